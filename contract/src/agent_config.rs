@@ -1,0 +1,418 @@
+//! `agent.toml`: what the operator tells the agent.
+//!
+//! Every value is decided: no field means "perhaps the user forgot". Unknown fields are refused,
+//! so that an agent never ignores what a newer operator asks of it.
+
+use crate::{ClusterName, Hostlist, Layout};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Why a text is not an [`AgentConfig`].
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// Not TOML, or not this document.
+    #[error("read the agent's configuration")]
+    Parse {
+        /// Where and why.
+        #[source]
+        source: toml::de::Error,
+    },
+    /// Written for another version of the protocol.
+    #[error("the agent's configuration has version {found}, this agent reads version {expected}: use images of one release", expected = AgentConfig::VERSION)]
+    Version {
+        /// The version found.
+        found: u32,
+    },
+    /// A value TOML cannot express.
+    #[error("write the agent's configuration")]
+    Render {
+        /// Why.
+        #[source]
+        source: toml::ser::Error,
+    },
+}
+
+/// The whole document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentConfig {
+    /// Version of the protocol, [`AgentConfig::VERSION`].
+    pub version: u32,
+    /// Which MiniCluster this is.
+    pub cluster: ClusterIdentity,
+    /// Where the shared volume is.
+    pub layout: Layout,
+    /// The Flux installation.
+    pub view: View,
+    /// Who Flux runs as.
+    pub user: FluxUser,
+    /// How brokers find each other.
+    pub network: Network,
+    /// Options and configuration of every broker.
+    pub broker: Broker,
+    /// What a worker does when its broker ends.
+    pub worker: WorkerPolicy,
+    /// What the lead runs once the quorum is there.
+    pub workload: Workload,
+    /// How much is said.
+    pub logging: Logging,
+    /// Scripts of the user that run at given points.
+    #[serde(default)]
+    pub hooks: Hooks,
+    /// State to restore from and to dump to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<Archive>,
+    /// Lines for `flux-view.sh`, by variable name (`flux.environment`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// Containers beside the runner that the agent starts, by container name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sidecars: BTreeMap<String, SidecarConfig>,
+}
+
+/// Which MiniCluster a pod belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterIdentity {
+    /// Name of the MiniCluster; pods are called `<name>-<index>`.
+    pub name: ClusterName,
+    /// Its namespace.
+    pub namespace: String,
+    /// Number of pods asked for.
+    pub size: u32,
+}
+
+/// The Flux installation the agent uses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct View {
+    /// True: Flux is the view in the shared volume. False: `flux` is on the image's own `PATH`.
+    pub enabled: bool,
+    /// Replaces the view's own site-packages directory on `PYTHONPATH`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub python_path: Option<String>,
+}
+
+/// Who Flux runs as when the container starts as root.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FluxUser {
+    /// Account name; an account of that name in the image is used as it is.
+    pub name: String,
+    /// uid and gid of the account if it has to be made.
+    pub uid: u32,
+    /// True: Flux runs as root (`commands.runFluxAsRoot`).
+    pub run_as_root: bool,
+}
+
+/// How brokers find each other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// The headless Service, the pods' subdomain.
+    pub headless_service: String,
+    /// Port of the overlay network.
+    pub port: u16,
+    /// Address of the lead's Service. Workers connect to it without asking DNS. Absent where
+    /// there is none (a bursted cluster, a cluster without that Service): then by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lead_address: Option<IpAddr>,
+    /// Hosts in rank order and who among them is the lead.
+    pub bootstrap: Bootstrap,
+    /// How long a worker waits for the lead before it gives up, in seconds.
+    pub lead_deadline_seconds: u64,
+}
+
+/// The hosts of the Flux instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, tag = "kind", rename_all = "kebab-case")]
+pub enum Bootstrap {
+    /// The lead is index 0 of this MiniCluster.
+    Root {
+        /// All hosts that may ever join, in rank order.
+        hosts: Hostlist,
+    },
+    /// The lead is elsewhere; every pod of this MiniCluster is a worker (bursting).
+    Child {
+        /// Host name or address at which the lead is reached from here.
+        lead: String,
+        /// Port at which the lead is reached from here.
+        lead_port: u16,
+        /// All hosts that may ever join, in rank order; the first is the lead.
+        hosts: Hostlist,
+    },
+}
+
+impl Bootstrap {
+    /// The hosts in rank order.
+    pub const fn hosts(&self) -> &Hostlist {
+        match self {
+            Self::Root { hosts } | Self::Child { hosts, .. } => hosts,
+        }
+    }
+}
+
+/// Options and configuration of a broker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Broker {
+    /// How many brokers must be there before the command runs, when fewer than all hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quorum: Option<u32>,
+    /// `tbon.connect_timeout` in Flux Standard Duration; absent: Flux's own default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect_timeout: Option<String>,
+    /// `tbon.topo`; absent: flat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<String>,
+    /// `log-stderr-level`, 0 to 7.
+    pub log_level: u8,
+    /// True: the broker listens at [`Layout::local_socket`] for everybody in the pod.
+    pub local_socket: bool,
+    /// True: `tbon.zmqdebug=1`.
+    pub zeromq_debug: bool,
+    /// Program and arguments put before the broker (`flux start --wrap`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrap: Option<String>,
+    /// The whole of `broker.toml`, verbatim, instead of the agent's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub custom_config: Option<String>,
+    /// Queue policy of Fluxion.
+    pub queue_policy: String,
+    /// True: the scheduler of flux-core even where the view has Fluxion.
+    pub simple_scheduler: bool,
+}
+
+/// What a worker does when its broker ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkerPolicy {
+    /// Leave when the lead ended the instance (broker exit 0), start again otherwise.
+    LeaveWhenDone,
+    /// Leave whatever the broker's exit code is (`flux.completeWorkers`).
+    LeaveAlways,
+    /// Start again even after a clean end: the lead may be run again (`backoffLimit`).
+    Rejoin,
+}
+
+/// What the lead runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, tag = "kind", rename_all = "kebab-case")]
+pub enum Workload {
+    /// Nothing: the broker stays up until it is shut down. A command is submitted once.
+    Interactive {
+        /// Submitted when the quorum is there, without waiting for its end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        submission: Option<Submission>,
+    },
+    /// `flux submit --watch`: the instance ends with the command.
+    Submit {
+        /// What is submitted.
+        submission: Submission,
+    },
+    /// The command is the instance's initial program and launches Flux jobs itself.
+    Launcher {
+        /// Goes before the command (`commands.prefix`).
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        prefix: Vec<String>,
+        /// Program and arguments.
+        command: Vec<String>,
+    },
+    /// The lines are written to a script that `flux batch` runs.
+    Batch {
+        /// Goes before the batch program (`commands.prefix`).
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        prefix: Vec<String>,
+        /// Node, task and option flags.
+        flags: Vec<String>,
+        /// The script, complete with its first line.
+        script: String,
+        /// Directory of the jobs' output files (`logs`).
+        output_directory: String,
+    },
+}
+
+/// A command and the flags of its submission.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Submission {
+    /// Goes before the submit program (`commands.prefix`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prefix: Vec<String>,
+    /// The submit program: `flux submit` unless `flux.submitCommand` says otherwise.
+    pub submit: Vec<String>,
+    /// Node, task and option flags.
+    pub flags: Vec<String>,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Content of `/tmp/custom-entrypoint.sh` (`commands.script`); the command then runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
+}
+
+/// How much is said, and how strictly failures are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "one switch of the user's document each")]
+pub struct Logging {
+    /// Only the job's output.
+    pub quiet: bool,
+    /// A failing hook ends the run.
+    pub strict: bool,
+    /// The `FLUXTIME` lines on the lead.
+    pub timed: bool,
+    /// More from Flux and from the agent.
+    pub debug: bool,
+}
+
+/// Scripts of the user, run by the container's `sh`; what they export or cd to carries over.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Hooks {
+    /// `commands.init`: before everything else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub init: Option<String>,
+    /// `preCommand`: after the environment is set up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pre_command: Option<String>,
+    /// `commands.pre`: on lead and workers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pre: Option<String>,
+    /// `commands.brokerPre`: on the lead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broker_pre: Option<String>,
+    /// `commands.workerPre`: on workers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker_pre: Option<String>,
+    /// `commands.post`: always, at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub post: Option<String>,
+}
+
+/// State kept between MiniClusters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Archive {
+    /// File restored from if it exists, and dumped to at the end.
+    pub path: String,
+}
+
+/// A container beside the runner.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SidecarConfig {
+    /// Wait for the broker's socket before the command.
+    pub wait_for_socket: bool,
+    /// The command, run by the container's `sh`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// `commands.init`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init: Option<String>,
+    /// `commands.servicePre`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_pre: Option<String>,
+    /// `commands.post`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub post: Option<String>,
+}
+
+impl AgentConfig {
+    /// The version this crate reads and writes.
+    pub const VERSION: u32 = 1;
+
+    /// Reads the document; refuses unknown fields and other versions.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        let head: Head = toml::from_str(text).map_err(|source| ConfigError::Parse { source })?;
+        if head.version != Self::VERSION {
+            return Err(ConfigError::Version { found: head.version });
+        }
+        toml::from_str(text).map_err(|source| ConfigError::Parse { source })
+    }
+
+    /// Writes the document: the same value gives the same bytes.
+    pub fn to_toml(&self) -> Result<String, ConfigError> {
+        toml::to_string(self).map_err(|source| ConfigError::Render { source })
+    }
+}
+
+/// The version alone, so that another version is named as such and not as an unknown field.
+#[derive(Deserialize)]
+struct Head {
+    version: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello() -> AgentConfig {
+        AgentConfig {
+            version: AgentConfig::VERSION,
+            cluster: ClusterIdentity {
+                name: ClusterName::new("hello").unwrap(),
+                namespace: "apps".to_owned(),
+                size: 4,
+            },
+            layout: Layout::default(),
+            view: View { enabled: true, python_path: None },
+            user: FluxUser { name: "flux".to_owned(), uid: 1000, run_as_root: false },
+            network: Network {
+                headless_service: "hello".to_owned(),
+                port: crate::OVERLAY_PORT,
+                lead_address: Some([10, 96, 0, 7].into()),
+                bootstrap: Bootstrap::Root { hosts: Hostlist::of_range("hello", 0..4) },
+                lead_deadline_seconds: 600,
+            },
+            broker: Broker {
+                quorum: None,
+                connect_timeout: Some("5s".to_owned()),
+                topology: None,
+                log_level: 6,
+                local_socket: true,
+                zeromq_debug: false,
+                wrap: None,
+                custom_config: None,
+                queue_policy: "fcfs".to_owned(),
+                simple_scheduler: false,
+            },
+            worker: WorkerPolicy::LeaveWhenDone,
+            workload: Workload::Submit {
+                submission: Submission {
+                    prefix: vec![],
+                    submit: vec!["flux".to_owned(), "submit".to_owned()],
+                    flags: vec!["-n1".to_owned()],
+                    command: vec!["echo".to_owned(), "a \"quoted\" $word".to_owned()],
+                    script: None,
+                },
+            },
+            logging: Logging { quiet: false, strict: true, timed: false, debug: false },
+            hooks: Hooks { pre: Some("cd /tmp\n. ./env\n".to_owned()), ..Hooks::default() },
+            archive: None,
+            environment: BTreeMap::new(),
+            sidecars: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn the_document_survives_the_round_trip_with_every_byte_of_user_text() {
+        let text = hello().to_toml().unwrap();
+        assert_eq!(AgentConfig::from_toml(&text).unwrap(), hello());
+        assert_eq!(hello().to_toml().unwrap(), text);
+    }
+
+    #[test]
+    fn an_unknown_field_is_refused_by_name() {
+        let text = hello().to_toml().unwrap().replace("[logging]", "[logging]\nshout = true");
+        let error = AgentConfig::from_toml(&text).unwrap_err();
+        assert!(std::error::Error::source(&error).unwrap().to_string().contains("shout"));
+    }
+
+    #[test]
+    fn another_version_is_refused_as_a_version() {
+        let text = hello().to_toml().unwrap().replace("version = 1", "version = 2\nnews = 1");
+        let error = AgentConfig::from_toml(&text).unwrap_err().to_string();
+        assert!(error.contains("version 2"), "{error}");
+    }
+}

@@ -1,0 +1,101 @@
+//! Exit codes of the agent: part of its interface, read by the operator and by people.
+
+/// How a run of the agent ended, for reasons of the agent's own.
+///
+/// A command that ran passes on its own code (128 + N when signal N ended it; 126 when it could
+/// not be executed, 127 when it was not found, as POSIX shells do). The codes here say that the
+/// command was never reached. They lie in the range of `sysexits.h`, which few programs use; the
+/// termination message tells the two apart beyond doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Exit {
+    /// The command line of the agent was wrong.
+    Usage,
+    /// `agent.toml` could not be read, or asks for something impossible in this pod.
+    Config,
+    /// The Flux view is missing or unusable: no `flux` was found.
+    View,
+    /// A directory, file, user or certificate could not be prepared.
+    Prepare,
+    /// The lead broker did not answer before the deadline.
+    LeadUnreachable,
+    /// A hook of the user failed and `logging.strict` asks to stop.
+    Hook,
+    /// The broker ended before the command ran.
+    Broker,
+    /// The agent was told to stop (SIGTERM) before the command ran.
+    Stopped,
+    /// A mistake in the agent itself.
+    Internal,
+}
+
+impl Exit {
+    /// Every variant, in the order of the table in `docs/agent.md`.
+    pub const ALL: [Self; 9] = [
+        Self::Usage,
+        Self::Config,
+        Self::View,
+        Self::Prepare,
+        Self::LeadUnreachable,
+        Self::Hook,
+        Self::Broker,
+        Self::Stopped,
+        Self::Internal,
+    ];
+
+    /// The number the process ends with.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Usage => 64,
+            Self::Config => 65,
+            Self::View => 66,
+            Self::Prepare => 73,
+            Self::LeadUnreachable => 68,
+            Self::Hook => 69,
+            Self::Broker => 76,
+            Self::Stopped => 75,
+            Self::Internal => 70,
+        }
+    }
+
+    /// The variant of `code`, if it is one of the agent's own.
+    pub fn from_code(code: i32) -> Option<Self> {
+        Self::ALL.into_iter().find(|exit| i32::from(exit.code()) == code)
+    }
+
+    /// The `CamelCase` reason that conditions and Events carry.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Usage => "AgentUsage",
+            Self::Config => "AgentConfig",
+            Self::View => "ViewUnusable",
+            Self::Prepare => "PreparationFailed",
+            Self::LeadUnreachable => "LeadUnreachable",
+            Self::Hook => "HookFailed",
+            Self::Broker => "BrokerFailed",
+            Self::Stopped => "Stopped",
+            Self::Internal => "AgentInternal",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn codes_and_reasons_are_distinct_and_survive_a_round_trip() {
+        let codes: BTreeSet<u8> = Exit::ALL.iter().map(|exit| exit.code()).collect();
+        let reasons: BTreeSet<&str> = Exit::ALL.iter().map(|exit| exit.reason()).collect();
+        assert_eq!((codes.len(), reasons.len()), (Exit::ALL.len(), Exit::ALL.len()));
+        for exit in Exit::ALL {
+            assert_eq!(Exit::from_code(i32::from(exit.code())), Some(exit));
+        }
+    }
+
+    #[test]
+    fn no_code_is_one_that_shells_and_signals_use() {
+        assert!(Exit::ALL.iter().all(|exit| (64..=78).contains(&exit.code())));
+        assert_eq!(Exit::from_code(7), None);
+    }
+}

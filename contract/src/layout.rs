@@ -1,0 +1,206 @@
+//! Every path that operator and agent share, once.
+
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Where the `ConfigMap` is mounted in every container that runs the agent.
+pub const CONFIG_MOUNT: &str = "/flux_operator/config";
+/// The agent's configuration: the only key of the `ConfigMap`, mounted at [`CONFIG_MOUNT`].
+pub const AGENT_CONFIG_PATH: &str = "/flux_operator/config/agent.toml";
+/// Where the Secret with the CURVE certificate is mounted, in the runner container only.
+pub const CURVE_MOUNT: &str = "/flux_operator/curve";
+/// Key of the certificate in the Secret, hence its file name below [`CURVE_MOUNT`].
+pub const CURVE_SECRET_KEY: &str = "curve.cert";
+
+/// Where the shared volume is mounted in the init containers: not at its final place, which the
+/// view image may use itself (a flat view lies at the mount path it was built for).
+pub const INSTALL_MOUNT: &str = "/flux_operator/volume";
+
+/// Paths below the shared volume (`flux.container.mountPath`, `/mnt/flux` by default).
+///
+/// Users and other tools rely on the helper files, the marker files and the broker's socket being
+/// where the Go operator had them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Layout {
+    mount: PathBuf,
+}
+
+impl Layout {
+    /// Where the shared volume is mounted unless the specification says otherwise.
+    pub const DEFAULT_MOUNT: &str = "/mnt/flux";
+
+    /// The paths below `mount`.
+    pub fn new(mount: impl Into<PathBuf>) -> Self {
+        Self { mount: mount.into() }
+    }
+
+    /// The shared volume itself.
+    pub fn mount(&self) -> &Path {
+        &self.mount
+    }
+
+    fn at(&self, relative: &str) -> PathBuf {
+        self.mount.join(relative)
+    }
+
+    /// Directory of the agent's binary.
+    pub fn bin_dir(&self) -> PathBuf {
+        self.at("bin")
+    }
+
+    /// The agent's binary.
+    pub fn agent(&self) -> PathBuf {
+        self.at("bin/flux-agent")
+    }
+
+    /// The Flux installation.
+    pub fn view(&self) -> PathBuf {
+        self.at("view")
+    }
+
+    /// What the view's links into `/opt/software` lead to (Spack views); mounted there too.
+    pub fn software(&self) -> PathBuf {
+        self.at(Self::SOFTWARE)
+    }
+
+    /// [`Self::software`] relative to the shared volume, as a `subPath`.
+    pub const SOFTWARE: &str = "software";
+
+    /// Where Spack views expect [`Self::software`] to be found.
+    pub const SOFTWARE_MOUNT: &str = "/opt/software";
+
+    /// Root of everything the agent configures.
+    pub fn config_root(&self) -> PathBuf {
+        self.at("config")
+    }
+
+    /// Directory handed to the broker as its configuration path.
+    pub fn broker_config_dir(&self) -> PathBuf {
+        self.at("config/etc/flux/config")
+    }
+
+    /// The broker's configuration.
+    pub fn broker_toml(&self) -> PathBuf {
+        self.at("config/etc/flux/config/broker.toml")
+    }
+
+    /// The hosts in rank order, one line, RFC 29.
+    pub fn hostlist(&self) -> PathBuf {
+        self.at("config/etc/flux/system/hostlist")
+    }
+
+    /// The resource set, RFC 20.
+    pub fn resource_file(&self) -> PathBuf {
+        self.at("config/etc/flux/system/R")
+    }
+
+    /// Empty directory the broker's cron module is pointed at.
+    pub fn cron_dir(&self) -> PathBuf {
+        self.at("config/etc/flux/system/cron.d")
+    }
+
+    /// The certificate the broker reads: mode 0600, owned by the broker's user.
+    pub fn curve_certificate(&self) -> PathBuf {
+        self.at("config/curve/curve.cert")
+    }
+
+    /// The broker's state directory.
+    pub fn state_dir(&self) -> PathBuf {
+        self.at("config/var/lib/flux")
+    }
+
+    /// The broker's run directory.
+    pub fn run_dir(&self) -> PathBuf {
+        self.at("config/run/flux")
+    }
+
+    /// The broker's local socket.
+    pub fn local_socket(&self) -> PathBuf {
+        self.at("config/run/flux/local")
+    }
+
+    /// The broker's local socket as a Flux URI.
+    pub fn local_uri(&self) -> String {
+        format!("local://{}", self.local_socket().display())
+    }
+
+    /// Helper for people: puts Flux on the paths of a shell that sources it.
+    pub fn view_helper(&self) -> PathBuf {
+        self.at("flux-view.sh")
+    }
+
+    /// Helper for people: opens a shell connected to the broker.
+    pub fn connect_helper(&self) -> PathBuf {
+        self.at("flux-connect.sh")
+    }
+
+    /// Helper for people: loads the Fluxion scheduler.
+    pub fn fluxion_helper(&self) -> PathBuf {
+        self.at("load-fluxion.sh")
+    }
+
+    /// Marker: the view is in place.
+    pub fn view_done_marker(&self) -> PathBuf {
+        self.at("flux-operator-done.txt")
+    }
+
+    /// Marker: the runner has finished.
+    pub fn complete_marker(&self) -> PathBuf {
+        self.at("flux-operator-complete.txt")
+    }
+
+    /// Directory of mode 0700 for the agent's own socket.
+    pub fn agent_run_dir(&self) -> PathBuf {
+        self.at("agent")
+    }
+
+    /// Home directory of a user that has none in the image.
+    pub fn home(&self) -> PathBuf {
+        self.at("home")
+    }
+
+    /// Written by the wrapper around the lead's initial program: when it started, when it ended
+    /// and with which code. Its presence proves that the quorum was reached.
+    pub fn program_record(&self) -> PathBuf {
+        self.at("config/run/program.json")
+    }
+
+    /// `ZeroMQ` REP socket on which PID 1 answers `status` and the readiness probe.
+    pub fn agent_socket(&self) -> PathBuf {
+        self.at("agent/status.sock")
+    }
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Self::new(Self::DEFAULT_MOUNT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_follows_the_mount() {
+        let layout = Layout::new("/srv/shared");
+        for path in [layout.agent(), layout.broker_toml(), layout.run_dir(), layout.agent_socket()]
+        {
+            assert!(path.starts_with("/srv/shared"), "{}", path.display());
+        }
+        assert_eq!(layout.local_uri(), "local:///srv/shared/config/run/flux/local");
+    }
+
+    #[test]
+    fn paths_that_users_rely_on_stay_where_they_were() {
+        let layout = Layout::default();
+        assert_eq!(layout.view_helper(), Path::new("/mnt/flux/flux-view.sh"));
+        assert_eq!(layout.local_socket(), Path::new("/mnt/flux/config/run/flux/local"));
+    }
+
+    #[test]
+    fn the_agent_config_lies_in_the_config_mount() {
+        assert!(AGENT_CONFIG_PATH.starts_with(CONFIG_MOUNT));
+    }
+}

@@ -1,0 +1,36 @@
+//! What the operator and the agent must agree on, and nothing else.
+//!
+//! The operator decides what the specification determines and writes it down as an
+//! [`AgentConfig`] in a `ConfigMap`; the agent reads it in the pod and adds what only the pod can
+//! know (host name, uid, cores, addresses). Neither side computes the other's facts.
+//!
+//! The crate knows nothing of Kubernetes types and nothing of processes. A change to a type here
+//! is a change of the protocol between two images that may be of different versions: raise
+//! [`AgentConfig::VERSION`] when an older agent could misread the document.
+
+mod agent_config;
+mod curve_certificate;
+mod exit;
+mod hostlist;
+mod layout;
+mod names;
+mod redacted;
+mod termination;
+
+pub use agent_config::{
+    AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, ConfigError, FluxUser, Hooks,
+    Logging, Network, SidecarConfig, Submission, View, WorkerPolicy, Workload,
+};
+pub use curve_certificate::{CertificateError, CurveCertificate};
+pub use exit::Exit;
+pub use hostlist::{Hostlist, HostlistError};
+pub use layout::{
+    AGENT_CONFIG_PATH, CONFIG_MOUNT, CURVE_MOUNT, CURVE_SECRET_KEY, INSTALL_MOUNT, Layout,
+};
+pub use names::{ClusterName, NameError, labels};
+pub use redacted::Redacted;
+pub use termination::{Phase, TerminationMessage};
+
+/// Port of the Flux overlay network (TBON) on the lead broker, unless the specification says
+/// otherwise. The published bursting examples and every Go operator cluster use it.
+pub const OVERLAY_PORT: u16 = 8050;

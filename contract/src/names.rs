@@ -1,0 +1,156 @@
+//! Every name that is derived from the name of a MiniCluster.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Label and annotation keys, and the fixed values that go with them.
+pub mod labels {
+    /// The MiniCluster a pod belongs to. Users' selectors rely on it.
+    pub const NAME: &str = "app.kubernetes.io/name";
+    /// The operator's mark on everything it makes; informers select by it.
+    pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+    /// Value of [`MANAGED_BY`].
+    pub const MANAGED_BY_VALUE: &str = "flux-operator";
+    /// The label that the scale subresource's selector uses; kept for existing autoscalers.
+    pub const HPA_SELECTOR: &str = "hpa-selector";
+    /// Index of a pod within the MiniCluster: `0` is the lead.
+    pub const JOB_INDEX: &str = "job-index";
+    /// Set by the Job controller on every pod of an Indexed Job (KEP-4017, stable since 1.32).
+    pub const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
+    /// Set by the Job controller on every pod of a Job.
+    pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";
+    /// The namespace, as a label: kept because users' selectors may rely on it.
+    pub const NAMESPACE: &str = "namespace";
+    /// Kept because users' selectors may rely on it; the value is [`APP_VALUE`].
+    pub const APP: &str = "app";
+    /// Value of [`APP`].
+    pub const APP_VALUE: &str = "flux-operator";
+}
+
+/// Why a text cannot be the name of a MiniCluster.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// Not a DNS label as Services need it (RFC 1035).
+    #[error(
+        "name {name:?} is not a DNS label: use lower-case letters, digits and '-', starting with a letter and not ending with '-'"
+    )]
+    Label {
+        /// The text refused.
+        name: String,
+    },
+    /// Too long for the names derived from it.
+    #[error("name {name:?} has {length} characters, at most {limit} fit the names derived from it", limit = ClusterName::LIMIT)]
+    Length {
+        /// The text refused.
+        name: String,
+        /// Its length in characters.
+        length: usize,
+    },
+}
+
+/// The name of a MiniCluster, known to fit every name derived from it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ClusterName(String);
+
+impl ClusterName {
+    /// Longest name: a pod's host name `<name>-<index>` must fit the 63 characters of a DNS label
+    /// with an index of up to ten digits, and so must every derived Service name.
+    pub const LIMIT: usize = 52;
+
+    /// Checks `name` against the rules of the names derived from it.
+    pub fn new(name: &str) -> Result<Self, NameError> {
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let starts = name.starts_with(|c: char| c.is_ascii_lowercase());
+        if !starts || name.ends_with('-') || !name.chars().all(fits) {
+            return Err(NameError::Label { name: name.to_owned() });
+        }
+        if name.len() > Self::LIMIT {
+            return Err(NameError::Length { name: name.to_owned(), length: name.len() });
+        }
+        Ok(Self(name.to_owned()))
+    }
+
+    /// The name itself; also the Job's name and the runner container's.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The Secret that holds the CURVE certificate.
+    pub fn curve_secret(&self) -> String {
+        format!("{}-curve", self.0)
+    }
+
+    /// The `ConfigMap` that holds `agent.toml`.
+    pub fn agent_config_map(&self) -> String {
+        format!("{}-agent", self.0)
+    }
+
+    /// The Service in front of the lead broker.
+    pub fn lead_service(&self) -> String {
+        format!("{}-lead", self.0)
+    }
+
+    /// The pod of `spec.services`.
+    pub fn services_pod(&self) -> String {
+        format!("{}-services", self.0)
+    }
+
+    /// Host name of the pod with `index`, set by the Job controller for an Indexed Job.
+    pub fn pod_hostname(&self, index: u32) -> String {
+        format!("{}-{index}", self.0)
+    }
+}
+
+impl fmt::Display for ClusterName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for ClusterName {
+    type Error = NameError;
+
+    fn try_from(name: String) -> Result<Self, NameError> {
+        Self::new(&name)
+    }
+}
+
+impl From<ClusterName> for String {
+    fn from(name: ClusterName) -> Self {
+        name.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_name_still_fits_every_derived_name() {
+        let name = ClusterName::new(&"a".repeat(ClusterName::LIMIT)).unwrap();
+        for derived in [
+            name.curve_secret(),
+            name.agent_config_map(),
+            name.lead_service(),
+            name.services_pod(),
+            name.pod_hostname(i32::MAX.unsigned_abs()),
+        ] {
+            assert!(derived.len() <= 63, "{derived}");
+        }
+    }
+
+    #[test]
+    fn a_longer_name_is_refused_with_its_length() {
+        let error = ClusterName::new(&"a".repeat(60)).unwrap_err().to_string();
+        assert!(error.contains("60 characters") && error.contains("52"), "{error}");
+    }
+
+    #[test]
+    fn names_that_are_no_dns_label_are_refused() {
+        for name in ["", "-a", "a-", "0a", "A", "a_b", "a.b", "ä"] {
+            assert!(ClusterName::new(name).is_err(), "{name:?}");
+        }
+        assert!(ClusterName::new("flux-sample-0").is_ok());
+    }
+}
