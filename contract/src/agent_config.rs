@@ -290,7 +290,7 @@ pub struct Hooks {
     pub post: Option<String>,
 }
 
-/// State kept between MiniClusters.
+/// State kept from one MiniCluster to the next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Archive {
