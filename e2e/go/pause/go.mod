@@ -1,0 +1,4 @@
+// Builds the program that holds a pod's namespaces.
+module pause
+
+go 1.26.0

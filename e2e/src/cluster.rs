@@ -1,0 +1,206 @@
+//! The cluster that tests run against: one of our own, or any that a kubeconfig names.
+//!
+//! Both look the same from here on.
+
+use std::{
+    collections::HashSet,
+    ffi::OsStr,
+    fs::File,
+    io::BufWriter,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Mutex,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::{
+    images::{Image, Loading},
+    kubernetes::{Kubernetes, Options},
+    programs,
+    progress::Progress,
+};
+
+/// Which cluster to use.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// One on this machine, started if need be.
+    Own(Options),
+    /// One that is there already.
+    External {
+        /// How to reach it.
+        kubeconfig: PathBuf,
+        /// A command that loads an image archive into it; `{}` stands for the archive.
+        load_command: Option<String>,
+    },
+}
+
+/// A cluster that can be used.
+#[derive(Debug)]
+pub enum Cluster {
+    /// One on this machine.
+    Own(Kubernetes),
+    /// One that somebody else looks after.
+    External(External),
+}
+
+/// A cluster that somebody else looks after.
+#[derive(Debug)]
+pub struct External {
+    kubeconfig: PathBuf,
+    load_command: Option<String>,
+    /// Names and digests of what this process has loaded.
+    loaded: Mutex<HashSet<String>>,
+}
+
+impl Cluster {
+    /// Starts the cluster, or sees that the given one answers.
+    ///
+    /// # Errors
+    /// See [`Kubernetes::up`]; for a given cluster when kubectl is missing or the cluster does not answer.
+    pub fn up(target: &Target, progress: &Progress) -> Result<Self> {
+        match target {
+            Target::Own(options) => Kubernetes::up(options, progress).map(Self::Own),
+            Target::External { kubeconfig, load_command } => {
+                External::check(kubeconfig, load_command.as_deref()).map(Self::External)
+            }
+        }
+    }
+
+    /// The kubeconfig to reach it by, after [`Cluster::enter_network`].
+    pub fn kubeconfig(&self) -> &Path {
+        match self {
+            Self::Own(cluster) => cluster.kubeconfig(),
+            Self::External(cluster) => &cluster.kubeconfig,
+        }
+    }
+
+    /// Moves the calling thread, and the threads and processes it starts from now on, to where the cluster
+    /// can be reached.
+    ///
+    /// # Errors
+    /// When the cluster is gone.
+    pub fn enter_network(&self) -> Result<()> {
+        match self {
+            Self::Own(cluster) => cluster.enter_network(),
+            Self::External(_) => Ok(()),
+        }
+    }
+
+    /// `kubectl` with these arguments, from wherever it is started.
+    pub fn kubectl<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
+        match self {
+            Self::Own(cluster) => cluster.kubectl(arguments),
+            Self::External(cluster) => {
+                let mut command = Command::new("kubectl");
+                command.arg("--kubeconfig").arg(&cluster.kubeconfig).args(arguments);
+                command
+            }
+        }
+    }
+
+    /// Makes the image known to the cluster under all these names.
+    ///
+    /// # Errors
+    /// When the image cannot be read, the cluster refuses it, or nobody said how to load images.
+    pub fn load_image(&self, image: &Image, names: &[&str]) -> Result<Loading> {
+        match self {
+            Self::Own(cluster) => cluster.load_image(image, names),
+            Self::External(cluster) => cluster.load_image(image, names),
+        }
+    }
+
+    /// Fetches an image from its registry; a given cluster does so by itself when a pod wants it.
+    ///
+    /// # Errors
+    /// See [`Kubernetes::pull_image`].
+    pub fn pull_image(&self, name: &str) -> Result<()> {
+        match self {
+            Self::Own(cluster) => cluster.pull_image(name),
+            Self::External(_) => Ok(()),
+        }
+    }
+
+    /// The API server's audit log, where there is access to it.
+    pub fn audit_log(&self) -> Option<&Path> {
+        match self {
+            Self::Own(cluster) => Some(cluster.audit_log()),
+            Self::External(_) => None,
+        }
+    }
+}
+
+impl External {
+    fn check(kubeconfig: &Path, load_command: Option<&str>) -> Result<Self> {
+        ensure!(kubeconfig.is_file(), "there is no kubeconfig at {}", kubeconfig.display());
+        ensure!(programs::find("kubectl").is_some(), "kubectl is needed and is not in PATH");
+        if let Some(command) = load_command {
+            loading(command, Path::new("archive"))?;
+        }
+        programs::run(Command::new("kubectl").arg("--kubeconfig").arg(kubeconfig).args([
+            "get",
+            "--raw=/readyz",
+            "--request-timeout=10s",
+        ]))
+        .with_context(|| format!("reaching the cluster of {}", kubeconfig.display()))?;
+        Ok(Self {
+            kubeconfig: kubeconfig.to_owned(),
+            load_command: load_command.map(str::to_owned),
+            loaded: Mutex::default(),
+        })
+    }
+
+    fn load_image(&self, image: &Image, names: &[&str]) -> Result<Loading> {
+        let what = names.join(", ");
+        let Some(command) = &self.load_command else {
+            bail!("loading {what}: say how by --load-command, as 'kind load image-archive {{}}'");
+        };
+        let known = format!("{} {what}", image.digest());
+        if self.lock_loaded().contains(&known) {
+            return Ok(Loading::WasThere);
+        }
+        let file = tempfile::Builder::new()
+            .suffix(".tar")
+            .tempfile()
+            .context("making a file for an image archive")?;
+        let path = file.path();
+        let writer = File::create(path).with_context(|| format!("opening {}", path.display()))?;
+        image.write_archive(names, BufWriter::new(writer))?;
+        let words = loading(command, path)?;
+        programs::run(Command::new(&words[0]).args(&words[1..]))
+            .with_context(|| format!("loading the image {what}"))?;
+        self.lock_loaded().insert(known);
+        Ok(Loading::Loaded)
+    }
+
+    fn lock_loaded(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        // A set is whole even where a thread died that held it.
+        self.loaded.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// The words of the command, with the archive's path for `{}`.
+fn loading(command: &str, archive: &Path) -> Result<Vec<String>> {
+    let words = shlex::split(command)
+        .filter(|words| words.iter().any(|word| word.contains("{}")))
+        .with_context(|| format!("the load command {command:?} must hold {{}} for the archive"))?;
+    Ok(words.iter().map(|word| word.replace("{}", &archive.display().to_string())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_archive_takes_its_place_in_the_load_command() {
+        let words = loading("kind load image-archive '{}' --name x", Path::new("/a b")).unwrap();
+        assert_eq!(words, ["kind", "load", "image-archive", "/a b", "--name", "x"]);
+    }
+
+    #[test]
+    fn a_load_command_without_a_place_for_the_archive_is_refused() {
+        for command in ["kind load", "", "kind '{}"] {
+            assert!(loading(command, Path::new("a")).is_err(), "{command:?}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Everything a trial stands on: a cluster, the images, the installed operator.
+
+use std::sync::OnceLock;
+
+use anyhow::{Context as _, Result};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+
+use crate::{
+    cache::Cache,
+    cluster::{Cluster, Target},
+    kubernetes::{ClusterId, DnsCache, Options},
+    product::{
+        binaries,
+        images::{self, View},
+        install,
+    },
+    programs,
+    progress::Progress,
+};
+
+/// A cluster with the operator of this checkout installed.
+#[derive(Debug)]
+pub struct Environment {
+    cluster: Cluster,
+}
+
+impl Environment {
+    /// Starts the cluster if need be, builds and loads the images, installs the operator.
+    ///
+    /// # Errors
+    /// Says which of these steps failed, and why.
+    pub fn prepare(target: &Target, progress: &Progress) -> Result<Self> {
+        let view = View::from_environment()?;
+        progress.say(&view.describe());
+        let built = binaries::build(progress)?;
+        let cluster = Cluster::up(target, progress)?;
+        let digest = images::load(&cluster, &built, &view, progress)?;
+        let environment = Self { cluster };
+        progress.step("installing the operator from deploy/", || {
+            environment.run(async |client| install::install(&client, Some(view.image()), &digest).await)
+        })?;
+        Ok(environment)
+    }
+
+    /// The environment that the tests of one process share: the cluster of `FLUX_E2E_KUBECONFIG`
+    /// (with `FLUX_E2E_LOAD_COMMAND`), else this checkout's own.
+    ///
+    /// # Errors
+    /// Those of [`Environment::prepare`], the same for every caller.
+    pub fn shared(progress: &Progress) -> Result<&'static Self> {
+        static SHARED: OnceLock<Result<Environment>> = OnceLock::new();
+        let prepared = SHARED.get_or_init(|| Self::prepare(&target_of_tests()?, progress));
+        prepared.as_ref().map_err(|error| anyhow::anyhow!("preparing the environment: {error:#}"))
+    }
+
+    /// Runs `body` with a client, on a thread from which the cluster can be reached.
+    ///
+    /// # Errors
+    /// Those of `body`, and when no client can be made.
+    pub fn run<T: Send>(&self, body: impl AsyncFnOnce(Client) -> Result<T> + Send) -> Result<T> {
+        let work = || {
+            self.cluster.enter_network()?;
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .context("starting a runtime")?;
+            runtime.block_on(async { body(self.client().await?).await })
+        };
+        std::thread::scope(|scope| match scope.spawn(work).join() {
+            Ok(outcome) => outcome,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    }
+
+    async fn client(&self) -> Result<Client> {
+        let path = self.cluster.kubeconfig();
+        let reading = || format!("reading the kubeconfig {}", path.display());
+        let kubeconfig = Kubeconfig::read_from(path).with_context(reading)?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            .await
+            .with_context(reading)?;
+        Client::try_from(config).context("making a client of the cluster")
+    }
+
+    /// What `kubectl` prints, given these arguments.
+    ///
+    /// # Errors
+    /// When it fails; with what it said.
+    pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        let output = programs::run(&mut self.cluster.kubectl(arguments))?;
+        String::from_utf8(output.stdout).context("reading what kubectl printed")
+    }
+
+    /// How to go on from here, for a person.
+    pub fn farewell(&self, namespace: &str) -> String {
+        match &self.cluster {
+            Cluster::Own(_) => format!(
+                "the cluster stays up: `cargo e2e kubectl -- get pods -n {namespace}` looks at it, \
+                 `cargo e2e down` ends it"
+            ),
+            Cluster::External(_) => {
+                format!("`kubectl delete namespace {namespace}` removes what was made")
+            }
+        }
+    }
+}
+
+fn target_of_tests() -> Result<Target> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    match set("FLUX_E2E_KUBECONFIG") {
+        Some(kubeconfig) => Ok(Target::External {
+            kubeconfig: kubeconfig.into(),
+            load_command: set("FLUX_E2E_LOAD_COMMAND")
+                .map(|command| command.to_string_lossy().into_owned()),
+        }),
+        None => Ok(Target::Own(Options {
+            cache: Cache::locate()?,
+            id: match set("FLUX_E2E_ID") {
+                Some(name) => ClusterId::named(&name.to_string_lossy())?,
+                None => ClusterId::of_this_checkout(),
+            },
+            dns_cache: DnsCache::Off,
+        })),
+    }
+}

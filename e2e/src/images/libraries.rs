@@ -1,0 +1,81 @@
+//! A program with the shared libraries it needs, for an image that holds nothing else.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::Source;
+use crate::programs;
+
+/// Sources for the program at `path` and for its libraries, each at the path where its loader looks for it.
+/// A static program comes alone.
+///
+/// # Errors
+/// When `ldd` fails or does not find a library.
+pub fn with_libraries(path: impl AsRef<Path>, program: &Path) -> Result<Vec<Source>> {
+    let mut sources = vec![Source::file(path, program, 0o755)];
+    // ldd fails for a static program, and says so on its standard error.
+    let output = Command::new("ldd")
+        .arg(program)
+        .env("LC_ALL", "C")
+        .output()
+        .with_context(|| format!("listing the libraries of {}", program.display()))?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    if is_static(&said) || is_static(&complaint) {
+        return Ok(sources);
+    }
+    if !output.status.success() {
+        let complaint = programs::last_lines(&complaint, 5);
+        bail!("ldd {} failed, {}: {complaint}", program.display(), output.status);
+    }
+    let libraries = libraries(&said)
+        .with_context(|| format!("looking for the libraries of {}", program.display()))?;
+    sources.extend(libraries.iter().map(|library| Source::file(library, library, 0o755)));
+    Ok(sources)
+}
+
+fn is_static(said: &str) -> bool {
+    said.contains("statically linked") || said.contains("not a dynamic executable")
+}
+
+/// Lines are `NAME => PATH (ADDRESS)`, `PATH (ADDRESS)` for the loader, `NAME (ADDRESS)` for what the kernel
+/// brings.
+fn libraries(said: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for line in said.lines().map(str::trim) {
+        let place = line.split_once(" => ").map_or(line, |(_, place)| place);
+        if place == "not found" {
+            bail!("no library for this line of ldd: {line}");
+        }
+        let path = place.split(" (").next().unwrap_or(place);
+        if path.starts_with('/') {
+            found.push(PathBuf::from(path));
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_and_loader_are_taken_and_the_kernels_part_is_not() {
+        let said = "\tlinux-vdso.so.1 (0x00007ffd)\n\
+                    \tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f00)\n\
+                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f01)\n";
+        let expected =
+            ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"].map(PathBuf::from);
+        assert_eq!(libraries(said).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_is_named() {
+        let refused = libraries("\tlibx.so.1 => not found\n").unwrap_err().to_string();
+        assert!(refused.contains("libx.so.1"), "{refused}");
+    }
+}

@@ -1,0 +1,286 @@
+//! Builds, from the Go module proxy, what no Debian package offers in the version wanted.
+//!
+//! The go.mod and go.sum files under `go/` pin every module; Go checks what it downloads against them.
+
+use std::{
+    fs,
+    fs::File,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::{
+    cache::{self, Cache, Key},
+    programs,
+    progress::Progress,
+};
+
+/// The Kubernetes version that is built; `go/kubernetes/go.mod` says the same, which a test checks.
+const KUBERNETES_VERSION: &str = "v1.36.3";
+/// The containerd version that is built, as in `go/containerd/go.mod`.
+const CONTAINERD_VERSION: &str = "v2.3.7";
+/// The `CoreDNS` version that is built, as in `go/coredns/go.mod`.
+const COREDNS_VERSION: &str = "v1.14.7";
+const PAUSE_VERSION: &str = "1";
+
+/// Where in the artefact's directory the modules are while it is made.
+const SOURCE: &str = "source";
+
+/// One `go build`.
+struct Recipe {
+    name: &'static str,
+    version: &'static str,
+    /// How long it takes on two cores with an empty Go build cache.
+    usually: &'static str,
+    files: &'static [(&'static str, &'static str)],
+    flags: &'static [&'static str],
+    link: &'static str,
+    packages: &'static [&'static str],
+}
+
+const KUBERNETES: Recipe = Recipe {
+    name: "kubernetes",
+    version: KUBERNETES_VERSION,
+    usually: "7 min on 2 cores",
+    files: &[
+        ("go.mod", include_str!("../../go/kubernetes/go.mod")),
+        ("go.sum", include_str!("../../go/kubernetes/go.sum")),
+        ("tools.go", include_str!("../../go/kubernetes/tools.go")),
+        ("etcd/main.go", include_str!("../../go/kubernetes/etcd/main.go")),
+    ],
+    flags: &[],
+    link: "-X k8s.io/component-base/version.gitVersion=v1.36.3",
+    packages: &[
+        "k8s.io/kubernetes/cmd/kube-apiserver",
+        "k8s.io/kubernetes/cmd/kube-controller-manager",
+        "k8s.io/kubernetes/cmd/kube-proxy",
+        "k8s.io/kubernetes/cmd/kube-scheduler",
+        "k8s.io/kubernetes/cmd/kubectl",
+        "k8s.io/kubernetes/cmd/kubelet",
+        "./etcd",
+    ],
+};
+
+const CONTAINERD: Recipe = Recipe {
+    name: "containerd",
+    version: CONTAINERD_VERSION,
+    usually: "2 min on 2 cores",
+    files: &[
+        ("go.mod", include_str!("../../go/containerd/go.mod")),
+        ("go.sum", include_str!("../../go/containerd/go.sum")),
+        ("tools.go", include_str!("../../go/containerd/tools.go")),
+    ],
+    flags: &["-tags=no_btrfs no_devmapper no_zfs"],
+    link: "",
+    packages: &[
+        "github.com/containerd/containerd/v2/cmd/containerd",
+        "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+        "github.com/containerd/containerd/v2/cmd/ctr",
+    ],
+};
+
+const COREDNS: Recipe = Recipe {
+    name: "coredns",
+    version: COREDNS_VERSION,
+    usually: "2 min on 2 cores",
+    files: &[
+        ("go.mod", include_str!("../../go/coredns/go.mod")),
+        ("go.sum", include_str!("../../go/coredns/go.sum")),
+        ("main.go", include_str!("../../go/coredns/main.go")),
+    ],
+    flags: &[],
+    link: "",
+    packages: &["."],
+};
+
+const PAUSE: Recipe = Recipe {
+    name: "pause",
+    version: PAUSE_VERSION,
+    usually: "10 s",
+    files: &[
+        ("go.mod", include_str!("../../go/pause/go.mod")),
+        ("main.go", include_str!("../../go/pause/main.go")),
+    ],
+    flags: &[],
+    link: "",
+    packages: &["."],
+};
+
+/// Where the built programs are, on this machine; each directory lies directly in [`Cache::built`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Built {
+    /// etcd, kube-apiserver, kube-controller-manager, kube-proxy, kube-scheduler, kubectl, kubelet.
+    pub kubernetes: PathBuf,
+    /// containerd, containerd-shim-runc-v2, ctr.
+    pub containerd: PathBuf,
+    /// coredns.
+    pub coredns: PathBuf,
+    /// pause.
+    pub pause: PathBuf,
+}
+
+impl Built {
+    /// Builds what the cache does not have yet.
+    ///
+    /// # Errors
+    /// When Go is missing or a build fails; the end of Go's output is in the message.
+    pub fn ensure(cache: &Cache, progress: &Progress) -> Result<Self> {
+        Ok(Self {
+            pause: PAUSE.ensure(cache, progress)?,
+            containerd: CONTAINERD.ensure(cache, progress)?,
+            coredns: COREDNS.ensure(cache, progress)?,
+            kubernetes: KUBERNETES.ensure(cache, progress)?,
+        })
+    }
+
+    /// A directory's name in [`Cache::built`].
+    pub(crate) fn name_of(directory: &Path) -> String {
+        directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// What the cluster's state depends on: the names of all four.
+    pub(crate) fn names(&self) -> [String; 4] {
+        [&self.kubernetes, &self.containerd, &self.coredns, &self.pause].map(|it| Self::name_of(it))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn at(built: &Path) -> Self {
+        let path = |recipe: &Recipe| built.join(recipe.name);
+        Self {
+            kubernetes: path(&KUBERNETES),
+            containerd: path(&CONTAINERD),
+            coredns: path(&COREDNS),
+            pause: path(&PAUSE),
+        }
+    }
+
+    /// What the cache has, if it has everything.
+    pub fn find(cache: &Cache) -> Option<Self> {
+        Some(Self {
+            pause: cache.find(&PAUSE.key())?,
+            containerd: cache.find(&CONTAINERD.key())?,
+            coredns: cache.find(&COREDNS.key())?,
+            kubernetes: cache.find(&KUBERNETES.key())?,
+        })
+    }
+}
+
+impl Recipe {
+    fn key(&self) -> Key {
+        let arguments = self.arguments().join(" ");
+        let mut inputs = vec![("arguments", arguments.as_bytes())];
+        inputs.extend(self.files.iter().map(|(name, content)| (*name, content.as_bytes())));
+        Key::new(self.name, self.version, &inputs)
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let mut arguments: Vec<String> =
+            ["build", "-mod=readonly", "-buildvcs=false", "-trimpath"].map(String::from).to_vec();
+        arguments.extend(self.flags.iter().map(ToString::to_string));
+        arguments.push(format!("-ldflags=-s -w {}", self.link).trim_end().to_owned());
+        arguments.extend(["-o", "../"].map(String::from));
+        arguments.extend(self.packages.iter().map(ToString::to_string));
+        arguments
+    }
+
+    fn ensure(&self, cache: &Cache, progress: &Progress) -> Result<PathBuf> {
+        let key = self.key();
+        if let Some(found) = cache.find(&key) {
+            return Ok(found);
+        }
+        let what = format!("building {} {}", self.name, self.version);
+        progress.long_step(&what, self.usually, || {
+            cache.artefact(&key, |directory| self.build(directory, &cache.log_of(&key)))
+        })
+    }
+
+    /// Leaves nothing in `directory` but the programs.
+    fn build(&self, directory: &Path, log: &Path) -> Result<()> {
+        if programs::find("go").is_none() {
+            bail!("building {} needs Go 1.26 or later, see https://go.dev/dl", self.name);
+        }
+        let source = directory.join(SOURCE);
+        self.write_files(&source)?;
+        let output = File::create(log).with_context(|| format!("opening {}", log.display()))?;
+        let errors = output.try_clone().with_context(|| format!("opening {}", log.display()))?;
+        let status = Command::new("go")
+            .args(self.arguments())
+            .current_dir(&source)
+            .env("CGO_ENABLED", "0")
+            .env("GOWORK", "off")
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .status()
+            .context("starting go build")?;
+        if !status.success() {
+            let tail = programs::tail(log, 20);
+            bail!("go build of {} failed, {status}; {}:\n{tail}", self.name, log.display());
+        }
+        cache::remove_tree(&source)
+    }
+
+    fn write_files(&self, source: &Path) -> Result<()> {
+        for (name, content) in self.files {
+            let path = source.join(name);
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent)
+                    .with_context(|| format!("making {}", parent.display()))?;
+            }
+            fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_versions_are_those_that_the_go_modules_require() {
+        let requires = |recipe: &Recipe, module: &str| {
+            let line = format!("{module} {}", recipe.version);
+            let found = recipe.files[0]
+                .1
+                .lines()
+                .any(|entry| entry.trim_start_matches("require ").trim() == line);
+            assert!(found, "{} does not require {line}", recipe.name);
+        };
+        requires(&KUBERNETES, "k8s.io/kubernetes");
+        requires(&CONTAINERD, "github.com/containerd/containerd/v2");
+        requires(&COREDNS, "github.com/coredns/coredns");
+        assert!(KUBERNETES.link.ends_with(KUBERNETES_VERSION));
+    }
+
+    #[test]
+    fn every_recipe_has_a_key_of_its_own() {
+        let keys = [KUBERNETES, CONTAINERD, COREDNS, PAUSE].map(|recipe| recipe.key().to_string());
+        insta::assert_snapshot!(
+            keys.map(|key| key.rsplit_once('-').unwrap().0.to_owned()).join(" "),
+            @"kubernetes-v1.36.3 containerd-v2.3.7 coredns-v1.14.7 pause-1"
+        );
+    }
+
+    #[test]
+    fn a_build_is_static_and_without_paths_of_this_machine() {
+        insta::assert_snapshot!(
+            CONTAINERD.arguments().join("\n"),
+            @r"
+        build
+        -mod=readonly
+        -buildvcs=false
+        -trimpath
+        -tags=no_btrfs no_devmapper no_zfs
+        -ldflags=-s -w
+        -o
+        ../
+        github.com/containerd/containerd/v2/cmd/containerd
+        github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
+        github.com/containerd/containerd/v2/cmd/ctr
+        "
+        );
+    }
+}

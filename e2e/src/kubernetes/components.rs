@@ -1,0 +1,182 @@
+//! The node's programs and their arguments, as functions of values.
+
+use super::{
+    build::Built,
+    certificates::{FRONT_PROXY, NODE_NAME},
+    layout::inside,
+    namespaces::{NODE_ADDRESS, POD_NETWORK, program_inside},
+};
+
+const SERVICE_NETWORK: &str = "10.96.0.0/12";
+
+/// One program of the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Component {
+    /// Also names its log.
+    pub(crate) name: &'static str,
+    /// Path inside the node.
+    pub(crate) program: String,
+    pub(crate) arguments: Vec<String>,
+}
+
+/// What the API needs, and the container runtime.
+pub(crate) fn foundation(built: &Built) -> Vec<Component> {
+    vec![etcd(built), api_server(built), containerd(built)]
+}
+
+/// What needs the API; the kubelet also needs the container runtime.
+pub(crate) fn controllers(built: &Built) -> Vec<Component> {
+    vec![controller_manager(built), scheduler(built), kubelet(built)]
+}
+
+fn component(
+    name: &'static str,
+    directory: &std::path::Path,
+    program: &str,
+    arguments: &[String],
+) -> Component {
+    let program = program_inside(&Built::name_of(directory), program);
+    Component { name, program, arguments: arguments.to_vec() }
+}
+
+fn configured(file: &str) -> String {
+    format!("{}/{file}", inside::CONFIGURATION)
+}
+
+fn etcd(built: &Built) -> Component {
+    // The data goes with the cluster, so nothing is gained by waiting for the disk.
+    let arguments = [
+        "--data-dir=/var/lib/etcd",
+        "--listen-client-urls=http://127.0.0.1:2379",
+        "--advertise-client-urls=http://127.0.0.1:2379",
+        "--listen-peer-urls=http://127.0.0.1:2380",
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+    ];
+    component("etcd", &built.kubernetes, "etcd", &arguments.map(String::from))
+}
+
+fn api_server(built: &Built) -> Component {
+    let pki = configured("pki");
+    let arguments = [
+        format!("--advertise-address={NODE_ADDRESS}"),
+        "--secure-port=6443".to_owned(),
+        "--etcd-servers=http://127.0.0.1:2379".to_owned(),
+        "--allow-privileged=true".to_owned(),
+        "--authorization-mode=Node,RBAC".to_owned(),
+        "--enable-admission-plugins=NodeRestriction".to_owned(),
+        format!("--client-ca-file={pki}/ca.crt"),
+        format!("--tls-cert-file={pki}/apiserver.crt"),
+        format!("--tls-private-key-file={pki}/apiserver.key"),
+        format!("--kubelet-certificate-authority={pki}/ca.crt"),
+        format!("--kubelet-client-certificate={pki}/apiserver-kubelet.crt"),
+        format!("--kubelet-client-key={pki}/apiserver-kubelet.key"),
+        "--kubelet-preferred-address-types=InternalIP".to_owned(),
+        format!("--requestheader-client-ca-file={pki}/front-proxy-ca.crt"),
+        format!("--requestheader-allowed-names={FRONT_PROXY}"),
+        "--requestheader-username-headers=X-Remote-User".to_owned(),
+        "--requestheader-group-headers=X-Remote-Group".to_owned(),
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+        format!("--proxy-client-cert-file={pki}/{FRONT_PROXY}.crt"),
+        format!("--proxy-client-key-file={pki}/{FRONT_PROXY}.key"),
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local".to_owned(),
+        format!("--service-account-key-file={pki}/service-accounts.pub"),
+        format!("--service-account-signing-key-file={pki}/service-accounts.key"),
+        format!("--service-cluster-ip-range={SERVICE_NETWORK}"),
+        format!("--audit-policy-file={}", configured("audit-policy.json")),
+        format!("--audit-log-path={}", inside::AUDIT_LOG),
+        // Megabytes before the log is turned over: whoever counts requests in it wants one file.
+        "--audit-log-maxsize=10000".to_owned(),
+    ];
+    component("kube-apiserver", &built.kubernetes, "kube-apiserver", &arguments)
+}
+
+fn containerd(built: &Built) -> Component {
+    let arguments = [format!("--config={}", configured("containerd.toml"))];
+    component("containerd", &built.containerd, "containerd", &arguments)
+}
+
+fn controller_manager(built: &Built) -> Component {
+    let pki = configured("pki");
+    let kubeconfig = configured("controller-manager.kubeconfig");
+    let arguments = [
+        format!("--kubeconfig={kubeconfig}"),
+        format!("--authentication-kubeconfig={kubeconfig}"),
+        format!("--authorization-kubeconfig={kubeconfig}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        "--allocate-node-cidrs=true".to_owned(),
+        format!("--cluster-cidr={POD_NETWORK}"),
+        format!("--service-cluster-ip-range={SERVICE_NETWORK}"),
+        format!("--client-ca-file={pki}/ca.crt"),
+        format!("--root-ca-file={pki}/ca.crt"),
+        format!("--cluster-signing-cert-file={pki}/ca.crt"),
+        format!("--cluster-signing-key-file={pki}/ca.key"),
+        format!("--service-account-private-key-file={pki}/service-accounts.key"),
+        "--use-service-account-credentials=true".to_owned(),
+        // There is no other to lose the lead to, but a busy machine could lose the lease.
+        "--leader-elect=false".to_owned(),
+    ];
+    let name = "kube-controller-manager";
+    component(name, &built.kubernetes, name, &arguments)
+}
+
+fn scheduler(built: &Built) -> Component {
+    let kubeconfig = configured("scheduler.kubeconfig");
+    let arguments = [
+        format!("--kubeconfig={kubeconfig}"),
+        format!("--authentication-kubeconfig={kubeconfig}"),
+        format!("--authorization-kubeconfig={kubeconfig}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        "--leader-elect=false".to_owned(),
+    ];
+    component("kube-scheduler", &built.kubernetes, "kube-scheduler", &arguments)
+}
+
+fn kubelet(built: &Built) -> Component {
+    let arguments = [
+        format!("--config={}", configured("kubelet.json")),
+        format!("--kubeconfig={}", configured("kubelet.kubeconfig")),
+        format!("--hostname-override={NODE_NAME}"),
+        format!("--node-ip={NODE_ADDRESS}"),
+    ];
+    component("kubelet", &built.kubernetes, "kubelet", &arguments)
+}
+
+/// To be started once it may read what it answers: refused, it waits longer each time.
+pub(crate) fn coredns(built: &Built) -> Component {
+    let arguments = ["-conf".to_owned(), configured("Corefile")];
+    component("coredns", &built.coredns, "coredns", &arguments)
+}
+
+/// To be started once the node is registered. The connection tracking limits are the machine's, so they
+/// are left alone.
+pub(crate) fn proxy(built: &Built) -> Component {
+    let arguments = [
+        format!("--kubeconfig={}", configured("proxy.kubeconfig")),
+        format!("--hostname-override={NODE_NAME}"),
+        "--proxy-mode=iptables".to_owned(),
+        format!("--cluster-cidr={POD_NETWORK}"),
+        "--conntrack-max-per-core=0".to_owned(),
+        "--conntrack-tcp-timeout-established=0s".to_owned(),
+        "--conntrack-tcp-timeout-close-wait=0s".to_owned(),
+    ];
+    component("kube-proxy", &built.kubernetes, "kube-proxy", &arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_lines_hold_paths_inside_the_node_only() {
+        let built = Built::at(std::path::Path::new("/cache/built"));
+        let all = [foundation(&built), controllers(&built), vec![coredns(&built), proxy(&built)]]
+            .concat();
+        let lines: Vec<_> = all
+            .iter()
+            .map(|it| format!("{}: {}\n  {}", it.name, it.program, it.arguments.join("\n  ")))
+            .collect();
+        insta::assert_snapshot!(lines.join("\n"));
+        assert!(!lines.join("\n").contains("/cache/"));
+    }
+}

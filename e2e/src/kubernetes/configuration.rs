@@ -1,0 +1,289 @@
+//! The configuration files of the node's programs, as functions of values.
+
+use serde_json::{Value, json};
+
+use super::{
+    build::Built,
+    certificates::NODE_NAME,
+    layout::{ClusterId, inside},
+    namespaces::{NODE_ADDRESS, NODE_POD_NETWORK, program_inside},
+};
+use crate::packages;
+
+/// The address of the cluster's DNS; kubeadm takes the tenth of the Service network too.
+pub(crate) const DNS_ADDRESS: &str = "10.96.0.10";
+/// The image that holds a pod's namespaces.
+pub(crate) const PAUSE_IMAGE: &str = "localhost/flux-e2e/pause:1";
+
+/// How the cluster's DNS caches answers about the cluster itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DnsCache {
+    /// Not at all, as kubeadm sets it up since 1.31.
+    #[default]
+    Off,
+    /// For that many seconds, as kubeadm did before (30) and many clusters still do.
+    Seconds(u16),
+}
+
+/// One file of [`inside::CONFIGURATION`].
+#[derive(Debug)]
+pub(crate) struct ConfigurationFile {
+    pub(crate) path: String,
+    pub(crate) content: String,
+}
+
+/// All configuration files but the certificates.
+pub(crate) fn files(id: &ClusterId, built: &Built, dns_cache: DnsCache) -> Vec<ConfigurationFile> {
+    let file = |path: &str, content: String| ConfigurationFile { path: path.to_owned(), content };
+    let mut files = vec![
+        file("containerd.toml", containerd(built)),
+        file("kubelet.json", pretty(&kubelet(id))),
+        file("cni/10-pods.conflist", pretty(&pod_network())),
+        file("audit-policy.json", pretty(&audit_policy())),
+        file("Corefile", corefile(dns_cache)),
+        // Pods that ask for the node's DNS get the cluster's: there is nothing else to ask.
+        file("resolv.conf", format!("nameserver {NODE_ADDRESS}\n")),
+    ];
+    files.extend(["controller-manager", "scheduler", "proxy", "coredns", "kubelet"].map(|user| {
+        let pki = format!("{}/pki", inside::CONFIGURATION);
+        file(&format!("{user}.kubeconfig"), kubeconfig(user, &pki))
+    }));
+    files
+}
+
+/// A kubeconfig of one of the users that have certificates in the directory `pki`.
+pub(crate) fn kubeconfig(user: &str, pki: &str) -> String {
+    pretty(&json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "flux-e2e", "cluster": {
+            "server": format!("https://{NODE_ADDRESS}:6443"),
+            "certificate-authority": format!("{pki}/ca.crt"),
+        }}],
+        "users": [{"name": user, "user": {
+            "client-certificate": format!("{pki}/{user}.crt"),
+            "client-key": format!("{pki}/{user}.key"),
+        }}],
+        "contexts": [{"name": "flux-e2e", "context": {"cluster": "flux-e2e", "user": user}}],
+        "current-context": "flux-e2e",
+    }))
+}
+
+fn containerd(built: &Built) -> String {
+    let shim = program_inside(&Built::name_of(&built.containerd), "containerd-shim-runc-v2");
+    let plugins = packages::CNI_PLUGINS;
+    let cni = format!("{}/cni", inside::CONFIGURATION);
+    // restrict_oom_score_adj: without CAP_SYS_RESOURCE no sandbox would start otherwise.
+    format!(
+        r#"version = 3
+imports = []
+disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.tracing.processor.v1.otlp"]
+
+[plugins."io.containerd.internal.v1.opt"]
+  path = "/var/lib/containerd/opt"
+
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "{PAUSE_IMAGE}"
+
+[plugins."io.containerd.cri.v1.runtime"]
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+
+[plugins."io.containerd.cri.v1.runtime".cni]
+  bin_dirs = ["{plugins}"]
+  conf_dir = "{cni}"
+
+[plugins."io.containerd.cri.v1.runtime".containerd]
+  default_runtime_name = "runc"
+
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+  runtime_path = "{shim}"
+"#
+    )
+}
+
+/// kubeadm's settings, with what a machine that also does other things needs: no eviction or image removal
+/// when its disk fills, swap and version 1 control groups accepted.
+fn kubelet(id: &ClusterId) -> Value {
+    let pki = format!("{}/pki", inside::CONFIGURATION);
+    json!({
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "authentication": {
+            "anonymous": {"enabled": false},
+            "webhook": {"enabled": true},
+            "x509": {"clientCAFile": format!("{pki}/ca.crt")},
+        },
+        "authorization": {"mode": "Webhook"},
+        "tlsCertFile": format!("{pki}/kubelet-server.crt"),
+        "tlsPrivateKeyFile": format!("{pki}/kubelet-server.key"),
+        "clusterDNS": [DNS_ADDRESS],
+        "clusterDomain": "cluster.local",
+        "resolvConf": format!("{}/resolv.conf", inside::CONFIGURATION),
+        "containerRuntimeEndpoint": format!("unix://{}", inside::CONTAINERD_SOCKET),
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": format!("/{}", id.control_group()),
+        "failCgroupV1": false,
+        "failSwapOn": false,
+        "evictionHard": {
+            "memory.available": "100Mi",
+            "nodefs.available": "0%",
+            "nodefs.inodesFree": "0%",
+            "imagefs.available": "0%",
+            "imagefs.inodesFree": "0%",
+        },
+        "imageGCHighThresholdPercent": 100,
+    })
+}
+
+/// Every pod has its own link to the node, so all traffic passes the node's firewall rules whether or not
+/// the kernel filters bridges.
+fn pod_network() -> Value {
+    json!({
+        "cniVersion": "1.0.0",
+        "name": "pods",
+        "plugins": [
+            {
+                "type": "ptp",
+                "ipMasq": true,
+                "ipam": {
+                    "type": "host-local",
+                    "ranges": [[{"subnet": NODE_POD_NETWORK}]],
+                    "routes": [{"dst": "0.0.0.0/0"}],
+                },
+            },
+            {"type": "portmap", "capabilities": {"portMappings": true}},
+        ],
+    })
+}
+
+fn audit_policy() -> Value {
+    json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [{"level": "Metadata"}],
+    })
+}
+
+/// kubeadm's, but for names outside the cluster: the node has no way out, so they do not exist.
+fn corefile(dns_cache: DnsCache) -> String {
+    let kubeconfig = format!("{}/coredns.kubeconfig", inside::CONFIGURATION);
+    let cache = match dns_cache {
+        DnsCache::Off => "    cache 30 {\n        disable success cluster.local\n        \
+                          disable denial cluster.local\n    }"
+            .to_owned(),
+        DnsCache::Seconds(seconds) => format!("    cache {seconds}"),
+    };
+    format!(
+        ".:53 {{
+    errors
+    ready 127.0.0.1:8181
+    kubernetes cluster.local in-addr.arpa ip6.arpa {{
+        kubeconfig {kubeconfig}
+        pods insecure
+        fallthrough in-addr.arpa ip6.arpa
+        ttl 30
+    }}
+{cache}
+    template ANY ANY . {{
+        rcode NXDOMAIN
+    }}
+}}
+"
+    )
+}
+
+/// The objects by which pods find the cluster's DNS, and by which it may read what it answers.
+pub(crate) fn dns_objects() -> String {
+    let items = [dns_rights(), dns_service()].concat();
+    pretty(&json!({"apiVersion": "v1", "kind": "List", "items": items}))
+}
+
+fn dns_rights() -> [Value; 2] {
+    let group = "rbac.authorization.k8s.io";
+    let version = format!("{group}/v1");
+    let name = "system:coredns";
+    let verbs = ["list", "watch"];
+    let role = json!({
+        "apiVersion": version,
+        "kind": "ClusterRole",
+        "metadata": {"name": name},
+        "rules": [
+            {"apiGroups": [""], "resources": ["services", "pods", "namespaces"], "verbs": verbs},
+            {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": verbs},
+        ],
+    });
+    let binding = json!({
+        "apiVersion": version,
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
+    });
+    [role, binding]
+}
+
+/// The DNS is no pod but a program of the node, so the Service selects nothing.
+fn dns_service() -> [Value; 2] {
+    let metadata = json!({
+        "name": "kube-dns",
+        "namespace": "kube-system",
+        "labels": {"k8s-app": "kube-dns", "kubernetes.io/service-name": "kube-dns"},
+    });
+    let ports = json!([
+        {"name": "dns", "port": 53, "protocol": "UDP"},
+        {"name": "dns-tcp", "port": 53, "protocol": "TCP"},
+    ]);
+    let service = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {"clusterIP": DNS_ADDRESS, "ports": ports},
+    });
+    let endpoints = json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": metadata,
+        "addressType": "IPv4",
+        "endpoints": [{
+            "addresses": [NODE_ADDRESS],
+            "conditions": {"ready": true},
+            "nodeName": NODE_NAME,
+        }],
+        "ports": ports,
+    });
+    [service, endpoints]
+}
+
+fn pretty(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_a_function_of_the_options() {
+        let id = ClusterId::named("test").unwrap();
+        let built = Built::at(std::path::Path::new("/cache/built"));
+        for file in files(&id, &built, DnsCache::Off) {
+            if file.path.ends_with(".kubeconfig") && file.path != "proxy.kubeconfig" {
+                continue; // They differ in the user's name only.
+            }
+            insta::assert_snapshot!(file.path.replace('/', "-"), file.content);
+        }
+    }
+
+    #[test]
+    fn a_caching_dns_caches_the_clusters_names_too() {
+        insta::assert_snapshot!(corefile(DnsCache::Seconds(30)));
+    }
+
+    #[test]
+    fn dns_is_a_service_without_pods() {
+        insta::assert_snapshot!(dns_objects());
+    }
+}

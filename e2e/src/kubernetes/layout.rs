@@ -1,0 +1,200 @@
+//! Every path of a node: outside its namespaces, on this machine, and inside them.
+//!
+//! A node has a mount namespace of its own in which `/run` and `/var` are directories of its state. So all
+//! its programs find their things where they would on any machine, nothing of it reaches the machine's own
+//! `/run` and `/var`, and no path inside depends on where the cache is.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, ensure};
+use sha2::{Digest as _, Sha256};
+
+use crate::cache::{Cache, hexadecimal};
+
+/// Longest path of a Unix socket: `sun_path` of `unix(7)` without its final zero byte.
+const SOCKET_PATH_LIMIT: usize = 107;
+
+/// Paths inside the node.
+pub(crate) mod inside {
+    /// Where the built programs are.
+    pub(crate) const BUILT: &str = "/run/built";
+    /// Where certificates, kubeconfigs and configuration files are.
+    pub(crate) const CONFIGURATION: &str = "/run/node";
+    /// containerd's socket.
+    pub(crate) const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
+    /// The API server's audit log.
+    pub(crate) const AUDIT_LOG: &str = "/var/log/kubernetes/audit.log";
+}
+
+/// What tells the clusters on one machine apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterId(String);
+
+impl ClusterId {
+    /// The cluster of a checkout: a short hash of its path.
+    pub fn of_checkout(path: &Path) -> Self {
+        let hash = Sha256::digest(path.as_os_str().as_encoded_bytes());
+        Self(hexadecimal(&hash)[..8].to_owned())
+    }
+
+    /// The cluster of the checkout that this program was built from.
+    pub fn of_this_checkout() -> Self {
+        let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+        Self::of_checkout(package.parent().unwrap_or(package))
+    }
+
+    /// A name of the user's choice.
+    ///
+    /// # Errors
+    /// When it is not 1 to 16 lower-case letters, digits and dashes.
+    pub fn named(name: &str) -> Result<Self> {
+        let fits = (1..=16).contains(&name.len())
+            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        ensure!(fits, "cluster id {name:?} must be 1 to 16 of a-z, 0-9 and -");
+        Ok(Self(name.to_owned()))
+    }
+
+    /// As it shows in file names.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The control group above all of the cluster's pods, as seen from the control groups' root.
+    pub(crate) fn control_group(&self) -> String {
+        format!("flux-e2e-{}", self.0)
+    }
+}
+
+/// Paths of one cluster's state on this machine.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    state: PathBuf,
+    lock: PathBuf,
+}
+
+impl Layout {
+    /// # Errors
+    /// When a socket's path would be too long, or where the node's own directories would hide the cache.
+    pub(crate) fn new(cache: &Cache, id: &ClusterId) -> Result<Self> {
+        let clusters = cache.clusters();
+        let layout = Self {
+            state: clusters.join(id.as_str()),
+            lock: clusters.join(format!(".{}.lock", id.as_str())),
+        };
+        ensure!(
+            !clusters.starts_with("/run"),
+            "{} cannot hold a cluster, whose own /run would hide it; name another by {}",
+            clusters.display(),
+            crate::cache::CACHE_VARIABLE
+        );
+        let socket = layout.containerd_socket();
+        ensure!(
+            socket.as_os_str().len() <= SOCKET_PATH_LIMIT,
+            "{} is too long for a socket; name a shorter cache directory by {}",
+            socket.display(),
+            crate::cache::CACHE_VARIABLE
+        );
+        Ok(layout)
+    }
+
+    /// The directory that holds all state and goes away with the cluster.
+    pub(crate) fn state(&self) -> &Path {
+        &self.state
+    }
+
+    /// Held by whoever starts or ends the cluster; outlives the state.
+    pub(crate) fn lock(&self) -> &Path {
+        &self.lock
+    }
+
+    /// What is `/run` inside.
+    pub(crate) fn run(&self) -> PathBuf {
+        self.state.join("run")
+    }
+
+    /// What is `/var` inside.
+    pub(crate) fn var(&self) -> PathBuf {
+        self.state.join("var")
+    }
+
+    /// What is [`inside::CONFIGURATION`] inside.
+    pub(crate) fn configuration(&self) -> PathBuf {
+        self.run().join("node")
+    }
+
+    /// What is [`inside::BUILT`] inside.
+    pub(crate) fn built(&self) -> PathBuf {
+        self.run().join("built")
+    }
+
+    /// Stands in for kernel settings that hold for the whole machine.
+    pub(crate) fn kernel_settings(&self) -> PathBuf {
+        self.state.join("sysctl")
+    }
+
+    /// Where each of the node's programs writes what it says.
+    pub(crate) fn logs(&self) -> PathBuf {
+        self.state.join("log")
+    }
+
+    /// The log of one of the node's programs.
+    pub(crate) fn log(&self, component: &str) -> PathBuf {
+        self.logs().join(format!("{component}.log"))
+    }
+
+    /// One file for each process that was started.
+    pub(crate) fn processes(&self) -> PathBuf {
+        self.state.join("processes")
+    }
+
+    /// What the cluster was made from, written when it is ready.
+    pub(crate) fn ready_mark(&self) -> PathBuf {
+        self.state.join("ready")
+    }
+
+    /// The administrator's kubeconfig.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.state.join("kubeconfig")
+    }
+
+    /// containerd's socket, reachable from outside too.
+    pub(crate) fn containerd_socket(&self) -> PathBuf {
+        self.run().join("containerd/containerd.sock")
+    }
+
+    /// The API server's audit log.
+    pub(crate) fn audit_log(&self) -> PathBuf {
+        self.var().join("log/kubernetes/audit.log")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_checkouts_have_two_clusters() {
+        let id = |path: &str| ClusterId::of_checkout(Path::new(path));
+        assert_eq!(id("/home/a/flux"), id("/home/a/flux"));
+        assert_ne!(id("/home/a/flux"), id("/home/b/flux"));
+        assert_eq!(id("/home/a/flux").as_str().len(), 8);
+    }
+
+    #[test]
+    fn an_id_fits_in_file_names() {
+        assert_eq!(ClusterId::named("ci-2").unwrap().control_group(), "flux-e2e-ci-2");
+        for bad in ["", "A", "a/b", "..", "seventeen-letters"] {
+            assert!(ClusterId::named(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_cache_too_deep_for_sockets_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let deep = directory.path().join("d".repeat(100));
+        let cache = Cache::at(&deep).unwrap();
+        let id = ClusterId::named("a").unwrap();
+        let refused = Layout::new(&cache, &id).unwrap_err().to_string();
+        assert!(refused.contains("FLUX_E2E_CACHE"), "{refused}");
+    }
+}

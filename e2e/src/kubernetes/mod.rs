@@ -1,0 +1,248 @@
+//! A one-node Kubernetes on this machine, in namespaces of its own.
+//!
+//! `up` and `down` decide what to do from what they find, so either can follow anything: a healthy cluster,
+//! one that was interrupted while it started, one whose programs have died, or none.
+
+mod build;
+mod certificates;
+mod components;
+mod configuration;
+mod control_groups;
+mod dns;
+mod layout;
+mod namespaces;
+mod processes;
+mod start;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result, bail};
+
+pub use self::{build::Built, configuration::DnsCache, layout::ClusterId};
+use self::{layout::Layout, namespaces::Namespaces, processes::Process};
+use crate::{
+    cache::{self, Cache},
+    images::{Image, Loading},
+    packages, programs,
+    progress::Progress,
+};
+
+/// What tells one cluster from another, and how it is set up.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where programs and the cluster's state are kept.
+    pub cache: Cache,
+    /// Which cluster.
+    pub id: ClusterId,
+    /// How its DNS caches.
+    pub dns_cache: DnsCache,
+}
+
+/// A cluster that was ready when this value was made.
+#[derive(Debug, Clone)]
+pub struct Kubernetes {
+    layout: Layout,
+    namespaces: Namespaces,
+    built: Built,
+    kubeconfig: PathBuf,
+    audit_log: PathBuf,
+}
+
+/// What `status` tells about a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// The directory that holds the cluster's state, if there is any.
+    pub state: Option<PathBuf>,
+    /// The administrator's kubeconfig.
+    pub kubeconfig: PathBuf,
+    /// Every program that was started, and whether it still runs.
+    pub processes: Vec<(String, bool)>,
+    /// Why the cluster is not to be used; none if it is ready.
+    pub fault: Option<String>,
+}
+
+impl Kubernetes {
+    /// A ready cluster: the one that runs if it is healthy and set up as asked, else a new one.
+    ///
+    /// # Errors
+    /// When this process is not root, a program cannot be had, or the cluster is not ready in time; the end
+    /// of the log of the program at fault is in the message.
+    pub fn up(options: &Options, progress: &Progress) -> Result<Self> {
+        require_root()?;
+        let layout = Layout::new(&options.cache, &options.id)?;
+        packages::ensure(packages::NODE, progress)?;
+        let built = Built::ensure(&options.cache, progress)?;
+        let _lock = cache::lock(layout.lock())?;
+        let wanted = ready_mark(&built, options);
+        match Self::healthy(&layout, &built, Some(&wanted)) {
+            Ok(cluster) => {
+                progress.say("the cluster is up already");
+                return Ok(cluster);
+            }
+            Err(fault) if layout.state().exists() => {
+                progress.say(&format!("starting the cluster anew: {fault:#}"));
+                progress.step("taking the old one down", || take_down(&layout, options))?;
+            }
+            // An unremoved control group could be left even so.
+            Err(_) => take_down(&layout, options)?,
+        }
+        let namespaces = start::start(&layout, &built, options, progress)?;
+        fs::write(layout.ready_mark(), wanted).context("marking the cluster as ready")?;
+        Ok(Self::new(layout, namespaces, built))
+    }
+
+    /// The cluster that runs, which must be healthy, however it is set up.
+    ///
+    /// # Errors
+    /// Says why there is none to be used.
+    pub fn find(options: &Options) -> Result<Self> {
+        require_root()?;
+        let built = Built::find(&options.cache).context("nothing has been built yet")?;
+        Self::healthy(&Layout::new(&options.cache, &options.id)?, &built, None)
+    }
+
+    /// Ends the cluster and everything it has left on this machine; none is no fault.
+    ///
+    /// # Errors
+    /// When this process is not root, or something cannot be ended or removed.
+    pub fn down(options: &Options) -> Result<()> {
+        require_root()?;
+        let layout = Layout::new(&options.cache, &options.id)?;
+        let _lock = cache::lock(layout.lock())?;
+        take_down(&layout, options)
+    }
+
+    /// What there is of the cluster.
+    ///
+    /// # Errors
+    /// When this process is not root.
+    pub fn status(options: &Options) -> Result<Status> {
+        require_root()?;
+        let layout = Layout::new(&options.cache, &options.id)?;
+        let processes = processes::all_recorded(&layout.processes());
+        Ok(Status {
+            state: layout.state().exists().then(|| layout.state().to_owned()),
+            kubeconfig: layout.kubeconfig(),
+            processes: processes.iter().map(|(name, it)| (name.clone(), it.is_alive())).collect(),
+            fault: Self::find(options).err().map(|fault| format!("{fault:#}")),
+        })
+    }
+
+    /// The administrator's kubeconfig; its server is reachable from the node's network only.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// The API server's audit log, one JSON object a line, at level Metadata.
+    pub fn audit_log(&self) -> &Path {
+        &self.audit_log
+    }
+
+    /// Moves the calling thread, and the threads and processes it starts from now on, into the node's
+    /// network, from which alone the API server, Services and pods can be reached. Threads that run
+    /// already stay where they are, so this comes before an asynchronous runtime is made.
+    ///
+    /// # Errors
+    /// When the cluster is gone.
+    pub fn enter_network(&self) -> Result<()> {
+        self.namespaces.enter_network()
+    }
+
+    /// A command for `program` that runs in the node's network but sees this machine's files.
+    pub fn in_network(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = self.namespaces.enter(&["--net"]);
+        command.arg(program);
+        command
+    }
+
+    /// `kubectl` as administrator with these arguments.
+    pub fn kubectl<A: AsRef<std::ffi::OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Command {
+        let mut command = self.in_network(self.built.kubernetes.join("kubectl"));
+        command.arg("--kubeconfig").arg(&self.kubeconfig).args(arguments);
+        command
+    }
+
+    /// Makes the image known to the node under all these names.
+    ///
+    /// # Errors
+    /// When the image cannot be read or containerd refuses it.
+    pub fn load_image(&self, image: &Image, names: &[&str]) -> Result<Loading> {
+        start::load_image(&self.layout, &self.built, image, names)
+    }
+
+    /// Fetches an image from its registry; by this machine's network, since the node has no way out.
+    ///
+    /// # Errors
+    /// When the registry cannot be reached or does not have the image.
+    pub fn pull_image(&self, name: &str) -> Result<()> {
+        let reference = crate::images::full_name(name);
+        programs::run(
+            start::ctr(&self.layout, &self.built).args(["images", "pull", "--local", &reference]),
+        )
+        .with_context(|| format!("pulling the image {reference}"))?;
+        Ok(())
+    }
+
+    /// The log of one of the node's programs, such as `kubelet`.
+    pub fn log(&self, component: &str) -> PathBuf {
+        self.layout.log(component)
+    }
+
+    fn new(layout: Layout, namespaces: Namespaces, built: Built) -> Self {
+        let kubeconfig = layout.kubeconfig();
+        let audit_log = layout.audit_log();
+        Self { layout, namespaces, built, kubeconfig, audit_log }
+    }
+
+    /// The cluster that runs, if it is ready and, where that matters, set up as wanted.
+    fn healthy(layout: &Layout, built: &Built, wanted: Option<&str>) -> Result<Self> {
+        let mark = fs::read_to_string(layout.ready_mark())
+            .ok()
+            .context("no cluster has been started to its end")?;
+        if wanted.is_some_and(|wanted| wanted != mark) {
+            bail!("the one that runs is set up differently");
+        }
+        let is_dead = |(name, process): (String, Process)| (!process.is_alive()).then_some(name);
+        let dead: Vec<_> =
+            processes::all_recorded(&layout.processes()).into_iter().filter_map(is_dead).collect();
+        if !dead.is_empty() {
+            bail!("not running any more: {}", dead.join(", "));
+        }
+        let namespaces = Namespaces::find(layout).context("the node's namespaces are gone")?;
+        let cluster = Self::new(layout.clone(), namespaces, built.clone());
+        programs::run(&mut cluster.kubectl(["get", "--raw=/readyz", "--request-timeout=5s"]))
+            .context("the API server is not ready")?;
+        Ok(cluster)
+    }
+}
+
+/// What a cluster is made from: one with another mark is not the one asked for.
+fn ready_mark(built: &Built, options: &Options) -> String {
+    format!("{}\n{:?}\n", built.names().join("\n"), options.dns_cache)
+}
+
+fn take_down(layout: &Layout, options: &Options) -> Result<()> {
+    Namespaces::end(layout, &options.cache.built())?;
+    for (_, process) in processes::all_recorded(&layout.processes()) {
+        process.end()?;
+    }
+    control_groups::remove(&options.id)?;
+    cache::remove_tree(layout.state())
+}
+
+fn require_root() -> Result<()> {
+    if nix::unistd::geteuid().is_root() {
+        return Ok(());
+    }
+    bail!(
+        "a cluster on this machine takes root: run this as root, or name a cluster by \
+         --kubeconfig FILE with --load-command COMMAND for its images"
+    )
+}

@@ -1,0 +1,19 @@
+//! The harness behind the project's tests on a real cluster.
+//!
+//! [`cluster`] gives a cluster: one of our own on this machine ([`kubernetes`]), or any other. [`images`] makes
+//! container images without a registry. What takes long is made once and kept in the [`cache`].
+
+pub mod cache;
+pub mod cli;
+pub mod cluster;
+pub mod demo;
+pub mod environment;
+pub mod images;
+pub mod kubernetes;
+pub mod packages;
+pub mod product;
+pub mod programs;
+pub mod progress;
+pub mod trial;
+pub mod verify;
+pub mod wait;

@@ -1,0 +1,71 @@
+//! The command line of the test harness: `cargo e2e`, `cargo demo`, `cargo verify`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use e2e::{
+    cli::{ClusterArguments, ClusterCommand},
+    demo::demo,
+    environment::Environment,
+    progress::{self, Progress},
+    verify::{Options, verify},
+};
+
+/// Runs the project on a real cluster.
+#[derive(Debug, Parser)]
+#[command(name = "e2e")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Set everything up and run the hello-world example.
+    Demo {
+        /// Which cluster.
+        #[command(flatten)]
+        cluster: ClusterArguments,
+    },
+    /// Set everything up and run every check and test.
+    Verify {
+        /// Which cluster.
+        #[command(flatten)]
+        cluster: ClusterArguments,
+        /// Run only the cluster tests whose names contain this text.
+        #[arg(long, value_name = "TEXT")]
+        test: Option<String>,
+        /// Leave the cluster up at the end.
+        #[arg(long)]
+        keep: bool,
+    },
+    #[command(flatten)]
+    Cluster(ClusterCommand),
+}
+
+impl Command {
+    fn run(self) -> Result<ExitCode> {
+        match self {
+            Self::Demo { cluster } => {
+                let progress = Progress::new();
+                demo(&Environment::prepare(&cluster.target()?, &progress)?, &progress)?;
+            }
+            Self::Verify { cluster, test, keep } => {
+                verify(&Options { target: cluster.target()?, filter: test, keep }, &Progress::new())?;
+            }
+            Self::Cluster(command) => return command.run(),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().command.run() {
+        Ok(code) => code,
+        Err(error) => {
+            progress::complain(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

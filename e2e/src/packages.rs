@@ -1,0 +1,102 @@
+//! Which Debian packages the harness needs, and how they get here.
+//!
+//! None of them starts a service. etcd is built rather than installed for that reason.
+
+use std::{path::Path, process::Command};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::{programs, progress::Progress};
+
+/// A Debian package and the files that show that it, or an equal of it, is there.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Package {
+    name: &'static str,
+    /// Programs by name, other files by full path; all have to be there.
+    provides: &'static [&'static str],
+}
+
+/// Where Debian's package puts the plugins that set up pods' networks.
+pub(crate) const CNI_PLUGINS: &str = "/usr/lib/cni";
+
+/// What a node needs.
+pub const NODE: &[Package] = &[
+    Package { name: "conntrack", provides: &["conntrack"] },
+    Package { name: "containernetworking-plugins", provides: &["/usr/lib/cni/ptp"] },
+    Package { name: "iproute2", provides: &["ip"] },
+    Package { name: "iptables", provides: &["iptables"] },
+    Package { name: "mount", provides: &["mount"] },
+    Package { name: "runc", provides: &["runc"] },
+    Package { name: "util-linux", provides: &["nsenter", "setsid", "unshare"] },
+];
+
+/// What making a Debian root file system needs.
+pub const DEBIAN_IMAGE: &[Package] = &[Package { name: "mmdebstrap", provides: &["mmdebstrap"] }];
+
+/// What the image without a shell is made of.
+pub const STATIC_PROGRAM: &[Package] =
+    &[Package { name: "busybox-static", provides: &["busybox"] }];
+
+/// Makes sure that the packages are there: installs what is missing where this process may.
+///
+/// # Errors
+/// Names the packages to install where this process is not root or the system has no `apt-get`, and
+/// says what `apt-get` said where it fails.
+pub fn ensure(packages: &[Package], progress: &Progress) -> Result<()> {
+    let absent = missing(packages, is_there);
+    if absent.is_empty() {
+        return Ok(());
+    }
+    let names = absent.join(" ");
+    if !nix::unistd::geteuid().is_root() || programs::find("apt-get").is_none() {
+        bail!("these Debian packages (or what they provide) are missing, please install: {names}");
+    }
+    progress.long_step(&format!("installing Debian packages {names}"), "15 s", || {
+        // A third party's broken package source must not keep Debian's own from being used, so
+        // whether the lists are good enough shows at the install.
+        let updated = programs::run(apt_get().arg("update"));
+        let installed = programs::run(
+            apt_get().args(["install", "--yes", "--no-install-recommends"]).args(&absent),
+        );
+        match (installed, updated) {
+            (Ok(_), _) => Ok(()),
+            (Err(error), Ok(_)) => Err(error),
+            (Err(error), Err(update)) => Err(error.context(update)),
+        }
+        .with_context(|| format!("installing the Debian packages {names}"))
+    })
+}
+
+fn apt_get() -> Command {
+    let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive").args([
+        "--quiet",
+        "-o",
+        "DPkg::Lock::Timeout=300",
+    ]);
+    command
+}
+
+fn missing(packages: &[Package], there: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    packages
+        .iter()
+        .filter(|package| !package.provides.iter().all(|file| there(file)))
+        .map(|package| package.name)
+        .collect()
+}
+
+fn is_there(file: &str) -> bool {
+    if file.starts_with('/') { Path::new(file).exists() } else { programs::find(file).is_some() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_packages_with_something_absent_are_missing() {
+        let absent = missing(NODE, |file| !["setsid", "/usr/lib/cni/ptp"].contains(&file));
+        assert_eq!(absent, ["containernetworking-plugins", "util-linux"]);
+        assert!(missing(NODE, |_| true).is_empty());
+    }
+}

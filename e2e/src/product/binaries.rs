@@ -1,0 +1,110 @@
+//! The project's binaries, as they go into images.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::checkout;
+use crate::progress::Progress;
+
+/// Static binaries are built for this target explicitly: without one, the flag for static linking
+/// would reach procedural macros, which cannot be static.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// The agent is copied into every pod: it stays below this many bytes.
+const AGENT_SIZE_LIMIT: u64 = 8 * 1024 * 1024;
+
+/// Where the built binaries are.
+#[derive(Debug, Clone)]
+pub struct Binaries {
+    /// `flux-operator`, dynamic.
+    pub operator: PathBuf,
+    /// `flux-agent`, static.
+    pub agent: PathBuf,
+    /// The stand-in for `flux`, static.
+    pub stand_in: PathBuf,
+}
+
+/// Builds the operator, the agent and the stand-in.
+///
+/// # Errors
+/// When a build fails; its output has been shown.
+pub fn build(progress: &Progress) -> Result<Binaries> {
+    let checkout = checkout()?;
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| checkout.join("target"), |directory| checkout.join(directory));
+    progress.step("building the operator", || {
+        run(cargo(&checkout).args(["build", "--package", "flux-operator", "--bin", "flux-operator"]))
+    })?;
+    progress.step("building the static agent and the stand-in Flux", || {
+        run(cargo(&checkout)
+            .args(["build", "--profile", "agent", "--target", TARGET])
+            .args(["--package", "flux-agent", "--package", "flux-stand-in"])
+            .env("RUSTFLAGS", "-C target-feature=+crt-static"))
+    })?;
+    let agent_profile = target.join(TARGET).join("agent");
+    Ok(Binaries {
+        operator: target.join("debug/flux-operator"),
+        agent: agent_profile.join("flux-agent"),
+        stand_in: agent_profile.join("flux-stand-in"),
+    })
+}
+
+fn cargo(checkout: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(checkout);
+    command
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("starting {command:?}"))?;
+    if status.success() { Ok(()) } else { bail!("{command:?} ended with {status}") }
+}
+
+/// Checks that the agent and the stand-in need no loader and no library, and that the agent is small.
+///
+/// # Errors
+/// When one of them does, or is too large.
+pub fn check_static(binaries: &Binaries) -> Result<()> {
+    for binary in [&binaries.agent, &binaries.stand_in] {
+        let output = Command::new("ldd")
+            .arg(binary)
+            .output()
+            .with_context(|| format!("asking ldd about {}", binary.display()))?;
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        ensure!(
+            said.contains("statically linked") || said.contains("not a dynamic executable"),
+            "{} is not static; ldd says: {said}",
+            binary.display()
+        );
+    }
+    let size = std::fs::metadata(&binaries.agent)
+        .with_context(|| format!("looking at {}", binaries.agent.display()))?
+        .len();
+    ensure!(
+        size <= AGENT_SIZE_LIMIT,
+        "the agent has {size} bytes, more than the {AGENT_SIZE_LIMIT} it may have"
+    );
+    Ok(())
+}
+
+/// Checks that no Kubernetes crate has found its way into the agent.
+///
+/// # Errors
+/// When one has.
+pub fn check_agent_dependencies() -> Result<()> {
+    let output = cargo(&checkout()?)
+        .args(["tree", "--package", "flux-agent", "--edges", "normal", "--prefix", "none"])
+        .output()
+        .context("asking cargo tree about the agent")?;
+    ensure!(output.status.success(), "cargo tree ended with {}", output.status);
+    let tree = String::from_utf8_lossy(&output.stdout);
+    let unwanted: Vec<&str> =
+        tree.lines().filter(|line| line.starts_with("kube") || line.starts_with("k8s-")).collect();
+    ensure!(unwanted.is_empty(), "the agent depends on {unwanted:?}; it must not know Kubernetes");
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! The images that a trial needs, made here and loaded into the cluster: none comes from a registry.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::binaries::Binaries;
+use crate::{
+    cache::Cache,
+    cluster::Cluster,
+    images::{Image, ImageConfig, Layer, Source, debian, with_libraries},
+    packages,
+    programs,
+    progress::Progress,
+};
+
+/// An image that holds `/bin/echo` and nothing else: no shell, no libraries, no passwd file.
+pub const NO_SHELL: &str = "localhost/flux-e2e/no-shell:1";
+/// The view image made of the stand-in.
+const STAND_IN_VIEW: &str = "localhost/flux-e2e/stand-in-view:1";
+/// The view image made of `FLUX_VIEW_ARCHIVE`.
+const ARCHIVE_VIEW: &str = "localhost/flux-e2e/view:1";
+/// The name that examples use for a plain operating system.
+const OPERATING_SYSTEM: &str = "ubuntu:24.04";
+
+/// Where Flux comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum View {
+    /// The stand-in of this project, which is not Flux.
+    StandIn,
+    /// An image that the cluster has or can pull (`FLUX_VIEW_IMAGE`).
+    Image(String),
+    /// A tar of a view, members rooted at `mnt/flux/view` (`FLUX_VIEW_ARCHIVE`).
+    Archive(PathBuf),
+}
+
+impl View {
+    /// What `FLUX_VIEW_IMAGE` and `FLUX_VIEW_ARCHIVE` say; the stand-in where neither is set.
+    ///
+    /// # Errors
+    /// When both are set.
+    pub fn from_environment() -> Result<Self> {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        match (set("FLUX_VIEW_IMAGE"), set("FLUX_VIEW_ARCHIVE")) {
+            (Some(_), Some(_)) => bail!("set FLUX_VIEW_IMAGE or FLUX_VIEW_ARCHIVE, not both"),
+            (Some(image), None) => Ok(Self::Image(image.to_string_lossy().into_owned())),
+            (None, Some(archive)) => Ok(Self::Archive(archive.into())),
+            (None, None) => Ok(Self::StandIn),
+        }
+    }
+
+    /// One line that says which Flux runs.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::StandIn => "Flux: the stand-in of this project, not real Flux (set \
+                              FLUX_VIEW_IMAGE or FLUX_VIEW_ARCHIVE to use a real one)"
+                .to_owned(),
+            Self::Image(image) => format!("Flux: the view image {image}"),
+            Self::Archive(path) => format!("Flux: the view archive {}", path.display()),
+        }
+    }
+
+    /// Name of the view image in the cluster.
+    pub fn image(&self) -> &str {
+        match self {
+            Self::StandIn => STAND_IN_VIEW,
+            Self::Image(image) => image,
+            Self::Archive(_) => ARCHIVE_VIEW,
+        }
+    }
+}
+
+/// Makes every image and loads it; returns a text that changes with the operator's and the agent's
+/// content.
+///
+/// # Errors
+/// When an image cannot be made or the cluster does not take it.
+pub fn load(
+    cluster: &Cluster,
+    binaries: &Binaries,
+    view: &View,
+    progress: &Progress,
+) -> Result<String> {
+    let cache = Cache::locate()?;
+    let scratch = tempfile::tempdir().context("making a directory for image layers")?;
+    let operator = operator(scratch.path(), binaries)?;
+    let agent = program(scratch.path(), "/flux-agent", &binaries.agent)?;
+    let digest = format!("{}-{}", &operator.digest()[..12], &agent.digest()[..12]);
+    progress.step("loading the images of operator and agent", || {
+        cluster.load_image(&operator, &[flux_operator::manifests::OPERATOR_IMAGE])?;
+        cluster.load_image(&agent, &[flux_operator::manifests::AGENT_IMAGE])
+    })?;
+    load_view(cluster, view, scratch.path(), binaries, progress)?;
+    let system = debian(&cache, &[], progress)?;
+    progress.step(
+        &format!("loading a Debian 12 made here, in the place of {OPERATING_SYSTEM}"),
+        || cluster.load_image(&system, &[OPERATING_SYSTEM]),
+    )?;
+    packages::ensure(packages::STATIC_PROGRAM, progress)?;
+    let busybox = programs::find("busybox").context("looking for busybox in PATH")?;
+    let no_shell = program(scratch.path(), "/bin/echo", &busybox)?;
+    cluster.load_image(&no_shell, &[NO_SHELL])?;
+    Ok(digest)
+}
+
+/// The operator with the libraries of this machine, as in an image without a shell.
+fn operator(scratch: &Path, binaries: &Binaries) -> Result<Image> {
+    let layer = Layer::from_sources(scratch, &with_libraries("/flux-operator", &binaries.operator)?)?;
+    let config = ImageConfig {
+        entrypoint: vec!["/flux-operator".to_owned()],
+        command: vec!["run".to_owned()],
+        user: "65532:65532".to_owned(),
+        ..ImageConfig::default()
+    };
+    Ok(Image::new(vec![layer], config))
+}
+
+/// An image that holds one program.
+fn program(scratch: &Path, path: &str, from: &Path) -> Result<Image> {
+    let layer = Layer::from_sources(scratch, &with_libraries(path, from)?)?;
+    let config = ImageConfig { entrypoint: vec![path.to_owned()], ..ImageConfig::default() };
+    Ok(Image::new(vec![layer], config))
+}
+
+fn load_view(
+    cluster: &Cluster,
+    view: &View,
+    scratch: &Path,
+    binaries: &Binaries,
+    progress: &Progress,
+) -> Result<()> {
+    let layer = match view {
+        View::Image(image) => return cluster.pull_image(image),
+        View::StandIn => Layer::from_sources(
+            scratch,
+            &[
+                Source::file("/mnt/flux/view/bin/flux", &binaries.stand_in, 0o755),
+                // Real Flux runs its rc tasks with a shell, which a view has to bring where the
+                // image has none. The stand-in only checks that one is there.
+                Source::file("/mnt/flux/view/bin/bash", &binaries.stand_in, 0o755),
+            ],
+        )?,
+        View::Archive(path) => Layer::from_archive(scratch, path)
+            .with_context(|| format!("reading the view archive {}", path.display()))?,
+    };
+    let image = Image::new(vec![layer], ImageConfig::default());
+    progress.step("loading the view image", || cluster.load_image(&image, &[view.image()]))?;
+    Ok(())
+}

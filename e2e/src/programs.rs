@@ -1,0 +1,121 @@
+//! Running other programs to their end, with what they said in the error when they fail.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use anyhow::{Context as _, Result, bail};
+
+/// Directories that hold system programs and are not in every user's PATH.
+const SYSTEM_DIRECTORIES: [&str; 4] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin"];
+
+/// The full path of a program in PATH or a system directory.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(SYSTEM_DIRECTORIES.iter().map(PathBuf::from))
+        .map(|directory| directory.join(program))
+        .find(|candidate| candidate.is_file())
+}
+
+/// Runs the command to its end and returns what it wrote.
+///
+/// # Errors
+/// When it cannot be started or fails; names the command and the end of what it wrote.
+pub fn run(command: &mut Command) -> Result<Output> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("starting {}", describe(command)))?;
+    check(command, output)
+}
+
+/// Like [`run`], with `input` on the command's standard input.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with_input(command: &mut Command, input: &[u8]) -> Result<Output> {
+    feed(command, |stdin| stdin.write_all(input).context("writing to standard input"))
+}
+
+/// Like [`run`], with what `write` writes on the command's standard input.
+///
+/// # Errors
+/// As [`run`]; where the command fails, its own message comes before that of `write`.
+pub fn feed(
+    command: &mut Command,
+    write: impl FnOnce(&mut dyn std::io::Write) -> Result<()>,
+) -> Result<Output> {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("starting {}", describe(command)))?;
+    let mut stdin = child.stdin.take().context("taking the standard input of a child")?;
+    let written = write(&mut stdin);
+    drop(stdin);
+    let output =
+        child.wait_with_output().with_context(|| format!("waiting for {}", describe(command)))?;
+    let output = check(command, output)?;
+    written.with_context(|| format!("feeding {}", describe(command)))?;
+    Ok(output)
+}
+
+fn check(command: &Command, output: Output) -> Result<Output> {
+    if output.status.success() {
+        return Ok(output);
+    }
+    let mut said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if said.trim().is_empty() {
+        said = String::from_utf8_lossy(&output.stdout).into_owned();
+    }
+    bail!("{} failed, {}: {}", describe(command), output.status, last_lines(&said, 20));
+}
+
+fn describe(command: &Command) -> String {
+    let words: Vec<_> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    format!("`{}`", words.join(" "))
+}
+
+/// The last lines of a text.
+pub fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<_> = text.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+/// The last lines of a file, or why there are none.
+pub fn tail(path: &Path, count: usize) -> String {
+    match std::fs::read(path) {
+        Ok(content) => last_lines(&String::from_utf8_lossy(&content), count),
+        Err(error) => format!("(no log at {}: {error})", path.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_command_is_named_with_what_it_said() {
+        let failed = run(Command::new("ls").arg("/does/not/exist")).unwrap_err().to_string();
+        assert!(failed.starts_with("`ls /does/not/exist` failed"), "{failed}");
+        assert!(failed.contains("No such file"), "{failed}");
+    }
+
+    #[test]
+    fn input_reaches_the_command() {
+        let output = run_with_input(&mut Command::new("cat"), b"meow").unwrap();
+        assert_eq!(output.stdout, b"meow");
+    }
+
+    #[test]
+    fn only_the_last_lines_are_kept() {
+        assert_eq!(last_lines("a\nb\nc\n", 2), "b\nc");
+        assert_eq!(last_lines("a", 2), "a");
+    }
+}

@@ -1,0 +1,182 @@
+//! One MiniCluster on a real cluster: applied as a user would apply it, waited for, and looked at.
+
+mod evidence;
+mod logs;
+
+pub use evidence::print_evidence;
+pub use logs::{follow_lead, pod_logs};
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use flux_operator::crd::MiniCluster;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::{
+    Api, Client, Resource as _, ResourceExt,
+    api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
+    core::DynamicObject,
+    discovery::ApiResource,
+    runtime::wait::{Condition, await_condition},
+};
+
+/// The field manager under which manifests are applied.
+const FIELD_MANAGER: &str = "flux-e2e";
+
+/// A namespace of its own for one MiniCluster, removed with [`Trial::clean`].
+#[derive(Clone)]
+pub struct Trial {
+    client: Client,
+    namespace: String,
+}
+
+impl Trial {
+    /// Makes a namespace whose name begins with `purpose`, with the given labels.
+    ///
+    /// # Errors
+    /// When the API server refuses the namespace.
+    pub async fn begin(client: &Client, purpose: &str, labels: &[(&str, &str)]) -> Result<Self> {
+        let labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+        let namespace = Namespace {
+            metadata: ObjectMeta {
+                generate_name: Some(format!("{purpose}-")),
+                labels: Some(labels),
+                ..ObjectMeta::default()
+            },
+            ..Namespace::default()
+        };
+        let made = Api::<Namespace>::all(client.clone())
+            .create(&PostParams::default(), &namespace)
+            .await
+            .with_context(|| format!("making a namespace for {purpose}"))?;
+        Ok(Self { client: client.clone(), namespace: made.name_any() })
+    }
+
+    /// The namespace's name.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The client the trial talks through.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// An API for objects of the trial's namespace.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Applies one MiniCluster as `kubectl apply --server-side` would, with strict validation.
+    ///
+    /// # Errors
+    /// What the API server says against it, whole.
+    pub async fn apply(&self, manifest: &str) -> Result<String> {
+        let object: DynamicObject =
+            serde_saphyr::from_str(manifest).context("reading the manifest of a MiniCluster")?;
+        let name = object.name_any();
+        let resource = ApiResource::erase::<MiniCluster>(&());
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
+        let parameters = PatchParams::apply(FIELD_MANAGER).validation_strict();
+        api.patch(&name, &parameters, &Patch::Apply(&object))
+            .await
+            .with_context(|| format!("applying the MiniCluster {name}"))?;
+        Ok(name)
+    }
+
+    /// Waits until `condition` holds for the MiniCluster and returns it as it then is.
+    ///
+    /// # Errors
+    /// When the deadline passes: shows the status that was seen last.
+    pub async fn await_minicluster(
+        &self,
+        name: &str,
+        what: &str,
+        deadline: Duration,
+        condition: impl Condition<MiniCluster>,
+    ) -> Result<MiniCluster> {
+        let api = self.api::<MiniCluster>();
+        let waiting = await_condition(api.clone(), name, condition);
+        if let Ok(found) = tokio::time::timeout(deadline, waiting).await {
+            let found = found.with_context(|| format!("watching the MiniCluster {name}"))?;
+            return found.with_context(|| format!("the MiniCluster {name} is gone"));
+        }
+        let last = api.get(name).await.with_context(|| format!("reading the MiniCluster {name}"))?;
+        let status = serde_saphyr::to_string(&last.status).unwrap_or_default();
+        bail!("waited {} s for {name} to be {what}; its status:\n{status}", deadline.as_secs())
+    }
+
+    /// Waits until the MiniCluster is `Complete` or `Failed`.
+    ///
+    /// # Errors
+    /// When the deadline passes first.
+    pub async fn await_finished(&self, name: &str, deadline: Duration) -> Result<MiniCluster> {
+        let finished = |cluster: Option<&MiniCluster>| {
+            cluster.is_some_and(|cluster| {
+                is_true(cluster, "Complete") || is_true(cluster, "Failed")
+            })
+        };
+        self.await_minicluster(name, "finished", deadline, finished).await
+    }
+
+    /// The pods of a MiniCluster, by name.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub async fn pods(&self, name: &str) -> Result<Vec<Pod>> {
+        let selector = format!("batch.kubernetes.io/job-name={name}");
+        let list = self
+            .api::<Pod>()
+            .list(&ListParams::default().labels(&selector))
+            .await
+            .with_context(|| format!("listing the pods of {name}"))?;
+        let mut pods = list.items;
+        pods.sort_by_key(ResourceExt::name_any);
+        Ok(pods)
+    }
+
+    /// Deletes the namespace and waits until it is gone with all that was in it.
+    ///
+    /// # Errors
+    /// When that takes longer than two minutes.
+    pub async fn clean(self) -> Result<()> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        let namespace = api
+            .get(&self.namespace)
+            .await
+            .with_context(|| format!("reading the namespace {}", self.namespace))?;
+        let uid = namespace.meta().uid.clone().unwrap_or_default();
+        api.delete(&self.namespace, &DeleteParams::default())
+            .await
+            .with_context(|| format!("deleting the namespace {}", self.namespace))?;
+        let gone = await_condition(
+            api,
+            &self.namespace,
+            kube::runtime::wait::conditions::is_deleted(&uid),
+        );
+        tokio::time::timeout(Duration::from_mins(2), gone)
+            .await
+            .with_context(|| format!("waiting for the namespace {} to be gone", self.namespace))?
+            .with_context(|| format!("watching the namespace {}", self.namespace))?;
+        Ok(())
+    }
+}
+
+/// True when the condition of that type is `True`.
+pub fn is_true(cluster: &MiniCluster, kind: &str) -> bool {
+    condition(cluster, kind).is_some_and(|(status, _, _)| status == "True")
+}
+
+/// Status, reason and message of the condition of that type.
+pub fn condition<'cluster>(
+    cluster: &'cluster MiniCluster,
+    kind: &str,
+) -> Option<(&'cluster str, &'cluster str, &'cluster str)> {
+    let conditions = &cluster.status.as_ref()?.conditions;
+    let found = conditions.iter().find(|condition| condition.type_ == kind)?;
+    Some((&found.status, &found.reason, &found.message))
+}

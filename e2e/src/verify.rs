@@ -1,0 +1,191 @@
+//! `verify`: every check and test of the project, in the order in which a fault is cheapest to find.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::{
+    cache::{Cache, Key},
+    cluster::Target,
+    kubernetes::Kubernetes,
+    product::{binaries, checkout},
+    progress::Progress,
+};
+
+/// What is to be verified, and where.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The cluster of the tests that need one.
+    pub target: Target,
+    /// Only the cluster tests whose names contain this text run.
+    pub filter: Option<String>,
+    /// The cluster stays up at the end.
+    pub keep: bool,
+}
+
+/// One check: its name, and the command that makes it.
+struct Check {
+    name: &'static str,
+    usually: &'static str,
+    command: Command,
+}
+
+/// Version of `cargo-deny` that checks the dependencies; kept in the cache once built.
+const CARGO_DENY: &str = "0.20.2";
+
+/// Runs every check, shows the output of each as it comes, and says at the end how each one went.
+///
+/// # Errors
+/// When a check fails: names every one that did.
+pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
+    let mut outcomes = Vec::new();
+    for check in checks()? {
+        outcomes.push(run(check, progress)?);
+    }
+    outcomes.push(timed("the agent is static and free of Kubernetes", progress, || {
+        let built = binaries::build(progress)?;
+        binaries::check_static(&built)?;
+        binaries::check_agent_dependencies()
+    }));
+    outcomes.push(timed("dependencies: licences, bans, sources", progress, || deny(progress)));
+    match obstacle(&options.target) {
+        None => outcomes.extend(on_the_cluster(options, progress)?),
+        Some(reason) => progress.say(&format!("cluster tests not run: {reason}")),
+    }
+    summary(&outcomes, progress)
+}
+
+fn cargo(arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(checkout()?);
+    Ok(command)
+}
+
+/// The checks that are one cargo command each.
+fn checks() -> Result<Vec<Check>> {
+    let mut documentation = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"])?;
+    documentation.env("RUSTDOCFLAGS", "--deny warnings");
+    let lints = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
+    Ok(vec![
+        Check {
+            name: "format",
+            usually: "a second",
+            command: cargo(&["fmt", "--all", "--", "--check"])?,
+        },
+        Check { name: "lints", usually: "4 min cold", command: cargo(&lints)? },
+        Check {
+            name: "unit, snapshot and property tests",
+            usually: "5 min cold",
+            command: cargo(&["test", "--workspace"])?,
+        },
+        Check { name: "documentation", usually: "1 min cold", command: documentation },
+    ])
+}
+
+/// What keeps the cluster tests from running, if anything does.
+fn obstacle(target: &Target) -> Option<&'static str> {
+    let own = matches!(target, Target::Own(_));
+    (own && !nix::unistd::geteuid().is_root()).then_some(
+        "starting a cluster on this machine needs root; run as root, or name another cluster by \
+         --kubeconfig FILE --load-command COMMAND",
+    )
+}
+
+fn on_the_cluster(options: &Options, progress: &Progress) -> Result<Vec<Outcome>> {
+    let mut outcomes = Vec::new();
+    if matches!(options.target, Target::Own(_)) && options.filter.is_none() {
+        outcomes.push(run(ignored_tests("node", "tests of the node", options)?, progress)?);
+    }
+    outcomes.push(run(ignored_tests("cluster", "tests on a cluster", options)?, progress)?);
+    if let Target::Own(own) = &options.target
+        && !options.keep
+    {
+        progress.step("the cluster is down", || Kubernetes::down(own))?;
+    }
+    Ok(outcomes)
+}
+
+fn ignored_tests(test: &str, name: &'static str, options: &Options) -> Result<Check> {
+    let mut command = cargo(&["test", "--package", "e2e", "--test", test, "--"])?;
+    command.args(["--ignored", "--test-threads=1"]).args(&options.filter);
+    match &options.target {
+        Target::External { kubeconfig, load_command } => command
+            .env("FLUX_E2E_KUBECONFIG", kubeconfig)
+            .env("FLUX_E2E_LOAD_COMMAND", load_command.as_deref().unwrap_or_default()),
+        Target::Own(own) => command.env("FLUX_E2E_ID", own.id.as_str()),
+    };
+    Ok(Check { name, usually: "5 min, 15 min cold", command })
+}
+
+/// How one check went.
+struct Outcome {
+    name: &'static str,
+    passed: bool,
+    took: Duration,
+}
+
+fn run(mut check: Check, progress: &Progress) -> Result<Outcome> {
+    progress.say(&format!("{} (usually {}) ...", check.name, check.usually));
+    let begun = Instant::now();
+    let status =
+        check.command.status().with_context(|| format!("starting cargo for {}", check.name))?;
+    Ok(Outcome { name: check.name, passed: status.success(), took: begun.elapsed() })
+}
+
+fn timed(name: &'static str, progress: &Progress, work: impl FnOnce() -> Result<()>) -> Outcome {
+    let begun = Instant::now();
+    let result = work();
+    if let Err(error) = &result {
+        progress.say(&format!("{name}: {error:#}"));
+    }
+    Outcome { name, passed: result.is_ok(), took: begun.elapsed() }
+}
+
+fn summary(outcomes: &[Outcome], progress: &Progress) -> Result<()> {
+    for outcome in outcomes {
+        let word = if outcome.passed { "passed" } else { "FAILED" };
+        progress.say(&format!("{word} {:>6.1} s  {}", outcome.took.as_secs_f64(), outcome.name));
+    }
+    let failed: Vec<&str> =
+        outcomes.iter().filter(|outcome| !outcome.passed).map(|outcome| outcome.name).collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    bail!("failed: {}", failed.join("; "))
+}
+
+/// Checks licences, bans and sources; advisories need a database from the network and are left to
+/// public CI.
+fn deny(progress: &Progress) -> Result<()> {
+    let program = cargo_deny(progress)?;
+    let status = Command::new(&program)
+        .args(["--offline", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"])
+        .current_dir(checkout()?)
+        .status()
+        .with_context(|| format!("starting {}", program.display()))?;
+    if status.success() { Ok(()) } else { bail!("cargo deny ended with {status}") }
+}
+
+/// The `cargo-deny` of the cache, built there if need be.
+fn cargo_deny(progress: &Progress) -> Result<PathBuf> {
+    let cache = Cache::locate()?;
+    let key = Key::new("cargo-deny", CARGO_DENY, &[]);
+    let directory = match cache.find(&key) {
+        Some(found) => found,
+        None => progress.long_step("building cargo-deny", "4 min", || {
+            cache.artefact(&key, |directory| install_cargo_deny(directory))
+        })?,
+    };
+    Ok(directory.join("bin/cargo-deny"))
+}
+
+fn install_cargo_deny(directory: &Path) -> Result<()> {
+    let mut command = cargo(&["install", "--quiet", "--locked", "cargo-deny"])?;
+    command.args(["--version", CARGO_DENY, "--no-default-features", "--root"]).arg(directory);
+    let status = command.status().context("starting cargo install cargo-deny")?;
+    if status.success() { Ok(()) } else { bail!("cargo install cargo-deny ended with {status}") }
+}

@@ -1,0 +1,64 @@
+//! Waiting for a condition with a deadline; nothing here ever waits a fixed time.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, bail};
+
+/// How long to wait between two looks at a condition.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// What one look at a condition found.
+#[derive(Debug)]
+pub enum Look<T> {
+    /// It holds; this is what was waited for.
+    Ready(T),
+    /// Not yet; this is what was seen instead, for the error message.
+    NotYet(String),
+}
+
+/// Looks until the condition holds, and returns what it found.
+///
+/// # Errors
+/// When `deadline` has passed: names `what` and what was seen last. An error of `look` ends the
+/// waiting at once.
+pub fn until<T>(
+    what: &str,
+    deadline: Duration,
+    mut look: impl FnMut() -> Result<Look<T>>,
+) -> Result<T> {
+    let begun = Instant::now();
+    loop {
+        let seen = match look()? {
+            Look::Ready(value) => return Ok(value),
+            Look::NotYet(seen) => seen,
+        };
+        if begun.elapsed() >= deadline {
+            bail!("waited {} s for {what}; last seen: {seen}", deadline.as_secs());
+        }
+        thread::park_timeout(INTERVAL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_ends_as_soon_as_the_condition_holds() {
+        let mut looks = 0;
+        let found = until("the third look", Duration::from_secs(5), || {
+            looks += 1;
+            Ok(if looks == 3 { Look::Ready(looks) } else { Look::NotYet("fewer".into()) })
+        });
+        assert_eq!(found.unwrap(), 3);
+    }
+
+    #[test]
+    fn a_passed_deadline_names_what_was_seen_last() {
+        let failed = until::<()>("rain", Duration::ZERO, || Ok(Look::NotYet("sunshine".into())));
+        assert_eq!(failed.unwrap_err().to_string(), "waited 0 s for rain; last seen: sunshine");
+    }
+}

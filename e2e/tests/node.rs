@@ -1,0 +1,225 @@
+//! What the harness's own node can do, and that it leaves nothing behind. Needs root.
+//!
+//! Run by `cargo verify`, or alone: `cargo test -p e2e --test node -- --ignored`.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use e2e::{
+    cache::Cache,
+    images::{Image, ImageConfig, Layer, Loading, Source, debian},
+    kubernetes::{ClusterId, DnsCache, Kubernetes, Options},
+    programs,
+    progress::Progress,
+    wait::{Look, until},
+};
+use serde_json::json;
+
+const DEADLINE: Duration = Duration::from_mins(2);
+
+fn options(id: &str, dns_cache: DnsCache) -> Options {
+    let id = ClusterId::named(id).unwrap();
+    Options { cache: Cache::locate().unwrap(), id, dns_cache }
+}
+
+/// Takes the cluster down even where the test fails.
+struct Down(Options);
+
+impl Drop for Down {
+    fn drop(&mut self) {
+        if let Err(error) = Kubernetes::down(&self.0) {
+            e2e::progress::complain(&format!("taking the cluster down failed: {error:#}"));
+        }
+    }
+}
+
+fn kubectl(cluster: &Kubernetes, arguments: &[&str]) -> String {
+    let output = programs::run(&mut cluster.kubectl(arguments)).unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn apply(cluster: &Kubernetes, object: &serde_json::Value) {
+    let mut command = cluster.kubectl(["apply", "-f", "-"]);
+    programs::run_with_input(&mut command, object.to_string().as_bytes()).unwrap();
+}
+
+fn wait_for_phase(cluster: &Kubernetes, pod: &str, phase: &str) {
+    let seen = until(&format!("pod {pod} to be {phase}"), DEADLINE, || {
+        let seen = kubectl(cluster, &["get", "pod", pod, "-ojsonpath={.status.phase}"]);
+        Ok(if seen == phase { Look::Ready(()) } else { Look::NotYet(seen) })
+    });
+    if let Err(error) = seen {
+        panic!("{error:#}\n{}", kubectl(cluster, &["describe", "pod", pod]));
+    }
+}
+
+/// Runs a script in a Debian container to its end, and returns what it wrote.
+fn run_in_pod(cluster: &Kubernetes, name: &str, script: &str, more: &serde_json::Value) -> String {
+    let mut container = json!({
+        "name": "main", "image": "debian:12", "command": ["bash", "-c", script],
+    });
+    let mut spec = json!({"restartPolicy": "Never"});
+    if let Some(image) = more.get("image") {
+        container["volumeMounts"] = json!([{"name": "view", "mountPath": "/mnt/view"}]);
+        spec["volumes"] = json!([{"name": "view", "image": {"reference": image}}]);
+    }
+    if let Some(context) = more.get("securityContext") {
+        container["securityContext"] = context.clone();
+    }
+    spec["containers"] = json!([container]);
+    let metadata = json!({"name": name});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
+    apply(cluster, &pod);
+    wait_for_phase(cluster, name, "Succeeded");
+    kubectl(cluster, &["logs", name])
+}
+
+fn small_image(directory: &Path) -> Image {
+    let sources = [
+        Source::content("view/greeting", "hello from a volume\n", 0o644),
+        Source::content("view/bin/hello", "#!/bin/sh\necho an executable runs\n", 0o755),
+    ];
+    let layer = Layer::from_sources(directory, &sources).unwrap();
+    Image::new(vec![layer], ImageConfig::default())
+}
+
+fn serve_by_a_service(cluster: &Kubernetes) {
+    let server = "use IO::Socket::INET; \
+        $s = IO::Socket::INET->new(LocalPort => 8080, Listen => 5, ReuseAddr => 1) or die; \
+        while ($c = $s->accept) { print $c qq(served\\n); close $c }";
+    apply(
+        cluster,
+        &json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "server", "labels": {"app": "server"}},
+            "spec": {"containers": [{
+                "name": "main", "image": "debian:12", "command": ["perl", "-e", server],
+                "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
+            }]},
+        }),
+    );
+    apply(
+        cluster,
+        &json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "served"},
+            "spec": {"selector": {"app": "server"}, "ports": [{"port": 80, "targetPort": 8080}]},
+        }),
+    );
+    let ready = ["wait", "pod/server", "--for=condition=Ready", "--timeout=60s"];
+    kubectl(cluster, &ready);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn pods_have_logs_names_services_volumes_and_restrictions() {
+    let progress = Progress::new();
+    let options = options("node-test", DnsCache::Off);
+    let _down = Down(options.clone());
+    let cluster = Kubernetes::up(&options, &progress).unwrap();
+    let debian = debian(&options.cache, &[], &progress).unwrap();
+    let loading =
+        progress.step("loading debian:12", || cluster.load_image(&debian, &["debian:12"]));
+    assert_eq!(loading.unwrap(), Loading::Loaded);
+    assert_eq!(cluster.load_image(&debian, &["debian"]).unwrap(), Loading::WasThere);
+    let directory = tempfile::tempdir().unwrap();
+    cluster.load_image(&small_image(directory.path()), &["view:1"]).unwrap();
+
+    let said = run_in_pod(&cluster, "hello", "echo hello; cat /etc/debian_version", &json!({}));
+    assert!(said.starts_with("hello\n12."), "{said}");
+
+    serve_by_a_service(&cluster);
+    let script = "getent hosts kubernetes.default.svc.cluster.local; getent hosts served; \
+                  ! getent hosts no-such-name.example || exit 1; \
+                  exec 3<>/dev/tcp/served/80; cat <&3";
+    let said = run_in_pod(&cluster, "client", script, &json!({}));
+    assert!(said.contains("10.96.0.1 "), "{said}");
+    assert!(said.contains("served.default.svc.cluster.local"), "{said}");
+    assert!(said.ends_with("\nserved\n"), "{said}");
+    let inside = kubectl(&cluster, &["exec", "server", "--", "echo", "executed"]);
+    assert_eq!(inside, "executed\n");
+
+    let script = "cat /mnt/view/view/greeting; /mnt/view/view/bin/hello; ! touch /mnt/view/x";
+    let said = run_in_pod(&cluster, "volume", script, &json!({"image": "view:1"}));
+    assert!(said.starts_with("hello from a volume\nan executable runs\n"), "{said}");
+
+    kubectl(
+        &cluster,
+        &["label", "namespace", "default", "pod-security.kubernetes.io/enforce=restricted"],
+    );
+    let context = json!({
+        "runAsNonRoot": true, "runAsUser": 1234, "allowPrivilegeEscalation": false,
+        "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
+        "readOnlyRootFilesystem": true,
+    });
+    let more = json!({"securityContext": context});
+    assert_eq!(run_in_pod(&cluster, "restricted", "id -u", &more), "1234\n");
+    let refused = cluster.kubectl(["run", "free", "--image=debian:12"]).output().unwrap();
+    assert!(!refused.status.success());
+    let audit = std::fs::read_to_string(cluster.audit_log()).unwrap();
+    assert!(audit.lines().last().unwrap().starts_with('{'));
+}
+
+/// What a cluster could leave: processes, control groups, mounts, state.
+fn traces(options: &Options) -> Vec<String> {
+    let state = options.cache.clusters().join(options.id.as_str());
+    let group = format!("flux-e2e-{}", options.id.as_str());
+    let mut traces = Vec::new();
+    if state.exists() {
+        traces.push(state.display().to_string());
+    }
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let of_state = mounts.lines().filter(|line| line.contains(&*state.to_string_lossy()));
+    traces.extend(of_state.map(str::to_owned));
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let groups = std::fs::read_to_string(entry.path().join("cgroup")).unwrap_or_default();
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        if groups.contains(&group) || line.contains(&*state.to_string_lossy()) {
+            traces.push(line.into_owned());
+        }
+    }
+    let hierarchies = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
+    let roots = hierarchies.map(|entry| entry.path()).chain([PathBuf::from("/sys/fs/cgroup")]);
+    let groups = roots.map(|root| root.join(&group)).filter(|path| path.exists());
+    traces.extend(groups.map(|path| path.display().to_string()));
+    traces
+}
+
+#[test]
+#[ignore = "needs root"]
+fn whatever_interrupts_it_up_starts_anew_and_down_leaves_nothing() {
+    let options = options("interrupted", DnsCache::Seconds(30));
+    let _down = Down(options.clone());
+    let progress = Progress::quiet();
+    Kubernetes::down(&options).unwrap();
+    let log = |name: &str| options.cache.clusters().join(format!("interrupted/log/{name}.log"));
+    // Interrupted before anything was remembered, while the API starts, and while the node does.
+    for moment in ["namespaces", "kube-apiserver", "kubelet"] {
+        let mut up = Command::new(env!("CARGO_BIN_EXE_e2e"))
+            .args(["up", "--id=interrupted", "--dns-cache=30"])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        until(moment, DEADLINE, || {
+            Ok(if log(moment).exists() { Look::Ready(()) } else { Look::NotYet("no".into()) })
+        })
+        .unwrap();
+        up.kill().unwrap();
+        up.wait().unwrap();
+        assert!(!traces(&options).is_empty(), "interrupted too early at {moment}");
+    }
+    let first = Kubernetes::up(&options, &progress).unwrap();
+    kubectl(&first, &["create", "configmap", "kept"]);
+    let again = Kubernetes::up(&options, &progress).unwrap();
+    assert!(kubectl(&again, &["get", "configmap", "-oname"]).contains("kept"));
+    let other = Options { dns_cache: DnsCache::Off, ..options.clone() };
+    let anew = Kubernetes::up(&other, &progress).unwrap();
+    assert!(!kubectl(&anew, &["get", "configmap", "-oname"]).contains("kept"));
+    Kubernetes::down(&options).unwrap();
+    assert_eq!(traces(&options), Vec::<String>::new());
+    Kubernetes::down(&options).unwrap();
+}
