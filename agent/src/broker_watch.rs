@@ -1,0 +1,126 @@
+//! Watches the broker from outside: its state, and whether the command has started or ended.
+
+use crate::broker_socket::{BrokerSocket, SocketError};
+use crate::children::Children;
+use crate::program::ProgramRecord;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::process::Command;
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+
+/// First pause between two looks: a small cluster is up within a second.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// Each pause is so much longer than the one before.
+const GROWTH: f64 = 1.5;
+/// Longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// How long the broker may take to answer; one that is busy is asked again.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Something changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The broker reports another state.
+    State(String),
+    /// The command has started.
+    CommandStarted,
+    /// The command has ended.
+    CommandEnded,
+}
+
+/// What is watched, and how.
+#[derive(Debug)]
+pub struct Watch {
+    /// The broker's local socket.
+    pub socket: PathBuf,
+    /// Record of the command's wrapper, on the lead.
+    pub record: Option<PathBuf>,
+    /// `flux uptime` as the broker's user: asked where the socket does not answer us, as when the
+    /// user's own configuration lets nobody in but the owner.
+    pub uptime: Command,
+    /// Where the process for that is started.
+    pub children: Children,
+}
+
+impl Watch {
+    /// Reports every change to `events` until nobody listens any more.
+    pub async fn run(mut self, events: mpsc::UnboundedSender<Event>) {
+        let mut connection = None;
+        let mut seen: Vec<Event> = Vec::new();
+        let mut pause = FIRST_PAUSE;
+        while !events.is_closed() {
+            let state = self.state(&mut connection).await.map(Event::State);
+            let record = self.record.as_deref().and_then(ProgramRecord::read);
+            let started = record.map(|_| Event::CommandStarted);
+            let ended = record.and_then(|record| record.exit_code).map(|_| Event::CommandEnded);
+            let now: Vec<Event> = [state, started, ended].into_iter().flatten().collect();
+            let mut changed = false;
+            for event in now.iter().filter(|event| !seen.contains(event)) {
+                changed = true;
+                // Nobody listening is noticed above.
+                let _ = events.send(event.clone());
+            }
+            seen = now;
+            pause = if changed { FIRST_PAUSE } else { pause.mul_f64(GROWTH).min(LONGEST_PAUSE) };
+            sleep(pause).await;
+        }
+    }
+
+    /// The broker's own word for its state; `None` while it does not answer.
+    async fn state(&mut self, connection: &mut Option<BrokerSocket>) -> Option<String> {
+        match timeout(PATIENCE, ask(&self.socket, connection)).await {
+            Ok(Ok(state)) => Some(state),
+            Ok(Err(SocketError::Connect { .. })) | Err(_) => {
+                *connection = None;
+                None
+            }
+            Ok(Err(_)) => {
+                *connection = None;
+                timeout(PATIENCE, self.uptime()).await.ok().flatten()
+            }
+        }
+    }
+
+    async fn uptime(&mut self) -> Option<String> {
+        self.uptime.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut running = self.children.spawn(&mut self.uptime).ok()?;
+        let mut stdout = running.stdout()?;
+        let mut text = String::new();
+        let (read, status) = tokio::join!(stdout.read_to_string(&mut text), running.wait());
+        (read.is_ok() && status.is_ok_and(|status| status.success())).then_some(())?;
+        state_of_uptime(&text)
+    }
+}
+
+async fn ask(
+    socket: &std::path::Path,
+    connection: &mut Option<BrokerSocket>,
+) -> Result<String, SocketError> {
+    match connection {
+        Some(connection) => connection.state().await,
+        None => connection.insert(BrokerSocket::connect(socket).await?).state().await,
+    }
+}
+
+/// The state in ` 12:34:56 run 1.2m,  owner flux,  depth 0,  size 4` (flux-uptime(1)).
+fn state_of_uptime(text: &str) -> Option<String> {
+    let state = text.lines().next()?.split_whitespace().nth(1)?;
+    state.chars().all(|c| c.is_ascii_lowercase() || c == '-').then(|| state.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_is_the_second_word_of_uptime() {
+        let line = " 17:00:58 join 0.8s,  owner root,  depth 0,  size 4\n  submit disabled\n";
+        assert_eq!(state_of_uptime(line).as_deref(), Some("join"));
+        assert_eq!(state_of_uptime("17:00:58 config-sync 1s").as_deref(), Some("config-sync"));
+        assert_eq!(state_of_uptime("flux: Error 5"), None);
+        assert_eq!(state_of_uptime(""), None);
+    }
+}

@@ -1,0 +1,285 @@
+//! The command line.
+
+use crate::commands;
+use crate::run;
+use clap::{Args, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use flux_contract::{AGENT_CONFIG_PATH, Exit, INSTALL_MOUNT, Layout};
+use std::future::Future;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// First process of every pod of a MiniCluster, and tools for people who enter one.
+#[derive(Debug, Parser)]
+#[command(name = "flux-agent", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Copy this program into a directory (what the agent image's init container does)
+    Install {
+        /// The directory; made if it is not there
+        directory: PathBuf,
+    },
+    /// Handle the Flux installation of a view image
+    View {
+        #[command(subcommand)]
+        command: ViewCommand,
+    },
+    /// Run a pod: prepare, start the broker, end with the code of the user's command
+    Run {
+        #[command(flatten)]
+        pod: PodArguments,
+        /// Run this sidecar of the configuration instead of the broker
+        #[arg(long, value_name = "NAME")]
+        container: Option<String>,
+    },
+    /// Print what `run` would do in this pod, and change nothing
+    Plan {
+        #[command(flatten)]
+        pod: PodArguments,
+        #[command(flatten)]
+        output: OutputArgument,
+    },
+    /// Make a CURVE certificate
+    Keygen {
+        /// Where to write it, mode 0600; standard output if not given
+        path: Option<PathBuf>,
+        /// Name in its metadata
+        #[arg(long, default_value = "flux")]
+        name: String,
+        /// Replace an existing file
+        #[arg(long)]
+        force: bool,
+    },
+    /// Ask the running agent of this pod what it does
+    Status {
+        #[command(flatten)]
+        pod: PodArguments,
+        #[command(flatten)]
+        output: OutputArgument,
+    },
+    /// End with 0 if this pod is ready (the readiness probe), with 1 if not
+    Ready {
+        #[command(flatten)]
+        pod: PodArguments,
+    },
+    /// Wait for something and end with 0 when it is there
+    Wait {
+        /// What to wait for
+        #[arg(value_enum)]
+        what: Awaited,
+        #[command(flatten)]
+        pod: PodArguments,
+        /// How long, in seconds
+        #[arg(long, default_value_t = 600, value_name = "SECONDS")]
+        timeout: u64,
+    },
+    /// Ask a broker's port whether it would let this pod in
+    Probe {
+        #[command(flatten)]
+        pod: PodArguments,
+        /// Host name or address and port; that of the lead if not given
+        #[arg(value_name = "HOST:PORT")]
+        target: Option<String>,
+        /// The certificate; that of this pod if not given
+        #[arg(long, value_name = "PATH")]
+        certificate: Option<PathBuf>,
+        /// How long, in seconds
+        #[arg(long, default_value_t = 5, value_name = "SECONDS")]
+        timeout: u64,
+        #[command(flatten)]
+        output: OutputArgument,
+    },
+    /// Become another user and then another program (used by `run`)
+    Exec {
+        /// User id
+        #[arg(long)]
+        uid: u32,
+        /// Group id
+        #[arg(long)]
+        gid: u32,
+        /// Supplementary groups
+        #[arg(long, value_delimiter = ',')]
+        groups: Vec<u32>,
+        /// Program and arguments
+        #[arg(last = true, required = true)]
+        words: Vec<String>,
+    },
+    /// Run a command and record when it started and how it ended (used by `run` on the lead)
+    Program {
+        /// Where the record is kept
+        #[arg(long, value_name = "PATH")]
+        record: PathBuf,
+        /// Print the FLUXTIME line
+        #[arg(long)]
+        timed: bool,
+        /// Program and arguments
+        #[arg(last = true, required = true)]
+        words: Vec<String>,
+    },
+    /// Print the changes that put Flux into a shell's environment: `eval "$(flux-agent env)"`
+    Env {
+        #[command(flatten)]
+        pod: PodArguments,
+        #[command(flatten)]
+        output: OutputArgument,
+        /// Instead, leave this process' environment and working directory in a file (used by hooks)
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum ViewCommand {
+    /// Copy Flux from this image to the shared volume (what the view's init container does)
+    Install {
+        /// Where the shared volume is mounted now
+        #[arg(long, default_value = INSTALL_MOUNT, value_name = "PATH")]
+        destination: PathBuf,
+        /// Where it will be mounted in the pod's other containers
+        #[arg(long, default_value = Layout::DEFAULT_MOUNT, value_name = "PATH")]
+        mount_path: PathBuf,
+        /// Prefix of the Flux installation, instead of looking for it
+        #[arg(long, value_name = "PATH")]
+        source: Option<PathBuf>,
+        /// Root of the view image
+        #[arg(long, default_value = "/", hide = true)]
+        root: PathBuf,
+    },
+}
+
+/// Which pod a command is about.
+#[derive(Debug, Clone, Args)]
+pub struct PodArguments {
+    /// The agent's configuration
+    #[arg(long, env = "FLUX_AGENT_CONFIG", default_value = AGENT_CONFIG_PATH, value_name = "PATH")]
+    pub config: PathBuf,
+    /// Look up all paths below this directory
+    #[arg(long, default_value = "/", hide = true)]
+    pub root: PathBuf,
+    /// Take the place of the pod with this host name
+    #[arg(long, hide = true)]
+    pub hostname: Option<String>,
+}
+
+/// The form of an answer.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct OutputArgument {
+    /// Form of the answer
+    #[arg(long, short, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
+}
+
+/// Forms of answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// For scripts.
+    Json,
+}
+
+/// What one can wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Awaited {
+    /// The lead broker lets this pod in.
+    Lead,
+    /// This pod's broker is part of its instance.
+    Broker,
+    /// This pod's run is complete.
+    Complete,
+}
+
+/// Reads the command line, does what it says, and returns the code to end with.
+pub fn main() -> ExitCode {
+    match Cli::try_parse() {
+        Ok(cli) => ExitCode::from(dispatch(cli.command)),
+        Err(error) => {
+            // Nothing is to be done where even this cannot be printed.
+            let _ = error.print();
+            let asked = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion].contains(&error.kind());
+            ExitCode::from(if asked { 0 } else { Exit::Usage.code() })
+        }
+    }
+}
+
+fn dispatch(command: Command) -> u8 {
+    match command {
+        Command::Install { directory } => commands::install(&directory),
+        Command::View {
+            command: ViewCommand::Install { destination, mount_path, source, root },
+        } => commands::view_install(&crate::view::InstallRequest {
+            root,
+            destination,
+            mount_path,
+            source,
+        }),
+        Command::Run { pod, container } => block_on(run::run(run::Options {
+            config: pod.config,
+            root: crate::root::Root::new(pod.root),
+            hostname: pod.hostname,
+            container,
+        })),
+        Command::Plan { pod, output } => commands::plan(&pod, output.output),
+        Command::Keygen { path, name, force } => commands::keygen(path.as_deref(), &name, force),
+        Command::Status { pod, output } => block_on(commands::status(&pod, output.output)),
+        Command::Ready { pod } => block_on(commands::ready(&pod)),
+        Command::Wait { what, pod, timeout } => block_on(commands::wait(what, &pod, timeout)),
+        Command::Probe { pod, target, certificate, timeout, output } => {
+            block_on(commands::probe(&pod, target.as_deref(), certificate, timeout, output.output))
+        }
+        Command::Exec { uid, gid, groups, words } => {
+            commands::exec(&crate::exec::Target { uid, gid, groups }, &words)
+        }
+        Command::Program { record, timed, words } => {
+            block_on(crate::program::run(&record, timed, &words))
+        }
+        Command::Env { to: Some(file), pod: _, output: _ } => commands::report_environment(&file),
+        Command::Env { to: None, pod, output } => commands::environment(&pod, output.output),
+    }
+}
+
+/// Runs `work` on this thread alone. Threads that still wait for a lock do not hold up the end.
+fn block_on(work: impl Future<Output = u8>) -> u8 {
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => {
+            let code = runtime.block_on(work);
+            runtime.shutdown_background();
+            code
+        }
+        Err(error) => {
+            crate::output::complain(&format!("start the runtime: {error}"));
+            Exit::Internal.code()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_words_of_a_program_are_left_alone() {
+        let cli = Cli::try_parse_from([
+            "flux-agent",
+            "program",
+            "--record=/r",
+            "--",
+            "a",
+            "--record",
+            "-x",
+        ])
+        .unwrap();
+        let Command::Program { words, .. } = cli.command else { panic!("another command") };
+        assert_eq!(words, ["a", "--record", "-x"]);
+    }
+}

@@ -1,0 +1,395 @@
+//! The subcommands that are not a run: they ask, print, and end with a code.
+
+use crate::cli::{Awaited, Format, PodArguments};
+use crate::environment::{Change, Environment, Report};
+use crate::exec::{self, Target};
+use crate::execute::files;
+use crate::facts::Facts;
+use crate::lead::{LeadTarget, wait_for_lead};
+use crate::output::{answer, answer_json, answer_text, chain, complain};
+use crate::plan::{self, surroundings};
+use crate::probe;
+use crate::resolver::Resolver;
+use crate::root::Root;
+use crate::run::read_config;
+use crate::status::{self, StatusReport};
+use crate::step::AwaitLead;
+use crate::view::{InstallRequest, install_view};
+use crate::{install, keygen};
+use flux_contract::{AgentConfig, CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit, Layout};
+use std::error::Error;
+use std::fmt::Write as _;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Code of an answer that is "no".
+const NO: u8 = 1;
+/// How long the agent may take to answer. The kubelet's probe gives up after five seconds.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How often a state is asked for while waiting for it.
+const PAUSE: Duration = Duration::from_millis(200);
+
+fn failed(exit: Exit, error: &dyn Error) -> u8 {
+    complain(&chain(error));
+    exit.code()
+}
+
+/// `install`
+pub fn install(directory: &Path) -> u8 {
+    match install::install(directory) {
+        Ok(path) => {
+            complain(&format!("installed {}", path.display()));
+            0
+        }
+        Err(error) => failed(Exit::Prepare, &error),
+    }
+}
+
+/// `view install`
+pub fn view_install(request: &InstallRequest) -> u8 {
+    let mut report = |progress: crate::view::Progress| complain(&progress.to_string());
+    match install_view(request, &mut report) {
+        Ok(_) => 0,
+        Err(error) => failed(Exit::View, &error),
+    }
+}
+
+/// `keygen`
+pub fn keygen(path: Option<&Path>, name: &str, force: bool) -> u8 {
+    let made = keygen::generate(name).and_then(|certificate| {
+        if let Some(path) = path {
+            return keygen::write(path, &certificate, force);
+        }
+        answer_text(certificate.to_text().expose());
+        Ok(())
+    });
+    made.map_or_else(|error| failed(Exit::Prepare, &error), |()| 0)
+}
+
+/// `exec`: returns only when it failed.
+pub fn exec(target: &Target, words: &[String]) -> u8 {
+    let error = exec::exec(target, words);
+    complain(&error.text());
+    error.code()
+}
+
+/// `env --to`
+pub fn report_environment(file: &Path) -> u8 {
+    let written = Report::of_this_process()
+        .and_then(|report| files::write(file, &report.to_bytes(), 0o600, None));
+    match written {
+        Ok(()) => 0,
+        Err(error) => {
+            complain(&format!("report the environment to {}: {error}", file.display()));
+            Exit::Prepare.code()
+        }
+    }
+}
+
+/// Configuration and facts of a pod.
+struct Pod {
+    config: AgentConfig,
+    facts: Facts,
+    root: Root,
+}
+
+impl Pod {
+    fn read(arguments: &PodArguments) -> Result<Self, u8> {
+        let root = Root::new(&arguments.root);
+        let config = read_config(&root.at(&arguments.config))
+            .map_err(|error| failed(Exit::Config, &error))?;
+        let facts = Facts::gather(&config, &root, arguments.hostname.clone())
+            .map_err(|error| failed(Exit::Internal, &error))?;
+        Ok(Self { config, facts, root })
+    }
+
+    /// The certificate at `path`, else the broker's copy, else the mounted one.
+    fn certificate(&self, path: Option<PathBuf>) -> Result<CurveCertificate, u8> {
+        let copy = self.root.at(self.config.layout.curve_certificate());
+        let mounted = self.root.at(Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY));
+        let path = path.unwrap_or_else(|| if copy.exists() { copy } else { mounted });
+        let text = fs::read_to_string(&path).map_err(|error| {
+            complain(&format!("read {}: {error}", path.display()));
+            Exit::Prepare.code()
+        })?;
+        CurveCertificate::parse(&text).map_err(|error| failed(Exit::Prepare, &error))
+    }
+
+    fn lead(&self) -> Result<AwaitLead, u8> {
+        plan::lead(&self.config, &self.facts).map_err(|error| failed(error.exit(), &error))
+    }
+}
+
+/// `plan`
+pub fn plan(arguments: &PodArguments, format: Format) -> u8 {
+    let Pod { config, facts, .. } = match Pod::read(arguments) {
+        Ok(pod) => pod,
+        Err(code) => return code,
+    };
+    match (plan::plan(&config, &facts), format) {
+        (Ok(plan), Format::Text) => answer_text(&format!("{plan:#}")),
+        (Ok(plan), Format::Json) => answer_json(&plan),
+        (Err(error), _) => return failed(error.exit(), &error),
+    }
+    0
+}
+
+/// `env`
+pub fn environment(arguments: &PodArguments, format: Format) -> u8 {
+    let around = Pod::read(arguments).and_then(|pod| {
+        surroundings(&pod.config, &pod.facts).map_err(|error| failed(error.exit(), &error))
+    });
+    let around = match around {
+        Ok(around) => around,
+        Err(code) => return code,
+    };
+    let mut changes = around.changes;
+    for name in ["FLUX_URI", "fluxsocket"] {
+        changes.push(Change::Set { name: name.to_owned(), value: around.uri.clone() });
+    }
+    let before: Environment = std::env::vars_os().collect();
+    let mut after = before.clone();
+    for change in &changes {
+        change.apply(&mut after);
+    }
+    let new = after.iter().filter(|(name, value)| before.get(*name) != Some(*value));
+    let new = new.map(|(name, value)| (name.to_string_lossy(), value.to_string_lossy()));
+    match format {
+        Format::Json => answer_json(&new.collect::<std::collections::BTreeMap<_, _>>()),
+        Format::Text => {
+            for (name, value) in new {
+                let value = shlex::try_quote(&value).unwrap_or_default();
+                answer(&format!("export {name}={value}"));
+            }
+        }
+    }
+    0
+}
+
+/// The socket of the agent that runs this pod. The configuration says where the shared volume is;
+/// where it cannot be read, this program's own place in that volume does.
+fn agent_socket(arguments: &PodArguments) -> PathBuf {
+    let root = Root::new(&arguments.root);
+    let own_mount = || {
+        let own = std::env::current_exe().ok()?;
+        let mount = own.parent()?.parent()?;
+        (Layout::new(mount).agent() == own).then(|| Layout::new(mount))
+    };
+    let layout = read_config(&root.at(&arguments.config))
+        .map(|config| config.layout)
+        .ok()
+        .or_else(own_mount)
+        .unwrap_or_default();
+    root.at(layout.agent_socket())
+}
+
+/// `status`
+pub async fn status(arguments: &PodArguments, format: Format) -> u8 {
+    match status::ask(&agent_socket(arguments), PATIENCE).await {
+        Ok(report) => {
+            match format {
+                Format::Text => answer_text(&status_text(&report)),
+                Format::Json => answer_json(&report),
+            }
+            0
+        }
+        Err(error) => failed_with(NO, &error),
+    }
+}
+
+fn failed_with(code: u8, error: &dyn Error) -> u8 {
+    complain(&chain(error));
+    code
+}
+
+fn status_text(report: &StatusReport) -> String {
+    let rank = report.rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string());
+    let mut lines = vec![
+        ("host", report.hostname.clone()),
+        ("role", format!("{}, rank {rank}", report.role)),
+        ("phase", report.phase.clone()),
+        ("broker", report.broker_state.clone().unwrap_or_else(|| "-".to_owned())),
+        ("ready", report.ready.to_string()),
+        ("restarts", report.restarts.to_string()),
+    ];
+    lines.extend(report.last_error.clone().map(|error| ("error", error)));
+    let mut text = String::new();
+    for (name, value) in lines {
+        let _ = writeln!(text, "{name:<10}{value}");
+    }
+    for phase in &report.phases {
+        let (start, duration) = (phase.start_milliseconds, phase.duration_milliseconds);
+        let _ = writeln!(text, "{:<16}at {start:>7} ms  {duration:>7} ms", phase.name);
+    }
+    text
+}
+
+/// `ready`
+pub async fn ready(arguments: &PodArguments) -> u8 {
+    match status::ask(&agent_socket(arguments), PATIENCE).await {
+        Ok(report) if report.ready => 0,
+        Ok(report) => {
+            let broker = report.broker_state.map_or_else(String::new, |s| format!(", broker {s}"));
+            let error = report.last_error.map_or_else(String::new, |error| format!(": {error}"));
+            complain(&format!("not ready: {}{broker}{error}", report.phase));
+            NO
+        }
+        Err(error) => failed_with(NO, &error),
+    }
+}
+
+/// `wait`
+pub async fn wait(what: Awaited, arguments: &PodArguments, seconds: u64) -> u8 {
+    let patience = Duration::from_secs(seconds);
+    if what == Awaited::Lead {
+        return wait_lead(arguments, patience).await;
+    }
+    let socket = agent_socket(arguments);
+    let reached = async {
+        while !reached(what, arguments, &socket).await {
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    if tokio::time::timeout(patience, reached).await.is_ok() {
+        return 0;
+    }
+    complain(&format!("still waiting after {seconds} s"));
+    NO
+}
+
+async fn reached(what: Awaited, arguments: &PodArguments, socket: &Path) -> bool {
+    match what {
+        Awaited::Lead | Awaited::Broker => {
+            status::ask(socket, PATIENCE).await.is_ok_and(|report| report.online)
+        }
+        Awaited::Complete => {
+            let root = Root::new(&arguments.root);
+            let config = read_config(&root.at(&arguments.config));
+            let layout = config.map(|config| config.layout).unwrap_or_default();
+            root.at(layout.complete_marker()).exists()
+        }
+    }
+}
+
+async fn wait_lead(arguments: &PodArguments, patience: Duration) -> u8 {
+    let (lead, certificate) = match Pod::read(arguments).and_then(|pod| {
+        let certificate = pod.certificate(None)?;
+        Ok((pod.lead()?, certificate))
+    }) {
+        Ok(both) => both,
+        Err(code) => return code,
+    };
+    let target = LeadTarget { address: lead.address, name: lead.name, port: lead.port };
+    let mut report = |line: &str| complain(line);
+    match wait_for_lead(&target, &certificate, patience, &mut report).await {
+        Ok(_) => 0,
+        Err(error) => failed(Exit::LeadUnreachable, &error),
+    }
+}
+
+/// `probe`
+pub async fn probe(
+    arguments: &PodArguments,
+    target: Option<&str>,
+    certificate: Option<PathBuf>,
+    seconds: u64,
+    format: Format,
+) -> u8 {
+    match try_probe(arguments, target, certificate, seconds, format).await {
+        Ok(code) | Err(code) => code,
+    }
+}
+
+async fn try_probe(
+    arguments: &PodArguments,
+    target: Option<&str>,
+    certificate: Option<PathBuf>,
+    seconds: u64,
+    format: Format,
+) -> Result<u8, u8> {
+    let (certificate, name, port) = match (target, certificate) {
+        (Some(target), Some(path)) => {
+            let text = fs::read_to_string(&path).map_err(|error| {
+                complain(&format!("read {}: {error}", path.display()));
+                Exit::Prepare.code()
+            })?;
+            let certificate =
+                CurveCertificate::parse(&text).map_err(|error| failed(Exit::Prepare, &error))?;
+            let (name, port) = host_and_port(target)?;
+            (certificate, name, port)
+        }
+        (target, certificate) => {
+            let pod = Pod::read(arguments)?;
+            let (name, port) = if let Some(target) = target {
+                host_and_port(target)?
+            } else {
+                let lead = pod.lead()?;
+                let name = lead.address.map_or(lead.name, |address| address.to_string());
+                (name, lead.port)
+            };
+            (pod.certificate(certificate)?, name, port)
+        }
+    };
+    let addresses = match Resolver::from_system() {
+        Ok(resolver) => resolver.lookup(&name).await,
+        Err(error) => Err(error),
+    };
+    let addresses = addresses.map_err(|error| failed_with(NO, &error))?;
+    let mut code = NO;
+    for address in addresses {
+        let address = SocketAddr::new(address, port);
+        let outcome = probe::probe(address, &certificate, Duration::from_secs(seconds)).await;
+        if outcome.is_accepted() {
+            code = 0;
+        }
+        match format {
+            Format::Text => answer(&format!("{address}: {outcome}")),
+            Format::Json => answer_json(&serde_json::json!({
+                "address": address.to_string(),
+                "accepted": outcome.is_accepted(),
+                "outcome": outcome.to_string(),
+            })),
+        }
+    }
+    Ok(code)
+}
+
+/// `host:port`, `1.2.3.4:port` or `[::1]:port`.
+fn host_and_port(target: &str) -> Result<(String, u16), u8> {
+    let parsed = target.rsplit_once(':').and_then(|(host, port)| {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        Some((host.to_owned(), port.parse().ok()?))
+    });
+    parsed.ok_or_else(|| {
+        complain(&format!("{target:?} is not HOST:PORT"));
+        Exit::Usage.code()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_may_be_names_and_addresses_of_both_kinds() {
+        assert_eq!(host_and_port("hello-0.hello:8050"), Ok(("hello-0.hello".to_owned(), 8050)));
+        assert_eq!(host_and_port("[fd00::1]:8050"), Ok(("fd00::1".to_owned(), 8050)));
+        assert_eq!(host_and_port("hello"), Err(64));
+        assert_eq!(host_and_port("hello:port"), Err(64));
+    }
+
+    #[test]
+    fn the_status_names_what_is_unknown_as_such() {
+        let report = StatusReport {
+            phase: "wait-for-lead".to_owned(),
+            role: "worker".to_owned(),
+            last_error: Some("connection refused".to_owned()),
+            ..StatusReport::default()
+        };
+        let text = status_text(&report);
+        assert!(text.contains("role      worker, rank -\n"), "{text}");
+        assert!(text.contains("error     connection refused\n"), "{text}");
+    }
+}

@@ -1,0 +1,224 @@
+//! Does what a plan says, step by step. No step decides anything that the plan could have decided.
+
+mod account;
+mod capture;
+mod error;
+pub mod files;
+mod hook;
+mod lead;
+mod working_directory;
+
+pub use capture::wait_or_stop;
+pub use error::StepError;
+pub use hook::run_hook;
+pub use lead::await_lead;
+
+use crate::children::Children;
+use crate::environment::find_program;
+use crate::facts::is_executable;
+use crate::output::Log;
+use crate::progress::{Progress, phase};
+use crate::root::Root;
+use crate::session::Session;
+use crate::signals::{Signals, Stop};
+use crate::step::{FileToWrite, Owner, Step};
+use flux_contract::CurveCertificate;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What the steps of a run share.
+#[derive(Debug)]
+pub struct Context {
+    /// Where paths lie.
+    pub root: Root,
+    /// Where things are said.
+    pub log: Log,
+    /// A failing hook ends the run.
+    pub strict: bool,
+    /// Drop what hooks print on stdout.
+    pub quiet: bool,
+    /// Where a hook leaves the environment of its shell.
+    pub report_file: PathBuf,
+    /// Signals to this process.
+    pub signals: Signals,
+    /// Processes started from here.
+    pub children: Children,
+    /// What has happened so far.
+    pub progress: Progress,
+    /// Environment, working directory, user.
+    pub session: Session,
+}
+
+impl Context {
+    /// Ends the run here if a signal asked for it. Gives the runtime the time to notice.
+    async fn go_on_unless_stopped(&mut self) -> Result<(), StepError> {
+        tokio::select! {
+            biased;
+            stop = self.signals.stop() => Err(StepError::Stopped { source: stop }),
+            () = tokio::task::yield_now() => Ok(()),
+        }
+    }
+
+    /// uid and gid that a file of `owner` is given; `None` when it is ours as it is.
+    fn ids(&self, owner: Owner) -> Option<(u32, u32)> {
+        let identity = self.session.identity.as_ref().filter(|identity| identity.switch)?;
+        (owner == Owner::Broker).then_some((identity.uid, identity.gid))
+    }
+}
+
+impl From<Stop> for StepError {
+    fn from(source: Stop) -> Self {
+        Self::Stopped { source }
+    }
+}
+
+/// Does `steps` in order, up to the first that fails.
+pub async fn execute_all(context: &mut Context, steps: &[Step]) -> Result<(), StepError> {
+    for step in steps {
+        context.go_on_unless_stopped().await?;
+        let hook = matches!(step, Step::RunHook(_));
+        context.progress.enter(if hook { phase::HOOKS } else { phase::PREPARE });
+        announce(context, step);
+        execute(context, step).await?;
+    }
+    Ok(())
+}
+
+/// Says what is about to be done.
+pub fn announce(context: &Context, step: &Step) {
+    if step.is_detail() {
+        context.log.detail(&step.to_string());
+    } else {
+        context.log.say(&step.to_string());
+    }
+}
+
+/// Does one step.
+pub async fn execute(context: &mut Context, step: &Step) -> Result<(), StepError> {
+    match step {
+        Step::RunHook(hook) => run_hook(context, hook).await,
+        Step::UseAccount { choice, fallback_home } => {
+            account::use_account(context, choice, fallback_home).await
+        }
+        Step::MakeDirectory { path, ours: false, .. } if context.root.at(path).is_dir() => {
+            working_directory::adopt(context, &context.root.at(path));
+            Ok(())
+        }
+        Step::MakeDirectory { path, mode, owner, ours: _, required } => {
+            let made = make_directory(context, path, *mode, *owner);
+            optional(context, made, *required)
+        }
+        Step::RemoveFile { path } => files::remove(&context.root.at(path))
+            .map_err(|source| StepError::File { doing: "remove", path: path.clone(), source }),
+        Step::WriteFile(file) => write_file(context, file),
+        Step::InstallCertificate { from, to } => install_certificate(context, from, to),
+        Step::ChangeEnvironment { changes } => {
+            context.session.change(changes);
+            Ok(())
+        }
+        Step::FindFlux => find_flux(context),
+        Step::AdoptWorkingDirectory => {
+            working_directory::adopt(context, &context.session.working_directory);
+            Ok(())
+        }
+        Step::EncodeResources { command, path } => {
+            let resources = capture::capture(context, command).await?;
+            write_at(context, path, resources.as_bytes(), 0o644, Owner::Broker)
+        }
+        Step::WriteBatchScript { name, fallback_directory, variable, content } => {
+            let places = working_directory::places(context, fallback_directory);
+            let path = write_first(context, &places, name, content)?;
+            context.session.environment.insert((*variable).into(), path.into());
+            Ok(())
+        }
+        Step::MarkComplete { path } => write_at(context, path, b"", 0o644, Owner::Container),
+    }
+}
+
+/// Writes `file` as the plan says.
+pub fn write_file(context: &Context, file: &FileToWrite) -> Result<(), StepError> {
+    write_at(context, &file.path, file.content.as_bytes(), file.mode, file.owner)
+}
+
+fn write_at(
+    context: &Context,
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+    owner: Owner,
+) -> Result<(), StepError> {
+    files::write(&context.root.at(path), bytes, mode, context.ids(owner))
+        .map_err(|source| StepError::File { doing: "write", path: path.to_owned(), source })
+}
+
+fn make_directory(
+    context: &Context,
+    path: &Path,
+    mode: u32,
+    owner: Owner,
+) -> Result<(), StepError> {
+    files::make_directory(&context.root.at(path), mode, context.ids(owner)).map_err(|source| {
+        StepError::File { doing: "make directory", path: path.to_owned(), source }
+    })
+}
+
+/// What is not required is said and left.
+fn optional(
+    context: &Context,
+    done: Result<(), StepError>,
+    required: bool,
+) -> Result<(), StepError> {
+    match done {
+        Err(error) if !required => {
+            context.log.say(&format!("going on without: {}", crate::output::chain(&error)));
+            Ok(())
+        }
+        Ok(()) | Err(_) => done,
+    }
+}
+
+/// Flux refuses a certificate that others can read, and Kubernetes makes mounted Secrets readable
+/// for a group as soon as a pod has an `fsGroup`: hence the copy.
+fn install_certificate(context: &mut Context, from: &Path, to: &Path) -> Result<(), StepError> {
+    let text = fs::read_to_string(context.root.at(from)).map_err(|source| StepError::File {
+        doing: "read the CURVE certificate",
+        path: from.to_owned(),
+        source,
+    })?;
+    let certificate = CurveCertificate::parse(&text)
+        .map_err(|source| StepError::Certificate { path: from.to_owned(), source })?;
+    write_at(context, to, text.as_bytes(), 0o600, Owner::Broker)?;
+    context.session.certificate = Some(certificate);
+    Ok(())
+}
+
+fn find_flux(context: &Context) -> Result<(), StepError> {
+    let environment = &context.session.environment;
+    if find_program(environment, "flux", is_executable).is_some() {
+        return Ok(());
+    }
+    let path = environment.get(OsStr::new("PATH")).cloned().unwrap_or_default();
+    Err(StepError::NoFlux { path: path.to_string_lossy().into_owned() })
+}
+
+/// Writes `name` into the first of `directories` that takes it.
+fn write_first(
+    context: &Context,
+    directories: &[PathBuf],
+    name: &str,
+    text: &str,
+) -> Result<PathBuf, StepError> {
+    let mut last = None;
+    for directory in directories {
+        let path = directory.join(name);
+        match write_at(context, &path, text.as_bytes(), 0o755, Owner::Broker) {
+            Ok(()) => return Ok(path),
+            Err(error) => {
+                context.log.say(&crate::output::chain(&error));
+                last = Some(error);
+            }
+        }
+    }
+    Err(last.unwrap_or_else(|| StepError::NoPlace { name: name.to_owned() }))
+}

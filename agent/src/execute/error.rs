@@ -1,0 +1,118 @@
+//! Why a step of a run failed, and the exit code that says so.
+
+use crate::accounts::AccountError;
+use crate::lead::LeadError;
+use crate::signals::Stop;
+use flux_contract::{CertificateError, Exit};
+use std::io;
+use std::path::PathBuf;
+
+/// Why a step failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// A signal came before the command ran.
+    #[error("ended before the command ran")]
+    Stopped {
+        /// Which one.
+        #[source]
+        source: Stop,
+    },
+    /// A script of the user failed and `logging.strict` is set.
+    #[error("hook {hook} {end}; it ends the run because logging.strict is set")]
+    Hook {
+        /// Field of the specification it comes from.
+        hook: String,
+        /// How it ended.
+        end: String,
+    },
+    /// There is no account for the broker.
+    #[error("prepare the account that Flux runs as")]
+    Account {
+        /// Why.
+        #[source]
+        source: AccountError,
+    },
+    /// Something with a file.
+    #[error("could not {doing} {}", path.display())]
+    File {
+        /// What was being done.
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// No directory takes a file.
+    #[error("no directory takes {name}")]
+    NoPlace {
+        /// The file.
+        name: String,
+    },
+    /// The mounted certificate is none.
+    #[error("read the CURVE certificate {}", path.display())]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it. Never its content.
+        #[source]
+        source: CertificateError,
+    },
+    /// The view is disabled and the image has no Flux.
+    #[error(
+        "flux is not on the PATH {path:?}: flux.container.disable is set, so the image must bring its own"
+    )]
+    NoFlux {
+        /// Where it was looked for.
+        path: String,
+    },
+    /// A program could not be started.
+    #[error("start {program:?}")]
+    Start {
+        /// The program.
+        program: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A program of Flux failed.
+    #[error("{command:?} {end}: {output}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// How it ended.
+        end: String,
+        /// What it said.
+        output: String,
+    },
+    /// The lead did not answer in time.
+    #[error("wait for the lead broker")]
+    Lead {
+        /// What was seen.
+        #[source]
+        source: LeadError,
+    },
+    /// A step came before what it needs.
+    #[error("{what} is missing: a mistake in the agent")]
+    Order {
+        /// What is missing.
+        what: &'static str,
+    },
+}
+
+impl StepError {
+    /// The exit code of the run.
+    pub const fn exit(&self) -> Exit {
+        match self {
+            Self::Stopped { .. } => Exit::Stopped,
+            Self::Hook { .. } => Exit::Hook,
+            Self::NoFlux { .. } | Self::Start { .. } | Self::Command { .. } => Exit::View,
+            Self::Account { .. }
+            | Self::File { .. }
+            | Self::NoPlace { .. }
+            | Self::Certificate { .. } => Exit::Prepare,
+            Self::Lead { .. } => Exit::LeadUnreachable,
+            Self::Order { .. } => Exit::Internal,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Files and directories, written so that a reader never meets half of one.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+/// Writes `content` to `path` under a temporary name and renames it. `owner` is uid and gid, or
+/// `None` to leave the file to whoever runs this.
+pub fn write(path: &Path, content: &[u8], mode: u32, owner: Option<(u32, u32)>) -> io::Result<()> {
+    let temporary = beside(path);
+    remove(&temporary)?;
+    let written =
+        create(&temporary, content, mode, owner).and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        // The first error is the one to report.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".new");
+    path.with_file_name(name)
+}
+
+/// The mode is narrow from the first moment on and set again in the end, against the umask.
+fn create(path: &Path, content: &[u8], mode: u32, owner: Option<(u32, u32)>) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode & 0o700).open(path)?;
+    file.write_all(content)?;
+    give(path, owner)?;
+    file.set_permissions(Permissions::from_mode(mode))
+}
+
+/// Makes directory `path` and its parents; one that exists gets the mode and the owner as well.
+pub fn make_directory(path: &Path, mode: u32, owner: Option<(u32, u32)>) -> io::Result<()> {
+    if !path.is_dir() {
+        DirBuilder::new().recursive(true).mode(0o755).create(path)?;
+    }
+    let set =
+        give(path, owner).and_then(|()| fs::set_permissions(path, Permissions::from_mode(mode)));
+    match set {
+        // A directory of somebody else that does what it is for, as one of a mounted volume.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied && owner.is_none() => Ok(()),
+        result => result,
+    }
+}
+
+fn give(path: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
+    owner.map_or(Ok(()), |(uid, gid)| chown(path, Some(uid), Some(gid)))
+}
+
+/// Removes the file at `path`; that there is none is no error.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn a_written_file_has_exactly_its_mode_and_leaves_nothing_beside_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        write(&path, b"one", 0o644, None).unwrap();
+        write(&path, b"two", 0o600, None).unwrap();
+        assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"two".to_vec(), 0o600));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_leftover_of_an_earlier_run_is_no_obstacle() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        fs::write(beside(&path), "half").unwrap();
+        write(&path, b"whole", 0o644, None).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"whole");
+    }
+
+    #[test]
+    fn a_directory_gets_its_mode_also_when_it_exists() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/b");
+        make_directory(&path, 0o755, None).unwrap();
+        make_directory(&path, 0o700, None).unwrap();
+        assert_eq!(mode(&path), 0o700);
+    }
+}

@@ -1,0 +1,100 @@
+//! Scripts of the user, as transformers of the environment.
+//!
+//! What a script exports, unsets, sources or changes directory to holds for every later step, as
+//! if all of a run were one shell. The shell reports its environment from an `EXIT` trap, set
+//! before the script: so it also reports when the script calls `exit` or fails under `set -e`, and
+//! keeps the script's exit code. A script that sets its own `EXIT` trap, or ends by `exec`, does
+//! not report; that is said, and the environment stays.
+
+use super::capture::{end_text, wait_or_stop};
+use super::{Context, StepError, files};
+use crate::environment::Report;
+use crate::step::Hook;
+use std::borrow::Cow;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+/// Runs `hook` as the container's own user. A failure is an error in a strict run and a warning
+/// otherwise.
+pub async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), StepError> {
+    let Some(shell) = &hook.shell else {
+        let end = "cannot run: neither the image nor the view has a shell";
+        return refuse(context, hook, end);
+    };
+    let report_file = context.root.at(&context.report_file);
+    let private = report_file.parent().unwrap_or(&report_file);
+    files::make_directory(private, 0o700, None)
+        .and_then(|()| files::remove(&report_file))
+        .map_err(|source| StepError::File {
+            doing: "prepare",
+            path: report_file.clone(),
+            source,
+        })?;
+    let script = reporting(context.session.agent(), &report_file, &hook.script);
+    let words = [shell.display().to_string(), "-c".to_owned(), script, hook.name.to_owned()];
+    let mut command = context.session.command(&words);
+    command.stdin(Stdio::null());
+    if context.quiet {
+        command.stdout(Stdio::null());
+    }
+    let start = |source| StepError::Start { program: shell.display().to_string(), source };
+    let mut running = context.children.spawn(&mut command).map_err(start)?;
+    let (status, stop) = wait_or_stop(&mut context.signals, &mut running).await.map_err(start)?;
+    let reported = take_report(context, &report_file);
+    if let Some(source) = stop {
+        return Err(StepError::Stopped { source });
+    }
+    if !status.success() {
+        return refuse(context, hook, &end_text(status));
+    }
+    if !reported {
+        context.log.warn(&format!(
+            "hook {} did not report its environment (it set an EXIT trap of its own, or called exec): what it exported is not carried over",
+            hook.name
+        ));
+    }
+    Ok(())
+}
+
+fn refuse(context: &Context, hook: &Hook, end: &str) -> Result<(), StepError> {
+    if context.strict {
+        return Err(StepError::Hook { hook: hook.name.to_owned(), end: end.to_owned() });
+    }
+    let text = format!("hook {} {end}; going on because logging.strict is not set", hook.name);
+    context.log.warn(&text);
+    context.progress.failed(&text);
+    Ok(())
+}
+
+/// `script` behind a trap that reports. The script comes last, so that no text in it, not even an
+/// open quote, can swallow what is ours.
+fn reporting(agent: &Path, report_file: &Path, script: &str) -> String {
+    let quoted =
+        |text: &str| shlex::try_quote(text).map_or_else(|_| String::new(), Cow::into_owned);
+    let (agent, file) =
+        (quoted(&agent.display().to_string()), quoted(&report_file.display().to_string()));
+    let trap = quoted(&format!("{agent} env --to {file}"));
+    format!("trap {trap} EXIT\n{script}")
+}
+
+/// Whether there was a report; it is taken over.
+fn take_report(context: &mut Context, file: &Path) -> bool {
+    let report = fs::read(file).ok().and_then(|bytes| Report::from_bytes(&bytes));
+    // It may hold secrets of the user; it is private, and gone as soon as it was read.
+    let _ = files::remove(file);
+    let Some(report) = report else { return false };
+    context.session.take(report);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_comes_last_and_unchanged_behind_the_trap() {
+        let text = reporting(Path::new("/mnt/flux/bin/flux-agent"), Path::new("/a b/c"), "cd 'x");
+        assert_eq!(text, "trap \"/mnt/flux/bin/flux-agent env --to '/a b/c'\" EXIT\ncd 'x");
+    }
+}

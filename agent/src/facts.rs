@@ -1,0 +1,155 @@
+//! What only the pod can know. Everything is read here, once; nothing is changed.
+
+use crate::passwd::Databases;
+use crate::resolver::cluster_domain;
+use crate::root::Root;
+use flux_contract::AgentConfig;
+use nix::unistd;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// What the plan of a run depends on beside the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// gethostname(2), which Flux uses as well.
+    pub hostname: String,
+    /// User the container started as.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// The image's user database.
+    pub accounts: Databases,
+    /// The container's environment; what is not UTF-8 is shown as such.
+    pub environment: BTreeMap<String, String>,
+    /// This program.
+    pub agent: PathBuf,
+    /// Domain of the Kubernetes cluster, from the name servers' search list.
+    pub cluster_domain: Option<String>,
+    /// The view's directory of Python packages.
+    pub site_packages: Option<PathBuf>,
+    /// Those of [`candidates`] that are executable files.
+    pub executables: BTreeSet<PathBuf>,
+    /// Those of the home directories in question that exist.
+    pub homes: BTreeSet<PathBuf>,
+}
+
+/// A fact that could not be had.
+#[derive(Debug, thiserror::Error)]
+#[error("find out {what}")]
+pub struct FactsError {
+    what: &'static str,
+    #[source]
+    source: std::io::Error,
+}
+
+/// Shells of the image in order of preference. `bash` comes first: hooks and scripts that
+/// exist today were written for it (`source`, `[[`).
+pub const IMAGE_SHELLS: [&str; 2] = ["/bin/bash", "/bin/sh"];
+
+/// Shells of a view, relative to its root.
+pub const VIEW_SHELLS: [&str; 2] = ["bin/bash", "bin/sh"];
+
+/// The executables whose presence the plan depends on.
+pub fn candidates(config: &AgentConfig, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
+    let view = config.layout.view();
+    let image = IMAGE_SHELLS.iter().map(PathBuf::from);
+    let own = VIEW_SHELLS.iter().chain(["bin/flux"].iter()).map(|path| view.join(path));
+    image.chain(own).chain(environment.get("SHELL").map(PathBuf::from)).collect()
+}
+
+impl Facts {
+    /// Reads the facts below `root`; `hostname` replaces the pod's own, to look at the plan of
+    /// another pod.
+    pub fn gather(
+        config: &AgentConfig,
+        root: &Root,
+        hostname: Option<String>,
+    ) -> Result<Self, FactsError> {
+        let hostname = match hostname {
+            Some(hostname) => hostname,
+            None => own_hostname()?,
+        };
+        let environment: BTreeMap<String, String> =
+            std::env::vars_os().map(|(name, value)| (lossy(&name), lossy(&value))).collect();
+        let accounts = databases(root);
+        let (uid, gid) = (unistd::getuid().as_raw(), unistd::getgid().as_raw());
+        let executables = candidates(config, &environment)
+            .into_iter()
+            .filter(|path| is_executable(&root.at(path)))
+            .collect();
+        let homes = environment.get("HOME").map(PathBuf::from).into_iter();
+        let homes = homes.chain(accounts.find_uid(uid).map(|user| user.home));
+        Ok(Self {
+            hostname,
+            uid,
+            gid,
+            agent: std::env::current_exe()
+                .map_err(|source| FactsError { what: "where this program lies", source })?,
+            cluster_domain: fs::read_to_string(root.at("/etc/resolv.conf"))
+                .ok()
+                .and_then(|text| cluster_domain(&text, &config.cluster.namespace)),
+            site_packages: site_packages(&root.at(config.layout.view().join("lib"))),
+            executables,
+            homes: homes.filter(|home| root.at(home).is_dir()).collect(),
+            accounts,
+            environment,
+        })
+    }
+}
+
+fn own_hostname() -> Result<String, FactsError> {
+    unistd::gethostname()
+        .map(|name| name.to_string_lossy().into_owned())
+        .map_err(|errno| FactsError { what: "the host name", source: errno.into() })
+}
+
+fn lossy(text: &OsStr) -> String {
+    text.to_string_lossy().into_owned()
+}
+
+/// The user database; a file that is missing or closed to us counts as empty.
+fn databases(root: &Root) -> Databases {
+    let read = |path: &str| fs::read(root.at(path)).ok();
+    Databases {
+        passwd: read("/etc/passwd").unwrap_or_default(),
+        group: read("/etc/group").unwrap_or_default(),
+        shadow: read("/etc/shadow"),
+    }
+}
+
+/// Whether `path` leads to a file that somebody may execute.
+pub fn is_executable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// `python3.N/site-packages` below `lib`: of several the highest N.
+fn site_packages(lib: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(lib).ok()?.filter_map(Result::ok);
+    let versions = entries.filter_map(|entry| {
+        let name = entry.file_name();
+        let minor: u32 = name.to_str()?.strip_prefix("python3.")?.parse().ok()?;
+        let packages = entry.path().join("site-packages");
+        packages.is_dir().then_some((minor, packages))
+    });
+    versions.max().map(|(_, packages)| packages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_python_of_the_view_counts() {
+        let lib = tempfile::tempdir().unwrap();
+        for name in ["python3.9", "python3.11", "python2.7", "python3", "perl5"] {
+            fs::create_dir_all(lib.path().join(name).join("site-packages")).unwrap();
+        }
+        fs::create_dir(lib.path().join("python3.13")).unwrap();
+        let found = site_packages(lib.path()).unwrap();
+        assert_eq!(found, lib.path().join("python3.11/site-packages"));
+        assert_eq!(site_packages(&lib.path().join("missing")), None);
+    }
+}

@@ -1,0 +1,73 @@
+//! `flux-agent install`: what the agent image's init container does.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The running binary, whatever it is called and wherever it lies.
+const SELF: &str = "/proc/self/exe";
+/// Name of the installed binary, the last part of [`flux_contract::Layout::agent`].
+const NAME: &str = "flux-agent";
+
+/// Why the agent could not copy itself.
+#[derive(Debug, thiserror::Error)]
+#[error("could not {doing} {}", path.display())]
+pub struct InstallError {
+    doing: &'static str,
+    path: PathBuf,
+    #[source]
+    cause: io::Error,
+}
+
+/// Copies the running binary to `directory`/flux-agent with mode 0755 and returns that path.
+///
+/// The directory is created. The copy appears under its name only when it is whole, so a restarted
+/// init container or a runner that is quick to start never meets half a binary, and replacing a
+/// binary that runs is no error.
+pub fn install(directory: &Path) -> Result<PathBuf, InstallError> {
+    let installed = directory.join(NAME);
+    let temporary = directory.join(format!(".{NAME}.{}", std::process::id()));
+    fs::create_dir_all(directory).map_err(failed("create directory", directory))?;
+    let copied = fs::copy(SELF, &temporary)
+        .and_then(|_| fs::set_permissions(&temporary, Permissions::from_mode(0o755)))
+        .and_then(|()| File::open(&temporary)?.sync_all())
+        .map_err(failed("copy the agent to", &temporary))
+        .and_then(|()| {
+            fs::rename(&temporary, &installed).map_err(failed("put in place", &installed))
+        });
+    if copied.is_err() {
+        // The first error is the one to report.
+        let _ = fs::remove_file(&temporary);
+    }
+    copied.map(|()| installed)
+}
+
+fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> InstallError {
+    let path = path.to_owned();
+    move |cause| InstallError { doing, path, cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_copy_is_whole_executable_and_alone_even_when_installed_twice() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("not/there/yet");
+        for _ in 0..2 {
+            assert_eq!(install(&directory).unwrap(), directory.join("flux-agent"));
+        }
+        let installed = directory.join("flux-agent");
+        assert_eq!(fs::metadata(&installed).unwrap().permissions().mode() & 0o7777, 0o755);
+        assert_eq!(fs::read(&installed).unwrap(), fs::read(SELF).unwrap());
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_is_named() {
+        let error = install(Path::new("/proc/nothing")).unwrap_err();
+        assert_eq!(error.to_string(), "could not create directory /proc/nothing");
+    }
+}

@@ -1,0 +1,34 @@
+//! The in-pod agent of the Flux Operator.
+
+pub mod accounts;
+pub mod broker_socket;
+pub mod broker_watch;
+pub mod children;
+pub mod cli;
+pub mod commands;
+pub mod ending;
+pub mod environment;
+pub mod exec;
+pub mod execute;
+pub mod exit_status;
+pub mod facts;
+pub mod install;
+pub mod keygen;
+pub mod lead;
+pub mod output;
+pub mod passwd;
+pub mod plan;
+pub mod probe;
+pub mod program;
+pub mod progress;
+pub mod resolver;
+pub mod root;
+pub mod run;
+pub mod session;
+pub mod sidecar;
+pub mod signals;
+pub mod status;
+pub mod step;
+pub mod supervise;
+pub mod timing;
+pub mod view;

@@ -1,0 +1,272 @@
+//! Configuration and facts become a plan: every decision of a run that can be made beforehand.
+
+mod account;
+pub mod broker_command;
+pub mod broker_config;
+mod environment;
+mod files;
+mod helpers;
+mod hooks;
+mod workload;
+
+pub use files::{BATCH_SCRIPT, BATCH_SCRIPT_VARIABLE, CUSTOM_SCRIPT};
+pub use hooks::{shell, sidecar_hook};
+
+use crate::environment::Change;
+use crate::facts::Facts;
+use crate::step::{AwaitLead, BrokerRun, Plan, Role, Step, WorkerRun};
+use broker_config::BrokerDocument;
+use flux_contract::{AgentConfig, Bootstrap, CURVE_MOUNT, CURVE_SECRET_KEY, Exit};
+use std::path::{Path, PathBuf};
+
+/// Why there is no plan: configuration and pod do not go together.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// Flux could not find out this pod's rank.
+    #[error(
+        "host name {hostname:?} of this pod is not among the hosts {hosts} of the Flux instance"
+    )]
+    UnknownHost {
+        /// The pod's host name.
+        hostname: String,
+        /// The configured hosts.
+        hosts: String,
+    },
+    /// The pod would be the lead of an instance whose lead is elsewhere.
+    #[error(
+        "host name {hostname:?} of this pod is that of the lead broker, which is elsewhere ({lead}): give this MiniCluster another name"
+    )]
+    LeadElsewhere {
+        /// The pod's host name.
+        hostname: String,
+        /// Where the lead is.
+        lead: String,
+    },
+    /// The view is not what it should be.
+    #[error("the Flux view has no executable {}: is the view image one, and did its init container end well?", path.display())]
+    NoFlux {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// A hook needs a shell and `logging.strict` is set.
+    #[error("hook {hook} needs a shell: neither the image nor the view has one")]
+    NoShell {
+        /// The hook.
+        hook: &'static str,
+    },
+    /// The broker's configuration cannot be written as TOML.
+    #[error("write the broker's configuration")]
+    Render {
+        /// Why.
+        #[source]
+        source: toml::ser::Error,
+    },
+}
+
+impl PlanError {
+    /// The exit code that says so.
+    pub const fn exit(&self) -> Exit {
+        match self {
+            Self::UnknownHost { .. } | Self::LeadElsewhere { .. } => Exit::Config,
+            Self::NoFlux { .. } => Exit::View,
+            Self::NoShell { .. } => Exit::Hook,
+            Self::Render { .. } => Exit::Internal,
+        }
+    }
+}
+
+/// What the parts of a plan have in common.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pod<'run> {
+    pub(crate) config: &'run AgentConfig,
+    pub(crate) facts: &'run Facts,
+    pub(crate) role: Role,
+    pub(crate) rank: u32,
+}
+
+impl Pod<'_> {
+    /// The broker's local socket.
+    pub(crate) fn socket(&self) -> PathBuf {
+        let layout = &self.config.layout;
+        if self.config.broker.local_socket {
+            layout.local_socket()
+        } else {
+            layout.run_dir().join(format!("local-{}", self.rank))
+        }
+    }
+
+    /// The broker's local socket as a Flux URI.
+    pub(crate) fn uri(&self) -> String {
+        format!("local://{}", self.socket().display())
+    }
+
+    /// The `flux` command: absolute when it is the view's, so that no other one on the image's
+    /// `PATH` is taken for it.
+    pub(crate) fn flux(&self) -> String {
+        if self.config.view.enabled {
+            self.config.layout.view().join("bin/flux").display().to_string()
+        } else {
+            "flux".to_owned()
+        }
+    }
+
+    /// `words` with [`Self::flux`] in place of a leading `flux`.
+    pub(crate) fn with_flux(&self, words: &[String]) -> Vec<String> {
+        let mut words = words.to_vec();
+        if let Some(first) = words.first_mut().filter(|first| *first == "flux") {
+            *first = self.flux();
+        }
+        words
+    }
+
+    /// Domain of the Kubernetes cluster.
+    pub(crate) fn cluster_domain(&self) -> &str {
+        self.facts.cluster_domain.as_deref().unwrap_or("cluster.local")
+    }
+}
+
+/// Decides what a pod does. All of it is in the returned value; nothing is changed.
+pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
+    let (role, rank) = role(config, facts)?;
+    let pod = Pod { config, facts, role, rank };
+    if config.view.enabled && !facts.executables.contains(Path::new(&pod.flux())) {
+        return Err(PlanError::NoFlux { path: pod.flux().into() });
+    }
+    let work = workload::workload(pod);
+    let document = broker_config::document(pod);
+    Ok(Plan {
+        role,
+        hostname: facts.hostname.clone(),
+        rank,
+        strict: config.logging.strict,
+        quiet: config.logging.quiet,
+        agent: facts.agent.clone(),
+        certificate: Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY),
+        steps: steps(pod, document.as_ref(), &work)?,
+        broker: BrokerRun {
+            command: broker_command::command(pod),
+            restore: archive(pod),
+            record: (!work.program.is_empty()).then(|| config.layout.program_record()),
+            program: work.program,
+            submission: work.submission,
+            socket: pod.socket(),
+            uptime: vec![pod.flux(), "uptime".to_owned()],
+            timed: config.logging.timed && role == Role::Lead,
+            worker: worker(pod, document)?,
+        },
+        finish: hooks::post(pod)?
+            .into_iter()
+            .chain([Step::MarkComplete { path: config.layout.complete_marker() }])
+            .collect(),
+    })
+}
+
+/// Lead or worker, and the rank: the position in the hostlist, as Flux itself finds it.
+fn role(config: &AgentConfig, facts: &Facts) -> Result<(Role, u32), PlanError> {
+    let hosts = config.network.bootstrap.hosts();
+    let hostname = &facts.hostname;
+    let unknown =
+        || PlanError::UnknownHost { hostname: hostname.clone(), hosts: hosts.to_string() };
+    let rank = hosts.rank(hostname).ok_or_else(unknown)?;
+    let rank = u32::try_from(rank).map_err(|_| unknown())?;
+    match &config.network.bootstrap {
+        Bootstrap::Root { .. } if *hostname == config.cluster.name.pod_hostname(0) => {
+            Ok((Role::Lead, rank))
+        }
+        Bootstrap::Child { lead, .. } if rank == 0 => {
+            Err(PlanError::LeadElsewhere { hostname: hostname.clone(), lead: lead.clone() })
+        }
+        Bootstrap::Root { .. } | Bootstrap::Child { .. } => Ok((Role::Worker, rank)),
+    }
+}
+
+fn steps(
+    pod: Pod<'_>,
+    document: Option<&BrokerDocument>,
+    work: &workload::Work,
+) -> Result<Vec<Step>, PlanError> {
+    let Pod { config, role, .. } = pod;
+    let mut steps = hooks::init(pod)?;
+    steps.push(account::account(pod));
+    steps.extend(files::directories(pod));
+    steps.push(Step::RemoveFile { path: config.layout.complete_marker() });
+    steps.push(Step::RemoveFile { path: config.layout.program_record() });
+    steps.push(files::certificate(pod));
+    steps.push(Step::WriteFile(files::broker_config(pod, document)?));
+    steps.push(Step::WriteFile(files::hostlist(pod)));
+    steps.extend(helpers::helpers(pod).into_iter().map(Step::WriteFile));
+    steps.extend(work.files.iter().cloned().map(Step::WriteFile));
+    steps.push(Step::ChangeEnvironment { changes: environment::changes(pod) });
+    steps.extend(hooks::before_broker(pod)?);
+    if !config.view.enabled {
+        steps.push(Step::FindFlux);
+    }
+    steps.push(Step::AdoptWorkingDirectory);
+    if role == Role::Lead {
+        steps.push(files::resources(pod));
+        steps.extend(work.batch.clone());
+    }
+    Ok(steps)
+}
+
+fn archive(pod: Pod<'_>) -> Option<PathBuf> {
+    let archive = pod.config.archive.as_ref().filter(|_| pod.role == Role::Lead)?;
+    Some(archive.path.clone().into())
+}
+
+fn worker(pod: Pod<'_>, document: Option<BrokerDocument>) -> Result<Option<WorkerRun>, PlanError> {
+    if pod.role == Role::Lead {
+        return Ok(None);
+    }
+    let lead = await_lead(pod, document)?;
+    Ok(Some(WorkerRun { lead, policy: pod.config.worker }))
+}
+
+/// Where and how long to wait for the lead, from this pod.
+pub fn lead(config: &AgentConfig, facts: &Facts) -> Result<AwaitLead, PlanError> {
+    let (role, rank) = role(config, facts)?;
+    await_lead(Pod { config, facts, role, rank }, None)
+}
+
+/// What a process beside the broker needs to find it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Changes of the environment.
+    pub changes: Vec<Change>,
+    /// The broker's local socket.
+    pub socket: PathBuf,
+    /// The same as a Flux URI.
+    pub uri: String,
+}
+
+/// What a process beside the broker of this pod needs to find it.
+pub fn surroundings(config: &AgentConfig, facts: &Facts) -> Result<Surroundings, PlanError> {
+    let (role, rank) = role(config, facts)?;
+    let pod = Pod { config, facts, role, rank };
+    let changes = environment::changes(pod);
+    Ok(Surroundings { changes, socket: pod.socket(), uri: pod.uri() })
+}
+
+fn await_lead(pod: Pod<'_>, document: Option<BrokerDocument>) -> Result<AwaitLead, PlanError> {
+    let network = &pod.config.network;
+    Ok(match &network.bootstrap {
+        Bootstrap::Root { .. } => AwaitLead {
+            address: network.lead_address,
+            name: broker_config::fully_qualified(pod, &pod.config.cluster.name.pod_hostname(0)),
+            port: network.port,
+            deadline_seconds: network.lead_deadline_seconds,
+            by_name: document
+                .filter(|_| network.lead_address.is_some())
+                .map(BrokerDocument::with_lead_by_name)
+                .map(|document| files::broker_config(pod, Some(&document)))
+                .transpose()?,
+        },
+        Bootstrap::Child { lead, lead_port, .. } => AwaitLead {
+            address: lead.parse().ok(),
+            name: lead.clone(),
+            port: *lead_port,
+            deadline_seconds: network.lead_deadline_seconds,
+            by_name: None,
+        },
+    })
+}

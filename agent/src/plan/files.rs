@@ -1,0 +1,85 @@
+//! Directories and files that the broker needs.
+
+use super::broker_config::BrokerDocument;
+use super::environment::output_directory;
+use super::{PlanError, Pod};
+use crate::step::{FileToWrite, Owner, Step};
+use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, Workload};
+use std::path::{Path, PathBuf};
+
+/// Where `commands.script` is written, on every pod: the job may run on any of them.
+pub const CUSTOM_SCRIPT: &str = "/tmp/custom-entrypoint.sh";
+/// File name of the batch script.
+pub const BATCH_SCRIPT: &str = "flux-job.batch";
+/// Variable that names the batch script.
+pub const BATCH_SCRIPT_VARIABLE: &str = "FLUX_BATCH_SCRIPT";
+
+/// Directories, parents first. They belong to the broker's user: Flux insists for its run and
+/// state directories, the program's record lies in one of the others.
+pub(super) fn directories(pod: Pod<'_>) -> Vec<Step> {
+    let layout = &pod.config.layout;
+    let parent = |path: PathBuf| path.parent().map(Path::to_owned).unwrap_or_default();
+    let open = [
+        layout.config_root(),
+        layout.broker_config_dir(),
+        parent(layout.hostlist()),
+        layout.cron_dir(),
+        parent(layout.program_record()),
+        layout.run_dir(),
+        layout.state_dir(),
+    ];
+    let mut steps: Vec<Step> = open.into_iter().map(|path| directory(path, 0o755)).collect();
+    steps.push(directory(parent(layout.curve_certificate()), 0o700));
+    steps.push(Step::MakeDirectory {
+        path: output_directory(pod).into(),
+        mode: 0o755,
+        owner: Owner::Broker,
+        ours: false,
+        required: matches!(pod.config.workload, Workload::Batch { .. }),
+    });
+    steps
+}
+
+fn directory(path: PathBuf, mode: u32) -> Step {
+    Step::MakeDirectory { path, mode, owner: Owner::Broker, ours: true, required: true }
+}
+
+pub(super) fn certificate(pod: Pod<'_>) -> Step {
+    Step::InstallCertificate {
+        from: Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY),
+        to: pod.config.layout.curve_certificate(),
+    }
+}
+
+/// `broker.toml`: `document`, or the user's own text where there is none.
+pub(super) fn broker_config(
+    pod: Pod<'_>,
+    document: Option<&BrokerDocument>,
+) -> Result<FileToWrite, PlanError> {
+    let custom = pod.config.broker.custom_config.clone().unwrap_or_default();
+    let content = document.map_or(Ok(custom), BrokerDocument::text)?;
+    Ok(file(pod.config.layout.broker_toml(), 0o644, content))
+}
+
+pub(super) fn hostlist(pod: Pod<'_>) -> FileToWrite {
+    let hosts = pod.config.network.bootstrap.hosts();
+    file(pod.config.layout.hostlist(), 0o644, format!("{hosts}\n"))
+}
+
+pub(super) fn custom_script(content: &str) -> FileToWrite {
+    file(CUSTOM_SCRIPT.into(), 0o755, content.to_owned())
+}
+
+/// The resource set: all hosts are taken to have what this pod has.
+pub(super) fn resources(pod: Pod<'_>) -> Step {
+    let hosts = format!("--hosts={}", pod.config.network.bootstrap.hosts());
+    let words = ["R", "encode", "--local", &hosts].map(str::to_owned);
+    Step::EncodeResources {
+        command: [vec![pod.flux()], words.to_vec()].concat(),
+        path: pod.config.layout.resource_file(),
+    }
+}
+
+fn file(path: PathBuf, mode: u32, content: String) -> FileToWrite {
+    FileToWrite { path, mode, owner: Owner::Broker, content }
+}

@@ -1,0 +1,82 @@
+//! Shell files for people who enter a pod; other tools rely on them as well.
+
+use super::Pod;
+use crate::step::{FileToWrite, Owner};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// `flux-view.sh`, `flux-connect.sh` and `load-fluxion.sh`.
+pub(super) fn helpers(pod: Pod<'_>) -> Vec<FileToWrite> {
+    let layout = &pod.config.layout;
+    let view_helper = quoted(&layout.view_helper().display().to_string());
+    let connect = format!(
+        "#!/bin/sh\n\
+         # Opens a shell that is connected to the broker of this pod. Run it or source it.\n\
+         . {view_helper}\n\
+         flux proxy \"$fluxsocket\" \"${{SHELL:-bash}}\"\n"
+    );
+    let fluxion = format!(
+        "#!/bin/sh\n\
+         # Replaces the scheduler by Fluxion.\n\
+         . {view_helper}\n\
+         FLUX_URI=\"${{FLUX_URI:-$fluxsocket}}\"\n\
+         export FLUX_URI\n\
+         flux module remove sched-simple\n\
+         flux module load sched-fluxion-resource\n\
+         flux module load sched-fluxion-qmanager\n"
+    );
+    vec![
+        file(layout.view_helper(), 0o644, view(pod)),
+        file(layout.connect_helper(), 0o755, connect),
+        file(layout.fluxion_helper(), 0o755, fluxion),
+    ]
+}
+
+fn view(pod: Pod<'_>) -> String {
+    let config = pod.config;
+    let mut text =
+        String::from("#!/bin/sh\n# Puts Flux on the paths of the shell that sources this file.\n");
+    if config.view.enabled {
+        let view = config.layout.view();
+        append(&mut text, "PATH", &view.join("bin"));
+        let own = pod.facts.site_packages.as_deref();
+        if let Some(packages) = config.view.python_path.as_deref().map(Path::new).or(own) {
+            append(&mut text, "PYTHONPATH", packages);
+        }
+        append(&mut text, "LD_LIBRARY_PATH", &view.join("lib"));
+    }
+    let _ = writeln!(text, "export fluxsocket={}", quoted(&pod.uri()));
+    for (name, value) in &config.environment {
+        if is_variable_name(name) {
+            let _ = writeln!(text, "export {name}={}", quoted(value));
+        } else {
+            let _ = writeln!(text, "# left out: {} is no name of a variable", quoted(name));
+        }
+    }
+    text
+}
+
+/// Lines that add `entry` to the list `name` once, however often the file is sourced.
+fn append(text: &mut String, name: &str, entry: &Path) {
+    let entry = quoted(&entry.display().to_string());
+    let _ = writeln!(
+        text,
+        "case \":${{{name}:-}}:\" in\n  *:{entry}:*) ;;\n  *) {name}=\"${{{name}:+${name}:}}\"{entry} ;;\nesac\nexport {name}"
+    );
+}
+
+fn is_variable_name(name: &str) -> bool {
+    !name.starts_with(|c: char| c.is_ascii_digit())
+        && !name.is_empty()
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// `text` as one word of a POSIX shell.
+fn quoted(text: &str) -> String {
+    // Only NUL cannot be quoted, and no environment variable can hold it.
+    shlex::try_quote(text).map_or_else(|_| "''".to_owned(), Into::into)
+}
+
+fn file(path: PathBuf, mode: u32, content: String) -> FileToWrite {
+    FileToWrite { path, mode, owner: Owner::Container, content }
+}

@@ -1,0 +1,63 @@
+//! The user's scripts and the shell they get.
+
+use super::{PlanError, Pod};
+use crate::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
+use crate::step::{Hook, Role, Step};
+use flux_contract::AgentConfig;
+use std::path::PathBuf;
+
+/// Before everything else.
+pub(super) fn init(pod: Pod<'_>) -> Result<Vec<Step>, PlanError> {
+    hooks(pod, [("commands.init", &pod.config.hooks.init)])
+}
+
+/// After the environment is set up, before the broker.
+pub(super) fn before_broker(pod: Pod<'_>) -> Result<Vec<Step>, PlanError> {
+    let hooks_of = &pod.config.hooks;
+    let of_role = match pod.role {
+        Role::Lead => ("commands.brokerPre", &hooks_of.broker_pre),
+        Role::Worker => ("commands.workerPre", &hooks_of.worker_pre),
+    };
+    let common = [("preCommand", &hooks_of.pre_command), ("commands.pre", &hooks_of.pre)];
+    hooks(pod, common.into_iter().chain([of_role]))
+}
+
+/// At the end.
+pub(super) fn post(pod: Pod<'_>) -> Result<Vec<Step>, PlanError> {
+    hooks(pod, [("commands.post", &pod.config.hooks.post)])
+}
+
+fn hooks<'run>(
+    pod: Pod<'run>,
+    scripts: impl IntoIterator<Item = (&'static str, &'run Option<String>)>,
+) -> Result<Vec<Step>, PlanError> {
+    let given = scripts.into_iter().filter_map(|(name, script)| Some((name, script.as_ref()?)));
+    given
+        .map(|(name, script)| {
+            let shell = shell(pod.config, pod.facts);
+            if shell.is_none() && pod.config.logging.strict {
+                return Err(PlanError::NoShell { hook: name });
+            }
+            Ok(Step::RunHook(Hook { name, shell, script: script.clone() }))
+        })
+        .collect()
+}
+
+/// The shell for scripts of the user: the image's, else the view's.
+pub fn shell(config: &AgentConfig, facts: &Facts) -> Option<PathBuf> {
+    let image = IMAGE_SHELLS.iter().map(PathBuf::from);
+    let view = VIEW_SHELLS.iter().filter(|_| config.view.enabled);
+    let view = view.map(|path| config.layout.view().join(path));
+    image.chain(view).find(|path| facts.executables.contains(path))
+}
+
+/// A hook of a sidecar.
+pub fn sidecar_hook(
+    config: &AgentConfig,
+    facts: &Facts,
+    name: &'static str,
+    script: Option<&String>,
+) -> Option<Hook> {
+    let shell = shell(config, facts);
+    script.map(|script| Hook { name, shell, script: script.clone() })
+}

@@ -1,0 +1,186 @@
+//! What a run has done so far: for the status socket and, at the end, the termination message.
+
+use crate::status::StatusReport;
+use crate::step::{Plan, Role};
+use crate::timing::Timeline;
+use flux_contract::Phase;
+use tokio::sync::watch;
+
+/// Names of phases, as in [`Phase::name`].
+pub mod phase {
+    /// Files, accounts, environment.
+    pub const PREPARE: &str = "prepare";
+    /// Scripts of the user before the broker starts.
+    pub const HOOKS: &str = "hooks";
+    /// A worker asks for the lead.
+    pub const WAIT_FOR_LEAD: &str = "wait-for-lead";
+    /// From the start of the broker to the start of the command (on workers: to being online).
+    pub const QUORUM: &str = "quorum";
+    /// The command runs; on workers: the broker is online.
+    pub const COMMAND: &str = "command";
+    /// From the end of the command to the end of the broker.
+    pub const SHUTDOWN: &str = "shutdown";
+    /// `commands.post`.
+    pub const POST: &str = "post";
+}
+
+/// States in which a broker is part of its instance (RFC 42: `quorum` waits only for others).
+const ONLINE: [&str; 2] = ["quorum", "run"];
+/// State in which the lead runs the command.
+const RUN: &str = "run";
+
+/// Collects what happens and publishes it.
+#[derive(Debug)]
+pub struct Progress {
+    timeline: Timeline,
+    reports: watch::Sender<StatusReport>,
+}
+
+impl Progress {
+    /// Nothing has happened yet; the clock starts.
+    pub fn new() -> Self {
+        let mut timeline = Timeline::system();
+        timeline.start(phase::PREPARE);
+        let report = StatusReport { phase: phase::PREPARE.to_owned(), ..StatusReport::default() };
+        Self { timeline, reports: watch::Sender::new(report) }
+    }
+
+    /// A reader of what is published.
+    pub fn subscribe(&self) -> watch::Receiver<StatusReport> {
+        self.reports.subscribe()
+    }
+
+    /// What this pod is.
+    pub fn planned(&self, plan: &Plan) {
+        self.publish(|report| {
+            report.role = plan.role.to_string();
+            report.hostname.clone_from(&plan.hostname);
+            report.rank = Some(plan.rank);
+        });
+    }
+
+    /// Phase `name` begins, unless it runs already.
+    pub fn enter(&mut self, name: &str) {
+        if self.reports.borrow().phase == name {
+            return;
+        }
+        self.timeline.start(name);
+        self.publish(|report| name.clone_into(&mut report.phase));
+    }
+
+    /// The broker of a pod with `role` reports `state`.
+    pub fn broker_state(&mut self, role: Role, state: &str) {
+        let online = ONLINE.contains(&state);
+        self.publish(|report| {
+            report.broker_state = Some(state.to_owned());
+            report.online = online;
+            report.ready = match role {
+                Role::Lead => state == RUN,
+                Role::Worker => online,
+            };
+        });
+        if role == Role::Worker && online {
+            self.enter(phase::COMMAND);
+        }
+    }
+
+    /// The command has started: proof of the quorum.
+    pub fn command_started(&mut self) {
+        self.enter(phase::COMMAND);
+        self.publish(|report| {
+            report.online = true;
+            report.ready = true;
+        });
+    }
+
+    /// The broker has ended.
+    pub fn broker_ended(&self) {
+        self.publish(|report| {
+            report.broker_state = None;
+            report.online = false;
+            report.ready = false;
+        });
+    }
+
+    /// The broker is started once more.
+    pub fn restarted(&self) {
+        self.publish(|report| report.restarts += 1);
+    }
+
+    /// `error` is what went wrong last.
+    pub fn failed(&self, error: &str) {
+        self.publish(|report| report.last_error = Some(error.to_owned()));
+    }
+
+    /// Puts back what went wrong before something that has come to a good end.
+    pub fn set_last_error(&self, error: Option<String>) {
+        self.publish(|report| report.last_error = error);
+    }
+
+    /// What went wrong last.
+    pub fn last_error(&self) -> Option<String> {
+        self.reports.borrow().last_error.clone()
+    }
+
+    /// The state the broker reported last.
+    pub fn last_broker_state(&self) -> Option<String> {
+        self.reports.borrow().broker_state.clone()
+    }
+
+    /// Ends the phase that runs and returns all of them.
+    pub fn finish(&mut self) -> Vec<Phase> {
+        self.timeline.finish()
+    }
+
+    fn publish(&self, change: impl FnOnce(&mut StatusReport)) {
+        let phases = self.timeline.phases();
+        self.reports.send_modify(|report| {
+            report.phases = phases;
+            change(report);
+        });
+    }
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_is_ready_when_its_broker_is_online_and_the_lead_when_it_runs() {
+        for (role, state, ready) in [
+            (Role::Worker, "join", false),
+            (Role::Worker, "quorum", true),
+            (Role::Lead, "quorum", false),
+            (Role::Lead, "run", true),
+        ] {
+            let mut progress = Progress::new();
+            progress.broker_state(role, state);
+            assert_eq!(progress.subscribe().borrow().ready, ready, "{role} {state}");
+        }
+    }
+
+    #[test]
+    fn the_same_phase_twice_in_a_row_is_one_phase() {
+        let mut progress = Progress::new();
+        for name in [phase::PREPARE, phase::HOOKS, phase::HOOKS, phase::PREPARE] {
+            progress.enter(name);
+        }
+        let names: Vec<String> = progress.finish().into_iter().map(|phase| phase.name).collect();
+        assert_eq!(names, ["prepare", "hooks", "prepare"]);
+    }
+
+    #[test]
+    fn a_broker_that_ended_is_not_ready() {
+        let mut progress = Progress::new();
+        progress.command_started();
+        progress.broker_ended();
+        let report = progress.subscribe().borrow().clone();
+        assert!(!report.ready && !report.online);
+    }
+}

@@ -1,0 +1,190 @@
+//! Looking up names without libc's resolver, which a static binary cannot use.
+
+use hickory_resolver::config::{
+    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig,
+    ResolverOpts,
+};
+use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::{ResolverBuilder, TokioResolver};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long one name server has for one answer. The caller asks again anyway.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// How long all name servers together have, over UDP and TCP and for both kinds of address.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
+/// Names with as many dots are complete by the rule that Kubernetes writes into resolv.conf
+/// (`ndots:5`); shorter ones may be meant relative to the search list.
+const COMPLETE_DOTS: usize = 5;
+
+/// Why a name has no address.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    /// The system's configuration of name servers is missing or unusable.
+    #[error("could not read the name servers from /etc/resolv.conf")]
+    Configuration {
+        /// What was wrong.
+        #[source]
+        cause: NetError,
+    },
+    /// The name servers know no address of that name.
+    #[error("name {name} does not exist in DNS (yet)")]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// The name servers gave no answer in time.
+    #[error("the name servers gave no answer for {name} within {} s", LOOKUP_TIMEOUT.as_secs())]
+    NoAnswer {
+        /// The name.
+        name: String,
+    },
+    /// The name servers, or the way to them, failed.
+    #[error("could not look up {name}")]
+    Failed {
+        /// The name.
+        name: String,
+        /// What was wrong.
+        #[source]
+        cause: NetError,
+    },
+}
+
+/// A resolver that remembers nothing: what does not exist now may exist in a moment.
+#[derive(Clone)]
+pub struct Resolver {
+    resolver: TokioResolver,
+}
+
+impl Resolver {
+    /// A resolver with the system's name servers, search list and hosts file.
+    pub fn from_system() -> Result<Self, ResolveError> {
+        let builder = TokioResolver::builder_tokio()
+            .map_err(|cause| ResolveError::Configuration { cause })?;
+        Self::build(builder)
+    }
+
+    /// A resolver that asks only the name server at `address`; it has no search list.
+    pub fn from_name_server(address: SocketAddr) -> Result<Self, ResolveError> {
+        let (mut udp, mut tcp) = (ConnectionConfig::udp(), ConnectionConfig::tcp());
+        udp.port = address.port();
+        tcp.port = address.port();
+        let server = NameServerConfig::new(address.ip(), true, vec![udp, tcp]);
+        let configuration = ResolverConfig::from_parts(None, Vec::new(), vec![server]);
+        let provider = TokioRuntimeProvider::default();
+        Self::build(TokioResolver::builder_with_config(configuration, provider))
+    }
+
+    fn build(mut builder: ResolverBuilder<TokioRuntimeProvider>) -> Result<Self, ResolveError> {
+        set_options(builder.options_mut());
+        let resolver = builder.build().map_err(|cause| ResolveError::Configuration { cause })?;
+        Ok(Self { resolver })
+    }
+
+    /// The addresses of `name`, the IPv4 ones if there are any, else the IPv6 ones.
+    ///
+    /// The name is taken as absolute first: that costs two queries where the search list of a pod
+    /// makes it eight. Only a name with fewer dots than Kubernetes' `ndots` and no dot at its end
+    /// is then looked for in the search list as well.
+    pub async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, ResolveError> {
+        if let Ok(address) = name.parse() {
+            return Ok(vec![address]);
+        }
+        let absolute = format!("{}.", name.trim_end_matches('.'));
+        match self.ask(&absolute).await {
+            Err(ResolveError::Unknown { .. }) if may_be_relative(name) => self.ask(name).await,
+            result => result,
+        }
+    }
+
+    async fn ask(&self, name: &str) -> Result<Vec<IpAddr>, ResolveError> {
+        let failed = |cause: NetError| {
+            let name = name.to_owned();
+            if cause.is_nx_domain() || cause.is_no_records_found() {
+                ResolveError::Unknown { name }
+            } else {
+                ResolveError::Failed { name, cause }
+            }
+        };
+        let found = timeout(LOOKUP_TIMEOUT, self.resolver.lookup_ip(name))
+            .await
+            .map_err(|_| ResolveError::NoAnswer { name: name.to_owned() })?;
+        let addresses: Vec<IpAddr> = found.map_err(failed)?.iter().collect();
+        if addresses.is_empty() {
+            return Err(ResolveError::Unknown { name: name.to_owned() });
+        }
+        Ok(addresses)
+    }
+}
+
+fn set_options(options: &mut ResolverOpts) {
+    // With a cache, a name that does not exist stays so for the zone's negative TTL (RFC 2308).
+    options.cache_size = 0;
+    options.timeout = TIMEOUT;
+    options.attempts = 1;
+    options.use_hosts_file = ResolveHosts::Always;
+    options.ip_strategy = LookupIpStrategy::Ipv4thenIpv6;
+}
+
+fn may_be_relative(name: &str) -> bool {
+    !name.ends_with('.') && name.matches('.').count() < COMPLETE_DOTS
+}
+
+/// The cluster's domain (`cluster.local` unless the administrator chose another), from the entry
+/// `<namespace>.svc.<domain>` that Kubernetes writes into a pod's search list. `None` in a pod
+/// with `dnsPolicy: Default`, on the host network without `ClusterFirstWithHostNet`, or with its
+/// own search list.
+pub fn cluster_domain(resolv_conf: &str, namespace: &str) -> Option<String> {
+    let service_domain = format!("{namespace}.svc.");
+    // The last `search` line counts (resolv.conf(5)).
+    let last =
+        resolv_conf.lines().filter_map(|line| line.trim().strip_prefix("search")).next_back();
+    last?
+        .split_whitespace()
+        .find_map(|entry| entry.strip_prefix(&service_domain))
+        .map(|domain| domain.trim_end_matches('.').to_owned())
+        .filter(|domain| !domain.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cluster_domain_is_what_follows_the_namespaces_service_domain() {
+        let text = "search team.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.96.0.10\noptions ndots:5\n";
+        assert_eq!(cluster_domain(text, "team"), Some("cluster.local".to_owned()));
+        assert_eq!(cluster_domain(text, "other"), None);
+        assert_eq!(cluster_domain("nameserver 10.0.0.1\n", "team"), None);
+    }
+
+    #[test]
+    fn the_last_search_line_counts_and_a_final_dot_does_not() {
+        let text = "search team.svc.old\nsearch example.org\tteam.svc.k8s.example.org.\n";
+        assert_eq!(cluster_domain(text, "team"), Some("k8s.example.org".to_owned()));
+    }
+
+    #[test]
+    fn complete_names_are_never_looked_for_in_the_search_list() {
+        assert!(!may_be_relative("hello-0.hello.team.svc.cluster.local"));
+        assert!(!may_be_relative("lead."));
+        assert!(may_be_relative("lead") && may_be_relative("hello-0.hello.team.svc"));
+    }
+
+    #[test]
+    fn nothing_is_remembered_and_nobody_is_waited_for_long() {
+        let mut options = ResolverOpts::default();
+        set_options(&mut options);
+        assert_eq!((options.cache_size, options.attempts), (0, 1));
+        assert_eq!(options.timeout, Duration::from_secs(1));
+    }
+
+    #[tokio::test]
+    async fn an_address_needs_no_lookup() {
+        let resolver = Resolver::from_name_server("127.0.0.1:9".parse().unwrap()).unwrap();
+        let address: IpAddr = "fd00::7".parse().unwrap();
+        assert_eq!(resolver.lookup("fd00::7").await.unwrap(), [address]);
+    }
+}

@@ -1,0 +1,236 @@
+//! `flux-agent run`: the first process of a pod, from its configuration to its exit code.
+
+use crate::children::Children;
+use crate::ending::{self, Backoff, Ended, Next};
+use crate::environment::Report;
+use crate::execute::{Context, StepError, announce, await_lead, execute, execute_all};
+use crate::facts::Facts;
+use crate::output::{self, Log, chain};
+use crate::plan::plan;
+use crate::program::ProgramRecord;
+use crate::progress::{Progress, phase};
+use crate::root::Root;
+use crate::session::Session;
+use crate::sidecar;
+use crate::signals::Signals;
+use crate::status::StatusServer;
+use crate::step::{Plan, WorkerRun};
+use crate::supervise::{BrokerEnd, run_broker};
+use crate::timing::fluxtime_line;
+use flux_contract::{AgentConfig, Exit, TerminationMessage};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where the kubelet looks for the termination message unless the container says otherwise.
+const TERMINATION_LOG: &str = "/dev/termination-log";
+
+/// How a run was called.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The configuration.
+    pub config: PathBuf,
+    /// Where paths lie.
+    pub root: Root,
+    /// Stands for the pod's own host name.
+    pub hostname: Option<String>,
+    /// Run this sidecar instead of the broker.
+    pub container: Option<String>,
+}
+
+/// Why a run could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum BeginError {
+    /// The configuration cannot be read.
+    #[error("read {}", path.display())]
+    ReadConfig {
+        /// Where it should be.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The configuration is none.
+    #[error("{}", path.display())]
+    ParseConfig {
+        /// Where it is.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: flux_contract::ConfigError,
+    },
+}
+
+/// Reads the configuration at `path`.
+pub fn read_config(path: &Path) -> Result<AgentConfig, BeginError> {
+    let text = fs::read_to_string(path)
+        .map_err(|source| BeginError::ReadConfig { path: path.to_owned(), source })?;
+    AgentConfig::from_toml(&text)
+        .map_err(|source| BeginError::ParseConfig { path: path.to_owned(), source })
+}
+
+/// Runs the pod and returns the code to end with. Whatever happens, it is said, and written to the
+/// termination message.
+pub async fn run(options: Options) -> u8 {
+    // First of all: signals to PID 1 without a handler are lost.
+    let signals = Signals::register();
+    let root = options.root.clone();
+    let (ended, phases) = match begin(options, signals).await {
+        Ok(Begun::Runner { mut context, plan }) => {
+            let outcome = through(&mut context, &plan).await;
+            let ended = finish(&mut context, &plan, outcome.ended).await;
+            let phases = context.progress.finish();
+            let phases = match outcome.broker {
+                Some(broker) => ending::with_exact_command(phases, outcome.record, broker),
+                None => phases,
+            };
+            (ended, phases)
+        }
+        Ok(Begun::Sidecar(code)) => return code,
+        Err((exit, text)) => {
+            Log::new(false, false).error(&text);
+            (Ended::by_agent(exit, text), Vec::new())
+        }
+    };
+    let Ended { code: exit_code, command_ran, signal, error: last_error } = ended;
+    let message = TerminationMessage { exit_code, command_ran, signal, last_error, phases };
+    if let Err(error) = leave_message(&root.at(TERMINATION_LOG), &message) {
+        Log::new(false, false).warn(&format!("could not write {TERMINATION_LOG}: {error}"));
+    }
+    u8::try_from(exit_code).unwrap_or(u8::MAX)
+}
+
+enum Begun {
+    Runner { context: Box<Context>, plan: Box<Plan> },
+    Sidecar(u8),
+}
+
+/// Configuration, facts, plan. Nothing is changed yet.
+async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, (Exit, String)> {
+    let Options { config, root, hostname, container } = options;
+    let internal = |what: &str, error: io::Error| (Exit::Internal, format!("{what}: {error}"));
+    let signals = signals.map_err(|error| internal("take signals", error))?;
+    let progress = Progress::new();
+    let config = read_config(&root.at(config)).map_err(|error| (Exit::Config, chain(&error)))?;
+    let facts =
+        Facts::gather(&config, &root, hostname).map_err(|error| (Exit::Internal, chain(&error)))?;
+    let start = Report::of_this_process()
+        .map_err(|error| (Exit::Prepare, format!("enter the working directory: {error}")))?;
+    let children = Children::default();
+    children.reap_orphans().map_err(|error| internal("take signals", error))?;
+    let mut context = Context {
+        root,
+        log: Log::new(config.logging.quiet, config.logging.debug),
+        strict: config.logging.strict,
+        quiet: config.logging.quiet,
+        report_file: config.layout.agent_run_dir().join("hook-environment"),
+        signals,
+        children,
+        progress,
+        session: Session::new(facts.agent.clone(), start),
+    };
+    if let Some(name) = container {
+        return sidecar::run(&mut context, &config, &facts, &name).await.map(Begun::Sidecar);
+    }
+    let plan = plan(&config, &facts).map_err(|error| (error.exit(), chain(&error)))?;
+    context.progress.planned(&plan);
+    serve_status(&context, &config.layout.agent_socket()).await;
+    Ok(Begun::Runner { context: Box::new(context), plan: Box::new(plan) })
+}
+
+/// Without the socket the pod never becomes ready, but it runs.
+async fn serve_status(context: &Context, path: &Path) {
+    let reports = context.progress.subscribe();
+    match StatusServer::bind(&context.root.at(path)).await {
+        Ok(server) => {
+            tokio::spawn(server.serve(reports));
+        }
+        Err(error) => context.log.warn(&chain(&error)),
+    }
+}
+
+/// How far a run came.
+struct Outcome {
+    ended: Ended,
+    broker: Option<BrokerEnd>,
+    record: Option<ProgramRecord>,
+}
+
+impl From<StepError> for Outcome {
+    fn from(error: StepError) -> Self {
+        Self { ended: Ended::by_agent(error.exit(), chain(&error)), broker: None, record: None }
+    }
+}
+
+/// Everything from the first step to the end of the broker.
+async fn through(context: &mut Context, plan: &Plan) -> Outcome {
+    if let Err(error) = execute_all(context, &plan.steps).await {
+        return error.into();
+    }
+    match &plan.broker.worker {
+        Some(worker) => of_worker(context, plan, worker).await.unwrap_or_else(Into::into),
+        None => of_lead(context, plan).await.unwrap_or_else(Into::into),
+    }
+}
+
+async fn of_lead(context: &mut Context, plan: &Plan) -> Result<Outcome, StepError> {
+    let end = run_broker(context, &plan.broker, plan.role).await?;
+    if plan.broker.timed {
+        let elapsed = Duration::from_nanos(end.ended.saturating_sub(end.started));
+        output::plain(&fluxtime_line("fluxstart", elapsed));
+    }
+    let record = plan.broker.record.as_deref().and_then(ProgramRecord::read);
+    let ended = if plan.broker.record.is_some() {
+        ending::of_lead(record, end)
+    } else {
+        ending::of_interactive_lead(end)
+    };
+    Ok(Outcome { ended, broker: Some(end), record })
+}
+
+async fn of_worker(
+    context: &mut Context,
+    plan: &Plan,
+    worker: &WorkerRun,
+) -> Result<Outcome, StepError> {
+    let mut backoff = Backoff::new();
+    loop {
+        await_lead(context, &worker.lead).await?;
+        let end = run_broker(context, &plan.broker, plan.role).await?;
+        let why = match ending::of_worker(worker.policy, end) {
+            Next::Leave(ended) => return Ok(Outcome { ended, broker: Some(end), record: None }),
+            Next::Restart(why) => why,
+        };
+        let pause = backoff.pause(Duration::from_nanos(end.ended.saturating_sub(end.started)));
+        let text = format!("{why}; starting it again in {:.1} s", pause.as_secs_f64());
+        context.log.say(&text);
+        context.progress.failed(&why);
+        context.progress.restarted();
+        context.signals.unless_stopped(tokio::time::sleep(pause)).await?;
+    }
+}
+
+/// What is done at the end in any case. A failure here is said; the code stays what it was.
+async fn finish(context: &mut Context, plan: &Plan, ended: Ended) -> Ended {
+    if let Some(error) = &ended.error {
+        context.log.error(error);
+        context.progress.failed(error);
+    }
+    for step in &plan.finish {
+        context.progress.enter(phase::POST);
+        announce(context, step);
+        if let Err(error) = execute(context, step).await {
+            let text = chain(&error);
+            context.log.error(&text);
+            context.progress.failed(&text);
+        }
+    }
+    let error = ended.error.or_else(|| context.progress.last_error());
+    Ended { error, ..ended }
+}
+
+fn leave_message(path: &Path, message: &TerminationMessage) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+    file.write_all(message.to_json().as_bytes())
+}

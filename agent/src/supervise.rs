@@ -1,0 +1,201 @@
+//! The broker as a child of PID 1: started in a process group of its own, signals passed on, its
+//! state watched.
+
+use crate::broker_watch::{Event, Watch};
+use crate::children::Running;
+use crate::execute::{Context, StepError};
+use crate::exit_status::exit_code;
+use crate::program::monotonic_nanoseconds;
+use crate::progress::phase;
+use crate::signals::{Stop, asks_to_stop};
+use crate::step::{BrokerRun, Role, shown};
+use nix::unistd::{Pid, tcsetpgrp};
+use std::future::pending;
+use std::io::{self, IsTerminal};
+use std::process::ExitStatus;
+use tokio::sync::mpsc;
+
+/// How a broker's run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BrokerEnd {
+    /// Its exit code, 128 + N for signal N.
+    pub code: i32,
+    /// The signal that asked for the end, if one did.
+    pub stop: Option<Stop>,
+    /// It was seen in state `run`.
+    pub ran: bool,
+    /// When it started, by [`monotonic_nanoseconds`].
+    pub started: u64,
+    /// When it ended.
+    pub ended: u64,
+}
+
+/// Program and options of `broker`, complete with what depends on the moment it starts.
+fn words(broker: &BrokerRun, archive_exists: bool) -> Vec<String> {
+    let mut words = broker.command.clone();
+    if let Some(archive) = broker.restore.as_ref().filter(|_| archive_exists) {
+        words.push(format!("-Scontent.restore={}", archive.display()));
+    }
+    words.extend_from_slice(&broker.program);
+    words
+}
+
+/// Starts the broker and stays until it has ended, whatever signals come.
+pub async fn run_broker(
+    context: &mut Context,
+    broker: &BrokerRun,
+    role: Role,
+) -> Result<BrokerEnd, StepError> {
+    context.progress.enter(phase::QUORUM);
+    let archive_exists = broker.restore.as_ref().is_some_and(|path| context.root.at(path).exists());
+    let words = words(broker, archive_exists);
+    context.log.say(&format!("starting the broker: {}", shown(&words)));
+    let started = monotonic_nanoseconds();
+    let start = |source| StepError::Start { program: words.join(" "), source };
+    let mut command = context.session.broker_command(&words);
+    let mut running = context.children.spawn(&mut command).map_err(start)?;
+    give_terminal(running.pid());
+    let (events, mut changes) = mpsc::unbounded_channel();
+    let watch = tokio::spawn(watch(context, broker).run(events));
+    let mut supervision = Supervision { broker, role, stop: None, ran: false, submission: None };
+    let status = supervision.until_ended(context, &mut running, &mut changes).await;
+    watch.abort();
+    context.progress.broker_ended();
+    Ok(BrokerEnd {
+        code: exit_code(status.map_err(start)?),
+        stop: supervision.stop,
+        ran: supervision.ran,
+        started,
+        ended: monotonic_nanoseconds(),
+    })
+}
+
+fn watch(context: &Context, broker: &BrokerRun) -> Watch {
+    let mut uptime = context.session.broker_command(&broker.uptime);
+    uptime.env("FLUX_URI", format!("local://{}", broker.socket.display()));
+    Watch {
+        socket: broker.socket.clone(),
+        record: broker.record.clone(),
+        uptime,
+        children: context.children.clone(),
+    }
+}
+
+/// A terminal belongs to one process group at a time; without this, a command that reads from it
+/// would be stopped. Where there is none, or it is not ours, nothing happens.
+fn give_terminal(group: Pid) {
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        let _ = tcsetpgrp(stdin, group);
+    }
+}
+
+struct Supervision<'run> {
+    broker: &'run BrokerRun,
+    role: Role,
+    stop: Option<Stop>,
+    ran: bool,
+    submission: Option<Running>,
+}
+
+impl Supervision<'_> {
+    async fn until_ended(
+        &mut self,
+        context: &mut Context,
+        running: &mut Running,
+        changes: &mut mpsc::UnboundedReceiver<Event>,
+    ) -> io::Result<ExitStatus> {
+        loop {
+            tokio::select! {
+                status = running.wait() => return status,
+                signal = context.signals.next() => {
+                    context.log.say(&format!("passing {signal} on to the broker"));
+                    running.signal(signal);
+                    if asks_to_stop(signal) {
+                        self.stop = Some(Stop(signal));
+                    }
+                }
+                Some(event) = changes.recv() => self.note(context, &event),
+                status = end_of(&mut self.submission) => {
+                    self.submission = None;
+                    note_submission(context, status);
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, context: &mut Context, event: &Event) {
+        match event {
+            Event::State(state) => {
+                context.progress.broker_state(self.role, state);
+                if state == "run" && !self.ran {
+                    self.ran = true;
+                    self.submit(context);
+                }
+            }
+            Event::CommandStarted => context.progress.command_started(),
+            Event::CommandEnded => context.progress.enter(phase::SHUTDOWN),
+        }
+    }
+
+    /// Submits the command of an interactive MiniCluster, once.
+    fn submit(&mut self, context: &mut Context) {
+        if let Some(words) = &self.broker.submission {
+            context.log.say(&format!("submitting: {}", shown(words)));
+            let mut command = context.session.broker_command(words);
+            command.env("FLUX_URI", format!("local://{}", self.broker.socket.display()));
+            match context.children.spawn(&mut command) {
+                Ok(running) => self.submission = Some(running),
+                Err(error) => {
+                    let text = format!("start {}: {error}", shown(words));
+                    context.log.error(&text);
+                    context.progress.failed(&text);
+                }
+            }
+        }
+        if self.broker.record.is_none() && self.role == Role::Lead {
+            context.progress.command_started();
+        }
+    }
+}
+
+async fn end_of(running: &mut Option<Running>) -> io::Result<ExitStatus> {
+    match running {
+        Some(running) => running.wait().await,
+        None => pending().await,
+    }
+}
+
+fn note_submission(context: &Context, status: io::Result<ExitStatus>) {
+    let end = match status {
+        Ok(status) if status.success() => return,
+        Ok(status) => format!("exit code {}", exit_code(status)),
+        Err(error) => error.to_string(),
+    };
+    let text = format!("the command could not be submitted: {end}");
+    context.log.error(&text);
+    context.progress.failed(&text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn restoring_is_an_option_of_the_broker_and_comes_before_the_program() {
+        let broker = BrokerRun {
+            command: vec!["flux".to_owned(), "start".to_owned()],
+            restore: Some("/archive/state.tgz".into()),
+            program: vec!["true".to_owned()],
+            record: None,
+            submission: None,
+            socket: "/run/local".into(),
+            uptime: Vec::new(),
+            timed: false,
+            worker: None,
+        };
+        let all = ["flux", "start", "-Scontent.restore=/archive/state.tgz", "true"];
+        assert_eq!(words(&broker, true), all);
+        assert_eq!(words(&broker, false), ["flux", "start", "true"]);
+    }
+}

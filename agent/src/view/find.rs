@@ -1,0 +1,257 @@
+//! Finding Flux in a view image.
+
+use super::links::normalized;
+use super::{Searched, ViewError};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where the published images keep their views; each is a directory named by a hash.
+const SPACK_VIEWS: &str = "/opt/views/._view";
+/// Other names that images give to the same view, as links.
+const SPACK_NAMES: [&str; 2] = [OPT_VIEW, "/opt/views/view"];
+/// A view that lies there itself.
+const OPT_VIEW: &str = "/opt/view";
+/// What makes a directory a Flux installation.
+const FLUX: &str = "bin/flux";
+/// Links followed before giving up, as the kernel does (`path_resolution(7)`).
+const LINK_LIMIT: usize = 40;
+
+/// How a view image is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceLayout {
+    /// As Spack makes it: links from a view into a tree of packages.
+    Spack,
+    /// One prefix that holds everything, built for the place where it will be found.
+    AtMountPath,
+    /// One prefix at /opt/view.
+    OptView,
+    /// The prefix that the caller named.
+    Given,
+}
+
+/// A view that was found; all paths as the image has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// The installation prefix, without links on the way to it.
+    pub view: PathBuf,
+    /// Other names of the prefix, which links may use.
+    pub names: Vec<PathBuf>,
+    /// What bin/flux really is.
+    pub flux: PathBuf,
+    /// How it was found.
+    pub layout: SourceLayout,
+}
+
+/// Looks for Flux in the image below `root` (`/` outside tests): at `given` if that is set, else
+/// in the published images' layout, at the view's place at run time below `mount_path`, and at
+/// /opt/view.
+pub fn find(root: &Path, mount_path: &Path, given: Option<&Path>) -> Result<Source, ViewError> {
+    let mut searched = Vec::new();
+    let candidates = match given {
+        Some(given) => vec![(normalized(given), SourceLayout::Given)],
+        None => candidates(root, mount_path, &mut searched),
+    };
+    for (place, layout) in candidates {
+        match check(root, &place, layout) {
+            Ok(source) => return Ok(source),
+            Err(reason) => searched.push(Searched { place, reason }),
+        }
+    }
+    Err(ViewError::NotFound { searched })
+}
+
+fn candidates(
+    root: &Path,
+    mount_path: &Path,
+    searched: &mut Vec<Searched>,
+) -> Vec<(PathBuf, SourceLayout)> {
+    let mut candidates = Vec::new();
+    match spack_view(root) {
+        Ok(view) => candidates.push((view, SourceLayout::Spack)),
+        Err(reason) => searched.push(Searched { place: SPACK_VIEWS.into(), reason }),
+    }
+    candidates.push((mount_path.join("view"), SourceLayout::AtMountPath));
+    candidates.push((OPT_VIEW.into(), SourceLayout::OptView));
+    candidates
+}
+
+/// The one view of a published image. Where there are several, /opt/view says which.
+fn spack_view(root: &Path) -> Result<PathBuf, String> {
+    let place = Path::new(SPACK_VIEWS);
+    let entries = fs::read_dir(below(root, place)).map_err(|error| error.to_string())?;
+    let mut views: Vec<PathBuf> = entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| place.join(entry.file_name()))
+        .filter(|view| below(root, view).join(FLUX).symlink_metadata().is_ok())
+        .collect();
+    views.sort();
+    let current = resolve(root, Path::new(OPT_VIEW)).ok();
+    match (views.as_slice(), current) {
+        ([], _) => Err(format!("no directory in it has {FLUX}")),
+        ([only], _) => Ok(only.clone()),
+        (several, Some(current)) if several.contains(&current) => Ok(current),
+        (several, _) => {
+            let names: Vec<_> = several.iter().map(|view| view.display().to_string()).collect();
+            Err(format!("several views: {}; {OPT_VIEW} leads to none of them", names.join(", ")))
+        }
+    }
+}
+
+fn check(root: &Path, place: &Path, layout: SourceLayout) -> Result<Source, String> {
+    let view = resolve(root, place)?;
+    let flux = resolve(root, &view.join(FLUX)).map_err(|reason| format!("{FLUX}: {reason}"))?;
+    let mut names = SPACK_NAMES.map(PathBuf::from).to_vec();
+    if !names.iter().any(|name| name == place) {
+        names.push(place.to_owned());
+    }
+    names.retain(|name| *name != view && resolve(root, name).is_ok_and(|other| other == view));
+    Ok(Source { view, names, flux, layout })
+}
+
+/// What `path` of the image below `root` really is, all links followed within the image; or what
+/// is missing.
+pub(super) fn resolve(root: &Path, path: &Path) -> Result<PathBuf, String> {
+    let mut done = PathBuf::from("/");
+    let mut todo: Vec<PathBuf> = parts(path);
+    let mut links = 0;
+    while let Some(part) = todo.pop() {
+        if part == Path::new("..") {
+            done.pop();
+            continue;
+        }
+        let next = done.join(&part);
+        let place = below(root, &next);
+        let kind = fs::symlink_metadata(&place)
+            .map_err(|error| format!("{}: {error}", next.display()))?
+            .file_type();
+        if !kind.is_symlink() {
+            done = next;
+            continue;
+        }
+        links += 1;
+        if links > LINK_LIMIT {
+            return Err(format!("{}: too many links", next.display()));
+        }
+        let target =
+            fs::read_link(&place).map_err(|error| format!("{}: {error}", next.display()))?;
+        if target.is_absolute() {
+            done = PathBuf::from("/");
+        }
+        todo.extend(parts(&target));
+    }
+    Ok(done)
+}
+
+/// The components of `path`, last first, without the root.
+fn parts(path: &Path) -> Vec<PathBuf> {
+    let relative = path.strip_prefix("/").unwrap_or(path);
+    let mut parts: Vec<PathBuf> =
+        relative.components().map(|part| part.as_os_str().into()).collect();
+    parts.retain(|part| part != Path::new("."));
+    parts.reverse();
+    parts
+}
+
+/// `path` of the image as a path of this system.
+pub(super) fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    const MOUNT: &str = "/mnt/flux";
+
+    /// An image with the given files and links (`path -> target`).
+    fn image(entries: &[&str]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for entry in entries {
+            let (path, target) =
+                entry.split_once(" -> ").map_or((*entry, None), |(p, t)| (p, Some(t)));
+            let path = below(root.path(), Path::new(path));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            match target {
+                Some(target) => symlink(target, path).unwrap(),
+                None => fs::write(path, "").unwrap(),
+            }
+        }
+        root
+    }
+
+    fn find_in(root: &tempfile::TempDir) -> Result<Source, ViewError> {
+        find(root.path(), Path::new(MOUNT), None)
+    }
+
+    #[test]
+    fn a_published_image_is_found_behind_its_hash_and_its_other_names_are_known() {
+        let root = image(&[
+            "/opt/software/flux/bin/flux",
+            "/opt/views/._view/abc/bin/flux -> /opt/software/flux/bin/flux",
+            "/opt/views/view -> ._view/abc",
+            "/opt/view -> views/view",
+        ]);
+        let source = find_in(&root).unwrap();
+        assert_eq!(source.view, Path::new("/opt/views/._view/abc"));
+        assert_eq!(source.flux, Path::new("/opt/software/flux/bin/flux"));
+        assert_eq!(source.names, [Path::new("/opt/view"), Path::new("/opt/views/view")]);
+        assert_eq!(source.layout, SourceLayout::Spack);
+    }
+
+    #[test]
+    fn of_several_views_the_one_that_opt_view_leads_to_is_taken() {
+        let root = image(&[
+            "/opt/views/._view/abc/bin/flux",
+            "/opt/views/._view/def/bin/flux",
+            "/opt/views/._view/empty/share/x",
+            "/opt/view -> /opt/views/._view/def",
+        ]);
+        assert_eq!(find_in(&root).unwrap().view, Path::new("/opt/views/._view/def"));
+        fs::remove_file(root.path().join("opt/view")).unwrap();
+        let message = find_in(&root).unwrap_err().to_string();
+        assert!(message.contains("several views: /opt/views/._view/abc, "), "{message}");
+    }
+
+    #[test]
+    fn a_flat_image_is_found_at_the_mount_path_and_at_opt_view() {
+        let at_mount = image(&["/mnt/flux/view/bin/flux"]);
+        let source = find_in(&at_mount).unwrap();
+        assert_eq!(source.layout, SourceLayout::AtMountPath);
+        assert_eq!((source.view.as_path(), source.names.len()), (Path::new("/mnt/flux/view"), 0));
+        let at_opt = image(&["/opt/view/bin/flux"]);
+        assert_eq!(find_in(&at_opt).unwrap().layout, SourceLayout::OptView);
+    }
+
+    #[test]
+    fn a_given_prefix_is_the_only_place_looked_at() {
+        let root = image(&["/opt/view/bin/flux", "/usr/bin/flux"]);
+        let given = |place| find(root.path(), Path::new(MOUNT), Some(Path::new(place)));
+        assert_eq!(given("/usr").unwrap().view, Path::new("/usr"));
+        let Err(ViewError::NotFound { searched }) = given("/srv") else { panic!() };
+        assert_eq!(searched.len(), 1);
+    }
+
+    #[test]
+    fn when_there_is_no_flux_every_place_and_the_remedy_are_named() {
+        let root = image(&["/etc/passwd"]);
+        let message = find_in(&root).unwrap_err().to_string();
+        for place in ["/opt/views/._view", "/mnt/flux/view", "/opt/view", "--source"] {
+            assert!(message.contains(place), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_dangling_flux_is_named_with_what_is_missing() {
+        let root = image(&["/opt/view/bin/flux -> /opt/software/gone/flux"]);
+        let message = find_in(&root).unwrap_err().to_string();
+        assert!(message.contains("/opt/view (bin/flux: /opt/software: No such file"), "{message}");
+    }
+
+    #[test]
+    fn links_in_a_circle_end() {
+        let root = image(&["/opt/view -> /opt/other", "/opt/other -> /opt/view"]);
+        assert!(find_in(&root).unwrap_err().to_string().contains("too many links"));
+    }
+}

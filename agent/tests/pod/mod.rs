@@ -1,0 +1,259 @@
+//! A pod in a temporary directory: configuration, certificate, user database, and a shell script
+//! that takes the place of Flux.
+#![allow(dead_code, reason = "every test binary uses its own part of this")]
+#![allow(unreachable_pub, reason = "each test binary is a crate of its own")]
+
+use flux_contract::{
+    AgentConfig, Bootstrap, Broker, ClusterIdentity, ClusterName, CurveCertificate, FluxUser,
+    Hooks, Hostlist, Layout, Logging, Network, Submission, TerminationMessage, View, WorkerPolicy,
+    Workload,
+};
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Long enough for a busy machine; no test waits this long unless it fails.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Stands in for `flux`: writes down how it was called, runs the initial program of `flux start`,
+/// and passes on its exit code. `$POD` is the directory of the test.
+const FLUX: &str = r#"#!/bin/sh
+echo "$0 $*" >> "$POD/flux-calls"
+command="$1"
+shift
+case "$command" in
+R)
+    echo '{"version":1,"hosts":"'"$*"'"}'
+    ;;
+start)
+    env > "$POD/broker-environment"
+    pwd > "$POD/broker-directory"
+    id -u > "$POD/broker-uid"
+    echo $$ > "$POD/broker-pid.new"
+    mv "$POD/broker-pid.new" "$POD/broker-pid"
+    if [ -e "$POD/broker" ]; then . "$POD/broker"; fi
+    while [ $# -gt 0 ]; do
+        case "$1" in
+        -*) shift ;;
+        *) break ;;
+        esac
+    done
+    if [ $# -gt 0 ]; then FLUX_URI=local:///fake "$@"; fi
+    ;;
+submit)
+    while [ $# -gt 0 ]; do
+        case "$1" in
+        -*) shift ;;
+        *) break ;;
+        esac
+    done
+    "$@"
+    ;;
+batch)
+    for script; do :; done
+    "$script" >&2
+    echo "fake-job-id"
+    ;;
+job)
+    ;;
+*)
+    echo "fake flux: $command" >&2
+    exit 64
+    ;;
+esac
+"#;
+
+/// A temporary pod.
+pub struct Pod {
+    directory: TempDir,
+    pub hostname: String,
+}
+
+impl Pod {
+    /// The lead of a cluster of two, with Flux in its view.
+    pub fn new() -> Self {
+        // Another user than the one of the test must be able to enter.
+        let directory = TempDir::with_prefix("pod-").unwrap();
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+        let pod = Self { directory, hostname: "hello-0".to_owned() };
+        for path in ["etc", "dev", "flux_operator/config", "flux_operator/curve", "tmp", "work"] {
+            fs::create_dir_all(pod.at(path)).unwrap();
+        }
+        fs::write(pod.at("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n").unwrap();
+        fs::write(pod.at("etc/group"), "root:x:0:\n").unwrap();
+        pod.write_executable("mnt/flux/view/bin/flux", FLUX);
+        pod.link_shells();
+        let certificate = certificate();
+        fs::write(pod.at("flux_operator/curve/curve.cert"), certificate.to_text().expose())
+            .unwrap();
+        pod
+    }
+
+    /// The shells that are looked for below the root of the test; those of the machine are run.
+    fn link_shells(&self) {
+        fs::create_dir_all(self.at("bin")).unwrap();
+        std::os::unix::fs::symlink("/bin/sh", self.at("bin/sh")).unwrap();
+    }
+
+    pub fn at(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.directory.path().join(path)
+    }
+
+    pub fn layout(&self) -> Layout {
+        Layout::new(self.at("mnt/flux"))
+    }
+
+    pub fn write_executable(&self, path: &str, content: &str) {
+        let path = self.at(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// Shell text that the stand-in for the broker runs before it does anything.
+    pub fn broker_does(&self, script: &str) {
+        fs::write(self.at("broker"), script).unwrap();
+    }
+
+    /// Lets every user write where the stand-in for Flux leaves its notes.
+    pub fn open_to_all(&self) {
+        fs::set_permissions(self.directory.path(), Permissions::from_mode(0o777)).unwrap();
+    }
+
+    pub fn read(&self, path: impl AsRef<Path>) -> String {
+        let path = self.at(path);
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    /// Permission bits.
+    pub fn mode(&self, path: impl AsRef<Path>) -> u32 {
+        fs::metadata(self.at(path)).unwrap().permissions().mode() & 0o7777
+    }
+
+    /// A cluster of two that submits `command`, run as whoever runs the test.
+    pub fn config(&self, command: &[&str]) -> AgentConfig {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        AgentConfig {
+            version: AgentConfig::VERSION,
+            cluster: ClusterIdentity {
+                name: ClusterName::new("hello").unwrap(),
+                namespace: "apps".to_owned(),
+                size: 2,
+            },
+            layout: self.layout(),
+            view: View { enabled: true, python_path: None },
+            user: FluxUser { name: "flux".to_owned(), uid: 1000, run_as_root: true },
+            network: Network {
+                headless_service: "hello".to_owned(),
+                port: 8050,
+                lead_address: Some([127, 0, 0, 1].into()),
+                bootstrap: Bootstrap::Root { hosts: Hostlist::of_range("hello", 0..2) },
+                lead_deadline_seconds: 60,
+            },
+            broker: Broker {
+                quorum: None,
+                connect_timeout: Some("5s".to_owned()),
+                topology: None,
+                log_level: 6,
+                local_socket: true,
+                zeromq_debug: false,
+                wrap: None,
+                custom_config: None,
+                queue_policy: "fcfs".to_owned(),
+                simple_scheduler: false,
+            },
+            worker: WorkerPolicy::LeaveWhenDone,
+            workload: Workload::Submit {
+                submission: Submission {
+                    prefix: vec![],
+                    submit: words(&["flux", "submit"]),
+                    flags: words(&["-n1"]),
+                    command: words(command),
+                    script: None,
+                },
+            },
+            logging: Logging { quiet: false, strict: true, timed: false, debug: false },
+            hooks: Hooks::default(),
+            archive: None,
+            environment: BTreeMap::new(),
+            sidecars: BTreeMap::new(),
+        }
+    }
+
+    pub fn write_config(&self, config: &AgentConfig) {
+        fs::write(self.at("flux_operator/config/agent.toml"), config.to_toml().unwrap()).unwrap();
+    }
+
+    /// The agent with `arguments`, in this pod.
+    pub fn agent(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flux-agent"));
+        command
+            .args(arguments)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", self.at("work"))
+            .env("POD", self.directory.path())
+            .current_dir(self.at("work"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// `flux-agent run` with `config`, not started yet.
+    pub fn prepared(&self, config: &AgentConfig) -> Command {
+        self.write_config(config);
+        self.for_this_pod("run")
+    }
+
+    /// Subcommand `name` for this pod.
+    pub fn for_this_pod(&self, name: &str) -> Command {
+        let root = self.directory.path().display().to_string();
+        self.agent(&[name, "--root", &root, "--hostname", &self.hostname])
+    }
+
+    /// `flux-agent run` with `config`, from start to end.
+    pub fn run(&self, config: &AgentConfig) -> Output {
+        self.prepared(config).output().unwrap()
+    }
+
+    /// What the run left for the operator.
+    pub fn message(&self) -> TerminationMessage {
+        let text = self.read("dev/termination-log");
+        TerminationMessage::from_json(&text).unwrap_or_else(|| panic!("no message: {text}"))
+    }
+
+    /// Waits until `path` is there, and reads it.
+    pub fn await_file(&self, path: &str) -> String {
+        let file = self.at(path);
+        await_that(&format!("{path} appears"), || file.exists());
+        self.read(path)
+    }
+}
+
+/// Waits until `condition` holds.
+pub fn await_that(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+}
+
+pub fn certificate() -> CurveCertificate {
+    CurveCertificate::new("hello", [7; 32]).unwrap()
+}
+
+pub fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("{output:?}"))
+}
+
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}

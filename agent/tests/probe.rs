@@ -1,0 +1,103 @@
+//! The CURVE client handshake against an independent implementation of the server.
+
+mod support;
+
+use flux_agent::probe::{Outcome, Stage, probe};
+use flux_contract::CurveCertificate;
+use omq_proto::MechanismSetup;
+use std::net::SocketAddr;
+use std::time::Duration;
+use support::{PATIENCE, certificate, curve, listen, start};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+async fn ask(address: SocketAddr, certificate: &CurveCertificate) -> Outcome {
+    probe(address, certificate, PATIENCE).await
+}
+
+#[tokio::test]
+async fn the_same_certificate_on_both_sides_is_accepted_every_time() {
+    let certificate = certificate(1);
+    let address = start(curve(&certificate, &certificate)).await;
+    for _ in 0..3 {
+        assert_eq!(ask(address, &certificate).await, Outcome::Accepted);
+    }
+}
+
+#[tokio::test]
+async fn generated_certificates_are_accepted_too() {
+    let certificate = flux_agent::keygen::generate("hello-0").unwrap();
+    let read_back = CurveCertificate::parse(certificate.to_text().expose()).unwrap();
+    let address = start(curve(&certificate, &certificate)).await;
+    assert_eq!(ask(address, &read_back).await, Outcome::Accepted);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_let_us_in_is_refused_with_its_status() {
+    let certificate = certificate(1);
+    let address = start(curve(&certificate, &self::certificate(2))).await;
+    let outcome = ask(address, &certificate).await;
+    assert!(matches!(&outcome, Outcome::Refused { status } if status == "400"), "{outcome:?}");
+    assert!(outcome.is_certificate_problem());
+}
+
+#[tokio::test]
+async fn a_server_with_another_certificate_is_a_wrong_key() {
+    let address = start(curve(&certificate(2), &certificate(2))).await;
+    let outcome = ask(address, &certificate(1)).await;
+    assert_eq!(outcome, Outcome::WrongKey);
+    assert!(outcome.is_certificate_problem());
+}
+
+#[tokio::test]
+async fn a_server_without_curve_says_what_it_speaks() {
+    let address = start(MechanismSetup::Null).await;
+    let outcome = ask(address, &certificate(1)).await;
+    assert_eq!(outcome, Outcome::NotCurve { seen: "ZMTP 3.1 NULL".to_owned() });
+}
+
+#[tokio::test]
+async fn another_protocol_is_shown_by_its_first_bytes() {
+    let (listener, address) = listen().await;
+    let web_server = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        let _ = stream.read(&mut [0; 64]).await;
+    };
+    let certificate = certificate(1);
+    let (outcome, ()) = tokio::join!(ask(address, &certificate), web_server);
+    let Outcome::NotCurve { seen } = outcome else { panic!("{outcome:?}") };
+    assert!(seen.contains("HTTP/1.1 400"), "{seen}");
+}
+
+#[tokio::test]
+async fn a_port_where_nobody_listens_refuses_the_connection() {
+    let (listener, address) = listen().await;
+    drop(listener);
+    assert_eq!(ask(address, &certificate(1)).await, Outcome::ConnectionRefused);
+}
+
+#[tokio::test]
+async fn a_silent_listener_times_out_while_its_greeting_is_awaited() {
+    let (_listener, address) = listen().await;
+    let outcome = probe(address, &certificate(1), Duration::from_millis(100)).await;
+    assert_eq!(outcome, Outcome::TimedOut { stage: Stage::Greeting });
+}
+
+#[tokio::test]
+async fn a_peer_that_closes_before_its_greeting_is_no_wrong_key() {
+    let (listener, address) = listen().await;
+    let closer = async { drop(listener.accept().await.unwrap()) };
+    let certificate = certificate(1);
+    let (outcome, ()) = tokio::join!(ask(address, &certificate), closer);
+    assert!(
+        matches!(outcome, Outcome::Protocol { stage: Stage::Greeting, .. }),
+        "{outcome:?}: {outcome}"
+    );
+}
+
+#[tokio::test]
+async fn an_address_without_a_route_is_unreachable() {
+    // Class E addresses are refused by the kernel itself.
+    let outcome = ask("255.255.255.255:8050".parse().unwrap(), &certificate(1)).await;
+    assert!(matches!(outcome, Outcome::Unreachable { .. }), "{outcome:?}");
+}

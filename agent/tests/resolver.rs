@@ -1,0 +1,122 @@
+//! Looking up names against a name server of our own on loopback.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use flux_agent::resolver::{ResolveError, Resolver};
+use hickory_resolver::proto::op::{Message, ResponseCode};
+use hickory_resolver::proto::rr::rdata::{A, AAAA, SOA};
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use tokio::net::UdpSocket;
+
+const LATE: &str = "hello-0.hello.team.svc.cluster.local";
+
+/// A name server that knows one name late and two at once, and remembers what it was asked.
+struct NameServer {
+    address: SocketAddr,
+    late_name_exists: Arc<AtomicBool>,
+    questions: Arc<Mutex<Vec<String>>>,
+}
+
+impl NameServer {
+    async fn start() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let server = Self {
+            address: socket.local_addr().unwrap(),
+            late_name_exists: Arc::default(),
+            questions: Arc::default(),
+        };
+        let (exists, questions) =
+            (Arc::clone(&server.late_name_exists), Arc::clone(&server.questions));
+        tokio::spawn(async move {
+            let mut buffer = [0; 1500];
+            loop {
+                let (length, client) = socket.recv_from(&mut buffer).await.unwrap();
+                let request = Message::from_vec(&buffer[..length]).unwrap();
+                let query = request.queries[0].clone();
+                questions.lock().unwrap().push(format!("{} {}", query.name(), query.query_type()));
+                let reply = reply(&request, exists.load(Ordering::SeqCst));
+                socket.send_to(&reply.to_vec().unwrap(), client).await.unwrap();
+            }
+        });
+        server
+    }
+
+    fn resolver(&self) -> Resolver {
+        Resolver::from_name_server(self.address).unwrap()
+    }
+
+    fn questions(&self) -> Vec<String> {
+        std::mem::take(&mut self.questions.lock().unwrap())
+    }
+}
+
+fn reply(request: &Message, late_name_exists: bool) -> Message {
+    let query = request.queries[0].clone();
+    let name = query.name().to_string();
+    let name = name.trim_end_matches('.');
+    let data = match (name, query.query_type()) {
+        (LATE, RecordType::A) if late_name_exists => Some(RData::A(A::new(10, 244, 1, 7))),
+        ("six.example", RecordType::AAAA) => Some(RData::AAAA("fd00::7".parse::<AAAA>().unwrap())),
+        _ => None,
+    };
+    let mut reply = Message::response(request.metadata.id, request.metadata.op_code);
+    reply.add_query(query.clone());
+    if let Some(data) = data {
+        reply.add_answer(Record::from_rdata(query.name().clone(), 30, data));
+        return reply;
+    }
+    if name != "six.example" {
+        reply.metadata.response_code = ResponseCode::NXDomain;
+    }
+    // A negative answer that may be remembered for 30 s (RFC 2308).
+    let zone = Name::from_ascii("cluster.local.").unwrap();
+    let soa = SOA::new(zone.clone(), zone.clone(), 1, 30, 30, 30, 30);
+    reply.add_authority(Record::from_rdata(zone, 30, RData::SOA(soa)));
+    reply
+}
+
+#[tokio::test]
+async fn a_name_that_appears_is_seen_at_once_although_its_absence_could_be_remembered() {
+    let server = NameServer::start().await;
+    let resolver = server.resolver();
+    let error = resolver.lookup(LATE).await.unwrap_err();
+    assert!(matches!(error, ResolveError::Unknown { .. }), "{error:?}");
+    server.late_name_exists.store(true, Ordering::SeqCst);
+    let address: IpAddr = "10.244.1.7".parse().unwrap();
+    assert_eq!(resolver.lookup(LATE).await.unwrap(), [address]);
+}
+
+#[tokio::test]
+async fn a_complete_name_costs_two_questions_at_most() {
+    let server = NameServer::start().await;
+    server.resolver().lookup(LATE).await.unwrap_err();
+    assert_eq!(server.questions(), [format!("{LATE}. A"), format!("{LATE}. AAAA")]);
+}
+
+#[tokio::test]
+async fn a_host_with_only_an_ipv6_address_is_found() {
+    let server = NameServer::start().await;
+    let address: IpAddr = "fd00::7".parse().unwrap();
+    assert_eq!(server.resolver().lookup("six.example.").await.unwrap(), [address]);
+}
+
+#[tokio::test]
+async fn the_hosts_file_needs_no_name_server() {
+    let server = NameServer::start().await;
+    let found = server.resolver().lookup("localhost").await.unwrap();
+    assert!(found.iter().all(IpAddr::is_loopback), "{found:?}");
+    assert!(server.questions().is_empty());
+}
+
+#[tokio::test]
+async fn a_name_server_that_is_not_there_is_a_failure_and_not_an_unknown_name() {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    drop(socket);
+    let error = Resolver::from_name_server(address).unwrap().lookup(LATE).await.unwrap_err();
+    let told_apart = matches!(error, ResolveError::Failed { .. } | ResolveError::NoAnswer { .. });
+    assert!(told_apart, "{error:?}");
+}

@@ -1,0 +1,349 @@
+//! Whole runs of the real binary in a temporary pod, with a shell script in place of Flux.
+
+mod pod;
+
+use flux_contract::{Archive, Exit, FluxUser, Hooks, Submission, Workload};
+use pod::{Pod, code, stderr, stdout};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+fn is_root() -> bool {
+    nix::unistd::getuid().is_root()
+}
+
+fn hooks() -> Hooks {
+    Hooks::default()
+}
+
+#[test]
+fn the_lead_runs_the_command_and_passes_on_its_output_and_code() {
+    let pod = Pod::new();
+    let output = pod.run(&pod.config(&["sh", "-c", "echo hello world; exit 7"]));
+    let error = stderr(&output);
+    assert_eq!((code(&output), stdout(&output).as_str()), (7, "hello world\n"), "{error}");
+    let message = pod.message();
+    assert_eq!((message.exit_code, message.command_ran, message.signal), (7, true, None));
+    let phases: Vec<&str> = message.phases.iter().map(|phase| phase.name.as_str()).collect();
+    assert_eq!(phases, ["prepare", "quorum", "command", "shutdown", "post"]);
+}
+
+#[test]
+fn files_are_where_users_and_flux_look_for_them() {
+    let pod = Pod::new();
+    let output = pod.run(&pod.config(&["true"]));
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let flux = "mnt/flux/config/etc/flux";
+    assert_eq!(pod.read(format!("{flux}/system/hostlist")), "hello-[0-1]\n");
+    let resources = pod.read(format!("{flux}/system/R"));
+    assert!(resources.contains("encode --local --hosts=hello-[0-1]"), "{resources}");
+    assert!(
+        pod.read(format!("{flux}/config/broker.toml"))
+            .contains("connect = \"tcp://127.0.0.1:8050\"")
+    );
+    assert_eq!(pod.mode("mnt/flux/config/curve/curve.cert"), 0o600);
+    assert_eq!(
+        pod.read("mnt/flux/config/curve/curve.cert"),
+        pod.read("flux_operator/curve/curve.cert")
+    );
+    assert_eq!(pod.mode("mnt/flux/flux-view.sh"), 0o644);
+    assert_eq!(pod.mode("mnt/flux/flux-connect.sh"), 0o755);
+    assert!(pod.at("mnt/flux/flux-operator-complete.txt").exists());
+    assert!(pod.at("mnt/flux/config/run/flux").is_dir());
+}
+
+#[test]
+fn the_certificate_is_in_no_output_and_in_no_message() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["true"]);
+    config.logging.debug = true;
+    let output = pod.run(&config);
+    let secret = pod::certificate().to_text().expose().clone();
+    let key = secret.lines().find(|line| line.contains("secret-key")).unwrap();
+    let key = key.split('"').nth(1).unwrap();
+    let said = stdout(&output) + &stderr(&output) + &pod.read("dev/termination-log");
+    assert!(said.contains("curve.cert") && !said.contains(key), "{said}");
+}
+
+#[test]
+fn what_a_hook_exports_unsets_and_changes_to_holds_for_later_hooks_and_the_broker() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["sh", "-c", "echo \"$FROM_INIT $FROM_PRE\"; pwd"]);
+    let elsewhere = pod.at("elsewhere");
+    config.hooks = Hooks {
+        init: Some("export FROM_INIT='a  b'\nunset UNWANTED".to_owned()),
+        pre: Some(format!(
+            "mkdir {0}; cd {0}\nexport FROM_PRE=\"$FROM_INIT!\"\nlocal_only=1",
+            elsewhere.display()
+        )),
+        broker_pre: Some("[ \"$PWD\" = \"$(pwd)\" ] && export FROM_PRE=\"$FROM_PRE?\"".to_owned()),
+        worker_pre: Some("exit 1".to_owned()),
+        ..hooks()
+    };
+    let output = pod.prepared(&config).env("UNWANTED", "1").output().unwrap();
+    assert_eq!(
+        stdout(&output),
+        format!("a  b a  b!?\n{}\n", elsewhere.display()),
+        "{}",
+        stderr(&output)
+    );
+    let environment = pod.read("broker-environment");
+    assert!(!environment.contains("UNWANTED") && !environment.contains("local_only"));
+    assert!(!environment.lines().any(|line| line.starts_with("FLUX_URI=")), "{environment}");
+}
+
+#[test]
+fn a_hook_that_exits_well_early_still_reports_what_it_exported() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["sh", "-c", "echo $A"]);
+    config.hooks =
+        Hooks { pre: Some("set -e\nexport A=1\nexit 0\nexport A=2".to_owned()), ..hooks() };
+    assert_eq!(stdout(&pod.run(&config)), "1\n");
+}
+
+#[test]
+fn a_failing_hook_ends_a_strict_run_by_name_and_the_post_hook_still_runs() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["touch", "ran"]);
+    config.hooks = Hooks {
+        pre: Some("export A=seen\nset -e\nfalse\ntrue".to_owned()),
+        post: Some("echo post $A".to_owned()),
+        ..hooks()
+    };
+    let output = pod.run(&config);
+    assert_eq!(code(&output), i32::from(Exit::Hook.code()), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "post seen\n");
+    let message = pod.message();
+    assert!(!message.command_ran && !pod.at("work/ran").exists());
+    let error = message.last_error.unwrap();
+    assert!(error.contains("commands.pre") && error.contains("exit code 1"), "{error}");
+}
+
+#[test]
+fn a_failing_hook_of_a_lenient_run_is_reported_and_the_command_runs() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["sh", "-c", "echo $A"]);
+    config.logging.strict = false;
+    config.hooks = Hooks { pre: Some("export A=1\nexit 3".to_owned()), ..hooks() };
+    let output = pod.run(&config);
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "1\n"));
+    assert!(stderr(&output).contains("hook commands.pre ended with exit code 3"));
+}
+
+#[test]
+fn the_post_hook_runs_after_a_failed_command_and_does_not_change_its_code() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["sh", "-c", "exit 7"]);
+    config.hooks = Hooks { post: Some("echo post\nexit 1".to_owned()), ..hooks() };
+    let output = pod.run(&config);
+    assert_eq!((code(&output), stdout(&output).as_str()), (7, "post\n"));
+    assert!(pod.message().last_error.unwrap().contains("commands.post"));
+}
+
+#[test]
+fn a_quiet_run_prints_the_output_of_the_command_and_nothing_else() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["echo", "hello"]);
+    config.logging.quiet = true;
+    config.hooks = Hooks { pre: Some("echo chatter".to_owned()), ..hooks() };
+    let output = pod.run(&config);
+    assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("hello\n", ""));
+}
+
+#[test]
+fn a_timed_run_prints_both_lines_in_the_form_that_tools_search_for() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["true"]);
+    config.logging.timed = true;
+    let error = stderr(&pod.run(&config));
+    let lines: Vec<&str> = error.lines().filter(|line| line.starts_with("FLUXTIME")).collect();
+    assert_eq!(lines.len(), 2, "{error}");
+    assert!(lines[0].starts_with("FLUXTIME fluxsubmit wall time 0:0"), "{error}");
+    assert!(lines[1].starts_with("FLUXTIME fluxstart wall time 0:0"), "{error}");
+}
+
+#[test]
+fn a_broker_that_ends_before_the_command_is_a_failure_of_its_own_even_with_code_0() {
+    let pod = Pod::new();
+    for (script, told) in [("exit 0", "exit code 0"), ("exit 1", "exit code 1")] {
+        pod.broker_does(script);
+        let output = pod.run(&pod.config(&["true"]));
+        assert_eq!(code(&output), i32::from(Exit::Broker.code()));
+        let message = pod.message();
+        let error = message.last_error.unwrap();
+        assert!(!message.command_ran && error.contains(told), "{error}");
+    }
+}
+
+#[test]
+fn a_cleanup_that_fails_after_the_command_is_reported_but_the_code_stays_the_commands() {
+    let pod = Pod::new();
+    pod.broker_does("while [ \"${1#-}\" != \"$1\" ]; do shift; done; \"$@\"; exit 1");
+    let output = pod.run(&pod.config(&["true"]));
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(pod.message().last_error.unwrap().contains("exit code 1"));
+}
+
+#[test]
+fn a_command_that_is_not_found_gives_127_and_one_that_a_signal_ends_128_and_its_number() {
+    let pod = Pod::new();
+    let launch = |command: &[&str]| {
+        let command = command.iter().map(|word| (*word).to_owned()).collect();
+        let mut config = pod.config(&[]);
+        config.workload = Workload::Launcher { prefix: vec![], command };
+        let output = pod.run(&config);
+        (code(&output), pod.message().signal)
+    };
+    assert_eq!(launch(&["/no/such/program"]), (127, None));
+    assert_eq!(launch(&["/etc"]), (126, None));
+    assert_eq!(launch(&["sh", "-c", "kill -9 $$"]), (137, Some(9)));
+}
+
+#[test]
+fn a_batch_script_is_written_to_the_working_directory_and_submitted() {
+    let pod = Pod::new();
+    let mut config = pod.config(&[]);
+    let outputs = pod.at("outputs");
+    config.workload = Workload::Batch {
+        prefix: vec![],
+        flags: vec!["-N".to_owned(), "2".to_owned()],
+        script: "#!/bin/sh\necho \"$FLUX_OUTPUT_DIR\" > batch-ran\n".to_owned(),
+        output_directory: outputs.display().to_string(),
+    };
+    let output = pod.run(&config);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(pod.read("work/batch-ran"), format!("{}\n", outputs.display()));
+    assert_eq!(pod.mode("work/flux-job.batch"), 0o755);
+    let calls = pod.read("flux-calls");
+    assert!(calls.contains("batch -N 2 --flags=waitable"), "{calls}");
+    assert!(calls.contains("job wait --all"), "{calls}");
+    assert!(outputs.is_dir());
+}
+
+#[test]
+fn an_archive_is_restored_only_if_it_exists_when_the_broker_starts() {
+    let pod = Pod::new();
+    let archive = pod.at("archive.tgz");
+    let mut config = pod.config(&["true"]);
+    config.archive = Some(Archive { path: archive.display().to_string() });
+    pod.run(&config);
+    assert!(!pod.read("flux-calls").contains("content.restore"));
+    // A hook may be what brings it.
+    config.hooks = Hooks { pre: Some(format!("echo > {}", archive.display())), ..hooks() };
+    pod.run(&config);
+    let calls = pod.read("flux-calls");
+    assert!(calls.contains(&format!("-Scontent.restore={}", archive.display())), "{calls}");
+    assert!(calls.contains(&format!("-Scontent.dump={}", archive.display())), "{calls}");
+}
+
+#[test]
+fn the_users_script_is_written_where_the_command_expects_it() {
+    let pod = Pod::new();
+    let mut config = pod.config(&[]);
+    let Workload::Submit { submission } = &mut config.workload else { panic!() };
+    *submission = Submission {
+        script: Some("#!/bin/sh\necho \"$1 ${HOME:+home} `echo tick`\"\n".to_owned()),
+        command: vec![pod.at("tmp/custom-entrypoint.sh").display().to_string(), "$x".to_owned()],
+        ..submission.clone()
+    };
+    let output = pod.run(&config);
+    assert_eq!(stdout(&output), "$x home tick\n", "{}", stderr(&output));
+}
+
+#[test]
+fn as_root_flux_runs_as_its_own_user_who_owns_what_the_broker_needs() {
+    if !is_root() {
+        eprintln!("skipped: changing the user needs root");
+        return;
+    }
+    let pod = Pod::new();
+    pod.open_to_all();
+    let mut config = pod.config(&["sh", "-c", "id -u; id -g; id -G; echo $HOME $USER; touch here"]);
+    config.user = FluxUser { name: "flux".to_owned(), uid: 1234, run_as_root: false };
+    config.hooks = Hooks { pre: Some("id -u > hook-uid".to_owned()), ..hooks() };
+    let output = pod.run(&config);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(stdout(&output), "1234\n1234\n1234\n/home/flux flux\n".replace("/home", "/home"));
+    assert_eq!(pod.read("work/hook-uid"), "0\n", "hooks run as the container's own user");
+    let owner = |path: &str| fs::metadata(pod.at(path)).unwrap().uid();
+    for path in [
+        "mnt/flux/config/run/flux",
+        "mnt/flux/config/var/lib/flux",
+        "mnt/flux/config/curve/curve.cert",
+        "mnt/flux/config/etc/flux/system/R",
+        "work",
+    ] {
+        assert_eq!(owner(path), 1234, "{path}");
+    }
+    assert_eq!(owner("mnt/flux/agent"), 0);
+    assert!(pod.read("etc/passwd").contains("flux:"));
+}
+
+#[test]
+fn a_user_that_cannot_be_added_still_runs_flux() {
+    if !is_root() {
+        eprintln!("skipped: changing the user needs root");
+        return;
+    }
+    let pod = Pod::new();
+    pod.open_to_all();
+    // A directory in the place of the file cannot be written, even by root.
+    fs::remove_file(pod.at("etc/passwd")).unwrap();
+    let mut config = pod.config(&["id", "-u"]);
+    config.user = FluxUser { name: "flux".to_owned(), uid: 1234, run_as_root: false };
+    std::os::unix::fs::symlink("/proc/version", pod.at("etc/passwd")).unwrap();
+    let output = pod.run(&config);
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "1234\n"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("without an entry in /etc/passwd"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_host_that_is_not_in_the_list_is_refused_before_anything_is_done() {
+    let mut pod = Pod::new();
+    pod.hostname = "stranger".to_owned();
+    let output = pod.run(&pod.config(&["true"]));
+    assert_eq!(code(&output), i32::from(Exit::Config.code()));
+    let error = pod.message().last_error.unwrap();
+    assert!(error.contains("stranger") && error.contains("hello-[0-1]"), "{error}");
+    assert!(!pod.at("mnt/flux/config").exists());
+}
+
+#[test]
+fn a_missing_view_configuration_or_certificate_is_named_with_a_code_of_its_own() {
+    let pod = Pod::new();
+    let config = pod.config(&["true"]);
+    fs::remove_file(pod.at("flux_operator/curve/curve.cert")).unwrap();
+    let output = pod.run(&config);
+    assert_eq!(code(&output), i32::from(Exit::Prepare.code()));
+    assert!(pod.message().last_error.unwrap().contains("curve.cert"));
+    fs::remove_file(pod.at("mnt/flux/view/bin/flux")).unwrap();
+    assert_eq!(code(&pod.run(&config)), i32::from(Exit::View.code()));
+    fs::remove_file(pod.at("flux_operator/config/agent.toml")).unwrap();
+    let output = pod.for_this_pod("run").output().unwrap();
+    assert_eq!(code(&output), i32::from(Exit::Config.code()));
+}
+
+#[test]
+fn without_a_view_flux_is_found_on_the_path_that_hooks_may_have_set() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["echo", "found"]);
+    config.view.enabled = false;
+    let output = pod.prepared(&config).env("PATH", "/usr/bin:/bin").output().unwrap();
+    assert_eq!(code(&output), i32::from(Exit::View.code()));
+    assert!(pod.message().last_error.unwrap().contains("/usr/bin:/bin"));
+    let own = pod.at("mnt/flux/view/bin");
+    config.hooks = Hooks { pre: Some(format!("export PATH=$PATH:{}", own.display())), ..hooks() };
+    let output = pod.prepared(&config).env("PATH", "/usr/bin:/bin").output().unwrap();
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "found\n"), "{}", stderr(&output));
+}
+
+#[test]
+fn plan_prints_what_a_run_would_do_and_changes_nothing() {
+    let pod = Pod::new();
+    pod.write_config(&pod.config(&["true"]));
+    let text = stdout(&pod.for_this_pod("plan").output().unwrap());
+    assert!(text.starts_with("lead hello-0 rank 0\n") && text.contains("broker.toml"), "{text}");
+    let json = stdout(&pod.for_this_pod("plan").args(["--output", "json"]).output().unwrap());
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["role"], "lead");
+    assert!(!pod.at("mnt/flux/config").exists());
+}

@@ -1,0 +1,259 @@
+//! Installing views from made-up images.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use flux_agent::view::{
+    InstallReport, InstallRequest, Progress, SourceLayout, ViewError, install_view,
+};
+use flux_contract::Layout;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+const HASH: &str = "opt/views/._view/4f2xy";
+
+struct Scene {
+    directory: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let scene = Self { directory: tempfile::tempdir().unwrap() };
+        fs::create_dir(scene.destination()).unwrap();
+        fs::create_dir(scene.image()).unwrap();
+        scene
+    }
+
+    fn image(&self) -> PathBuf {
+        self.directory.path().join("image")
+    }
+
+    fn destination(&self) -> PathBuf {
+        self.directory.path().join("volume")
+    }
+
+    fn file(&self, path: &str, content: &str, mode: u32) -> PathBuf {
+        let path = self.image().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        path
+    }
+
+    fn link(&self, path: &str, target: &str) {
+        let path = self.image().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        symlink(target, path).unwrap();
+    }
+
+    /// A view as the published images have it.
+    fn spack(&self) {
+        self.file("opt/software/flux-core/bin/flux", "the flux program", 0o755);
+        self.file("opt/software/flux-core/libexec/flux-imp", "setuid", 0o4755);
+        self.link(&format!("{HASH}/bin/flux"), "/opt/software/flux-core/bin/flux");
+        self.file(&format!("{HASH}/etc/flux/rc1"), "rc", 0o640);
+        self.link(&format!("{HASH}/bin/python"), "/opt/view/bin/python3");
+        self.file(&format!("{HASH}/bin/python3"), "python", 0o755);
+        self.link("opt/view", "/opt/views/._view/4f2xy");
+    }
+
+    fn request(&self) -> InstallRequest {
+        InstallRequest {
+            root: self.image(),
+            destination: self.destination(),
+            mount_path: PathBuf::from("/mnt/flux"),
+            source: None,
+        }
+    }
+
+    fn install(&self) -> Result<InstallReport, ViewError> {
+        install_view(&self.request(), &mut |_| {})
+    }
+
+    fn installed(&self, path: &str) -> PathBuf {
+        self.destination().join(path)
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_published_view_and_its_software_are_copied_with_modes_and_links() {
+    let scene = Scene::new();
+    scene.spack();
+    let mut progress = Vec::new();
+    let report = install_view(&scene.request(), &mut |step| progress.push(step)).unwrap();
+
+    assert_eq!((report.files, report.links, report.layout), (4, 2, SourceLayout::Spack));
+    assert_eq!((report.unresolved_count, report.already_installed), (0, false));
+    let flux = scene.installed("software/flux-core/bin/flux");
+    assert_eq!(fs::read_to_string(flux).unwrap(), "the flux program");
+    assert_eq!(mode(&scene.installed("software/flux-core/libexec/flux-imp")), 0o4755);
+    assert_eq!(mode(&scene.installed("view/etc/flux/rc1")), 0o640);
+    let link = |path| fs::read_link(scene.installed(path)).unwrap();
+    assert_eq!(link("view/bin/flux"), Path::new("/opt/software/flux-core/bin/flux"));
+    assert_eq!(link("view/bin/python"), Path::new("/mnt/flux/view/bin/python3"));
+    assert_eq!(names(&scene.destination()), ["flux-operator-done.txt", "software", "view"]);
+
+    assert!(matches!(&progress[0], Progress::Found { source, .. } if source.ends_with("4f2xy")));
+    let last = progress.last().unwrap().to_string();
+    assert!(last.starts_with("installed the view: 4 files, 2 links, 0.0 MB in "), "{last}");
+}
+
+#[test]
+fn a_flat_view_is_copied_from_its_own_place_and_gets_an_empty_software_directory() {
+    let scene = Scene::new();
+    scene.file("mnt/flux/view/bin/flux", "flat", 0o755);
+    let report = scene.install().unwrap();
+    assert_eq!((report.layout, report.files), (SourceLayout::AtMountPath, 1));
+    assert_eq!(fs::read_to_string(scene.installed("view/bin/flux")).unwrap(), "flat");
+    assert_eq!(names(&scene.installed("software")), Vec::<String>::new());
+}
+
+#[test]
+fn modification_times_are_kept_so_that_compiled_python_stays_good() {
+    let scene = Scene::new();
+    scene.file("opt/view/bin/flux", "", 0o755);
+    let source = scene.file("opt/view/lib/x.py", "pass", 0o444);
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    fs::set_permissions(&source, Permissions::from_mode(0o644)).unwrap();
+    fs::File::options().write(true).open(&source).unwrap().set_modified(time).unwrap();
+    scene.install().unwrap();
+    let copied = fs::metadata(scene.installed("view/lib/x.py")).unwrap();
+    assert_eq!(copied.modified().unwrap(), time);
+}
+
+#[test]
+fn a_file_with_two_names_stays_one_file_even_across_view_and_software() {
+    let scene = Scene::new();
+    let flux = scene.file("opt/view/bin/flux", "once", 0o755);
+    fs::create_dir_all(scene.image().join("opt/software/p")).unwrap();
+    fs::hard_link(&flux, scene.image().join("opt/software/p/flux")).unwrap();
+    let report = scene.install().unwrap();
+    assert_eq!((report.files, report.bytes), (1, 4));
+    let inode = |path| fs::metadata(scene.installed(path)).unwrap().ino();
+    assert_eq!(inode("view/bin/flux"), inode("software/p/flux"));
+}
+
+#[test]
+fn a_directory_that_forbids_writing_is_copied_with_its_content_and_its_mode() {
+    let scene = Scene::new();
+    scene.file("opt/view/bin/flux", "", 0o755);
+    scene.file("opt/view/lib/deep/x", "x", 0o444);
+    for directory in ["opt/view/lib/deep", "opt/view/lib"] {
+        fs::set_permissions(scene.image().join(directory), Permissions::from_mode(0o555)).unwrap();
+    }
+    scene.install().unwrap();
+    assert_eq!(mode(&scene.installed("view/lib")), 0o555);
+    assert_eq!(fs::read_to_string(scene.installed("view/lib/deep/x")).unwrap(), "x");
+    // So that the directories can be removed by whoever runs the tests.
+    for path in [scene.image().join("opt/view/lib"), scene.installed("view/lib")] {
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(path.join("deep"), Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+#[test]
+fn a_restarted_container_begins_anew_after_half_a_copy_and_does_nothing_after_a_whole_one() {
+    let scene = Scene::new();
+    scene.spack();
+    fs::create_dir_all(scene.installed(".view.partial/bin")).unwrap();
+    fs::write(scene.installed(".view.partial/bin/half"), "ha").unwrap();
+    fs::create_dir_all(scene.installed("view/bin")).unwrap();
+    fs::write(scene.installed("view/bin/unmarked"), "").unwrap();
+    scene.install().unwrap();
+    assert_eq!(names(&scene.installed("view/bin")), ["flux", "python", "python3"]);
+    assert_eq!(names(&scene.destination()), ["flux-operator-done.txt", "software", "view"]);
+
+    let marker = fs::metadata(scene.installed("flux-operator-done.txt")).unwrap().ino();
+    let again = scene.install().unwrap();
+    assert!(again.already_installed);
+    assert_eq!(again.files, 0);
+    assert_eq!(fs::metadata(scene.installed("flux-operator-done.txt")).unwrap().ino(), marker);
+}
+
+#[test]
+fn links_that_lead_nowhere_are_copied_and_named() {
+    let scene = Scene::new();
+    scene.spack();
+    scene.link(&format!("{HASH}/lib/gone.so"), "libgone.so.2");
+    scene.link(&format!("{HASH}/bin/sh"), "/bin/sh");
+    scene.file("bin/sh", "", 0o755);
+    let report = scene.install().unwrap();
+    assert_eq!(report.unresolved_count, 2);
+    let message = report.to_string();
+    let dangling = format!("/{HASH}/lib/gone.so -> libgone.so.2 (missing)");
+    assert!(message.contains(&dangling), "{message}");
+    assert!(message.contains("/bin/sh -> /bin/sh"), "{message}");
+    assert_eq!(
+        fs::read_link(scene.installed("view/lib/gone.so")).unwrap(),
+        Path::new("libgone.so.2")
+    );
+}
+
+#[test]
+fn a_flux_outside_of_what_is_copied_is_refused_before_anything_is_copied() {
+    let scene = Scene::new();
+    scene.file("usr/bin/flux", "", 0o755);
+    scene.link("opt/view/bin/flux", "/usr/bin/flux");
+    let message = scene.install().unwrap_err().to_string();
+    assert!(message.contains("bin/flux is /usr/bin/flux, which is not copied"), "{message}");
+    assert!(names(&scene.destination()).is_empty());
+}
+
+#[test]
+fn an_image_without_flux_leaves_no_marker() {
+    let scene = Scene::new();
+    assert!(matches!(scene.install(), Err(ViewError::NotFound { .. })));
+    assert!(names(&scene.destination()).is_empty());
+}
+
+#[test]
+fn a_destination_within_the_view_is_refused() {
+    let scene = Scene::new();
+    scene.file("opt/view/bin/flux", "", 0o755);
+    let destination = scene.image().join("opt/view/volume");
+    fs::create_dir(&destination).unwrap();
+    let request = InstallRequest { destination, ..scene.request() };
+    let refused = install_view(&request, &mut |_| {});
+    assert!(matches!(refused, Err(ViewError::IntoItself { .. })), "{refused:?}");
+}
+
+#[test]
+fn a_given_source_is_used_although_there_are_others() {
+    let scene = Scene::new();
+    scene.spack();
+    scene.file("usr/local/flux/bin/flux", "given", 0o755);
+    let source = Some(PathBuf::from("/usr/local/flux"));
+    let request = InstallRequest { source, ..scene.request() };
+    let report = install_view(&request, &mut |_| {}).unwrap();
+    assert_eq!(report.layout, SourceLayout::Given);
+    assert_eq!(fs::read_to_string(scene.installed("view/bin/flux")).unwrap(), "given");
+}
+
+#[test]
+fn thousands_of_files_all_arrive() {
+    let scene = Scene::new();
+    scene.file("opt/view/bin/flux", "", 0o755);
+    for number in 0..2000 {
+        scene.file(&format!("opt/view/lib/{}/{number}", number % 50), &number.to_string(), 0o644);
+    }
+    let report = scene.install().unwrap();
+    assert_eq!((report.files, report.directories), (2001, 53));
+    let layout = Layout::new(scene.destination());
+    for number in 0..2000 {
+        let path = layout.view().join(format!("lib/{}/{number}", number % 50));
+        assert_eq!(fs::read_to_string(path).unwrap(), number.to_string());
+    }
+}

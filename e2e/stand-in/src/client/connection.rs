@@ -1,0 +1,87 @@
+//! Asking the broker.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::Call;
+use crate::failure::{Failure, strerror};
+use crate::protocol::{Reply, Request};
+
+/// Where brokers of the system listen.
+const DEFAULT_URI: &str = "local:///run/flux/local";
+
+/// How long a missing socket is waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The path behind a `local://` URI.
+pub(crate) fn socket_path(uri: &str) -> Result<&str, Failure> {
+    uri.strip_prefix("local://")
+        .ok_or_else(|| Failure::not_simulated(&format!("connecting to {uri}")))
+}
+
+/// Connects to the broker of `FLUX_URI`.
+fn connect(call: &Call) -> Result<UnixStream, Failure> {
+    let uri = call.environment.get("FLUX_URI").map_or(DEFAULT_URI, String::as_str);
+    let path = socket_path(uri)?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match UnixStream::connect(path) {
+            Ok(stream) => return Ok(stream),
+            Err(error) if Instant::now() >= deadline => {
+                return Err(Failure::new(format!("flux: flux_open: {}", strerror(&error))));
+            }
+            Err(_) => std::thread::park_timeout(Duration::from_millis(50)),
+        }
+    }
+}
+
+/// Asks and returns the answer; what comes before it goes to `part`. `None` waits without limit.
+///
+/// # Errors
+/// The broker's refusal behind `prefix`, or `prefix: Connection timed out`.
+pub(crate) fn ask_with(
+    call: &Call,
+    prefix: &str,
+    request: &Request,
+    limit: Option<Duration>,
+    part: &mut dyn FnMut(Reply),
+) -> Result<Value, Failure> {
+    let mut stream = connect(call)?;
+    let fault = |text: &str| Failure::new(format!("{prefix}: {text}"));
+    let broken = |error: std::io::Error| {
+        let late = [std::io::ErrorKind::WouldBlock, std::io::ErrorKind::TimedOut];
+        let text = strerror(&error);
+        fault(if late.contains(&error.kind()) { "Connection timed out" } else { &text })
+    };
+    let mut line = serde_json::to_vec(request).map_err(|error| fault(&error.to_string()))?;
+    line.push(b'\n');
+    stream.write_all(&line).map_err(broken)?;
+    let deadline = limit.map(|limit| Instant::now() + limit);
+    let mut reader = BufReader::new(stream);
+    loop {
+        if let Some(deadline) = deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let left = left.max(Duration::from_millis(1));
+            reader.get_ref().set_read_timeout(Some(left)).map_err(broken)?;
+        }
+        let mut line = String::new();
+        if reader.read_line(&mut line).map_err(broken)? == 0 {
+            return Err(fault("Connection reset by peer"));
+        }
+        match serde_json::from_str(&line).map_err(|error| fault(&error.to_string()))? {
+            Reply::Done(value) => return Ok(value),
+            Reply::Failed { reason, code } => {
+                return Err(Failure::with_code(code, format!("{prefix}: {reason}")));
+            }
+            other @ (Reply::Output { .. } | Reply::Event { .. } | Reply::Log(_)) => part(other),
+        }
+    }
+}
+
+/// Asks, waits for the answer, and returns it.
+pub(crate) fn ask(call: &Call, prefix: &str, request: &Request) -> Result<Value, Failure> {
+    ask_with(call, prefix, request, None, &mut |_| {})
+}

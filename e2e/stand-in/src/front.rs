@@ -1,0 +1,92 @@
+//! What the `flux` front end does before any command: the environment its children need.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Environment variables by name. Values that are not UTF-8 are taken over as near as possible.
+pub(crate) type Environment = BTreeMap<String, String>;
+
+/// The environment of this process, with what the front end adds.
+///
+/// Called by a path, `flux` puts its own directory into `PATH`, in front of any other `flux`;
+/// called as plain `flux` it takes `PATH` to be right (flux-core, `cmd/flux.c`).
+pub(crate) fn environment(called_as: &str) -> Environment {
+    let mut environment: Environment = std::env::vars_os()
+        .map(|(name, value)| {
+            (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
+        })
+        .collect();
+    let Some(own) = own_directory() else { return environment };
+    if called_as != "flux" {
+        let path = environment.get("PATH").map_or("/bin:/usr/bin", String::as_str);
+        let path = with_own_first(path, &own);
+        environment.insert("PATH".to_owned(), path);
+    }
+    let prefix = own.parent().unwrap_or(&own).display().to_string();
+    for (name, folder) in [
+        ("FLUX_EXEC_PATH", "libexec/flux/cmd"),
+        ("FLUX_CONNECTOR_PATH", "lib/flux/connectors"),
+        ("FLUX_MODULE_PATH", "lib/flux/modules"),
+    ] {
+        let added = format!("{prefix}/{folder}");
+        let value = match environment.get(name) {
+            Some(old) if old.split(':').any(|part| part == added) => old.clone(),
+            Some(old) if !old.is_empty() => format!("{added}:{old}"),
+            _ => added,
+        };
+        environment.insert(name.to_owned(), value);
+    }
+    environment
+}
+
+/// The directory this executable is in.
+fn own_directory() -> Option<PathBuf> {
+    std::env::current_exe().ok()?.parent().map(Path::to_path_buf)
+}
+
+fn with_own_first(path: &str, own: &Path) -> String {
+    let mut parts: Vec<String> = path.split(':').map(str::to_owned).collect();
+    let is_own = |part: &String| Path::new(part).canonicalize().is_ok_and(|real| real == own);
+    let has_flux = |part: &String| is_executable(&Path::new(part).join("flux"));
+    match parts.iter().position(|part| is_own(part) || has_flux(part)) {
+        Some(at) if is_own(&parts[at]) => {}
+        Some(at) => parts.insert(at, own.display().to_string()),
+        None => parts.push(own.display().to_string()),
+    }
+    parts.join(":")
+}
+
+/// Whether a file can be executed by this process: any execute bit will do for a test's purpose.
+pub(crate) fn is_executable(path: &Path) -> bool {
+    std::fs::metadata(path)
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// The first executable `program` in the directories of `path`.
+pub(crate) fn search_path(path: &str, program: &str) -> Option<String> {
+    path.split(':')
+        .map(|part| if part.is_empty() { "." } else { part })
+        .map(|part| Path::new(part).join(program))
+        .find(|candidate| is_executable(candidate))
+        .map(|found| found.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_directory_goes_in_front_of_another_flux() {
+        let folder = tempfile::tempdir().expect("temporary directory");
+        let other = folder.path().join("other");
+        std::fs::create_dir(&other).expect("creates");
+        std::fs::write(other.join("flux"), "").expect("writes");
+        std::fs::set_permissions(other.join("flux"), PermissionsExt::from_mode(0o755))
+            .expect("chmod");
+        let path = format!("/nowhere:{}", other.display());
+        let found = with_own_first(&path, Path::new("/own"));
+        assert_eq!(found, format!("/nowhere:/own:{}", other.display()));
+        assert_eq!(with_own_first("/nowhere", Path::new("/own")), "/nowhere:/own");
+    }
+}

@@ -1,0 +1,77 @@
+//! A stand-in for Flux, for tests where real Flux cannot be had. It is no resource manager.
+//!
+//! Installed as `PREFIX/bin/flux` it is as strict as Flux 0.88 about options, attributes,
+//! configuration and certificates, forms its overlay over real connections with CURVE, and runs
+//! real programs. What it does not simulate it refuses with exit code 64.
+
+mod broker;
+mod certificate;
+mod client;
+mod config;
+mod failure;
+mod front;
+mod jobs;
+mod options;
+mod output;
+mod overlay;
+mod protocol;
+mod resources;
+mod text;
+mod topology;
+
+use std::process::ExitCode;
+
+use client::Call;
+use failure::Failure;
+
+fn main() -> ExitCode {
+    let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let called_as = words.next().unwrap_or_else(|| "flux".to_owned());
+    match dispatch(&called_as, &words.collect::<Vec<_>>()) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                output::error_line(&failure.message);
+            }
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn dispatch(called_as: &str, words: &[String]) -> Result<u8, Failure> {
+    let name = called_as.rsplit('/').next().unwrap_or_default();
+    if name != "flux" && name != "flux-stand-in" {
+        return Err(Failure::with_code(
+            failure::NOT_SIMULATED,
+            format!("{name}: not simulated by the stand-in"),
+        ));
+    }
+    let Some((command, rest)) = words.split_first() else {
+        return Err(Failure::new("Usage: flux [OPTIONS] COMMAND ARGS"));
+    };
+    let call = Call { words: rest.to_vec(), environment: front::environment(called_as) };
+    match command.as_str() {
+        "broker" => broker::run(&call.words, call.environment),
+        "start" => client::start::run(&call),
+        "getattr" => client::attributes::get(&call),
+        "setattr" => client::attributes::set(&call),
+        "lsattr" => client::attributes::list(&call),
+        "uptime" => client::uptime::run(&call),
+        "overlay" => client::overlay::run(&call),
+        "submit" => client::submit::submit(&call),
+        "run" => client::submit::run(&call),
+        "batch" => client::batch::run(&call),
+        "job" => client::job::run(&call),
+        "jobs" => client::jobs::run(&call),
+        "cancel" => client::job::cancel(&call),
+        "queue" => client::queue::run(&call),
+        "resource" => client::resource::run(&call),
+        "R" => client::resource_set::run(&call),
+        "keygen" => client::keygen::run(&call),
+        "version" | "-V" | "--version" => client::version::run(&call),
+        "shutdown" => client::shutdown::run(&call),
+        "proxy" => client::proxy::run(&call),
+        "dump" => client::archive::dump(&call),
+        other => Err(Failure::not_simulated(other)),
+    }
+}

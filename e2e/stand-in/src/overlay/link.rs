@@ -1,0 +1,142 @@
+//! One connection: bytes of a stream on one side, whole messages on the other, CURVE in between.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use omq_proto::proto::{Connection, ConnectionConfig, Event, Role};
+use omq_proto::{CurveKeypair, CurveServerOptions, MechanismSetup, Message, SocketType};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+
+/// ZeroMQ's limit for a handshake.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(30);
+
+/// Largest message taken from a peer, in bytes.
+const LARGEST_MESSAGE: usize = 64 << 20;
+
+/// What a link reports.
+#[derive(Debug)]
+pub(crate) enum LinkEvent {
+    /// The handshake is done; the identity is the peer's uuid.
+    Ready {
+        /// Routing identity the peer gave.
+        identity: String,
+    },
+    /// A message.
+    Message(Bytes),
+    /// The peer's key is not authorised.
+    Refused,
+    /// The link is gone.
+    Closed,
+    /// The parent's name has no address, for now.
+    Unresolved {
+        /// The name.
+        host: String,
+        /// What the resolver says.
+        reason: String,
+    },
+}
+
+/// A stream of either transport.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+/// The child's end: it presents the certificate and expects the same one.
+pub(crate) fn client(keys: &CurveKeypair, uuid: &str) -> Connection {
+    let mechanism =
+        MechanismSetup::CurveClient { our_keypair: keys.clone(), server_public: keys.public };
+    Connection::new(
+        ConnectionConfig::new(Role::Client, SocketType::Dealer)
+            .identity(Bytes::copy_from_slice(uuid.as_bytes()))
+            .max_message_size(LARGEST_MESSAGE)
+            .mechanism(mechanism),
+    )
+}
+
+/// The parent's end: it lets in exactly one client key. `refused` is told of any other.
+pub(crate) fn server(keys: &CurveKeypair, refused: UnboundedSender<LinkEvent>) -> Connection {
+    let authorised = keys.public.to_z85();
+    let options = CurveServerOptions::new().authenticator(move |peer| {
+        let accepted =
+            omq_proto::CurvePublicKey::from_bytes(peer.public_key).to_z85() == authorised;
+        if !accepted {
+            drop(refused.send(LinkEvent::Refused));
+        }
+        accepted
+    });
+    let mechanism = MechanismSetup::CurveServer { our_keypair: keys.clone(), options };
+    Connection::new(
+        ConnectionConfig::new(Role::Server, SocketType::Router)
+            .max_message_size(LARGEST_MESSAGE)
+            .mechanism(mechanism),
+    )
+}
+
+/// Runs a link until either side ends it. Messages from `outgoing` wait until the handshake is
+/// done; what is still in `outgoing` afterwards stays there.
+pub(crate) async fn run(
+    mut stream: Box<dyn Stream>,
+    mut connection: Connection,
+    outgoing: &mut UnboundedReceiver<Bytes>,
+    events: &UnboundedSender<LinkEvent>,
+) {
+    let deadline = tokio::time::Instant::now() + HANDSHAKE_LIMIT;
+    let mut buffer = vec![0_u8; 64 << 10];
+    loop {
+        if flush(&mut stream, &mut connection).await.is_err() {
+            break;
+        }
+        report(&mut connection, events);
+        let ready = connection.is_ready();
+        tokio::select! {
+            read = stream.read(&mut buffer) => match read {
+                Ok(count) if count > 0 => {
+                    let input = Bytes::copy_from_slice(&buffer[..count]);
+                    if connection.handle_input(input).is_err() {
+                        // An ERROR command may be waiting to tell the peer why.
+                        drop(flush(&mut stream, &mut connection).await);
+                        break;
+                    }
+                }
+                _ => break,
+            },
+            message = outgoing.recv(), if ready => match message {
+                Some(bytes) => {
+                    if connection.send_message(&Message::single(bytes)).is_err() {
+                        break;
+                    }
+                }
+                None => break,
+            },
+            () = tokio::time::sleep_until(deadline), if !ready => break,
+        }
+    }
+    drop(stream.shutdown().await);
+    drop(events.send(LinkEvent::Closed));
+}
+
+async fn flush(stream: &mut Box<dyn Stream>, connection: &mut Connection) -> std::io::Result<()> {
+    loop {
+        let bytes = connection.poll_transmit();
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        stream.write_all(&bytes).await?;
+        connection.advance_transmit(bytes.len());
+    }
+}
+
+fn report(connection: &mut Connection, events: &UnboundedSender<LinkEvent>) {
+    while let Some(event) = connection.poll_event() {
+        if let Event::HandshakeSucceeded { peer_properties, .. } = event {
+            let identity = peer_properties.identity.clone().unwrap_or_default();
+            let identity = String::from_utf8_lossy(&identity).into_owned();
+            drop(events.send(LinkEvent::Ready { identity }));
+        }
+    }
+    while let Some(message) = connection.poll_message() {
+        if let Some(bytes) = message.part_bytes(0) {
+            drop(events.send(LinkEvent::Message(bytes)));
+        }
+    }
+}

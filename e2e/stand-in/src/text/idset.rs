@@ -1,0 +1,64 @@
+//! Id sets (RFC 22): `0-3,7`.
+
+use std::collections::BTreeSet;
+
+/// The ids of a set, `None` where Flux would refuse the text.
+pub(crate) fn decode(text: &str) -> Option<BTreeSet<u32>> {
+    let inner = match text.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']')?,
+        None => text,
+    };
+    let mut ids = BTreeSet::new();
+    if inner.is_empty() {
+        return Some(ids);
+    }
+    for part in inner.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last || last - first > 1 << 20 {
+            return None;
+        }
+        ids.extend(first..=last);
+    }
+    Some(ids)
+}
+
+fn number(text: &str) -> Option<u32> {
+    let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    plain.then(|| text.parse().ok()).flatten()
+}
+
+/// The shortest text of a set.
+pub(crate) fn encode(ids: impl IntoIterator<Item = u32>) -> String {
+    let ids: BTreeSet<u32> = ids.into_iter().collect();
+    let mut parts: Vec<(u32, u32)> = Vec::new();
+    for id in ids {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == id => *last = id,
+            _ => parts.push((id, id)),
+        }
+    }
+    let text = |&(first, last): &(u32, u32)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    parts.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_fold_and_unfold() {
+        let ids = decode("0-2,7,5-6").expect("valid");
+        assert_eq!(encode(ids), "0-2,5-7");
+        assert_eq!(decode("").expect("empty").len(), 0);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for bad in ["a", "3-1", "1,,2", "1-", "[0-1", "+1"] {
+            assert_eq!(decode(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Job ids (RFC 19): 64 bits, written in base 58 with a leading `ƒ`.
+
+const ALPHABET: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
+
+/// The F58 text of an id.
+pub(crate) fn encode(mut id: u64) -> String {
+    let mut digits = Vec::new();
+    while id > 0 || digits.is_empty() {
+        digits.push(char::from(ALPHABET[usize::try_from(id % 58).unwrap_or_default()]));
+        id /= 58;
+    }
+    let plain = std::env::var_os("FLUX_F58_FORCE_ASCII").is_some();
+    let prefix = if plain { 'f' } else { 'ƒ' };
+    std::iter::once(prefix).chain(digits.into_iter().rev()).collect()
+}
+
+/// An id in F58 (either prefix), decimal or hexadecimal.
+pub(crate) fn decode(text: &str) -> Option<u64> {
+    if let Some(hex) = text.strip_prefix("0x") {
+        return u64::from_str_radix(hex, 16).ok();
+    }
+    let Some(digits) = text.strip_prefix('ƒ').or_else(|| text.strip_prefix('f')) else {
+        return text.parse().ok();
+    };
+    if digits.is_empty() {
+        return None;
+    }
+    digits.bytes().try_fold(0_u64, |id, byte| {
+        let digit = ALPHABET.iter().position(|&letter| letter == byte)?;
+        id.checked_mul(58)?.checked_add(u64::try_from(digit).ok()?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_survive_the_round_trip() {
+        for id in [0, 1, 57, 58, 123_456_789_012, u64::MAX] {
+            assert_eq!(decode(&encode(id)), Some(id));
+        }
+        assert_eq!(decode("f1"), Some(0));
+        assert_eq!(decode("42"), Some(42));
+        assert_eq!(decode("ƒ0"), None);
+    }
+}

@@ -1,0 +1,278 @@
+//! The validated MiniCluster: what the rest of the operator works with.
+//!
+//! [`validate()`] is the only way to make a [`Cluster`]. Behind it no `Option` means "perhaps the
+//! user forgot" and no empty string means "unset": every default is resolved, and nothing is left
+//! for Kubernetes to refuse that could be known beforehand.
+
+mod validate;
+
+pub use validate::{Defaults, Violation, Violations, validate};
+
+use flux_contract::{ClusterName, FluxUser, Hooks, Hostlist, Logging};
+use k8s_openapi::api::core::v1::{
+    NodeAffinity, PodSecurityContext, ResourceRequirements, SecurityContext, Toleration, Volume,
+    VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use std::collections::BTreeMap;
+
+/// A MiniCluster with every default resolved and every rule checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cluster {
+    /// Name, known to fit every name derived from it.
+    pub name: ClusterName,
+    /// Namespace of the MiniCluster and of everything made for it.
+    pub namespace: String,
+    /// Makes the MiniCluster the controller of what is made for it.
+    pub owner: OwnerReference,
+    /// Pods asked for.
+    pub size: u32,
+    /// Hosts registered with Flux: the size may be scaled up to it.
+    pub max_size: u32,
+    /// Brokers that must be there before the command runs; absent: `size` when fewer than all
+    /// registered hosts, else all.
+    pub min_size: Option<u32>,
+    /// Labels of the Job object.
+    pub job_labels: BTreeMap<String, String>,
+    /// The Job's `activeDeadlineSeconds`.
+    pub deadline_seconds: i64,
+    /// The Job's `backoffLimit`: 0 unless given, so that a failed command is not run again.
+    pub backoff_limit: u32,
+    /// Delete the MiniCluster when its lead has finished.
+    pub cleanup: bool,
+    /// Services and affinity.
+    pub network: Network,
+    /// Flux itself.
+    pub flux: Flux,
+    /// How much is said, and how strictly.
+    pub logging: Logging,
+    /// More from the `ZeroMQ` sockets in the broker's log.
+    pub zeromq_debug: bool,
+    /// File the instance's state is restored from and dumped to.
+    pub archive: Option<String>,
+    /// What all pods of the Job have in common.
+    pub pod: Pod,
+    /// The container that runs Flux.
+    pub runner: Runner,
+    /// The other containers of the pods.
+    pub sidecars: Vec<Sidecar>,
+    /// Containers of the extra pod `<name>-services`; no pod when empty.
+    pub services: Vec<Container>,
+    /// Paths of fields that were given and that this version does not act on yet.
+    pub not_acted_on: Vec<String>,
+}
+
+/// Services and affinity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Network {
+    /// Name of the headless Service, the pods' subdomain.
+    pub headless_name: String,
+    /// Prefer one pod a node and one zone for all.
+    pub affinity: bool,
+    /// Only the lead is reachable by a Service (`flux.minimalService`).
+    pub minimal_service: bool,
+}
+
+/// Flux itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flux {
+    /// Where Flux comes from.
+    pub view: View,
+    /// A worker leaves after its broker's first end.
+    pub complete_workers: bool,
+    /// `tbon.topo`.
+    pub topology: Option<String>,
+    /// `log-stderr-level`.
+    pub log_level: u8,
+    /// `flux start --wrap`.
+    pub wrap: Option<String>,
+    /// Fluxion's queue policy.
+    pub queue_policy: String,
+    /// The scheduler of flux-core even where the view has Fluxion.
+    pub simple_scheduler: bool,
+    /// `broker.toml` verbatim.
+    pub broker_config: Option<String>,
+    /// Where the CURVE certificate comes from.
+    pub curve: Curve,
+    /// `tbon.connect_timeout`; absent: Flux's own default.
+    pub connect_timeout: Option<String>,
+    /// Hosts in rank order, and the lead if it is elsewhere.
+    pub hosts: Hostlist,
+    /// The lead of another cluster that this one extends.
+    pub lead_broker: Option<LeadBroker>,
+    /// Secret with a munge key, mounted for the view's munge.
+    pub munge_secret: Option<String>,
+    /// Lines for `flux-view.sh`.
+    pub environment: BTreeMap<String, String>,
+    /// The broker listens on a local socket at the documented path.
+    pub local_socket: bool,
+    /// Sidecars wait for that socket.
+    pub sidecars_wait: bool,
+}
+
+/// Where the CURVE certificate comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Curve {
+    /// The operator makes one, once.
+    Generate,
+    /// The text of `flux.curveCert`, checked.
+    Given(flux_contract::Redacted<String>),
+    /// A Secret of the user with the key `curve.cert`.
+    Secret(String),
+}
+
+/// The lead of another cluster that this one extends (bursting).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeadBroker {
+    /// Host name or address at which it is reached.
+    pub address: String,
+    /// Port at which it is reached.
+    pub port: u16,
+}
+
+/// Where Flux comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct View {
+    /// False: the runner's image brings its own Flux, nothing is copied.
+    pub enabled: bool,
+    /// Name of the init container and of the shared volume.
+    pub name: String,
+    /// The view image; the operator's default when the specification names none.
+    pub image: String,
+    /// `Always` or `IfNotPresent`.
+    pub pull_policy: String,
+    /// Pull secret of the image.
+    pub pull_secret: Option<String>,
+    /// Working directory of the init container.
+    pub working_dir: Option<String>,
+    /// Where the shared volume is mounted.
+    pub mount_path: String,
+    /// Replaces the view's site-packages directory.
+    pub python_path: Option<String>,
+    /// Resources of the init container.
+    pub resources: ResourceRequirements,
+    /// Security context of the init container.
+    pub security_context: Option<SecurityContext>,
+}
+
+/// What all pods of the Job have in common.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pod {
+    /// Labels of the user; the operator's own are added and win.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the user.
+    pub annotations: BTreeMap<String, String>,
+    /// Pod-level resources.
+    pub resources: BTreeMap<String, Quantity>,
+    /// `Never`, or `OnFailure` where the user asks for it.
+    pub restart_policy: String,
+    /// Service account.
+    pub service_account_name: Option<String>,
+    /// Runtime class.
+    pub runtime_class_name: Option<String>,
+    /// Whether pods get an API token.
+    pub automount_service_account_token: bool,
+    /// Scheduler.
+    pub scheduler_name: Option<String>,
+    /// Node selector.
+    pub node_selector: BTreeMap<String, String>,
+    /// Required node affinity.
+    pub node_affinity: Option<NodeAffinity>,
+    /// Tolerations.
+    pub tolerations: Vec<Toleration>,
+    /// DNS policy.
+    pub dns_policy: Option<String>,
+    /// Host IPC namespace.
+    pub host_ipc: bool,
+    /// Host PID namespace.
+    pub host_pid: bool,
+    /// One process namespace for all containers of a pod.
+    pub share_process_namespace: bool,
+    /// Security context, whole.
+    pub security_context: Option<PodSecurityContext>,
+    /// Strategic-merge patch of the `PodSpec`, applied last.
+    pub overlay: Option<serde_json::Value>,
+    /// Volumes of the user, by name, each once.
+    pub volumes: Vec<Volume>,
+}
+
+/// What every container has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Container {
+    /// Name of the container.
+    pub name: String,
+    /// Image.
+    pub image: String,
+    /// Pull policy.
+    pub pull_policy: String,
+    /// Pull secret.
+    pub pull_secret: Option<String>,
+    /// Working directory.
+    pub working_dir: Option<String>,
+    /// Ports.
+    pub ports: Vec<u16>,
+    /// Literal environment, in order of the names.
+    pub environment: BTreeMap<String, String>,
+    /// Environment from Secrets: variable to (Secret, key).
+    pub secrets: BTreeMap<String, (String, String)>,
+    /// Mounts of the user's volumes: this container's own, no other's.
+    pub mounts: Vec<VolumeMount>,
+    /// Resources.
+    pub resources: ResourceRequirements,
+    /// Security context.
+    pub security_context: Option<SecurityContext>,
+    /// argv run after the container's start.
+    pub post_start: Option<Vec<String>>,
+    /// argv run before the container's stop.
+    pub pre_stop: Option<Vec<String>>,
+}
+
+/// The container that runs Flux.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Runner {
+    /// Its container; the name is the MiniCluster's.
+    pub container: Container,
+    /// Who Flux runs as.
+    pub user: FluxUser,
+    /// Scripts of the user.
+    pub hooks: Hooks,
+    /// What the lead runs.
+    pub work: Work,
+}
+
+/// What the lead runs, with its node, task and option flags already decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Work {
+    /// Nothing, or a command submitted once: the instance stays.
+    Interactive(Option<flux_contract::Submission>),
+    /// The instance ends with the command.
+    Submit(flux_contract::Submission),
+    /// The command is the initial program.
+    Launcher {
+        /// Goes before the command.
+        prefix: Vec<String>,
+        /// Program and arguments.
+        command: Vec<String>,
+    },
+    /// A script for `flux batch`.
+    Batch {
+        /// Goes before the batch program.
+        prefix: Vec<String>,
+        /// Flags of `flux batch`.
+        flags: Vec<String>,
+        /// The script.
+        script: String,
+        /// Directory of the jobs' output.
+        output_directory: String,
+    },
+}
+
+/// A container beside the runner.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sidecar {
+    /// The container.
+    pub container: Container,
+    /// Absent: the image's own entrypoint runs (`noWrapEntrypoint`).
+    pub wrapped: Option<flux_contract::SidecarConfig>,
+}

@@ -1,0 +1,324 @@
+//! `spec.flux`: where Flux comes from, how brokers are configured, and which hosts there are.
+
+use super::{
+    Defaults, Faults, Sizes,
+    container::resources,
+    text::{
+        duration_seconds, given, is_absolute_path, is_label, is_object_name, is_shell_name, owned,
+    },
+};
+use crate::{
+    cluster::{Curve, Flux, LeadBroker, View},
+    crd,
+};
+use flux_contract::{CurveCertificate, Hostlist, Redacted};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Longest mount path: the broker's local socket below it must fit the 107 characters of a Unix
+/// socket's path (unix(7)).
+const MOUNT_PATH_LIMIT: usize = 80;
+
+/// Where the operator's own documents are mounted: no mount path may hide them.
+const OPERATOR_DIRECTORY: &str = "/flux_operator";
+
+/// Resolves and checks `spec.flux` of the cluster called `name`.
+pub(super) fn flux(
+    name: &str,
+    sizes: &Sizes,
+    flux: &crd::Flux,
+    defaults: &Defaults,
+    faults: &mut Faults,
+) -> Flux {
+    let lead = lead(flux, faults);
+    for variable in flux.environment.keys() {
+        faults.require(is_shell_name(variable), format!("spec.flux.environment[{variable}]"), || {
+            format!("{variable:?} is no name a shell can export: use letters, digits and '_', not starting with a digit")
+        });
+    }
+    Flux {
+        view: view(name, &flux.container, defaults, faults),
+        complete_workers: flux.complete_workers,
+        topology: topology(flux, faults),
+        log_level: log_level(flux, faults),
+        wrap: owned(flux.wrap.as_ref()),
+        queue_policy: queue_policy(&flux.scheduler, faults),
+        simple_scheduler: flux.scheduler.simple,
+        broker_config: owned(flux.broker_config.as_ref()),
+        curve: curve(flux, faults),
+        connect_timeout: connect_timeout(flux, faults),
+        hosts: hosts(name, sizes, flux, lead.as_ref(), faults),
+        lead_broker: lead.as_ref().map(|lead| lead_broker(lead, faults)),
+        munge_secret: munge_secret(flux, faults),
+        environment: flux.environment.clone(),
+        local_socket: !flux.disable_socket,
+        sidecars_wait: !flux.no_wait_socket && !flux.disable_socket,
+    }
+}
+
+fn topology(flux: &crd::Flux, faults: &mut Faults) -> Option<String> {
+    let topology = given(flux.topology.as_ref())?;
+    let (scheme, factor) = topology.split_once(':').map_or((topology, None), |(a, b)| (a, Some(b)));
+    let is_number = |text: &str| text.parse::<u32>().is_ok();
+    let fits = match scheme {
+        "kary" => factor.is_some_and(is_number),
+        "mincrit" => factor.is_none_or(is_number),
+        "binomial" | "custom" => factor.is_none(),
+        _ => false,
+    };
+    faults.require(fits, "spec.flux.topology", || {
+        format!("{topology:?} is no topology of Flux: use kary:<number>, mincrit, mincrit:<number>, binomial or custom")
+    });
+    Some(topology.to_owned())
+}
+
+fn log_level(flux: &crd::Flux, faults: &mut Faults) -> u8 {
+    let level = u8::try_from(flux.log_level).ok().filter(|level| *level <= 7);
+    faults.require(level.is_some(), "spec.flux.logLevel", || {
+        format!("{} is no level: give 0 (emergencies) to 7 (debug)", flux.log_level)
+    });
+    level.unwrap_or_default()
+}
+
+fn queue_policy(scheduler: &crd::Scheduler, faults: &mut Faults) -> String {
+    let policy = &scheduler.queue_policy;
+    let is_word = |text: &str| {
+        !text.is_empty()
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+    };
+    faults.require(is_word(policy), "spec.flux.scheduler.queuePolicy", || {
+        format!("{policy:?} is no queue policy: use e.g. fcfs, easy, hybrid or conservative")
+    });
+    policy.clone()
+}
+
+fn connect_timeout(flux: &crd::Flux, faults: &mut Faults) -> Option<String> {
+    let timeout = &flux.connect_timeout;
+    if timeout.is_empty() {
+        return None;
+    }
+    faults.require(duration_seconds(timeout).is_some(), "spec.flux.connectTimeout", || {
+        format!("{timeout:?} is no duration of Flux: write e.g. 5s or 500ms, or \"\" for none")
+    });
+    Some(timeout.clone())
+}
+
+fn munge_secret(flux: &crd::Flux, faults: &mut Faults) -> Option<String> {
+    let name = given(flux.munge_secret.as_ref())?;
+    faults.require(is_object_name(name), "spec.flux.mungeSecret", || {
+        format!("{name:?} cannot be the name of a Secret")
+    });
+    Some(name.to_owned())
+}
+
+fn curve(flux: &crd::Flux, faults: &mut Faults) -> Curve {
+    let text = given(flux.curve_cert.as_ref());
+    let secret = given(flux.curve_cert_secret.as_ref());
+    faults.require(text.is_none() || secret.is_none(), "spec.flux.curveCertSecret", || {
+        "excludes curveCert: keep one, best the Secret".to_owned()
+    });
+    if let Some(secret) = secret {
+        faults.require(is_object_name(secret), "spec.flux.curveCertSecret", || {
+            format!("{secret:?} cannot be the name of a Secret")
+        });
+        return Curve::Secret(secret.to_owned());
+    }
+    let Some(text) = text else { return Curve::Generate };
+    if let Err(error) = CurveCertificate::parse(text) {
+        faults
+            .add("spec.flux.curveCert", format!("{error}: give the text that flux-keygen writes"));
+    }
+    Curve::Given(Redacted::new(text.to_owned()))
+}
+
+/// The lead's description, from either of its places.
+fn lead(flux: &crd::Flux, faults: &mut Faults) -> Option<crd::LeadBroker> {
+    let bursting = flux.bursting.as_ref().and_then(|bursting| bursting.lead_broker.clone());
+    faults.require(
+        bursting.is_none() || flux.lead_broker.is_none(),
+        "spec.flux.leadBroker",
+        || "is the same as bursting.leadBroker: keep one".to_owned(),
+    );
+    bursting.or_else(|| flux.lead_broker.clone())
+}
+
+fn lead_broker(lead: &crd::LeadBroker, faults: &mut Faults) -> LeadBroker {
+    let path = "spec.flux.bursting.leadBroker";
+    let address = given(lead.address.as_ref()).unwrap_or_default();
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
+    faults.require(!address.is_empty() && address.chars().all(fits), format!("{path}.address"), || {
+        format!("{address:?} is no host name or address: say where the lead is reached from here, or remove leadBroker if this cluster has the lead")
+    });
+    let port = u16::try_from(lead.port).ok().filter(|port| *port > 0);
+    faults.require(port.is_some(), format!("{path}.port"), || {
+        format!("{} is no port: give 1 to 65535", lead.port)
+    });
+    LeadBroker { address: address.to_owned(), port: port.unwrap_or(flux_contract::OVERLAY_PORT) }
+}
+
+/// All hosts in rank order; the first is the lead.
+fn hosts(
+    name: &str,
+    sizes: &Sizes,
+    flux: &crd::Flux,
+    lead: Option<&crd::LeadBroker>,
+    faults: &mut Faults,
+) -> Hostlist {
+    let own = |count: u32| Hostlist::of_range(name, 0..count.min(crd::SIZE_LIMIT.unsigned_abs()));
+    let clusters = flux.bursting.as_ref().map_or(&[][..], |bursting| &bursting.clusters);
+    let (mut hosts, is_given) = match (given_hostlist(flux, lead, faults), lead) {
+        (Some(hosts), _) => {
+            faults.require(clusters.is_empty(), "spec.flux.bursting.hostlist", || {
+                "excludes bursting.clusters, because it names all hosts: keep one".to_owned()
+            });
+            (hosts, true)
+        }
+        (None, Some(lead)) => (lead_hosts(lead, faults), true),
+        (None, None) => (own(sizes.max_size), false),
+    };
+    for (position, cluster) in clusters.iter().enumerate() {
+        append(&mut hosts, position, cluster, sizes, faults);
+    }
+    if is_given || !clusters.is_empty() {
+        check_hosts(&hosts, name, &own(sizes.max_size), lead.is_some(), faults);
+    }
+    hosts
+}
+
+fn given_hostlist(
+    flux: &crd::Flux,
+    lead: Option<&crd::LeadBroker>,
+    faults: &mut Faults,
+) -> Option<Hostlist> {
+    let path = "spec.flux.bursting.hostlist";
+    let bursting = flux.bursting.as_ref().and_then(|bursting| given(bursting.hostlist.as_ref()));
+    let lead = lead.and_then(|lead| given(lead.hostlist.as_ref()));
+    faults.require(bursting.is_none() || lead.is_none(), path, || {
+        "is the same as leadBroker.hostlist: keep one".to_owned()
+    });
+    let hosts = Hostlist::parse(bursting.or(lead)?);
+    if let Err(error) = &hosts {
+        faults.add(path, format!("{error}: write e.g. flux-sample-[0-3],other-[001-003]"));
+    }
+    hosts.ok()
+}
+
+/// The hosts of the MiniCluster that has the lead. Flux compares host names, so the lead is listed
+/// by the name its own pod has, not by the address at which it is reached from here.
+fn lead_hosts(lead: &crd::LeadBroker, faults: &mut Faults) -> Hostlist {
+    let path = "spec.flux.bursting.leadBroker";
+    let name = given(lead.name.as_ref()).unwrap_or_default();
+    faults.require(is_label(name), format!("{path}.name"), || {
+        format!("{name:?} is no name of a MiniCluster: give that of the one with the lead, or a hostlist")
+    });
+    let size = lead.size.filter(|size| (1..=crd::SIZE_LIMIT).contains(size));
+    faults.require(size.is_some(), format!("{path}.size"), || {
+        "missing or out of range: give the maxSize of the MiniCluster with the lead, or a hostlist, because ranks must agree".to_owned()
+    });
+    Hostlist::of_range(name, 0..size.unwrap_or(1).unsigned_abs())
+}
+
+fn append(
+    hosts: &mut Hostlist,
+    position: usize,
+    cluster: &crd::BurstCluster,
+    sizes: &Sizes,
+    faults: &mut Faults,
+) {
+    let path = format!("spec.flux.bursting.clusters[{position}]");
+    let name = owned(cluster.name.as_ref()).unwrap_or_else(|| format!("burst-{position}"));
+    faults.require(is_label(&name), format!("{path}.name"), || {
+        format!("{name:?} is no DNS label: use lower-case letters, digits and '-'")
+    });
+    let size = cluster.size.map_or(sizes.size, i32::unsigned_abs);
+    let fits = cluster.size.is_none_or(|size| size >= 1)
+        && usize::try_from(size).is_ok_and(|size| hosts.len() + size <= Hostlist::LIMIT);
+    if fits {
+        hosts.append(&Hostlist::of_range(&name, 0..size));
+    } else {
+        faults.add(
+            format!("{path}.size"),
+            format!(
+                "{size} is out of range: give at least 1 and at most {} hosts in all",
+                Hostlist::LIMIT
+            ),
+        );
+    }
+}
+
+/// A broker that does not find its own host name in the list cannot start.
+fn check_hosts(hosts: &Hostlist, name: &str, own: &Hostlist, has_lead: bool, faults: &mut Faults) {
+    let path = "spec.flux.bursting";
+    let mut seen = BTreeSet::new();
+    if let Some(twice) = hosts.hosts().iter().find(|host| !seen.insert(host.as_str())) {
+        faults.add(path, format!("host {twice:?} is listed twice: a host has one rank"));
+    }
+    if let Some(missing) = own.hosts().iter().find(|host| !seen.contains(host.as_str())) {
+        faults.add(
+            path,
+            format!("host {missing:?} of this MiniCluster is not listed: name the MiniCluster as its entry in the list, or list all its hosts"),
+        );
+    }
+    let lead = format!("{name}-0");
+    if !has_lead && hosts.hosts().first() != Some(&lead) {
+        faults.add(path, format!("the first host must be {lead:?}, this MiniCluster's lead, or leadBroker must be given"));
+    }
+}
+
+fn view(
+    name: &str,
+    container: &crd::FluxContainer,
+    defaults: &Defaults,
+    faults: &mut Faults,
+) -> View {
+    let path = |field: &str| format!("spec.flux.container.{field}");
+    let view_name = &container.name;
+    faults.require(is_label(view_name), path("name"), || {
+        format!("{view_name:?} is no DNS label: use at most 63 lower-case letters, digits and '-'")
+    });
+    let taken: BTreeMap<String, &str> = BTreeMap::from([
+        (name.to_owned(), "the container that runs Flux"),
+        (super::container::AGENT_CONTAINER.to_owned(), "the container that brings the agent"),
+        (format!("{name}-agent"), "the volume with the agent's configuration"),
+        (format!("{name}-curve"), "the volume with the certificate"),
+    ]);
+    if let Some(owner) = taken.get(view_name) {
+        faults.add(path("name"), format!("{view_name:?} is the name of {owner}: use another"));
+    }
+    if let Some(secret) = given(container.image_pull_secret.as_ref()) {
+        faults.require(is_object_name(secret), path("imagePullSecret"), || {
+            format!("{secret:?} cannot be the name of a Secret")
+        });
+    }
+    View {
+        enabled: !container.disable,
+        name: view_name.clone(),
+        image: owned(container.image.as_ref()).unwrap_or_else(|| defaults.view_image.clone()),
+        pull_policy: if container.pull_always { "Always" } else { "IfNotPresent" }.to_owned(),
+        pull_secret: owned(container.image_pull_secret.as_ref()),
+        working_dir: owned(container.working_dir.as_ref()),
+        mount_path: mount_path(&container.mount_path, faults),
+        python_path: owned(container.python_path.as_ref()),
+        resources: resources(&path("resources"), container.resources.as_ref(), faults),
+        security_context: container.security_context.clone(),
+    }
+}
+
+fn mount_path(text: &str, faults: &mut Faults) -> String {
+    let path = "spec.flux.container.mountPath";
+    let trimmed = text.trim_end_matches('/');
+    faults.require(
+        !trimmed.is_empty() && is_absolute_path(trimmed) && !trimmed.contains(':'),
+        path,
+        || format!("{text:?} is no mount path: give an absolute path without '..' and ':', other than '/'"),
+    );
+    faults.require(trimmed.len() <= MOUNT_PATH_LIMIT, path, || {
+        format!("{} characters are too many: use at most {MOUNT_PATH_LIMIT}, because the broker's socket lies below", trimmed.len())
+    });
+    let reserved = [OPERATOR_DIRECTORY, flux_contract::Layout::SOFTWARE_MOUNT];
+    let collides =
+        |reserved: &&str| trimmed == *reserved || trimmed.starts_with(&format!("{reserved}/"));
+    faults.require(!reserved.iter().any(collides), path, || {
+        format!("{trimmed:?} belongs to the operator: use another")
+    });
+    trimmed.to_owned()
+}

@@ -1,0 +1,101 @@
+//! Fields that are accepted and that this version does not act on, as such or where they are given:
+//! the user is told so.
+
+use super::{Faults, runner::runner_position, text::given};
+use crate::crd::{Commands, Container, MiniClusterSpec};
+
+/// A field's path, and whether it is given in `T`.
+type Field<T> = (&'static str, fn(&T) -> bool);
+
+/// Fields nothing is done with yet.
+const NOT_YET: &[Field<MiniClusterSpec>] = &[
+    ("spec.services", |spec| !spec.services.is_empty()),
+    ("spec.archive.path (restored, not dumped)", |spec| spec.archive.is_some()),
+    ("spec.flux.arch", |spec| given(spec.flux.arch.as_ref()).is_some()),
+    ("spec.flux.mungeSecret", |spec| given(spec.flux.munge_secret.as_ref()).is_some()),
+];
+
+/// Fields of a container nothing is done with yet.
+const NOT_YET_IN_CONTAINERS: &[Field<Container>] = &[
+    ("cores", |container| container.cores.is_some()),
+    ("diagnostics", |container| container.diagnostics),
+];
+
+/// Fields that have no effect in the container that runs Flux.
+const NOT_IN_RUNNER: &[Field<Container>] = &[
+    ("noWrapEntrypoint", |container| container.no_wrap_entrypoint),
+    ("batchRaw", |container| container.batch_raw && !container.batch),
+    ("logs", |container| container.logs.is_some() && !container.batch),
+    ("commands.servicePre", |container| command(container, |it| it.service_pre.as_ref())),
+];
+
+/// Fields that have no effect beside it.
+const NOT_IN_SIDECARS: &[Field<Container>] = &[
+    ("launcher", |container| container.launcher),
+    ("batch", |container| container.batch),
+    ("batchRaw", |container| container.batch_raw),
+    ("logs", |container| container.logs.is_some()),
+    ("preCommand", |container| given(container.pre_command.as_ref()).is_some()),
+    ("fluxUser", |container| container.flux_user.is_some()),
+    ("fluxuser", |container| container.fluxuser.is_some()),
+    ("commands.prefix", |container| command(container, |it| it.prefix.as_ref())),
+    ("commands.script", |container| command(container, |it| it.script.as_ref())),
+    ("commands.pre", |container| command(container, |it| it.pre.as_ref())),
+    ("commands.brokerPre", |container| command(container, |it| it.broker_pre.as_ref())),
+    ("commands.preBroker", |container| command(container, |it| it.pre_broker.as_ref())),
+    ("commands.workerPre", |container| command(container, |it| it.worker_pre.as_ref())),
+    ("commands.preWorker", |container| command(container, |it| it.pre_worker.as_ref())),
+];
+
+/// Fields that have no effect where the image's own entrypoint is kept.
+const NOT_WITH_OWN_ENTRYPOINT: &[Field<Container>] = &[
+    ("command", |container| given(container.command.as_ref()).is_some()),
+    ("commands.init", |container| command(container, |it| it.init.as_ref())),
+    ("commands.servicePre", |container| command(container, |it| it.service_pre.as_ref())),
+    ("commands.post", |container| command(container, |it| it.post.as_ref())),
+];
+
+/// Fields that have no effect where the lead is in another cluster: its command runs there.
+const NOT_WITHOUT_LEAD: &[Field<Container>] = &[
+    ("command", |container| given(container.command.as_ref()).is_some()),
+    ("commands.script", |container| command(container, |it| it.script.as_ref())),
+    ("commands.brokerPre", |container| command(container, |it| it.broker_pre.as_ref())),
+    ("commands.preBroker", |container| command(container, |it| it.pre_broker.as_ref())),
+];
+
+/// Paths of the fields that are given and that are not acted on.
+pub(super) fn not_acted_on(spec: &MiniClusterSpec) -> Vec<String> {
+    let runner = runner_position(&spec.containers, &mut Faults::default());
+    let top = NOT_YET.iter().filter(|(_, given)| given(spec)).map(|(path, _)| (*path).to_owned());
+    let containers = spec.containers.iter().enumerate().flat_map(|(index, container)| {
+        let tables = tables(spec, container, runner == Some(index));
+        let fields = tables.into_iter().flatten().filter(|(_, given)| given(container));
+        fields.map(move |(field, _)| format!("spec.containers[{index}].{field}"))
+    });
+    top.chain(containers).collect()
+}
+
+/// The tables that apply to a container.
+fn tables(
+    spec: &MiniClusterSpec,
+    container: &Container,
+    runs_flux: bool,
+) -> Vec<&'static [Field<Container>]> {
+    let bursting = spec.flux.bursting.as_ref();
+    let has_lead_elsewhere = spec.flux.lead_broker.is_some()
+        || bursting.is_some_and(|bursting| bursting.lead_broker.is_some());
+    let mut tables = vec![NOT_YET_IN_CONTAINERS];
+    tables.push(if runs_flux { NOT_IN_RUNNER } else { NOT_IN_SIDECARS });
+    if runs_flux && has_lead_elsewhere {
+        tables.push(NOT_WITHOUT_LEAD);
+    }
+    if !runs_flux && container.no_wrap_entrypoint {
+        tables.push(NOT_WITH_OWN_ENTRYPOINT);
+    }
+    tables
+}
+
+/// Whether one of the scripts of `commands` is given.
+fn command(container: &Container, script: fn(&Commands) -> Option<&String>) -> bool {
+    container.commands.as_ref().is_some_and(|commands| given(script(commands)).is_some())
+}

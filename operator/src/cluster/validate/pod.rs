@@ -1,0 +1,159 @@
+//! `spec.pod`.
+
+use super::{
+    Faults, labels,
+    text::{given, is_label_key, is_label_value, is_object_name, is_quantity, owned},
+};
+use crate::{cluster::Pod, crd::MiniClusterSpec};
+use k8s_openapi::api::core::v1::{
+    NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Toleration,
+    Volume,
+};
+
+const DNS_POLICIES: [&str; 4] = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
+
+/// Resolves and checks what all pods have in common; `volumes` are the user's.
+pub(super) fn pod(spec: &MiniClusterSpec, volumes: Vec<Volume>, faults: &mut Faults) -> Pod {
+    let pod = &spec.pod;
+    labels("spec.pod.labels", &pod.labels, faults);
+    labels("spec.pod.nodeSelector", &pod.node_selector, faults);
+    for key in pod.annotations.keys() {
+        faults.require(
+            is_label_key(&key.to_ascii_lowercase()),
+            format!("spec.pod.annotations[{key}]"),
+            || format!("{key:?} cannot be the key of an annotation"),
+        );
+    }
+    for (name, quantity) in &pod.resources {
+        faults.require(is_quantity(&quantity.0), format!("spec.pod.resources[{name}]"), || {
+            format!("{:?} is not a quantity: write e.g. 4, 500m or 2Gi", quantity.0)
+        });
+    }
+    tolerations(&pod.tolerations, faults);
+    objects(spec, faults);
+    overlay(pod.overlay.as_ref(), faults);
+    Pod {
+        labels: pod.labels.clone(),
+        annotations: pod.annotations.clone(),
+        resources: pod.resources.clone(),
+        restart_policy: restart_policy(pod.restart_policy.as_ref(), faults),
+        service_account_name: owned(pod.service_account_name.as_ref()),
+        runtime_class_name: owned(pod.runtime_class_name.as_ref()),
+        automount_service_account_token: pod.automount_service_account_token,
+        scheduler_name: owned(pod.scheduler_name.as_ref()),
+        node_selector: pod.node_selector.clone(),
+        node_affinity: node_affinity(spec, faults),
+        tolerations: pod.tolerations.clone(),
+        dns_policy: dns_policy(pod.dns_policy.as_ref(), faults),
+        host_ipc: pod.host_ipc,
+        host_pid: pod.host_pid,
+        share_process_namespace: spec.share_process_namespace,
+        security_context: pod.security_context.clone(),
+        overlay: pod.overlay.clone(),
+        volumes,
+    }
+}
+
+/// `Never` unless given: a failed command is not to be run again behind the user's back.
+fn restart_policy(policy: Option<&String>, faults: &mut Faults) -> String {
+    let policy = given(policy).unwrap_or("Never");
+    faults.require(matches!(policy, "Never" | "OnFailure"), "spec.pod.restartPolicy", || {
+        format!("{policy:?} is not possible in a Job: use Never or OnFailure")
+    });
+    policy.to_owned()
+}
+
+fn dns_policy(policy: Option<&String>, faults: &mut Faults) -> Option<String> {
+    let policy = given(policy)?;
+    faults.require(DNS_POLICIES.contains(&policy), "spec.pod.dnsPolicy", || {
+        format!("{policy:?} is no DNS policy: use {}", DNS_POLICIES.join(", "))
+    });
+    Some(policy.to_owned())
+}
+
+/// Fields that name another object.
+fn objects(spec: &MiniClusterSpec, faults: &mut Faults) {
+    let pod = &spec.pod;
+    let names = [
+        ("serviceAccountName", &pod.service_account_name),
+        ("runtimeClassName", &pod.runtime_class_name),
+        ("schedulerName", &pod.scheduler_name),
+    ];
+    for (field, name) in names {
+        if let Some(name) = given(name.as_ref()) {
+            faults.require(is_object_name(name), format!("spec.pod.{field}"), || {
+                format!("{name:?} cannot be the name of an object")
+            });
+        }
+    }
+    faults.require(!(spec.share_process_namespace && pod.host_pid), "spec.pod.hostPID", || {
+        "excludes shareProcessNamespace: keep one".to_owned()
+    });
+}
+
+fn node_affinity(spec: &MiniClusterSpec, faults: &mut Faults) -> Option<NodeAffinity> {
+    let mut requirements = Vec::new();
+    for (key, values) in &spec.pod.node_affinity {
+        let path = format!("spec.pod.nodeAffinity[{key}]");
+        faults.require(is_label_key(key), path.as_str(), || {
+            format!("{key:?} cannot be the key of a label")
+        });
+        faults.require(!values.is_empty(), path.as_str(), || {
+            "no value: no node would fit; give at least one value".to_owned()
+        });
+        for value in values.iter().filter(|value| !is_label_value(value)) {
+            faults.add(path.as_str(), format!("{value:?} cannot be the value of a label"));
+        }
+        requirements.push(NodeSelectorRequirement {
+            key: key.clone(),
+            operator: "In".to_owned(),
+            values: Some(values.clone()),
+        });
+    }
+    if requirements.is_empty() || spec.network.disable_affinity {
+        return None;
+    }
+    let term = NodeSelectorTerm { match_expressions: Some(requirements), match_fields: None };
+    Some(NodeAffinity {
+        required_during_scheduling_ignored_during_execution: Some(NodeSelector {
+            node_selector_terms: vec![term],
+        }),
+        ..NodeAffinity::default()
+    })
+}
+
+fn tolerations(tolerations: &[Toleration], faults: &mut Faults) {
+    for (position, toleration) in tolerations.iter().enumerate() {
+        let path = |field: &str| format!("spec.pod.tolerations[{position}].{field}");
+        let operator = given(toleration.operator.as_ref()).unwrap_or("Equal");
+        faults.require(matches!(operator, "Equal" | "Exists"), path("operator"), || {
+            format!("{operator:?} is no operator: use Equal or Exists")
+        });
+        let effect = given(toleration.effect.as_ref());
+        let known = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+        faults.require(effect.is_none_or(|effect| known.contains(&effect)), path("effect"), || {
+            format!("{:?} is no effect: use {}", effect.unwrap_or_default(), known.join(", "))
+        });
+        let key = given(toleration.key.as_ref());
+        faults.require(key.is_some() || operator == "Exists", path("key"), || {
+            "missing: needed unless the operator is Exists".to_owned()
+        });
+        faults.require(
+            operator != "Exists" || given(toleration.value.as_ref()).is_none(),
+            path("value"),
+            || "not compared by the operator Exists: remove it".to_owned(),
+        );
+        faults.require(
+            toleration.toleration_seconds.is_none() || effect == Some("NoExecute"),
+            path("tolerationSeconds"),
+            || "applies to the effect NoExecute only: remove it or set the effect".to_owned(),
+        );
+    }
+}
+
+fn overlay(overlay: Option<&serde_json::Value>, faults: &mut Faults) {
+    let Some(overlay) = overlay else { return };
+    if let Err(error) = serde_json::from_value::<PodSpec>(overlay.clone()) {
+        faults.add("spec.pod.overlay", format!("not the fields of a PodSpec: {error}"));
+    }
+}

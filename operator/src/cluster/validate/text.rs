@@ -1,0 +1,283 @@
+//! What a text must look like to be a name, a quantity, a path or a command.
+
+/// The text, unless it is absent or empty: in the API the two are the same.
+pub(super) fn given(text: Option<&String>) -> Option<&str> {
+    text.map(String::as_str).filter(|text| !text.is_empty())
+}
+
+/// As [`given`], owned.
+pub(super) fn owned(text: Option<&String>) -> Option<String> {
+    given(text).map(str::to_owned)
+}
+
+/// A DNS label (RFC 1123): what containers and volumes are named by.
+pub(super) fn is_label(text: &str) -> bool {
+    let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.len() <= 63
+        && text.starts_with(edge)
+        && text.ends_with(edge)
+        && text.chars().all(|c| edge(c) || c == '-')
+}
+
+/// A DNS label that starts with a letter (RFC 1035): what Services are named by.
+pub(super) fn is_service_name(text: &str) -> bool {
+    is_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase())
+}
+
+/// A DNS subdomain: what Secrets, `ConfigMap`s and most other objects are named by.
+pub(super) fn is_object_name(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_label)
+}
+
+/// The name of an environment variable, as every supported Kubernetes accepts it.
+pub(super) fn is_environment_name(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    !text.is_empty() && text.chars().all(fits) && !text.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// A name that a POSIX shell can export.
+pub(super) fn is_shell_name(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !text.is_empty() && text.chars().all(fits) && !text.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// The value of a label.
+pub(super) fn is_label_value(text: &str) -> bool {
+    text.is_empty() || is_qualified_part(text)
+}
+
+/// The key of a label or annotation: `[<subdomain>/]<name>`.
+pub(super) fn is_label_key(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((prefix, name)) => is_object_name(prefix) && is_qualified_part(name),
+        None => is_qualified_part(text),
+    }
+}
+
+fn is_qualified_part(text: &str) -> bool {
+    let edge = |c: char| c.is_ascii_alphanumeric();
+    text.len() <= 63
+        && text.starts_with(edge)
+        && text.ends_with(edge)
+        && text.chars().all(|c| edge(c) || matches!(c, '-' | '.' | '_'))
+}
+
+/// A resource quantity (`Quantity` of the Kubernetes API): number and suffix, not negative.
+pub(super) fn is_quantity(text: &str) -> bool {
+    let text = text.strip_prefix('+').unwrap_or(text);
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    let digits = number.chars().filter(char::is_ascii_digit).count();
+    let exponent = |text: &str| {
+        let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+        !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit())
+    };
+    let suffix_fits = match suffix {
+        "" | "n" | "u" | "m" | "k" | "M" | "G" | "T" | "P" | "E" | "Ki" | "Mi" | "Gi" | "Ti"
+        | "Pi" | "Ei" => true,
+        other => other.strip_prefix(['e', 'E']).is_some_and(exponent),
+    };
+    digits > 0 && number.matches('.').count() <= 1 && suffix_fits
+}
+
+/// An absolute path that stays where it says.
+pub(super) fn is_absolute_path(text: &str) -> bool {
+    text.starts_with('/') && !text.contains('\0') && !text.split('/').any(|part| part == "..")
+}
+
+/// A path below some directory.
+pub(super) fn is_relative_path(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with('/')
+        && !text.contains('\0')
+        && !text.split('/').any(|part| part == "..")
+}
+
+/// A Flux Standard Duration (RFC 23): a number with an optional unit, or `inf`. In seconds.
+pub(super) fn duration_seconds(text: &str) -> Option<f64> {
+    if matches!(text, "inf" | "infinity") {
+        return Some(f64::INFINITY);
+    }
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let factor = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        _ => return None,
+    };
+    number.parse::<f64>().ok().map(|number| number * factor)
+}
+
+/// The words of a command line without shell syntax.
+///
+/// Absent when quotes or escapes are left open.
+pub(super) fn words(text: &str) -> Option<Vec<String>> {
+    shlex::split(&joined_lines(text))
+}
+
+/// `text` without the line breaks that a backslash continues, as a shell reads it.
+fn joined_lines(text: &str) -> String {
+    let mut joined = String::with_capacity(text.len());
+    let (mut single, mut double) = (false, false);
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' if !single => match characters.next() {
+                Some('\n') => continue,
+                Some(next) => {
+                    joined.extend(['\\', next]);
+                    continue;
+                }
+                None => {}
+            },
+            '\'' if !double => single = !single,
+            '"' if !single => double = !double,
+            _ => {}
+        }
+        joined.push(character);
+    }
+    joined
+}
+
+/// The argument vector of a command.
+///
+/// A plain command is split as a shell would, so that the image needs none. One with shell syntax
+/// is handed to the container's `sh` as it is. Absent when quotes or escapes are left open.
+pub(super) fn argument_vector(text: &str) -> Option<Vec<String>> {
+    let text = text.trim();
+    let words = words(text);
+    if words.is_some() && needs_shell(text) {
+        return Some(vec!["sh".to_owned(), "-c".to_owned(), text.to_owned()]);
+    }
+    words
+}
+
+/// Whether a shell would do more with `text` than split it into words.
+fn needs_shell(text: &str) -> bool {
+    /// Where in a command line a character stands.
+    #[derive(PartialEq)]
+    enum Place {
+        Start,
+        Word,
+        Single,
+        Double,
+    }
+    let assigns = text
+        .split_whitespace()
+        .next()
+        .and_then(|first| first.split_once('='))
+        .is_some_and(|(name, _)| is_shell_name(name));
+    let mut place = Place::Start;
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        if character == '\\' && place != Place::Single {
+            characters.next();
+            place = if place == Place::Start { Place::Word } else { place };
+            continue;
+        }
+        place = match place {
+            Place::Single if character == '\'' => Place::Word,
+            Place::Single => Place::Single,
+            Place::Double => match character {
+                '$' | '`' => return true,
+                '"' => Place::Word,
+                _ => Place::Double,
+            },
+            Place::Start | Place::Word => match character {
+                '$' | '`' | ';' | '|' | '&' | '<' | '>' | '(' | ')' | '*' | '?' | '[' | '\n' => {
+                    return true;
+                }
+                '#' | '~' if place == Place::Start => return true,
+                '\'' => Place::Single,
+                '"' => Place::Double,
+                ' ' | '\t' => Place::Start,
+                _ => Place::Word,
+            },
+        };
+    }
+    assigns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vector(text: &str) -> Vec<String> {
+        argument_vector(text).unwrap()
+    }
+
+    #[test]
+    fn plain_commands_are_split_as_a_shell_splits_them() {
+        assert_eq!(vector("echo hello world"), ["echo", "hello", "world"]);
+        assert_eq!(vector("echo 'a  b' \"c d\" e\\ f"), ["echo", "a  b", "c d", "e f"]);
+        assert_eq!(vector("lmp -v x 2 \\\n  -v y 2\n"), ["lmp", "-v", "x", "2", "-v", "y", "2"]);
+        assert_eq!(vector("a 'b\\\nc' \"d\\\ne\" \\\\ f\\\ng"), ["a", "b\\\nc", "de", "\\", "fg"]);
+        assert_eq!(vector("sh -c \"exit 7\""), ["sh", "-c", "exit 7"]);
+        assert_eq!(
+            vector("echo '$HOME; *' \\$x a#b x=1"),
+            ["echo", "$HOME; *", "$x", "a#b", "x=1"]
+        );
+    }
+
+    #[test]
+    fn commands_with_shell_syntax_go_to_sh_verbatim() {
+        for text in [
+            "echo $HOME",
+            "echo \"$HOME\"",
+            "a; b",
+            "a | b",
+            "a && b",
+            "a > b",
+            "(a)",
+            "echo `a`",
+            "ls *.txt",
+            "ls ~/x",
+            "echo a\necho b",
+            "A=1 env",
+            "a # comment",
+        ] {
+            assert_eq!(vector(text), ["sh", "-c", text], "{text}");
+        }
+    }
+
+    #[test]
+    fn open_quotes_are_no_command() {
+        for text in ["echo 'a", "echo \"a", "echo a\\", "echo $x 'a"] {
+            assert_eq!(argument_vector(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn quantities_are_what_kubernetes_parses() {
+        for text in ["1", "0.5", ".5", "5.", "100m", "64Gi", "1e3", "1E-3", "+2k", "1E"] {
+            assert!(is_quantity(text), "{text}");
+        }
+        for text in ["", ".", "-1", "1.2.3", "64gi", "64 Gi", "Gi", "1e", "1e+", "ten"] {
+            assert!(!is_quantity(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_in_flux_units() {
+        assert_eq!(duration_seconds("500ms"), Some(0.5));
+        assert_eq!(duration_seconds("1.5h"), Some(5_400.0));
+        assert_eq!(duration_seconds("7"), Some(7.0));
+        for text in ["", "s", "-1s", "5 s", "5sec", "1.2.3s"] {
+            assert_eq!(duration_seconds(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_told_from_what_only_looks_like_them() {
+        assert!(is_label("0a-b") && !is_service_name("0a-b") && is_service_name("a-0"));
+        assert!(!is_label("") && !is_label("a-") && !is_label("A") && !is_label(&"a".repeat(64)));
+        assert!(is_object_name("a.b-c") && !is_object_name("a..b") && !is_object_name("a_b"));
+        assert!(is_environment_name("A.b-c_1") && !is_environment_name("1A"));
+        assert!(!is_environment_name("A=B") && !is_shell_name("A.b"));
+        assert!(is_label_key("example.org/A_b") && !is_label_key("/a") && !is_label_key("a/b/c"));
+        assert!(is_label_value("") && !is_label_value("a b"));
+    }
+}

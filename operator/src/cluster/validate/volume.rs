@@ -1,0 +1,284 @@
+//! `containers[].volumes`: sources, mounts, and what may not collide.
+
+use super::{
+    Faults,
+    text::{given, is_absolute_path, is_label, is_object_name, is_quantity, is_relative_path},
+};
+use crate::crd::ContainerVolume;
+use k8s_openapi::{
+    api::core::v1::{
+        CSIVolumeSource, ConfigMapVolumeSource, EmptyDirVolumeSource, HostPathVolumeSource,
+        KeyToPath, PersistentVolumeClaimVolumeSource, SecretVolumeSource, Volume, VolumeMount,
+    },
+    apimachinery::pkg::api::resource::Quantity,
+};
+use std::collections::BTreeMap;
+
+/// Where an `emptyDir` without a path is mounted: shared memory, as the API has always had it.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// The volumes of a pod, by name, and the paths nobody else may mount over.
+pub(super) struct Volumes<'cluster> {
+    reserved_names: &'cluster [String],
+    reserved_paths: &'cluster [String],
+    by_name: BTreeMap<String, (String, Volume)>,
+}
+
+impl<'cluster> Volumes<'cluster> {
+    /// No volume yet; `reserved_names` and `reserved_paths` are the operator's own.
+    pub(super) const fn new(
+        reserved_names: &'cluster [String],
+        reserved_paths: &'cluster [String],
+    ) -> Self {
+        Self { reserved_names, reserved_paths, by_name: BTreeMap::new() }
+    }
+
+    /// The volumes, in order of their names.
+    pub(super) fn into_volumes(self) -> Vec<Volume> {
+        self.by_name.into_values().map(|(_, volume)| volume).collect()
+    }
+
+    /// Takes in the volumes of the container at `path`; gives its mounts.
+    pub(super) fn mount(
+        &mut self,
+        path: &str,
+        volumes: &BTreeMap<String, ContainerVolume>,
+        faults: &mut Faults,
+    ) -> Vec<VolumeMount> {
+        let mut mounts: Vec<VolumeMount> = Vec::new();
+        for (name, volume) in volumes {
+            let path = format!("{path}.volumes[{name}]");
+            self.add(&path, name, volume, faults);
+            let Some(mount) = self.mount_of(&path, name, volume, faults) else { continue };
+            if let Some(other) = mounts.iter().find(|other| other.mount_path == mount.mount_path) {
+                faults.add(
+                    format!("{path}.path"),
+                    format!(
+                        "{:?} is also where volume {:?} is mounted: give each volume of a container its own path",
+                        mount.mount_path, other.name
+                    ),
+                );
+            }
+            mounts.push(mount);
+        }
+        mounts
+    }
+
+    fn mount_of(
+        &self,
+        path: &str,
+        name: &str,
+        volume: &ContainerVolume,
+        faults: &mut Faults,
+    ) -> Option<VolumeMount> {
+        let Some(target) =
+            given(volume.path.as_ref()).or_else(|| volume.empty_dir.then_some(SHARED_MEMORY))
+        else {
+            faults.add(format!("{path}.path"), "missing: say where the volume is mounted");
+            return None;
+        };
+        let target = if target == "/" { target } else { target.trim_end_matches('/') };
+        let inside = |reserved: &String| {
+            target == reserved
+                || target.strip_prefix(reserved.as_str()).is_some_and(|rest| rest.starts_with('/'))
+        };
+        if !is_absolute_path(target) || target == "/" || target.contains(':') {
+            faults.add(
+                format!("{path}.path"),
+                format!("{target:?} is no mount path: give an absolute path without '..' and ':', other than '/'"),
+            );
+        } else if self.reserved_paths.iter().any(inside) {
+            faults.add(
+                format!("{path}.path"),
+                format!("{target:?} belongs to the operator: mount the volume elsewhere"),
+            );
+        }
+        Some(VolumeMount {
+            name: name.to_owned(),
+            mount_path: target.to_owned(),
+            read_only: volume.read_only.then_some(true),
+            ..VolumeMount::default()
+        })
+    }
+
+    fn add(&mut self, path: &str, name: &str, volume: &ContainerVolume, faults: &mut Faults) {
+        if !is_label(name) {
+            faults.add(
+                path,
+                format!("volume name {name:?} is not a DNS label: use at most 63 lower-case letters, digits and '-'"),
+            );
+        } else if self.reserved_names.iter().any(|reserved| reserved == name) {
+            faults.add(path, format!("volume name {name:?} belongs to the operator: use another"));
+        }
+        let volume = Volume { name: name.to_owned(), ..source(path, volume, faults) };
+        match self.by_name.get(name) {
+            Some((first, other)) if *other != volume => faults.add(
+                path,
+                format!("volume {name:?} has another source than in {first}: use another name, or the same source"),
+            ),
+            Some(_) => {}
+            None => {
+                self.by_name.insert(name.to_owned(), (path.to_owned(), volume));
+            }
+        }
+    }
+}
+
+/// The volume with its source and without its name.
+fn source(path: &str, volume: &ContainerVolume, faults: &mut Faults) -> Volume {
+    check_single_source(path, volume, faults);
+    check_details(path, volume, faults);
+    let items = items(volume);
+    let mut result = Volume::default();
+    if let Some(driver) = given(volume.csi_driver.as_ref()) {
+        let attributes = &volume.csi_driver_attributes;
+        result.csi = Some(CSIVolumeSource {
+            driver: driver.to_owned(),
+            read_only: volume.read_only.then_some(true),
+            volume_attributes: (!attributes.is_empty()).then(|| attributes.clone()),
+            ..CSIVolumeSource::default()
+        });
+    } else if let Some(name) = object_name(path, "secretName", volume.secret_name.as_ref(), faults)
+    {
+        result.secret = Some(SecretVolumeSource {
+            secret_name: Some(name),
+            items,
+            ..SecretVolumeSource::default()
+        });
+    } else if let Some(name) =
+        object_name(path, "configMapName", volume.config_map_name.as_ref(), faults)
+    {
+        result.config_map =
+            Some(ConfigMapVolumeSource { name, items, ..ConfigMapVolumeSource::default() });
+    } else if let Some(claim_name) =
+        object_name(path, "claimName", volume.claim_name.as_ref(), faults)
+    {
+        result.persistent_volume_claim = Some(PersistentVolumeClaimVolumeSource {
+            claim_name,
+            ..PersistentVolumeClaimVolumeSource::default()
+        });
+    } else if let Some(host_path) = given(volume.host_path.as_ref()) {
+        if !is_absolute_path(host_path) {
+            faults.add(
+                format!("{path}.hostPath"),
+                format!("{host_path:?} is not an absolute path without '..'"),
+            );
+        }
+        result.host_path = Some(HostPathVolumeSource {
+            path: host_path.to_owned(),
+            ..HostPathVolumeSource::default()
+        });
+    } else {
+        result.empty_dir = Some(EmptyDirVolumeSource {
+            medium: medium(path, volume, faults),
+            size_limit: given(volume.empty_dir_size_limit.as_ref())
+                .map(|limit| Quantity(limit.to_owned())),
+        });
+    }
+    result
+}
+
+fn check_single_source(path: &str, volume: &ContainerVolume, faults: &mut Faults) {
+    let sources: Vec<&str> = [
+        ("csiDriver", given(volume.csi_driver.as_ref()).is_some()),
+        ("secretName", given(volume.secret_name.as_ref()).is_some()),
+        ("configMapName", given(volume.config_map_name.as_ref()).is_some()),
+        ("claimName", given(volume.claim_name.as_ref()).is_some()),
+        ("hostPath", given(volume.host_path.as_ref()).is_some()),
+        ("emptyDir", volume.empty_dir),
+    ]
+    .into_iter()
+    .filter_map(|(name, is_given)| is_given.then_some(name))
+    .collect();
+    if sources.len() > 1 {
+        faults.add(path, format!("{} exclude each other: keep one", sources.join(", ")));
+    }
+}
+
+/// Fields that belong to one kind of source, given with another, and their values.
+fn check_details(path: &str, volume: &ContainerVolume, faults: &mut Faults) {
+    let has = |field: &Option<String>| given(field.as_ref()).is_some();
+    let is_empty_dir = ![
+        &volume.csi_driver,
+        &volume.secret_name,
+        &volume.config_map_name,
+        &volume.claim_name,
+        &volume.host_path,
+    ]
+    .into_iter()
+    .any(has);
+    for (field, value) in [
+        ("emptyDirMedium", &volume.empty_dir_medium),
+        ("emptyDirSizeLimit", &volume.empty_dir_size_limit),
+    ] {
+        if has(value) && !is_empty_dir {
+            faults.add(format!("{path}.{field}"), "applies to an emptyDir only: remove it");
+        }
+    }
+    if let Some(limit) = given(volume.empty_dir_size_limit.as_ref())
+        && !is_quantity(limit)
+    {
+        faults.add(
+            format!("{path}.emptyDirSizeLimit"),
+            format!("{limit:?} is not a quantity: write e.g. 64Gi or 500M"),
+        );
+    }
+    if !volume.items.is_empty() && !has(&volume.config_map_name) && !has(&volume.secret_name) {
+        faults.add(
+            format!("{path}.items"),
+            "applies to configMapName and secretName only: remove it",
+        );
+    }
+    for (key, file) in &volume.items {
+        if key.is_empty() || !is_relative_path(file) {
+            faults.add(
+                format!("{path}.items[{key}]"),
+                format!(
+                    "{file:?} is not a path below the mount: give a relative path without '..'"
+                ),
+            );
+        }
+    }
+    if !volume.csi_driver_attributes.is_empty() && !has(&volume.csi_driver) {
+        faults.add(format!("{path}.csiDriverAttributes"), "applies to csiDriver only: remove it");
+    }
+}
+
+fn items(volume: &ContainerVolume) -> Option<Vec<KeyToPath>> {
+    let item = |(key, path): (&String, &String)| KeyToPath {
+        key: key.clone(),
+        path: path.clone(),
+        ..KeyToPath::default()
+    };
+    (!volume.items.is_empty()).then(|| volume.items.iter().map(item).collect())
+}
+
+fn object_name(
+    path: &str,
+    field: &str,
+    name: Option<&String>,
+    faults: &mut Faults,
+) -> Option<String> {
+    let name = given(name)?;
+    if !is_object_name(name) {
+        faults.add(format!("{path}.{field}"), format!("{name:?} cannot be the name of an object"));
+    }
+    Some(name.to_owned())
+}
+
+/// The medium in Kubernetes' spelling.
+fn medium(path: &str, volume: &ContainerVolume, faults: &mut Faults) -> Option<String> {
+    let medium = given(volume.empty_dir_medium.as_ref())?;
+    if medium.eq_ignore_ascii_case("memory") {
+        return Some("Memory".to_owned());
+    }
+    let size = medium.strip_prefix("HugePages");
+    if !size.is_some_and(|size| size.is_empty() || size.strip_prefix('-').is_some_and(is_quantity))
+    {
+        faults.add(
+            format!("{path}.emptyDirMedium"),
+            format!("{medium:?} is no medium: use memory, HugePages or HugePages-<size>, or leave it out"),
+        );
+    }
+    Some(medium.to_owned())
+}

@@ -1,0 +1,175 @@
+//! What the lead runs: the command, how it is submitted, and its flags.
+
+use super::{
+    Faults,
+    text::{argument_vector, given, is_absolute_path, words},
+};
+use crate::{
+    cluster::Work,
+    crd::{self, MiniClusterSpec},
+};
+use flux_contract::Submission;
+
+/// Where a user's script is written before it is run.
+const SCRIPT_PATH: &str = "/tmp/custom-entrypoint.sh";
+
+/// Directory of the output files of batch jobs unless `logs` says otherwise.
+const OUTPUT_DIRECTORY: &str = "/tmp/fluxout";
+
+/// What the container at `path` runs; nothing when a command cannot be read.
+pub(super) fn work(
+    path: &str,
+    spec: &MiniClusterSpec,
+    container: &crd::Container,
+    faults: &mut Faults,
+) -> Option<Work> {
+    let commands = container.commands.clone().unwrap_or_default();
+    let command = given(container.command.as_ref()).filter(|text| !text.trim().is_empty());
+    let script = given(commands.script.as_ref());
+    let launcher = spec.launcher || container.launcher;
+    check_exclusive(path, command, script, launcher, container.batch, faults);
+    let prefix = split(&format!("{path}.commands.prefix"), commands.prefix.as_ref(), faults)?;
+    let flags = flags(spec, faults)?;
+    if container.batch {
+        return Some(batch(path, spec, container, prefix, flags, faults));
+    }
+    let (program, script) = match (command, script) {
+        (_, Some(script)) => (script_command(script), Some(script.replace("\\$", "$"))),
+        (Some(text), None) => (plain_command(path, text, faults)?, None),
+        (None, None) => return Some(Work::Interactive(None)),
+    };
+    if launcher && !spec.interactive && script.is_none() {
+        return Some(Work::Launcher { prefix, command: program });
+    }
+    // A workflow manager submits its jobs itself: it needs one place, not all of them.
+    let flags = if launcher { vec!["-n1".to_owned()] } else { flags };
+    let submission = Submission {
+        prefix,
+        submit: submit_program(spec, faults)?,
+        flags,
+        command: program,
+        script,
+    };
+    Some(if spec.interactive {
+        Work::Interactive(Some(submission))
+    } else {
+        Work::Submit(submission)
+    })
+}
+
+fn check_exclusive(
+    path: &str,
+    command: Option<&str>,
+    script: Option<&str>,
+    launcher: bool,
+    batch: bool,
+    faults: &mut Faults,
+) {
+    faults.require(command.is_none() || script.is_none(), format!("{path}.command"), || {
+        "excludes commands.script: keep one".to_owned()
+    });
+    faults.require(!(launcher && batch), format!("{path}.launcher"), || {
+        "excludes batch: a launcher submits its jobs itself, keep one".to_owned()
+    });
+    faults.require(
+        !batch || command.is_some() || script.is_some(),
+        format!("{path}.command"),
+        || "missing: a batch job needs the lines of its script".to_owned(),
+    );
+}
+
+/// How a script that lies at [`SCRIPT_PATH`] is run.
+fn script_command(script: &str) -> Vec<String> {
+    let path = SCRIPT_PATH.to_owned();
+    if script.starts_with("#!") { vec![path] } else { vec!["sh".to_owned(), path] }
+}
+
+fn plain_command(path: &str, text: &str, faults: &mut Faults) -> Option<Vec<String>> {
+    let vector = argument_vector(text).filter(|vector| !vector.is_empty());
+    faults.require(vector.is_some(), format!("{path}.command"), || {
+        "not a command: close every quote".to_owned()
+    });
+    vector
+}
+
+/// The words of a field without shell syntax; none when it is not given.
+fn split(path: &str, text: Option<&String>, faults: &mut Faults) -> Option<Vec<String>> {
+    let Some(text) = given(text) else { return Some(vec![]) };
+    let words = words(text);
+    faults.require(words.is_some(), path, || format!("{text:?} has an open quote: close it"));
+    words
+}
+
+fn submit_program(spec: &MiniClusterSpec, faults: &mut Faults) -> Option<Vec<String>> {
+    let words = split("spec.flux.submitCommand", spec.flux.submit_command.as_ref(), faults)?;
+    Some(if words.is_empty() { vec!["flux".to_owned(), "submit".to_owned()] } else { words })
+}
+
+/// Node, task and option flags of a submission.
+fn flags(spec: &MiniClusterSpec, faults: &mut Faults) -> Option<Vec<String>> {
+    let (size, tasks) = (spec.size, spec.tasks);
+    let mut flags = Vec::new();
+    if tasks == 0 || tasks >= size {
+        flags.extend(["-N".to_owned(), size.to_string()]);
+    }
+    if tasks != 0 {
+        flags.push(format!("-n{tasks}"));
+    }
+    flags.extend(split("spec.flux.optionFlags", spec.flux.option_flags.as_ref(), faults)?);
+    if spec.logging.debug {
+        flags.push("-vvv".to_owned());
+    }
+    Some(flags)
+}
+
+fn batch(
+    path: &str,
+    spec: &MiniClusterSpec,
+    container: &crd::Container,
+    prefix: Vec<String>,
+    flags: Vec<String>,
+    faults: &mut Faults,
+) -> Work {
+    let output_directory =
+        given(container.logs.as_ref()).unwrap_or(OUTPUT_DIRECTORY).trim_end_matches('/').to_owned();
+    faults.require(is_absolute_path(&output_directory), format!("{path}.logs"), || {
+        format!("{output_directory:?} is not an absolute path without '..', other than '/'")
+    });
+    let text = given(container.command.as_ref()).or_else(|| {
+        container.commands.as_ref().and_then(|commands| given(commands.script.as_ref()))
+    });
+    let text = text.unwrap_or_default();
+    let directory = shlex::try_quote(&output_directory).unwrap_or_default().into_owned();
+    let script =
+        if container.batch_raw { raw_script(text) } else { batch_script(text, &directory) };
+    if !spec.interactive {
+        return Work::Batch { prefix, flags, script, output_directory };
+    }
+    let (first, rest) = script.split_once('\n').unwrap_or((&script, ""));
+    Work::Interactive(Some(Submission {
+        prefix,
+        submit: vec!["flux".to_owned(), "batch".to_owned()],
+        flags,
+        command: vec![SCRIPT_PATH.to_owned()],
+        script: Some(format!("{first}\nmkdir -p {directory}\n{rest}")),
+    }))
+}
+
+/// One submission a line, numbered by line, empty lines included; then waits for all of them.
+fn batch_script(text: &str, directory: &str) -> String {
+    let mut script = vec!["#!/bin/sh".to_owned()];
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let files =
+            format!("--error={directory}/job-{number}.err --output={directory}/job-{number}.out");
+        script.push(format!("flux submit --flags waitable {files} {line}"));
+    }
+    script.extend(["flux queue idle", "flux jobs -a", ""].map(str::to_owned));
+    script.join("\n")
+}
+
+/// The lines themselves. Scripts were always run by bash, and may rely on it.
+fn raw_script(text: &str) -> String {
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    let first = if text.starts_with("#!") { "" } else { "#!/bin/bash\n" };
+    format!("{first}{text}{end}")
+}

@@ -1,0 +1,110 @@
+//! What the agents are told, from what the specification says.
+
+use crate::cluster::{Cluster, Work};
+use flux_contract::{
+    AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, Layout, Network, OVERLAY_PORT, View,
+    WorkerPolicy, Workload,
+};
+use std::net::IpAddr;
+
+/// How long a worker waits for the lead, in seconds: a node may have to be added and a large image
+/// pulled for the lead first. A worker that gives up is a failed pod, so this is not short.
+const LEAD_DEADLINE_SECONDS: u64 = 1800;
+
+/// The agent's configuration; `lead_address` is the address of the lead's Service.
+pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentConfig {
+    AgentConfig {
+        version: AgentConfig::VERSION,
+        cluster: ClusterIdentity {
+            name: cluster.name.clone(),
+            namespace: cluster.namespace.clone(),
+            size: cluster.size,
+        },
+        layout: Layout::new(cluster.flux.view.mount_path.clone()),
+        view: View {
+            enabled: cluster.flux.view.enabled,
+            python_path: cluster.flux.view.python_path.clone(),
+        },
+        user: cluster.runner.user.clone(),
+        network: network(cluster, lead_address),
+        broker: broker(cluster),
+        worker: worker_policy(cluster),
+        workload: workload(&cluster.runner.work),
+        logging: cluster.logging,
+        hooks: cluster.runner.hooks.clone(),
+        archive: cluster.archive.clone().map(|path| Archive { path }),
+        environment: cluster.flux.environment.clone(),
+        sidecars: cluster
+            .sidecars
+            .iter()
+            .filter_map(|sidecar| {
+                let wrapped = sidecar.wrapped.clone()?;
+                Some((sidecar.container.name.clone(), wrapped))
+            })
+            .collect(),
+    }
+}
+
+fn network(cluster: &Cluster, lead_address: Option<IpAddr>) -> Network {
+    let hosts = cluster.flux.hosts.clone();
+    let (bootstrap, lead_address) = match &cluster.flux.lead_broker {
+        None => (Bootstrap::Root { hosts }, lead_address),
+        // The lead is in another cluster: the Service here has no broker behind it.
+        Some(lead) => {
+            (Bootstrap::Child { lead: lead.address.clone(), lead_port: lead.port, hosts }, None)
+        }
+    };
+    Network {
+        headless_service: cluster.network.headless_name.clone(),
+        port: OVERLAY_PORT,
+        lead_address,
+        bootstrap,
+        lead_deadline_seconds: LEAD_DEADLINE_SECONDS,
+    }
+}
+
+fn broker(cluster: &Cluster) -> Broker {
+    let flux = &cluster.flux;
+    Broker {
+        quorum: quorum(cluster),
+        connect_timeout: flux.connect_timeout.clone(),
+        topology: flux.topology.clone(),
+        log_level: if cluster.logging.quiet { 0 } else { flux.log_level },
+        local_socket: flux.local_socket,
+        zeromq_debug: cluster.zeromq_debug,
+        wrap: flux.wrap.clone(),
+        custom_config: flux.broker_config.clone(),
+        queue_policy: flux.queue_policy.clone(),
+        simple_scheduler: flux.simple_scheduler,
+    }
+}
+
+/// Brokers that must be there before the command runs; `None` when that is all of them, which is
+/// Flux's own default (flux-broker-attributes(7), `broker.quorum`). Only rank 0 asks, so an
+/// instance led from elsewhere has none of its own.
+fn quorum(cluster: &Cluster) -> Option<u32> {
+    let wanted = cluster.min_size.unwrap_or(cluster.size);
+    let all = u32::try_from(cluster.flux.hosts.len()).unwrap_or(u32::MAX);
+    (cluster.flux.lead_broker.is_none() && wanted != all).then_some(wanted)
+}
+
+const fn worker_policy(cluster: &Cluster) -> WorkerPolicy {
+    if cluster.flux.complete_workers {
+        WorkerPolicy::LeaveAlways
+    } else if cluster.backoff_limit > 0 {
+        WorkerPolicy::Rejoin
+    } else {
+        WorkerPolicy::LeaveWhenDone
+    }
+}
+
+fn workload(work: &Work) -> Workload {
+    match work.clone() {
+        Work::Interactive(submission) => Workload::Interactive { submission },
+        Work::Submit(submission) => Workload::Submit { submission },
+        Work::Launcher { prefix, command } => Workload::Launcher { prefix, command },
+        Work::Batch { prefix, flags, script, output_directory } => {
+            Workload::Batch { prefix, flags, script, output_directory }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The containers of a pod.
+
+use super::Images;
+use super::volumes::{config_mount, curve_mount, flux_mounts, install_mount};
+use crate::cluster::{self, Cluster, Sidecar};
+use flux_contract::{INSTALL_MOUNT, Layout};
+use k8s_openapi::api::core::v1::{
+    Container, ContainerPort, EnvVar, EnvVarSource, ExecAction, Lifecycle, LifecycleHandler, Probe,
+    ResourceRequirements, SecretKeySelector, VolumeMount,
+};
+use std::collections::BTreeMap;
+
+/// Name of the init container that brings the agent.
+pub const AGENT_CONTAINER: &str = "flux-agent";
+
+/// Attempts of the startup probe: so many that it never ends a container. The agent has deadlines
+/// of its own and says why it gives up; a probe would only kill it.
+const STARTUP_ATTEMPTS: i32 = i32::MAX;
+
+/// The init containers in order: the agent, the view, then sidecars that keep their entrypoint.
+pub(super) fn init_containers(cluster: &Cluster, images: &Images) -> Vec<Container> {
+    let mut all = vec![agent(cluster, images)];
+    if cluster.flux.view.enabled {
+        all.push(view(cluster));
+    }
+    all.extend(cluster.sidecars.iter().filter(|s| s.wrapped.is_none()).map(|s| plain(cluster, s)));
+    all
+}
+
+/// The main containers: the runner, then the sidecars that the agent starts.
+pub(super) fn containers(cluster: &Cluster) -> Vec<Container> {
+    let mut all = vec![runner(cluster)];
+    all.extend(
+        cluster.sidecars.iter().filter(|s| s.wrapped.is_some()).map(|s| wrapped(cluster, s)),
+    );
+    all
+}
+
+/// Copies the agent into the shared volume.
+fn agent(cluster: &Cluster, images: &Images) -> Container {
+    let runner = &cluster.runner.container;
+    Container {
+        name: AGENT_CONTAINER.to_owned(),
+        image: Some(images.agent.clone()),
+        image_pull_policy: Some(images.agent_pull_policy.clone()),
+        command: Some(words(["/flux-agent", "install", &format!("{INSTALL_MOUNT}/bin")])),
+        volume_mounts: Some(vec![install_mount(cluster)]),
+        resources: helper_resources(&runner.resources),
+        security_context: runner.security_context.clone(),
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        ..Container::default()
+    }
+}
+
+/// Copies Flux from the view image into the shared volume.
+fn view(cluster: &Cluster) -> Container {
+    let view = &cluster.flux.view;
+    let runner = &cluster.runner.container;
+    let agent = Layout::new(INSTALL_MOUNT).agent().display().to_string();
+    let own = Some(view.resources.clone()).filter(|own| *own != ResourceRequirements::default());
+    Container {
+        name: view.name.clone(),
+        image: Some(view.image.clone()),
+        image_pull_policy: Some(view.pull_policy.clone()),
+        command: Some(words([
+            agent.as_str(),
+            "view",
+            "install",
+            "--mount-path",
+            &view.mount_path,
+            "--destination",
+            INSTALL_MOUNT,
+        ])),
+        working_dir: view.working_dir.clone(),
+        volume_mounts: Some(vec![install_mount(cluster)]),
+        resources: own.or_else(|| helper_resources(&runner.resources)),
+        security_context: view.security_context.clone().or_else(|| runner.security_context.clone()),
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        ..Container::default()
+    }
+}
+
+/// CPU and memory of the runner for a container that is gone when the runner starts. That asks for
+/// nothing more, keeps a pod `Guaranteed` that would be, and passes a quota that wants limits.
+fn helper_resources(runner: &ResourceRequirements) -> Option<ResourceRequirements> {
+    let basic = |list: &Option<BTreeMap<_, _>>| {
+        let list = list.clone().unwrap_or_default();
+        let basic = list.into_iter().filter(|(name, _)| name == "cpu" || name == "memory");
+        Some(basic.collect::<BTreeMap<_, _>>()).filter(|list| !list.is_empty())
+    };
+    let (limits, requests) = (basic(&runner.limits), basic(&runner.requests));
+    (limits.is_some() || requests.is_some()).then(|| ResourceRequirements {
+        limits,
+        requests,
+        ..ResourceRequirements::default()
+    })
+}
+
+/// Runs Flux in the user's image.
+fn runner(cluster: &Cluster) -> Container {
+    let mut mounts = flux_mounts(cluster);
+    mounts.push(config_mount(cluster));
+    mounts.push(curve_mount(cluster));
+    let agent = agent_path(cluster);
+    let ready = vec![agent.clone(), "ready".to_owned()];
+    Container {
+        command: Some(vec![agent, "run".to_owned()]),
+        startup_probe: Some(Probe {
+            exec: Some(ExecAction { command: Some(ready.clone()) }),
+            period_seconds: Some(1),
+            timeout_seconds: Some(5),
+            failure_threshold: Some(STARTUP_ATTEMPTS),
+            ..Probe::default()
+        }),
+        readiness_probe: Some(Probe {
+            exec: Some(ExecAction { command: Some(ready) }),
+            period_seconds: Some(10),
+            timeout_seconds: Some(5),
+            ..Probe::default()
+        }),
+        ..common(&cluster.runner.container, mounts)
+    }
+}
+
+/// A sidecar whose command the agent runs.
+fn wrapped(cluster: &Cluster, sidecar: &Sidecar) -> Container {
+    let mut mounts = flux_mounts(cluster);
+    mounts.push(config_mount(cluster));
+    let name = sidecar.container.name.clone();
+    let command = [agent_path(cluster), "run".to_owned(), "--container".to_owned(), name];
+    Container { command: Some(command.into()), ..common(&sidecar.container, mounts) }
+}
+
+/// A sidecar that runs its image's own entrypoint. As a sidecar in the sense of Kubernetes
+/// (KEP-753, stable since 1.33) it ends with the runner instead of keeping the Job from completing.
+fn plain(cluster: &Cluster, sidecar: &Sidecar) -> Container {
+    Container {
+        restart_policy: Some("Always".to_owned()),
+        ..common(&sidecar.container, flux_mounts(cluster))
+    }
+}
+
+/// The agent as the main containers see it.
+fn agent_path(cluster: &Cluster) -> String {
+    Layout::new(cluster.flux.view.mount_path.clone()).agent().display().to_string()
+}
+
+/// What every container of the user has; `mounts` come before the container's own.
+fn common(container: &cluster::Container, mut mounts: Vec<VolumeMount>) -> Container {
+    mounts.extend(container.mounts.iter().cloned());
+    Container {
+        name: container.name.clone(),
+        image: Some(container.image.clone()),
+        image_pull_policy: Some(container.pull_policy.clone()),
+        working_dir: container.working_dir.clone(),
+        ports: some(container.ports.iter().map(|&port| container_port(port)).collect()),
+        env: some(environment(container)),
+        volume_mounts: Some(mounts),
+        resources: Some(container.resources.clone())
+            .filter(|resources| *resources != ResourceRequirements::default()),
+        security_context: container.security_context.clone(),
+        lifecycle: lifecycle(container),
+        termination_message_policy: Some("File".to_owned()),
+        ..Container::default()
+    }
+}
+
+fn container_port(number: u16) -> ContainerPort {
+    ContainerPort {
+        container_port: i32::from(number),
+        protocol: Some("TCP".to_owned()),
+        ..ContainerPort::default()
+    }
+}
+
+/// Literal and secret variables in the order of their names, so that what a variable may refer to
+/// with `$(NAME)` does not depend on chance.
+fn environment(container: &cluster::Container) -> Vec<EnvVar> {
+    let literal = container.environment.iter().map(|(name, value)| {
+        (name, EnvVar { name: name.clone(), value: Some(value.clone()), value_from: None })
+    });
+    let secret = container.secrets.iter().map(|(name, (secret, key))| {
+        let reference =
+            SecretKeySelector { name: secret.clone(), key: key.clone(), optional: None };
+        let source = EnvVarSource { secret_key_ref: Some(reference), ..EnvVarSource::default() };
+        (name, EnvVar { name: name.clone(), value: None, value_from: Some(source) })
+    });
+    literal.chain(secret).collect::<BTreeMap<_, _>>().into_values().collect()
+}
+
+fn lifecycle(container: &cluster::Container) -> Option<Lifecycle> {
+    let handler = |command: &Vec<String>| LifecycleHandler {
+        exec: Some(ExecAction { command: Some(command.clone()) }),
+        ..LifecycleHandler::default()
+    };
+    let post_start = container.post_start.as_ref().map(handler);
+    let pre_stop = container.pre_stop.as_ref().map(handler);
+    (post_start.is_some() || pre_stop.is_some()).then(|| Lifecycle {
+        post_start,
+        pre_stop,
+        ..Lifecycle::default()
+    })
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
+    words.map(str::to_owned).into()
+}
+
+/// `None` for an empty list, which the API server would drop anyway.
+fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
+    (!list.is_empty()).then_some(list)
+}

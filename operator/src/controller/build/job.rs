@@ -1,0 +1,66 @@
+//! The Indexed Job whose pods are the brokers.
+
+use super::meta::{object_labels, object_meta};
+use super::pod::template;
+use super::{BuildError, Images};
+use crate::cluster::Cluster;
+use crate::controller::job_change::{Fingerprint, GENERATION_ANNOTATION};
+use k8s_openapi::api::batch::v1::{
+    Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule,
+    SuccessPolicy, SuccessPolicyRule,
+};
+use std::collections::BTreeMap;
+
+/// The Job; `generation` is the MiniCluster's, noted so that a later change can be told from a
+/// newer operator's other way of building the same thing.
+pub(super) fn job(cluster: &Cluster, images: &Images, generation: i64) -> Result<Job, BuildError> {
+    let template = template(cluster, images)?;
+    let fingerprint = Fingerprint::of(&template);
+    let size = i32::try_from(cluster.size).unwrap_or(i32::MAX);
+    // A pod lost to its node is not the command's failure. The API server takes a failure policy
+    // for pods that are never restarted only.
+    let ignores_disruption = cluster.pod.restart_policy == "Never";
+    let mut metadata = object_meta(cluster, cluster.name.as_str());
+    let mut labels = cluster.job_labels.clone();
+    labels.extend(object_labels(cluster));
+    metadata.labels = Some(labels);
+    metadata.annotations = Some(BTreeMap::from([
+        (GENERATION_ANNOTATION.to_owned(), generation.to_string()),
+        fingerprint.annotation(),
+    ]));
+    Ok(Job {
+        metadata,
+        spec: Some(JobSpec {
+            active_deadline_seconds: Some(cluster.deadline_seconds),
+            backoff_limit: Some(i32::try_from(cluster.backoff_limit).unwrap_or(i32::MAX)),
+            completion_mode: Some("Indexed".to_owned()),
+            completions: Some(size),
+            parallelism: Some(size),
+            pod_failure_policy: ignores_disruption.then(ignore_disruption),
+            // The only policy the API server accepts beside a failure policy (KEP-3939).
+            pod_replacement_policy: ignores_disruption.then(|| "Failed".to_owned()),
+            success_policy: Some(SuccessPolicy {
+                rules: vec![SuccessPolicyRule {
+                    succeeded_indexes: Some("0".to_owned()),
+                    ..SuccessPolicyRule::default()
+                }],
+            }),
+            template,
+            ..JobSpec::default()
+        }),
+        status: None,
+    })
+}
+
+fn ignore_disruption() -> PodFailurePolicy {
+    PodFailurePolicy {
+        rules: vec![PodFailurePolicyRule {
+            action: "Ignore".to_owned(),
+            on_pod_conditions: Some(vec![PodFailurePolicyOnPodConditionsPattern {
+                type_: "DisruptionTarget".to_owned(),
+                status: "True".to_owned(),
+            }]),
+            ..PodFailurePolicyRule::default()
+        }],
+    }
+}

@@ -1,0 +1,52 @@
+//! Names, labels and ownership of everything made for a MiniCluster.
+
+use crate::cluster::Cluster;
+use flux_contract::labels;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::BTreeMap;
+
+/// Metadata of an object called `name`: found by label, deleted with its MiniCluster.
+pub(super) fn object_meta(cluster: &Cluster, name: &str) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: Some(cluster.namespace.clone()),
+        labels: Some(object_labels(cluster)),
+        owner_references: Some(vec![cluster.owner.clone()]),
+        ..ObjectMeta::default()
+    }
+}
+
+/// Labels of every object, not of the pods: the operator's watches select by them.
+pub(super) fn object_labels(cluster: &Cluster) -> BTreeMap<String, String> {
+    owned([(labels::NAME, cluster.name.as_str()), (labels::MANAGED_BY, labels::MANAGED_BY_VALUE)])
+}
+
+/// Labels of the pods: the user's, then the operator's, which win.
+///
+/// `job-index` is not among them: a template gives all pods the same labels, and the Job
+/// controller sets [`labels::COMPLETION_INDEX`] with the same value on each.
+pub(super) fn pod_labels(cluster: &Cluster) -> BTreeMap<String, String> {
+    let mut all = cluster.pod.labels.clone();
+    all.extend(owned([
+        (labels::NAMESPACE, cluster.namespace.as_str()),
+        (labels::APP, labels::APP_VALUE),
+        (labels::NAME, cluster.name.as_str()),
+        (labels::HPA_SELECTOR, cluster.name.as_str()),
+        (labels::MANAGED_BY, labels::MANAGED_BY_VALUE),
+    ]));
+    all
+}
+
+/// Selects all pods of the Job. The Job controller sets the label, so it holds for no other pod.
+pub(super) fn job_selector(cluster: &Cluster) -> BTreeMap<String, String> {
+    owned([(labels::JOB_NAME, cluster.name.as_str())])
+}
+
+/// Selects the lead's pod.
+pub(super) fn lead_selector(cluster: &Cluster) -> BTreeMap<String, String> {
+    owned([(labels::JOB_NAME, cluster.name.as_str()), (labels::COMPLETION_INDEX, "0")])
+}
+
+fn owned<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}

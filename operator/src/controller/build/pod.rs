@@ -1,0 +1,98 @@
+//! The pod template.
+
+use super::affinity::affinity;
+use super::containers::{containers, init_containers};
+use super::meta::pod_labels;
+use super::volumes::volumes;
+use super::{BuildError, Images};
+use crate::cluster::{Cluster, Pod};
+use k8s_openapi::DeepMerge as _;
+use k8s_openapi::api::core::v1::{
+    LocalObjectReference, PodSpec, PodTemplateSpec, ResourceRequirements,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What all pods of the Job are made from.
+pub(super) fn template(cluster: &Cluster, images: &Images) -> Result<PodTemplateSpec, BuildError> {
+    let annotations = &cluster.pod.annotations;
+    Ok(PodTemplateSpec {
+        metadata: Some(ObjectMeta {
+            labels: Some(pod_labels(cluster)),
+            annotations: (!annotations.is_empty()).then(|| annotations.clone()),
+            ..ObjectMeta::default()
+        }),
+        spec: Some(overlaid(pod_spec(cluster, images), cluster.pod.overlay.as_ref())?),
+    })
+}
+
+fn pod_spec(cluster: &Cluster, images: &Images) -> PodSpec {
+    let pod = &cluster.pod;
+    let (resources, overhead) = resources(pod);
+    PodSpec {
+        affinity: affinity(cluster),
+        // No container needs the API unless the user says so.
+        automount_service_account_token: Some(pod.automount_service_account_token),
+        containers: containers(cluster),
+        dns_policy: pod.dns_policy.clone(),
+        // A namespace with many Services would fill the environment with their addresses.
+        enable_service_links: Some(false),
+        host_ipc: pod.host_ipc.then_some(true),
+        host_pid: pod.host_pid.then_some(true),
+        image_pull_secrets: pull_secrets(cluster),
+        init_containers: Some(init_containers(cluster, images)),
+        node_selector: (!pod.node_selector.is_empty()).then(|| pod.node_selector.clone()),
+        overhead,
+        resources,
+        restart_policy: Some(pod.restart_policy.clone()),
+        runtime_class_name: pod.runtime_class_name.clone(),
+        scheduler_name: pod.scheduler_name.clone(),
+        security_context: pod.security_context.clone(),
+        service_account_name: pod.service_account_name.clone(),
+        // A rank is found by the plain host name, `<name>-<index>`.
+        set_hostname_as_fqdn: Some(false),
+        share_process_namespace: pod.share_process_namespace.then_some(true),
+        subdomain: Some(cluster.network.headless_name.clone()),
+        tolerations: (!pod.tolerations.is_empty()).then(|| pod.tolerations.clone()),
+        volumes: Some(volumes(cluster)),
+        ..PodSpec::default()
+    }
+}
+
+/// Pod-level resources and overhead. An overhead without a runtime class that defines the same one
+/// makes the API server refuse every pod, so without a class the resources are the pod's own.
+fn resources(pod: &Pod) -> (Option<ResourceRequirements>, Option<BTreeMap<String, Quantity>>) {
+    let given = (!pod.resources.is_empty()).then(|| pod.resources.clone());
+    if pod.runtime_class_name.is_some() {
+        return (None, given);
+    }
+    let own = given.map(|requests| ResourceRequirements {
+        requests: Some(requests),
+        ..ResourceRequirements::default()
+    });
+    (own, None)
+}
+
+/// Pull secrets of all images, each once, in order of their names.
+fn pull_secrets(cluster: &Cluster) -> Option<Vec<LocalObjectReference>> {
+    let containers = cluster.sidecars.iter().map(|sidecar| &sidecar.container);
+    let containers = containers.chain([&cluster.runner.container]);
+    let secrets = containers.map(|container| &container.pull_secret);
+    let view = Some(&cluster.flux.view.pull_secret).filter(|_| cluster.flux.view.enabled);
+    let names: BTreeSet<&String> = secrets.chain(view).flatten().collect();
+    let references = names.into_iter().map(|name| LocalObjectReference { name: name.clone() });
+    let references: Vec<_> = references.collect();
+    (!references.is_empty()).then_some(references)
+}
+
+/// The user's patch of the `PodSpec` on top: lists with a merge key (containers, volumes, ...) are
+/// merged by it, as a strategic merge patch does.
+fn overlaid(mut spec: PodSpec, overlay: Option<&serde_json::Value>) -> Result<PodSpec, BuildError> {
+    if let Some(overlay) = overlay {
+        let overlay: PodSpec = serde_json::from_value(overlay.clone())
+            .map_err(|source| BuildError::Overlay { source })?;
+        spec.merge_from(overlay);
+    }
+    Ok(spec)
+}

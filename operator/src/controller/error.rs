@@ -1,0 +1,111 @@
+//! What can go wrong between a specification and its objects.
+
+use super::build::BuildError;
+use crate::curve::CurveError;
+use std::error::Error as _;
+
+/// Why a MiniCluster could not be brought in line with its specification.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An object could not be read.
+    #[error("read {kind} {name:?}")]
+    Read {
+        /// Kind of the object.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Why.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// An object could not be written.
+    #[error("apply {kind} {name:?}")]
+    Apply {
+        /// Kind of the object.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Why.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The status could not be written.
+    #[error("write the status of MiniCluster {name:?}")]
+    WriteStatus {
+        /// Name of the MiniCluster.
+        name: String,
+        /// Why.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// `cleanup: true`, but the MiniCluster could not be deleted.
+    #[error("delete MiniCluster {name:?}")]
+    Delete {
+        /// Name of the MiniCluster.
+        name: String,
+        /// Why.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// There is an object of that name that is not ours: it is left alone.
+    #[error("{kind} {name:?} exists and does not belong to this MiniCluster: rename one of them")]
+    NameTaken {
+        /// Kind of the object.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
+    /// A MiniCluster of the same name was deleted; its object is still there.
+    #[error("{kind} {name:?} of a deleted MiniCluster of the same name is still there")]
+    Predecessor {
+        /// Kind of the object.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
+    /// The objects could not be built.
+    #[error("build the objects")]
+    Build {
+        /// Why.
+        #[source]
+        source: BuildError,
+    },
+    /// There is no CURVE certificate.
+    #[error("make the CURVE certificate")]
+    Curve {
+        /// Why.
+        #[source]
+        source: CurveError,
+    },
+}
+
+impl Error {
+    /// The reason in conditions and Events and the label in metrics.
+    pub const fn category(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "ReadFailed",
+            Self::Apply { .. } => "ApplyFailed",
+            Self::WriteStatus { .. } => "StatusWriteFailed",
+            Self::Delete { .. } => "DeleteFailed",
+            Self::NameTaken { .. } => "NameTaken",
+            Self::Predecessor { .. } => "WaitingForDeletion",
+            Self::Build { .. } => "BuildFailed",
+            Self::Curve { .. } => "CertificateFailed",
+        }
+    }
+
+    /// The error and all its causes in one line.
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            let message = error.to_string();
+            // Some libraries repeat the message of their cause in their own.
+            if !text.ends_with(&message) {
+                text = format!("{text}: {message}");
+            }
+            cause = error.source();
+        }
+        text
+    }
+}

@@ -1,0 +1,122 @@
+//! Values for the unit tests of this module.
+
+use crate::cluster::{Cluster, Defaults, validate};
+use crate::crd::MiniCluster;
+use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
+use k8s_openapi::api::core::v1::{
+    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
+    ContainerStatus, Pod, PodCondition, PodStatus,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// A moment, `seconds` after the epoch.
+pub(crate) fn at(seconds: i64) -> Time {
+    Time(jiff::Timestamp::from_second(seconds).unwrap())
+}
+
+/// `echo hello` on four pods, with what `spec` adds.
+pub(crate) fn cluster(spec: &serde_json::Value) -> Cluster {
+    let mut object = json!({
+        "apiVersion": "flux-framework.org/v1alpha2",
+        "kind": "MiniCluster",
+        "metadata": { "name": "hello", "namespace": "apps", "uid": "u-1", "generation": 1 },
+        "spec": { "size": 4, "containers": [{ "image": "app", "command": "echo hello" }] },
+    });
+    for (field, value) in spec.as_object().unwrap() {
+        object["spec"][field] = value.clone();
+    }
+    let object: MiniCluster = serde_json::from_value(object).unwrap();
+    validate(&object, &Defaults { view_image: "view".to_owned() }).unwrap()
+}
+
+/// The Job of [`cluster`] of generation 1 with four pods, started at second 100.
+pub(crate) fn job(ready: i32) -> Job {
+    let mut job: Job = serde_json::from_value(json!({
+        "metadata": {
+            "name": "hello",
+            "annotations": { "flux-framework.org/generation": "1" },
+        },
+        "spec": { "parallelism": 4, "completions": 4, "template": {} },
+    }))
+    .unwrap();
+    job.status = Some(JobStatus {
+        active: Some(4),
+        ready: Some(ready),
+        start_time: Some(at(100)),
+        ..JobStatus::default()
+    });
+    job
+}
+
+/// The same Job, ended at second 200.
+pub(crate) fn ended_job(type_: &str, reason: &str) -> Job {
+    let mut job = job(0);
+    let status = job.status.as_mut().unwrap();
+    status.active = Some(0);
+    status.failed = Some(i32::from(type_ == "Failed"));
+    status.conditions = Some(vec![JobCondition {
+        type_: type_.to_owned(),
+        status: "True".to_owned(),
+        reason: Some(reason.to_owned()),
+        last_transition_time: Some(at(200)),
+        ..JobCondition::default()
+    }]);
+    job
+}
+
+/// A pod in `phase` whose container `container` is in `state`.
+pub(crate) fn pod(name: &str, phase: &str, container: &str, state: ContainerState) -> Pod {
+    let ready = phase == "Running" && state.running.is_some();
+    Pod {
+        metadata: kube::core::ObjectMeta { name: Some(name.to_owned()), ..Default::default() },
+        status: Some(PodStatus {
+            phase: Some(phase.to_owned()),
+            conditions: Some(vec![PodCondition {
+                type_: "Ready".to_owned(),
+                status: if ready { "True" } else { "False" }.to_owned(),
+                ..PodCondition::default()
+            }]),
+            container_statuses: Some(vec![ContainerStatus {
+                name: container.to_owned(),
+                state: Some(state),
+                ..ContainerStatus::default()
+            }]),
+            ..PodStatus::default()
+        }),
+        ..Pod::default()
+    }
+}
+
+/// A container that runs.
+pub(crate) fn running() -> ContainerState {
+    ContainerState { running: Some(ContainerStateRunning::default()), ..ContainerState::default() }
+}
+
+/// A container that waits.
+pub(crate) fn waiting(reason: &str) -> ContainerState {
+    ContainerState {
+        waiting: Some(ContainerStateWaiting { reason: Some(reason.to_owned()), message: None }),
+        ..ContainerState::default()
+    }
+}
+
+/// A container that ended with `exit_code`, leaving `message`.
+pub(crate) fn ended(exit_code: i32, reason: &str, message: Option<&str>) -> ContainerState {
+    ContainerState {
+        terminated: Some(ContainerStateTerminated {
+            exit_code,
+            reason: Some(reason.to_owned()),
+            message: message.map(str::to_owned),
+            ..ContainerStateTerminated::default()
+        }),
+        ..ContainerState::default()
+    }
+}
+
+/// Conditions as `type -> (status, reason)`.
+pub(crate) fn table(status: &crate::crd::MiniClusterStatus) -> BTreeMap<&str, (&str, &str)> {
+    let pairs = status.conditions.iter();
+    pairs.map(|c| (c.type_.as_str(), (c.status.as_str(), c.reason.as_str()))).collect()
+}

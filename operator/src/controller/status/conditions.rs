@@ -1,0 +1,111 @@
+//! A list of conditions whose transition times say when something really changed.
+
+use crate::crd::MiniClusterStatus;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+/// The types of the conditions.
+pub mod kind {
+    /// The specification is valid.
+    pub const ACCEPTED: &str = "Accepted";
+    /// Something is under way; false with a reason when it is not, be it done or stuck.
+    pub const PROGRESSING: &str = "Progressing";
+    /// The brokers that are needed are online.
+    pub const READY: &str = "Ready";
+    /// The Job is suspended.
+    pub const SUSPENDED: &str = "Suspended";
+    /// The command ended with exit code 0.
+    pub const COMPLETE: &str = "Complete";
+    /// The command failed, or could not be run.
+    pub const FAILED: &str = "Failed";
+}
+
+/// Reasons of `Progressing=False` that are no trouble.
+pub const CALM_REASONS: [&str; 3] = ["Running", "Suspended", "Finished"];
+
+/// Longest message: the API server refuses more than 32768 characters.
+const MESSAGE_LIMIT: usize = 8192;
+
+/// Conditions in the order in which they are set.
+pub(super) struct Conditions {
+    old: Vec<Condition>,
+    list: Vec<Condition>,
+    generation: i64,
+    now: Time,
+}
+
+impl Conditions {
+    /// None yet; transition times are kept from `old`.
+    pub(super) fn new(old: Option<&MiniClusterStatus>, generation: i64, now: Time) -> Self {
+        let old = old.map(|old| old.conditions.clone()).unwrap_or_default();
+        Self { old, list: Vec::new(), generation, now }
+    }
+
+    /// Sets `type_` to true.
+    pub(super) fn yes(&mut self, type_: &str, reason: &str, message: String) {
+        self.set(self.generation, type_, "True", reason, message);
+    }
+
+    /// Sets `type_` to false.
+    pub(super) fn no(&mut self, type_: &str, reason: &str, message: String) {
+        self.set(self.generation, type_, "False", reason, message);
+    }
+
+    /// The same list, for one condition that speaks of another generation.
+    pub(super) const fn at(&mut self, generation: i64) -> At<'_> {
+        At { conditions: self, generation }
+    }
+
+    /// The conditions that were set.
+    pub(super) fn into_list(self) -> Vec<Condition> {
+        self.list
+    }
+
+    /// The conditions that were set, in place of those of the same type in `others`.
+    pub(super) fn merged_over(self, others: &[Condition]) -> Vec<Condition> {
+        let mut merged = self.list;
+        for other in others {
+            if merged.iter().all(|condition| condition.type_ != other.type_) {
+                merged.push(other.clone());
+            }
+        }
+        merged
+    }
+
+    fn set(
+        &mut self,
+        generation: i64,
+        type_: &str,
+        status: &str,
+        reason: &str,
+        mut message: String,
+    ) {
+        let same = |old: &&Condition| old.type_ == type_ && old.status == status;
+        let since = self.old.iter().find(same).map(|old| old.last_transition_time.clone());
+        let mut length = MESSAGE_LIMIT.min(message.len());
+        while !message.is_char_boundary(length) {
+            length -= 1;
+        }
+        message.truncate(length);
+        self.list.push(Condition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message,
+            observed_generation: Some(generation),
+            last_transition_time: since.unwrap_or_else(|| self.now.clone()),
+        });
+    }
+}
+
+/// Sets a condition that speaks of another generation.
+pub(super) struct At<'list> {
+    conditions: &'list mut Conditions,
+    generation: i64,
+}
+
+impl At<'_> {
+    /// Sets `type_` to true.
+    pub(super) fn yes(self, type_: &str, reason: &str, message: String) {
+        self.conditions.set(self.generation, type_, "True", reason, message);
+    }
+}

@@ -1,0 +1,259 @@
+//! The `MiniCluster` custom resource: what a user may ask for, and what the operator answers.
+//!
+//! The types decide three things only: which fields there are, what they are when left out, and
+//! what the API server can refuse by itself. Everything else is decided by
+//! [`crate::cluster::validate()`], which also repeats each refusal made here, because an object
+//! may have been stored before a rule existed.
+//!
+//! Defaults are the same whether the API server fills them in or a file is read by these types;
+//! a test compares the two.
+
+#![expect(
+    unreachable_pub,
+    reason = "KubeSchema copies each type, with its visibility, into a function"
+)]
+
+mod container;
+mod definition;
+mod flux;
+mod pod;
+mod status;
+
+pub use container::{
+    Commands, Container, ContainerVolume, DEFAULT_IMAGE, LifeCycle, SecretKey, UserAccount,
+};
+pub use definition::{DefinitionError, definition};
+pub use flux::{
+    Archive, BurstCluster, Bursting, Flux, FluxContainer, LeadBroker, Logging, Network, Scheduler,
+};
+pub use pod::Pod;
+pub use status::{MiniClusterStatus, State, TimelineEntry};
+
+use kube::{CustomResource, KubeSchema};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Most pods of an Indexed Job (Kubernetes, `maxParallelismForIndexedJob`).
+pub const SIZE_LIMIT: i32 = 100_000;
+
+/// A Flux instance of one or more pods, and what it runs.
+#[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "flux-framework.org",
+    version = "v1alpha2",
+    kind = "MiniCluster",
+    plural = "miniclusters",
+    singular = "minicluster",
+    shortname = "mc",
+    category = "flux",
+    namespaced,
+    cel,
+    status = "MiniClusterStatus",
+    derive = "PartialEq",
+    doc = "A MiniCluster is one Flux instance: the pods of an Indexed Job, and what they run.",
+    scale(
+        spec_replicas_path = ".spec.size",
+        status_replicas_path = ".status.size",
+        label_selector_path = ".status.selector"
+    ),
+    printcolumn(
+        name = "Size",
+        type_ = "integer",
+        json_path = ".spec.size",
+        description = "Pods asked for"
+    ),
+    printcolumn(
+        name = "Ready",
+        type_ = "integer",
+        json_path = ".status.readyBrokers",
+        description = "Brokers that are online"
+    ),
+    printcolumn(
+        name = "Status",
+        type_ = "string",
+        json_path = ".status.state",
+        description = "Pending, Starting, Running, Complete, Failed, Suspended or Invalid"
+    ),
+    printcolumn(
+        name = "Exit",
+        type_ = "integer",
+        json_path = ".status.exitCode",
+        description = "Exit code of the command"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Progressing")].reason"#,
+        description = "Why the MiniCluster is in this state",
+        priority = 1
+    ),
+    validation = Rule::new("self.metadata.name.size() <= 52")
+        .message("metadata.name: at most 52 characters, because the names derived from it must fit 63")
+        .reason(Reason::FieldValueInvalid),
+    validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
+        .message("metadata.name: not a DNS label; use lower-case letters, digits and '-', starting with a letter and not ending with '-'")
+        .reason(Reason::FieldValueInvalid)
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.maxSize) || self.maxSize >= self.size")
+        .message("must not be less than size")
+        .field_path(".maxSize")
+        .reason(Reason::FieldValueInvalid),
+    validation = Rule::new("!has(self.minSize) || self.minSize <= self.size")
+        .message("must not be greater than size")
+        .field_path(".minSize")
+        .reason(Reason::FieldValueInvalid),
+    validation = Rule::new("self.containers.filter(c, has(c.runFlux) && c.runFlux).size() <= 1")
+        .message("only one container may have runFlux: true")
+        .field_path(".containers")
+        .reason(Reason::FieldValueInvalid),
+    validation = Rule::new("self.containers.size() == 1 || self.containers.exists(c, has(c.runFlux) && c.runFlux) || self.containers.filter(c, !has(c.runFlux)).size() == 1")
+        .message("with several containers, one must have runFlux: true (or all others runFlux: false)")
+        .field_path(".containers")
+        .reason(Reason::FieldValueInvalid),
+    validation = Rule::new("self.containers.size() == 1 || self.containers.all(c, (has(c.name) && c.name != '') || (has(c.runFlux) ? c.runFlux : !self.containers.exists(d, has(d.runFlux) && d.runFlux)))")
+        .message("every container that does not run Flux needs a name")
+        .field_path(".containers")
+        .reason(Reason::FieldValueRequired),
+    validation = Rule::new("!self.launcher || !self.containers.exists(c, c.batch)")
+        .message("launcher and batch exclude each other")
+        .field_path(".launcher")
+        .reason(Reason::FieldValueInvalid)
+)]
+pub struct MiniClusterSpec {
+    /// Number of pods, each one broker of the Flux instance. May be changed afterwards, up to
+    /// `maxSize`; the highest indexes go first when it shrinks. Default 1.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub size: i32,
+
+    /// Number of hosts registered with Flux, hence the largest `size` this MiniCluster can be
+    /// scaled to. Default: `size`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub max_size: Option<i32>,
+
+    /// Number of brokers that must be online before the command runs. Default: `size` when fewer
+    /// pods than registered hosts are asked for, else all hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub min_size: Option<i32>,
+
+    /// Number of tasks of the whole command (`-n`). 0 asks for nodes only (`-N <size>`); with at
+    /// least as many tasks as pods both are given. Default 1.
+    #[serde(default = "one")]
+    #[schemars(range(min = 0))]
+    pub tasks: i32,
+
+    /// The brokers stay up until somebody ends the instance. A command, if there is one, is
+    /// submitted once. Always so without a command or script. Default false.
+    #[serde(default)]
+    pub interactive: bool,
+
+    /// The runner's command launches Flux jobs itself (a workflow manager): it is not wrapped in
+    /// `flux submit`. Same as `launcher` of the container that runs Flux. Default false.
+    #[serde(default)]
+    pub launcher: bool,
+
+    /// Labels of the Job object.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 256))]
+    pub job_labels: BTreeMap<String, String>,
+
+    /// Longest run time in seconds, counted from the start of the Job; then it fails. Default
+    /// 31500000 (a year, nearly).
+    #[serde(default = "deadline_seconds")]
+    #[schemars(range(min = 1))]
+    pub deadline_seconds: i64,
+
+    /// How often failed pods are replaced before the Job fails. Default: a failed command fails
+    /// the Job at once and is not run again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub backoff_limit: Option<i32>,
+
+    /// Delete the MiniCluster, and with it everything made for it, when its lead has finished.
+    /// Default false.
+    #[serde(default)]
+    pub cleanup: bool,
+
+    /// All containers of a pod see each other's processes. Default false.
+    #[serde(default)]
+    pub share_process_namespace: bool,
+
+    /// Services and affinity.
+    #[serde(default)]
+    pub network: Network,
+
+    /// Flux itself: where it comes from and how its brokers are configured.
+    #[serde(default)]
+    pub flux: Flux,
+
+    /// How much is said in the pods' logs, and how strictly failures are taken.
+    #[serde(default)]
+    pub logging: Logging,
+
+    /// State of the Flux instance kept from one MiniCluster to the next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<Archive>,
+
+    /// What all pods have in common.
+    #[serde(default)]
+    pub pod: Pod,
+
+    /// Containers of every pod. Exactly one runs Flux: the only one, or the one with
+    /// `runFlux: true`. The others run beside it and need a name.
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    #[schemars(length(min = 1, max = 16))]
+    pub containers: Vec<Container>,
+
+    /// Containers of one extra pod, `<name>-services`, beside the Flux instance. Each needs a
+    /// name; image entrypoints are kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(
+        merge_strategy = ListMerge::Atomic,
+        validation = Rule::new("self.all(c, has(c.name) && c.name != '')")
+            .message("every service needs a name")
+            .reason(Reason::FieldValueRequired),
+        validation = Rule::new("self.all(c, !has(c.commands) || !(has(c.commands.pre) || has(c.commands.brokerPre) || has(c.commands.preBroker) || has(c.commands.workerPre) || has(c.commands.preWorker)))")
+            .message("a service does not run Flux: commands.pre, brokerPre and workerPre do not apply")
+            .reason(Reason::FieldValueForbidden)
+    )]
+    #[schemars(length(max = 16))]
+    pub services: Vec<Container>,
+}
+
+const fn one() -> i32 {
+    1
+}
+
+const fn deadline_seconds() -> i64 {
+    31_500_000
+}
+
+impl Default for MiniClusterSpec {
+    fn default() -> Self {
+        Self {
+            size: one(),
+            max_size: None,
+            min_size: None,
+            tasks: one(),
+            interactive: false,
+            launcher: false,
+            job_labels: BTreeMap::new(),
+            deadline_seconds: deadline_seconds(),
+            backoff_limit: None,
+            cleanup: false,
+            share_process_namespace: false,
+            network: Network::default(),
+            flux: Flux::default(),
+            logging: Logging::default(),
+            archive: None,
+            pod: Pod::default(),
+            containers: vec![],
+            services: vec![],
+        }
+    }
+}

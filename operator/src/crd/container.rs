@@ -1,0 +1,374 @@
+//! `spec.containers[]` and `spec.services[]`.
+
+use k8s_openapi::api::core::v1::{ResourceRequirements, SecurityContext};
+use kube::KubeSchema;
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Image of a container that names none; the one the API has always had.
+pub const DEFAULT_IMAGE: &str = "ghcr.io/rse-ops/accounting:app-latest";
+
+/// A container of every pod, or of the services pod.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!(self.launcher && self.batch)")
+        .message("launcher and batch exclude each other")
+        .field_path(".launcher")
+        .reason(Reason::FieldValueInvalid),
+    validation = Rule::new("(has(self.runFlux) && !self.runFlux) || !(has(self.command) && self.command != '' && has(self.commands) && has(self.commands.script) && self.commands.script != '')")
+        .message("command and commands.script exclude each other")
+        .field_path(".command")
+        .reason(Reason::FieldValueInvalid),
+    validation = Rule::new("!(has(self.fluxUser) && has(self.fluxuser))")
+        .message("give either fluxUser or fluxuser")
+        .field_path(".fluxuser")
+        .reason(Reason::FieldValueInvalid)
+)]
+pub struct Container {
+    /// Image of the container. It needs no Flux, and no shell unless hooks or shell syntax are
+    /// used. Default `ghcr.io/rse-ops/accounting:app-latest`.
+    #[serde(default = "image")]
+    pub image: String,
+
+    /// Name of the container. Needed unless it runs Flux: that one has the MiniCluster's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+
+    /// What the container runs. Where Flux runs: the command that is submitted, split as a shell
+    /// splits words; with shell syntax outside quotes (`$`, `;`, `|`, several lines, ...) the
+    /// container's `sh` runs it. Without one the instance is interactive. In other containers: a
+    /// text for `sh`. Not used in services.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+
+    /// Name of a pull secret for the image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_pull_secret: Option<String>,
+
+    /// `Always`, `IfNotPresent` or `Never`. Default `IfNotPresent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_pull_policy: Option<String>,
+
+    /// Pull the image at every start; wins over `imagePullPolicy`. Default false.
+    #[serde(default)]
+    pub pull_always: bool,
+
+    /// Working directory. Default: the image's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+
+    /// TCP ports the container listens on. Beside the runner, they get a Service of the
+    /// container's name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    #[schemars(schema_with = "ports")]
+    pub ports: Vec<i32>,
+
+    /// Environment, by variable name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+
+    /// Environment from Secrets, by variable name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, SecretKey>,
+
+    /// Number of cores, for the container's scripts. Allocates nothing. Default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub cores: Option<i32>,
+
+    /// The command launches Flux jobs itself: it is not wrapped in `flux submit`. Default false.
+    #[serde(default)]
+    pub launcher: bool,
+
+    /// Each line of the command is a job of one batch script. Default false.
+    #[serde(default)]
+    pub batch: bool,
+
+    /// With `batch`: the lines are the script itself, not wrapped in `flux submit`. Default false.
+    #[serde(default)]
+    pub batch_raw: bool,
+
+    /// With `batch`: directory of the jobs' `job-<line>.out` and `job-<line>.err`. Default
+    /// `/tmp/fluxout`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logs: Option<String>,
+
+    /// This container runs Flux. Default true for the only container; of several, exactly one runs
+    /// Flux: the one with true, or the one without this field when all others have false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_flux: Option<bool>,
+
+    /// Keep the image's own entrypoint; `command` and `commands` are not used. Not for the
+    /// container that runs Flux. Default false.
+    #[serde(default)]
+    pub no_wrap_entrypoint: bool,
+
+    /// Run Flux's diagnostics instead of the command, and stay. Default false.
+    #[serde(default)]
+    pub diagnostics: bool,
+
+    /// Existing volumes to mount, by name. Names are lower case and unique in the pod: the same
+    /// name in two containers is the same volume.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub volumes: BTreeMap<String, ContainerVolume>,
+
+    /// What runs when the container has started and before it stops.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub life_cycle: Option<LifeCycle>,
+
+    /// Resources of the container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceRequirements>,
+
+    /// Security context of the container, passed on whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub security_context: Option<SecurityContext>,
+
+    /// Scripts that run at given points.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commands: Option<Commands>,
+
+    /// Script that runs after the environment of Flux is set up, on lead and workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pre_command: Option<String>,
+
+    /// User that Flux runs as when the container starts as root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flux_user: Option<UserAccount>,
+
+    /// Same as `fluxUser`.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "fluxuser")]
+    pub fluxuser: Option<UserAccount>,
+}
+
+fn image() -> String {
+    DEFAULT_IMAGE.to_owned()
+}
+
+/// Numbers from 1 to 65535. Written by hand: the derived range would apply to the list.
+fn ports(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 64,
+        "items": { "type": "integer", "format": "int32", "minimum": 1, "maximum": 65535 },
+    })
+}
+
+impl Default for Container {
+    fn default() -> Self {
+        Self {
+            image: image(),
+            name: None,
+            command: None,
+            image_pull_secret: None,
+            image_pull_policy: None,
+            pull_always: false,
+            working_dir: None,
+            ports: vec![],
+            environment: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+            cores: None,
+            launcher: false,
+            batch: false,
+            batch_raw: false,
+            logs: None,
+            run_flux: None,
+            no_wrap_entrypoint: false,
+            diagnostics: false,
+            volumes: BTreeMap::new(),
+            life_cycle: None,
+            resources: None,
+            security_context: None,
+            commands: None,
+            pre_command: None,
+            flux_user: None,
+            fluxuser: None,
+        }
+    }
+}
+
+/// One key of a Secret.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretKey {
+    /// Name of the Secret.
+    pub name: String,
+    /// Key in the Secret.
+    pub key: String,
+}
+
+/// What runs when a container has started and before it stops.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LifeCycle {
+    /// Command run in the container right after its start, read as `command` is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub post_start_exec: Option<String>,
+
+    /// Command run in the container before it is stopped, read as `command` is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pre_stop_exec: Option<String>,
+}
+
+/// The user that Flux runs as.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UserAccount {
+    /// uid of the account if it has to be made. Default 1000.
+    #[serde(default = "user_id")]
+    #[schemars(range(min = 1))]
+    pub uid: i64,
+
+    /// Name of the account; one that is in the image is used as it is. Default `flux`.
+    #[serde(default = "user_name")]
+    pub name: String,
+}
+
+const fn user_id() -> i64 {
+    1000
+}
+
+fn user_name() -> String {
+    "flux".to_owned()
+}
+
+impl Default for UserAccount {
+    fn default() -> Self {
+        Self { uid: user_id(), name: user_name() }
+    }
+}
+
+/// Scripts that run at given points, by the container's `sh`. What they export, source or change
+/// to carries over to what runs after them.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!(has(self.workerPre) && has(self.preWorker))")
+        .message("give either workerPre or preWorker")
+        .field_path(".preWorker")
+        .reason(Reason::FieldValueInvalid),
+    validation = Rule::new("!(has(self.brokerPre) && has(self.preBroker))")
+        .message("give either brokerPre or preBroker")
+        .field_path(".preBroker")
+        .reason(Reason::FieldValueInvalid)
+)]
+pub struct Commands {
+    /// Goes before the submit, batch or launcher command, e.g. `fusion`; split as a shell does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+
+    /// A script that is run instead of a command, from `/tmp/custom-entrypoint.sh`. Only where Flux
+    /// runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
+
+    /// Before everything else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init: Option<String>,
+
+    /// On lead and workers, when the environment of Flux is set up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pre: Option<String>,
+
+    /// At the end, in any case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub post: Option<String>,
+
+    /// On workers, after `pre`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_pre: Option<String>,
+
+    /// Same as `workerPre`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pre_worker: Option<String>,
+
+    /// On the lead, after `pre`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broker_pre: Option<String>,
+
+    /// Same as `brokerPre`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pre_broker: Option<String>,
+
+    /// In containers beside the runner, before they wait for the broker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_pre: Option<String>,
+
+    /// Flux runs as root when the container does, instead of as the user `flux`. Default false.
+    #[serde(default)]
+    pub run_flux_as_root: bool,
+}
+
+/// An existing volume and where it is mounted. At most one source; with only a `path` it is an
+/// empty directory there.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("(has(self.hostPath) ? 1 : 0) + (has(self.configMapName) ? 1 : 0) + (has(self.claimName) ? 1 : 0) + (has(self.secretName) ? 1 : 0) + (has(self.csiDriver) ? 1 : 0) + (self.emptyDir ? 1 : 0) <= 1")
+        .message("at most one of hostPath, configMapName, claimName, secretName, csiDriver and emptyDir")
+        .reason(Reason::FieldValueInvalid),
+    validation = Rule::new("has(self.path) || self.emptyDir")
+        .message("needed: where the volume is mounted")
+        .field_path(".path")
+        .reason(Reason::FieldValueRequired)
+)]
+pub struct ContainerVolume {
+    /// Where the volume is mounted. Default `/dev/shm` with `emptyDir: true`, else it must be given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub path: Option<String>,
+
+    /// Path on the node. Its existence and kind are not checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub host_path: Option<String>,
+
+    /// Name of a `ConfigMap`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub config_map_name: Option<String>,
+
+    /// Files of a `ConfigMap` or Secret: key to path below the mount. Default: every key.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub items: BTreeMap<String, String>,
+
+    /// Name of a `PersistentVolumeClaim`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub claim_name: Option<String>,
+
+    /// Name of a Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub secret_name: Option<String>,
+
+    /// Mount it read-only. Default false.
+    #[serde(default)]
+    pub read_only: bool,
+
+    /// An empty directory that lives as long as the pod. Default false.
+    #[serde(default)]
+    pub empty_dir: bool,
+
+    /// Medium of the empty directory: `memory`, or a huge page size (`HugePages-2Mi`). Default: the
+    /// node's disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub empty_dir_medium: Option<String>,
+
+    /// Largest size of the empty directory, as a quantity, e.g. `64Gi`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub empty_dir_size_limit: Option<String>,
+
+    /// Name of a CSI driver for an inline volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub csi_driver: Option<String>,
+
+    /// Attributes for the CSI driver.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub csi_driver_attributes: BTreeMap<String, String>,
+}

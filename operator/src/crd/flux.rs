@@ -1,0 +1,385 @@
+//! `spec.flux`, `spec.network`, `spec.logging` and `spec.archive`.
+
+use k8s_openapi::api::core::v1::{ResourceRequirements, SecurityContext};
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Services and affinity.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Network {
+    /// Name of the headless Service and of the pods' subdomain: pods are reached as
+    /// `<name>-<index>.<headlessName>`. Default: the name of the MiniCluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headless_name: Option<String>,
+
+    /// Leave out the preference for one pod a node and one zone for all, and `pod.nodeAffinity`.
+    /// Default false.
+    #[serde(default)]
+    pub disable_affinity: bool,
+}
+
+/// How much is said, and how strictly failures are taken.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Logging {
+    /// Only the output of the command. Default false.
+    #[serde(default)]
+    pub quiet: bool,
+
+    /// A failing `commands.*` hook ends the run with its exit code; when false it is reported and
+    /// the run goes on. Default true.
+    #[serde(default = "yes")]
+    pub strict: bool,
+
+    /// More from Flux about the submission (`-vvv`), and from the agent. Default false.
+    #[serde(default)]
+    pub debug: bool,
+
+    /// More from the `ZeroMQ` sockets in the broker's log. Default false.
+    #[serde(default)]
+    pub zeromq: bool,
+
+    /// Wall times of the command and of the whole instance, as `FLUXTIME` lines in the lead's log.
+    /// The image needs no `time` program. Default false.
+    #[serde(default)]
+    pub timed: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+impl Default for Logging {
+    fn default() -> Self {
+        Self { quiet: false, strict: yes(), debug: false, zeromq: false, timed: false }
+    }
+}
+
+/// State of the Flux instance kept from one MiniCluster to the next.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Archive {
+    /// File that is restored from if it exists when the lead starts, and dumped to when it ends,
+    /// e.g. `/state/archive.tar.gz`. It must lie on a volume to outlive the pods.
+    pub path: String,
+}
+
+/// Flux itself.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!(has(self.curveCert) && self.curveCert != '' && has(self.curveCertSecret) && self.curveCertSecret != '')")
+        .message("curveCert and curveCertSecret exclude each other")
+        .field_path(".curveCertSecret")
+        .reason(Reason::FieldValueInvalid),
+    validation = Rule::new("!(has(self.leadBroker) && has(self.bursting) && has(self.bursting.leadBroker))")
+        .message("give either leadBroker or bursting.leadBroker")
+        .field_path(".leadBroker")
+        .reason(Reason::FieldValueInvalid),
+    validation = Rule::new("!(has(self.leadBroker) && has(self.leadBroker.hostlist) && has(self.bursting) && has(self.bursting.hostlist))")
+        .message("give either leadBroker.hostlist or bursting.hostlist")
+        .field_path(".leadBroker.hostlist")
+        .reason(Reason::FieldValueInvalid),
+    validation = Rule::new("!(has(self.leadBroker) && has(self.leadBroker.hostlist) && self.leadBroker.hostlist != '' && has(self.bursting) && has(self.bursting.clusters) && self.bursting.clusters.size() > 0)")
+        .message("leadBroker.hostlist and bursting.clusters exclude each other: the hostlist names all hosts")
+        .field_path(".leadBroker.hostlist")
+        .reason(Reason::FieldValueInvalid)
+)]
+pub struct Flux {
+    /// Where Flux comes from: an image with a view that is put beside the application's image.
+    #[serde(default)]
+    pub container: FluxContainer,
+
+    /// Architecture of the view, e.g. `arm`. The architecture of an image is known without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arch: Option<String>,
+
+    /// Replaces `flux submit`, e.g. `flux mini submit` for old releases. Not used with `batch` and
+    /// `launcher`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submit_command: Option<String>,
+
+    /// Goes into `--wrap` of every broker's start, e.g. `strace,-e,network,-tt`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrap: Option<String>,
+
+    /// How long a broker tries one connection to its parent before the next, as a Flux duration
+    /// (`5s`, `500ms`). `""` leaves it to Flux. Default `5s`.
+    #[serde(default = "connect_timeout")]
+    pub connect_timeout: String,
+
+    /// Flags added to the submission, as on a command line, e.g. `-ompi=openmpi@5`. Not used with
+    /// `launcher`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub option_flags: Option<String>,
+
+    /// Only the lead is reachable by name, not the workers. Default false.
+    #[serde(default)]
+    pub minimal_service: bool,
+
+    /// The broker does not listen at the documented path of the local socket. Default false.
+    #[serde(default)]
+    pub disable_socket: bool,
+
+    /// Shape of the brokers' tree: `kary:N`, `binomial` or `mincrit`. Default: all under the lead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<String>,
+
+    /// Containers beside the runner start without waiting for the broker's socket. Default false.
+    #[serde(default)]
+    pub no_wait_socket: bool,
+
+    /// A worker leaves after the first end of its broker, whatever its exit code, and is not
+    /// started again. Default false.
+    #[serde(default)]
+    pub complete_workers: bool,
+
+    /// Most verbose level of the broker's messages in the log: 0 (emergencies) to 7 (debug).
+    /// 0 with `logging.quiet`. Default 6.
+    #[serde(default = "log_level")]
+    #[schemars(range(min = 0, max = 7))]
+    pub log_level: i32,
+
+    /// Text of the CURVE certificate, verbatim, where several clusters must share one (bursting).
+    /// Default: one is made. Prefer `curveCertSecret`: whoever may read the MiniCluster may read
+    /// this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub curve_cert: Option<String>,
+
+    /// Name of a Secret in the same namespace whose key `curve.cert` holds the CURVE certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub curve_cert_secret: Option<String>,
+
+    /// Scheduler of the Flux instance.
+    #[serde(default)]
+    pub scheduler: Scheduler,
+
+    /// Name of a Secret with a munge key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub munge_secret: Option<String>,
+
+    /// Clusters that extend this one, or the one this extends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bursting: Option<Bursting>,
+
+    /// Same as `bursting.leadBroker`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lead_broker: Option<LeadBroker>,
+
+    /// The whole of the broker's configuration (`broker.toml`), verbatim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broker_config: Option<String>,
+
+    /// Environment that `flux-view.sh` exports, by variable name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+}
+
+fn connect_timeout() -> String {
+    "5s".to_owned()
+}
+
+const fn log_level() -> i32 {
+    6
+}
+
+impl Default for Flux {
+    fn default() -> Self {
+        Self {
+            container: FluxContainer::default(),
+            arch: None,
+            submit_command: None,
+            wrap: None,
+            connect_timeout: connect_timeout(),
+            option_flags: None,
+            minimal_service: false,
+            disable_socket: false,
+            topology: None,
+            no_wait_socket: false,
+            complete_workers: false,
+            log_level: log_level(),
+            curve_cert: None,
+            curve_cert_secret: None,
+            scheduler: Scheduler::default(),
+            munge_secret: None,
+            bursting: None,
+            lead_broker: None,
+            broker_config: None,
+            environment: BTreeMap::new(),
+        }
+    }
+}
+
+/// Scheduler of the Flux instance.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Scheduler {
+    /// Keep the scheduler of flux-core even where the view has Fluxion. Default false.
+    #[serde(default)]
+    pub simple: bool,
+
+    /// Queue policy of Fluxion: `fcfs`, `easy`, `hybrid` or `conservative`. Default `fcfs`.
+    #[serde(default = "queue_policy")]
+    pub queue_policy: String,
+}
+
+fn queue_policy() -> String {
+    "fcfs".to_owned()
+}
+
+impl Default for Scheduler {
+    fn default() -> Self {
+        Self { simple: false, queue_policy: queue_policy() }
+    }
+}
+
+/// Clusters that extend this one, or the one this extends. All must list the same clusters in the
+/// same order: the order decides the ranks.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!(has(self.hostlist) && self.hostlist != '' && has(self.clusters) && self.clusters.size() > 0)")
+        .message("hostlist and clusters exclude each other: the hostlist names all hosts")
+        .field_path(".hostlist")
+        .reason(Reason::FieldValueInvalid),
+    validation = Rule::new("!(has(self.hostlist) && has(self.leadBroker) && has(self.leadBroker.hostlist))")
+        .message("give either hostlist or leadBroker.hostlist")
+        .field_path(".hostlist")
+        .reason(Reason::FieldValueInvalid)
+)]
+pub struct Bursting {
+    /// The lead this MiniCluster's brokers join; absent in the cluster that has the lead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lead_broker: Option<LeadBroker>,
+
+    /// All hosts in rank order, e.g. `flux-sample-[0-3],gffw-compute-a-[001-003]`, where their names
+    /// do not follow `<name>-<index>`. The first is the lead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostlist: Option<String>,
+
+    /// The clusters that extend the one with the lead.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    #[schemars(length(max = 64))]
+    pub clusters: Vec<BurstCluster>,
+}
+
+/// The lead of another MiniCluster, reached from outside.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeadBroker {
+    /// Host name or address at which the lead is reached from here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+
+    /// Name of the MiniCluster that has the lead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+
+    /// Number of hosts registered by the MiniCluster that has the lead (its `maxSize`). Needed
+    /// unless a hostlist is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub size: Option<i32>,
+
+    /// Port at which the lead is reached from here, often a node port. Default 8050.
+    #[serde(default = "overlay_port")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: i32,
+
+    /// Same as `bursting.hostlist`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostlist: Option<String>,
+}
+
+fn overlay_port() -> i32 {
+    i32::from(flux_contract::OVERLAY_PORT)
+}
+
+/// A cluster that extends the one with the lead.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BurstCluster {
+    /// Name of the cluster, the prefix of its hosts. Default `burst-<position>`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+
+    /// Number of its hosts. Default: `size` of this MiniCluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub size: Option<i32>,
+}
+
+/// Where Flux comes from.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FluxContainer {
+    /// The application's image has its own Flux: only the configuration is prepared. Default
+    /// false.
+    #[serde(default)]
+    pub disable: bool,
+
+    /// Name of the init container and of the volume that holds Flux. Default `flux-view`.
+    #[serde(default = "view_name")]
+    pub name: String,
+
+    /// Image with the view of Flux; its libraries must fit the application's image. Default: the
+    /// operator's (`--view-image`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+
+    /// Pull the image at every start. Default false.
+    #[serde(default)]
+    pub pull_always: bool,
+
+    /// Name of a pull secret for the image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_pull_secret: Option<String>,
+
+    /// Working directory of the init container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+
+    /// Goes onto `PYTHONPATH` instead of the view's own site-packages directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub python_path: Option<String>,
+
+    /// Directory at which all containers see Flux. Default `/mnt/flux`.
+    #[serde(default = "mount_path")]
+    pub mount_path: String,
+
+    /// Resources of the init container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceRequirements>,
+
+    /// Security context of the init container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub security_context: Option<SecurityContext>,
+}
+
+fn view_name() -> String {
+    "flux-view".to_owned()
+}
+
+fn mount_path() -> String {
+    flux_contract::Layout::DEFAULT_MOUNT.to_owned()
+}
+
+impl Default for FluxContainer {
+    fn default() -> Self {
+        Self {
+            disable: false,
+            name: view_name(),
+            image: None,
+            pull_always: false,
+            image_pull_secret: None,
+            working_dir: None,
+            python_path: None,
+            mount_path: mount_path(),
+            resources: None,
+            security_context: None,
+        }
+    }
+}

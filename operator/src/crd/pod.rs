@@ -1,0 +1,93 @@
+//! `spec.pod`: what all pods of a MiniCluster have in common.
+
+use k8s_openapi::{
+    api::core::v1::{PodSecurityContext, Toleration},
+    apimachinery::pkg::api::resource::Quantity,
+};
+use kube::KubeSchema;
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What all pods have in common.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pod {
+    /// Labels of the pods. The operator's own keys (`namespace`, `app`, `app.kubernetes.io/name`,
+    /// `app.kubernetes.io/managed-by`, `hpa-selector`, `job-index`) win over these.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+
+    /// Annotations of the pods.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+
+    /// Resources requested for a pod as a whole, by resource name, where the cluster has pod-level
+    /// resources. With a `runtimeClassName` they are the pod's `overhead`, and must be the class's.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub resources: BTreeMap<String, Quantity>,
+
+    /// `Never` or `OnFailure`. Default `Never`: a failed pod is reported, and replaced only as
+    /// `backoffLimit` allows. `OnFailure` starts the container again in the same pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart_policy: Option<String>,
+
+    /// Service account of the pods. Default: the namespace's `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account_name: Option<String>,
+
+    /// Runtime class of the pods, e.g. `nvidia`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_class_name: Option<String>,
+
+    /// Give the pods a token of their service account. Default false.
+    #[serde(default)]
+    pub automount_service_account_token: bool,
+
+    /// Scheduler of the pods, e.g. `fluence`. Default: the cluster's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler_name: Option<String>,
+
+    /// Labels a node must have.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
+
+    /// Labels a node must have, each with one of several values. Not applied with
+    /// `network.disableAffinity`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_affinity: BTreeMap<String, Vec<String>>,
+
+    /// Taints the pods tolerate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    #[schemars(length(max = 64))]
+    pub tolerations: Vec<Toleration>,
+
+    /// DNS policy of the pods: `ClusterFirst`, `ClusterFirstWithHostNet`, `Default` or `None`.
+    /// Default: the cluster's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns_policy: Option<String>,
+
+    /// Use the IPC namespace of the node. Default false.
+    #[serde(default, rename = "hostIPC")]
+    pub host_ipc: bool,
+
+    /// Use the process namespace of the node. Default false.
+    #[serde(default, rename = "hostPID")]
+    pub host_pid: bool,
+
+    /// Security context of the pods, passed on whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub security_context: Option<PodSecurityContext>,
+
+    /// Fields of the pods' PodSpec that have no field of their own here, merged in last
+    /// (strategic merge: lists with a key are merged by it).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "any_object")]
+    pub overlay: Option<serde_json::Value>,
+}
+
+/// An object whose fields the API server keeps as they are.
+fn any_object(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
+}

@@ -1,0 +1,117 @@
+//! What the operator reports about a MiniCluster. Output only: nothing here is ever read back as
+//! a decision.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What the operator observed.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MiniClusterStatus {
+    /// Pods of the Job, as the scale subresource reports them.
+    #[serde(default)]
+    pub size: i32,
+
+    /// Label selector of the pods, for autoscalers.
+    #[serde(default)]
+    pub selector: String,
+
+    /// Flux's id of the command's job, once known.
+    #[serde(default)]
+    pub jobid: String,
+
+    /// Hosts registered with Flux: the size cannot exceed it.
+    #[serde(default)]
+    pub maximum_size: i32,
+
+    /// Everything below in one word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<State>,
+
+    /// Brokers that are online.
+    #[serde(default)]
+    pub ready_brokers: i32,
+
+    /// Exit code of the command, once it has ended; of the broker where it never ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+
+    /// When the Job was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<Time>,
+
+    /// When the Job ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_time: Option<Time>,
+
+    /// Generation of the specification this status answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// Conditions: Accepted, Progressing, Ready, Suspended, Complete, Failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    #[schemars(length(max = 16))]
+    pub conditions: Vec<Condition>,
+
+    /// Phases of the lead's run, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    #[schemars(length(max = 64))]
+    pub timeline: Vec<TimelineEntry>,
+}
+
+/// One phase of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TimelineEntry {
+    /// Name of the phase.
+    pub name: String,
+    /// Begin, in milliseconds since the start of the pod's agent.
+    pub start_milliseconds: i64,
+    /// Duration in milliseconds.
+    pub duration_milliseconds: i64,
+}
+
+/// The conditions of a MiniCluster in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum State {
+    /// Accepted; no pod runs yet.
+    Pending,
+    /// Pods run; not enough brokers are online.
+    Starting,
+    /// The brokers that are needed are online.
+    Running,
+    /// The command ended with exit code 0.
+    Complete,
+    /// The command failed, or could not be run.
+    Failed,
+    /// The Job is suspended.
+    Suspended,
+    /// The specification was refused: see the condition Accepted.
+    Invalid,
+}
+
+impl State {
+    /// The word as it appears in the status.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Starting => "Starting",
+            Self::Running => "Running",
+            Self::Complete => "Complete",
+            Self::Failed => "Failed",
+            Self::Suspended => "Suspended",
+            Self::Invalid => "Invalid",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,17 @@
+//! The Flux Operator: turns `MiniCluster` resources into running Flux instances.
+//!
+//! A reconcile observes, validates, builds, applies and reports; validating, building and the
+//! status are functions of values.
+
+pub mod admin;
+pub mod cli;
+pub mod cluster;
+pub mod controller;
+pub mod crd;
+pub mod curve;
+pub mod leader;
+pub mod manifests;
+pub mod metrics;
+pub mod offline;
+pub mod run;
+pub mod telemetry;

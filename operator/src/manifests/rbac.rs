@@ -1,0 +1,116 @@
+//! What the operator may do, and what users may do with `MiniCluster` objects.
+
+use super::{NAME, NAMESPACE, global, namespaced};
+use k8s_openapi::api::rbac::v1::{
+    ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
+};
+use std::collections::BTreeMap;
+
+const GROUP: &str = "flux-framework.org";
+
+/// What the operator does, in all namespaces: API group, resource, verbs.
+///
+/// Each row is used: what it watches, what it applies (server-side apply creates and patches), and
+/// nothing more. Secrets are made and read back by their name, never listed. Updating finalizers is
+/// what an owner reference that blocks deletion asks for.
+const OPERATOR: &[(&str, &str, &[&str])] = &[
+    (GROUP, "miniclusters", &["get", "list", "watch", "delete"]),
+    (GROUP, "miniclusters/status", &["patch"]),
+    (GROUP, "miniclusters/finalizers", &["update"]),
+    ("batch", "jobs", &["get", "list", "watch", "create", "patch"]),
+    ("", "services", &["get", "list", "watch", "create", "patch"]),
+    ("", "configmaps", &["get", "list", "watch", "create", "patch"]),
+    ("", "secrets", &["get", "create"]),
+    ("", "pods", &["list", "watch"]),
+    ("events.k8s.io", "events", &["create", "patch"]),
+];
+
+/// What the operator does in its own namespace: the Lease by which one of several acts.
+const LEADER: &[(&str, &str, &[&str])] =
+    &[("coordination.k8s.io", "leases", &["get", "create", "patch"])];
+
+/// What a person with the role `edit` may do.
+const EDIT: &[(&str, &str, &[&str])] = &[
+    (
+        GROUP,
+        "miniclusters",
+        &["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"],
+    ),
+    (GROUP, "miniclusters/scale", &["get", "update", "patch"]),
+    (GROUP, "miniclusters/status", &["get"]),
+];
+
+/// What a person with the role `view` may do.
+const VIEW: &[(&str, &str, &[&str])] = &[
+    (GROUP, "miniclusters", &["get", "list", "watch"]),
+    (GROUP, "miniclusters/scale", &["get"]),
+    (GROUP, "miniclusters/status", &["get"]),
+];
+
+/// What the operator may do in all namespaces.
+pub fn cluster_role() -> ClusterRole {
+    ClusterRole { metadata: global(NAME), rules: Some(rules(OPERATOR)), aggregation_rule: None }
+}
+
+/// Gives the operator [`cluster_role`].
+pub fn cluster_role_binding() -> ClusterRoleBinding {
+    ClusterRoleBinding {
+        metadata: global(NAME),
+        role_ref: role_ref("ClusterRole", NAME),
+        subjects: Some(vec![operator()]),
+    }
+}
+
+/// What the operator may do in its own namespace.
+pub fn role() -> Role {
+    Role { metadata: namespaced(NAME), rules: Some(rules(LEADER)) }
+}
+
+/// Gives the operator [`role`].
+pub fn role_binding() -> RoleBinding {
+    RoleBinding {
+        metadata: namespaced(NAME),
+        role_ref: role_ref("Role", NAME),
+        subjects: Some(vec![operator()]),
+    }
+}
+
+/// Roles for people, added to the cluster's own `view`, `edit` and `admin`.
+pub fn user_roles() -> [ClusterRole; 2] {
+    let aggregated = |name: &str, to: &[&str], list| {
+        let mut metadata = global(&format!("{NAME}-{name}"));
+        let label = |role: &&str| {
+            (format!("rbac.authorization.k8s.io/aggregate-to-{role}"), "true".to_owned())
+        };
+        metadata.labels.get_or_insert_with(BTreeMap::new).extend(to.iter().map(label));
+        ClusterRole { metadata, rules: Some(rules(list)), aggregation_rule: None }
+    };
+    [aggregated("edit", &["edit", "admin"], EDIT), aggregated("view", &["view"], VIEW)]
+}
+
+fn rules(list: &[(&str, &str, &[&str])]) -> Vec<PolicyRule> {
+    let rule = |(group, resource, verbs): &(&str, &str, &[&str])| PolicyRule {
+        api_groups: Some(vec![(*group).to_owned()]),
+        resources: Some(vec![(*resource).to_owned()]),
+        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+        ..PolicyRule::default()
+    };
+    list.iter().map(rule).collect()
+}
+
+fn role_ref(kind: &str, name: &str) -> RoleRef {
+    RoleRef {
+        api_group: "rbac.authorization.k8s.io".to_owned(),
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+fn operator() -> Subject {
+    Subject {
+        kind: "ServiceAccount".to_owned(),
+        name: NAME.to_owned(),
+        namespace: Some(NAMESPACE.to_owned()),
+        ..Subject::default()
+    }
+}

@@ -1,0 +1,143 @@
+//! The operator itself: account, Deployment and the Service of its metrics.
+
+use super::{AGENT_IMAGE, NAME, OPERATOR_IMAGE, labels, namespaced};
+use k8s_openapi::{
+    api::{
+        apps::v1::{Deployment, DeploymentSpec},
+        core::v1::{
+            Capabilities, Container, ContainerPort, HTTPGetAction, PodSecurityContext, PodSpec,
+            PodTemplateSpec, Probe, ResourceRequirements, SeccompProfile, SecurityContext, Service,
+            ServiceAccount, ServicePort, ServiceSpec,
+        },
+    },
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{LabelSelector, ObjectMeta},
+        util::intstr::IntOrString,
+    },
+};
+use std::collections::BTreeMap;
+
+/// Name and number of the port of `/metrics`.
+const METRICS: (&str, i32) = ("metrics", 8080);
+
+/// Name and number of the port of `/healthz` and `/readyz`.
+const HEALTH: (&str, i32) = ("health", 8081);
+
+/// The uid of the operator image.
+const USER: i64 = 65_532;
+
+/// The account the operator acts as.
+pub fn service_account() -> ServiceAccount {
+    ServiceAccount { metadata: namespaced(NAME), ..ServiceAccount::default() }
+}
+
+/// One operator. More may run: the Lease decides which one acts.
+pub fn deployment() -> Deployment {
+    Deployment {
+        metadata: namespaced(NAME),
+        spec: Some(DeploymentSpec {
+            replicas: Some(1),
+            selector: LabelSelector { match_labels: Some(labels()), ..LabelSelector::default() },
+            template: PodTemplateSpec {
+                metadata: Some(ObjectMeta { labels: Some(labels()), ..ObjectMeta::default() }),
+                spec: Some(pod()),
+            },
+            ..DeploymentSpec::default()
+        }),
+        ..Deployment::default()
+    }
+}
+
+/// Where a Prometheus finds the metrics.
+pub fn metrics_service() -> Service {
+    let (name, number) = METRICS;
+    Service {
+        metadata: namespaced(&format!("{NAME}-metrics")),
+        spec: Some(ServiceSpec {
+            selector: Some(labels()),
+            ports: Some(vec![ServicePort {
+                name: Some(name.to_owned()),
+                port: number,
+                target_port: Some(IntOrString::String(name.to_owned())),
+                ..ServicePort::default()
+            }]),
+            ..ServiceSpec::default()
+        }),
+        ..Service::default()
+    }
+}
+
+/// A pod that Pod Security `restricted` admits.
+fn pod() -> PodSpec {
+    PodSpec {
+        service_account_name: Some(NAME.to_owned()),
+        enable_service_links: Some(false),
+        node_selector: Some(BTreeMap::from([("kubernetes.io/os".to_owned(), "linux".to_owned())])),
+        security_context: Some(PodSecurityContext {
+            run_as_non_root: Some(true),
+            run_as_user: Some(USER),
+            run_as_group: Some(USER),
+            seccomp_profile: Some(SeccompProfile {
+                type_: "RuntimeDefault".to_owned(),
+                localhost_profile: None,
+            }),
+            ..PodSecurityContext::default()
+        }),
+        containers: vec![container()],
+        ..PodSpec::default()
+    }
+}
+
+fn container() -> Container {
+    let agent = format!("--agent-image={AGENT_IMAGE}");
+    Container {
+        name: NAME.to_owned(),
+        image: Some(OPERATOR_IMAGE.to_owned()),
+        image_pull_policy: Some("IfNotPresent".to_owned()),
+        args: Some(vec!["run".to_owned(), "--leader-elect=true".to_owned(), agent]),
+        ports: Some(vec![port(METRICS), port(HEALTH)]),
+        liveness_probe: Some(probe("/healthz", 10)),
+        readiness_probe: Some(probe("/readyz", 5)),
+        resources: Some(ResourceRequirements {
+            requests: Some(quantities([("cpu", "10m"), ("memory", "32Mi")])),
+            limits: Some(quantities([("cpu", "1"), ("memory", "256Mi")])),
+            claims: None,
+        }),
+        security_context: Some(SecurityContext {
+            allow_privilege_escalation: Some(false),
+            read_only_root_filesystem: Some(true),
+            run_as_non_root: Some(true),
+            capabilities: Some(Capabilities { add: None, drop: Some(vec!["ALL".to_owned()]) }),
+            ..SecurityContext::default()
+        }),
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        ..Container::default()
+    }
+}
+
+fn port((name, number): (&str, i32)) -> ContainerPort {
+    ContainerPort {
+        name: Some(name.to_owned()),
+        container_port: number,
+        protocol: Some("TCP".to_owned()),
+        ..ContainerPort::default()
+    }
+}
+
+fn probe(path: &str, period_seconds: i32) -> Probe {
+    let (name, _) = HEALTH;
+    Probe {
+        http_get: Some(HTTPGetAction {
+            path: Some(path.to_owned()),
+            port: IntOrString::String(name.to_owned()),
+            ..HTTPGetAction::default()
+        }),
+        period_seconds: Some(period_seconds),
+        ..Probe::default()
+    }
+}
+
+fn quantities<const N: usize>(list: [(&str, &str); N]) -> BTreeMap<String, Quantity> {
+    list.map(|(name, quantity)| (name.to_owned(), Quantity(quantity.to_owned()))).into()
+}

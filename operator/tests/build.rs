@@ -1,0 +1,102 @@
+//! What is built of a few clusters, whole: one snapshot a file of `tests/clusters`.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod support;
+
+use flux_contract::{AgentConfig, Redacted};
+use flux_operator::controller::build::secret;
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+use serde_json::json;
+use support::{built, cluster, documents, hello, object};
+
+#[test]
+fn objects_of_each_cluster_are_as_recorded() {
+    insta::glob!("clusters/*.yaml", |path| {
+        let object = object(&std::fs::read_to_string(path).unwrap());
+        let documents = documents(&cluster(&object));
+        let texts: Vec<_> = documents.iter().map(|d| serde_saphyr::to_string(d).unwrap()).collect();
+        insta::assert_snapshot!(texts.join("---\n"));
+    });
+}
+
+fn pod_spec(spec: &serde_json::Value) -> PodSpec {
+    let (_, desired) = built(&cluster(&hello(spec)));
+    desired.job.spec.unwrap().template.spec.unwrap()
+}
+
+fn mounts_of(container: &Container, path: &str) -> bool {
+    let mounts = container.volume_mounts.iter().flatten();
+    mounts.into_iter().any(|mount| mount.mount_path == path)
+}
+
+#[test]
+fn only_the_runner_sees_the_certificate() {
+    let sidecar = json!({ "containers": [
+        { "image": "app", "command": "a", "runFlux": true },
+        { "image": "b", "name": "b", "runFlux": false },
+        { "image": "c", "name": "c", "runFlux": false, "noWrapEntrypoint": true },
+    ] });
+    let spec = pod_spec(&sidecar);
+    let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let with: Vec<_> = all.filter(|c| mounts_of(c, flux_contract::CURVE_MOUNT)).collect();
+    assert_eq!(with.len(), 1);
+    assert_eq!(with[0].name, "hello");
+}
+
+#[test]
+fn the_configuration_in_the_config_map_is_what_the_agent_reads() {
+    let (_, desired) = built(&cluster(&hello(&json!({}))));
+    let text = desired.config_map.data.unwrap().remove("agent.toml").unwrap();
+    let config = AgentConfig::from_toml(&text).unwrap();
+    assert_eq!(config.network.lead_address, Some(support::LEAD));
+    assert_eq!(config.broker.quorum, None);
+}
+
+#[test]
+fn a_quorum_is_named_only_when_fewer_than_all_hosts_are_asked_for() {
+    let quorum = |spec| {
+        let (_, desired) = built(&cluster(&hello(&spec)));
+        let text = desired.config_map.data.unwrap().remove("agent.toml").unwrap();
+        AgentConfig::from_toml(&text).unwrap().broker.quorum
+    };
+    assert_eq!(quorum(json!({ "size": 4, "maxSize": 8 })), Some(4));
+    assert_eq!(quorum(json!({ "size": 4, "minSize": 2 })), Some(2));
+    assert_eq!(quorum(json!({ "size": 4, "maxSize": 4 })), None);
+}
+
+#[test]
+fn a_pod_that_may_be_restarted_has_no_failure_policy() {
+    let object = hello(&json!({ "pod": { "restartPolicy": "OnFailure" } }));
+    let (_, desired) = built(&cluster(&object));
+    let spec = desired.job.spec.unwrap();
+    assert!(spec.pod_failure_policy.is_none() && spec.pod_replacement_policy.is_none());
+}
+
+#[test]
+fn pod_resources_are_an_overhead_only_with_a_runtime_class() {
+    let own = pod_spec(&json!({ "pod": { "resources": { "cpu": "2" } } }));
+    assert!(own.resources.is_some() && own.overhead.is_none());
+    let class = json!({ "pod": { "resources": { "cpu": "2" }, "runtimeClassName": "kata" } });
+    let overhead = pod_spec(&class);
+    assert!(overhead.resources.is_none() && overhead.overhead.is_some());
+}
+
+#[test]
+fn the_certificate_is_in_no_text_but_the_secrets_own() {
+    let text = "public-key and secret-key";
+    let cluster = cluster(&hello(&json!({})));
+    let secret = secret(&cluster, &Redacted::new(text.to_owned())).unwrap();
+    assert_eq!(format!("{secret:?} {secret}"), "[redacted] [redacted]");
+    assert!(!format!("{:?}", built(&cluster)).contains("secret-key"));
+    assert_eq!(secret.expose().string_data.as_ref().unwrap()["curve.cert"], text);
+}
+
+#[test]
+fn a_secret_of_the_user_is_mounted_and_none_is_made() {
+    let spec = json!({ "flux": { "curveCertSecret": "mine" } });
+    let cluster = cluster(&hello(&spec));
+    assert!(secret(&cluster, &Redacted::new(String::new())).is_none());
+    let volumes = pod_spec(&spec).volumes.unwrap();
+    let names = volumes.iter().filter_map(|volume| volume.secret.as_ref()?.secret_name.clone());
+    assert_eq!(names.collect::<Vec<_>>(), ["mine"]);
+}

@@ -1,0 +1,80 @@
+//! Clusters from files, and what is built of them.
+#![allow(dead_code, reason = "each test binary uses another part")]
+
+pub(crate) mod server;
+
+use flux_operator::cluster::{Cluster, Defaults, validate};
+use flux_operator::controller::Images;
+use flux_operator::controller::build::{Desired, Prepared, Services, build, services};
+use flux_operator::crd::MiniCluster;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Address of the lead's Service in all tests.
+pub(crate) const LEAD: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 7));
+
+/// The operator's defaults in all tests: no value equals a constant of the product.
+pub(crate) fn defaults() -> Defaults {
+    Defaults { view_image: "registry.example/default-view:3".to_owned() }
+}
+
+/// The operator's images in all tests.
+pub(crate) fn images() -> Images {
+    Images {
+        agent: "registry.example/agent:9".to_owned(),
+        agent_pull_policy: "IfNotPresent".to_owned(),
+    }
+}
+
+/// The MiniCluster in `text`, as the API server would have stored it.
+pub(crate) fn object(text: &str) -> MiniCluster {
+    let mut object: MiniCluster = serde_saphyr::from_str(text).unwrap();
+    object.metadata.uid = Some("11111111-2222-3333-4444-555555555555".to_owned());
+    object.metadata.namespace.get_or_insert_with(|| "work".to_owned());
+    object.metadata.generation = Some(1);
+    object
+}
+
+/// The smallest MiniCluster, with what `spec` adds.
+pub(crate) fn hello(spec: &Value) -> MiniCluster {
+    let mut document = json!({
+        "apiVersion": "flux-framework.org/v1alpha2",
+        "kind": "MiniCluster",
+        "metadata": { "name": "hello" },
+        "spec": { "size": 4, "containers": [{ "image": "app", "command": "echo hello" }] },
+    });
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        document["spec"][field] = value.clone();
+    }
+    object(&document.to_string())
+}
+
+/// `object`, validated.
+pub(crate) fn cluster(object: &MiniCluster) -> Cluster {
+    validate(object, &defaults()).unwrap()
+}
+
+/// All that is built of `cluster`.
+pub(crate) fn built(cluster: &Cluster) -> (Services, Desired<Prepared>) {
+    (services(cluster), build(cluster, Some(LEAD), &images(), 1).unwrap())
+}
+
+/// The built objects as documents, in the order of their creation.
+pub(crate) fn documents(cluster: &Cluster) -> Vec<Value> {
+    let (Services { headless, lead }, desired) = built(cluster);
+    let mut documents = vec![
+        serde_json::to_value(headless).unwrap(),
+        serde_json::to_value(lead).unwrap(),
+        serde_json::to_value(desired.config_map).unwrap(),
+    ];
+    documents.extend(desired.sidecar_services.iter().map(|s| serde_json::to_value(s).unwrap()));
+    documents.push(serde_json::to_value(desired.job).unwrap());
+    documents
+}
+
+/// Metadata of all built objects.
+pub(crate) fn metadata(cluster: &Cluster) -> Vec<ObjectMeta> {
+    let of = |document: &Value| serde_json::from_value(document["metadata"].clone()).unwrap();
+    documents(cluster).iter().map(of).collect()
+}
