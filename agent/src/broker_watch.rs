@@ -15,10 +15,14 @@ use tokio::time::{sleep, timeout};
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// Each pause is so much longer than the one before.
 const GROWTH: f64 = 1.5;
-/// Longest pause.
+/// Longest pause while the broker is on its way.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// How long the broker may take to answer; one that is busy is asked again.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest pause once it has arrived: only its end is still to come, and that is noticed at once.
+const LONGEST_PAUSE_ONLINE: Duration = Duration::from_secs(10);
+/// How long the broker may take to answer on its socket, which it does from memory.
+const SOCKET_PATIENCE: Duration = Duration::from_secs(1);
+/// How long `flux uptime` may take.
+const UPTIME_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Something changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,11 +52,11 @@ pub struct Watch {
 impl Watch {
     /// Reports every change to `events` until nobody listens any more.
     pub async fn run(mut self, events: mpsc::UnboundedSender<Event>) {
-        let mut connection = None;
+        let mut way = Way::Socket(None);
         let mut seen: Vec<Event> = Vec::new();
         let mut pause = FIRST_PAUSE;
         while !events.is_closed() {
-            let state = self.state(&mut connection).await.map(Event::State);
+            let state = self.state(&mut way).await.map(Event::State);
             let record = self.record.as_deref().and_then(ProgramRecord::read);
             let started = record.map(|_| Event::CommandStarted);
             let ended = record.and_then(|record| record.exit_code).map(|_| Event::CommandEnded);
@@ -64,24 +68,31 @@ impl Watch {
                 let _ = events.send(event.clone());
             }
             seen = now;
-            pause = if changed { FIRST_PAUSE } else { pause.mul_f64(GROWTH).min(LONGEST_PAUSE) };
+            let online = seen.contains(&Event::State("run".to_owned()));
+            let longest = if online { LONGEST_PAUSE_ONLINE } else { LONGEST_PAUSE };
+            pause = if changed { FIRST_PAUSE } else { pause.mul_f64(GROWTH).min(longest) };
             sleep(pause).await;
         }
     }
 
-    /// The broker's own word for its state; `None` while it does not answer.
-    async fn state(&mut self, connection: &mut Option<BrokerSocket>) -> Option<String> {
-        match timeout(PATIENCE, ask(&self.socket, connection)).await {
-            Ok(Ok(state)) => Some(state),
-            Ok(Err(SocketError::Connect { .. })) | Err(_) => {
-                *connection = None;
-                None
-            }
-            Ok(Err(_)) => {
-                *connection = None;
-                timeout(PATIENCE, self.uptime()).await.ok().flatten()
+    /// The broker's own word for its state; `None` while it does not answer. A socket that does
+    /// answer, but not as it should, is not asked again.
+    async fn state(&mut self, way: &mut Way) -> Option<String> {
+        if let Way::Socket(connection) = way {
+            match timeout(SOCKET_PATIENCE, ask(&self.socket, connection)).await {
+                Ok(Ok(state)) => return Some(state),
+                Ok(Err(SocketError::Connect { .. })) => {
+                    *connection = None;
+                    return None;
+                }
+                Ok(Err(_)) | Err(_) => *connection = None,
             }
         }
+        let state = timeout(UPTIME_PATIENCE, self.uptime()).await.ok().flatten();
+        if state.is_some() {
+            *way = Way::Uptime;
+        }
+        state
     }
 
     async fn uptime(&mut self) -> Option<String> {
@@ -93,6 +104,14 @@ impl Watch {
         (read.is_ok() && status.is_ok_and(|status| status.success())).then_some(())?;
         state_of_uptime(&text)
     }
+}
+
+/// How the broker is asked.
+enum Way {
+    /// Over its own socket, the cheap way.
+    Socket(Option<BrokerSocket>),
+    /// With `flux uptime`.
+    Uptime,
 }
 
 async fn ask(

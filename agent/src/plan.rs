@@ -202,8 +202,8 @@ fn steps(
         steps.push(Step::FindFlux);
     }
     steps.push(Step::AdoptWorkingDirectory);
+    steps.push(files::resources(pod));
     if role == Role::Lead {
-        steps.push(files::resources(pod));
         steps.extend(work.batch.clone());
     }
     Ok(steps)

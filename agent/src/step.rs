@@ -3,10 +3,14 @@
 //! `Display` gives one line a step: the log line of the run and, with `{:#}`, followed by the
 //! content of files and scripts, the answer of `flux-agent plan`.
 
+mod display;
+
+pub use display::shown;
+
 use crate::environment::Change;
 use flux_contract::WorkerPolicy;
 use serde::Serialize;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -263,152 +267,4 @@ pub struct Plan {
     pub broker: BrokerRun,
     /// What is done at the end, whatever happened.
     pub finish: Vec<Step>,
-}
-
-/// `words` as a person would type them.
-pub fn shown(words: &[String]) -> String {
-    let quoted: Vec<String> = words
-        .iter()
-        .map(|word| shlex::try_quote(word).map_or_else(|_| format!("{word:?}"), Into::into))
-        .collect();
-    quoted.join(" ")
-}
-
-fn indented(text: &str) -> String {
-    text.lines().fold(String::new(), |mut all, line| {
-        let _ = write!(all, "\n    {line}");
-        all
-    })
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let full = formatter.alternate();
-        match self {
-            Self::RunHook(Hook { name, shell, script }) => {
-                match shell {
-                    Some(shell) => write!(formatter, "run {name} with {}", shell.display())?,
-                    None => write!(formatter, "run {name}: there is no shell")?,
-                }
-                if full { formatter.write_str(&indented(script)) } else { Ok(()) }
-            }
-            Self::UseAccount { choice, fallback_home } => match choice {
-                AccountChoice::Ensure { name, uid, home } => write!(
-                    formatter,
-                    "run Flux as user {name}, made with uid {uid} and home {} unless the image has it",
-                    home.display()
-                ),
-                AccountChoice::Keep { name, uid, gid, home } => write!(
-                    formatter,
-                    "run Flux as the container's own user {name} ({uid}:{gid}), home {}",
-                    home.as_ref().unwrap_or(fallback_home).display()
-                ),
-            },
-            Self::MakeDirectory { path, mode, owner, ours: _, required } => {
-                let optional = if *required { "" } else { ", if possible" };
-                write!(
-                    formatter,
-                    "make directory {} ({mode:04o}, {owner}{optional})",
-                    path.display()
-                )
-            }
-            Self::RemoveFile { path } => write!(formatter, "remove {}", path.display()),
-            Self::WriteFile(file) => file.fmt(formatter),
-            Self::InstallCertificate { from, to } => write!(
-                formatter,
-                "copy the CURVE certificate {} to {} (0600, broker's user)",
-                from.display(),
-                to.display()
-            ),
-            Self::ChangeEnvironment { changes } => {
-                formatter.write_str("change the environment:")?;
-                changes.iter().try_for_each(|change| write!(formatter, " {change}"))
-            }
-            Self::FindFlux => formatter.write_str("find flux on the PATH"),
-            Self::AdoptWorkingDirectory => formatter
-                .write_str("hand the working directory to the broker's user if it is the image's"),
-            Self::EncodeResources { command, path } => {
-                write!(formatter, "write what {:?} prints to {}", shown(command), path.display())
-            }
-            Self::WriteBatchScript { name, fallback_directory, variable: _, content } => {
-                write!(
-                    formatter,
-                    "write {name} in the working directory, else in {}",
-                    fallback_directory.display()
-                )?;
-                if full { formatter.write_str(&indented(content)) } else { Ok(()) }
-            }
-            Self::MarkComplete { path } => write!(formatter, "leave marker {}", path.display()),
-        }
-    }
-}
-
-impl fmt::Display for FileToWrite {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, mode, owner, content } = self;
-        write!(formatter, "write {} ({mode:04o}, {owner})", path.display())?;
-        if formatter.alternate() { formatter.write_str(&indented(content)) } else { Ok(()) }
-    }
-}
-
-impl fmt::Display for AwaitLead {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, name, port, deadline_seconds, by_name: _ } = self;
-        write!(formatter, "wait for the lead broker at ")?;
-        if let Some(address) = address {
-            write!(formatter, "{address}, else ")?;
-        }
-        write!(formatter, "{name}, port {port}, at most {deadline_seconds} s")
-    }
-}
-
-impl fmt::Display for BrokerRun {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(WorkerRun { lead, policy }) = &self.worker {
-            writeln!(formatter, "{lead}")?;
-            writeln!(formatter, "when the broker ends: {}", policy_text(*policy))?;
-        }
-        write!(formatter, "start the broker: {}", shown(&self.command))?;
-        if let Some(archive) = &self.restore {
-            write!(formatter, "\n    restored from {} if it exists", archive.display())?;
-        }
-        if !self.program.is_empty() {
-            write!(formatter, "\n    program: {}", shown(&self.program))?;
-        }
-        if let Some(submission) = &self.submission {
-            write!(formatter, "\n    once it runs: {}", shown(submission))?;
-        }
-        Ok(())
-    }
-}
-
-const fn policy_text(policy: WorkerPolicy) -> &'static str {
-    match policy {
-        WorkerPolicy::LeaveWhenDone => "leave when it ended with 0, else start it again",
-        WorkerPolicy::LeaveAlways => "leave",
-        WorkerPolicy::Rejoin => "start it again",
-    }
-}
-
-impl fmt::Display for Plan {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(formatter, "{} {} rank {}", self.role, self.hostname, self.rank)?;
-        let finish = self.finish.iter();
-        for step in &self.steps {
-            if formatter.alternate() {
-                writeln!(formatter, "{step:#}")?;
-            } else {
-                writeln!(formatter, "{step}")?;
-            }
-        }
-        writeln!(formatter, "{}", self.broker)?;
-        for step in finish {
-            if formatter.alternate() {
-                writeln!(formatter, "finally: {step:#}")?;
-            } else {
-                writeln!(formatter, "finally: {step}")?;
-            }
-        }
-        Ok(())
-    }
 }

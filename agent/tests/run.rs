@@ -4,8 +4,9 @@ mod pod;
 
 use flux_contract::{Archive, Exit, FluxUser, Hooks, Submission, Workload};
 use pod::{Pod, code, stderr, stdout};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Command;
 
 fn is_root() -> bool {
     nix::unistd::getuid().is_root()
@@ -262,7 +263,7 @@ fn as_root_flux_runs_as_its_own_user_who_owns_what_the_broker_needs() {
     config.hooks = Hooks { pre: Some("id -u > hook-uid".to_owned()), ..hooks() };
     let output = pod.run(&config);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    assert_eq!(stdout(&output), "1234\n1234\n1234\n/home/flux flux\n".replace("/home", "/home"));
+    assert_eq!(stdout(&output), "1234\n1234\n1234\n/home/flux flux\n");
     assert_eq!(pod.read("work/hook-uid"), "0\n", "hooks run as the container's own user");
     let owner = |path: &str| fs::metadata(pod.at(path)).unwrap().uid();
     for path in [
@@ -279,6 +280,56 @@ fn as_root_flux_runs_as_its_own_user_who_owns_what_the_broker_needs() {
 }
 
 #[test]
+fn a_container_of_an_arbitrary_uid_runs_flux_as_that_uid_with_a_home_of_its_own() {
+    if !is_root() {
+        eprintln!("skipped: changing the user needs root");
+        return;
+    }
+    let pod = Pod::new();
+    pod.open_to_all();
+    for path in ["mnt/flux", "work", "dev"] {
+        fs::set_permissions(pod.at(path), Permissions::from_mode(0o777)).unwrap();
+    }
+    let mut config = pod.config(&["sh", "-c", "id -u; echo $HOME $USER; ls -d $HOME"]);
+    config.user.run_as_root = false;
+    let mut run = pod.prepared(&config);
+    // What a container runtime sets for a uid without an account.
+    run.env("HOME", "/");
+    let mut exec = pod.agent(&["exec", "--uid=4321", "--gid=4321", "--"]);
+    let mut as_user = Command::new(exec.get_program());
+    as_user.args(exec.get_args());
+    exec = pod.wrapped(as_user, &run);
+    let output = exec.output().unwrap();
+    let home = pod.layout().home().display().to_string();
+    let expected = format!("4321\n{home} flux\n{home}\n");
+    assert_eq!((code(&output), stdout(&output)), (0, expected), "{}", stderr(&output));
+    assert!(!pod.read("etc/passwd").contains("flux"));
+}
+
+#[test]
+fn the_helper_for_shells_can_be_sourced_twice_and_keeps_values_as_they_were_given() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["true"]);
+    config.environment = [("GREETING".to_owned(), "it's \"$HOME\"; `date`".to_owned())].into();
+    pod.run(&config);
+    let script =
+        ". ./flux-view.sh; . ./flux-view.sh; echo $PATH; echo \"$GREETING\"; echo $fluxsocket";
+    let shell = |script: &str| {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]).env_clear().env("PATH", "/usr/bin:/bin");
+        stdout(&command.current_dir(pod.at("mnt/flux")).output().unwrap())
+    };
+    let (bin, uri) = (pod.at("mnt/flux/view/bin"), pod.layout().local_uri());
+    let expected = format!("/usr/bin:/bin:{}\nit's \"$HOME\"; `date`\n{uri}\n", bin.display());
+    assert_eq!(shell(script), expected);
+    let exports = stdout(&pod.for_this_pod("env").env("PATH", "/usr/bin:/bin").output().unwrap());
+    assert_eq!(
+        shell(&format!("{exports}\necho $PATH; echo $FLUX_URI")),
+        format!("/usr/bin:/bin:{}\n{uri}\n", bin.display())
+    );
+}
+
+#[test]
 fn a_user_that_cannot_be_added_still_runs_flux() {
     if !is_root() {
         eprintln!("skipped: changing the user needs root");
@@ -286,12 +337,17 @@ fn a_user_that_cannot_be_added_still_runs_flux() {
     }
     let pod = Pod::new();
     pod.open_to_all();
-    // A directory in the place of the file cannot be written, even by root.
-    fs::remove_file(pod.at("etc/passwd")).unwrap();
     let mut config = pod.config(&["id", "-u"]);
     config.user = FluxUser { name: "flux".to_owned(), uid: 1234, run_as_root: false };
-    std::os::unix::fs::symlink("/proc/version", pod.at("etc/passwd")).unwrap();
-    let output = pod.run(&config);
+    let run = pod.prepared(&config);
+    let script = "mount --bind \"$0\" \"$0\" && mount -o remount,ro,bind \"$0\" && exec \"$@\"";
+    let mut isolated = Command::new("unshare");
+    isolated.args(["--mount", "sh", "-c", script]).arg(pod.at("etc"));
+    let output = pod.wrapped(isolated, &run).output().unwrap();
+    if stderr(&output).contains("unshare:") {
+        eprintln!("skipped: no mount namespace can be made here");
+        return;
+    }
     assert_eq!((code(&output), stdout(&output).as_str()), (0, "1234\n"), "{}", stderr(&output));
     assert!(stderr(&output).contains("without an entry in /etc/passwd"), "{}", stderr(&output));
 }

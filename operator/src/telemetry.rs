@@ -45,7 +45,7 @@ pub fn start(format: LogFormat, level: &str) -> Result<(), TelemetryError> {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
     match format {
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
+        LogFormat::Json => log.json().flatten_event(true).with_span_list(false).try_init(),
         LogFormat::Text => log.try_init(),
     }
     .map_err(|source| TelemetryError::Start { source })

@@ -70,7 +70,8 @@ pub(super) fn custom_script(content: &str) -> FileToWrite {
     file(CUSTOM_SCRIPT.into(), 0o755, content.to_owned())
 }
 
-/// The resource set: all hosts are taken to have what this pod has.
+/// The resource set: all hosts are taken to have what this pod has. The lead's counts; but its
+/// configuration, which names the file, is handed to every worker, and there the file is opened too.
 pub(super) fn resources(pod: Pod<'_>) -> Step {
     let hosts = format!("--hosts={}", pod.config.network.bootstrap.hosts());
     let words = ["R", "encode", "--local", &hosts].map(str::to_owned);

@@ -2,17 +2,22 @@
 //! that takes the place of Flux.
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 #![allow(unreachable_pub, reason = "each test binary is a crate of its own")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test helper that fails fails its test")]
 
 use flux_contract::{
     AgentConfig, Bootstrap, Broker, ClusterIdentity, ClusterName, CurveCertificate, FluxUser,
     Hooks, Hostlist, Layout, Logging, Network, Submission, TerminationMessage, View, WorkerPolicy,
     Workload,
 };
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -214,6 +219,14 @@ impl Pod {
         self.agent(&[name, "--root", &root, "--hostname", &self.hostname])
     }
 
+    /// `command`, started by `wrapper` in the same environment.
+    pub fn wrapped(&self, mut wrapper: Command, command: &Command) -> Command {
+        wrapper.arg(command.get_program()).args(command.get_args()).env_clear();
+        wrapper.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        wrapper.current_dir(self.at("work")).stdin(Stdio::null());
+        wrapper
+    }
+
     /// `flux-agent run` with `config`, from start to end.
     pub fn run(&self, config: &AgentConfig) -> Output {
         self.prepared(config).output().unwrap()
@@ -230,6 +243,70 @@ impl Pod {
         let file = self.at(path);
         await_that(&format!("{path} appears"), || file.exists());
         self.read(path)
+    }
+}
+
+/// A run in the background, ended when the test is.
+pub struct Background(pub Child);
+
+impl Background {
+    pub fn start(mut command: Command) -> Self {
+        Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.0.id().try_into().unwrap()), signal).unwrap();
+    }
+
+    /// Waits for the end and returns code, output and complaints.
+    pub fn end(mut self) -> (i32, String, String) {
+        let mut ended = None;
+        await_that("the run ends", || {
+            ended = self.0.try_wait().unwrap();
+            ended.is_some()
+        });
+        let (mut output, mut error) = (String::new(), String::new());
+        self.0.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+        self.0.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+        (ended.unwrap().code().unwrap(), output, error)
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Answers on the socket at `path` as a broker in `state` does, in the background.
+pub fn broker_in_state(path: &Path, state: &'static str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let listener = UnixListener::bind(path).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            // A client that goes away is not this test's concern.
+            let _ = answer(stream.unwrap(), state);
+        }
+    });
+}
+
+fn answer(mut stream: UnixStream, state: &str) -> std::io::Result<()> {
+    stream.write_all(&[0])?;
+    loop {
+        let mut head = [0; 8];
+        stream.read_exact(&mut head)?;
+        let length = u32::from_be_bytes(head[4..].try_into().unwrap()) as usize;
+        stream.read_exact(&mut vec![0; length])?;
+        let payload = format!("{{\"state\":\"{state}\"}}\0");
+        let protocol = [&[0x8e, 1, 2, 0x02][..], &[0; 16]].concat();
+        let mut body = Vec::new();
+        for frame in [payload.as_bytes(), &protocol] {
+            body.push(u8::try_from(frame.len()).unwrap());
+            body.extend(frame);
+        }
+        let length = u32::try_from(body.len()).unwrap();
+        stream.write_all(&[&head[..4], &length.to_be_bytes(), &body].concat())?;
     }
 }
 
@@ -256,4 +333,9 @@ pub fn stdout(output: &Output) -> String {
 
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A port of this machine on which nobody listens.
+pub fn closed_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -90,10 +90,33 @@ impl Parsed {
     }
 }
 
+/// What is wrong with a command line. Displayed as Flux's C tools word it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum OptionError {
+    /// No such option.
+    #[error("unrecognized option '{0}'")]
+    Unknown(String),
+    /// Its value is missing.
+    #[error("option '{0}' requires an argument")]
+    Missing(String),
+    /// It takes no value.
+    #[error("option '{0}' doesn't allow an argument")]
+    Unexpected(String),
+}
+
+impl OptionError {
+    /// As Flux's Python tools word it.
+    pub(crate) fn python(&self) -> String {
+        match self {
+            Self::Unknown(option) => format!("unrecognized arguments: {option}"),
+            Self::Missing(option) => format!("argument {option}: expected one argument"),
+            Self::Unexpected(option) => format!("argument {option}: ignored explicit argument"),
+        }
+    }
+}
+
 /// Parses `words`, which do not include the command's name.
-///
-/// The error is the text real Flux prints, without the program name in front.
-pub(crate) fn parse(words: &[String], choices: &[Choice]) -> Result<Parsed, String> {
+pub(crate) fn parse(words: &[String], choices: &[Choice]) -> Result<Parsed, OptionError> {
     let mut parsed = Parsed::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -119,7 +142,7 @@ fn parse_long(
     body: &str,
     choices: &[Choice],
     next: &mut dyn FnMut() -> Option<String>,
-) -> Result<(), String> {
+) -> Result<(), OptionError> {
     let (name, attached) = match body.split_once('=') {
         Some((name, value)) => (name, Some(value.to_owned())),
         None => (body, None),
@@ -127,18 +150,16 @@ fn parse_long(
     let choice = choices
         .iter()
         .find(|choice| choice.name == name)
-        .ok_or_else(|| format!("unrecognized option '--{name}'"))?;
+        .ok_or_else(|| OptionError::Unknown(format!("--{name}")))?;
     let value = match choice.argument {
         Argument::None if attached.is_some() => {
-            return Err(format!("option '--{name}' doesn't allow an argument"));
+            return Err(OptionError::Unexpected(format!("--{name}")));
         }
         Argument::None => None,
         Argument::Optional => attached,
-        Argument::Required | Argument::Split => Some(
-            attached
-                .or_else(next)
-                .ok_or_else(|| format!("option '--{name}' requires an argument"))?,
-        ),
+        Argument::Required | Argument::Split => {
+            Some(attached.or_else(next).ok_or_else(|| OptionError::Missing(format!("--{name}")))?)
+        }
     };
     parsed.push(choice, value);
     Ok(())
@@ -149,21 +170,21 @@ fn parse_short(
     body: &str,
     choices: &[Choice],
     next: &mut dyn FnMut() -> Option<String>,
-) -> Result<(), String> {
+) -> Result<(), OptionError> {
     let mut rest = body;
     while let Some(key) = rest.chars().next() {
         rest = &rest[key.len_utf8()..];
         let choice = choices
             .iter()
             .find(|choice| choice.short == Some(key))
-            .ok_or_else(|| format!("unrecognized option '-{key}'"))?;
+            .ok_or_else(|| OptionError::Unknown(format!("-{key}")))?;
         let value = match choice.argument {
             Argument::None => None,
             // A repeated letter (-vv) counts; anything else attached is the value.
             Argument::Optional if rest.is_empty() || rest.starts_with(key) => None,
             Argument::Optional => Some(std::mem::take(&mut rest).to_owned()),
             Argument::Required | Argument::Split => Some(if rest.is_empty() {
-                next().ok_or_else(|| format!("option requires an argument -- '{key}'"))?
+                next().ok_or_else(|| OptionError::Missing(format!("-{key}")))?
             } else {
                 let attached = std::mem::take(&mut rest);
                 attached.strip_prefix('=').unwrap_or(attached).to_owned()
@@ -205,8 +226,10 @@ mod tests {
     #[test]
     fn unknown_options_are_named() {
         let error = parse(&words("--x=1"), CHOICES).expect_err("refused");
-        assert_eq!(error, "unrecognized option '--x'");
-        assert_eq!(parse(&words("-q"), CHOICES).expect_err("refused"), "unrecognized option '-q'");
+        assert_eq!(error.to_string(), "unrecognized option '--x'");
+        assert_eq!(error.python(), "unrecognized arguments: --x");
+        let error = parse(&words("-q"), CHOICES).expect_err("refused");
+        assert_eq!(error.to_string(), "unrecognized option '-q'");
     }
 
     #[test]

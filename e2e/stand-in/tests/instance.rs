@@ -182,6 +182,43 @@ fn a_mismatched_configuration_is_refused_at_hello() {
 }
 
 #[test]
+fn a_broker_that_leads_its_process_group_takes_the_group_along() {
+    let site = Site::new(1);
+    let program = "sleep 600 & echo $!; flux getattr rank";
+    let words = site.words("start", 0, &["bash", "-c", program]);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut command = site.command(&words);
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    assert_eq!(site.spawn(command, 0).code(), Some(0));
+    let process = site.read("0.out").lines().next().unwrap_or_default().to_owned();
+    wait_for("the end of the program's child", || {
+        let status = std::fs::read_to_string(format!("/proc/{process}/stat"));
+        status.map_or(Some(()), |status| status.contains(") Z ").then_some(()))
+    });
+}
+
+#[test]
+fn states_are_reported_to_a_service_manager() {
+    let site = Site::new(1);
+    let socket = std::os::unix::net::UnixDatagram::bind(site.path("notify")).expect("binds");
+    let words = site.words("start", 0, &["-Sbroker.sd-notify=1", "true", "x"]);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut command = site.command(&words);
+    command.env("NOTIFY_SOCKET", site.path("notify"));
+    assert_eq!(site.spawn(command, 0).code(), Some(0));
+    socket.set_nonblocking(true).expect("sets");
+    let mut buffer = [0_u8; 256];
+    let mut reports = Vec::new();
+    while let Ok(count) = socket.recv(&mut buffer) {
+        reports.push(String::from_utf8_lossy(&buffer[..count]).into_owned());
+    }
+    assert_eq!(reports.first().map(String::as_str), Some("READY=1"));
+    let run = "STATUS=Running as leader of 1 node Flux instance";
+    assert!(reports.iter().any(|report| report == run), "{reports:?}");
+    assert_eq!(reports.last().map(String::as_str), Some("STATUS=Exiting"));
+}
+
+#[test]
 fn no_shell_no_rc1() {
     let site = Site::new(1);
     let words = site.words("broker", 0, &["/bin/true"]);

@@ -21,6 +21,15 @@ use std::net::IpAddr;
 /// The operator's name as an owner of fields.
 pub const FIELD_MANAGER: &str = "flux-operator";
 
+/// The objects that were read before it was decided what they should be.
+#[derive(Debug, Clone, Default)]
+pub struct Live {
+    /// Holds what the running instance was started with.
+    pub config_map: Option<ConfigMap>,
+    /// The Job.
+    pub job: Option<Job>,
+}
+
 /// Applies the Services; the answer is the address of the lead's.
 pub(super) async fn services(
     client: &Client,
@@ -60,11 +69,11 @@ pub(super) async fn desired(
     client: &Client,
     cluster: &Cluster,
     desired: Desired<Prepared>,
-    live_job: Option<Job>,
+    live: Live,
     change: &JobChange,
 ) -> Result<Desired<Applied>, Error> {
     let Desired { config_map, sidecar_services, job, state: PhantomData } = desired;
-    let config_map = settle::<ConfigMap>(client, cluster, &config_map).await?;
+    let config_map = bring(client, cluster, live.config_map, &config_map).await?;
     let mut services = Vec::with_capacity(sidecar_services.len());
     for service in &sidecar_services {
         services.push(settle::<Service>(client, cluster, service).await?);
@@ -74,12 +83,12 @@ pub(super) async fn desired(
         JobChange::Adjust(patch) | JobChange::Refuse { adjust: Some(patch), .. } => {
             adjust(client, cluster, patch).await?
         }
-        JobChange::Keep | JobChange::Refuse { adjust: None, .. } => live_job.unwrap_or(job),
+        JobChange::Keep | JobChange::Refuse { adjust: None, .. } => live.job.unwrap_or(job),
     };
     Ok(Desired { config_map, sidecar_services: services, job, state: PhantomData })
 }
 
-/// Brings an object in line with `desired`; writes only if something of it is missing or other.
+/// Reads an object and brings it in line with `desired`.
 async fn settle<K>(client: &Client, cluster: &Cluster, desired: &K) -> Result<K, Error>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -89,7 +98,25 @@ where
         + DeserializeOwned,
 {
     let api: Api<K> = Api::namespaced(client.clone(), &cluster.namespace);
-    match ours(&api, &desired.name_any(), &cluster.owner).await? {
+    let live = ours(&api, &desired.name_any(), &cluster.owner).await?;
+    bring(client, cluster, live, desired).await
+}
+
+/// Brings `live` in line with `desired`; writes only if something of it is missing or other.
+async fn bring<K>(
+    client: &Client,
+    cluster: &Cluster,
+    live: Option<K>,
+    desired: &K,
+) -> Result<K, Error>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + Serialize
+        + DeserializeOwned,
+{
+    match live {
         Some(live) if carries(&to_value(&live), &to_value(desired)) => Ok(live),
         Some(_) | None => write(client, cluster, desired).await,
     }

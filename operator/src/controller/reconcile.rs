@@ -2,8 +2,8 @@
 
 use super::Context;
 use super::agent_change::{Started, started};
-use super::apply;
-use super::build::{self, AGENT_CONFIG_KEY, Services, agent_config};
+use super::apply::{self, Live};
+use super::build::{self, AGENT_CONFIG_KEY, agent_config};
 use super::error::Error;
 use super::job_change::{GENERATION_ANNOTATION, JobChange, is_finished, job_change};
 use super::observe::{Observed, Trouble, ours, pods};
@@ -94,9 +94,15 @@ async fn realise(
     observed: &mut Observed,
 ) -> Result<(), Error> {
     let client = &context.client;
-    let services: Services = build::services(cluster);
-    let lead = apply::services(client, cluster, &services).await?;
-    let Started { cluster, config, refused } = fitted(context, cluster, lead, observed).await?;
+    let services = build::services(cluster);
+    let configs: Api<ConfigMap> = Api::namespaced(client.clone(), &cluster.namespace);
+    let config_name = cluster.name.agent_config_map();
+    let (lead, config_map) = futures::try_join!(
+        apply::services(client, cluster, &services),
+        ours(&configs, &config_name, &cluster.owner),
+    )?;
+    let live = Live { config_map, job: observed.job.clone() };
+    let Started { cluster, config, refused } = fitted(cluster, lead, &live, observed.generation);
     observed.refused = refused;
     observed.maximum_size = maximum_size(&cluster, &config);
     let mut desired = build::build(&cluster, lead, &context.images, observed.generation)
@@ -115,42 +121,34 @@ async fn realise(
         let template = fields.iter().map(|field| format!("template.{field}"));
         observed.refused.extend(template);
     }
-    let live = observed.job.clone();
-    let applied = apply::desired(client, &cluster, desired, live, &change).await?;
+    let applied = Box::pin(apply::desired(client, &cluster, desired, live, &change)).await?;
     observed.job = Some(applied.job);
     Ok(())
 }
 
 /// The cluster and its agents' configuration, cut to what a running instance can take.
-async fn fitted(
-    context: &Context,
-    cluster: &Cluster,
-    lead: Option<IpAddr>,
-    observed: &Observed,
-) -> Result<Started, Error> {
+fn fitted(cluster: &Cluster, lead: Option<IpAddr>, live: &Live, generation: i64) -> Started {
     let fresh = || Started {
         cluster: cluster.clone(),
         config: agent_config(cluster, lead),
         refused: Vec::new(),
     };
-    let Some(job) = &observed.job else { return Ok(fresh()) };
-    let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &cluster.namespace);
-    let live = ours(&api, &cluster.name.agent_config_map(), &cluster.owner).await?;
-    let text = live.and_then(|live| live.data?.remove(AGENT_CONFIG_KEY));
+    let Some(job) = &live.job else { return fresh() };
+    let data = live.config_map.as_ref().and_then(|live| live.data.as_ref());
+    let text = data.and_then(|data| data.get(AGENT_CONFIG_KEY));
     // Deleted, or written by an operator with another protocol: the present one's is the best
     // there is.
-    let Some(live) = text.and_then(|text| AgentConfig::from_toml(&text).ok()) else {
-        return Ok(fresh());
+    let Some(config) = text.and_then(|text| AgentConfig::from_toml(text).ok()) else {
+        return fresh();
     };
-    let fitted = started(cluster.clone(), &live, lead);
-    let noted = job.annotations().get(GENERATION_ANNOTATION);
-    if noted == Some(&observed.generation.to_string()) {
+    let fitted = started(cluster.clone(), &config, lead);
+    if job.annotations().get(GENERATION_ANNOTATION) == Some(&generation.to_string()) {
         // Nothing was asked for since: what differs is a newer operator's way to say the same.
-        let mut config = live;
+        let mut config = config;
         config.network.lead_address = fitted.config.network.lead_address;
-        return Ok(Started { config, refused: Vec::new(), ..fitted });
+        return Started { config, refused: Vec::new(), ..fitted };
     }
-    Ok(fitted)
+    fitted
 }
 
 /// Hosts that a size may reach: all of Flux's that are this MiniCluster's pods.

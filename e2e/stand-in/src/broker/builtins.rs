@@ -58,7 +58,8 @@ impl Broker {
         let path = uri.strip_prefix("local://").unwrap_or_default();
         let listener = local::bind(path)
             .map_err(|error| connector(format!("bind {path}: {}", strerror(&error))))?;
-        tokio::spawn(local::accept(listener, access, self.channels.clients.clone()));
+        let (clients, alive) = (self.channels.clients.clone(), self.channels.alive.downgrade());
+        tokio::spawn(local::accept(listener, access, clients, alive));
         self.start_overlay()
     }
 
@@ -126,7 +127,9 @@ impl Broker {
         let keys = certificate.keys.clone();
         let events = self.channels.children.clone();
         let user_timeout = settings.user_timeout;
-        tokio::spawn(async move { listen::accept(bound, keys, user_timeout, events).await });
+        let alive = self.channels.alive.downgrade();
+        let server = listen::Server { keys, user_timeout, events, alive };
+        tokio::spawn(listen::accept(bound, server));
         Ok(())
     }
 

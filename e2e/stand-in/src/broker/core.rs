@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Sender, UnboundedSender, channel, unbounded_channel};
 
 use super::Receivers;
 use super::attributes::Attributes;
@@ -27,13 +27,15 @@ use crate::overlay::listen::LinkNews;
 use crate::overlay::wire::Upward;
 use crate::protocol::Reply;
 
-/// The sending ends of what happens around a broker.
+/// The sending ends of what happens around a broker; whoever holds `alive` still has something to
+/// deliver when the broker ends.
 pub(super) struct Channels {
     pub(super) parent: UnboundedSender<LinkEvent>,
     pub(super) children: UnboundedSender<(u64, LinkNews)>,
     pub(super) clients: UnboundedSender<ClientNews>,
     pub(super) reports: UnboundedSender<Report>,
     pub(super) program: UnboundedSender<ExitStatus>,
+    pub(super) alive: Sender<()>,
 }
 
 impl Channels {
@@ -43,14 +45,16 @@ impl Channels {
         let (clients, from_clients) = unbounded_channel();
         let (reports, from_tasks) = unbounded_channel();
         let (program, from_program) = unbounded_channel();
+        let (alive, alive_ends) = channel(1);
         let receivers = Receivers {
             parent: from_parent,
             children: from_children,
             clients: from_clients,
             reports: from_tasks,
             program: from_program,
+            alive: alive_ends,
         };
-        (Self { parent, children, clients, reports, program }, receivers)
+        (Self { parent, children, clients, reports, program, alive }, receivers)
     }
 }
 

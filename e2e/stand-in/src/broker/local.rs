@@ -3,7 +3,7 @@
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedSender, WeakSender, unbounded_channel};
 
 use crate::config::tables::Access;
 use crate::protocol::{Reply, Request};
@@ -40,12 +40,17 @@ pub(crate) async fn accept(
     listener: UnixListener,
     access: Access,
     news: UnboundedSender<ClientNews>,
+    alive: WeakSender<()>,
 ) {
     let mut id = 0;
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
         id += 1;
-        tokio::spawn(serve(id, stream, access, news.clone()));
+        let (served, alive) = (serve(id, stream, access, news.clone()), alive.upgrade());
+        tokio::spawn(async move {
+            served.await;
+            drop(alive);
+        });
     }
 }
 

@@ -13,6 +13,7 @@ mod notify;
 mod phases;
 pub(crate) mod program;
 mod rc;
+mod running;
 mod services;
 mod startup;
 pub(crate) mod state;
@@ -20,7 +21,7 @@ mod status;
 mod work;
 
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use self::core::{Broker, Channels};
 use self::state::State;
@@ -60,8 +61,15 @@ async fn serve(startup: startup::Startup) -> Result<u8, Failure> {
         }
         broker.settle();
     }
-    Ok(broker.end().await)
+    let (code, directories) = broker.end();
+    // What was said last has to be delivered; a peer that does not listen is not waited for.
+    drop(tokio::time::timeout(DELIVERY_LIMIT, receivers.alive.recv()).await);
+    drop(directories);
+    Ok(code)
 }
+
+/// How long a broker that is done waits for its peers to take what it said.
+const DELIVERY_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// All signals a broker reacts to.
 fn catch_signals(sender: &UnboundedSender<i32>) -> std::io::Result<()> {
@@ -95,4 +103,6 @@ struct Receivers {
     clients: UnboundedReceiver<local::ClientNews>,
     reports: UnboundedReceiver<crate::jobs::task::Report>,
     program: UnboundedReceiver<std::process::ExitStatus>,
+    /// Ends when all that was said has been delivered.
+    alive: Receiver<()>,
 }

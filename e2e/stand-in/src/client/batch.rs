@@ -24,7 +24,7 @@ const BATCH: &[Choice] = &[
 /// `flux batch`.
 pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
     let choices: Vec<Choice> = [COMMON, BATCH].concat();
-    let parsed = call.options("batch", &choices)?;
+    let parsed = call.python_options("batch", &choices)?;
     for option in ["gpus-per-slot", "conf", "broker-opts", "dump"] {
         if parsed.has(option) {
             return Err(Failure::not_simulated(&format!("batch --{option}")));
@@ -95,7 +95,7 @@ fn shape(parsed: &Parsed) -> Result<Shape, String> {
             Ok(Shape { tasks: nodes, nodes: Some(nodes), cores, exclusive: true })
         }
         (Some(slots), Some(nodes)) if nodes > slots => {
-            Err("number of nodes greater than number of slots".to_owned())
+            Err("node count must not be greater than task count".to_owned())
         }
         (Some(tasks), nodes) => {
             Ok(Shape { tasks, nodes, cores, exclusive: parsed.has("exclusive") })

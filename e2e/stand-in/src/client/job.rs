@@ -104,7 +104,7 @@ pub(crate) fn cancel(call: &Call) -> Result<u8, Failure> {
         short("message", 'm', Argument::Required),
         short("dry-run", 'n', Argument::None),
     ];
-    let parsed = call.options("cancel", &choices)?;
+    let parsed = call.python_options("cancel", &choices)?;
     if let Some(option) = parsed.first_of(&["user", "states", "dry-run"]) {
         return Err(Failure::not_simulated(&format!("cancel --{option}")));
     }

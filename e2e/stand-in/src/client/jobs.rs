@@ -20,7 +20,7 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
         long("json", Argument::None),
         long("stats-only", Argument::None),
     ];
-    let parsed = call.options("jobs", &choices)?;
+    let parsed = call.python_options("jobs", &choices)?;
     let answer = ask(call, "flux-jobs", &Request::Jobs { scope: call.scope() })?;
     let mut jobs: Vec<Value> = answer["jobs"].as_array().cloned().unwrap_or_default();
     if parsed.has("stats-only") {

@@ -43,6 +43,11 @@ impl Call {
         })
     }
 
+    /// Parses the options of a command that is a Python script in real Flux.
+    pub(crate) fn python_options(&self, name: &str, choices: &[Choice]) -> Result<Parsed, Failure> {
+        parse(&self.words, choices).map_err(|error| usage(name, &error.python()))
+    }
+
     /// The batch job this runs in: its script has an instance of its own.
     pub(crate) fn scope(&self) -> Option<u64> {
         self.environment.get("FLUX_ENCLOSING_ID").and_then(|text| jobid::decode(text))
@@ -55,6 +60,11 @@ impl Call {
             None => Ok(()),
         }
     }
+}
+
+/// A usage error of a Python script: exit code 2.
+pub(crate) fn usage(name: &str, text: &str) -> Failure {
+    Failure::with_code(2, format!("usage: flux {name} [OPTIONS...]\nflux-{name}: error: {text}"))
 }
 
 /// A job id, or Flux's text about what is none.

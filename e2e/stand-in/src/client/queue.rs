@@ -35,7 +35,7 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
         long("quiet", Argument::None),
         long("nocheckpoint", Argument::None),
     ];
-    let parsed = call.options("queue", &choices)?;
+    let parsed = call.python_options("queue", &choices)?;
     if parsed.has("queue") || (action == QueueAction::Disable && !parsed.rest.is_empty()) {
         return Err(Failure::not_simulated("named queues"));
     }
@@ -55,7 +55,7 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
 
 fn wait(call: &Call, name: &str, drain: bool) -> Result<u8, Failure> {
     let choices = [short("timeout", 't', Argument::Required), long("quiet", Argument::None)];
-    let parsed = call.options("queue", &choices)?;
+    let parsed = call.python_options("queue", &choices)?;
     let limit = match parsed.value("timeout") {
         None => None,
         Some(text) => duration::parse(text)

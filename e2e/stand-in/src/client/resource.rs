@@ -79,7 +79,7 @@ fn list(call: &Call) -> Result<u8, Failure> {
         short("format", 'o', Argument::Required),
         short("states", 's', Argument::Required),
     ];
-    let parsed = call.options("resource", &choices)?;
+    let parsed = call.python_options("resource", &choices)?;
     let resources = ask(call, PREFIX, &Request::Resources)?;
     let rows = rows(&resources);
     let states = parsed.value("states").unwrap_or("free,allocated,down");
@@ -121,7 +121,7 @@ fn row_text(state: &str, row: &Row, format: Option<&str>) -> Result<String, Fail
 }
 
 fn info(call: &Call) -> Result<u8, Failure> {
-    let parsed = call.options("resource", &[short("states", 's', Argument::Required)])?;
+    let parsed = call.python_options("resource", &[short("states", 's', Argument::Required)])?;
     let resources = ask(call, PREFIX, &Request::Resources)?;
     let state = parsed.value("states").unwrap_or("all");
     let rows = rows(&resources);
@@ -147,7 +147,7 @@ fn drain(call: &Call) -> Result<u8, Failure> {
         short("no-header", 'n', Argument::None),
         long("format", Argument::Required),
     ];
-    let parsed = call.options("resource", &choices)?;
+    let parsed = call.python_options("resource", &choices)?;
     let mut words = parsed.rest.iter();
     let targets = words.next().cloned();
     let reason: Vec<&str> = words.map(String::as_str).collect();
@@ -169,7 +169,7 @@ fn drain(call: &Call) -> Result<u8, Failure> {
 }
 
 fn undrain(call: &Call) -> Result<u8, Failure> {
-    let parsed = call.options("resource", &[])?;
+    let parsed = call.python_options("resource", &[])?;
     let [targets] = parsed.rest.as_slice() else {
         return Err(Failure::new("usage: flux resource undrain TARGETS"));
     };

@@ -24,6 +24,7 @@ const PER_TASK: &[Choice] = &[
     long("tasks-per-core", Argument::Required),
     long("gpus-per-node", Argument::Required),
     long("taskmap", Argument::Required),
+    short("verbose", 'v', Argument::None),
 ];
 
 const BULK: &[Choice] = &[
@@ -99,7 +100,7 @@ fn job(call: &Call, command: &str, parsed: &Parsed) -> Result<JobSpec, Failure> 
 /// `flux submit`.
 pub(crate) fn submit(call: &Call) -> Result<u8, Failure> {
     let choices: Vec<Choice> = [COMMON, PER_TASK, BULK].concat();
-    let parsed = call.options("submit", &choices)?;
+    let parsed = call.python_options("submit", &choices)?;
     if let Some(option) = parsed.first_of(&["log", "log-stderr", "jps"]) {
         return Err(Failure::not_simulated(&format!("submit --{option}")));
     }
@@ -184,7 +185,7 @@ fn watch_job(call: &Call, id: u64, watch: bool, verbose: usize) -> Result<Value,
 /// `flux run`.
 pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
     let choices: Vec<Choice> = [COMMON, PER_TASK].concat();
-    let parsed = call.options("run", &choices)?;
+    let parsed = call.python_options("run", &choices)?;
     let mut spec = job(call, "run", &parsed)?;
     spec.input = standard_input();
     let id = send(call, "run", spec)?;

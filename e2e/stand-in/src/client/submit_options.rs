@@ -37,7 +37,6 @@ pub(crate) const COMMON: &[Choice] = &[
     long("quiet", Argument::None),
     short("nodes", 'N', Argument::Required),
     short("exclusive", 'x', Argument::None),
-    short("verbose", 'v', Argument::None),
 ];
 
 /// Options that real Flux takes and that change a job in ways the stand-in cannot.
@@ -165,7 +164,7 @@ fn waitable(command: &str, parsed: &Parsed) -> Result<bool, Failure> {
         match flag {
             "waitable" => waitable = true,
             "debug" | "novalidate" => {}
-            other => return Err(fault(command, &format!("Unknown flag: {other}"))),
+            other => return Err(fault(command, &format!("--flags: Unknown flag {other}"))),
         }
     }
     Ok(waitable)

@@ -48,6 +48,8 @@ pub(crate) struct Job {
     pub(crate) submitted_at: f64,
     /// When its tasks were started.
     pub(crate) started: Option<Instant>,
+    /// Seconds its tasks ran, once they are over.
+    pub(crate) ran: Option<f64>,
     /// Events so far: seconds since submission, and text.
     pub(crate) events: Vec<(f64, String)>,
     /// What it got.
@@ -78,6 +80,7 @@ impl Job {
             submitted: Instant::now(),
             submitted_at,
             started: None,
+            ran: None,
             events: Vec::new(),
             allocation: Allocation::default(),
             running: BTreeSet::new(),
@@ -153,7 +156,8 @@ impl Job {
             JobState::Running => "RUN",
             JobState::Inactive => "INACTIVE",
         };
-        let runtime = self.started.map_or(0.0, |started| started.elapsed().as_secs_f64());
+        let since = self.started.map_or(0.0, |started| started.elapsed().as_secs_f64());
+        let runtime = self.ran.unwrap_or(since);
         let mut value = json!({
             "id": self.id, "userid": self.spec.user, "urgency": self.spec.urgency,
             "t_submit": self.submitted_at, "state": state, "name": self.spec.name,

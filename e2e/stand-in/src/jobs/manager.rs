@@ -229,6 +229,7 @@ impl Manager {
             effects.extend(tell_event(job, &format!("finish status={}", job.code)));
         }
         job.state = JobState::Inactive;
+        job.ran = job.started.map(|started| started.elapsed().as_secs_f64());
         effects.extend(tell_event(job, "clean"));
         for (client, _) in std::mem::take(&mut job.watchers) {
             effects.push(Effect::Tell(client, super::queries::result(job)));

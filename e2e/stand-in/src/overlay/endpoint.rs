@@ -86,21 +86,29 @@ pub(crate) fn can_connect(uri: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn free_port() -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
+        listener.local_addr().expect("bound").port()
+    }
+
     #[test]
     fn interfaces_and_addresses_bind_and_names_do_not() {
-        for uri in ["tcp://lo:18052", "tcp://127.0.0.1:18053", "tcp://*:18054"] {
-            assert!(matches!(bind(uri, false), Ok(Bound::Tcp(_))), "{uri}");
+        for host in ["lo", "127.0.0.1", "*"] {
+            let uri = format!("tcp://{host}:{}", free_port());
+            assert!(matches!(bind(&uri, false), Ok(Bound::Tcp(_))), "{uri}");
         }
-        for uri in ["tcp://localhost:18055", "tcp://nosuch0:18055"] {
-            assert_eq!(bind(uri, false).expect_err("refused"), "No such device", "{uri}");
+        for host in ["localhost", "nosuch0"] {
+            let uri = format!("tcp://{host}:{}", free_port());
+            assert_eq!(bind(&uri, false).expect_err("refused"), "No such device", "{uri}");
         }
         assert_eq!(bind("tcp://*:x", false).expect_err("refused"), "Invalid argument");
     }
 
     #[test]
     fn a_taken_port_says_so() {
-        let _first = bind("tcp://127.0.0.1:18056", false).expect("binds");
-        let error = bind("tcp://127.0.0.1:18056", false).expect_err("refused");
+        let holder = TcpListener::bind("127.0.0.1:0").expect("binds");
+        let port = holder.local_addr().expect("bound").port();
+        let error = bind(&format!("tcp://127.0.0.1:{port}"), false).expect_err("refused");
         assert_eq!(error, "Address already in use");
     }
 

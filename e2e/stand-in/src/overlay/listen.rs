@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use omq_proto::CurveKeypair;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, WeakSender, unbounded_channel};
 
 use super::endpoint::Bound;
 use super::link::{self, LinkEvent, Stream};
@@ -22,13 +22,20 @@ pub(crate) enum LinkNews {
     Event(LinkEvent),
 }
 
+/// What every link needs.
+pub(crate) struct Server {
+    /// The certificate's keys.
+    pub(crate) keys: CurveKeypair,
+    /// How long sent data may stay unacknowledged.
+    pub(crate) user_timeout: Option<Duration>,
+    /// Who is told.
+    pub(crate) events: Events,
+    /// Held by links until they have delivered everything.
+    pub(crate) alive: WeakSender<()>,
+}
+
 /// Accepts for as long as the broker lives.
-pub(crate) async fn accept(
-    bound: Bound,
-    keys: CurveKeypair,
-    user_timeout: Option<Duration>,
-    events: Events,
-) -> std::io::Result<()> {
+pub(crate) async fn accept(bound: Bound, server: Server) -> std::io::Result<()> {
     let mut number = 0_u64;
     match bound {
         Bound::Tcp(listener) => {
@@ -36,9 +43,9 @@ pub(crate) async fn accept(
             let listener = TcpListener::from_std(listener)?;
             loop {
                 let Ok((stream, _)) = listener.accept().await else { continue };
-                super::connect::tune(&stream, user_timeout);
+                super::connect::tune(&stream, server.user_timeout);
                 number += 1;
-                serve(number, Box::new(stream), &keys, &events);
+                server.serve(number, Box::new(stream));
             }
         }
         Bound::Ipc(listener) => {
@@ -47,19 +54,25 @@ pub(crate) async fn accept(
             loop {
                 let Ok((stream, _)) = listener.accept().await else { continue };
                 number += 1;
-                serve(number, Box::new(stream), &keys, &events);
+                server.serve(number, Box::new(stream));
             }
         }
     }
 }
 
-fn serve(number: u64, stream: Box<dyn Stream>, keys: &CurveKeypair, events: &Events) {
-    let (sender, mut outgoing) = unbounded_channel();
-    drop(events.send((number, LinkNews::Opened(sender))));
-    let (link_events, reports) = unbounded_channel();
-    let connection = link::server(keys, link_events.clone());
-    tokio::spawn(relay(number, reports, events.clone()));
-    tokio::spawn(async move { link::run(stream, connection, &mut outgoing, &link_events).await });
+impl Server {
+    fn serve(&self, number: u64, stream: Box<dyn Stream>) {
+        let (sender, mut outgoing) = unbounded_channel();
+        drop(self.events.send((number, LinkNews::Opened(sender))));
+        let (link_events, reports) = unbounded_channel();
+        let connection = link::server(&self.keys, link_events.clone());
+        let alive = self.alive.upgrade();
+        tokio::spawn(relay(number, reports, self.events.clone()));
+        tokio::spawn(async move {
+            link::run(stream, connection, &mut outgoing, &link_events).await;
+            drop(alive);
+        });
+    }
 }
 
 async fn relay(number: u64, mut reports: UnboundedReceiver<LinkEvent>, events: Events) {

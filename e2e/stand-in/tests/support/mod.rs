@@ -2,6 +2,7 @@
 
 // Each test binary uses its own part of this.
 #![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(clippy::expect_used, reason = "a test that cannot be set up fails")]
 
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -39,12 +40,12 @@ impl Site {
             .and_then(|listener| listener.local_addr())
             .expect("a free port")
             .port();
-        let site = Self { folder, port };
-        std::fs::create_dir(site.path("bin")).expect("creates");
-        symlink_copy(Path::new(env!("CARGO_BIN_EXE_flux-stand-in")), &site.path("bin/flux"));
-        assert!(site.flux(&["keygen", "--name=test", &site.text("curve.cert")]).status.success());
-        site.write("broker.toml", &site.config(size, ""));
-        site
+        let new = Self { folder, port };
+        std::fs::create_dir(new.path("bin")).expect("creates");
+        symlink_copy(Path::new(env!("CARGO_BIN_EXE_flux-stand-in")), &new.path("bin/flux"));
+        assert!(new.flux(&["keygen", "--name=test", &new.text("curve.cert")]).status.success());
+        new.write("broker.toml", &new.config(size, ""));
+        new
     }
 
     /// The configuration's text, with `extra` keys in `[bootstrap]`.

@@ -1,0 +1,339 @@
+//! Configuration and facts become plans. A snapshot shows everything a pod would do, with the
+//! content of every file.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use flux_agent::facts::Facts;
+use flux_agent::passwd::Databases;
+use flux_agent::plan::{PlanError, plan, surroundings};
+use flux_contract::{
+    AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, ClusterName, Exit, FluxUser, Hooks,
+    Hostlist, Layout, Logging, Network, Submission, View, WorkerPolicy, Workload,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn paths(paths: &[&str]) -> BTreeSet<PathBuf> {
+    paths.iter().map(PathBuf::from).collect()
+}
+
+/// Every value differs from every default and constant.
+fn config() -> AgentConfig {
+    AgentConfig {
+        version: AgentConfig::VERSION,
+        cluster: ClusterIdentity {
+            name: ClusterName::new("sample").unwrap(),
+            namespace: "science".to_owned(),
+            size: 3,
+        },
+        layout: Layout::new("/mnt/shared"),
+        view: View { enabled: true, python_path: None },
+        user: FluxUser { name: "fluxer".to_owned(), uid: 1717, run_as_root: false },
+        network: Network {
+            headless_service: "subdomain".to_owned(),
+            port: 8051,
+            lead_address: Some([10, 96, 0, 7].into()),
+            bootstrap: Bootstrap::Root { hosts: Hostlist::of_range("sample", 0..3) },
+            lead_deadline_seconds: 321,
+        },
+        broker: Broker {
+            quorum: None,
+            connect_timeout: Some("7s".to_owned()),
+            topology: None,
+            log_level: 5,
+            local_socket: true,
+            zeromq_debug: false,
+            wrap: None,
+            custom_config: None,
+            queue_policy: "easy".to_owned(),
+            simple_scheduler: false,
+        },
+        worker: WorkerPolicy::LeaveWhenDone,
+        workload: Workload::Submit { submission: submission() },
+        logging: Logging { quiet: false, strict: true, timed: false, debug: false },
+        hooks: Hooks::default(),
+        archive: None,
+        environment: BTreeMap::new(),
+        sidecars: BTreeMap::new(),
+    }
+}
+
+fn submission() -> Submission {
+    Submission {
+        prefix: vec![],
+        submit: words(&["flux", "submit"]),
+        flags: words(&["-N", "3", "-n6"]),
+        command: words(&["echo", "a \"quoted\" $word"]),
+        script: None,
+    }
+}
+
+fn facts(hostname: &str) -> Facts {
+    Facts {
+        hostname: hostname.to_owned(),
+        uid: 0,
+        gid: 0,
+        accounts: Databases {
+            passwd: b"root:x:0:0:root:/root:/bin/bash\napp:x:3000:3001::/srv/app:/bin/sh\n"
+                .to_vec(),
+            ..Databases::default()
+        },
+        environment: [("HOME".to_owned(), "/root".to_owned())].into(),
+        agent: "/mnt/shared/bin/flux-agent".into(),
+        cluster_domain: Some("example.test".to_owned()),
+        site_packages: Some("/mnt/shared/view/lib/python3.12/site-packages".into()),
+        executables: paths(&[
+            "/bin/bash",
+            "/bin/sh",
+            "/mnt/shared/view/bin/flux",
+            "/mnt/shared/view/bin/bash",
+        ]),
+        homes: paths(&["/root"]),
+    }
+}
+
+fn shown(config: &AgentConfig, facts: &Facts) -> String {
+    format!("{:#}", plan(config, facts).unwrap())
+}
+
+#[test]
+fn lead() {
+    insta::assert_snapshot!(shown(&config(), &facts("sample-0")));
+}
+
+#[test]
+fn worker() {
+    insta::assert_snapshot!(shown(&config(), &facts("sample-2")));
+}
+
+#[test]
+fn worker_of_a_bursted_cluster() {
+    let mut config = config();
+    let mut hosts = Hostlist::of_range("root", 0..2);
+    hosts.append(&Hostlist::of_range("sample", 0..3));
+    config.network.lead_address = None;
+    config.network.bootstrap =
+        Bootstrap::Child { lead: "lead.example.test".to_owned(), lead_port: 30093, hosts };
+    insta::assert_snapshot!(shown(&config, &facts("sample-0")));
+}
+
+#[test]
+fn hooks_in_their_order_and_every_broker_option() {
+    let mut config = config();
+    let script = |text: &str| Some(text.to_owned());
+    config.hooks = Hooks {
+        init: script("first"),
+        pre_command: script("second"),
+        pre: script("third\nline"),
+        broker_pre: script("fourth of the lead"),
+        worker_pre: script("fourth of a worker"),
+        post: script("last"),
+    };
+    config.broker = Broker {
+        quorum: Some(2),
+        topology: Some("kary:2".to_owned()),
+        local_socket: false,
+        zeromq_debug: true,
+        wrap: Some("strace,-e,network".to_owned()),
+        custom_config: Some("[bootstrap]\n# the user's own\n".to_owned()),
+        ..config.broker
+    };
+    config.archive = Some(Archive { path: "/archive/state.tgz".to_owned() });
+    config.environment = [
+        ("GREETING".to_owned(), "it's \"$HOME\"".to_owned()),
+        ("not a name".to_owned(), "x".to_owned()),
+    ]
+    .into();
+    insta::assert_snapshot!(shown(&config, &facts("sample-0")));
+}
+
+#[test]
+fn hooks_and_options_of_a_worker() {
+    let mut config = config();
+    config.hooks.worker_pre = Some("of a worker".to_owned());
+    config.hooks.broker_pre = Some("of the lead".to_owned());
+    config.broker.wrap = Some("strace".to_owned());
+    config.archive = Some(Archive { path: "/archive/state.tgz".to_owned() });
+    config.worker = WorkerPolicy::Rejoin;
+    let text = shown(&config, &facts("sample-1"));
+    assert!(text.contains("of a worker") && !text.contains("of the lead"), "{text}");
+    assert!(!text.contains("strace") && !text.contains("archive"), "{text}");
+    assert!(text.contains("when the broker ends: start it again\n"), "{text}");
+}
+
+#[test]
+fn batch() {
+    let mut config = config();
+    config.logging.quiet = true;
+    config.workload = Workload::Batch {
+        prefix: words(&["fusion"]),
+        flags: words(&["-N", "3", "--job-name=two words"]),
+        script: "#!/bin/bash\nflux submit --flags=waitable hostname\n".to_owned(),
+        output_directory: "/data/output".to_owned(),
+    };
+    insta::assert_snapshot!(commands(&config, "sample-0"));
+}
+
+#[test]
+fn launcher_timed() {
+    let mut config = config();
+    config.logging.timed = true;
+    config.workload = Workload::Launcher {
+        prefix: words(&["fusion"]),
+        command: words(&["nextflow", "run", "a b.nf"]),
+    };
+    insta::assert_snapshot!(commands(&config, "sample-0"));
+}
+
+#[test]
+fn interactive_with_a_command() {
+    let mut config = config();
+    config.workload = Workload::Interactive {
+        submission: Some(Submission {
+            script: Some("#!/bin/sh\nhostname\n".to_owned()),
+            command: words(&["/bin/sh", "/tmp/custom-entrypoint.sh"]),
+            ..submission()
+        }),
+    };
+    insta::assert_snapshot!(commands(&config, "sample-0"));
+    let worker = commands(&config, "sample-1");
+    assert!(!worker.contains("flux submit"), "only the lead submits: {worker}");
+    assert!(worker.contains("custom-entrypoint.sh"), "the job may run on any pod: {worker}");
+}
+
+/// The lines of a plan from the first file of the user on.
+fn commands(config: &AgentConfig, hostname: &str) -> String {
+    let text = shown(config, &facts(hostname));
+    let end_of_helpers = text.find("load-fluxion.sh").unwrap();
+    text[end_of_helpers..].split_once("qmanager\n").unwrap().1.to_owned()
+}
+
+#[test]
+fn a_container_of_another_user_keeps_it_and_gets_a_home() {
+    let odd = Facts { uid: 4321, gid: 99, homes: paths(&[]), ..facts("sample-0") };
+    insta::assert_snapshot!(account(&config(), &odd), @"run Flux as the container's own user fluxer (4321:99), home /mnt/shared/home");
+    let known = Facts { uid: 3000, gid: 3001, homes: paths(&["/srv/app"]), ..facts("sample-0") };
+    insta::assert_snapshot!(account(&config(), &known), @"run Flux as the container's own user app (3000:3001), home /srv/app");
+    let mut root = config();
+    root.user.run_as_root = true;
+    insta::assert_snapshot!(account(&root, &facts("sample-0")), @"run Flux as the container's own user root (0:0), home /root");
+}
+
+fn account(config: &AgentConfig, facts: &Facts) -> String {
+    let text = shown(config, facts);
+    text.lines().find(|line| line.starts_with("run Flux as")).unwrap().to_owned()
+}
+
+#[test]
+fn without_the_view_flux_is_the_images_own() {
+    let mut config = config();
+    config.view.enabled = false;
+    let facts =
+        Facts { site_packages: None, executables: paths(&["/bin/sh"]), ..facts("sample-0") };
+    insta::assert_snapshot!(shown(&config, &facts));
+}
+
+#[test]
+fn an_ipv6_address_is_written_in_brackets_and_switches_ipv6_on() {
+    let mut config = config();
+    config.network.lead_address = Some("fd00::7".parse().unwrap());
+    let text = shown(&config, &facts("sample-1"));
+    assert!(text.contains("enable_ipv6 = true"), "{text}");
+    assert!(text.contains("connect = \"tcp://[fd00::7]:8051\""), "{text}");
+    config.network.lead_address = None;
+    config.network.bootstrap = Bootstrap::Child {
+        lead: "fd00::9".to_owned(),
+        lead_port: 9,
+        hosts: Hostlist::parse("far-0,sample-1").unwrap(),
+    };
+    let text = shown(&config, &facts("sample-1"));
+    assert!(text.contains("connect = \"tcp://[fd00::9]:9\""), "{text}");
+    assert!(text.contains("wait for the lead broker at fd00::9"), "{text}");
+}
+
+#[test]
+fn an_image_without_bash_gets_the_views_as_shell_of_flux_but_keeps_its_own_sh_for_hooks() {
+    let mut config = config();
+    config.hooks.pre = Some("true".to_owned());
+    let executables = paths(&["/bin/sh", "/mnt/shared/view/bin/flux", "/mnt/shared/view/bin/bash"]);
+    let text = shown(&config, &Facts { executables, ..facts("sample-0") });
+    assert!(text.contains("SHELL?=/mnt/shared/view/bin/bash"), "{text}");
+    assert!(text.contains("run commands.pre with /bin/sh"), "{text}");
+}
+
+#[test]
+fn an_image_without_any_shell_gets_the_views() {
+    let mut config = config();
+    config.hooks.pre = Some("true".to_owned());
+    let executables = paths(&["/mnt/shared/view/bin/flux", "/mnt/shared/view/bin/bash"]);
+    let text = shown(&config, &Facts { executables, ..facts("sample-0") });
+    assert!(text.contains("run commands.pre with /mnt/shared/view/bin/bash"), "{text}");
+}
+
+#[test]
+fn a_shell_variable_that_names_no_program_is_replaced() {
+    let missing = [("SHELL".to_owned(), "/usr/bin/fish".to_owned())];
+    let facts = Facts { environment: missing.into(), ..facts("sample-0") };
+    assert!(shown(&config(), &facts).contains(" SHELL=/bin/bash "));
+}
+
+#[test]
+fn the_simple_scheduler_is_chosen_in_the_configuration() {
+    let mut config = config();
+    config.broker.simple_scheduler = true;
+    let text = shown(&config, &facts("sample-0"));
+    assert!(text.contains("sched = \"sched-simple\"") && !text.contains("FLUX_RC_EXTRA"), "{text}");
+}
+
+#[test]
+fn a_sidecar_finds_the_socket_of_its_pod_also_when_it_is_not_the_shared_one() {
+    let mut config = config();
+    assert_eq!(surroundings(&config, &facts("sample-2")).unwrap().uri, config.layout.local_uri());
+    config.broker.local_socket = false;
+    let uri = surroundings(&config, &facts("sample-2")).unwrap().uri;
+    assert_eq!(uri, "local:///mnt/shared/config/run/flux/local-2");
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_its_cause_and_its_code() {
+    let refusal = |config: &AgentConfig, facts: &Facts| {
+        let error: PlanError = plan(config, facts).unwrap_err();
+        (error.exit(), error.to_string())
+    };
+    let (exit, text) = refusal(&config(), &facts("stranger"));
+    assert_eq!(exit, Exit::Config);
+    assert!(text.contains("stranger") && text.contains("sample-[0-2]"), "{text}");
+
+    let (exit, text) =
+        refusal(&config(), &Facts { executables: paths(&["/bin/sh"]), ..facts("sample-0") });
+    assert_eq!(exit, Exit::View);
+    assert!(text.contains("/mnt/shared/view/bin/flux"), "{text}");
+
+    let mut hooked = config();
+    hooked.hooks.post = Some("true".to_owned());
+    let bare = Facts { executables: paths(&["/mnt/shared/view/bin/flux"]), ..facts("sample-0") };
+    let (exit, text) = refusal(&hooked, &bare);
+    assert_eq!(exit, Exit::Hook);
+    assert!(text.contains("commands.post"), "{text}");
+    hooked.logging.strict = false;
+    assert!(plan(&hooked, &bare).is_ok(), "reported when it is its turn");
+
+    let mut child = config();
+    child.network.bootstrap = Bootstrap::Child {
+        lead: "far".to_owned(),
+        lead_port: 1,
+        hosts: Hostlist::of_range("sample", 0..3),
+    };
+    let (exit, text) = refusal(&child, &facts("sample-0"));
+    assert_eq!(exit, Exit::Config);
+    assert!(text.contains("far"), "{text}");
+}
+
+#[test]
+fn the_same_facts_give_the_same_plan() {
+    let plans = || plan(&config(), &facts("sample-1")).unwrap();
+    assert_eq!(plans(), plans());
+}

@@ -1,0 +1,284 @@
+//! What a first process owes its pod, each duty on the real binary.
+
+mod pod;
+mod support;
+
+use flux_contract::{Exit, Hooks, WorkerPolicy, Workload};
+use nix::sys::signal::Signal;
+use pod::{
+    Background, PATIENCE, Pod, await_that, broker_in_state, closed_port, code, stderr, stdout,
+};
+use std::fs;
+use std::process::Command;
+use std::time::Instant;
+
+/// Shell text of a broker that notes the signals it gets and ends with 0 at SIGTERM.
+const NOTES_SIGNALS: &str = "
+for name in HUP INT QUIT USR1 USR2; do trap \"echo $name >> $POD/signals\" $name; done
+trap 'echo TERM >> $POD/signals; exit 0' TERM
+touch $POD/trapped
+while :; do sleep 0.02; done
+";
+
+fn stopped() -> i32 {
+    Exit::Stopped.code().into()
+}
+
+fn launcher(pod: &Pod, script: &str) -> flux_contract::AgentConfig {
+    let command = ["sh", "-c", script].map(str::to_owned).into();
+    let mut config = pod.config(&[]);
+    config.workload = Workload::Launcher { prefix: vec![], command };
+    config
+}
+
+#[test]
+fn every_signal_is_passed_on_to_the_broker_and_only_term_ends_this_one() {
+    let pod = Pod::new();
+    pod.broker_does(NOTES_SIGNALS);
+    let run = Background::start(pod.prepared(&pod.config(&["true"])));
+    pod.await_file("trapped");
+    let mut seen = String::new();
+    for (signal, name) in [
+        (Signal::SIGUSR1, "USR1\n"),
+        (Signal::SIGUSR2, "USR2\n"),
+        (Signal::SIGHUP, "HUP\n"),
+        (Signal::SIGINT, "INT\n"),
+        (Signal::SIGQUIT, "QUIT\n"),
+        (Signal::SIGTERM, "TERM\n"),
+    ] {
+        run.signal(signal);
+        seen.push_str(name);
+        await_that(name, || fs::read_to_string(pod.at("signals")).is_ok_and(|text| text == seen));
+    }
+    let (code, _, error) = run.end();
+    assert_eq!(code, stopped(), "{error}");
+    assert!(pod.message().last_error.unwrap().contains("SIGTERM"));
+}
+
+#[test]
+fn a_signal_during_a_hook_ends_hook_and_run_at_once_and_the_post_hook_runs() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["touch", "ran"]);
+    config.hooks = Hooks {
+        pre: Some("sleep 600 & echo $! > sleeping.new; mv sleeping.new sleeping; wait".to_owned()),
+        post: Some("echo post".to_owned()),
+        ..Hooks::default()
+    };
+    let run = Background::start(pod.prepared(&config));
+    let sleeping = pod.await_file("work/sleeping");
+    let started = Instant::now();
+    run.signal(Signal::SIGTERM);
+    let (code, output, error) = run.end();
+    assert_eq!((code, output.as_str()), (stopped(), "post\n"), "{error}");
+    assert!(started.elapsed() < PATIENCE / 2);
+    let process = format!("/proc/{}/stat", sleeping.trim());
+    await_that("what the hook started is gone", || {
+        fs::read_to_string(&process).map_or(true, |stat| stat.contains(") Z "))
+    });
+    assert!(!pod.at("work/ran").exists());
+}
+
+#[test]
+fn a_worker_that_waits_for_the_lead_ends_at_once_when_told_to() {
+    let mut pod = Pod::new();
+    pod.hostname = "hello-1".to_owned();
+    let mut config = pod.config(&["true"]);
+    config.network.port = closed_port();
+    let run = Background::start(pod.prepared(&config));
+    let status = || {
+        let output = pod.for_this_pod("status").args(["--output", "json"]).output().unwrap();
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap_or_default()
+    };
+    await_that("the status says what is in the way", || {
+        status()["lastError"].as_str().is_some_and(|error| error.contains("connection refused"))
+    });
+    assert_eq!(status()["phase"], "wait-for-lead");
+    assert_eq!(status()["role"], "worker");
+    run.signal(Signal::SIGTERM);
+    let (code, _, error) = run.end();
+    assert_eq!(code, stopped(), "{error}");
+    assert!(!pod.at("broker-pid").exists(), "no broker before the lead answers");
+}
+
+#[test]
+fn a_worker_gives_up_at_its_deadline_and_says_what_it_saw() {
+    let mut pod = Pod::new();
+    pod.hostname = "hello-1".to_owned();
+    let mut config = pod.config(&["true"]);
+    config.network.port = closed_port();
+    config.network.lead_deadline_seconds = 0;
+    let output = pod.run(&config);
+    assert_eq!(code(&output), i32::from(Exit::LeadUnreachable.code()), "{}", stderr(&output));
+    assert!(pod.message().last_error.unwrap().contains("connection refused"));
+}
+
+#[test]
+fn orphans_are_reaped_while_the_command_runs() {
+    let pod = Pod::new();
+    let script = "
+        sh -c 'sleep 0.05 & echo $! > orphan'
+        tries=0
+        while kill -0 $(cat orphan) 2>/dev/null; do
+            tries=$((tries + 1))
+            [ $tries -lt 500 ] || exit 9
+            sleep 0.02
+        done
+        echo reaped";
+    let run = pod.prepared(&launcher(&pod, script));
+    let mut first_process = Command::new("unshare");
+    first_process.args(["--pid", "--fork", "--mount-proc", "--kill-child"]);
+    let output = pod.wrapped(first_process, &run).output().unwrap();
+    if stderr(&output).contains("unshare:") {
+        eprintln!("skipped: no process namespace can be made here: {}", stderr(&output));
+        return;
+    }
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "reaped\n"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_command_starts_with_no_signal_blocked_or_ignored() {
+    let pod = Pod::new();
+    let output = pod.run(&launcher(&pod, "grep -E 'Sig(Blk|Ign)' /proc/self/status"));
+    let text = stdout(&output);
+    let mask = |name: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        u64::from_str_radix(value.trim_start_matches(':').trim(), 16).unwrap()
+    };
+    // The real-time signals above 31 are whatever this test was started with.
+    let ordinary = (1 << 31) - 1;
+    assert_eq!((mask("SigBlk"), mask("SigIgn") & ordinary), (0, 0), "{}", stderr(&output));
+}
+
+#[test]
+fn the_broker_leads_a_process_group_of_its_own() {
+    let pod = Pod::new();
+    let output = pod.run(&launcher(&pod, "cut -d' ' -f5 /proc/self/stat; cat $POD/broker-pid"));
+    let lines = stdout(&output);
+    let (group, broker) = lines.trim().split_once('\n').unwrap();
+    assert_eq!(group, broker);
+}
+
+#[test]
+fn a_worker_starts_its_broker_again_after_a_failure_and_leaves_when_the_instance_ends() {
+    let mut pod = Pod::new();
+    pod.hostname = "hello-1".to_owned();
+    pod.broker_does("[ -e $POD/second ] && exit 0; touch $POD/second; exit 1");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let certificate = pod::certificate();
+    let lead = runtime.block_on(support::start(support::curve(&certificate, &certificate)));
+    let mut config = pod.config(&["true"]);
+    config.network.port = lead.port();
+    let output = pod.run(&config);
+    let error = stderr(&output);
+    assert_eq!(code(&output), 0, "{error}");
+    assert!(error.contains("ended with exit code 1; starting it again in 0.5 s"), "{error}");
+    assert_eq!(pod.read("flux-calls").matches("flux start").count(), 2);
+    assert_eq!(error.matches("the lead broker answers").count(), 2, "{error}");
+    config.worker = WorkerPolicy::LeaveAlways;
+    pod.broker_does("exit 1");
+    assert_eq!(code(&pod.run(&config)), 0);
+}
+
+#[test]
+fn the_lead_is_ready_from_the_start_of_the_command_on() {
+    let pod = Pod::new();
+    pod.broker_does("while [ ! -e $POD/quorum ]; do sleep 0.02; done");
+    let run = Background::start(
+        pod.prepared(&launcher(&pod, "while [ ! -e $POD/done ]; do sleep 0.02; done; exit 5")),
+    );
+    let ready = || pod.for_this_pod("ready").output().unwrap();
+    pod.await_file("broker-pid");
+    let early = ready();
+    assert_eq!(code(&early), 1);
+    assert!(stderr(&early).contains("not ready: quorum"), "{}", stderr(&early));
+    fs::write(pod.at("quorum"), "").unwrap();
+    await_that("the lead is ready", || code(&ready()) == 0);
+    assert_eq!(code(&pod.for_this_pod("wait").arg("broker").output().unwrap()), 0);
+    fs::write(pod.at("done"), "").unwrap();
+    assert_eq!(run.end().0, 5);
+    assert_eq!(code(&ready()), 1, "nobody answers any more");
+    assert_eq!(code(&pod.for_this_pod("wait").arg("complete").output().unwrap()), 0);
+}
+
+#[test]
+fn an_interactive_lead_submits_the_command_once_and_stays_until_it_is_shut_down() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["sh", "-c", "echo $FLUX_URI"]);
+    let Workload::Submit { submission } = config.workload else { panic!() };
+    config.workload = Workload::Interactive { submission: Some(submission) };
+    broker_in_state(&pod.layout().local_socket(), "run");
+    pod.broker_does("while [ ! -e $POD/shutdown ]; do sleep 0.02; done");
+    let run = Background::start(pod.prepared(&config));
+    await_that("the command is submitted", || {
+        fs::read_to_string(pod.at("flux-calls")).is_ok_and(|calls| calls.contains("flux submit"))
+    });
+    await_that("the lead is ready", || code(&pod.for_this_pod("ready").output().unwrap()) == 0);
+    fs::write(pod.at("shutdown"), "").unwrap();
+    let (code, output, error) = run.end();
+    assert_eq!(code, 0, "{error}");
+    assert_eq!(output, format!("{}\n", pod.layout().local_uri()));
+    let calls = pod.read("flux-calls");
+    assert!(calls.contains("-Sbroker.rc2_none") && calls.matches("flux submit").count() == 1);
+}
+
+#[test]
+fn the_programs_wrapper_passes_signals_on_and_records_how_the_command_ended() {
+    let pod = Pod::new();
+    let record = pod.at("record.json");
+    let script = "trap 'exit 3' TERM; touch trapped; while :; do sleep 0.02; done";
+    let arguments = ["program", "--record", record.to_str().unwrap(), "--", "sh", "-c", script];
+    let run = Background::start(pod.agent(&arguments));
+    pod.await_file("work/trapped");
+    assert!(pod.read("record.json").contains("startedMonotonicNanoseconds"));
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.end().0, 3);
+    assert!(pod.read("record.json").contains("\"exitCode\":3"));
+}
+
+#[test]
+fn exec_reports_what_could_not_be_started_as_shells_do() {
+    let pod = Pod::new();
+    if !nix::unistd::getuid().is_root() {
+        eprintln!("skipped: changing the user needs root");
+        return;
+    }
+    let exec = |program: &str| {
+        let output =
+            pod.agent(&["exec", "--uid=1000", "--gid=1000", "--", program]).output().unwrap();
+        code(&output)
+    };
+    assert_eq!((exec("/no/such/program"), exec("/etc"), exec("true")), (127, 126, 0));
+}
+
+#[test]
+fn a_sidecar_waits_for_the_socket_and_ends_when_the_runner_has() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["true"]);
+    let sidecar = flux_contract::SidecarConfig {
+        wait_for_socket: true,
+        command: Some("echo $A $fluxsocket; touch started; exec sleep 600".to_owned()),
+        init: Some("export A=1".to_owned()),
+        service_pre: None,
+        post: Some("echo post".to_owned()),
+    };
+    config.sidecars.insert("service".to_owned(), sidecar);
+    pod.write_config(&config);
+    let mut command = pod.for_this_pod("run");
+    command.args(["--container", "service"]);
+    let run = Background::start(command);
+    broker_in_state(&pod.layout().local_socket(), "run");
+    pod.await_file("work/started");
+    fs::write(pod.layout().complete_marker(), "").unwrap();
+    let (code, output, error) = run.end();
+    assert_eq!(code, 0, "{error}");
+    assert_eq!(output, format!("1 {}\npost\n", pod.layout().local_uri()));
+}
+
+#[test]
+fn a_sidecar_that_is_not_configured_is_refused_by_name() {
+    let pod = Pod::new();
+    pod.write_config(&pod.config(&["true"]));
+    let output = pod.for_this_pod("run").args(["--container", "nobody"]).output().unwrap();
+    assert_eq!(code(&output), i32::from(Exit::Config.code()));
+    assert!(stderr(&output).contains("\"nobody\""));
+}
