@@ -65,6 +65,9 @@ enum Command {
     Ready {
         #[command(flatten)]
         pod: PodArguments,
+        /// How long it may take to become ready, in seconds
+        #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+        timeout: u64,
     },
     /// Wait for something and end with 0 when it is there
     Wait {
@@ -226,7 +229,7 @@ fn dispatch(command: Command) -> u8 {
         Command::Plan { pod, output } => commands::plan(&pod, output.output),
         Command::Keygen { path, name, force } => commands::keygen(path.as_deref(), &name, force),
         Command::Status { pod, output } => block_on(commands::status(&pod, output.output)),
-        Command::Ready { pod } => block_on(commands::ready(&pod)),
+        Command::Ready { pod, timeout } => block_on(commands::ready(&pod, timeout)),
         Command::Wait { what, pod, timeout } => block_on(commands::wait(what, &pod, timeout)),
         Command::Probe { pod, target, certificate, timeout, output } => {
             block_on(commands::probe(&pod, target.as_deref(), certificate, timeout, output.output))

@@ -22,7 +22,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Code of an answer that is "no".
 const NO: u8 = 1;
@@ -226,18 +226,32 @@ fn status_text(report: &StatusReport) -> String {
     text
 }
 
-/// `ready`
-pub async fn ready(arguments: &PodArguments) -> u8 {
-    match status::ask(&agent_socket(arguments), PATIENCE).await {
-        Ok(report) if report.ready => 0,
-        Ok(report) => {
-            let broker = report.broker_state.map_or_else(String::new, |s| format!(", broker {s}"));
-            let error = report.last_error.map_or_else(String::new, |error| format!(": {error}"));
-            complain(&format!("not ready: {}{broker}{error}", report.phase));
-            NO
+/// `ready`: waits at most `seconds` for it, so that a probe learns of it at once and not at its
+/// next turn.
+pub async fn ready(arguments: &PodArguments, seconds: u64) -> u8 {
+    let socket = agent_socket(arguments);
+    let deadline = Instant::now() + Duration::from_secs(seconds);
+    loop {
+        let report = status::ask(&socket, PATIENCE).await;
+        if report.as_ref().is_ok_and(|report| report.ready) {
+            return 0;
         }
-        Err(error) => failed_with(NO, &error),
+        if Instant::now() < deadline {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        }
+        return match report {
+            Ok(report) => not_ready(report),
+            Err(error) => failed_with(NO, &error),
+        };
     }
+}
+
+fn not_ready(report: StatusReport) -> u8 {
+    let broker = report.broker_state.map_or_else(String::new, |state| format!(", broker {state}"));
+    let error = report.last_error.map_or_else(String::new, |error| format!(": {error}"));
+    complain(&format!("not ready: {}{broker}{error}", report.phase));
+    NO
 }
 
 /// `wait`

@@ -91,8 +91,9 @@ fn account(applied: Timestamp, cluster: &MiniCluster, pods: &[Pod]) -> String {
         let _ = writeln!(table, "  {seconds:>7.1} s  {what}");
     }
     for phase in cluster.status.iter().flat_map(|status| &status.timeline) {
-        let seconds = phase.duration_milliseconds as f64 / 1000.0;
-        let _ = writeln!(table, "  took {seconds:>6.3} s  agent of the lead: {}", phase.name);
+        let took = phase.duration_milliseconds.unsigned_abs();
+        let took = Duration::from_millis(took).as_secs_f64();
+        let _ = writeln!(table, "  took {took:>6.3} s  agent of the lead: {}", phase.name);
     }
     table
 }
@@ -120,4 +121,3 @@ fn pod_times(pod: &Pod) -> Vec<(String, Timestamp)> {
     }
     times
 }
-

@@ -40,7 +40,8 @@ impl Environment {
         let digest = images::load(&cluster, &built, &view, progress)?;
         let environment = Self { cluster };
         progress.step("installing the operator from deploy/", || {
-            environment.run(async |client| install::install(&client, Some(view.image()), &digest).await)
+            environment
+                .run(async |client| install::install(&client, Some(view.image()), &digest).await)
         })?;
         Ok(environment)
     }

@@ -52,7 +52,10 @@ impl Command {
                 demo(&Environment::prepare(&cluster.target()?, &progress)?, &progress)?;
             }
             Self::Verify { cluster, test, keep } => {
-                verify(&Options { target: cluster.target()?, filter: test, keep }, &Progress::new())?;
+                verify(
+                    &Options { target: cluster.target()?, filter: test, keep },
+                    &Progress::new(),
+                )?;
             }
             Self::Cluster(command) => return command.run(),
         }

@@ -105,7 +105,8 @@ impl Trial {
             let found = found.with_context(|| format!("watching the MiniCluster {name}"))?;
             return found.with_context(|| format!("the MiniCluster {name} is gone"));
         }
-        let last = api.get(name).await.with_context(|| format!("reading the MiniCluster {name}"))?;
+        let last =
+            api.get(name).await.with_context(|| format!("reading the MiniCluster {name}"))?;
         let status = serde_saphyr::to_string(&last.status).unwrap_or_default();
         bail!("waited {} s for {name} to be {what}; its status:\n{status}", deadline.as_secs())
     }
@@ -116,9 +117,8 @@ impl Trial {
     /// When the deadline passes first.
     pub async fn await_finished(&self, name: &str, deadline: Duration) -> Result<MiniCluster> {
         let finished = |cluster: Option<&MiniCluster>| {
-            cluster.is_some_and(|cluster| {
-                is_true(cluster, "Complete") || is_true(cluster, "Failed")
-            })
+            cluster
+                .is_some_and(|cluster| is_true(cluster, "Complete") || is_true(cluster, "Failed"))
         };
         self.await_minicluster(name, "finished", deadline, finished).await
     }

@@ -67,7 +67,8 @@ fn cargo(arguments: &[&str]) -> Result<Command> {
 
 /// The checks that are one cargo command each.
 fn checks() -> Result<Vec<Check>> {
-    let mut documentation = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"])?;
+    let mut documentation =
+        cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"])?;
     documentation.env("RUSTDOCFLAGS", "--deny warnings");
     let lints = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
     Ok(vec![
@@ -177,7 +178,7 @@ fn cargo_deny(progress: &Progress) -> Result<PathBuf> {
     let directory = match cache.find(&key) {
         Some(found) => found,
         None => progress.long_step("building cargo-deny", "4 min", || {
-            cache.artefact(&key, |directory| install_cargo_deny(directory))
+            cache.artefact(&key, install_cargo_deny)
         })?,
     };
     Ok(directory.join("bin/cargo-deny"))

@@ -2,6 +2,7 @@
 //! would apply, waits for conditions with deadlines, and shows everything when it fails.
 //!
 //! Run by `cargo verify`, or alone: `cargo test -p e2e --test cluster -- --ignored`.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
 use std::time::Duration;
 
@@ -22,7 +23,11 @@ use kube::{Api, ResourceExt, api::ListParams};
 const DEADLINE: Duration = Duration::from_mins(3);
 
 /// Runs `body` in a namespace of its own; shows the evidence when it fails, cleans up when it does not.
-fn trial(purpose: &str, labels: &[(&str, &str)], body: impl AsyncFnOnce(&Trial) -> Result<()> + Send) {
+fn trial(
+    purpose: &str,
+    labels: &[(&str, &str)],
+    body: impl AsyncFnOnce(&Trial) -> Result<()> + Send,
+) {
     let progress = Progress::new();
     let environment = Environment::shared(&progress).unwrap();
     let outcome = environment.run(async |client| {

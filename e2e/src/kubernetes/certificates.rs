@@ -168,9 +168,8 @@ mod tests {
 
     fn addresses(file: &str) -> Vec<IpAddr> {
         let names = parameters(find(file)).unwrap().subject_alt_names;
-        let address = |name: &SanType| match name {
-            SanType::IpAddress(address) => Some(*address),
-            _ => None,
+        let address = |name: &SanType| {
+            if let SanType::IpAddress(address) = name { Some(*address) } else { None }
         };
         names.iter().filter_map(address).collect()
     }

@@ -37,7 +37,13 @@ pub fn build(progress: &Progress) -> Result<Binaries> {
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| checkout.join("target"), |directory| checkout.join(directory));
     progress.step("building the operator", || {
-        run(cargo(&checkout).args(["build", "--package", "flux-operator", "--bin", "flux-operator"]))
+        run(cargo(&checkout).args([
+            "build",
+            "--package",
+            "flux-operator",
+            "--bin",
+            "flux-operator",
+        ]))
     })?;
     progress.step("building the static agent and the stand-in Flux", || {
         run(cargo(&checkout)

@@ -9,8 +9,7 @@ use crate::{
     cache::Cache,
     cluster::Cluster,
     images::{Image, ImageConfig, Layer, Source, debian, with_libraries},
-    packages,
-    programs,
+    packages, programs,
     progress::Progress,
 };
 
@@ -105,7 +104,8 @@ pub fn load(
 
 /// The operator with the libraries of this machine, as in an image without a shell.
 fn operator(scratch: &Path, binaries: &Binaries) -> Result<Image> {
-    let layer = Layer::from_sources(scratch, &with_libraries("/flux-operator", &binaries.operator)?)?;
+    let layer =
+        Layer::from_sources(scratch, &with_libraries("/flux-operator", &binaries.operator)?)?;
     let config = ImageConfig {
         entrypoint: vec!["/flux-operator".to_owned()],
         command: vec!["run".to_owned()],

@@ -51,7 +51,9 @@ pub async fn install(client: &Client, view_image: Option<&str>, digest: &str) ->
 fn documents(text: &str) -> Result<Vec<DynamicObject>> {
     text.split("\n---")
         .map(|document| document.trim_start_matches("---"))
-        .filter(|document| document.lines().any(|line| !line.trim().is_empty() && !line.starts_with('#')))
+        .filter(|document| {
+            document.lines().any(|line| !line.trim().is_empty() && !line.starts_with('#'))
+        })
         .map(|document| Ok(serde_saphyr::from_str(document)?))
         .collect()
 }
@@ -125,11 +127,8 @@ mod tests {
     #[test]
     fn documents_are_split_and_comments_alone_are_none() {
         let text = "# generated\n---\napiVersion: v1\nkind: A\nmetadata: {name: a}\n---\napiVersion: v1\nkind: B\nmetadata: {name: b}\n";
-        let kinds: Vec<String> = documents(text)
-            .unwrap()
-            .into_iter()
-            .map(|object| object.types.unwrap().kind)
-            .collect();
+        let kinds: Vec<String> =
+            documents(text).unwrap().into_iter().map(|object| object.types.unwrap().kind).collect();
         assert_eq!(kinds, ["A", "B"]);
     }
 

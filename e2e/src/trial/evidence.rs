@@ -64,7 +64,8 @@ where
 async fn events(trial: &Trial, progress: &Progress) {
     for event in list::<Event>(&trial.api()).await {
         let about = event.involved_object.name.unwrap_or_default();
-        let (reason, message) = (event.reason.unwrap_or_default(), event.message.unwrap_or_default());
+        let (reason, message) =
+            (event.reason.unwrap_or_default(), event.message.unwrap_or_default());
         progress.say(&format!("--- Event {about}: {reason}: {message}"));
     }
 }

@@ -43,9 +43,8 @@ pub async fn follow_lead(
 
 /// The name of the lead's pod once its runner container runs or has ended.
 async fn started_lead(pods: &Api<Pod>, name: &str) -> Result<String> {
-    let selector = format!(
-        "batch.kubernetes.io/job-name={name},batch.kubernetes.io/job-completion-index=0"
-    );
+    let selector =
+        format!("batch.kubernetes.io/job-name={name},batch.kubernetes.io/job-completion-index=0");
     let list = pods
         .list(&ListParams::default().labels(&selector))
         .await
@@ -88,7 +87,8 @@ pub async fn pod_logs(trial: &Trial, pod: &Pod) -> Vec<(String, String)> {
     let spec = pod.spec.as_ref();
     let init = spec.and_then(|spec| spec.init_containers.as_ref()).into_iter().flatten();
     let containers = spec.map(|spec| &spec.containers).into_iter().flatten();
-    let names: Vec<String> = init.chain(containers).map(|container| container.name.clone()).collect();
+    let names: Vec<String> =
+        init.chain(containers).map(|container| container.name.clone()).collect();
     let mut logs = Vec::new();
     for container in names {
         let parameters = LogParams { container: Some(container.clone()), ..LogParams::default() };

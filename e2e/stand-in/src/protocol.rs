@@ -1,5 +1,6 @@
-//! What the stand-in's commands say to its broker over the local socket: one request per
-//! connection, one JSON document per line. Real Flux has a protocol of its own there.
+//! What the stand-in's commands say to its broker over the local socket, once it has let them in:
+//! one request per connection, one JSON document per line. Real Flux has a protocol of its own
+//! there, of which the broker knows the question for its state.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

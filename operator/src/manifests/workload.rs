@@ -3,7 +3,7 @@
 use super::{AGENT_IMAGE, NAME, OPERATOR_IMAGE, labels, namespaced};
 use k8s_openapi::{
     api::{
-        apps::v1::{Deployment, DeploymentSpec},
+        apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy},
         core::v1::{
             Capabilities, Container, ContainerPort, HTTPGetAction, PodSecurityContext, PodSpec,
             PodTemplateSpec, Probe, ResourceRequirements, SeccompProfile, SecurityContext, Service,
@@ -39,6 +39,11 @@ pub fn deployment() -> Deployment {
         spec: Some(DeploymentSpec {
             replicas: Some(1),
             selector: LabelSelector { match_labels: Some(labels()), ..LabelSelector::default() },
+            // The old one gives the Lease back before the new one asks for it.
+            strategy: Some(DeploymentStrategy {
+                type_: Some("Recreate".to_owned()),
+                ..DeploymentStrategy::default()
+            }),
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta { labels: Some(labels()), ..ObjectMeta::default() }),
                 spec: Some(pod()),

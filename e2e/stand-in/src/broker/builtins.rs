@@ -58,8 +58,8 @@ impl Broker {
         let path = uri.strip_prefix("local://").unwrap_or_default();
         let listener = local::bind(path)
             .map_err(|error| connector(format!("bind {path}: {}", strerror(&error))))?;
-        let (clients, alive) = (self.channels.clients.clone(), self.channels.alive.downgrade());
-        tokio::spawn(local::accept(listener, access, clients, alive));
+        let (news, alive) = (self.channels.clients.clone(), self.channels.alive.downgrade());
+        tokio::spawn(local::accept(listener, local::Door { access, rank: self.rank, news, alive }));
         self.start_overlay()
     }
 

@@ -5,8 +5,12 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::{UnboundedSender, WeakSender, unbounded_channel};
 
+use super::message::{self, MAGIC, Question};
 use crate::config::tables::Access;
 use crate::protocol::{Reply, Request};
+
+/// `EPERM` of Linux.
+const REFUSED: u8 = 1;
 
 /// What clients do.
 #[derive(Debug)]
@@ -22,6 +26,8 @@ pub(crate) enum ClientNews {
     },
     /// A client has gone.
     Gone(u64),
+    /// A user without a role was turned away.
+    Stranger(u32),
 }
 
 /// Binds the socket at `path`, replacing a dead one.
@@ -35,22 +41,26 @@ pub(crate) fn bind(path: &str) -> std::io::Result<UnixListener> {
     Ok(listener)
 }
 
+/// What the door of a broker has to know.
+#[derive(Debug, Clone)]
+pub(crate) struct Door {
+    /// Who may come in.
+    pub(crate) access: Access,
+    /// Rank of the broker.
+    pub(crate) rank: u32,
+    /// Where to tell what clients do.
+    pub(crate) news: UnboundedSender<ClientNews>,
+    /// Held while an answer is under way.
+    pub(crate) alive: WeakSender<()>,
+}
+
 /// Accepts clients for as long as the broker lives.
-pub(crate) async fn accept(
-    listener: UnixListener,
-    access: Access,
-    news: UnboundedSender<ClientNews>,
-    alive: WeakSender<()>,
-) {
+pub(crate) async fn accept(listener: UnixListener, door: Door) {
     let mut id = 0;
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
         id += 1;
-        let (served, alive) = (serve(id, stream, access, news.clone()), alive.upgrade());
-        tokio::spawn(async move {
-            served.await;
-            drop(alive);
-        });
+        tokio::spawn(serve(id, stream, door.clone()));
     }
 }
 
@@ -58,30 +68,59 @@ pub(crate) async fn accept(
 enum Standing {
     Owner,
     Guest,
-    Stranger,
 }
 
-fn standing(stream: &UnixStream, access: Access) -> Standing {
-    let Ok(peer) = stream.peer_cred() else { return Standing::Stranger };
+/// Who the peer is, or the user id of a stranger.
+fn standing(stream: &UnixStream, access: Access) -> Result<Standing, u32> {
+    let user = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
     let owner = nix::unistd::getuid().as_raw();
-    match peer.uid() {
-        uid if uid == owner => Standing::Owner,
-        0 if access.root_is_owner => Standing::Owner,
-        _ if access.guests => Standing::Guest,
-        _ => Standing::Stranger,
+    match user {
+        user if user == owner => Ok(Standing::Owner),
+        0 if access.root_is_owner => Ok(Standing::Owner),
+        _ if access.guests => Ok(Standing::Guest),
+        stranger => Err(stranger),
     }
 }
 
-async fn serve(id: u64, stream: UnixStream, access: Access, news: UnboundedSender<ClientNews>) {
-    let standing = standing(&stream, access);
+/// Says whether the client may come in (one byte: 0, or an errno), and finds out what it speaks.
+async fn serve(id: u64, stream: UnixStream, door: Door) {
+    let standing = standing(&stream, door.access);
     let (read, mut write) = stream.into_split();
+    let standing = match standing {
+        Ok(standing) => standing,
+        Err(user) => {
+            drop(door.news.send(ClientNews::Stranger(user)));
+            drop(write.write_all(&[REFUSED]).await);
+            return;
+        }
+    };
     let mut reader = BufReader::new(read);
+    if write.write_all(&[0]).await.is_err() {
+        return;
+    }
+    let Ok(&[first, ..]) = reader.fill_buf().await else { return };
+    if MAGIC.first() == Some(&first) {
+        serve_messages(id, reader, write, &door).await;
+    } else {
+        let alive = door.alive.upgrade();
+        serve_line(id, reader, write, standing, door.news).await;
+        drop(alive);
+    }
+}
+
+/// Answers a command of the stand-in.
+async fn serve_line(
+    id: u64,
+    mut reader: BufReader<OwnedReadHalf>,
+    mut write: OwnedWriteHalf,
+    standing: Standing,
+    news: UnboundedSender<ClientNews>,
+) {
     let mut line = String::new();
     if reader.read_line(&mut line).await.is_err() {
         return;
     }
     let refusal = match (standing, serde_json::from_str::<Request>(&line)) {
-        (Standing::Stranger, _) => Reply::failed("Operation not permitted"),
         (_, Err(error)) => Reply::failed(format!("Protocol error: {error}")),
         (Standing::Guest, Ok(request)) if request.is_for_owner() => Reply::Failed {
             reason: "requests of guests: not simulated by the stand-in".to_owned(),
@@ -96,6 +135,45 @@ async fn serve(id: u64, stream: UnixStream, access: Access, news: UnboundedSende
         }
     };
     drop(send(&mut write, &refusal).await);
+}
+
+/// Answers a client that speaks Flux messages, until it leaves or sends something else.
+async fn serve_messages(
+    id: u64,
+    mut reader: BufReader<OwnedReadHalf>,
+    mut write: OwnedWriteHalf,
+    door: &Door,
+) {
+    let owner = nix::unistd::getuid().as_raw();
+    while let Some(question) = next_question(&mut reader).await {
+        let alive = door.alive.upgrade();
+        let bytes = if question.is_for_state(door.rank) {
+            let Some(payload) = state(id, door).await else { return };
+            question.answer(owner, &payload)
+        } else {
+            question.refuse(owner, door.rank)
+        };
+        if write.write_all(&bytes).await.is_err() {
+            return;
+        }
+        drop(alive);
+    }
+}
+
+async fn next_question(reader: &mut BufReader<OwnedReadHalf>) -> Option<Question> {
+    let mut head = [0_u8; message::HEAD];
+    reader.read_exact(&mut head).await.ok()?;
+    let mut body = vec![0; message::length(head)?];
+    reader.read_exact(&mut body).await.ok()?;
+    Question::parse(&body)
+}
+
+/// The payload that tells the broker's state, in the order of Flux.
+async fn state(id: u64, door: &Door) -> Option<String> {
+    let (sender, mut replies) = unbounded_channel();
+    door.news.send(ClientNews::Asked { id, request: Request::State, sender }).ok()?;
+    let Reply::Done(value) = replies.recv().await? else { return None };
+    Some(format!(r#"{{"state":{},"duration":{}}}"#, value["state"], value["duration"]))
 }
 
 async fn answer(

@@ -9,6 +9,7 @@ mod directories;
 mod family;
 mod local;
 pub(crate) mod log;
+mod message;
 mod notify;
 mod phases;
 pub(crate) mod program;

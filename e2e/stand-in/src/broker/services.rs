@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::core::Broker;
 use super::local::ClientNews;
+use super::log::Severity;
 use super::state::State;
 use super::status::Status;
 use crate::jobs::job::{ClientId, Exception};
@@ -24,6 +25,10 @@ impl Broker {
                 self.clients.remove(&id);
                 self.client_gone((None, id));
                 self.send_up_if_joined(&Upward::RequestGone { id });
+            }
+            ClientNews::Stranger(user) => {
+                let text = format!("client_authenticate: uid={user} no assigned roles");
+                self.log_as("connector-local", Severity::Error, &text);
             }
         }
     }

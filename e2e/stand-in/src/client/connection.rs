@@ -1,6 +1,6 @@
 //! Asking the broker.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -29,12 +29,24 @@ fn connect(call: &Call) -> Result<UnixStream, Failure> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match UnixStream::connect(path) {
-            Ok(stream) => return Ok(stream),
-            Err(error) if Instant::now() >= deadline => {
-                return Err(Failure::new(format!("flux: flux_open: {}", strerror(&error))));
-            }
+            Ok(stream) => return admitted(stream).map_err(|error| closed(&error)),
+            Err(error) if Instant::now() >= deadline => return Err(closed(&error)),
             Err(_) => std::thread::park_timeout(Duration::from_millis(50)),
         }
+    }
+}
+
+fn closed(error: &std::io::Error) -> Failure {
+    Failure::new(format!("flux: flux_open: {}", strerror(error)))
+}
+
+/// Reads the byte with which the broker lets a client in, 0, or refuses it, an errno.
+fn admitted(mut stream: UnixStream) -> std::io::Result<UnixStream> {
+    let mut byte = [0_u8; 1];
+    stream.read_exact(&mut byte)?;
+    match byte {
+        [0] => Ok(stream),
+        [errno] => Err(std::io::Error::from_raw_os_error(i32::from(errno))),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use nix::sys::signal::{Signal, raise};
 use serde_json::Value;
 
 use super::Call;
@@ -23,6 +24,14 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
         _ => None,
     };
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let owner = state["owner"].as_str().unwrap_or_default();
+    if name_of(owner, &users).is_none() {
+        // Flux 0.88 looks into the passwd entry without having one (`cmd/builtin/uptime.c`).
+        // Where the signal cannot be raised, the exit code says what a shell would.
+        return Ok(match raise(Signal::SIGSEGV) {
+            Ok(()) | Err(_) => 128 + 11,
+        });
+    }
     let now = SystemTime::now();
     for line in lines(&state, summary.as_ref(), &users, now) {
         output::line(&line);
@@ -66,13 +75,14 @@ fn lines(state: &Value, summary: Option<&Value>, users: &str, now: SystemTime) -
     lines
 }
 
+fn name_of<'a>(id: &str, users: &'a str) -> Option<&'a str> {
+    let fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    fields.filter(|fields| fields.get(2) == Some(&id)).find_map(|fields| fields.first().copied())
+}
+
 /// The name of a user id, or the id.
 pub(crate) fn user<'a>(id: &'a str, users: &'a str) -> &'a str {
-    let fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
-    fields
-        .filter(|fields| fields.get(2) == Some(&id))
-        .find_map(|fields| fields.first().copied())
-        .unwrap_or(id)
+    name_of(id, users).unwrap_or(id)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -115,6 +116,27 @@ cores = "0-1"
     pub(crate) fn ask(&self, rank: u32, words: &[&str]) -> Output {
         let uri = format!("local://{}", self.text(&format!("run{rank}/local-{rank}")));
         self.command(words).env("FLUX_URI", uri).output().expect("runs")
+    }
+
+    /// Runs a `flux` command that talks to a broker, as another user.
+    pub(crate) fn ask_as(&self, user: u32, rank: u32, words: &[&str]) -> Output {
+        let uri = format!("local://{}", self.text(&format!("run{rank}/local-{rank}")));
+        let mut command = self.command(words);
+        command.env("FLUX_URI", uri).uid(user);
+        command.output().expect("runs")
+    }
+
+    /// Lets other users into the site and into the directories a broker makes there.
+    pub(crate) fn open_to_everyone(&self) {
+        let open = |name: &str| {
+            std::fs::set_permissions(self.path(name), PermissionsExt::from_mode(0o777))
+                .expect("chmod");
+        };
+        open(".");
+        for name in ["run0", "state"] {
+            std::fs::create_dir(self.path(name)).expect("creates");
+            open(name);
+        }
     }
 
     /// Broker words for a rank, with the site's configuration.

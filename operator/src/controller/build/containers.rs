@@ -16,6 +16,9 @@ pub const AGENT_CONTAINER: &str = "flux-agent";
 /// Attempts of the startup probe: so many that it never ends a container. The agent has deadlines
 /// of its own and says why it gives up; a probe would only kill it.
 const STARTUP_ATTEMPTS: i32 = i32::MAX;
+/// Seconds that one attempt of the startup probe waits in the pod for the broker. So the pod is
+/// ready the moment its broker is, and one attempt is enough for most starts.
+const STARTUP_PATIENCE: i32 = 50;
 
 /// The init containers in order: the agent, the view, then sidecars that keep their entrypoint.
 pub(super) fn init_containers(cluster: &Cluster, images: &Images) -> Vec<Container> {
@@ -103,12 +106,13 @@ fn runner(cluster: &Cluster) -> Container {
     mounts.push(curve_mount(cluster));
     let agent = agent_path(cluster);
     let ready = vec![agent.clone(), "ready".to_owned()];
+    let patience = ["--timeout".to_owned(), STARTUP_PATIENCE.to_string()];
     Container {
         command: Some(vec![agent, "run".to_owned()]),
         startup_probe: Some(Probe {
-            exec: Some(ExecAction { command: Some(ready.clone()) }),
-            period_seconds: Some(1),
-            timeout_seconds: Some(5),
+            exec: Some(ExecAction { command: Some([&ready[..], &patience].concat()) }),
+            period_seconds: Some(5),
+            timeout_seconds: Some(STARTUP_PATIENCE + 10),
             failure_threshold: Some(STARTUP_ATTEMPTS),
             ..Probe::default()
         }),
