@@ -4,7 +4,10 @@ pub mod binaries;
 pub mod images;
 pub mod install;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context as _, Result};
 
@@ -15,4 +18,22 @@ use anyhow::{Context as _, Result};
 pub fn checkout() -> Result<PathBuf> {
     let crate_directory = Path::new(env!("CARGO_MANIFEST_DIR"));
     Ok(crate_directory.parent().context("finding the checkout above the e2e crate")?.to_owned())
+}
+
+/// Cargo in this checkout with these arguments, as if called by hand: what the cargo that runs this
+/// process tells it about its own package would make build scripts run again.
+///
+/// # Errors
+/// When the checkout cannot be found.
+pub fn cargo(arguments: &[&str]) -> Result<Command> {
+    const OF_A_PACKAGE: [&str; 5] =
+        ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(checkout()?);
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| OF_A_PACKAGE.iter().any(|of| name.starts_with(of))) {
+            command.env_remove(name);
+        }
+    }
+    Ok(command)
 }

@@ -12,7 +12,7 @@ use crate::{
     cache::{Cache, Key},
     cluster::Target,
     kubernetes::Kubernetes,
-    product::{binaries, checkout},
+    product::{binaries, cargo, checkout},
     progress::Progress,
 };
 
@@ -57,12 +57,6 @@ pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
         Some(reason) => progress.say(&format!("cluster tests not run: {reason}")),
     }
     summary(&outcomes, progress)
-}
-
-fn cargo(arguments: &[&str]) -> Result<Command> {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments).current_dir(checkout()?);
-    Ok(command)
 }
 
 /// The checks that are one cargo command each.

@@ -1,13 +1,10 @@
 //! The project's binaries, as they go into images.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{path::PathBuf, process::Command};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::checkout;
+use super::{cargo, checkout};
 use crate::progress::Progress;
 
 /// Static binaries are built for this target explicitly: without one, the flag for static linking
@@ -37,17 +34,10 @@ pub fn build(progress: &Progress) -> Result<Binaries> {
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| checkout.join("target"), |directory| checkout.join(directory));
     progress.step("building the operator", || {
-        run(cargo(&checkout).args([
-            "build",
-            "--package",
-            "flux-operator",
-            "--bin",
-            "flux-operator",
-        ]))
+        run(&mut cargo(&["build", "--package", "flux-operator", "--bin", "flux-operator"])?)
     })?;
     progress.step("building the static agent and the stand-in Flux", || {
-        run(cargo(&checkout)
-            .args(["build", "--profile", "agent", "--target", TARGET])
+        run(cargo(&["build", "--profile", "agent", "--target", TARGET])?
             .args(["--package", "flux-agent", "--package", "flux-stand-in"])
             .env("RUSTFLAGS", "-C target-feature=+crt-static"))
     })?;
@@ -57,12 +47,6 @@ pub fn build(progress: &Progress) -> Result<Binaries> {
         agent: agent_profile.join("flux-agent"),
         stand_in: agent_profile.join("flux-stand-in"),
     })
-}
-
-fn cargo(checkout: &Path) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(checkout);
-    command
 }
 
 fn run(command: &mut Command) -> Result<()> {
@@ -103,10 +87,10 @@ pub fn check_static(binaries: &Binaries) -> Result<()> {
 /// # Errors
 /// When one has.
 pub fn check_agent_dependencies() -> Result<()> {
-    let output = cargo(&checkout()?)
-        .args(["tree", "--package", "flux-agent", "--edges", "normal", "--prefix", "none"])
-        .output()
-        .context("asking cargo tree about the agent")?;
+    let output =
+        cargo(&["tree", "--package", "flux-agent", "--edges", "normal", "--prefix", "none"])?
+            .output()
+            .context("asking cargo tree about the agent")?;
     ensure!(output.status.success(), "cargo tree ended with {}", output.status);
     let tree = String::from_utf8_lossy(&output.stdout);
     let unwanted: Vec<&str> =
