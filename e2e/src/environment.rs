@@ -28,15 +28,20 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Starts the cluster if need be, builds and loads the images, installs the operator.
+    /// Starts the cluster if need be, builds and loads the images, installs the operator. With
+    /// `published`, Flux is the published view image where it can be pulled.
     ///
     /// # Errors
     /// Says which of these steps failed, and why.
-    pub fn prepare(target: &Target, progress: &Progress) -> Result<Self> {
-        let view = View::from_environment()?;
-        progress.say(&view.describe());
+    pub fn prepare(target: &Target, published: bool, progress: &Progress) -> Result<Self> {
         let built = binaries::build(progress)?;
         let cluster = Cluster::up(target, progress)?;
+        let view = if published {
+            View::published_if_possible(&cluster, progress)?
+        } else {
+            View::from_environment()?
+        };
+        progress.say(&view.describe());
         let digest = images::load(&cluster, &built, &view, progress)?;
         let environment = Self { cluster };
         progress.step("installing the operator from deploy/", || {
@@ -53,7 +58,7 @@ impl Environment {
     /// Those of [`Environment::prepare`], the same for every caller.
     pub fn shared(progress: &Progress) -> Result<&'static Self> {
         static SHARED: OnceLock<Result<Environment>> = OnceLock::new();
-        let prepared = SHARED.get_or_init(|| Self::prepare(&target_of_tests()?, progress));
+        let prepared = SHARED.get_or_init(|| Self::prepare(&target_of_tests()?, false, progress));
         prepared.as_ref().map_err(|error| anyhow::anyhow!("preparing the environment: {error:#}"))
     }
 

@@ -49,7 +49,7 @@ impl Command {
         match self {
             Self::Demo { cluster } => {
                 let progress = Progress::new();
-                demo(&Environment::prepare(&cluster.target()?, &progress)?, &progress)?;
+                demo(&Environment::prepare(&cluster.target()?, true, &progress)?, &progress)?;
             }
             Self::Verify { cluster, test, keep } => {
                 verify(

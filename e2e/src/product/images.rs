@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use flux_operator::cli::DEFAULT_VIEW_IMAGE;
 
 use super::binaries::Binaries;
 use crate::{
@@ -31,6 +32,8 @@ pub enum View {
     Image(String),
     /// A tar of a view, members rooted at `mnt/flux/view` (`FLUX_VIEW_ARCHIVE`).
     Archive(PathBuf),
+    /// The published image, with the published operating system that it is made for.
+    Published,
 }
 
 impl View {
@@ -48,6 +51,27 @@ impl View {
         }
     }
 
+    /// Like [`View::from_environment`], but the published image instead of the stand-in where the
+    /// cluster can have it.
+    ///
+    /// # Errors
+    /// When both variables are set.
+    pub fn published_if_possible(cluster: &Cluster, progress: &Progress) -> Result<Self> {
+        let view = Self::from_environment()?;
+        if view != Self::StandIn {
+            return Ok(view);
+        }
+        progress.say(&format!("trying to pull the published view image {DEFAULT_VIEW_IMAGE} ..."));
+        let pulled = cluster
+            .pull_image(DEFAULT_VIEW_IMAGE)
+            .and_then(|()| cluster.pull_image(OPERATING_SYSTEM));
+        if pulled.is_ok() {
+            return Ok(Self::Published);
+        }
+        progress.say("it cannot be pulled from here");
+        Ok(Self::StandIn)
+    }
+
     /// One line that says which Flux runs.
     pub fn describe(&self) -> String {
         match self {
@@ -56,6 +80,7 @@ impl View {
                 .to_owned(),
             Self::Image(image) => format!("Flux: the view image {image}"),
             Self::Archive(path) => format!("Flux: the view archive {}", path.display()),
+            Self::Published => format!("Flux: the published view image {DEFAULT_VIEW_IMAGE}"),
         }
     }
 
@@ -65,6 +90,7 @@ impl View {
             Self::StandIn => STAND_IN_VIEW,
             Self::Image(image) => image,
             Self::Archive(_) => ARCHIVE_VIEW,
+            Self::Published => DEFAULT_VIEW_IMAGE,
         }
     }
 }
@@ -80,7 +106,6 @@ pub fn load(
     view: &View,
     progress: &Progress,
 ) -> Result<String> {
-    let cache = Cache::locate()?;
     let scratch = tempfile::tempdir().context("making a directory for image layers")?;
     let operator = operator(scratch.path(), binaries)?;
     let agent = program(scratch.path(), "/flux-agent", &binaries.agent)?;
@@ -90,11 +115,13 @@ pub fn load(
         cluster.load_image(&agent, &[flux_operator::manifests::AGENT_IMAGE])
     })?;
     load_view(cluster, view, scratch.path(), binaries, progress)?;
-    let system = debian(&cache, &[], progress)?;
-    progress.step(
-        &format!("loading a Debian 12 made here, in the place of {OPERATING_SYSTEM}"),
-        || cluster.load_image(&system, &[OPERATING_SYSTEM]),
-    )?;
+    if matches!(cluster, Cluster::Own(_)) && *view != View::Published {
+        let system = debian(&Cache::locate()?, &[], progress)?;
+        progress.step(
+            &format!("loading a Debian 12 made here, in the place of {OPERATING_SYSTEM}"),
+            || cluster.load_image(&system, &[OPERATING_SYSTEM]),
+        )?;
+    }
     packages::ensure(packages::STATIC_PROGRAM, progress)?;
     let busybox = programs::find("busybox").context("looking for busybox in PATH")?;
     let no_shell = program(scratch.path(), "/bin/echo", &busybox)?;
@@ -131,6 +158,8 @@ fn load_view(
 ) -> Result<()> {
     let layer = match view {
         View::Image(image) => return cluster.pull_image(image),
+        // Pulled already, or pulled by the cluster itself when a pod wants it.
+        View::Published => return Ok(()),
         View::StandIn => Layer::from_sources(
             scratch,
             &[

@@ -1,0 +1,146 @@
+//! The examples: what a user would apply, each with its expectation, which people and tests read alike.
+//!
+//! An example is a directory below `examples/` with a `README.md` that holds one fenced block
+//! `expect` (the module [`expectation`] has the words), a `minicluster.yaml`, and further manifests.
+//! Those are applied first, in the order of their names, unless the expectation says when.
+
+pub mod expectation;
+mod look;
+pub mod run;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, ensure};
+
+use self::expectation::{Expectation, Step};
+use crate::product::checkout;
+
+/// The file with an example's MiniCluster.
+const MINICLUSTER: &str = "minicluster.yaml";
+
+/// One example, as its directory has it.
+#[derive(Debug, Clone)]
+pub struct Example {
+    /// Name of its directory.
+    pub name: String,
+    /// The directory.
+    pub directory: PathBuf,
+    /// The manifests to apply at the start, in order; the last is the MiniCluster's.
+    pub manifests: Vec<PathBuf>,
+    /// What it has to show.
+    pub expectation: Expectation,
+}
+
+impl Example {
+    /// Reads the example of that name.
+    ///
+    /// # Errors
+    /// When a file is missing or the expectation cannot be understood.
+    pub fn load(name: &str) -> Result<Self> {
+        let directory = root()?.join(name);
+        let readme = directory.join("README.md");
+        let text = fs::read_to_string(&readme)
+            .with_context(|| format!("reading what to expect, {}", readme.display()))?;
+        let expectation = Expectation::of_readme(&text)
+            .with_context(|| format!("reading what to expect in {}", readme.display()))?;
+        let manifests = manifests(&directory, &expectation)?;
+        Ok(Self { name: name.to_owned(), directory, manifests, expectation })
+    }
+}
+
+/// The names of all examples, sorted.
+///
+/// # Errors
+/// When the directory cannot be read, or holds something that is no example.
+pub fn names() -> Result<Vec<String>> {
+    let root = root()?;
+    let mut names = Vec::new();
+    for path in entries(&root)? {
+        let name = file_name(&path);
+        if path.is_dir() {
+            names.push(name);
+        } else {
+            ensure!(name == "README.md", "{} is no example: a directory each", path.display());
+        }
+    }
+    Ok(names)
+}
+
+fn root() -> Result<PathBuf> {
+    Ok(checkout()?.join("examples"))
+}
+
+/// What a directory holds, sorted.
+fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
+    let reading = || format!("listing {}", directory.display());
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(directory).with_context(reading)? {
+        paths.push(entry.with_context(reading)?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The manifests that are applied at the start: all but those with a step of their own, and the
+/// MiniCluster last.
+fn manifests(directory: &Path, expectation: &Expectation) -> Result<Vec<PathBuf>> {
+    let mut later = Vec::new();
+    for step in &expectation.steps {
+        if let Step::Apply(file) = step {
+            ensure!(directory.join(file).is_file(), "there is no {file} to apply");
+            later.push(file.as_str());
+        }
+    }
+    let mut paths = entries(directory)?;
+    paths.retain(|path| {
+        let name = file_name(path);
+        path.extension().is_some_and(|extension| extension == "yaml")
+            && name != MINICLUSTER
+            && !later.contains(&name.as_str())
+    });
+    let minicluster = directory.join(MINICLUSTER);
+    ensure!(minicluster.is_file(), "there is no {}", minicluster.display());
+    paths.push(minicluster);
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_example_says_what_to_expect_of_it() {
+        let mut faults = Vec::new();
+        for name in names().unwrap() {
+            if let Err(error) = Example::load(&name) {
+                faults.push(format!("{name}: {error:#}"));
+            }
+        }
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    }
+
+    #[test]
+    fn the_minicluster_is_applied_last_and_what_has_a_step_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["z.yaml", "minicluster.yaml", "a.yaml", "second.yaml", "README.md"] {
+            fs::write(directory.path().join(name), "").unwrap();
+        }
+        let expectation = Expectation {
+            steps: vec![Step::Apply("second.yaml".to_owned())],
+            ..Expectation::default()
+        };
+        let names: Vec<String> = manifests(directory.path(), &expectation)
+            .unwrap()
+            .iter()
+            .map(|path| file_name(path))
+            .collect();
+        assert_eq!(names, ["a.yaml", "z.yaml", "minicluster.yaml"]);
+    }
+}
