@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use flux_contract::Hostlist;
 use serde_json::{Value, json};
 
+use crate::config::unpack::{self, Kind};
 use crate::text::idset;
 
 /// What one broker has.
@@ -72,11 +73,22 @@ impl Verify {
     }
 }
 
+/// Keys of one entry of `[[resource.config]]` (flux-config-resource(5)).
+const ENTRY: &[(&str, Kind)] = &[
+    ("hosts", Kind::Text),
+    ("cores", Kind::Text),
+    ("gpus", Kind::Text),
+    ("properties", Kind::Any),
+];
+
 /// Builds nodes from `[[resource.config]]`, in order of first mention.
 pub(crate) fn from_config(entries: &Value) -> Result<Vec<Node>, String> {
     let entries = entries.as_array().ok_or("resource.config must be an array")?;
     let mut nodes: Vec<Node> = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
+        unpack::object(entry)
+            .and_then(|table| unpack::strict(table, ENTRY))
+            .map_err(|error| format!("config[{index}]: {error}"))?;
         let text = |key: &str| entry.get(key).and_then(Value::as_str);
         let hosts = text("hosts")
             .ok_or_else(|| format!("config[{index}]: Object item not found: hosts"))?;

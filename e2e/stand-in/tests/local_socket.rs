@@ -1,5 +1,7 @@
 //! The local socket speaks enough of Flux's own protocol for a question after the broker's state.
 
+#![allow(clippy::expect_used, reason = "a test that cannot be set up fails")]
+
 mod support;
 
 use std::io::{Read, Write};
@@ -157,7 +159,7 @@ fn uptime_dies_as_in_flux_where_the_owner_has_no_name() {
     }
     let site = Site::new(1);
     site.open_to_everyone();
-    for name in ["broker.toml", "curve.cert"] {
+    for name in ["broker.toml", "curve.cert", "run0", "state"] {
         std::os::unix::fs::chown(site.path(name), Some(54_321), None).expect("chown");
     }
     let words = site.words("start", 0, &["sleep", "600"]);

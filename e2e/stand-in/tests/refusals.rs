@@ -148,6 +148,48 @@ fn strict_tables() {
 }
 
 #[test]
+fn a_cron_directory_may_be_empty_or_missing() {
+    let site = Site::new(1);
+    std::fs::create_dir(site.path("cron")).expect("creates");
+    for path in [site.text("cron"), "/nowhere/cron".to_owned()] {
+        let option = format!("-Scron.directory={path}");
+        assert_eq!(site.start(0, &[&option, "true"]).code(), Some(0), "{path}");
+    }
+    assert_eq!(site.start(0, &["-Scron.directory", "true"]).code(), Some(0));
+}
+
+/// The worker has the leader's configuration, and its own file system.
+#[test]
+fn a_resource_file_that_is_missing_on_a_worker_fails_its_rc1() {
+    let site = Site::new(2);
+    let path = site.text("R");
+    let set = site.flux(&["R", "encode", "--hosts=a[0-1]", "--cores=0-1"]);
+    site.write("R", &String::from_utf8_lossy(&set.stdout));
+    let config = site.read("broker.toml");
+    let (bootstrap, _) = config.split_once("[[resource.config]]").expect("a table");
+    site.write("broker.toml", &format!("{bootstrap}path = \"{path}\"\n"));
+    let mut lead = site.start(0, &["sleep", "600"]);
+    site.wait_for_log(0, "rc1-success: init->quorum");
+    std::fs::remove_file(&path).expect("removes");
+    let mut worker = site.start(1, &[]);
+    assert_eq!(worker.code(), Some(1));
+    let log = site.read("1.err");
+    let reason = format!("{path}: unable to open {path}: No such file or directory on line -1");
+    for line in [
+        &format!("<3>resource.err[1]: {reason}\n"),
+        "<2>resource.crit[1]: module exiting abnormally\n",
+        "<3>broker.err[1]: resource: No such file or directory\n",
+        "<3>broker.err[1]: rc1.0: resource: [Errno 2] No such file or directory\n",
+        "<3>broker.err[1]: rc1.0: flux modprobe rc1 Exited (rc=1) ",
+        "rc1-fail: init->shutdown",
+    ] {
+        assert!(log.contains(line), "{line}: {log}");
+    }
+    assert!(lead.runs());
+    assert_eq!(site.read("0.err").matches("online: a0 (ranks 0)").count(), 1);
+}
+
+#[test]
 fn directories_that_cannot_be_used() {
     let site = Site::new(1);
     let long = format!("-Srundir=/tmp/{}", "x".repeat(105));
@@ -164,6 +206,7 @@ fn directories_that_cannot_be_used() {
 #[test]
 fn what_real_flux_could_do_is_not_simulated() {
     let site = Site::new(1);
+    let crontabs = format!("-Scron.directory={}", site.text(""));
     for words in [
         vec!["exec", "true"],
         vec!["module", "list"],
@@ -171,6 +214,7 @@ fn what_real_flux_could_do_is_not_simulated() {
         vec!["start", "--recovery"],
         vec!["R", "decode"],
         vec!["broker", "-Sbroker.rc1_path=", "true"],
+        vec!["broker", crontabs.as_str(), "true"],
         vec!["broker", "--conf=queues.a.requires=x", "true"],
     ] {
         let output = site.flux(&words);

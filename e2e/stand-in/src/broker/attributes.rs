@@ -94,7 +94,6 @@ const UNSUPPORTED: &[&str] = &[
     "broker.recovery-mode",
     "content.backing-module",
     "content.hash",
-    "cron.directory",
     "log-filename",
     "log-syslog-enable",
     "tbon.prefertcp",

@@ -1,6 +1,6 @@
 //! What is done on entry to each state, and what signals and the program's end lead to.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -14,6 +14,16 @@ use super::state::State;
 use crate::jobs::job::Exception;
 use crate::overlay::wire::Upward;
 use crate::text::idset;
+
+/// What Flux 0.88 runs in cleanup, as its log shows it.
+const CLEANUP: [&str; 4] = [
+    "flux queue stop --quiet --all --nocheckpoint",
+    "flux resource acquire-mute",
+    "flux cancel --user=all --quiet --states RUN",
+    "flux queue idle --quiet",
+];
+/// How often the log of a broker that waits for its quorum says who is there.
+const ONLINE_PERIOD: Duration = Duration::from_secs(5);
 
 impl Broker {
     /// Starts what belongs to a state.
@@ -119,13 +129,19 @@ impl Broker {
     /// Whether enough brokers are online.
     pub(super) fn check_quorum(&mut self) {
         let online: Vec<u32> = self.manager.online.iter().copied().collect();
-        if self.state() != State::Quorum || online.len() < self.quorum {
+        let reached = online.len() >= self.quorum;
+        let recently = self.online_logged.is_some_and(|at| at.elapsed() <= ONLINE_PERIOD);
+        if self.state() != State::Quorum || (recently && !reached) {
             return;
         }
+        self.online_logged = Some(Instant::now());
         let hosts: Vec<String> = online.iter().map(|rank| self.host(*rank)).collect();
         let hosts = crate::resources::compress(&hosts);
         let text = format!("online: {hosts} (ranks {})", idset::encode(online));
         self.log(Severity::Info, &text);
+        if !reached {
+            return;
+        }
         self.post("quorum-full");
         if std::mem::take(&mut self.quorum_warned) {
             self.log(Severity::Error, "quorum reached");
@@ -219,7 +235,9 @@ impl Broker {
         };
         if self.state() == State::Cleanup && self.cleaning && !running() {
             self.cleaning = false;
-            self.log(Severity::Info, "cleanup.0: flux queue idle --quiet Exited (rc=0) 0.0s");
+            for (index, command) in (0..).zip(CLEANUP) {
+                self.log(Severity::Info, &format!("cleanup.{index}: {command} Exited (rc=0) 0.0s"));
+            }
             self.post("cleanup-success");
         }
     }

@@ -5,7 +5,7 @@ use super::content;
 use super::core::Broker;
 use super::log::Severity;
 use super::program;
-use crate::config::resource::{self, ResourceConfig};
+use crate::config::resource::{self, Refusal, ResourceConfig};
 use crate::config::tables::{self, Complaint};
 use crate::resources::{self, Node};
 use std::collections::BTreeSet;
@@ -19,11 +19,15 @@ impl Broker {
         }
         let parsed = tables::modules(&self.config).and_then(|()| {
             resource::parse(&self.config, &self.hosts)
-                .map_err(|error| Complaint::new("resource", error))
+                .map_err(|Refusal { text, errno }| Complaint { module: "resource", text, errno })
         });
         let parsed = parsed.map_err(|complaint| {
             self.log_as(complaint.module, Severity::Error, &complaint.text);
             self.log_as(complaint.module, Severity::Critical, "module exiting abnormally");
+            let Complaint { module, errno, .. } = complaint;
+            let (number, reason) = (errno as i32, errno.desc());
+            self.log(Severity::Error, &format!("{module}: {reason}"));
+            self.log(Severity::Error, &format!("rc1.0: {module}: [Errno {number}] {reason}"));
             1
         })?;
         if self.is_leader() {

@@ -38,7 +38,10 @@ impl Broker {
             Err(error) => {
                 let code = if error.raw_os_error() == Some(nix::libc::ENOENT) { 127 } else { 126 };
                 let reason = crate::failure::strerror(&error);
-                let text = format!("rc2.0: {} {reason} (rc={code}) 0.0s", program.shown());
+                let text = format!(
+                    "rc2.0: {} error launching process: {reason} (rc={code}) 0.0s",
+                    program.shown()
+                );
                 self.log(Severity::Error, &text);
                 self.fail_with(code);
                 self.post("rc2-fail");
@@ -61,10 +64,8 @@ impl Broker {
     pub(super) fn program_ended(&mut self, status: ExitStatus) {
         let Some(running) = self.running.take() else { return };
         let mut code = exit_code(status);
-        let mut how = match status.signal().and_then(|number| Signal::try_from(number).ok()) {
-            Some(signal) => signal.as_str().to_owned(),
-            None => "Exited".to_owned(),
-        };
+        let mut how =
+            status.signal().map_or_else(|| "Exited".to_owned(), crate::text::signal::describe);
         if running.aborted && code == 0 {
             code = 1;
             "aborted after exit with rc=0".clone_into(&mut how);

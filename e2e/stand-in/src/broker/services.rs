@@ -239,7 +239,7 @@ impl Broker {
     fn serve_overlay(&mut self, client: ClientId, wait: Option<String>) {
         match wait {
             Some(word) if !Status::is_name(&word) => {
-                self.tell(client, Reply::failed("Invalid argument"));
+                self.tell(client, Reply::failed("invalid --wait state"));
             }
             Some(word) => {
                 self.overlay_waiters.push((client, word));

@@ -23,21 +23,41 @@ pub(crate) fn socket_path(uri: &str) -> Result<&str, Failure> {
 }
 
 /// Connects to the broker of `FLUX_URI`.
-fn connect(call: &Call) -> Result<UnixStream, Failure> {
+fn connect(call: &Call, prefix: &str) -> Result<UnixStream, Failure> {
     let uri = call.environment.get("FLUX_URI").map_or(DEFAULT_URI, String::as_str);
     let path = socket_path(uri)?;
     let deadline = Instant::now() + PATIENCE;
     loop {
         match UnixStream::connect(path) {
-            Ok(stream) => return admitted(stream).map_err(|error| closed(&error)),
-            Err(error) if Instant::now() >= deadline => return Err(closed(&error)),
+            Ok(stream) => return admitted(stream).map_err(|error| closed(prefix, path, &error)),
+            Err(error) if Instant::now() >= deadline => return Err(closed(prefix, path, &error)),
             Err(_) => std::thread::park_timeout(Duration::from_millis(50)),
         }
     }
 }
 
-fn closed(error: &std::io::Error) -> Failure {
-    Failure::new(format!("flux: flux_open: {}", strerror(error)))
+/// Commands of Flux that are Python scripts, which word their failures in another way.
+const SCRIPTS: &[&str] = &[
+    "flux-submit",
+    "flux-run",
+    "flux-batch",
+    "flux-cancel",
+    "flux-jobs",
+    "flux-queue",
+    "flux-resource",
+];
+
+/// What a command says when the broker does not let it in.
+fn closed(prefix: &str, path: &str, error: &std::io::Error) -> Failure {
+    let name = prefix.split(':').next().unwrap_or_default();
+    let reason = strerror(error);
+    if !SCRIPTS.contains(&name) {
+        let name = if name == "flux-overlay" { name } else { "flux" };
+        return Failure::new(format!("{name}: flux_open: {reason}"));
+    }
+    let missing = error.kind() == std::io::ErrorKind::NotFound;
+    let reason = if missing { format!("broker socket {path} was not found") } else { reason };
+    Failure::new(format!("{name}: ERROR: Unable to connect to Flux: {reason}"))
 }
 
 /// Reads the byte with which the broker lets a client in, 0, or refuses it, an errno.
@@ -61,7 +81,7 @@ pub(crate) fn ask_with(
     limit: Option<Duration>,
     part: &mut dyn FnMut(Reply),
 ) -> Result<Value, Failure> {
-    let mut stream = connect(call)?;
+    let mut stream = connect(call, prefix)?;
     let fault = |text: &str| Failure::new(format!("{prefix}: {text}"));
     let broken = |error: std::io::Error| {
         let late = [std::io::ErrorKind::WouldBlock, std::io::ErrorKind::TimedOut];

@@ -110,8 +110,11 @@ pub(crate) fn cancel(call: &Call) -> Result<u8, Failure> {
     }
     let all = parsed.has("all");
     if all != parsed.rest.is_empty() {
-        let text =
-            if all { "Do not specify --all with jobids" } else { "No target jobs were specified" };
+        let text = if all {
+            "Do not specify --all with jobids"
+        } else {
+            "ERROR: No target jobs were provided"
+        };
         return Err(Failure::new(format!("flux-cancel: {text}")));
     }
     let ids = parsed.rest.iter().map(|id| job_id(id)).collect::<Result<Vec<_>, _>>()?;

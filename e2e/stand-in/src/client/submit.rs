@@ -13,7 +13,7 @@ use crate::jobs::spec::JobSpec;
 use crate::options::{Argument, Choice, Parsed, long, short};
 use crate::output;
 use crate::protocol::{Reply, Request};
-use crate::text::{idset, jobid};
+use crate::text::{idset, jobid, signal};
 
 const PER_TASK: &[Choice] = &[
     short("ntasks", 'n', Argument::Required),
@@ -162,7 +162,7 @@ pub(crate) fn follow(call: &Call, id: u64, watch: bool, verbose: usize) -> Resul
     let end = watch_job(call, id, watch, verbose)?;
     if let Some(kind) = end["exception"]["type"].as_str() {
         let note = end["exception"]["note"].as_str().unwrap_or_default();
-        output::error_line(&format!("{}: exception: type={kind} note={note}", jobid::encode(id)));
+        output::error_line(&format!("job.exception: type={kind} severity=0 {note}"));
     }
     Ok(code(&end))
 }
@@ -206,7 +206,8 @@ pub(crate) fn attach(call: &Call, id: u64, verbose: usize) -> Result<u8, Failure
     }
     let code = code(&end);
     if code > 128 {
-        output::error_line(&format!("flux-job: task(s) Signal {}", code - 128));
+        let how = signal::describe(i32::from(code - 128));
+        output::error_line(&format!("flux-job: task(s) {how}"));
     } else if code > 0 && exception["started"] != false {
         output::error_line(&format!("flux-job: task(s) exited with exit code {code}"));
     }

@@ -4,4 +4,4 @@ pub(crate) mod bootstrap;
 pub(crate) mod load;
 pub(crate) mod resource;
 pub(crate) mod tables;
-mod unpack;
+pub(crate) mod unpack;

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use nix::errno::Errno;
+use serde_json::{Map, Value};
 
 use super::unpack::{Kind, object, strict, text};
+use crate::failure::strerror;
 use crate::resources::{self, Nodes, Verify};
 use crate::text::{duration, idset};
 
@@ -33,50 +35,109 @@ const TABLE: &[(&str, Kind)] = &[
     ("history", Kind::Text),
 ];
 
-/// Reads the table for the brokers named `hosts`; the error is Flux's text.
-pub(crate) fn parse(config: &Value, hosts: &[String]) -> Result<ResourceConfig, String> {
+/// Why the module does not start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// Flux's text.
+    pub(crate) text: String,
+    /// The error number it leaves to whoever loads the module.
+    pub(crate) errno: Errno,
+}
+
+impl Refusal {
+    fn new(errno: Errno, text: impl Into<String>) -> Self {
+        Self { text: cut(text.into()), errno }
+    }
+
+    fn invalid(text: impl Into<String>) -> Self {
+        Self::new(Errno::EINVAL, text)
+    }
+
+    /// Flux 0.88 says so whatever is wrong with the resources themselves.
+    fn resources(text: impl Into<String>) -> Self {
+        Self::new(Errno::ENOENT, text)
+    }
+}
+
+/// Reads the table for the brokers named `hosts`.
+///
+/// # Errors
+/// Whatever makes the resource module of Flux 0.88 refuse to start.
+pub(crate) fn parse(config: &Value, hosts: &[String]) -> Result<ResourceConfig, Refusal> {
     let none =
         ResourceConfig { nodes: None, verify: Verify::AllowExtra, excluded: BTreeSet::new() };
     let Some(table) = config.get("resource") else { return Ok(none) };
-    let fault = |error: String| format!("error parsing [resource] configuration: {error}");
+    let fault = |error: String| {
+        Refusal::invalid(format!("error parsing [resource] configuration: {error}"))
+    };
     let table = object(table).map_err(fault)?;
     strict(table, TABLE).map_err(fault)?;
     let flag = |key: &str| table.get(key).and_then(Value::as_bool).unwrap_or(false);
-    let found = match (table.get("config"), text(table, "path")) {
-        (Some(entries), _) => Some(
-            resources::from_config(entries)
-                .map_err(|error| format!("error parsing [resource.config] array: {error}"))?,
-        ),
-        (None, Some(path)) => Some(read(path)?),
-        (None, None) => None,
-    };
-    if text(table, "history").is_some_and(|history| duration::parse(history).is_none()) {
-        return Err("invalid history time".to_owned());
-    }
+    let found = configured(table)?;
     if text(table, "scheduling").is_some() && found.is_none() {
         let need = "resource.path or [resource.config]";
-        return Err(format!("resource.scheduling requires {need}"));
+        return Err(Refusal::resources(format!("resource.scheduling requires {need}")));
+    }
+    if text(table, "history").is_some_and(|history| duration::parse(history).is_none()) {
+        return Err(Refusal::invalid("invalid history time"));
     }
     let nodes = match found {
         None => None,
         Some(found) if config.get("bootstrap").is_some() => {
             let ranked = resources::rerank(&found, hosts);
-            Some(ranked.map_err(|error| format!("error reranking R: {error}"))?)
+            Some(ranked.map_err(|error| Refusal::invalid(format!("error reranking R: {error}")))?)
         }
         Some(found) => Some((0..).zip(found).collect()),
     };
-    let verify = if flag("noverify") { Verify::Ignore } else { verify(table.get("verify"))? };
-    let excluded = exclude(text(table, "exclude"), hosts)?;
+    let verify = if flag("noverify") {
+        Verify::Ignore
+    } else {
+        verify(table.get("verify")).map_err(Refusal::invalid)?
+    };
+    let excluded = exclude(text(table, "exclude"), hosts)
+        .map_err(|error| Refusal::new(Errno::ECONNRESET, error))?;
     Ok(ResourceConfig { nodes, verify, excluded })
 }
 
+fn configured(table: &Map<String, Value>) -> Result<Option<Vec<resources::Node>>, Refusal> {
+    match (table.get("config"), text(table, "path")) {
+        (Some(entries), _) => resources::from_config(entries)
+            .map(Some)
+            .map_err(|error| format!("error parsing [resource.config] array: {error}")),
+        // Every rank opens the file, though all but the leader have the leader's configuration.
+        (None, Some(path)) => read(path).map(Some),
+        (None, None) => Ok(None),
+    }
+    .map_err(Refusal::resources)
+}
+
 fn read(path: &str) -> Result<Vec<resources::Node>, String> {
-    let content = std::fs::read_to_string(path).map_err(|_| {
-        format!("{path}: unable to open {path}: No such file or directory on line -1")
+    let content = std::fs::read_to_string(path).map_err(|error| {
+        let reason = strerror(&error);
+        format!("{}: unable to open {path}: {reason} on line -1", shortened(path))
     })?;
     let value: Value = serde_json::from_str(&content)
-        .map_err(|error| format!("{path}: {error} on line {}", error.line()))?;
+        .map_err(|error| format!("<stream>: {error} on line {}", error.line()))?;
     resources::from_json(&value).map_err(|error| format!("error parsing R: {error}"))
+}
+
+/// An error text as Flux keeps it: 159 bytes, and a `+` in place of what does not fit.
+fn cut(text: String) -> String {
+    const LONGEST: usize = 159;
+    if text.len() <= LONGEST {
+        return text;
+    }
+    format!("{}+", String::from_utf8_lossy(&text.as_bytes()[..LONGEST - 1]))
+}
+
+/// A path as the JSON library of Flux keeps it: 79 bytes, of a longer one the end.
+fn shortened(path: &str) -> String {
+    const LONGEST: usize = 79;
+    if path.len() <= LONGEST {
+        return path.to_owned();
+    }
+    let tail = path.len() - (LONGEST - 3);
+    format!("...{}", String::from_utf8_lossy(&path.as_bytes()[tail..]))
 }
 
 fn verify(value: Option<&Value>) -> Result<Verify, String> {
@@ -93,7 +154,7 @@ fn verify(value: Option<&Value>) -> Result<Verify, String> {
             let mode = text(table, "core").or_else(|| text(table, "default"));
             Ok(mode.and_then(Verify::from_name).unwrap_or(Verify::Strict))
         }
-        Some(_) => Err("resource.verify must be a boolean or table".to_owned()),
+        Some(_) => Err("verify must be a table or boolean".to_owned()),
     }
 }
 
@@ -105,7 +166,7 @@ fn exclude(text: Option<&str>, hosts: &[String]) -> Result<BTreeSet<u32>, String
             .iter()
             .all(fits)
             .then_some(ids)
-            .ok_or_else(|| format!("exclude idset is out of range: {text}"));
+            .ok_or_else(|| format!("exclude set {text} is out of range: Success"));
     }
     let fault = || format!("invalid exclude targets: {text}");
     let names = flux_contract::Hostlist::parse(text).map_err(|_| fault())?;
@@ -129,13 +190,33 @@ mod tests {
             "resource": {"config": [{"hosts": "a[0-3]", "cores": "0"}]},
         });
         let error = parse(&config, &hosts()).expect_err("refused");
-        assert_eq!(error, "error reranking R: Number of hosts (2) is less than node count (4)");
+        assert_eq!(
+            error.text,
+            "error reranking R: Number of hosts (2) is less than node count (4)"
+        );
     }
 
     #[test]
     fn the_table_is_strict() {
         let error = parse(&json!({"resource": {"nope": 1}}), &hosts()).expect_err("refused");
-        assert!(error.ends_with("1 object item(s) left unpacked: nope"));
+        assert!(error.text.ends_with("1 object item(s) left unpacked: nope"));
+        let entry = json!([{"hosts": "a0", "cores": "0", "nope": 1}]);
+        let error = parse(&json!({"resource": {"config": entry}}), &hosts()).expect_err("refused");
+        assert!(error.text.ends_with("config[0]: 1 object item(s) left unpacked: nope"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_named_with_its_reason() {
+        let refusal = |path: &str| {
+            parse(&json!({"resource": {"path": path}}), &hosts()).expect_err("refused")
+        };
+        let error = refusal("/nowhere/R");
+        let reason = "No such file or directory on line -1";
+        assert_eq!(error.text, format!("/nowhere/R: unable to open /nowhere/R: {reason}"));
+        assert_eq!(error.errno, Errno::ENOENT);
+        let long = refusal(&format!("/nowhere/{}", "a".repeat(88)));
+        let (tail, head) = ("a".repeat(76), "a".repeat(53));
+        assert_eq!(long.text, format!("...{tail}: unable to open /nowhere/{head}+"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The other tables: which are strict, and what is wrong with them.
 
+use nix::errno::Errno;
 use serde_json::Value;
 
 use super::unpack::{Kind, kinds, object, strict, text};
@@ -60,11 +61,13 @@ pub(crate) struct Complaint {
     pub(crate) module: &'static str,
     /// What it says.
     pub(crate) text: String,
+    /// The error number it leaves to whoever loads it.
+    pub(crate) errno: Errno,
 }
 
 impl Complaint {
     pub(crate) fn new(module: &'static str, text: impl Into<String>) -> Self {
-        Self { module, text: text.into() }
+        Self { module, text: text.into(), errno: Errno::EINVAL }
     }
 }
 
@@ -72,7 +75,12 @@ impl Complaint {
 pub(crate) fn modules(config: &Value) -> Result<(), Complaint> {
     lenient(config)?;
     let known = [("period", Kind::Text), ("timeout", Kind::Text), ("warn_thresh", Kind::Integer)];
-    check(config, "heartbeat", "heartbeat", &known)?;
+    if let Some(table) = config.get("heartbeat") {
+        object(table).and_then(|found| strict(found, &known)).map_err(|error| {
+            let text = format!("error reading [heartbeat] config table: {error}");
+            Complaint::new("heartbeat", text)
+        })?;
+    }
     let policy = [
         ("jobspec", Kind::Any),
         ("limits", Kind::Any),

@@ -170,17 +170,27 @@ impl Manager {
             News::Output(stream, text) => self.output(report.job, report.task, stream, text),
             News::Ended(code) => self.task_ended(report.job, report.task, code),
             News::NotStarted(code, reason) => {
-                let text =
-                    format!("flux-shell[0]: FATAL: task {}: start failed: {reason}\n", report.task);
+                let task = self.task_name(report.job, report.task);
+                let text = format!("flux-shell[0]: FATAL: {task}: start failed: {reason}\n");
                 let mut effects = self.output(report.job, report.task, Stream::Error, text);
                 if let Some(job) = self.jobs.get_mut(&report.job) {
-                    let note = format!("task {}: start failed: {reason}", report.task);
+                    let note = format!("{task}: start failed: {reason}");
                     job.exception.get_or_insert(Exception { kind: "exec", note });
                 }
                 effects.extend(self.task_ended(report.job, report.task, code));
                 effects
             }
         }
+    }
+
+    /// `task 0 (host a0)`.
+    fn task_name(&self, id: u64, task: u32) -> String {
+        let rank = usize::try_from(task)
+            .ok()
+            .and_then(|index| self.jobs.get(&id).and_then(|job| job.allocation.tasks.get(index)));
+        let nodes = self.nodes.as_ref();
+        let host = rank.and_then(|rank| nodes?.get(rank)).map_or("?", |node| node.host.as_str());
+        format!("task {task} (host {host})")
     }
 
     fn output(&mut self, id: u64, task: u32, stream: Stream, text: String) -> Vec<Effect> {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::job::{ClientId, Job, JobState};
 use super::manager::{Effect, Manager};
 use crate::protocol::{QueueAction, Reply};
-use crate::text::{idset, jobid};
+use crate::text::{idset, jobid, signal};
 
 /// Exit code of `flux job wait` for a job that cannot be waited for.
 const NOT_WAITABLE: u8 = 2;
@@ -192,7 +192,7 @@ fn wait_text(job: &Job) -> String {
     let id = jobid::encode(job.id);
     match (&job.exception, job.code) {
         (Some(exception), _) => format!("{id}: Fatal exception type={}", exception.kind),
-        (None, code) if code > 128 => format!("{id}: task(s) Signal {}", code - 128),
+        (None, code) if code > 128 => format!("{id}: task(s) {}", signal::describe(code - 128)),
         (None, code) => format!("{id}: task(s) exited with exit code {code}"),
     }
 }

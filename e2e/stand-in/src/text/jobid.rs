@@ -1,4 +1,5 @@
-//! Job ids (RFC 19): 64 bits, written in base 58 with a leading `ƒ`.
+//! Job ids (RFC 19): 64 bits, written in base 58 with a leading `ƒ`, or `f` where the locale is not
+//! one of UTF-8.
 
 const ALPHABET: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
 
@@ -9,9 +10,18 @@ pub(crate) fn encode(mut id: u64) -> String {
         digits.push(char::from(ALPHABET[usize::try_from(id % 58).unwrap_or_default()]));
         id /= 58;
     }
-    let plain = std::env::var_os("FLUX_F58_FORCE_ASCII").is_some();
-    let prefix = if plain { 'f' } else { 'ƒ' };
+    let prefix = if is_plain(|name| std::env::var(name).ok()) { 'f' } else { 'ƒ' };
     std::iter::once(prefix).chain(digits.into_iter().rev()).collect()
+}
+
+/// Whether the environment allows ASCII only. Real Flux also needs the locale's data at hand
+/// (`common/libutil/fluid.c`).
+fn is_plain(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let names = ["LC_ALL", "LC_CTYPE", "LANG"];
+    let locale = names.into_iter().filter_map(&variable).find(|value| !value.is_empty());
+    let locale = locale.unwrap_or_default().to_ascii_lowercase();
+    let wide = locale.ends_with("utf-8") || locale.ends_with("utf8");
+    !wide || variable("FLUX_F58_FORCE_ASCII").is_some()
 }
 
 /// An id in F58 (either prefix), decimal or hexadecimal.
@@ -34,6 +44,20 @@ pub(crate) fn decode(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_locale_decides_on_the_prefix() {
+        let plain = |pairs: &[(&str, &str)]| {
+            is_plain(|name| {
+                let found = pairs.iter().find(|(key, _)| *key == name);
+                found.map(|(_, value)| (*value).to_owned())
+            })
+        };
+        assert!(plain(&[]));
+        assert!(plain(&[("LC_ALL", "C"), ("LANG", "C.UTF-8")]));
+        assert!(!plain(&[("LC_ALL", ""), ("LANG", "en_US.utf8")]));
+        assert!(plain(&[("LC_ALL", "C.UTF-8"), ("FLUX_F58_FORCE_ASCII", "1")]));
+    }
 
     #[test]
     fn ids_survive_the_round_trip() {

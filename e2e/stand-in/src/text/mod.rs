@@ -3,4 +3,5 @@
 pub(crate) mod duration;
 pub(crate) mod idset;
 pub(crate) mod jobid;
+pub(crate) mod signal;
 pub(crate) mod uuid;

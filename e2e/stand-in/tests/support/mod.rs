@@ -101,6 +101,7 @@ cores = "0-1"
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(self.path("bin/flux"));
         command.args(words).current_dir(self.folder.path()).stdin(Stdio::null());
+        command.env("LC_ALL", "C.UTF-8");
         for name in ["FLUX_URI", "FLUX_CONF_DIR", "FLUX_ENCLOSING_ID", "SHELL"] {
             command.env_remove(name);
         }
