@@ -123,6 +123,34 @@ enum Command {
         #[arg(last = true, required = true)]
         words: Vec<String>,
     },
+    /// Check everything this pod needs, and say what to do about what is wrong
+    Doctor {
+        #[command(flatten)]
+        pod: PodArguments,
+        #[command(flatten)]
+        output: OutputArgument,
+    },
+    /// Start a shell, or a command, that is connected to this pod's broker, as the broker's user
+    Connect {
+        #[command(flatten)]
+        pod: PodArguments,
+        /// Program and arguments; a shell if not given
+        #[arg(last = true)]
+        words: Vec<String>,
+    },
+    /// Print what Flux takes this pod to have, and what its limits let it use
+    Resources {
+        #[command(flatten)]
+        pod: PodArguments,
+        #[command(flatten)]
+        output: OutputArgument,
+    },
+    /// Say how the instance stands, then keep it up (used by `run` where `diagnostics` is set)
+    Diagnose {
+        /// The `flux` program
+        #[arg(long, default_value = "flux", value_name = "PATH")]
+        flux: String,
+    },
     /// Print the changes that put Flux into a shell's environment: `eval "$(flux-agent env)"`
     Env {
         #[command(flatten)]
@@ -240,6 +268,10 @@ fn dispatch(command: Command) -> u8 {
         Command::Program { record, timed, words } => {
             block_on(crate::program::run(&record, timed, &words))
         }
+        Command::Doctor { pod, output } => block_on(crate::doctor::doctor(&pod, output.output)),
+        Command::Connect { pod, words } => crate::connect::connect(&pod, &words),
+        Command::Resources { pod, output } => commands::resources(&pod, output.output),
+        Command::Diagnose { flux } => block_on(crate::diagnose::run(&flux)),
         Command::Env { to: Some(file), pod: _, output: _ } => commands::report_environment(&file),
         Command::Env { to: None, pod, output } => commands::environment(&pod, output.output),
     }

@@ -10,6 +10,7 @@ use crate::output::{answer, answer_json, answer_text, chain, complain};
 use crate::plan::{self, surroundings};
 use crate::probe;
 use crate::resolver::Resolver;
+use crate::resources::Resources;
 use crate::root::Root;
 use crate::run::read_config;
 use crate::status::{self, StatusReport};
@@ -89,14 +90,16 @@ pub fn report_environment(file: &Path) -> u8 {
 }
 
 /// Configuration and facts of a pod.
-struct Pod {
-    config: AgentConfig,
-    facts: Facts,
-    root: Root,
+#[derive(Debug)]
+pub(crate) struct Pod {
+    pub(crate) config: AgentConfig,
+    pub(crate) facts: Facts,
+    pub(crate) root: Root,
 }
 
 impl Pod {
-    fn read(arguments: &PodArguments) -> Result<Self, u8> {
+    /// Reads them; complains and gives the code to end with where that fails.
+    pub(crate) fn read(arguments: &PodArguments) -> Result<Self, u8> {
         let root = Root::new(&arguments.root);
         let config = read_config(&root.at(&arguments.config))
             .map_err(|error| failed(Exit::Config, &error))?;
@@ -106,7 +109,7 @@ impl Pod {
     }
 
     /// The certificate at `path`, else the broker's copy, else the mounted one.
-    fn certificate(&self, path: Option<PathBuf>) -> Result<CurveCertificate, u8> {
+    pub(crate) fn certificate(&self, path: Option<PathBuf>) -> Result<CurveCertificate, u8> {
         let copy = self.root.at(self.config.layout.curve_certificate());
         let mounted = self.root.at(Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY));
         let path = path.unwrap_or_else(|| if copy.exists() { copy } else { mounted });
@@ -132,6 +135,20 @@ pub fn plan(arguments: &PodArguments, format: Format) -> u8 {
         (Ok(plan), Format::Text) => answer_text(&format!("{plan:#}")),
         (Ok(plan), Format::Json) => answer_json(&plan),
         (Err(error), _) => return failed(error.exit(), &error),
+    }
+    0
+}
+
+/// `resources`
+pub fn resources(arguments: &PodArguments, format: Format) -> u8 {
+    let Pod { config, root, .. } = match Pod::read(arguments) {
+        Ok(pod) => pod,
+        Err(code) => return code,
+    };
+    let resources = Resources::read(&root, &config.layout);
+    match format {
+        Format::Text => answer_text(&resources.text()),
+        Format::Json => answer_json(&resources),
     }
     0
 }

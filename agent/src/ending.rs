@@ -41,6 +41,9 @@ pub fn of_lead(record: Option<ProgramRecord>, broker: BrokerEnd) -> Ended {
     let code = record.exit_code.unwrap_or(if broker.code == 0 { 1 } else { broker.code });
     let error = match record.exit_code {
         None => Some("the command was killed together with the process that watched it".to_owned()),
+        Some(0) if broker.stop.is_some() => None,
+        // The code tells nothing more: the end of the broker and of the command is the signal's.
+        Some(_) if broker.stop.is_some() => broker.stop.map(|stop| stop.to_string()),
         Some(code) if code != broker.code => Some(format!(
             "the broker ended with exit code {} after the command had ended with {code}",
             broker.code

@@ -60,6 +60,11 @@ impl Context {
         }
     }
 
+    /// uid and gid that a file of the broker's user is given; `None` when it is ours as it is.
+    pub fn broker_ids(&self) -> Option<(u32, u32)> {
+        self.ids(Owner::Broker)
+    }
+
     /// uid and gid that a file of `owner` is given; `None` when it is ours as it is.
     fn ids(&self, owner: Owner) -> Option<(u32, u32)> {
         let identity = self.session.identity.as_ref().filter(|identity| identity.switch)?;
@@ -113,6 +118,7 @@ pub async fn execute(context: &mut Context, step: &Step) -> Result<(), StepError
             .map_err(|source| StepError::File { doing: "remove", path: path.clone(), source }),
         Step::WriteFile(file) => write_file(context, file),
         Step::InstallCertificate { from, to } => install_certificate(context, from, to),
+        Step::InstallMungeKey { from, to, owner } => install_munge_key(context, from, to, *owner),
         Step::ChangeEnvironment { changes } => {
             context.session.change(changes);
             Ok(())
@@ -191,6 +197,25 @@ fn install_certificate(context: &mut Context, from: &Path, to: &Path) -> Result<
     write_at(context, to, text.as_bytes(), 0o600, Owner::Broker)?;
     context.session.certificate = Some(certificate);
     Ok(())
+}
+
+fn install_munge_key(
+    context: &Context,
+    from: &Path,
+    to: &Path,
+    owner: Option<(u32, u32)>,
+) -> Result<(), StepError> {
+    let fail = |doing, path: &Path| {
+        let path = path.to_owned();
+        move |source| StepError::File { doing, path, source }
+    };
+    let key = fs::read(context.root.at(from)).map_err(fail("read the munge key", from))?;
+    let directory = to.parent().unwrap_or(to);
+    if !context.root.at(directory).is_dir() {
+        files::make_directory(&context.root.at(directory), 0o700, owner)
+            .map_err(fail("make directory", directory))?;
+    }
+    files::write(&context.root.at(to), &key, 0o400, owner).map_err(fail("write", to))
 }
 
 fn find_flux(context: &Context) -> Result<(), StepError> {

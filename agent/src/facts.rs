@@ -4,7 +4,7 @@ use crate::passwd::Databases;
 use crate::resolver::cluster_domain;
 use crate::root::Root;
 use flux_contract::AgentConfig;
-use nix::unistd;
+use nix::unistd::{self, AccessFlags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
@@ -30,6 +30,11 @@ pub struct Facts {
     pub cluster_domain: Option<String>,
     /// The view's directory of Python packages.
     pub site_packages: Option<PathBuf>,
+    /// The view's library directory holds a C library. Programs of the image, which have a loader
+    /// of their own, must then not be led there.
+    pub view_has_libc: bool,
+    /// Every one of [`TEMPORARY_DIRECTORIES`] takes files.
+    pub has_temporary_directories: bool,
     /// Those of [`candidates`] that are executable files.
     pub executables: BTreeSet<PathBuf>,
     /// Those of the home directories in question that exist.
@@ -59,6 +64,10 @@ pub fn candidates(config: &AgentConfig, environment: &BTreeMap<String, String>) 
     let own = VIEW_SHELLS.iter().chain(["bin/flux"].iter()).map(|path| view.join(path));
     image.chain(own).chain(environment.get("SHELL").map(PathBuf::from)).collect()
 }
+
+/// Directories that Flux takes for its run and state directories where nothing else is said, as in
+/// an instance that a batch job starts (flux-broker-attributes(7), `rundir` and `statedir`).
+pub const TEMPORARY_DIRECTORIES: [&str; 2] = ["/tmp", "/var/tmp"];
 
 impl Facts {
     /// Reads the facts below `root`; `hostname` replaces the pod's own, to look at the plan of
@@ -92,6 +101,10 @@ impl Facts {
                 .ok()
                 .and_then(|text| cluster_domain(&text, &config.cluster.namespace)),
             site_packages: site_packages(&root.at(config.layout.view().join("lib"))),
+            has_temporary_directories: TEMPORARY_DIRECTORIES
+                .iter()
+                .all(|path| takes_files(&root.at(path))),
+            view_has_libc: root.at(config.layout.view().join("lib/libc.so.6")).exists(),
             executables,
             homes: homes.filter(|home| root.at(home).is_dir()).collect(),
             accounts,
@@ -118,6 +131,11 @@ fn databases(root: &Root) -> Databases {
         group: read("/etc/group").unwrap_or_default(),
         shadow: read("/etc/shadow"),
     }
+}
+
+/// Whether files can be made in directory `path`.
+fn takes_files(path: &Path) -> bool {
+    path.is_dir() && unistd::access(path, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
 }
 
 /// Whether `path` leads to a file that somebody may execute.

@@ -1,11 +1,15 @@
 //! The in-pod agent of the Flux Operator.
 
 pub mod accounts;
+pub mod archive;
 pub mod broker_socket;
 pub mod broker_watch;
 pub mod children;
 pub mod cli;
 pub mod commands;
+pub mod connect;
+pub mod diagnose;
+pub mod doctor;
 pub mod ending;
 pub mod environment;
 pub mod exec;
@@ -22,6 +26,7 @@ pub mod probe;
 pub mod program;
 pub mod progress;
 pub mod resolver;
+pub mod resources;
 pub mod root;
 pub mod run;
 pub mod session;

@@ -1,6 +1,7 @@
 //! Configuration and facts become a plan: every decision of a run that can be made beforehand.
 
 mod account;
+mod archive;
 pub mod broker_command;
 pub mod broker_config;
 mod environment;
@@ -9,6 +10,7 @@ mod helpers;
 mod hooks;
 mod workload;
 
+pub use environment::chosen_shell;
 pub use files::{BATCH_SCRIPT, BATCH_SCRIPT_VARIABLE, CUSTOM_SCRIPT};
 pub use hooks::{shell, sidecar_hook};
 
@@ -145,7 +147,7 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
         steps: steps(pod, document.as_ref(), &work)?,
         broker: BrokerRun {
             command: broker_command::command(pod),
-            restore: archive(pod),
+            archive: archive::archive(pod),
             record: (!work.program.is_empty()).then(|| config.layout.program_record()),
             program: work.program,
             submission: work.submission,
@@ -192,6 +194,7 @@ fn steps(
     steps.push(Step::RemoveFile { path: config.layout.complete_marker() });
     steps.push(Step::RemoveFile { path: config.layout.program_record() });
     steps.push(files::certificate(pod));
+    steps.extend(files::munge_key(pod));
     steps.push(Step::WriteFile(files::broker_config(pod, document)?));
     steps.push(Step::WriteFile(files::hostlist(pod)));
     steps.extend(helpers::helpers(pod).into_iter().map(Step::WriteFile));
@@ -207,11 +210,6 @@ fn steps(
         steps.extend(work.batch.clone());
     }
     Ok(steps)
-}
-
-fn archive(pod: Pod<'_>) -> Option<PathBuf> {
-    let archive = pod.config.archive.as_ref().filter(|_| pod.role == Role::Lead)?;
-    Some(archive.path.clone().into())
 }
 
 fn worker(pod: Pod<'_>, document: Option<BrokerDocument>) -> Result<Option<WorkerRun>, PlanError> {

@@ -1,5 +1,6 @@
 //! `flux-agent run`: the first process of a pod, from its configuration to its exit code.
 
+use crate::archive;
 use crate::children::Children;
 use crate::ending::{self, Backoff, Ended, Next};
 use crate::environment::Report;
@@ -181,6 +182,9 @@ async fn of_lead(context: &mut Context, plan: &Plan) -> Result<Outcome, StepErro
         output::plain(&fluxtime_line("fluxstart", elapsed));
     }
     let record = plan.broker.record.as_deref().and_then(ProgramRecord::read);
+    if let Some(archive) = &plan.broker.archive {
+        archive::keep(context, archive, end, end.ran || record.is_some()).await;
+    }
     let ended = if plan.broker.record.is_some() {
         ending::of_lead(record, end)
     } else {

@@ -39,9 +39,12 @@ pub async fn run(
             run_hook(context, &init).await?;
         }
         context.session.change(&around.changes);
-        context
-            .session
-            .change(&[Change::Set { name: "fluxsocket".to_owned(), value: around.uri.clone() }]);
+        // Flux's own commands refuse to run without one, be it there or not.
+        let home = config.layout.home().display().to_string();
+        context.session.change(&[
+            Change::Set { name: "fluxsocket".to_owned(), value: around.uri.clone() },
+            Change::Default { name: "HOME".to_owned(), value: home },
+        ]);
         if let Some(pre) = hook("commands.servicePre", sidecar.service_pre.as_ref()) {
             run_hook(context, &pre).await?;
         }

@@ -143,6 +143,15 @@ pub enum Step {
         /// The broker's copy.
         to: PathBuf,
     },
+    /// Copy the munge key (`flux.mungeSecret`) to where munge looks for it, mode 0400.
+    InstallMungeKey {
+        /// The mounted Secret.
+        from: PathBuf,
+        /// munge's own place for it.
+        to: PathBuf,
+        /// uid and gid of the image's account `munge`; the container's user where there is none.
+        owner: Option<(u32, u32)>,
+    },
     /// Change the environment of everything that follows.
     ChangeEnvironment {
         /// In this order.
@@ -191,6 +200,7 @@ impl Step {
             Self::RunHook(_)
             | Self::UseAccount { .. }
             | Self::InstallCertificate { .. }
+            | Self::InstallMungeKey { .. }
             | Self::EncodeResources { .. }
             | Self::WriteBatchScript { .. } => false,
         }
@@ -217,8 +227,8 @@ pub struct AwaitLead {
 pub struct BrokerRun {
     /// Broker command without a program.
     pub command: Vec<String>,
-    /// Archive that the broker's content is restored from if it exists when the broker starts.
-    pub restore: Option<PathBuf>,
+    /// Where the state is restored from and kept, on the lead.
+    pub archive: Option<ArchiveRun>,
     /// The initial program.
     pub program: Vec<String>,
     /// Where the program's wrapper keeps its record; `None` without a program.
@@ -233,6 +243,17 @@ pub struct BrokerRun {
     pub timed: bool,
     /// A worker: wait for the lead first, and start again by this policy.
     pub worker: Option<WorkerRun>,
+}
+
+/// Where the state of an instance is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ArchiveRun {
+    /// Restored from if it is there when the broker starts; replaced at the end.
+    pub path: PathBuf,
+    /// Directory in the same place, the broker's own while it runs.
+    pub staging: PathBuf,
+    /// What Flux dumps to, in that directory.
+    pub dump: PathBuf,
 }
 
 /// What only a worker does.

@@ -1,6 +1,7 @@
 //! The broker as a child of PID 1: started in a process group of its own, signals passed on, its
 //! state watched.
 
+use crate::archive;
 use crate::broker_watch::{Event, Watch};
 use crate::children::Running;
 use crate::execute::{Context, StepError};
@@ -12,7 +13,7 @@ use crate::step::{BrokerRun, Role, shown};
 use nix::unistd::{Pid, tcsetpgrp};
 use std::future::pending;
 use std::io::{self, IsTerminal};
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Stdio};
 use tokio::sync::mpsc;
 
 /// How a broker's run ended.
@@ -31,13 +32,12 @@ pub struct BrokerEnd {
 }
 
 /// Program and options of `broker`, complete with what depends on the moment it starts.
-fn words(broker: &BrokerRun, archive_exists: bool) -> Vec<String> {
-    let mut words = broker.command.clone();
-    if let Some(archive) = broker.restore.as_ref().filter(|_| archive_exists) {
-        words.push(format!("-Scontent.restore={}", archive.display()));
-    }
-    words.extend_from_slice(&broker.program);
-    words
+fn words(context: &Context, broker: &BrokerRun) -> Vec<String> {
+    let options = broker.archive.as_ref().map_or_else(Vec::new, |archive| {
+        let exists = context.root.at(&archive.path).exists();
+        archive::options(archive, exists, archive::make_place(context, archive))
+    });
+    [broker.command.clone(), options, broker.program.clone()].concat()
 }
 
 /// Starts the broker and stays until it has ended, whatever signals come.
@@ -47,8 +47,7 @@ pub async fn run_broker(
     role: Role,
 ) -> Result<BrokerEnd, StepError> {
     context.progress.enter(phase::QUORUM);
-    let archive_exists = broker.restore.as_ref().is_some_and(|path| context.root.at(path).exists());
-    let words = words(broker, archive_exists);
+    let words = words(context, broker);
     context.log.say(&format!("starting the broker: {}", shown(&words)));
     let started = monotonic_nanoseconds();
     let start = |source| StepError::Start { program: words.join(" "), source };
@@ -144,6 +143,10 @@ impl Supervision<'_> {
             context.log.say(&format!("submitting: {}", shown(words)));
             let mut command = context.session.broker_command(words);
             command.env("FLUX_URI", format!("local://{}", self.broker.socket.display()));
+            if context.quiet {
+                // The id of the job.
+                command.stdout(Stdio::null());
+            }
             match context.children.spawn(&mut command) {
                 Ok(running) => self.submission = Some(running),
                 Err(error) => {
@@ -175,27 +178,4 @@ fn note_submission(context: &Context, status: io::Result<ExitStatus>) {
     let text = format!("the command could not be submitted: {end}");
     context.log.error(&text);
     context.progress.failed(&text);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn restoring_is_an_option_of_the_broker_and_comes_before_the_program() {
-        let broker = BrokerRun {
-            command: vec!["flux".to_owned(), "start".to_owned()],
-            restore: Some("/archive/state.tgz".into()),
-            program: vec!["true".to_owned()],
-            record: None,
-            submission: None,
-            socket: "/run/local".into(),
-            uptime: Vec::new(),
-            timed: false,
-            worker: None,
-        };
-        let all = ["flux", "start", "-Scontent.restore=/archive/state.tgz", "true"];
-        assert_eq!(words(&broker, true), all);
-        assert_eq!(words(&broker, false), ["flux", "start", "true"]);
-    }
 }

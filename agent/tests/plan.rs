@@ -56,6 +56,7 @@ fn config() -> AgentConfig {
         logging: Logging { quiet: false, strict: true, timed: false, debug: false },
         hooks: Hooks::default(),
         archive: None,
+        munge: false,
         environment: BTreeMap::new(),
         sidecars: BTreeMap::new(),
     }
@@ -85,6 +86,8 @@ fn facts(hostname: &str) -> Facts {
         agent: "/mnt/shared/bin/flux-agent".into(),
         cluster_domain: Some("example.test".to_owned()),
         site_packages: Some("/mnt/shared/view/lib/python3.12/site-packages".into()),
+        has_temporary_directories: true,
+        view_has_libc: false,
         executables: paths(&[
             "/bin/bash",
             "/bin/sh",
@@ -142,6 +145,7 @@ fn hooks_in_their_order_and_every_broker_option() {
         ..config.broker
     };
     config.archive = Some(Archive { path: "/archive/state.tgz".to_owned() });
+    config.munge = true;
     config.environment = [
         ("GREETING".to_owned(), "it's \"$HOME\"".to_owned()),
         ("not a name".to_owned(), "x".to_owned()),
@@ -160,7 +164,7 @@ fn hooks_and_options_of_a_worker() {
     config.worker = WorkerPolicy::Rejoin;
     let text = shown(&config, &facts("sample-1"));
     assert!(text.contains("of a worker") && !text.contains("of the lead"), "{text}");
-    assert!(!text.contains("strace") && !text.contains("archive"), "{text}");
+    assert!(text.contains("--wrap=strace") && !text.contains("archive"), "{text}");
     assert!(text.contains("when the broker ends: start it again\n"), "{text}");
 }
 
@@ -175,6 +179,57 @@ fn batch() {
         output_directory: "/data/output".to_owned(),
     };
     insta::assert_snapshot!(commands(&config, "sample-0"));
+}
+
+#[test]
+fn diagnostics() {
+    let mut config = config();
+    config.workload = Workload::Diagnostics {};
+    let text = commands(&config, "sample-0");
+    let program = "-- /mnt/shared/bin/flux-agent diagnose --flux /mnt/shared/view/bin/flux\n";
+    assert!(text.contains(program), "{text}");
+    assert!(!commands(&config, "sample-1").contains("diagnose"));
+}
+
+#[test]
+fn an_image_without_a_place_for_temporary_files_gets_one() {
+    let text = shown(&config(), &Facts { has_temporary_directories: false, ..facts("sample-0") });
+    assert!(text.contains("make directory /mnt/shared/config/tmp (1777"), "{text}");
+    assert!(text.contains("TMPDIR?=/mnt/shared/config/tmp"), "{text}");
+}
+
+#[test]
+fn a_script_for_a_shell_that_the_image_lacks_gets_the_one_of_the_view() {
+    let mut config = config();
+    config.workload = Workload::Batch {
+        prefix: vec![],
+        flags: vec![],
+        script: "#!/bin/bash\necho \"$0\"\n".to_owned(),
+        output_directory: "/data/output".to_owned(),
+    };
+    let bare = paths(&["/mnt/shared/view/bin/flux", "/mnt/shared/view/bin/bash"]);
+    let text = shown(&config, &Facts { executables: bare, ..facts("sample-0") });
+    assert!(text.contains("    #!/mnt/shared/view/bin/bash\n    echo \"$0\"\n"), "{text}");
+    assert!(shown(&config, &facts("sample-0")).contains("    #!/bin/bash\n"));
+}
+
+#[test]
+fn programs_of_the_image_are_not_led_to_a_c_library_of_the_view() {
+    let text = shown(&config(), &Facts { view_has_libc: true, ..facts("sample-0") });
+    assert!(!text.contains("LD_LIBRARY_PATH"), "{text}");
+}
+
+#[test]
+fn a_dump_keeps_the_format_that_the_archives_name_asks_for() {
+    let dump = |path: &str| {
+        let mut config = config();
+        config.archive = Some(Archive { path: path.to_owned() });
+        plan(&config, &facts("sample-0")).unwrap().broker.archive.unwrap().dump
+    };
+    let staged = |name: &str| PathBuf::from(format!("/state/{name}"));
+    assert_eq!(dump("/state/a.tar"), staged(".a.tar.sample-0.new/dump.tar"));
+    assert_eq!(dump("/state/a.tar.xz"), staged(".a.tar.xz.sample-0.new/dump.tar.xz"));
+    assert_eq!(dump("/state/flux"), staged(".flux.sample-0.new/dump.tgz"));
 }
 
 #[test]
@@ -208,7 +263,7 @@ fn interactive_with_a_command() {
 fn commands(config: &AgentConfig, hostname: &str) -> String {
     let text = shown(config, &facts(hostname));
     let end_of_helpers = text.find("load-fluxion.sh").unwrap();
-    text[end_of_helpers..].split_once("qmanager\n").unwrap().1.to_owned()
+    text[end_of_helpers..].split_once("    fi\n").unwrap().1.to_owned()
 }
 
 #[test]

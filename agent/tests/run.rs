@@ -2,7 +2,7 @@
 
 mod pod;
 
-use flux_contract::{Archive, Exit, FluxUser, Hooks, Submission, Workload};
+use flux_contract::{Exit, FluxUser, Hooks, Submission, Workload};
 use pod::{Pod, code, stderr, stdout};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -215,25 +215,41 @@ fn a_batch_script_is_written_to_the_working_directory_and_submitted() {
     assert_eq!(pod.read("work/batch-ran"), format!("{}\n", outputs.display()));
     assert_eq!(pod.mode("work/flux-job.batch"), 0o755);
     let calls = pod.read("flux-calls");
-    assert!(calls.contains("batch -N 2 --flags=waitable"), "{calls}");
-    assert!(calls.contains("job wait --all"), "{calls}");
+    assert!(calls.contains(" -N 2 --flags=waitable"), "{calls}");
+    assert!(calls.contains("job status fake-job-id"), "{calls}");
     assert!(outputs.is_dir());
 }
 
 #[test]
-fn an_archive_is_restored_only_if_it_exists_when_the_broker_starts() {
+fn a_batch_script_that_fails_gives_its_code_and_shows_what_it_said() {
     let pod = Pod::new();
-    let archive = pod.at("archive.tgz");
+    let mut config = pod.config(&[]);
+    config.logging.quiet = true;
+    config.workload = Workload::Batch {
+        prefix: vec![],
+        flags: vec![],
+        script: "#!/bin/sh\nprintf '%s\\n' 'line \\1  of it'; exit 3\n".to_owned(),
+        output_directory: pod.at("outputs").display().to_string(),
+    };
+    let output = pod.run(&config);
+    assert_eq!((code(&output), stdout(&output).as_str()), (3, ""), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "line \\1  of it\n");
+}
+
+#[test]
+fn the_munge_key_is_private_and_one_that_is_missing_is_named() {
+    let pod = Pod::new();
     let mut config = pod.config(&["true"]);
-    config.archive = Some(Archive { path: archive.display().to_string() });
-    pod.run(&config);
-    assert!(!pod.read("flux-calls").contains("content.restore"));
-    // A hook may be what brings it.
-    config.hooks = Hooks { pre: Some(format!("echo > {}", archive.display())), ..hooks() };
-    pod.run(&config);
-    let calls = pod.read("flux-calls");
-    assert!(calls.contains(&format!("-Scontent.restore={}", archive.display())), "{calls}");
-    assert!(calls.contains(&format!("-Scontent.dump={}", archive.display())), "{calls}");
+    config.munge = true;
+    let output = pod.run(&config);
+    assert_eq!(code(&output), i32::from(Exit::Prepare.code()));
+    assert!(pod.message().last_error.unwrap().contains("munge.key"));
+    fs::create_dir(pod.at("flux_operator/munge")).unwrap();
+    fs::write(pod.at("flux_operator/munge/munge.key"), [0xff, 0, 1]).unwrap();
+    let output = pod.run(&config);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(fs::read(pod.at("etc/munge/munge.key")).unwrap(), [0xff, 0, 1]);
+    assert_eq!((pod.mode("etc/munge/munge.key"), pod.mode("etc/munge")), (0o400, 0o700));
 }
 
 #[test]

@@ -222,6 +222,31 @@ fn an_interactive_lead_submits_the_command_once_and_stays_until_it_is_shut_down(
 }
 
 #[test]
+fn diagnostics_ask_everything_whatever_fails_and_stay_until_told_to_end() {
+    let pod = Pod::new();
+    pod.write_executable("flux", "#!/bin/sh\necho asked: \"$@\"\n[ \"$1\" != overlay ]\n");
+    let flux = pod.at("flux").display().to_string();
+    let mut command = pod.agent(&["diagnose", "--flux", &flux]);
+    let log = pod.at("log");
+    command.stdout(fs::File::create(&log).unwrap());
+    let mut run = command.spawn().unwrap();
+    let said = || fs::read_to_string(&log).unwrap();
+    await_that("all is said", || said().contains("stays up"));
+    assert!(run.try_wait().unwrap().is_none(), "it stays up");
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(run.id().try_into().unwrap()),
+        Signal::SIGHUP,
+    )
+    .unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(stopped()));
+    let text = said();
+    assert_eq!(text.matches("== failed: exit status: 1").count(), 2, "{text}");
+    for (_, arguments) in flux_agent::diagnose::QUESTIONS {
+        assert!(text.contains(&format!("asked: {}", arguments.join(" "))), "{text}");
+    }
+}
+
+#[test]
 fn the_programs_wrapper_passes_signals_on_and_records_how_the_command_ended() {
     let pod = Pod::new();
     let record = pod.at("record.json");

@@ -63,6 +63,10 @@ pub struct AgentConfig {
     /// State to restore from and to dump to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archive: Option<Archive>,
+    /// True: a munge key is mounted at [`crate::MUNGE_MOUNT`] (`flux.mungeSecret`). The agent
+    /// installs it as `/etc/munge/munge.key` before the broker starts.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub munge: bool,
     /// Lines for `flux-view.sh`, by variable name (`flux.environment`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
@@ -231,6 +235,17 @@ pub enum Workload {
         /// Directory of the jobs' output files (`logs`).
         output_directory: String,
     },
+    /// `diagnostics: true`: when the quorum is there, the lead's initial program says how the
+    /// instance stands (`flux resource list`, `flux overlay status`, `flux dmesg`, ...), each
+    /// command's failure reported and no reason to end, and then sleeps until the pod is deleted,
+    /// so that a person can look around. The command of the specification is not run.
+    Diagnostics {},
+}
+
+/// Whether to leave out a switch that is off.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// A command and the flags of its submission.
@@ -390,6 +405,7 @@ mod tests {
             logging: Logging { quiet: false, strict: true, timed: false, debug: false },
             hooks: Hooks { pre: Some("cd /tmp\n. ./env\n".to_owned()), ..Hooks::default() },
             archive: None,
+            munge: false,
             environment: BTreeMap::new(),
             sidecars: BTreeMap::new(),
         }

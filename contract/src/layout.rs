@@ -12,6 +12,11 @@ pub const CURVE_MOUNT: &str = "/flux_operator/curve";
 /// Key of the certificate in the Secret, hence its file name below [`CURVE_MOUNT`].
 pub const CURVE_SECRET_KEY: &str = "curve.cert";
 
+/// Where the Secret with the munge key (`flux.mungeSecret`) is mounted, in the runner container only.
+pub const MUNGE_MOUNT: &str = "/flux_operator/munge";
+/// Key of the munge key in the Secret, hence its file name below [`MUNGE_MOUNT`].
+pub const MUNGE_SECRET_KEY: &str = "munge.key";
+
 /// Where the shared volume is mounted in the init containers: not at its final place, which the
 /// view image may use itself (a flat view lies at the mount path it was built for).
 pub const INSTALL_MOUNT: &str = "/flux_operator/volume";

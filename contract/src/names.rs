@@ -15,6 +15,8 @@ pub mod labels {
     pub const HPA_SELECTOR: &str = "hpa-selector";
     /// Index of a pod within the MiniCluster: `0` is the lead.
     pub const JOB_INDEX: &str = "job-index";
+    /// Value of [`JOB_INDEX`] on the services pod.
+    pub const SERVICES_INDEX: &str = "services";
     /// Set by the Job controller on every pod of an Indexed Job (KEP-4017, stable since 1.32).
     pub const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
     /// Set by the Job controller on every pod of a Job.
@@ -89,6 +91,11 @@ impl ClusterName {
     /// The Service in front of the lead broker.
     pub fn lead_service(&self) -> String {
         format!("{}-lead", self.0)
+    }
+
+    /// The Service in front of the ports of the container `sidecar`.
+    pub fn sidecar_service(&self, sidecar: &str) -> String {
+        format!("{}-{sidecar}", self.0)
     }
 
     /// The pod of `spec.services`.

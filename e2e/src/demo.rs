@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The example that the demo runs.
-const EXAMPLE: &str = "examples/hello-world.yaml";
+const EXAMPLE: &str = "examples/hello-world/minicluster.yaml";
 /// A lead that has not started by then will not start.
 const START_DEADLINE: Duration = Duration::from_mins(10);
 /// A hello-world that has started is over long before.

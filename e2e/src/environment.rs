@@ -13,7 +13,7 @@ use crate::{
     cluster::{Cluster, Target},
     kubernetes::{ClusterId, DnsCache, Options},
     product::{
-        binaries,
+        binaries::{self, Binaries},
         images::{self, View},
         install,
     },
@@ -25,6 +25,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Environment {
     cluster: Cluster,
+    /// What was built for it; nothing where it is taken as it is.
+    built: Option<Binaries>,
 }
 
 impl Environment {
@@ -43,7 +45,7 @@ impl Environment {
         };
         progress.say(&view.describe());
         let digest = images::load(&cluster, &built, &view, progress)?;
-        let environment = Self { cluster };
+        let environment = Self { cluster, built: Some(built) };
         progress.step("installing the operator from deploy/", || {
             environment
                 .run(async |client| install::install(&client, Some(view.image()), &digest).await)
@@ -51,14 +53,35 @@ impl Environment {
         Ok(environment)
     }
 
+    /// The cluster as it is: nothing is built, loaded or installed.
+    fn as_it_is(target: &Target, progress: &Progress) -> Result<Self> {
+        Ok(Self { cluster: Cluster::up(target, progress)?, built: None })
+    }
+
+    /// Loads the images that only examples need.
+    ///
+    /// # Errors
+    /// When one cannot be made or loaded.
+    pub fn load_images_of_examples(&self, progress: &Progress) -> Result<()> {
+        let Some(built) = &self.built else { return Ok(()) };
+        images::load_for_examples(&self.cluster, built, &View::from_environment()?, progress)
+    }
+
     /// The environment that the tests of one process share: the cluster of `FLUX_E2E_KUBECONFIG`
-    /// (with `FLUX_E2E_LOAD_COMMAND`), else this checkout's own.
+    /// (with `FLUX_E2E_LOAD_COMMAND`), else this checkout's own. With `FLUX_E2E_AS_INSTALLED` the
+    /// operator and the images are those that are there.
     ///
     /// # Errors
     /// Those of [`Environment::prepare`], the same for every caller.
     pub fn shared(progress: &Progress) -> Result<&'static Self> {
         static SHARED: OnceLock<Result<Environment>> = OnceLock::new();
-        let prepared = SHARED.get_or_init(|| Self::prepare(&target_of_tests()?, false, progress));
+        let prepared = SHARED.get_or_init(|| {
+            let target = target_of_tests()?;
+            match std::env::var_os("FLUX_E2E_AS_INSTALLED") {
+                Some(_) => Self::as_it_is(&target, progress),
+                None => Self::prepare(&target, false, progress),
+            }
+        });
         prepared.as_ref().map_err(|error| anyhow::anyhow!("preparing the environment: {error:#}"))
     }
 

@@ -8,6 +8,7 @@ pub mod cli;
 pub mod cluster;
 pub mod demo;
 pub mod environment;
+pub mod examples;
 pub mod images;
 pub mod kubernetes;
 pub mod packages;

@@ -37,6 +37,9 @@ struct Check {
 /// Version of `cargo-deny` that checks the dependencies; kept in the cache once built.
 const CARGO_DENY: &str = "0.20.2";
 
+/// How many examples run at the same time.
+const EXAMPLES_AT_ONCE: u8 = 3;
+
 /// Runs every check, shows the output of each as it comes, and says at the end how each one went.
 ///
 /// # Errors
@@ -93,9 +96,15 @@ fn obstacle(target: &Target) -> Option<&'static str> {
 fn on_the_cluster(options: &Options, progress: &Progress) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
     if matches!(options.target, Target::Own(_)) && options.filter.is_none() {
-        outcomes.push(run(ignored_tests("node", "tests of the node", options)?, progress)?);
+        outcomes.push(run(ignored_tests("node", "tests of the node", 1, options)?, progress)?);
     }
-    outcomes.push(run(ignored_tests("cluster", "tests on a cluster", options)?, progress)?);
+    for (test, name, at_once) in [
+        ("cluster", "tests on a cluster", 1),
+        // They wait for each other's pods more than they need the processor.
+        ("examples", "examples on a cluster", EXAMPLES_AT_ONCE),
+    ] {
+        outcomes.push(run(ignored_tests(test, name, at_once, options)?, progress)?);
+    }
     if let Target::Own(own) = &options.target
         && !options.keep
     {
@@ -104,9 +113,10 @@ fn on_the_cluster(options: &Options, progress: &Progress) -> Result<Vec<Outcome>
     Ok(outcomes)
 }
 
-fn ignored_tests(test: &str, name: &'static str, options: &Options) -> Result<Check> {
+fn ignored_tests(test: &str, name: &'static str, at_once: u8, options: &Options) -> Result<Check> {
     let mut command = cargo(&["test", "--package", "e2e", "--test", test, "--"])?;
-    command.args(["--ignored", "--test-threads=1"]).args(&options.filter);
+    let threads = format!("--test-threads={at_once}");
+    command.args(["--ignored", &threads]).args(&options.filter);
     match &options.target {
         Target::External { kubeconfig, load_command } => command
             .env("FLUX_E2E_KUBECONFIG", kubeconfig)

@@ -88,7 +88,7 @@ fn running(pods: &[Pod]) -> Vec<String> {
 #[test]
 #[ignore = "needs a cluster"]
 fn hello_world_runs_on_four_pods_and_completes() {
-    let example = include_str!("../../examples/hello-world.yaml");
+    let example = include_str!("../../examples/hello-world/minicluster.yaml");
     trial("hello", &[], async |trial| {
         let name = trial.apply(example).await?;
         let cluster = trial.await_finished(&name, DEADLINE).await?;

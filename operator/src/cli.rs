@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::cluster::Defaults;
 use crate::manifests::AGENT_IMAGE;
 use crate::telemetry::LogFormat;
 use clap::{Args, Parser, Subcommand};
@@ -28,6 +29,12 @@ pub enum Command {
         #[arg(long, value_name = "DIRECTORY")]
         output_directory: PathBuf,
     },
+    /// Write the page that explains every field of MiniCluster
+    Reference {
+        /// File to write to
+        #[arg(long, value_name = "FILE")]
+        output_file: PathBuf,
+    },
     /// Check MiniCluster files without a cluster: print every fault, end with 1 if there is one
     Validate {
         /// YAML files, each with one or more documents; other kinds are passed over
@@ -51,6 +58,10 @@ pub struct RunArguments {
     #[arg(long, env = "FLUX_OPERATOR_VIEW_IMAGE", value_name = "IMAGE")]
     #[arg(default_value = DEFAULT_VIEW_IMAGE)]
     pub view_image: String,
+    /// View image where a MiniCluster names none and has `flux.arch: arm`; the one of `--view-image`
+    /// if that is given, else the published one for ARM
+    #[arg(long, env = "FLUX_OPERATOR_ARM_VIEW_IMAGE", value_name = "IMAGE")]
+    pub arm_view_image: Option<String>,
     /// Watch this namespace only
     #[arg(long, env = "FLUX_OPERATOR_NAMESPACE", value_name = "NAMESPACE")]
     pub namespace: Option<String>,
@@ -88,6 +99,17 @@ pub struct RunArguments {
 /// The view image where nobody names one.
 pub const DEFAULT_VIEW_IMAGE: &str = "ghcr.io/converged-computing/flux-view-ubuntu:tag-noble";
 
+/// The same for ARM: no tag is published for the other's release of Ubuntu.
+const ARM_VIEW_IMAGE: &str = "ghcr.io/converged-computing/flux-view-ubuntu:arm-jammy";
+
+/// The view images where a MiniCluster names none. A site that names an image of its own is not
+/// sent elsewhere for ARM: its image may well be for several architectures.
+pub fn defaults(view_image: String, arm_view_image: Option<String>) -> Defaults {
+    let published = view_image == DEFAULT_VIEW_IMAGE;
+    let other = || if published { ARM_VIEW_IMAGE.to_owned() } else { view_image.clone() };
+    Defaults { arm_view_image: arm_view_image.unwrap_or_else(other), view_image }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,14 +120,21 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    #[test]
+    fn the_arm_view_is_the_published_one_only_where_the_other_view_is() {
+        let arm = |view: &str, arm: Option<&str>| {
+            defaults(view.to_owned(), arm.map(str::to_owned)).arm_view_image
+        };
+        assert_eq!(arm(DEFAULT_VIEW_IMAGE, None), ARM_VIEW_IMAGE);
+        assert_eq!(arm("mirror/view:1", None), "mirror/view:1");
+        assert_eq!(arm("mirror/view:1", Some("mirror/arm:1")), "mirror/arm:1");
+    }
+
     fn leader_elect(arguments: &[&str]) -> bool {
         let line = ["flux-operator", "run"].iter().chain(arguments);
-        match Cli::try_parse_from(line).unwrap().command {
-            Command::Run(arguments) => arguments.leader_elect,
-            Command::Crd | Command::Manifests { .. } | Command::Validate { .. } => {
-                panic!("not run")
-            }
-        }
+        let command = Cli::try_parse_from(line).unwrap().command;
+        let Command::Run(arguments) = command else { panic!("{command:?} is not run") };
+        arguments.leader_elect
     }
 
     #[test]

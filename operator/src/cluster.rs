@@ -57,8 +57,8 @@ pub struct Cluster {
     pub runner: Runner,
     /// The other containers of the pods.
     pub sidecars: Vec<Sidecar>,
-    /// Containers of the extra pod `<name>-services`; no pod when empty.
-    pub services: Vec<Container>,
+    /// The extra pod `<name>-services`, if there is one.
+    pub services: Option<ServicesPod>,
     /// Paths of fields that were given and that this version does not act on yet.
     pub not_acted_on: Vec<String>,
 }
@@ -101,7 +101,7 @@ pub struct Flux {
     pub hosts: Hostlist,
     /// The lead of another cluster that this one extends.
     pub lead_broker: Option<LeadBroker>,
-    /// Secret with a munge key, mounted for the view's munge.
+    /// Secret with a munge key, mounted for the agent to install.
     pub munge_secret: Option<String>,
     /// Lines for `flux-view.sh`.
     pub environment: BTreeMap<String, String>,
@@ -175,7 +175,7 @@ pub struct Pod {
     pub automount_service_account_token: bool,
     /// Scheduler.
     pub scheduler_name: Option<String>,
-    /// Node selector.
+    /// Node selector, with the architecture if one is given (`flux.arch`).
     pub node_selector: BTreeMap<String, String>,
     /// Required node affinity.
     pub node_affinity: Option<NodeAffinity>,
@@ -197,6 +197,9 @@ pub struct Pod {
     pub volumes: Vec<Volume>,
 }
 
+/// Tells a container's scripts how many cores the user means it to use (`cores`).
+pub const CORES_VARIABLE: &str = "FLUX_CORES";
+
 /// What every container has.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Container {
@@ -216,6 +219,8 @@ pub struct Container {
     pub environment: BTreeMap<String, String>,
     /// Environment from Secrets: variable to (Secret, key).
     pub secrets: BTreeMap<String, (String, String)>,
+    /// Value of the variable [`CORES_VARIABLE`], unless the environment has one of that name.
+    pub cores: u32,
     /// Mounts of the user's volumes: this container's own, no other's.
     pub mounts: Vec<VolumeMount>,
     /// Resources.
@@ -266,6 +271,26 @@ pub enum Work {
         /// Directory of the jobs' output.
         output_directory: String,
     },
+    /// Flux's own diagnostics in place of the command; the instance stays.
+    Diagnostics,
+}
+
+/// The pod beside the Job's: what the workload needs and Flux does not run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServicesPod {
+    /// Its containers, at least one.
+    pub containers: Vec<Service>,
+    /// Volumes of the user, by name, each once.
+    pub volumes: Vec<Volume>,
+}
+
+/// A container of the services pod.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Service {
+    /// The container.
+    pub container: Container,
+    /// A text for the container's `sh`; absent: the image's own entrypoint runs.
+    pub command: Option<String>,
 }
 
 /// A container beside the runner.

@@ -10,11 +10,14 @@ pub mod build;
 mod error;
 pub mod events;
 #[cfg(test)]
-mod fixtures;
+pub(crate) mod fixtures;
+pub mod index_labels;
 pub mod job_change;
 pub mod observe;
 mod reconcile;
 mod report;
+pub mod services_change;
+mod services_pod;
 pub mod status;
 
 pub use build::Images;
@@ -24,7 +27,7 @@ use crate::cluster::Defaults;
 use crate::crd::MiniCluster;
 use crate::metrics::Metrics;
 use flux_contract::labels;
-use futures::{Stream, StreamExt as _, TryStreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
@@ -131,13 +134,19 @@ pub async fn run(
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
     let client = context.client.clone();
+    let shutdown = shutdown.shared();
+    let labels = index_labels::run(Arc::clone(&context), namespace, shutdown.clone());
     let (store, markers) = markers(api(&client, namespace), synced);
     let ours = || watcher::Config::default().labels(MANAGED);
-    Controller::for_stream(markers, store)
+    let clusters = Controller::for_stream(markers, store)
         .with_config(Config::default().concurrency(CONCURRENCY))
         .owns(api::<Job>(&client, namespace), ours())
         .owns(api::<PartialObjectMeta<Service>>(&client, namespace), ours())
         .owns(api::<PartialObjectMeta<ConfigMap>>(&client, namespace), ours())
+        .owns(
+            api::<PartialObjectMeta<Pod>>(&client, namespace),
+            watcher::Config::default().labels(SERVICES),
+        )
         .watches(
             api::<PartialObjectMeta<Pod>>(&client, namespace),
             watcher::Config::default().labels(LEADS),
@@ -150,8 +159,8 @@ pub async fn run(
             if let Err(kube::runtime::controller::Error::QueueError(error)) = result {
                 tracing::warn!(%error, "watch");
             }
-        })
-        .await;
+        });
+    futures::join!(clusters, labels);
 }
 
 /// Everything the operator makes carries this label, so that it hears of nothing else.
@@ -160,6 +169,9 @@ const MANAGED: &str = "app.kubernetes.io/managed-by=flux-operator";
 /// a worker's is the Job's business.
 const LEADS: &str =
     "app.kubernetes.io/managed-by=flux-operator,batch.kubernetes.io/job-completion-index=0";
+
+/// The services pods: their end must be noticed, and why they do not start.
+const SERVICES: &str = "app.kubernetes.io/managed-by=flux-operator,job-index=services";
 
 /// Every MiniCluster, as metadata, and the changes of their specifications. Status writes do not
 /// pass: they are our own. A MiniCluster that cannot be read does not stop the watch of the
@@ -218,5 +230,9 @@ mod tests {
         let managed = format!("{}={}", labels::MANAGED_BY, labels::MANAGED_BY_VALUE);
         assert_eq!(MANAGED, managed);
         assert_eq!(LEADS, format!("{managed},{}=0", labels::COMPLETION_INDEX));
+        let services = format!("{managed},{}={}", labels::JOB_INDEX, labels::SERVICES_INDEX);
+        assert_eq!(SERVICES, services);
+        let (index, own) = (labels::COMPLETION_INDEX, labels::JOB_INDEX);
+        assert_eq!(index_labels::UNLABELLED, format!("{managed},{index},!{own}"));
     }
 }

@@ -1,9 +1,8 @@
 //! The command `flux-operator`.
 
 use clap::Parser as _;
-use flux_operator::cli::{Cli, Command, DEFAULT_VIEW_IMAGE};
-use flux_operator::cluster::Defaults;
-use flux_operator::{crd, manifests, offline, run, telemetry};
+use flux_operator::cli::{Cli, Command, DEFAULT_VIEW_IMAGE, defaults};
+use flux_operator::{crd, manifests, offline, reference, run, telemetry};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -59,21 +58,29 @@ fn execute(command: Command) -> Result<ExitCode, Box<dyn Error>> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Manifests { output_directory } => write_manifests(&output_directory),
+        Command::Reference { output_file } => {
+            write_file(&output_file, &reference::reference()?)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Validate { files } => check(&files),
     }
 }
 
 fn write_manifests(directory: &Path) -> Result<ExitCode, Box<dyn Error>> {
     for (name, text) in manifests::files()? {
-        let path = directory.join(name);
-        std::fs::write(&path, text)?;
-        output::answer(&format!("wrote {}", path.display()));
+        write_file(&directory.join(name), &text)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
+fn write_file(path: &Path, text: &str) -> Result<(), Box<dyn Error>> {
+    std::fs::write(path, text).map_err(|source| format!("write {}: {source}", path.display()))?;
+    output::answer(&format!("wrote {}", path.display()));
+    Ok(())
+}
+
 fn check(files: &[PathBuf]) -> Result<ExitCode, Box<dyn Error>> {
-    let defaults = Defaults { view_image: DEFAULT_VIEW_IMAGE.to_owned() };
+    let defaults = defaults(DEFAULT_VIEW_IMAGE.to_owned(), None);
     let mut faults = 0;
     for file in files {
         let text = std::fs::read_to_string(file)

@@ -1,5 +1,7 @@
 //! `flux-operator validate`: the checks of the API server and of the operator, without either.
 
+mod unknown;
+
 use crate::cluster::{Defaults, validate};
 use crate::crd::MiniCluster;
 use kube::Resource as _;
@@ -70,14 +72,20 @@ fn is_mini_cluster(document: &Value) -> bool {
 
 /// Every fault of one document, each once.
 fn messages(document: Value, defaults: &Defaults) -> Vec<String> {
+    let mut messages = match unknown::fields(&document) {
+        Ok(unknown) => unknown,
+        Err(error) => return vec![error.to_string()],
+    };
     let mut object: MiniCluster = match serde_json::from_value(document) {
         Ok(object) => object,
-        Err(error) => return vec![error.to_string()],
+        Err(error) => {
+            messages.push(error.to_string());
+            return messages;
+        }
     };
     // What the API server would have filled in.
     object.metadata.uid.get_or_insert_with(|| "00000000-0000-0000-0000-000000000000".to_owned());
     object.metadata.namespace.get_or_insert_with(|| "default".to_owned());
-    let mut messages = Vec::new();
     if let Err(violations) = validate(&object, defaults) {
         messages.extend(violations.0.iter().map(ToString::to_string));
     }
@@ -95,8 +103,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str) -> Findings {
-        let defaults = Defaults { view_image: "view".to_owned() };
-        findings(Path::new("file.yaml"), text, &defaults)
+        findings(Path::new("file.yaml"), text, &crate::controller::fixtures::defaults())
     }
 
     #[test]
@@ -104,6 +111,34 @@ mod tests {
         let found = check("apiVersion: v1\nkind: Pod\n");
         assert_eq!(found.checked, 0);
         assert_eq!(found.faults[0].to_string(), "file.yaml: no MiniCluster in this file");
+    }
+
+    fn messages(spec: &str) -> Vec<String> {
+        let text = format!(
+            "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {{name: hello, labels: {{a: b}}}}\nspec: {spec}\n"
+        );
+        check(&text).faults.into_iter().map(|fault| fault.message).collect()
+    }
+
+    #[test]
+    fn every_unknown_field_is_a_fault_as_it_is_for_kubectl() {
+        let spec = "{volumes: {}, size: 0, containers: [{image: a, existingVolumes: {}, securityContext: {addCapabilities: []}}]}";
+        let found = messages(spec);
+        assert_eq!(found.len(), 4, "{found:#?}");
+        for (fault, place) in found.iter().zip([
+            "spec.containers[0].existingVolumes: no such field: use volumes",
+            "spec.containers[0].securityContext.addCapabilities: no such field: use capabilities.add",
+            "spec.volumes: no such field: ",
+            "spec.size: 0 is out of range",
+        ]) {
+            assert!(fault.starts_with(place), "{fault}");
+        }
+    }
+
+    #[test]
+    fn entries_of_maps_and_what_kubernetes_defines_are_not_unknown() {
+        let spec = "{pod: {labels: {x: one}, overlay: {hostNetwork: true}, resources: {cpu: 1}}, containers: [{image: a, volumes: {x: {path: /x}}, resources: {limits: {cpu: 1}}}]}";
+        assert_eq!(messages(spec), Vec::<String>::new());
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! `flux-operator run`: the process around the controller.
 
 use crate::admin::{self, AdminError, Readiness};
-use crate::cli::RunArguments;
-use crate::cluster::Defaults;
+use crate::cli::{RunArguments, defaults};
 use crate::controller::{self, Context, Images};
 use crate::leader::{LeaderError, Leadership};
 use crate::metrics::Metrics;
@@ -61,6 +60,7 @@ pub async fn run(arguments: RunArguments) -> Result<(), RunError> {
         agent_image,
         agent_pull_policy,
         view_image,
+        arm_view_image,
         namespace,
         leader_elect,
         lease_name,
@@ -75,7 +75,8 @@ pub async fn run(arguments: RunArguments) -> Result<(), RunError> {
     let client = Client::try_default()
         .await
         .map_err(|source| RunError::Connect { source: Box::new(source) })?;
-    tracing::info!(%agent_image, %view_image, namespace, leader_elect, "start");
+    let defaults = defaults(view_image, arm_view_image);
+    tracing::info!(%agent_image, ?defaults, namespace, leader_elect, "start");
     let (readiness, metrics) = (Readiness::default(), Arc::new(Metrics::new()));
     let admin = admin::serve(health_bind, metrics_bind, readiness.clone(), Arc::clone(&metrics));
     let admin = tokio::spawn(admin);
@@ -84,7 +85,7 @@ pub async fn run(arguments: RunArguments) -> Result<(), RunError> {
         Some(identity.clone()),
         metrics,
         Images { agent: agent_image, agent_pull_policy },
-        Defaults { view_image },
+        defaults,
     ));
     let lease_namespace = lease_namespace.unwrap_or_else(|| client.default_namespace().to_owned());
     let lease = leader_elect.then_some(Lease {

@@ -1,8 +1,13 @@
 //! The command that starts the broker (flux-start(1), flux-broker(1)).
 
 use super::Pod;
-use crate::step::Role;
 use flux_contract::Workload;
+
+/// How long jobs may take to end once a signal asked for it: Kubernetes gives a pod 30 s by default
+/// (`terminationGracePeriodSeconds`), and the state has to be dumped in that time as well.
+const CLEANUP_TIMEOUT: &str = "10s";
+/// How long the lead waits for workers that do not leave, after which it leaves itself.
+const SHUTDOWN_TIMEOUT: &str = "10s";
 
 /// Program and options, without an initial program.
 ///
@@ -11,9 +16,8 @@ use flux_contract::Workload;
 pub(super) fn command(pod: Pod<'_>) -> Vec<String> {
     let (config, layout) = (pod.config, &pod.config.layout);
     let broker = &config.broker;
-    let lead = pod.role == Role::Lead;
     let mut words = vec![pod.flux(), "start".to_owned()];
-    if let Some(wrap) = broker.wrap.as_ref().filter(|_| lead) {
+    if let Some(wrap) = &broker.wrap {
         words.push(format!("--wrap={wrap}"));
     }
     words.push(format!("-o--config-path={}", layout.broker_config_dir().display()));
@@ -36,12 +40,11 @@ pub(super) fn command(pod: Pod<'_>) -> Vec<String> {
     if broker.zeromq_debug {
         set("tbon.zmqdebug", "1");
     }
+    set("broker.cleanup-timeout", CLEANUP_TIMEOUT);
+    set("broker.shutdown-timeout", SHUTDOWN_TIMEOUT);
     set("log-stderr-level", &broker.log_level.to_string());
     // Each pod's log shows its own broker.
     set("log-stderr-mode", "local");
-    if let Some(archive) = config.archive.as_ref().filter(|_| lead) {
-        set("content.dump", &archive.path);
-    }
     if matches!(config.workload, Workload::Interactive { .. }) {
         words.push("-Sbroker.rc2_none".to_owned());
     }

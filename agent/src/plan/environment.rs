@@ -2,9 +2,9 @@
 
 use super::Pod;
 use crate::environment::Change;
-use crate::facts::{IMAGE_SHELLS, VIEW_SHELLS};
-use flux_contract::Workload;
-use std::path::Path;
+use crate::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
+use flux_contract::{AgentConfig, Workload};
+use std::path::{Path, PathBuf};
 
 /// Where jobs may leave their output when the specification names no directory.
 pub(super) const DEFAULT_OUTPUT_DIRECTORY: &str = "/tmp/fluxout";
@@ -13,10 +13,17 @@ pub(super) const DEFAULT_OUTPUT_DIRECTORY: &str = "/tmp/fluxout";
 pub(super) fn output_directory(pod: Pod<'_>) -> &str {
     match &pod.config.workload {
         Workload::Batch { output_directory, .. } => output_directory,
-        Workload::Interactive { .. } | Workload::Submit { .. } | Workload::Launcher { .. } => {
-            DEFAULT_OUTPUT_DIRECTORY
-        }
+        Workload::Interactive { .. }
+        | Workload::Submit { .. }
+        | Workload::Launcher { .. }
+        | Workload::Diagnostics {} => DEFAULT_OUTPUT_DIRECTORY,
     }
+}
+
+/// For temporary files, among them those of nested Flux instances, in an image that has no place
+/// for them.
+pub(super) fn temporary(pod: Pod<'_>) -> PathBuf {
+    pod.config.layout.config_root().join("tmp")
 }
 
 /// The changes, in order.
@@ -37,6 +44,10 @@ pub(super) fn changes(pod: Pod<'_>) -> Vec<Change> {
         }
     }
     changes.extend(shell(pod));
+    if !facts.has_temporary_directories {
+        let (name, value) = ("TMPDIR".to_owned(), temporary(pod).display().to_string());
+        changes.push(Change::Default { name, value });
+    }
     changes.push(set("STATE_DIR", &layout.state_dir()));
     changes.push(set("FLUX_OUTPUT_DIR", Path::new(output_directory(pod))));
     // An outer instance of Flux would be taken for ours, or for a launcher of brokers.
@@ -48,26 +59,26 @@ pub(super) fn changes(pod: Pod<'_>) -> Vec<Change> {
 
 /// Flux runs its rc tasks with `$SHELL`, by default /bin/bash; one that is missing is fatal.
 fn shell(pod: Pod<'_>) -> Option<Change> {
-    let (config, facts) = (pod.config, pod.facts);
-    let there = |path: &Path| facts.executables.contains(path);
-    let own = facts.environment.get("SHELL").map(Path::new);
+    let there = |path: &Path| pod.facts.executables.contains(path);
+    let own = pod.facts.environment.get("SHELL").map(Path::new);
     if own.is_some_and(there) {
         return None;
     }
-    let [bash, sh] = IMAGE_SHELLS.map(Path::new);
-    let view_bash = config.layout.view().join(VIEW_SHELLS[0]);
-    let chosen = if there(bash) {
-        bash
-    } else if config.view.enabled && there(&view_bash) {
-        &view_bash
-    } else {
-        sh
-    };
-    let (name, value) = ("SHELL".to_owned(), chosen.display().to_string());
+    let (name, value) =
+        ("SHELL".to_owned(), chosen_shell(pod.config, pod.facts).display().to_string());
     Some(match own {
         Some(_) => Change::Set { name, value },
         None => Change::Default { name, value },
     })
+}
+
+/// bash of the image, else of the view, else the image's `sh`.
+pub fn chosen_shell(config: &AgentConfig, facts: &Facts) -> PathBuf {
+    let there = |path: &PathBuf| facts.executables.contains(path);
+    let [bash, sh] = IMAGE_SHELLS.map(PathBuf::from);
+    let view = config.layout.view().join(VIEW_SHELLS[0]);
+    let view = Some(view).filter(|path| config.view.enabled && there(path));
+    Some(bash).filter(there).or(view).unwrap_or(sh)
 }
 
 fn append(name: &str, value: &Path) -> Change {

@@ -1,14 +1,16 @@
 //! Directories and files that the broker needs.
 
 use super::broker_config::BrokerDocument;
-use super::environment::output_directory;
+use super::environment::{output_directory, temporary};
 use super::{PlanError, Pod};
 use crate::step::{FileToWrite, Owner, Step};
-use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, Workload};
+use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, MUNGE_MOUNT, MUNGE_SECRET_KEY, Workload};
 use std::path::{Path, PathBuf};
 
 /// Where `commands.script` is written, on every pod: the job may run on any of them.
 pub const CUSTOM_SCRIPT: &str = "/tmp/custom-entrypoint.sh";
+/// Where munged(8) looks for its key.
+const MUNGE_KEY: &str = "/etc/munge/munge.key";
 /// File name of the batch script.
 pub const BATCH_SCRIPT: &str = "flux-job.batch";
 /// Variable that names the batch script.
@@ -30,6 +32,10 @@ pub(super) fn directories(pod: Pod<'_>) -> Vec<Step> {
     ];
     let mut steps: Vec<Step> = open.into_iter().map(|path| directory(path, 0o755)).collect();
     steps.push(directory(parent(layout.curve_certificate()), 0o700));
+    if !pod.facts.has_temporary_directories {
+        // For sidecars too, which may be other users.
+        steps.push(directory(temporary(pod), 0o1777));
+    }
     steps.push(Step::MakeDirectory {
         path: output_directory(pod).into(),
         mode: 0o755,
@@ -49,6 +55,17 @@ pub(super) fn certificate(pod: Pod<'_>) -> Step {
         from: Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY),
         to: pod.config.layout.curve_certificate(),
     }
+}
+
+/// The munge key, where one is given. munged(8) reads it as the user `munge` and refuses one that
+/// others can read.
+pub(super) fn munge_key(pod: Pod<'_>) -> Option<Step> {
+    let owner = pod.facts.accounts.find_user("munge").map(|account| (account.uid, account.gid));
+    pod.config.munge.then(|| Step::InstallMungeKey {
+        from: Path::new(MUNGE_MOUNT).join(MUNGE_SECRET_KEY),
+        to: MUNGE_KEY.into(),
+        owner: owner.filter(|_| pod.facts.uid == 0),
+    })
 }
 
 /// `broker.toml`: `document`, or the user's own text where there is none.

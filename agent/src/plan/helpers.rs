@@ -1,6 +1,7 @@
 //! Shell files for people who enter a pod; other tools rely on them as well.
 
 use super::Pod;
+use super::environment::chosen_shell;
 use crate::step::{FileToWrite, Owner};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ pub(super) fn helpers(pod: Pod<'_>) -> Vec<FileToWrite> {
         "#!/bin/sh\n\
          # Opens a shell that is connected to the broker of this pod. Run it or source it.\n\
          . {view_helper}\n\
-         flux proxy \"$fluxsocket\" \"${{SHELL:-bash}}\"\n"
+         flux proxy \"$fluxsocket\" \"$SHELL\"\n"
     );
     let fluxion = format!(
         "#!/bin/sh\n\
@@ -22,8 +23,11 @@ pub(super) fn helpers(pod: Pod<'_>) -> Vec<FileToWrite> {
          FLUX_URI=\"${{FLUX_URI:-$fluxsocket}}\"\n\
          export FLUX_URI\n\
          flux module remove sched-simple\n\
-         flux module load sched-fluxion-resource\n\
-         flux module load sched-fluxion-qmanager\n"
+         if ! {{ flux module load sched-fluxion-resource && flux module load sched-fluxion-qmanager; }}; then\n\
+         \x20 echo 'load-fluxion.sh: this Flux has no Fluxion: its simple scheduler stays' >&2\n\
+         \x20 flux module load sched-simple\n\
+         \x20 false\n\
+         fi\n"
     );
     vec![
         file(layout.view_helper(), 0o644, view(pod)),
@@ -43,8 +47,16 @@ fn view(pod: Pod<'_>) -> String {
         if let Some(packages) = config.view.python_path.as_deref().map(Path::new).or(own) {
             append(&mut text, "PYTHONPATH", packages);
         }
-        append(&mut text, "LD_LIBRARY_PATH", &view.join("lib"));
+        if !pod.facts.view_has_libc {
+            append(&mut text, "LD_LIBRARY_PATH", &view.join("lib"));
+        }
     }
+    // Where neither is there, `flux proxy` finds no shell.
+    let shell = quoted(&chosen_shell(pod.config, pod.facts).display().to_string());
+    let _ = writeln!(text, "[ -x \"${{SHELL:-}}\" ] || export SHELL={shell}");
+    // Flux's own commands refuse to run without one, be it there or not.
+    let home = quoted(&config.layout.home().display().to_string());
+    let _ = writeln!(text, "[ -n \"${{HOME:-}}\" ] || export HOME={home}");
     let _ = writeln!(text, "export fluxsocket={}", quoted(&pod.uri()));
     for (name, value) in &config.environment {
         if is_variable_name(name) {

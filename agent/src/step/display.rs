@@ -1,8 +1,11 @@
 //! The text form of a plan.
 
-use super::{AccountChoice, AwaitLead, BrokerRun, FileToWrite, Hook, Plan, Step, WorkerRun};
+use super::{
+    AccountChoice, ArchiveRun, AwaitLead, BrokerRun, FileToWrite, Hook, Plan, Step, WorkerRun,
+};
 use flux_contract::WorkerPolicy;
 use std::fmt::{self, Write as _};
+use std::path::Path;
 
 /// `words` as a person would type them.
 pub fn shown(words: &[String]) -> String {
@@ -59,6 +62,7 @@ impl fmt::Display for Step {
                 from.display(),
                 to.display()
             ),
+            Self::InstallMungeKey { from, to, owner } => munge_key(formatter, from, to, *owner),
             Self::ChangeEnvironment { changes } => {
                 formatter.write_str("change the environment:")?;
                 changes.iter().try_for_each(|change| write!(formatter, " {change}"))
@@ -79,6 +83,19 @@ impl fmt::Display for Step {
             }
             Self::MarkComplete { path } => write!(formatter, "leave marker {}", path.display()),
         }
+    }
+}
+
+fn munge_key(
+    formatter: &mut fmt::Formatter<'_>,
+    from: &Path,
+    to: &Path,
+    owner: Option<(u32, u32)>,
+) -> fmt::Result {
+    write!(formatter, "copy the munge key {} to {} (0400, ", from.display(), to.display())?;
+    match owner {
+        Some((uid, gid)) => write!(formatter, "munge's user {uid}:{gid})"),
+        None => formatter.write_str("container's user)"),
     }
 }
 
@@ -108,8 +125,10 @@ impl fmt::Display for BrokerRun {
             writeln!(formatter, "when the broker ends: {}", policy_text(*policy))?;
         }
         write!(formatter, "start the broker: {}", shown(&self.command))?;
-        if let Some(archive) = &self.restore {
-            write!(formatter, "\n    restored from {} if it exists", archive.display())?;
+        if let Some(ArchiveRun { path, dump, staging: _ }) = &self.archive {
+            let (path, dump) = (path.display(), dump.display());
+            write!(formatter, "\n    restored from {path} if it exists")?;
+            write!(formatter, "\n    dumped to {dump}, renamed to {path} when whole")?;
         }
         if !self.program.is_empty() {
             write!(formatter, "\n    program: {}", shown(&self.program))?;

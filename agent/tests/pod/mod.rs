@@ -60,10 +60,15 @@ submit)
     ;;
 batch)
     for script; do :; done
-    "$script" >&2
+    "$script" > "$(dirname "$script")/flux-fake-job-id.out"
+    echo $? > "$POD/batch-code"
     echo "fake-job-id"
     ;;
+version)
+    echo "commands: fake 1.0"
+    ;;
 job)
+    if [ "$1" = status ]; then exit "$(cat "$POD/batch-code")"; fi
     ;;
 *)
     echo "fake flux: $command" >&2
@@ -184,6 +189,7 @@ impl Pod {
             logging: Logging { quiet: false, strict: true, timed: false, debug: false },
             hooks: Hooks::default(),
             archive: None,
+            munge: false,
             environment: BTreeMap::new(),
             sidecars: BTreeMap::new(),
         }
@@ -285,8 +291,9 @@ pub fn broker_in_state(path: &Path, state: &'static str) {
     let listener = UnixListener::bind(path).unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
+            let stream = stream.unwrap();
             // A client that goes away is not this test's concern.
-            let _ = answer(stream.unwrap(), state);
+            std::thread::spawn(move || answer(stream, state));
         }
     });
 }

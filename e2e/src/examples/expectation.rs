@@ -90,8 +90,22 @@ pub enum ExpectationError {
 
 /// The keys, in the order in which `examples/README.md` describes them.
 pub const KEYS: [&str; 16] = [
-    "flux", "pod-security", "apply", "minicluster", "pod", "container", "condition", "ready", "exit",
-    "gone", "scale", "run", "prints", "output", "output-exactly", "no-output",
+    "flux",
+    "pod-security",
+    "apply",
+    "minicluster",
+    "pod",
+    "container",
+    "condition",
+    "ready",
+    "exit",
+    "gone",
+    "scale",
+    "run",
+    "prints",
+    "output",
+    "output-exactly",
+    "no-output",
 ];
 
 /// The conditions of a MiniCluster.

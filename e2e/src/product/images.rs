@@ -1,5 +1,9 @@
 //! The images that a trial needs, made here and loaded into the cluster: none comes from a registry.
 
+mod examples;
+
+pub use examples::load_for_examples;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -156,10 +160,22 @@ fn load_view(
     binaries: &Binaries,
     progress: &Progress,
 ) -> Result<()> {
+    let Some(layer) = view_layer(view, scratch, binaries)? else {
+        return match view {
+            View::Image(image) => cluster.pull_image(image),
+            // Pulled already, or pulled by the cluster itself when a pod wants it.
+            View::Published | View::StandIn | View::Archive(_) => Ok(()),
+        };
+    };
+    let image = Image::new(vec![layer], ImageConfig::default());
+    progress.step("loading the view image", || cluster.load_image(&image, &[view.image()]))?;
+    Ok(())
+}
+
+/// The view's files, at the places where a view image has them; none where it is in a registry.
+fn view_layer(view: &View, scratch: &Path, binaries: &Binaries) -> Result<Option<Layer>> {
     let layer = match view {
-        View::Image(image) => return cluster.pull_image(image),
-        // Pulled already, or pulled by the cluster itself when a pod wants it.
-        View::Published => return Ok(()),
+        View::Image(_) | View::Published => return Ok(None),
         View::StandIn => Layer::from_sources(
             scratch,
             &[
@@ -172,7 +188,5 @@ fn load_view(
         View::Archive(path) => Layer::from_archive(scratch, path)
             .with_context(|| format!("reading the view archive {}", path.display()))?,
     };
-    let image = Image::new(vec![layer], ImageConfig::default());
-    progress.step("loading the view image", || cluster.load_image(&image, &[view.image()]))?;
-    Ok(())
+    Ok(Some(layer))
 }

@@ -5,6 +5,7 @@
 //! schema as well ([`crate::crd`]); this remains the authority, because an object may have been
 //! stored before a rule existed.
 
+mod architecture;
 mod container;
 mod flux;
 mod not_yet;
@@ -31,6 +32,8 @@ const DEFAULT_NAMESPACE: &str = "default";
 pub struct Defaults {
     /// The view image (`--view-image`).
     pub view_image: String,
+    /// The view image for `flux.arch: arm` (`--arm-view-image`).
+    pub arm_view_image: String,
 }
 
 /// One fault of a specification.

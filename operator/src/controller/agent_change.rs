@@ -88,7 +88,8 @@ fn with_flags_of(live: &Workload, new: &Workload) -> Workload {
             Workload::Submit { .. }
             | Workload::Interactive { .. }
             | Workload::Launcher { .. }
-            | Workload::Batch { .. },
+            | Workload::Batch { .. }
+            | Workload::Diagnostics {},
             _,
         ) => {}
     }
@@ -112,6 +113,7 @@ fn differing_sections(new: &AgentConfig, live: &AgentConfig) -> Vec<&'static str
         logging,
         hooks,
         archive,
+        munge,
         environment,
         sidecars,
     } = new;
@@ -130,6 +132,7 @@ fn differing_sections(new: &AgentConfig, live: &AgentConfig) -> Vec<&'static str
         (*logging == live.logging, "logging"),
         (*hooks == live.hooks, "commands"),
         (*archive == live.archive, "archive"),
+        (*munge == live.munge, "flux.mungeSecret"),
         (*environment == live.environment, "flux.environment"),
         (*sidecars == live.sidecars, "the sidecars' commands"),
     ]

@@ -1,6 +1,6 @@
 //! Writes objects, when they differ from what there is.
 
-use super::build::{Applied, Desired, Prepared, Services};
+use super::build::{Applied, Desired, Prepared, Services, SidecarServices};
 use super::error::Error;
 use super::job_change::JobChange;
 use super::observe::ours;
@@ -9,7 +9,8 @@ use flux_contract::Redacted;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
-use kube::api::{Patch, PatchParams, PostParams};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -50,17 +51,44 @@ pub(super) async fn secret(
     cluster: &Cluster,
     secret: &Redacted<Secret>,
 ) -> Result<(), Error> {
-    let secret = secret.expose();
     let api: Api<Secret> = Api::namespaced(client.clone(), &cluster.namespace);
-    let name = secret.name_any();
+    create(&api, secret.expose(), &cluster.owner).await
+}
+
+/// Creates an object unless it is there; then it must be `owner`'s.
+pub(super) async fn create<K>(api: &Api<K>, object: &K, owner: &OwnerReference) -> Result<(), Error>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let name = object.name_any();
+    tracing::info!(kind = %K::kind(&()), %name, "create");
     let parameters =
         PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-    match api.create(&parameters, secret).await {
+    match api.create(&parameters, object).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
-            ours(&api, &name, &cluster.owner).await.map(|_| ())
+            ours(api, &name, owner).await.map(|_| ())
         }
-        Err(source) => Err(write_error::<Secret>(&name, source)),
+        Err(source) => Err(write_error::<K>(&name, source)),
+    }
+}
+
+/// Deletes an object, and no other that has its name.
+pub(super) async fn delete<K>(api: &Api<K>, object: &K) -> Result<(), Error>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let name = object.name_any();
+    let parameters = DeleteParams {
+        preconditions: Some(Preconditions { uid: object.uid(), resource_version: None }),
+        ..DeleteParams::background()
+    };
+    match api.delete(&name, &parameters).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(source) => {
+            Err(Error::Delete { kind: K::kind(&()).into_owned(), name, source: Box::new(source) })
+        }
     }
 }
 
@@ -72,20 +100,33 @@ pub(super) async fn desired(
     live: Live,
     change: &JobChange,
 ) -> Result<Desired<Applied>, Error> {
-    let Desired { config_map, sidecar_services, job, state: PhantomData } = desired;
+    let Desired { config_map, sidecar_services, services_pod, job, state: PhantomData } = desired;
     let config_map = bring(client, cluster, live.config_map, &config_map).await?;
     let mut services = Vec::with_capacity(sidecar_services.len());
-    for service in &sidecar_services {
-        services.push(settle::<Service>(client, cluster, service).await?);
+    for SidecarServices { own, alias } in sidecar_services {
+        let own = settle(client, cluster, &own).await?;
+        services.push(SidecarServices { own, alias: offer(client, cluster, alias).await? });
     }
     let job = match change {
         JobChange::Create => write(client, cluster, &job).await?,
         JobChange::Adjust(patch) | JobChange::Refuse { adjust: Some(patch), .. } => {
-            adjust(client, cluster, patch).await?
+            let jobs = Api::namespaced(client.clone(), &cluster.namespace);
+            merge(&jobs, &job, patch).await?
         }
         JobChange::Keep | JobChange::Refuse { adjust: None, .. } => live.job.unwrap_or(job),
     };
-    Ok(Desired { config_map, sidecar_services: services, job, state: PhantomData })
+    Ok(Desired { config_map, sidecar_services: services, services_pod, job, state: PhantomData })
+}
+
+/// Applies a Service under a name that may be somebody else's; then it is left to them.
+async fn offer(client: &Client, cluster: &Cluster, alias: Service) -> Result<Service, Error> {
+    match settle(client, cluster, &alias).await {
+        Err(Error::NameTaken { name, .. } | Error::Predecessor { name, .. }) => {
+            tracing::info!(name, "the Service's short name is taken: only the long one is served");
+            Ok(alias)
+        }
+        result => result,
+    }
 }
 
 /// Reads an object and brings it in line with `desired`.
@@ -140,16 +181,18 @@ where
         .map_err(|source| write_error::<K>(&name, source))
 }
 
-/// Merge patch of the Job: an apply would have to repeat the template, which must not differ.
-async fn adjust(client: &Client, cluster: &Cluster, patch: &Value) -> Result<Job, Error> {
-    let api: Api<Job> = Api::namespaced(client.clone(), &cluster.namespace);
-    let name = cluster.name.as_str();
-    tracing::info!(kind = "Job", name, %patch, "adjust");
+/// Merge patch of an object with a template: an apply would have to repeat what must not differ.
+pub(super) async fn merge<K>(api: &Api<K>, object: &K, patch: &Value) -> Result<K, Error>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let name = object.name_any();
+    tracing::info!(kind = %K::kind(&()), name, %patch, "adjust");
     let parameters =
         PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    api.patch(name, &parameters, &Patch::Merge(patch))
+    api.patch(&name, &parameters, &Patch::Merge(patch))
         .await
-        .map_err(|source| write_error::<Job>(name, source))
+        .map_err(|source| write_error::<K>(&name, source))
 }
 
 fn write_error<K: Resource<DynamicType = ()>>(name: &str, source: kube::Error) -> Error {

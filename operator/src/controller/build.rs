@@ -10,16 +10,18 @@ mod job;
 mod meta;
 mod pod;
 mod services;
+mod services_pod;
 mod volumes;
 
 pub use agent_config::agent_config;
 pub use config_map::AGENT_CONFIG_KEY;
 pub use containers::AGENT_CONTAINER;
+pub use services::SidecarServices;
 
 use crate::cluster::{Cluster, Curve};
 use flux_contract::{AgentConfig, CURVE_SECRET_KEY, ConfigError, Redacted};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::net::IpAddr;
@@ -76,8 +78,10 @@ pub struct Applied;
 pub struct Desired<State> {
     /// Holds `agent.toml`.
     pub config_map: ConfigMap,
-    /// One for each sidecar with ports.
-    pub sidecar_services: Vec<Service>,
+    /// For each sidecar with ports.
+    pub sidecar_services: Vec<SidecarServices>,
+    /// The services pod, if there is one.
+    pub services_pod: Option<Pod>,
     /// The Indexed Job.
     pub job: Job,
     /// Whether this is what we want or what there is.
@@ -100,6 +104,7 @@ pub fn build(
     Ok(Desired {
         config_map: config_map(cluster, &agent_config(cluster, lead_address))?,
         sidecar_services: services::sidecars(cluster),
+        services_pod: services_pod::services_pod(cluster, generation),
         job: job::job(cluster, images, generation)?,
         state: PhantomData,
     })

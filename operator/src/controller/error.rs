@@ -38,10 +38,12 @@ pub enum Error {
         #[source]
         source: Box<kube::Error>,
     },
-    /// `cleanup: true`, but the MiniCluster could not be deleted.
-    #[error("delete MiniCluster {name:?}")]
+    /// An object could not be deleted: the MiniCluster with `cleanup: true`, or its services pod.
+    #[error("delete {kind} {name:?}")]
     Delete {
-        /// Name of the MiniCluster.
+        /// Kind of the object.
+        kind: String,
+        /// Its name.
         name: String,
         /// Why.
         #[source]

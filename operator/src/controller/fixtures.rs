@@ -1,6 +1,7 @@
 //! Values for the unit tests of this module.
 
 use crate::cluster::{Cluster, Defaults, validate};
+use crate::controller::build::{Desired, Images, Prepared, build};
 use crate::crd::MiniCluster;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
 use k8s_openapi::api::core::v1::{
@@ -16,6 +17,11 @@ pub(crate) fn at(seconds: i64) -> Time {
     Time(jiff::Timestamp::from_second(seconds).unwrap())
 }
 
+/// The operator's defaults.
+pub(crate) fn defaults() -> Defaults {
+    Defaults { view_image: "view".to_owned(), arm_view_image: "arm-view".to_owned() }
+}
+
 /// `echo hello` on four pods, with what `spec` adds.
 pub(crate) fn cluster(spec: &serde_json::Value) -> Cluster {
     let mut object = json!({
@@ -28,7 +34,13 @@ pub(crate) fn cluster(spec: &serde_json::Value) -> Cluster {
         object["spec"][field] = value.clone();
     }
     let object: MiniCluster = serde_json::from_value(object).unwrap();
-    validate(&object, &Defaults { view_image: "view".to_owned() }).unwrap()
+    validate(&object, &defaults()).unwrap()
+}
+
+/// What is built of `cluster`.
+pub(crate) fn built(cluster: &Cluster, generation: i64) -> Desired<Prepared> {
+    let images = Images { agent: "agent".to_owned(), agent_pull_policy: "IfNotPresent".to_owned() };
+    build(cluster, None, &images, generation).unwrap()
 }
 
 /// The Job of [`cluster`] of generation 1 with four pods, started at second 100.

@@ -3,9 +3,9 @@
 //! A Job's pod template can never be changed. `completions` of an Indexed Job can, together with
 //! `parallelism` (KEP-3715, stable since 1.31).
 
-use k8s_openapi::api::batch::v1::{Job, JobSpec};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
-use kube::ResourceExt as _;
+use kube::{Resource, ResourceExt as _};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -44,14 +44,14 @@ pub fn job_change(live: Option<&Job>, desired: &Job) -> JobChange {
     if live.metadata.deletion_timestamp.is_some() || is_finished(live) {
         return JobChange::Keep;
     }
-    let generation = desired.annotations().get(GENERATION_ANNOTATION);
-    if generation == live.annotations().get(GENERATION_ANNOTATION) {
+    let generation = noted_generation(desired);
+    if generation == noted_generation(live) {
         return match size_patch(live, desired) {
             Some(patch) => JobChange::Adjust(patch),
             None => JobChange::Keep,
         };
     }
-    let fields = refused_fields(live, desired);
+    let fields = changed_parts(live, desired);
     let adjust = size_patch(live, desired);
     if !fields.is_empty() {
         return JobChange::Refuse { adjust, fields };
@@ -87,11 +87,20 @@ fn size_patch(live: &Job, desired: &Job) -> Option<Value> {
     (!spec.is_empty()).then(|| json!({ "spec": spec }))
 }
 
-fn refused_fields(live: &Job, desired: &Job) -> Vec<String> {
-    let template = |job: &Job| job.spec.clone().map(|JobSpec { template, .. }| template);
-    let now = template(desired).map(|template| Fingerprint::of(&template)).unwrap_or_default();
-    let before = live.annotations().get(FINGERPRINT_ANNOTATION);
-    before.map(|text| now.differing(&Fingerprint::parse(text))).unwrap_or_default()
+/// Paths of the parts in which `desired` has another [`Fingerprint`] noted than `live`.
+pub(super) fn changed_parts<K: Resource>(live: &K, desired: &K) -> Vec<String> {
+    let noted = |object: &K| {
+        object.annotations().get(FINGERPRINT_ANNOTATION).map(|text| Fingerprint::parse(text))
+    };
+    match (noted(live), noted(desired)) {
+        (Some(live), Some(desired)) => desired.differing(&live),
+        (_, _) => vec![],
+    }
+}
+
+/// The generation that an object was last brought in line with.
+pub(super) fn noted_generation<K: Resource>(object: &K) -> Option<&String> {
+    object.annotations().get(GENERATION_ANNOTATION)
 }
 
 /// One short hash for each part of a pod template, by its path.
@@ -173,7 +182,7 @@ fn short_hash(bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use k8s_openapi::api::batch::v1::{JobCondition, JobStatus};
+    use k8s_openapi::api::batch::v1::{JobCondition, JobSpec, JobStatus};
     use k8s_openapi::api::core::v1::{Container, PodSpec};
 
     fn job(generation: &str, size: i32, image: &str) -> Job {

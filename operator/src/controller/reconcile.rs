@@ -6,8 +6,10 @@ use super::apply::{self, Live};
 use super::build::{self, AGENT_CONFIG_KEY, agent_config};
 use super::error::Error;
 use super::job_change::{GENERATION_ANNOTATION, JobChange, is_finished, job_change};
-use super::observe::{Observed, Trouble, ours, pods};
+use super::observe::{Observed, Trouble, lacks_pods, ours, pods};
 use super::report::report;
+use super::services_change::{ServicesChange, services_change};
+use super::services_pod;
 use super::status::{finished_generation, invalid, status};
 use crate::cluster::{Cluster, validate};
 use crate::crd::{MiniCluster, MiniClusterStatus};
@@ -17,12 +19,15 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{DeleteParams, Preconditions};
 use kube::core::PartialObjectMeta;
 use kube::runtime::controller::Action;
 use kube::{Api, ResourceExt as _};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Wait before the next look at a Job that gets fewer pods than it asks for: nothing tells of it.
+const REFUSED_PODS: Duration = Duration::from_secs(10);
 
 /// Brings one MiniCluster in line with its specification and says how it stands.
 pub(super) async fn reconcile(
@@ -61,9 +66,14 @@ pub(super) async fn reconcile(
     report(&api, &context.recorder, &object, &status).await?;
     result?;
     if cluster.cleanup && finished_generation(&status).is_some() {
-        delete(&api, &object).await?;
+        tracing::info!("delete the MiniCluster: its lead has finished and cleanup is asked for");
+        apply::delete(&api, &object).await?;
     }
-    Ok(Action::await_change())
+    Ok(if observed.job.as_ref().is_some_and(lacks_pods) {
+        Action::requeue(REFUSED_PODS)
+    } else {
+        Action::await_change()
+    })
 }
 
 /// Applies what is missing and reads what there is, noting it in `observed` on the way, so that
@@ -84,7 +94,11 @@ async fn pursue(
     if !over {
         Box::pin(realise(context, cluster, observed)).await?;
     }
-    pods(&context.client, cluster, observed).await
+    pods(&context.client, cluster, observed).await?;
+    if over {
+        services_pod::retire(&context.client, cluster).await?;
+    }
+    Ok(())
 }
 
 /// Applies all objects.
@@ -97,9 +111,10 @@ async fn realise(
     let services = build::services(cluster);
     let configs: Api<ConfigMap> = Api::namespaced(client.clone(), &cluster.namespace);
     let config_name = cluster.name.agent_config_map();
-    let (lead, config_map) = futures::try_join!(
+    let (lead, config_map, services_pod) = futures::try_join!(
         apply::services(client, cluster, &services),
         ours(&configs, &config_name, &cluster.owner),
+        services_pod::live(client, cluster),
     )?;
     let live = Live { config_map, job: observed.job.clone() };
     let Started { cluster, config, refused } = fitted(cluster, lead, &live, observed.generation);
@@ -121,6 +136,12 @@ async fn realise(
         let template = fields.iter().map(|field| format!("template.{field}"));
         observed.refused.extend(template);
     }
+    let services_change = services_change(services_pod.as_ref(), desired.services_pod.as_ref());
+    if matches!(services_change, ServicesChange::Refuse) {
+        observed.refused.push("services".to_owned());
+    }
+    observed.services =
+        services_pod::realise(client, &cluster, services_pod, &services_change).await?;
     let applied = Box::pin(apply::desired(client, &cluster, desired, live, &change)).await?;
     observed.job = Some(applied.job);
     Ok(())
@@ -160,21 +181,6 @@ fn maximum_size(cluster: &Cluster, config: &AgentConfig) -> u32 {
                 (0..).take_while(|&index| hosts.rank(&cluster.name.pod_hostname(index)).is_some());
             u32::try_from(own.count()).unwrap_or(u32::MAX)
         }
-    }
-}
-
-/// `cleanup: true`: the MiniCluster goes, and everything that it owns.
-async fn delete(api: &Api<MiniCluster>, object: &MiniCluster) -> Result<(), Error> {
-    let name = object.name_any();
-    tracing::info!("delete the MiniCluster: its lead has finished and cleanup is asked for");
-    let parameters = DeleteParams {
-        preconditions: Some(Preconditions { uid: object.uid(), resource_version: None }),
-        ..DeleteParams::background()
-    };
-    match api.delete(&name, &parameters).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        Err(source) => Err(Error::Delete { name, source: Box::new(source) }),
     }
 }
 

@@ -46,7 +46,7 @@ pub fn status(
     MiniClusterStatus {
         size: brokers.size,
         selector: selector(cluster.name.as_str()),
-        jobid: old.map(|old| old.jobid.clone()).unwrap_or_default(),
+        jobid: String::new(),
         maximum_size: i32::try_from(observed.maximum_size).unwrap_or(i32::MAX),
         state: Some(phase.state()),
         ready_brokers: brokers.ready,
@@ -200,7 +200,14 @@ fn progressing(conditions: &mut Conditions, observed: &Observed, phase: &Phase, 
         );
         return conditions.no(kind::PROGRESSING, "ChangeRefused", message);
     }
+    if let Some(refusal) = observed.pods_refused.as_ref().filter(|_| !phase.is_over()) {
+        return conditions.no(kind::PROGRESSING, "PodsRefused", refusal.clone());
+    }
     match phase {
+        Phase::Pending(None) | Phase::Starting(None) if services_wait(observed).is_some() => {
+            let waiting = services_wait(observed).unwrap_or_default();
+            conditions.yes(kind::PROGRESSING, "Waiting", waiting);
+        }
         Phase::Pending(Some(waiting)) | Phase::Starting(Some(waiting)) => {
             conditions.yes(kind::PROGRESSING, "Waiting", waiting.clone());
         }
@@ -225,6 +232,11 @@ fn progressing(conditions: &mut Conditions, observed: &Observed, phase: &Phase, 
             conditions.no(kind::PROGRESSING, "Finished", "the Job has finished".to_owned());
         }
     }
+}
+
+/// What keeps the services pod from running, if there is one and it does not.
+fn services_wait(observed: &Observed) -> Option<String> {
+    observed.services.as_ref().and_then(|pod| PodView::new(pod, "").waiting)
 }
 
 fn ready(conditions: &mut Conditions, phase: &Phase, brokers: &Brokers) {

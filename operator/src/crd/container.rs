@@ -39,7 +39,8 @@ pub struct Container {
     /// What the container runs. Where Flux runs: the command that is submitted, split as a shell
     /// splits words; with shell syntax outside quotes (`$`, `;`, `|`, several lines, ...) the
     /// container's `sh` runs it. Without one the instance is interactive. In other containers: a
-    /// text for `sh`. Not used in services.
+    /// text for `sh`. In services: a text for the container's `sh` in place of the image's
+    /// entrypoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 
@@ -59,8 +60,9 @@ pub struct Container {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
 
-    /// TCP ports the container listens on. Beside the runner, they get a Service of the
-    /// container's name.
+    /// TCP ports the container listens on. Beside the runner, they get a Service
+    /// `<name of the MiniCluster>-<name of the container>`, and one of the container's name alone
+    /// unless another MiniCluster of the namespace has it. Its ports are called `port-<number>`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     #[schemars(schema_with = "ports")]
@@ -74,7 +76,8 @@ pub struct Container {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, SecretKey>,
 
-    /// Number of cores, for the container's scripts. Allocates nothing. Default 1.
+    /// Number of cores, told to the container as the variable `FLUX_CORES`. Allocates nothing.
+    /// Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub cores: Option<i32>,
@@ -106,7 +109,8 @@ pub struct Container {
     #[serde(default)]
     pub no_wrap_entrypoint: bool,
 
-    /// Run Flux's diagnostics instead of the command, and stay. Default false.
+    /// Run Flux's diagnostics instead of the command, and stay. For the container that runs Flux.
+    /// Default false.
     #[serde(default)]
     pub diagnostics: bool,
 

@@ -24,7 +24,7 @@ pub struct Network {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Logging {
-    /// Only the output of the command. Default false.
+    /// Only the output of the command and of `commands.post`. Default false.
     #[serde(default)]
     pub quiet: bool,
 
@@ -92,8 +92,11 @@ pub struct Flux {
     #[serde(default)]
     pub container: FluxContainer,
 
-    /// Architecture of the view, e.g. `arm`. The architecture of an image is known without it.
+    /// Architecture of the images: `amd64` (`x86_64`) or `arm64` (`arm`, `aarch64`). The pods then
+    /// go to nodes of that architecture (`kubernetes.io/arch`) only, and where no view image is
+    /// named the one for it is taken. Default: any node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["", "amd64", "x86_64", "arm64", "arm", "aarch64"]))]
     pub arch: Option<String>,
 
     /// Replaces `flux submit`, e.g. `flux mini submit` for old releases. Not used with `batch` and
@@ -156,7 +159,8 @@ pub struct Flux {
     #[serde(default)]
     pub scheduler: Scheduler,
 
-    /// Name of a Secret with a munge key.
+    /// Name of a Secret with the key `munge.key`: installed as `/etc/munge/munge.key` in the
+    /// container that runs Flux, before the broker starts. No munge daemon is started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub munge_secret: Option<String>,
 
@@ -326,7 +330,7 @@ pub struct FluxContainer {
     pub name: String,
 
     /// Image with the view of Flux; its libraries must fit the application's image. Default: the
-    /// operator's (`--view-image`).
+    /// operator's (`--view-image`, and `--arm-view-image` with `arch: arm`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
 

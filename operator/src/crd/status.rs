@@ -19,7 +19,8 @@ pub struct MiniClusterStatus {
     #[serde(default)]
     pub selector: String,
 
-    /// Flux's id of the command's job, once known.
+    /// Always empty: Flux's job ids are known inside the instance only (`flux jobs`). Kept because
+    /// clients of the API read it.
     #[serde(default)]
     pub jobid: String,
 

@@ -11,7 +11,8 @@ const GROUP: &str = "flux-framework.org";
 /// What the operator does, in all namespaces: API group, resource, verbs.
 ///
 /// Each row is used: what it watches, what it applies (server-side apply creates and patches), and
-/// nothing more. Secrets are made and read back by their name, never listed. Updating finalizers is
+/// nothing more. Pods: it makes and deletes services pods, and labels those of its Jobs. Events: it reads those about
+/// its Jobs. Secrets are made and read back by their name, never listed. Updating finalizers is
 /// what an owner reference that blocks deletion asks for.
 const OPERATOR: &[(&str, &str, &[&str])] = &[
     (GROUP, "miniclusters", &["get", "list", "watch", "delete"]),
@@ -21,7 +22,8 @@ const OPERATOR: &[(&str, &str, &[&str])] = &[
     ("", "services", &["get", "list", "watch", "create", "patch"]),
     ("", "configmaps", &["get", "list", "watch", "create", "patch"]),
     ("", "secrets", &["get", "create"]),
-    ("", "pods", &["list", "watch"]),
+    ("", "pods", &["get", "list", "watch", "create", "patch", "delete"]),
+    ("", "events", &["list"]),
     ("events.k8s.io", "events", &["create", "patch"]),
 ];
 

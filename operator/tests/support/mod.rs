@@ -1,7 +1,9 @@
 //! Clusters from files, and what is built of them.
 #![allow(dead_code, reason = "each test binary uses another part")]
 
+pub(crate) mod field_path;
 pub(crate) mod server;
+pub(crate) mod world;
 
 use flux_operator::cluster::{Cluster, Defaults, validate};
 use flux_operator::controller::Images;
@@ -16,7 +18,10 @@ pub(crate) const LEAD: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 7));
 
 /// The operator's defaults in all tests: no value equals a constant of the product.
 pub(crate) fn defaults() -> Defaults {
-    Defaults { view_image: "registry.example/default-view:3".to_owned() }
+    Defaults {
+        view_image: "registry.example/default-view:3".to_owned(),
+        arm_view_image: "registry.example/default-arm-view:3".to_owned(),
+    }
 }
 
 /// The operator's images in all tests.
@@ -68,7 +73,9 @@ pub(crate) fn documents(cluster: &Cluster) -> Vec<Value> {
         serde_json::to_value(lead).unwrap(),
         serde_json::to_value(desired.config_map).unwrap(),
     ];
-    documents.extend(desired.sidecar_services.iter().map(|s| serde_json::to_value(s).unwrap()));
+    let sidecars = desired.sidecar_services.iter().flat_map(|both| [&both.own, &both.alias]);
+    documents.extend(sidecars.map(|service| serde_json::to_value(service).unwrap()));
+    documents.extend(desired.services_pod.map(|pod| serde_json::to_value(pod).unwrap()));
     documents.push(serde_json::to_value(desired.job).unwrap());
     documents
 }

@@ -15,6 +15,7 @@ pub(crate) struct Server(Arc<Mutex<Memory>>);
 struct Memory {
     objects: BTreeMap<String, Value>,
     pods: Vec<Value>,
+    events: Vec<Value>,
     log: Vec<String>,
     bodies: Vec<Value>,
     refusals: BTreeMap<String, (u16, String)>,
@@ -56,6 +57,11 @@ impl Server {
     /// The pods that every list of pods holds.
     pub(crate) fn put_pods(&self, pods: Vec<Value>) {
         self.0.lock().unwrap().pods = pods;
+    }
+
+    /// The Events that every list of Events holds.
+    pub(crate) fn put_events(&self, events: Vec<Value>) {
+        self.0.lock().unwrap().events = events;
     }
 
     /// Refuses writes to `path` from now on.
@@ -100,6 +106,13 @@ impl Server {
                     "apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": memory.pods,
                 }),
             ),
+            Method::GET if path == "/api/v1/namespaces/work/events" => respond(
+                200,
+                &json!({
+                    "apiVersion": "v1", "kind": "EventList", "metadata": {},
+                    "items": memory.events,
+                }),
+            ),
             Method::GET => match memory.objects.get(&path) {
                 Some(object) => respond(200, object),
                 None => refusal(404, "not found"),
@@ -114,6 +127,10 @@ impl Server {
                 respond(201, &body)
             }
             Method::PATCH => patch(&mut memory, &path, &body),
+            Method::DELETE => match memory.objects.remove(&path) {
+                Some(object) => respond(200, &object),
+                None => refusal(404, "not found"),
+            },
             _ => refusal(405, "not here"),
         }
     }

@@ -10,7 +10,7 @@ use super::{
     volume::Volumes,
 };
 use crate::{
-    cluster::{self, Network, Runner, Sidecar, View},
+    cluster::{self, Network, Runner, Service, ServicesPod, Sidecar, View},
     crd::{self, MiniClusterSpec},
 };
 use flux_contract::{Layout, SidecarConfig};
@@ -28,8 +28,8 @@ pub(super) struct Containers {
     pub(super) runner: Option<Runner>,
     /// The containers beside it.
     pub(super) sidecars: Vec<Sidecar>,
-    /// The containers of the services pod.
-    pub(super) services: Vec<cluster::Container>,
+    /// The services pod.
+    pub(super) services: Option<ServicesPod>,
     /// The volumes of the Job's pods.
     pub(super) volumes: Vec<Volume>,
 }
@@ -42,7 +42,8 @@ pub(super) fn containers(
     network: &Network,
     faults: &mut Faults,
 ) -> Containers {
-    let names = [view.name.clone(), format!("{name}-agent"), format!("{name}-curve")];
+    let own = ["agent", "curve", "munge"].map(|part| format!("{name}-{part}"));
+    let names = [&[view.name.clone()][..], &own].concat();
     let mut paths = vec![view.mount_path.clone(), "/flux_operator".to_owned()];
     if view.enabled {
         paths.push(Layout::SOFTWARE_MOUNT.to_owned());
@@ -50,6 +51,7 @@ pub(super) fn containers(
     let mut volumes = Volumes::new(&names, &paths);
     let position = runner_position(&spec.containers, faults);
     let mut taken: BTreeSet<String> = [name, AGENT_CONTAINER, &view.name].map(str::to_owned).into();
+    let mut addresses = BTreeSet::from([network.headless_name.clone(), format!("{name}-lead")]);
     let (mut flux, mut sidecars) = (None, Vec::new());
     for (index, container) in spec.containers.iter().enumerate() {
         let path = format!("spec.containers[{index}]");
@@ -57,7 +59,11 @@ pub(super) fn containers(
         if position == Some(index) {
             flux = runner(&path, spec, container, common, faults);
         } else if position.is_some() {
-            let name = sidecar_name(&path, container, network, name, &mut taken, faults);
+            let cluster = name;
+            let name = container_name(&path, container, &mut taken, faults);
+            if !container.ports.is_empty() && is_label(&name) {
+                service_names(&path, &name, cluster, &mut addresses, faults);
+            }
             let wrapped = (!container.no_wrap_entrypoint).then(|| wrapped(spec, container));
             sidecars.push(Sidecar { container: cluster::Container { name, ..common }, wrapped });
         }
@@ -66,11 +72,11 @@ pub(super) fn containers(
     Containers { runner: flux, sidecars, services, volumes: volumes.into_volumes() }
 }
 
-/// The containers of the services pod. They have their own pod and so their own volumes.
-fn services(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> Vec<cluster::Container> {
+/// The services pod. It is a pod of its own, and so has its own volumes.
+fn services(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> Option<ServicesPod> {
     let mut volumes = Volumes::new(&[], &[]);
     let mut taken = BTreeSet::new();
-    let mut services = Vec::new();
+    let mut containers = Vec::new();
     for (index, container) in spec.services.iter().enumerate() {
         let path = format!("spec.services[{index}]");
         let commands = container.commands.as_ref();
@@ -89,9 +95,12 @@ fn services(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> Vec<clus
         }
         let common = common(&path, name, container, &mut volumes, faults);
         let name = container_name(&path, container, &mut taken, faults);
-        services.push(cluster::Container { name, ..common });
+        containers.push(Service {
+            container: cluster::Container { name, ..common },
+            command: owned(container.command.as_ref()),
+        });
     }
-    services
+    (!containers.is_empty()).then(|| ServicesPod { containers, volumes: volumes.into_volumes() })
 }
 
 /// The name of a container that does not run Flux.
@@ -115,28 +124,29 @@ fn container_name(
     name.to_owned()
 }
 
-/// As [`container_name`], with the rules of the Service that its ports get.
-fn sidecar_name(
+/// Checks the names of the Services that the ports of the sidecar `name` get: one that no other
+/// MiniCluster has, and the container's own. `services` are those that are taken.
+fn service_names(
     path: &str,
-    container: &crd::Container,
-    network: &Network,
+    name: &str,
     cluster: &str,
-    taken: &mut BTreeSet<String>,
+    services: &mut BTreeSet<String>,
     faults: &mut Faults,
-) -> String {
-    let name = container_name(path, container, taken, faults);
-    if !container.ports.is_empty() && is_label(&name) {
-        faults.require(is_service_name(&name), format!("{path}.name"), || {
-            format!(
-                "{name:?} cannot be the name of the Service for its ports: start it with a letter"
-            )
+) {
+    let path = format!("{path}.name");
+    faults.require(is_service_name(name), path.as_str(), || {
+        format!("{name:?} cannot be the name of the Service for its ports: start it with a letter")
+    });
+    let unique = format!("{cluster}-{name}");
+    faults.require(is_label(&unique), path.as_str(), || {
+        format!("{name:?} is too long for the Service {unique:?} of its ports: use at most {} characters", 62_usize.saturating_sub(cluster.len()))
+    });
+    for service in [name.to_owned(), unique] {
+        faults.require(!services.contains(&service), path.as_str(), || {
+            format!("its ports need the Service {service:?}, which is another Service of this MiniCluster: use another name")
         });
-        let services = [network.headless_name.clone(), format!("{cluster}-lead")];
-        faults.require(!services.contains(&name), format!("{path}.name"), || {
-            format!("{name:?} is the name of another Service of this MiniCluster: use another")
-        });
+        services.insert(service);
     }
-    name
 }
 
 fn wrapped(spec: &MiniClusterSpec, container: &crd::Container) -> SidecarConfig {
@@ -185,12 +195,22 @@ fn common(
         ports: ports(path, &container.ports, faults),
         environment: container.environment.clone(),
         secrets: container.secrets.iter().map(secret).collect(),
+        cores: cores(path, container, faults),
         mounts: volumes.mount(path, &container.volumes, faults),
         resources: resources(&format!("{path}.resources"), container.resources.as_ref(), faults),
         security_context: container.security_context.clone(),
         post_start: hook(path, "postStartExec", hooks.post_start_exec.as_ref(), faults),
         pre_stop: hook(path, "preStopExec", hooks.pre_stop_exec.as_ref(), faults),
     }
+}
+
+/// One unless given.
+fn cores(path: &str, container: &crd::Container, faults: &mut Faults) -> u32 {
+    let cores = container.cores.unwrap_or(1);
+    faults.require(cores >= 1, format!("{path}.cores"), || {
+        format!("{cores} is no number of cores: give at least 1")
+    });
+    cores.unsigned_abs()
 }
 
 fn pull_policy(path: &str, container: &crd::Container, faults: &mut Faults) -> String {

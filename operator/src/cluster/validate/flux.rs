@@ -2,6 +2,7 @@
 
 use super::{
     Defaults, Faults, Sizes,
+    architecture::{Architecture, architecture},
     container::resources,
     text::{
         duration_seconds, given, is_absolute_path, is_label, is_object_name, is_shell_name, owned,
@@ -36,7 +37,7 @@ pub(super) fn flux(
         });
     }
     Flux {
-        view: view(name, &flux.container, defaults, faults),
+        view: view(name, flux, defaults, faults),
         complete_workers: flux.complete_workers,
         topology: topology(flux, faults),
         log_level: log_level(flux, faults),
@@ -264,12 +265,8 @@ fn check_hosts(hosts: &Hostlist, name: &str, own: &Hostlist, has_lead: bool, fau
     }
 }
 
-fn view(
-    name: &str,
-    container: &crd::FluxContainer,
-    defaults: &Defaults,
-    faults: &mut Faults,
-) -> View {
+fn view(name: &str, flux: &crd::Flux, defaults: &Defaults, faults: &mut Faults) -> View {
+    let container = &flux.container;
     let path = |field: &str| format!("spec.flux.container.{field}");
     let view_name = &container.name;
     faults.require(is_label(view_name), path("name"), || {
@@ -280,6 +277,7 @@ fn view(
         (super::container::AGENT_CONTAINER.to_owned(), "the container that brings the agent"),
         (format!("{name}-agent"), "the volume with the agent's configuration"),
         (format!("{name}-curve"), "the volume with the certificate"),
+        (format!("{name}-munge"), "the volume with the munge key"),
     ]);
     if let Some(owner) = taken.get(view_name) {
         faults.add(path("name"), format!("{view_name:?} is the name of {owner}: use another"));
@@ -292,7 +290,7 @@ fn view(
     View {
         enabled: !container.disable,
         name: view_name.clone(),
-        image: owned(container.image.as_ref()).unwrap_or_else(|| defaults.view_image.clone()),
+        image: owned(container.image.as_ref()).unwrap_or_else(|| default_image(flux, defaults)),
         pull_policy: if container.pull_always { "Always" } else { "IfNotPresent" }.to_owned(),
         pull_secret: owned(container.image_pull_secret.as_ref()),
         working_dir: owned(container.working_dir.as_ref()),
@@ -300,6 +298,14 @@ fn view(
         python_path: owned(container.python_path.as_ref()),
         resources: resources(&path("resources"), container.resources.as_ref(), faults),
         security_context: container.security_context.clone(),
+    }
+}
+
+/// The view image where none is named.
+fn default_image(flux: &crd::Flux, defaults: &Defaults) -> String {
+    match architecture(flux) {
+        Some(Architecture::Arm64) => defaults.arm_view_image.clone(),
+        Some(Architecture::Amd64) | None => defaults.view_image.clone(),
     }
 }
 

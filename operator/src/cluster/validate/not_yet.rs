@@ -8,18 +8,8 @@ use crate::crd::{Commands, Container, MiniClusterSpec};
 type Field<T> = (&'static str, fn(&T) -> bool);
 
 /// Fields nothing is done with yet.
-const NOT_YET: &[Field<MiniClusterSpec>] = &[
-    ("spec.services", |spec| !spec.services.is_empty()),
-    ("spec.archive.path (restored, not dumped)", |spec| spec.archive.is_some()),
-    ("spec.flux.arch", |spec| given(spec.flux.arch.as_ref()).is_some()),
-    ("spec.flux.mungeSecret", |spec| given(spec.flux.munge_secret.as_ref()).is_some()),
-];
-
-/// Fields of a container nothing is done with yet.
-const NOT_YET_IN_CONTAINERS: &[Field<Container>] = &[
-    ("cores", |container| container.cores.is_some()),
-    ("diagnostics", |container| container.diagnostics),
-];
+const NOT_YET: &[Field<MiniClusterSpec>] =
+    &[("spec.archive.path (restored, not dumped)", |spec| spec.archive.is_some())];
 
 /// Fields that have no effect in the container that runs Flux.
 const NOT_IN_RUNNER: &[Field<Container>] = &[
@@ -29,8 +19,9 @@ const NOT_IN_RUNNER: &[Field<Container>] = &[
     ("commands.servicePre", |container| command(container, |it| it.service_pre.as_ref())),
 ];
 
-/// Fields that have no effect beside it.
+/// Fields that have no effect where Flux does not run.
 const NOT_IN_SIDECARS: &[Field<Container>] = &[
+    ("diagnostics", |container| container.diagnostics),
     ("launcher", |container| container.launcher),
     ("batch", |container| container.batch),
     ("batchRaw", |container| container.batch_raw),
@@ -38,6 +29,9 @@ const NOT_IN_SIDECARS: &[Field<Container>] = &[
     ("preCommand", |container| given(container.pre_command.as_ref()).is_some()),
     ("fluxUser", |container| container.flux_user.is_some()),
     ("fluxuser", |container| container.fluxuser.is_some()),
+    ("commands.runFluxAsRoot", |container| {
+        container.commands.as_ref().is_some_and(|commands| commands.run_flux_as_root)
+    }),
     ("commands.prefix", |container| command(container, |it| it.prefix.as_ref())),
     ("commands.script", |container| command(container, |it| it.script.as_ref())),
     ("commands.pre", |container| command(container, |it| it.pre.as_ref())),
@@ -47,12 +41,30 @@ const NOT_IN_SIDECARS: &[Field<Container>] = &[
     ("commands.preWorker", |container| command(container, |it| it.pre_worker.as_ref())),
 ];
 
+/// Fields that have no effect in the services pod.
+const NOT_IN_SERVICES: &[Field<Container>] = &[
+    ("runFlux", |container| container.run_flux == Some(true)),
+    ("noWrapEntrypoint", |container| container.no_wrap_entrypoint),
+    ("commands.init", |container| command(container, |it| it.init.as_ref())),
+    ("commands.servicePre", |container| command(container, |it| it.service_pre.as_ref())),
+    ("commands.post", |container| command(container, |it| it.post.as_ref())),
+];
+
 /// Fields that have no effect where the image's own entrypoint is kept.
 const NOT_WITH_OWN_ENTRYPOINT: &[Field<Container>] = &[
     ("command", |container| given(container.command.as_ref()).is_some()),
     ("commands.init", |container| command(container, |it| it.init.as_ref())),
     ("commands.servicePre", |container| command(container, |it| it.service_pre.as_ref())),
     ("commands.post", |container| command(container, |it| it.post.as_ref())),
+];
+
+/// Fields that have no effect where Flux's diagnostics run in place of the command.
+const NOT_WITH_DIAGNOSTICS: &[Field<Container>] = &[
+    ("command", |container| given(container.command.as_ref()).is_some()),
+    ("launcher", |container| container.launcher),
+    ("batch", |container| container.batch),
+    ("commands.prefix", |container| command(container, |it| it.prefix.as_ref())),
+    ("commands.script", |container| command(container, |it| it.script.as_ref())),
 ];
 
 /// Fields that have no effect where the lead is in another cluster: its command runs there.
@@ -72,7 +84,12 @@ pub(super) fn not_acted_on(spec: &MiniClusterSpec) -> Vec<String> {
         let fields = tables.into_iter().flatten().filter(|(_, given)| given(container));
         fields.map(move |(field, _)| format!("spec.containers[{index}].{field}"))
     });
-    top.chain(containers).collect()
+    let services = spec.services.iter().enumerate().flat_map(|(index, container)| {
+        let fields = NOT_IN_SERVICES.iter().chain(NOT_IN_SIDECARS);
+        let fields = fields.filter(|(_, given)| given(container));
+        fields.map(move |(field, _)| format!("spec.services[{index}].{field}"))
+    });
+    top.chain(containers).chain(services).collect()
 }
 
 /// The tables that apply to a container.
@@ -84,8 +101,10 @@ fn tables(
     let bursting = spec.flux.bursting.as_ref();
     let has_lead_elsewhere = spec.flux.lead_broker.is_some()
         || bursting.is_some_and(|bursting| bursting.lead_broker.is_some());
-    let mut tables = vec![NOT_YET_IN_CONTAINERS];
-    tables.push(if runs_flux { NOT_IN_RUNNER } else { NOT_IN_SIDECARS });
+    let mut tables = vec![if runs_flux { NOT_IN_RUNNER } else { NOT_IN_SIDECARS }];
+    if runs_flux && container.diagnostics {
+        tables.push(NOT_WITH_DIAGNOSTICS);
+    }
     if runs_flux && has_lead_elsewhere {
         tables.push(NOT_WITHOUT_LEAD);
     }

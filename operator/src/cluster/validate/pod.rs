@@ -1,7 +1,9 @@
 //! `spec.pod`.
 
 use super::{
-    Faults, labels,
+    Faults,
+    architecture::{ARCHITECTURE_LABEL, architecture},
+    labels,
     text::{given, is_label_key, is_label_value, is_object_name, is_quantity, owned},
 };
 use crate::{cluster::Pod, crd::MiniClusterSpec};
@@ -9,6 +11,7 @@ use k8s_openapi::api::core::v1::{
     NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Toleration,
     Volume,
 };
+use std::collections::BTreeMap;
 
 const DNS_POLICIES: [&str; 4] = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
 
@@ -41,7 +44,7 @@ pub(super) fn pod(spec: &MiniClusterSpec, volumes: Vec<Volume>, faults: &mut Fau
         runtime_class_name: owned(pod.runtime_class_name.as_ref()),
         automount_service_account_token: pod.automount_service_account_token,
         scheduler_name: owned(pod.scheduler_name.as_ref()),
-        node_selector: pod.node_selector.clone(),
+        node_selector: node_selector(spec, faults),
         node_affinity: node_affinity(spec, faults),
         tolerations: pod.tolerations.clone(),
         dns_policy: dns_policy(pod.dns_policy.as_ref(), faults),
@@ -89,6 +92,25 @@ fn objects(spec: &MiniClusterSpec, faults: &mut Faults) {
     faults.require(!(spec.share_process_namespace && pod.host_pid), "spec.pod.hostPID", || {
         "excludes shareProcessNamespace: keep one".to_owned()
     });
+}
+
+/// The labels a node must have: the user's, and the architecture's.
+fn node_selector(spec: &MiniClusterSpec, faults: &mut Faults) -> BTreeMap<String, String> {
+    let mut labels = spec.pod.node_selector.clone();
+    let Some(text) = given(spec.flux.arch.as_ref()) else { return labels };
+    let Some(architecture) = architecture(&spec.flux) else {
+        faults.add(
+            "spec.flux.arch",
+            format!("{text:?} is no architecture: use amd64 (x86_64) or arm64 (arm, aarch64)"),
+        );
+        return labels;
+    };
+    let label = architecture.label();
+    let other = labels.insert(ARCHITECTURE_LABEL.to_owned(), label.to_owned());
+    faults.require(other.as_deref().is_none_or(|other| other == label), "spec.flux.arch", || {
+        format!("{text:?} is not what pod.nodeSelector[{ARCHITECTURE_LABEL}] asks for: keep one")
+    });
+    labels
 }
 
 fn node_affinity(spec: &MiniClusterSpec, faults: &mut Faults) -> Option<NodeAffinity> {

@@ -28,6 +28,9 @@ pub(super) fn work(
     let script = given(commands.script.as_ref());
     let launcher = spec.launcher || container.launcher;
     check_exclusive(path, command, script, launcher, container.batch, faults);
+    if container.diagnostics {
+        return Some(Work::Diagnostics);
+    }
     let prefix = split(&format!("{path}.commands.prefix"), commands.prefix.as_ref(), faults)?;
     let flags = flags(spec, faults)?;
     if container.batch {
@@ -78,10 +81,11 @@ fn check_exclusive(
     );
 }
 
-/// How a script that lies at [`SCRIPT_PATH`] is run.
+/// How a script that lies at [`SCRIPT_PATH`] is run. Scripts that name no interpreter were always
+/// run by bash, and may rely on it: another shell would take `[[` for a missing program and go on.
 fn script_command(script: &str) -> Vec<String> {
     let path = SCRIPT_PATH.to_owned();
-    if script.starts_with("#!") { vec![path] } else { vec!["sh".to_owned(), path] }
+    if script.starts_with("#!") { vec![path] } else { vec!["bash".to_owned(), path] }
 }
 
 fn plain_command(path: &str, text: &str, faults: &mut Faults) -> Option<Vec<String>> {

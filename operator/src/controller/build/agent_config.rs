@@ -33,6 +33,7 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
         logging: cluster.logging,
         hooks: cluster.runner.hooks.clone(),
         archive: cluster.archive.clone().map(|path| Archive { path }),
+        munge: cluster.flux.munge_secret.is_some(),
         environment: cluster.flux.environment.clone(),
         sidecars: cluster
             .sidecars
@@ -100,6 +101,7 @@ const fn worker_policy(cluster: &Cluster) -> WorkerPolicy {
 
 fn workload(work: &Work) -> Workload {
     match work.clone() {
+        Work::Diagnostics => Workload::Diagnostics {},
         Work::Interactive(submission) => Workload::Interactive { submission },
         Work::Submit(submission) => Workload::Submit { submission },
         Work::Launcher { prefix, command } => Workload::Launcher { prefix, command },

@@ -1,8 +1,8 @@
 //! The containers of a pod.
 
 use super::Images;
-use super::volumes::{config_mount, curve_mount, flux_mounts, install_mount};
-use crate::cluster::{self, Cluster, Sidecar};
+use super::volumes::{config_mount, curve_mount, flux_mounts, install_mount, munge_mount};
+use crate::cluster::{self, CORES_VARIABLE, Cluster, Sidecar};
 use flux_contract::{INSTALL_MOUNT, Layout};
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, EnvVar, EnvVarSource, ExecAction, Lifecycle, LifecycleHandler, Probe,
@@ -104,6 +104,7 @@ fn runner(cluster: &Cluster) -> Container {
     let mut mounts = flux_mounts(cluster);
     mounts.push(config_mount(cluster));
     mounts.push(curve_mount(cluster));
+    mounts.extend(munge_mount(cluster));
     let agent = agent_path(cluster);
     let ready = vec![agent.clone(), "ready".to_owned()];
     let patience = ["--timeout".to_owned(), STARTUP_PATIENCE.to_string()];
@@ -144,6 +145,12 @@ fn plain(cluster: &Cluster, sidecar: &Sidecar) -> Container {
     }
 }
 
+/// A container of the services pod, which knows nothing of Flux.
+pub(super) fn service(service: &cluster::Service) -> Container {
+    let command = service.command.as_deref().map(|text| words(["sh", "-c", text]));
+    Container { command, ..common(&service.container, vec![]) }
+}
+
 /// The agent as the main containers see it.
 fn agent_path(cluster: &Cluster) -> String {
     Layout::new(cluster.flux.view.mount_path.clone()).agent().display().to_string()
@@ -159,7 +166,7 @@ fn common(container: &cluster::Container, mut mounts: Vec<VolumeMount>) -> Conta
         working_dir: container.working_dir.clone(),
         ports: some(container.ports.iter().map(|&port| container_port(port)).collect()),
         env: some(environment(container)),
-        volume_mounts: Some(mounts),
+        volume_mounts: some(mounts),
         resources: Some(container.resources.clone())
             .filter(|resources| *resources != ResourceRequirements::default()),
         security_context: container.security_context.clone(),
@@ -177,19 +184,28 @@ fn container_port(number: u16) -> ContainerPort {
     }
 }
 
-/// Literal and secret variables in the order of their names, so that what a variable may refer to
-/// with `$(NAME)` does not depend on chance.
+/// The number of cores, literal and secret variables in the order of their names, so that what a
+/// variable may refer to with `$(NAME)` does not depend on chance. The user's own win.
 fn environment(container: &cluster::Container) -> Vec<EnvVar> {
-    let literal = container.environment.iter().map(|(name, value)| {
-        (name, EnvVar { name: name.clone(), value: Some(value.clone()), value_from: None })
-    });
+    let cores = (CORES_VARIABLE, literal(CORES_VARIABLE, &container.cores.to_string()));
+    let literals =
+        container.environment.iter().map(|(name, value)| (name.as_str(), literal(name, value)));
     let secret = container.secrets.iter().map(|(name, (secret, key))| {
         let reference =
             SecretKeySelector { name: secret.clone(), key: key.clone(), optional: None };
         let source = EnvVarSource { secret_key_ref: Some(reference), ..EnvVarSource::default() };
-        (name, EnvVar { name: name.clone(), value: None, value_from: Some(source) })
+        (name.as_str(), EnvVar { name: name.clone(), value: None, value_from: Some(source) })
     });
-    literal.chain(secret).collect::<BTreeMap<_, _>>().into_values().collect()
+    std::iter::once(cores)
+        .chain(literals)
+        .chain(secret)
+        .collect::<BTreeMap<_, _>>()
+        .into_values()
+        .collect()
+}
+
+fn literal(name: &str, value: &str) -> EnvVar {
+    EnvVar { name: name.to_owned(), value: Some(value.to_owned()), value_from: None }
 }
 
 fn lifecycle(container: &cluster::Container) -> Option<Lifecycle> {

@@ -23,8 +23,8 @@ pub(super) fn object_labels(cluster: &Cluster) -> BTreeMap<String, String> {
 
 /// Labels of the pods: the user's, then the operator's, which win.
 ///
-/// `job-index` is not among them: a template gives all pods the same labels, and the Job
-/// controller sets [`labels::COMPLETION_INDEX`] with the same value on each.
+/// `job-index` is not among them: a template gives all pods the same labels. It is added to each
+/// pod when it is there ([`crate::controller::index_labels`]).
 pub(super) fn pod_labels(cluster: &Cluster) -> BTreeMap<String, String> {
     let mut all = cluster.pod.labels.clone();
     all.extend(owned([
@@ -35,6 +35,19 @@ pub(super) fn pod_labels(cluster: &Cluster) -> BTreeMap<String, String> {
         (labels::MANAGED_BY, labels::MANAGED_BY_VALUE),
     ]));
     all
+}
+
+/// Labels of the services pod: those of the Job's pods without the autoscalers', which count brokers.
+pub(super) fn services_labels(cluster: &Cluster) -> BTreeMap<String, String> {
+    let mut all = pod_labels(cluster);
+    all.remove(labels::HPA_SELECTOR);
+    all.insert(labels::JOB_INDEX.to_owned(), labels::SERVICES_INDEX.to_owned());
+    all
+}
+
+/// Selects every pod that is made for the MiniCluster: the Job's and the services pod.
+pub(super) fn pods_selector(cluster: &Cluster) -> BTreeMap<String, String> {
+    object_labels(cluster)
 }
 
 /// Selects all pods of the Job. The Job controller sets the label, so it holds for no other pod.

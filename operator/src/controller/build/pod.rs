@@ -28,24 +28,32 @@ pub(super) fn template(cluster: &Cluster, images: &Images) -> Result<PodTemplate
 }
 
 fn pod_spec(cluster: &Cluster, images: &Images) -> PodSpec {
-    let pod = &cluster.pod;
-    let (resources, overhead) = resources(pod);
+    let (resources, overhead) = resources(&cluster.pod);
     PodSpec {
         affinity: affinity(cluster),
+        containers: containers(cluster),
+        image_pull_secrets: pull_secrets(cluster),
+        init_containers: Some(init_containers(cluster, images)),
+        overhead,
+        resources,
+        restart_policy: Some(cluster.pod.restart_policy.clone()),
+        volumes: Some(volumes(cluster)),
+        ..common(cluster)
+    }
+}
+
+/// What the Job's pods and the services pod have in common.
+pub(super) fn common(cluster: &Cluster) -> PodSpec {
+    let pod = &cluster.pod;
+    PodSpec {
         // No container needs the API unless the user says so.
         automount_service_account_token: Some(pod.automount_service_account_token),
-        containers: containers(cluster),
         dns_policy: pod.dns_policy.clone(),
         // A namespace with many Services would fill the environment with their addresses.
         enable_service_links: Some(false),
         host_ipc: pod.host_ipc.then_some(true),
         host_pid: pod.host_pid.then_some(true),
-        image_pull_secrets: pull_secrets(cluster),
-        init_containers: Some(init_containers(cluster, images)),
         node_selector: (!pod.node_selector.is_empty()).then(|| pod.node_selector.clone()),
-        overhead,
-        resources,
-        restart_policy: Some(pod.restart_policy.clone()),
         runtime_class_name: pod.runtime_class_name.clone(),
         scheduler_name: pod.scheduler_name.clone(),
         security_context: pod.security_context.clone(),
@@ -55,7 +63,6 @@ fn pod_spec(cluster: &Cluster, images: &Images) -> PodSpec {
         share_process_namespace: pod.share_process_namespace.then_some(true),
         subdomain: Some(cluster.network.headless_name.clone()),
         tolerations: (!pod.tolerations.is_empty()).then(|| pod.tolerations.clone()),
-        volumes: Some(volumes(cluster)),
         ..PodSpec::default()
     }
 }
@@ -80,7 +87,14 @@ fn pull_secrets(cluster: &Cluster) -> Option<Vec<LocalObjectReference>> {
     let containers = containers.chain([&cluster.runner.container]);
     let secrets = containers.map(|container| &container.pull_secret);
     let view = Some(&cluster.flux.view.pull_secret).filter(|_| cluster.flux.view.enabled);
-    let names: BTreeSet<&String> = secrets.chain(view).flatten().collect();
+    references(secrets.chain(view).flatten())
+}
+
+/// References to objects called `names`, each once, in order.
+pub(super) fn references<'names>(
+    names: impl Iterator<Item = &'names String>,
+) -> Option<Vec<LocalObjectReference>> {
+    let names: BTreeSet<&String> = names.collect();
     let references = names.into_iter().map(|name| LocalObjectReference { name: name.clone() });
     let references: Vec<_> = references.collect();
     (!references.is_empty()).then_some(references)

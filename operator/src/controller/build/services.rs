@@ -1,6 +1,6 @@
 //! The Services: of all pods, of the lead, of the sidecars.
 
-use super::meta::{job_selector, lead_selector, object_meta};
+use super::meta::{job_selector, lead_selector, object_meta, pods_selector};
 use crate::cluster::{Cluster, Sidecar};
 use flux_contract::OVERLAY_PORT;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
@@ -21,7 +21,7 @@ pub(super) fn headless(cluster: &Cluster) -> Service {
             selector: Some(if network.minimal_service {
                 lead_selector(cluster)
             } else {
-                job_selector(cluster)
+                pods_selector(cluster)
             }),
             ..ServiceSpec::default()
         }),
@@ -44,21 +44,42 @@ pub(super) fn lead(cluster: &Cluster) -> Service {
     }
 }
 
-/// One Service for each sidecar with ports, named as the sidecar.
-pub(super) fn sidecars(cluster: &Cluster) -> Vec<Service> {
-    let exposed = |sidecar: &&Sidecar| !sidecar.container.ports.is_empty();
-    cluster.sidecars.iter().filter(exposed).map(|sidecar| of_sidecar(cluster, sidecar)).collect()
+/// The Services of a sidecar with ports: the same ports under two names.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SidecarServices {
+    /// `<name>-<sidecar>`, which no other MiniCluster of the namespace has.
+    pub own: Service,
+    /// The sidecar's name alone, as it is documented: for whoever is the first to have it.
+    pub alias: Service,
 }
 
-fn of_sidecar(cluster: &Cluster, sidecar: &Sidecar) -> Service {
+/// The Services of all sidecars with ports.
+pub(super) fn sidecars(cluster: &Cluster) -> Vec<SidecarServices> {
+    let exposed = |sidecar: &&Sidecar| !sidecar.container.ports.is_empty();
+    let sidecars = cluster.sidecars.iter().filter(exposed);
+    sidecars
+        .map(|sidecar| {
+            let name = &sidecar.container.name;
+            SidecarServices {
+                own: of_sidecar(cluster, sidecar, &cluster.name.sidecar_service(name)),
+                alias: of_sidecar(cluster, sidecar, name),
+            }
+        })
+        .collect()
+}
+
+/// Addresses are published before the pods are ready: ready says that the broker is online, and
+/// nothing of the sidecar.
+fn of_sidecar(cluster: &Cluster, sidecar: &Sidecar, name: &str) -> Service {
     // More than one port needs names; with names from the numbers, one needs no special case.
     let ports =
         sidecar.container.ports.iter().map(|&number| port(&format!("port-{number}"), number));
     Service {
-        metadata: object_meta(cluster, &sidecar.container.name),
+        metadata: object_meta(cluster, name),
         spec: Some(ServiceSpec {
             type_: Some("ClusterIP".to_owned()),
             ports: Some(ports.collect()),
+            publish_not_ready_addresses: Some(true),
             selector: Some(job_selector(cluster)),
             ..ServiceSpec::default()
         }),

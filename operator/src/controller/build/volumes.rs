@@ -1,19 +1,24 @@
 //! Volumes of the pods and the operator's own mounts of them.
 
 use crate::cluster::{Cluster, Curve};
-use flux_contract::{CONFIG_MOUNT, CURVE_MOUNT, CURVE_SECRET_KEY, INSTALL_MOUNT, Layout};
+use flux_contract::{
+    CONFIG_MOUNT, CURVE_MOUNT, CURVE_SECRET_KEY, INSTALL_MOUNT, Layout, MUNGE_MOUNT,
+    MUNGE_SECRET_KEY,
+};
 use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, EmptyDirVolumeSource, KeyToPath, SecretVolumeSource, Volume, VolumeMount,
 };
 
-/// Mode of the certificate's file, 0444: it belongs to root, and a runner with another uid must be
-/// able to read it. Only the runner mounts it, and everything in the runner acts for the user who
-/// needs it; the agent copies it to a file of mode 0600, because a broker refuses this one.
-const CURVE_MODE: i32 = 0o444;
+/// Mode of the files of keys, 0444: they belong to root, and a runner with another uid must be
+/// able to read them. Only the runner mounts them, and everything in the runner acts for the user
+/// who needs them; the agent copies each to a file of a narrower mode, because brokers and munge
+/// refuse these.
+const KEY_MODE: i32 = 0o444;
 
 /// All volumes: the shared one, the operator's documents, then the user's.
 pub(super) fn volumes(cluster: &Cluster) -> Vec<Volume> {
     let mut all = vec![shared(cluster), config(cluster), curve(cluster)];
+    all.extend(munge(cluster));
     all.extend(cluster.pod.volumes.iter().cloned());
     all
 }
@@ -47,6 +52,12 @@ pub(super) fn curve_mount(cluster: &Cluster) -> VolumeMount {
     read_only(mount(&cluster.name.curve_secret(), CURVE_MOUNT))
 }
 
+/// The munge key, if there is one: for the runner, for no other container.
+pub(super) fn munge_mount(cluster: &Cluster) -> Option<VolumeMount> {
+    let given = cluster.flux.munge_secret.is_some();
+    given.then(|| read_only(mount(&munge_volume(cluster), MUNGE_MOUNT)))
+}
+
 fn shared(cluster: &Cluster) -> Volume {
     Volume {
         name: cluster.flux.view.name.clone(),
@@ -67,16 +78,26 @@ fn config(cluster: &Cluster) -> Volume {
 }
 
 fn curve(cluster: &Cluster) -> Volume {
+    key_volume(cluster.name.curve_secret(), curve_secret_name(cluster), CURVE_SECRET_KEY)
+}
+
+fn munge(cluster: &Cluster) -> Option<Volume> {
+    let secret = cluster.flux.munge_secret.clone()?;
+    Some(key_volume(munge_volume(cluster), secret, MUNGE_SECRET_KEY))
+}
+
+fn munge_volume(cluster: &Cluster) -> String {
+    format!("{}-munge", cluster.name)
+}
+
+/// A volume with one key of a Secret as a file of the key's name.
+fn key_volume(name: String, secret: String, key: &str) -> Volume {
     Volume {
-        name: cluster.name.curve_secret(),
+        name,
         secret: Some(SecretVolumeSource {
-            secret_name: Some(curve_secret_name(cluster)),
-            items: Some(vec![KeyToPath {
-                key: CURVE_SECRET_KEY.to_owned(),
-                path: CURVE_SECRET_KEY.to_owned(),
-                mode: None,
-            }]),
-            default_mode: Some(CURVE_MODE),
+            secret_name: Some(secret),
+            items: Some(vec![KeyToPath { key: key.to_owned(), path: key.to_owned(), mode: None }]),
+            default_mode: Some(KEY_MODE),
             optional: None,
         }),
         ..Volume::default()

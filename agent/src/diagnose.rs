@@ -1,0 +1,62 @@
+//! `flux-agent diagnose`: the initial program of a MiniCluster with `diagnostics: true`. It says how
+//! the instance stands and then keeps it up for a person to look around.
+
+use crate::output::{answer, complain};
+use crate::signals::Signals;
+use crate::step::shown;
+use flux_contract::Exit;
+use std::process::Stdio;
+use tokio::process::Command;
+
+/// What is asked, in order: first what Flux this is, then whether its brokers are connected, then
+/// what they have, and last whether a job runs. Arguments of `flux`.
+pub const QUESTIONS: [(&str, &[&str]); 13] = [
+    ("which Flux this is", &["version"]),
+    ("the hosts of the instance, in the order of their ranks", &["getattr", "hostlist"]),
+    ("how many brokers there may be", &["getattr", "size"]),
+    ("which brokers are connected", &["overlay", "status"]),
+    ("what went wrong between brokers", &["overlay", "errors"]),
+    ("whether every broker answers", &["exec", "--rank=all", "flux", "getattr", "rank"]),
+    ("the resources", &["resource", "list"]),
+    ("nodes that are drained or excluded, and why", &["resource", "status"]),
+    ("the queue", &["queue", "status"]),
+    ("the jobs", &["jobs", "-a"]),
+    ("the modules of the lead broker", &["module", "list"]),
+    ("the log of the lead broker", &["dmesg"]),
+    ("whether a job runs", &["run", "--ntasks=1", "flux", "getattr", "instance-level"]),
+];
+
+/// Asks [`QUESTIONS`] with the program `flux`, then stays until a signal asks for the end, which is
+/// the only one there is.
+pub async fn run(flux: &str) -> u8 {
+    let mut signals = match Signals::register() {
+        Ok(signals) => signals,
+        Err(error) => {
+            complain(&format!("take signals: {error}"));
+            return Exit::Internal.code();
+        }
+    };
+    // One that was asked for in the middle of the questions ends the rest of them.
+    if signals.unless_stopped(ask(flux)).await.is_ok() {
+        answer(
+            "== the instance stays up until the pod is deleted; enter it with: flux-agent connect",
+        );
+        signals.stop().await;
+    }
+    Exit::Stopped.code()
+}
+
+async fn ask(flux: &str) {
+    for (purpose, arguments) in QUESTIONS {
+        let words: Vec<String> =
+            [flux].iter().chain(arguments).map(|word| (*word).to_owned()).collect();
+        answer(&format!("== {purpose}: {}", shown(&words)));
+        let mut command = Command::new(flux);
+        command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+        match command.status().await {
+            Ok(status) if status.success() => {}
+            Ok(status) => answer(&format!("== failed: {status}")),
+            Err(error) => answer(&format!("== failed: {error}")),
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The checks.
+
+use super::Check;
+use crate::broker_socket::BrokerSocket;
+use crate::cli::PodArguments;
+use crate::commands::Pod;
+use crate::facts::Facts;
+use crate::lead::{LeadTarget, wait_for_lead};
+use crate::output::chain;
+use crate::plan::{self, PlanError, surroundings};
+use crate::resources::Resources;
+use crate::root::Root;
+use crate::run::read_config;
+use crate::status;
+use crate::step::Role;
+use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Long enough for the lead's address to be given up and its name to be tried.
+const LEAD_PATIENCE: Duration = Duration::from_secs(7);
+/// How long agent and broker may take to answer on their sockets, which they do from memory.
+const SOCKET_PATIENCE: Duration = Duration::from_secs(3);
+
+/// All of them, in the order in which a pod comes to depend on them.
+pub(super) async fn all(arguments: &PodArguments) -> Vec<Check> {
+    let pod = match read(arguments) {
+        Ok(pod) => pod,
+        Err(check) => return vec![check],
+    };
+    let mut checks = vec![
+        Check::ok("configuration", arguments.config.display().to_string()),
+        host(&pod),
+        view(&pod),
+        certificate(&pod),
+        user(&pod),
+        directories(&pod),
+    ];
+    checks.push(agent(&pod).await);
+    checks.push(lead(&pod).await);
+    checks.push(broker(&pod).await);
+    checks.push(resources(&pod));
+    checks
+}
+
+fn read(arguments: &PodArguments) -> Result<Pod, Check> {
+    let root = Root::new(&arguments.root);
+    let config = read_config(&root.at(&arguments.config)).map_err(|error| {
+        Check::failed(
+            "configuration",
+            chain(&error),
+            "use operator and agent of one release, and run this in the container that runs Flux",
+        )
+    })?;
+    let facts = Facts::gather(&config, &root, arguments.hostname.clone()).map_err(|error| {
+        Check::failed("configuration", chain(&error), "report this as a mistake of the agent")
+    })?;
+    Ok(Pod { config, facts, root })
+}
+
+fn host(pod: &Pod) -> Check {
+    match plan::plan(&pod.config, &pod.facts) {
+        Err(error @ (PlanError::UnknownHost { .. } | PlanError::LeadElsewhere { .. })) => {
+            Check::failed(
+                "host",
+                chain(&error),
+                "the pod's host name must be <name>-<index>: look at pod.overlay for a hostname or setHostnameAsFQDN, and at bursting.hostlist",
+            )
+        }
+        Ok(plan) => {
+            Check::ok("host", format!("{}, {}, rank {}", plan.hostname, plan.role, plan.rank))
+        }
+        // The checks that follow say it better.
+        Err(_) => Check::ok("host", pod.facts.hostname.clone()),
+    }
+}
+
+fn view(pod: &Pod) -> Check {
+    let remedy = if pod.config.view.enabled {
+        "look at the log of the init container flux-view, and at flux.container.image"
+    } else {
+        "flux.container.disable is set: the image must bring flux on its PATH"
+    };
+    let flux = if pod.config.view.enabled {
+        pod.config.layout.view().join("bin/flux")
+    } else {
+        "flux".into()
+    };
+    let shown = flux.display().to_string();
+    let output = Command::new(pod.root.at(&flux)).arg("version").stdin(Stdio::null()).output();
+    match output {
+        Ok(output) if output.status.success() => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            let version: Vec<&str> =
+                text.lines().next().unwrap_or_default().split_whitespace().collect();
+            Check::ok("view", format!("{shown} ({})", version.join(" ")))
+        }
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            Check::failed("view", format!("{shown} version: {}: {text}", output.status), remedy)
+        }
+        Err(error) => Check::failed("view", format!("start {shown}: {error}"), remedy),
+    }
+}
+
+fn certificate(pod: &Pod) -> Check {
+    let mounted = Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY);
+    let remedy = "it comes from the Secret <name>-curve, or from flux.curveCert: look at both";
+    let text = match fs::read_to_string(pod.root.at(&mounted)) {
+        Ok(text) => text,
+        Err(error) => {
+            return Check::failed("certificate", format!("{}: {error}", mounted.display()), remedy);
+        }
+    };
+    if let Err(error) = CurveCertificate::parse(&text) {
+        return Check::failed(
+            "certificate",
+            format!("{}: {}", mounted.display(), chain(&error)),
+            remedy,
+        );
+    }
+    let copy = pod.config.layout.curve_certificate();
+    match fs::metadata(pod.root.at(&copy)) {
+        Ok(found) if found.mode() & 0o077 != 0 => Check::failed(
+            "certificate",
+            format!(
+                "{} can be read by others (mode {:04o})",
+                copy.display(),
+                found.mode() & 0o7777
+            ),
+            "Flux refuses such a file: something changed its mode after the agent wrote it",
+        ),
+        Ok(_) => Check::ok("certificate", copy.display().to_string()),
+        Err(_) => Check::warning(
+            "certificate",
+            format!("{} is not there (yet)", copy.display()),
+            "the run has not come so far: see flux-agent status",
+        ),
+    }
+}
+
+fn user(pod: &Pod) -> Check {
+    let socket = surroundings(&pod.config, &pod.facts).map(|around| pod.root.at(around.socket));
+    let owner = socket.ok().and_then(|path| fs::metadata(path).ok()).map(|found| found.uid());
+    let (own, config) = (pod.facts.uid, &pod.config.user);
+    let name = |uid: u32| {
+        let account = pod.facts.accounts.find_uid(uid);
+        account.map_or_else(|| format!("uid {uid}"), |user| format!("{} (uid {uid})", user.name))
+    };
+    match owner {
+        Some(uid) => {
+            Check::ok("user", format!("Flux runs as {}, this is {}", name(uid), name(own)))
+        }
+        None if own == 0
+            && !config.run_as_root
+            && pod.facts.accounts.find_user(&config.name).is_none() =>
+        {
+            Check::warning(
+                "user",
+                format!("there is no account {} (yet)", config.name),
+                "the run has not come so far, or /etc/passwd cannot be written: see the log of this container",
+            )
+        }
+        None => Check::ok("user", name(own)),
+    }
+}
+
+fn directories(pod: &Pod) -> Check {
+    let layout = &pod.config.layout;
+    let mut owners = Vec::new();
+    for path in [layout.run_dir(), layout.state_dir(), layout.broker_config_dir()] {
+        match fs::metadata(pod.root.at(&path)) {
+            Ok(found) => owners.push(found.uid()),
+            Err(error) => {
+                return Check::failed(
+                    "directories",
+                    format!("{}: {error}", path.display()),
+                    "the agent makes them at the start of a run: see flux-agent status and the log of this container",
+                );
+            }
+        }
+    }
+    owners.dedup();
+    if owners.len() > 1 {
+        return Check::failed(
+            "directories",
+            format!(
+                "run, state and configuration directories belong to different users: {owners:?}"
+            ),
+            "Flux insists on its own: a securityContext that changed between two starts of the container does this; delete the pod",
+        );
+    }
+    Check::ok("directories", layout.config_root().display().to_string())
+}
+
+async fn agent(pod: &Pod) -> Check {
+    let socket = pod.root.at(pod.config.layout.agent_socket());
+    match status::ask(&socket, SOCKET_PATIENCE).await {
+        Ok(report) => match report.last_error {
+            Some(error) => Check::warning(
+                "agent",
+                format!("phase {}, last error: {error}", report.phase),
+                "if the run went on since, nothing; else what the error names",
+            ),
+            None => Check::ok("agent", format!("phase {}", report.phase)),
+        },
+        Err(error) => Check::failed(
+            "agent",
+            chain(&error),
+            "flux-agent run is not, or no longer, the first process of this container, or this is another user than it",
+        ),
+    }
+}
+
+async fn lead(pod: &Pod) -> Check {
+    let is_lead = plan::plan(&pod.config, &pod.facts).is_ok_and(|plan| plan.role == Role::Lead);
+    let (Ok(lead), Ok(certificate)) = (plan::lead(&pod.config, &pod.facts), pod.certificate(None))
+    else {
+        return Check::skipped("lead", "needs a known host and a certificate");
+    };
+    if pod.config.network.bootstrap.hosts().len() < 2 {
+        return Check::skipped("lead", "the only broker of an instance listens to nobody");
+    }
+    let target = LeadTarget { address: lead.address, name: lead.name, port: lead.port };
+    match wait_for_lead(&target, &certificate, LEAD_PATIENCE, &mut |_| ()).await {
+        Ok(found) => Check::ok("lead", format!("{} lets this pod in", found.address)),
+        Err(error) if is_lead => Check::failed(
+            "lead",
+            chain(&error),
+            "this is the lead: its broker is not up, or its Service has no endpoint",
+        ),
+        Err(error) => Check::failed(
+            "lead",
+            chain(&error),
+            "see the log of pod index 0; a NetworkPolicy may drop packets to its port",
+        ),
+    }
+}
+
+async fn broker(pod: &Pod) -> Check {
+    let socket = match surroundings(&pod.config, &pod.facts) {
+        Ok(around) => pod.root.at(around.socket),
+        Err(_) => return Check::skipped("broker", "needs a known host"),
+    };
+    let asked = tokio::time::timeout(SOCKET_PATIENCE, async {
+        BrokerSocket::connect(&socket).await?.state().await
+    });
+    match asked.await {
+        Ok(Ok(state)) if state == "run" => Check::ok("broker", "state run"),
+        Ok(Ok(state)) if state == "join" => Check::warning(
+            "broker",
+            "state join: the lead has not taken it in",
+            "see the check of the lead; the lead's log names brokers that it refuses",
+        ),
+        Ok(Ok(state)) if state == "quorum" => Check::warning(
+            "broker",
+            "state quorum: it waits for other brokers",
+            "kubectl get pods shows which are missing; minSize allows to start with fewer",
+        ),
+        Ok(Ok(state)) => {
+            Check::warning("broker", format!("state {state}"), "none: it is on its way")
+        }
+        Ok(Err(error)) => Check::failed(
+            "broker",
+            chain(&error),
+            "the broker is not up (see the log of this container), or lets only its owner in",
+        ),
+        Err(_) => Check::failed(
+            "broker",
+            format!("{} does not answer", socket.display()),
+            "the broker hangs or is starved: see flux-agent resources",
+        ),
+    }
+}
+
+fn resources(pod: &Pod) -> Check {
+    let resources = Resources::read(&pod.root, &pod.config.layout);
+    match (resources.complaint(), resources.flux_cores) {
+        (Some(complaint), _) => Check::warning(
+            "resources",
+            complaint,
+            "give whole cores as limit and request, or ask for fewer tasks",
+        ),
+        (None, Some(cores)) => Check::ok("resources", format!("{cores} cores for Flux")),
+        (None, None) => Check::skipped("resources", "the resource set is not written (yet)"),
+    }
+}

@@ -1,0 +1,99 @@
+//! State kept from one `MiniCluster` to the next, on the real binary with a shell script in place of
+//! Flux.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod pod;
+
+use flux_contract::{Archive, Exit, Hooks};
+use pod::{Pod, code, stderr};
+use std::fs;
+use std::path::PathBuf;
+
+#[test]
+fn an_archive_is_restored_only_if_it_exists_when_the_broker_starts() {
+    let pod = Pod::new();
+    let archive = pod.at("archive.tgz");
+    let mut config = pod.config(&["true"]);
+    config.archive = Some(Archive { path: archive.display().to_string() });
+    pod.run(&config);
+    assert!(!pod.read("flux-calls").contains("content.restore"));
+    // A hook may be what brings it.
+    config.hooks = Hooks { pre: Some(format!("echo > {}", archive.display())), ..Hooks::default() };
+    pod.run(&config);
+    let calls = pod.read("flux-calls");
+    assert!(calls.contains(&format!("-Scontent.restore={}", archive.display())), "{calls}");
+    let dump = pod.at(".archive.tgz.hello-0.new/dump.tgz");
+    assert!(calls.contains(&format!("-Scontent.dump={}", dump.display())), "{calls}");
+}
+
+/// Shell text of a broker that runs its program, dumps `$DUMP` where it is told, and ends with the
+/// program's code.
+const DUMPS: &str = "
+while [ \"${1#-}\" != \"$1\" ]; do
+    case \"$1\" in -Scontent.dump=*) to=\"${1#-Scontent.dump=}\" ;; esac
+    shift
+done
+\"$@\"
+code=$?
+cp $POD/dump \"$to\"
+exit $code
+";
+
+/// A pod whose broker dumps `dump`, and its archive with the state of before.
+fn pod_with_archive(dump: &[u8], name: &str) -> (Pod, PathBuf) {
+    let pod = Pod::new();
+    pod.broker_does(DUMPS);
+    fs::create_dir(pod.at("state")).unwrap();
+    let archive = pod.at("state").join(name);
+    fs::write(&archive, "before").unwrap();
+    fs::write(pod.at("dump"), dump).unwrap();
+    (pod, archive)
+}
+
+#[test]
+fn a_whole_dump_replaces_the_archive_also_when_the_command_failed() {
+    let whole = [vec![b'x'; 512], vec![0; 1024]].concat();
+    let (pod, archive) = pod_with_archive(&whole, "archive.tar");
+    let mut config = pod.config(&["sh", "-c", "exit 7"]);
+    config.archive = Some(Archive { path: archive.display().to_string() });
+    let output = pod.run(&config);
+    assert_eq!(code(&output), 7, "{}", stderr(&output));
+    assert_eq!(fs::read(&archive).unwrap(), whole);
+    assert_eq!(fs::read_dir(pod.at("state")).unwrap().count(), 1, "nothing is left beside it");
+}
+
+#[test]
+fn a_dump_that_was_cut_off_leaves_the_archive_as_it_was_and_is_reported() {
+    let (pod, archive) = pod_with_archive(b"half", "archive.tar");
+    let mut config = pod.config(&["sh", "-c", "exit 7"]);
+    config.archive = Some(Archive { path: archive.display().to_string() });
+    let output = pod.run(&config);
+    assert_eq!((code(&output), fs::read(&archive).unwrap()), (7, b"before".to_vec()));
+    let error = pod.message().last_error.unwrap();
+    assert!(error.contains("archive.tar") && error.contains("not whole"), "{error}");
+    assert_eq!(fs::read_dir(pod.at("state")).unwrap().count(), 1, "nothing is left beside it");
+}
+
+#[test]
+fn a_broker_that_never_ran_leaves_the_archive_as_it_was() {
+    let (pod, archive) = pod_with_archive(b"", "archive.tgz");
+    pod.broker_does("exit 1");
+    let mut config = pod.config(&["true"]);
+    config.archive = Some(Archive { path: archive.display().to_string() });
+    let output = pod.run(&config);
+    assert_eq!(code(&output), i32::from(Exit::Broker.code()), "{}", stderr(&output));
+    assert_eq!(fs::read(&archive).unwrap(), b"before");
+}
+
+#[test]
+fn an_archive_in_a_place_that_takes_no_files_is_restored_and_its_state_said_to_be_lost() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["true"]);
+    fs::write(pod.at("file"), "").unwrap();
+    config.archive = Some(Archive { path: pod.at("file/archive.tgz").display().to_string() });
+    let output = pod.run(&config);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(!pod.read("flux-calls").contains("content.dump"));
+    assert!(pod.message().last_error.unwrap().contains("will not be kept"));
+}

@@ -1,0 +1,240 @@
+//! Applies an example in a namespace of its own and does and checks what its expectation says.
+
+use std::{fs, path::Path, time::Duration};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use flux_operator::crd::MiniCluster;
+use kube::runtime::wait::{await_condition, conditions};
+
+use super::{
+    Example, MINICLUSTER,
+    expectation::{Step, matches},
+    look::{self, Place},
+};
+use crate::{
+    environment::Environment,
+    product::images::View,
+    progress::Progress,
+    trial::{Trial, is_true, print_evidence},
+};
+
+/// No step of an example takes nearly as long.
+const DEADLINE: Duration = Duration::from_mins(2);
+/// How an example went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It showed what is expected.
+    Passed,
+    /// It needs real Flux, and there is the stand-in.
+    NeedsRealFlux,
+}
+
+/// Runs the example of that name; shows the evidence when it fails, cleans up when it does not.
+///
+/// # Errors
+/// When it cannot be read or applied, or does not show what its expectation says: names the step.
+pub fn run(name: &str, environment: &Environment, progress: &Progress) -> Result<Outcome> {
+    let example = Example::load(name)?;
+    if example.expectation.needs_real_flux && View::from_environment()? == View::StandIn {
+        progress.say(&format!("example {name}: not run, it needs real Flux"));
+        return Ok(Outcome::NeedsRealFlux);
+    }
+    environment.run(async |client| {
+        let labels: Vec<(&str, &str)> = example
+            .expectation
+            .pod_security
+            .iter()
+            .map(|level| ("pod-security.kubernetes.io/enforce", level.as_str()))
+            .collect();
+        let trial = Trial::begin(&client, &format!("example-{name}"), &labels).await?;
+        let global = example.manifests_without_namespace()?;
+        remove(environment, &global)?;
+        let played = async { Scene::new(environment, &trial, &example)?.play().await }.await;
+        if played.is_err() {
+            print_evidence(&trial, progress).await;
+        }
+        // What fails stays, to be looked at, unless it would be in the way of the next run.
+        if played.is_ok() || !global.is_empty() {
+            // In this order: a volume is gone only after its claim.
+            trial.clean().await?;
+            remove(environment, &global)?;
+        }
+        played
+    })?;
+    Ok(Outcome::Passed)
+}
+
+/// Deletes what would outlive the example's namespace, or was left by a run that was interrupted.
+fn remove(environment: &Environment, manifests: &[&Path]) -> Result<()> {
+    for path in manifests {
+        let path = path.to_string_lossy();
+        let arguments = ["delete", "--ignore-not-found", "--timeout=1m", "--filename", &path];
+        environment.kubectl(&arguments)?;
+    }
+    Ok(())
+}
+
+/// An example on the cluster, and what its steps are about now.
+struct Scene<'run> {
+    environment: &'run Environment,
+    trial: &'run Trial,
+    example: &'run Example,
+    place: Place,
+    printed: String,
+}
+
+impl<'run> Scene<'run> {
+    fn new(
+        environment: &'run Environment,
+        trial: &'run Trial,
+        example: &'run Example,
+    ) -> Result<Self> {
+        let path = example.directory.join(MINICLUSTER);
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let object: kube::core::DynamicObject =
+            serde_saphyr::from_str(&text).with_context(|| format!("parsing {}", path.display()))?;
+        let name = object.metadata.name.context("the MiniCluster has no name")?;
+        let place = Place::lead(&name);
+        Ok(Self { environment, trial, example, place, printed: String::new() })
+    }
+
+    async fn play(&mut self) -> Result<()> {
+        for manifest in &self.example.manifests {
+            self.apply(manifest)?;
+        }
+        for step in &self.example.expectation.steps {
+            self.step(step).await.with_context(|| {
+                format!("example {}, {step:?}, {}", self.example.name, self.place)
+            })?;
+        }
+        Ok(())
+    }
+
+    async fn step(&mut self, step: &Step) -> Result<()> {
+        match step {
+            Step::Apply(file) => self.apply(&self.example.directory.join(file))?,
+            Step::MiniCluster(name) => self.place = Place::lead(name),
+            Step::Pod(pod) => {
+                self.place.pod = *pod;
+                self.place.container = None;
+            }
+            Step::Container(name) => self.place.container = Some(name.clone()),
+            Step::Condition(kind) => self.await_condition(kind).await?,
+            Step::Ready(brokers) => self.await_ready(*brokers).await?,
+            Step::Exit(code) => self.check_exit(*code).await?,
+            Step::Gone(name) => self.await_gone(name).await?,
+            Step::Scale(size) => {
+                let replicas = format!("--replicas={size}");
+                self.kubectl(&["scale", "minicluster", &self.place.minicluster, &replicas])?;
+            }
+            Step::Run(words) => self.printed = self.exec(words).await?,
+            Step::Prints(line) => check_line(&self.printed, line)?,
+            Step::Output(line) => {
+                self.await_log(&|log| log.lines().any(|seen| matches(line, seen))).await?;
+            }
+            Step::OutputExactly(lines) => {
+                self.await_log(&|log| is_exactly(lines, log)).await?;
+            }
+            Step::NoOutput(line) => {
+                let log = look::log(self.trial, &self.place).await?;
+                ensure!(!log.lines().any(|seen| matches(line, seen)), "the log is:\n{log}");
+            }
+        }
+        Ok(())
+    }
+
+    /// `kubectl` in the example's namespace.
+    fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        let mut all = vec!["--namespace", self.trial.namespace()];
+        all.extend(arguments);
+        self.environment.kubectl(&all)
+    }
+
+    fn apply(&self, manifest: &Path) -> Result<()> {
+        let path = manifest.to_string_lossy();
+        self.kubectl(&["apply", "--server-side", "--validate=strict", "--filename", &path])?;
+        Ok(())
+    }
+
+    async fn await_condition(&self, kind: &str) -> Result<()> {
+        let name = &self.place.minicluster;
+        let settled = |cluster: Option<&MiniCluster>| {
+            let finished = |cluster| is_true(cluster, "Complete") || is_true(cluster, "Failed");
+            cluster.is_some_and(|cluster| is_true(cluster, kind) || finished(cluster))
+        };
+        let cluster = self.trial.await_minicluster(name, kind, DEADLINE, settled).await?;
+        if !is_true(&cluster, kind) {
+            let status = serde_saphyr::to_string(&cluster.status).unwrap_or_default();
+            bail!("{name} is finished and not {kind}; its status:\n{status}");
+        }
+        Ok(())
+    }
+
+    async fn await_ready(&self, brokers: i32) -> Result<()> {
+        let ready = |cluster: Option<&MiniCluster>| {
+            let status = cluster.and_then(|cluster| cluster.status.as_ref());
+            status.is_some_and(|status| status.ready_brokers == brokers)
+        };
+        let what = format!("ready with {brokers} brokers");
+        let name = &self.place.minicluster;
+        self.trial.await_minicluster(name, &what, DEADLINE, ready).await?;
+        Ok(())
+    }
+
+    async fn check_exit(&self, code: i32) -> Result<()> {
+        let name = &self.place.minicluster;
+        let cluster = self.trial.api::<MiniCluster>().get(name).await?;
+        let found = cluster.status.and_then(|status| status.exit_code);
+        ensure!(found == Some(code), "the exit code is {found:?}");
+        Ok(())
+    }
+
+    async fn await_gone(&self, name: &str) -> Result<()> {
+        let api = self.trial.api::<MiniCluster>();
+        // Deleted long ago, or to be waited for.
+        let Some(found) = api.get_opt(name).await? else { return Ok(()) };
+        let uid = found.metadata.uid.unwrap_or_default();
+        let gone = conditions::is_deleted(&uid);
+        tokio::time::timeout(DEADLINE, await_condition(api, name, gone))
+            .await
+            .context("it is still there")??;
+        Ok(())
+    }
+
+    async fn exec(&self, words: &[String]) -> Result<String> {
+        let (pod, container) = look::pod(self.trial, &self.place).await?;
+        let mut arguments = vec!["exec", &pod, "--container", &container, "--"];
+        arguments.extend(words.iter().map(String::as_str));
+        self.kubectl(&arguments)
+    }
+
+    async fn await_log(&self, expected: &(dyn Fn(&str) -> bool + Sync)) -> Result<()> {
+        look::await_log(self.trial, &self.place, expected).await
+    }
+}
+
+fn check_line(printed: &str, line: &str) -> Result<()> {
+    ensure!(printed.lines().any(|seen| matches(line, seen)), "printed was:\n{printed}");
+    Ok(())
+}
+
+/// Whether the log has these lines and no others.
+fn is_exactly(lines: &[String], log: &str) -> bool {
+    let seen: Vec<&str> = log.lines().collect();
+    seen.len() == lines.len() && lines.iter().zip(seen).all(|(line, seen)| matches(line, seen))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exact_output_has_neither_more_nor_fewer_lines() {
+        let lines = ["a", "b*"].map(str::to_owned);
+        assert!(is_exactly(&lines, "a\nbc\n"));
+        assert!(!is_exactly(&lines, "a\nbc\nd\n"));
+        assert!(!is_exactly(&lines, "a\n"));
+        assert!(!is_exactly(&lines, "bc\na\n"));
+    }
+}

@@ -1,0 +1,66 @@
+//! Images that only examples name: made here in the place of published ones of the same use.
+
+use anyhow::{Context as _, Result};
+
+use super::{Binaries, View, program, view_layer};
+use crate::{
+    cache::Cache,
+    cluster::Cluster,
+    images::{Image, Layer, Source, debian},
+    packages, programs,
+    progress::Progress,
+};
+
+/// A web server, started by the image's own entrypoint, and curl. Made of Debian's packages.
+const WEB_SERVER: &str = "nginx:stable";
+/// An operating system with its own Flux. Made of a Debian and the view.
+const WITH_FLUX: &str = "fluxrm/flux-sched:jammy";
+/// An image without a shell. What is made here has one program, which no example uses.
+const DISTROLESS: &str = "gcr.io/distroless/static-debian12:latest";
+
+/// Makes and loads them. Where the view is an image of a registry, that with Flux has to come from
+/// there, too.
+///
+/// # Errors
+/// When an image cannot be made or the cluster does not take it.
+pub fn load_for_examples(
+    cluster: &Cluster,
+    binaries: &Binaries,
+    view: &View,
+    progress: &Progress,
+) -> Result<()> {
+    let cache = Cache::locate()?;
+    let scratch = tempfile::tempdir().context("making a directory for image layers")?;
+    packages::ensure(packages::STATIC_PROGRAM, progress)?;
+    let busybox = programs::find("busybox").context("looking for busybox in PATH")?;
+    cluster.load_image(&program(scratch.path(), "/bin/busybox", &busybox)?, &[DISTROLESS])?;
+    let web_server = web_server(&debian(&cache, &["curl", "nginx"], progress)?, scratch.path())?;
+    progress.step(&format!("loading Debian's nginx, in the place of {WEB_SERVER}"), || {
+        cluster.load_image(&web_server, &[WEB_SERVER])
+    })?;
+    let Some(flux) = view_layer(view, scratch.path(), binaries)? else {
+        return cluster.pull_image(WITH_FLUX);
+    };
+    let with_flux = with_flux(&debian(&cache, &[], progress)?, flux, scratch.path())?;
+    progress.step(&format!("loading a Debian with Flux, in the place of {WITH_FLUX}"), || {
+        cluster.load_image(&with_flux, &[WITH_FLUX])
+    })?;
+    Ok(())
+}
+
+fn web_server(debian: &Image, scratch: &std::path::Path) -> Result<Image> {
+    let mut config = debian.config().clone();
+    config.entrypoint = ["nginx", "-g", "daemon off;"].map(str::to_owned).to_vec();
+    config.command = vec![];
+    // As in the published image: what the server logs is the container's log.
+    let logs = ["access", "error"]
+        .map(|log| Source::link(format!("/var/log/nginx/{log}.log"), "/dev/stdout"));
+    Ok(debian.on_top(Layer::from_sources(scratch, &logs)?, config))
+}
+
+fn with_flux(debian: &Image, flux: Layer, scratch: &std::path::Path) -> Result<Image> {
+    let config = debian.config().clone();
+    let link = Source::link("/usr/bin/flux", "/mnt/flux/view/bin/flux");
+    let link = Layer::from_sources(scratch, &[link])?;
+    Ok(debian.on_top(flux, config.clone()).on_top(link, config))
+}

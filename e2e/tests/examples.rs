@@ -1,0 +1,84 @@
+//! Applies each example below `examples/` to a cluster and checks what its README says to expect.
+//!
+//! Run by `cargo verify`, or alone: `cargo test -p e2e --test examples -- --ignored`.
+#![expect(clippy::panic, reason = "these are tests")]
+
+use std::sync::OnceLock;
+
+use anyhow::{Result, bail};
+use e2e::{
+    environment::Environment,
+    examples::{names, run::run},
+    progress::Progress,
+};
+
+/// One test for each example, and one that no example is forgotten.
+macro_rules! examples {
+    ($($test:ident: $name:literal,)*) => {
+        const TESTED: &[&str] = &[$($name),*];
+        $(
+            #[test]
+            #[ignore = "needs a cluster"]
+            fn $test() {
+                example($name);
+            }
+        )*
+    };
+}
+
+examples! {
+    archive: "archive",
+    batch: "batch",
+    batch_raw: "batch-raw",
+    bursting: "bursting",
+    cleanup: "cleanup",
+    custom_config: "custom-config",
+    disable_view: "disable-view",
+    distroless: "distroless",
+    elasticity: "elasticity",
+    failing: "failing",
+    hello_world: "hello-world",
+    hooks: "hooks",
+    interactive: "interactive",
+    launcher: "launcher",
+    minimal_service: "minimal-service",
+    non_root: "non-root",
+    quiet: "quiet",
+    read_only_root: "read-only-root",
+    script: "script",
+    services: "services",
+    sidecar: "sidecar",
+    sidecar_service: "sidecar-service",
+    timed: "timed",
+    volume_configmap: "volume-configmap",
+    volume_emptydir: "volume-emptydir",
+    volume_hostpath: "volume-hostpath",
+    volume_pvc: "volume-pvc",
+    volume_secret: "volume-secret",
+}
+
+fn example(name: &str) {
+    let progress = Progress::new();
+    let outcome = prepared(&progress).and_then(|environment| run(name, environment, &progress));
+    if let Err(error) = outcome {
+        panic!("{error:#}");
+    }
+}
+
+/// The environment, with the images of examples; made once.
+fn prepared(progress: &Progress) -> Result<&'static Environment> {
+    static LOADED: OnceLock<Result<()>> = OnceLock::new();
+    let environment = Environment::shared(progress)?;
+    match LOADED.get_or_init(|| environment.load_images_of_examples(progress)) {
+        Ok(()) => Ok(environment),
+        Err(error) => bail!("loading the images of examples: {error:#}"),
+    }
+}
+
+#[test]
+fn every_example_has_a_test() {
+    match names() {
+        Ok(names) => assert_eq!(names, TESTED),
+        Err(error) => panic!("{error:#}"),
+    }
+}

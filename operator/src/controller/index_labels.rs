@@ -1,0 +1,104 @@
+//! The label `job-index` on the pods of a Job: `0` on the lead. Services and tools of users select
+//! by it.
+//!
+//! A template gives all pods the same labels, so each pod gets this one when it is there, with the
+//! value that the Job controller has given it as [`labels::COMPLETION_INDEX`]. The watch knows
+//! pods without the label only: a pod that has it is forgotten.
+
+use super::error::Error;
+use super::{Context, api};
+use crate::crd::MiniCluster;
+use flux_contract::labels;
+use futures::StreamExt as _;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{Patch, PatchParams};
+use kube::core::PartialObjectMeta;
+use kube::runtime::controller::{Action, Config};
+use kube::runtime::{Controller, watcher};
+use kube::{Api, Resource as _, ResourceExt as _};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Pods of Indexed Jobs of ours that have not got the label yet.
+pub(super) const UNLABELLED: &str = "app.kubernetes.io/managed-by=flux-operator,batch.kubernetes.io/job-completion-index,!job-index";
+
+/// Pods that are labelled at the same time.
+const CONCURRENCY: u16 = 8;
+/// Wait before the next attempt at a pod.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Labels pods until `shutdown` resolves.
+pub(super) async fn run(
+    context: Arc<Context>,
+    namespace: Option<&str>,
+    shutdown: impl Future<Output = ()> + Send + Sync + 'static,
+) {
+    let pods = api::<PartialObjectMeta<Pod>>(&context.client, namespace);
+    Controller::new(pods, watcher::Config::default().labels(UNLABELLED))
+        .with_config(Config::default().concurrency(CONCURRENCY))
+        .graceful_shutdown_on(shutdown)
+        .run(label_one, retry, context)
+        .for_each(|_| async {})
+        .await;
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the signature that `Controller::run` asks for")]
+fn retry(pod: Arc<PartialObjectMeta<Pod>>, error: &Error, _: Arc<Context>) -> Action {
+    let (name, namespace) = (pod.name_any(), pod.namespace().unwrap_or_default());
+    tracing::warn!(name, namespace, error = error.chain(), "label the pod later");
+    Action::requeue(RETRY)
+}
+
+/// Puts the label on a pod, if the pod belongs to a Job that belongs to a MiniCluster.
+pub async fn label_one(
+    pod: Arc<PartialObjectMeta<Pod>>,
+    context: Arc<Context>,
+) -> Result<Action, Error> {
+    let (name, namespace) = (pod.name_any(), pod.namespace().unwrap_or_default());
+    let index = pod.labels().get(labels::COMPLETION_INDEX);
+    let (Some(owner), Some(index)) = (controller(pod.owner_references()), index) else {
+        return Ok(Action::await_change());
+    };
+    if owner.kind != "Job" || !is_ours(&context, &namespace, owner).await? {
+        return Ok(Action::await_change());
+    }
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
+    let patch = json!({ "metadata": { "labels": { labels::JOB_INDEX: index } } });
+    let parameters = PatchParams::default();
+    match pods.patch_metadata(&name, &parameters, &Patch::Merge(patch)).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.is_not_found() => {}
+        Err(source) => {
+            return Err(Error::Apply { kind: "Pod".to_owned(), name, source: Box::new(source) });
+        }
+    }
+    Ok(Action::await_change())
+}
+
+/// True when the Job that `owner` means is there and is controlled by a MiniCluster.
+async fn is_ours(
+    context: &Context,
+    namespace: &str,
+    owner: &OwnerReference,
+) -> Result<bool, Error> {
+    let jobs: Api<Job> = Api::namespaced(context.client.clone(), namespace);
+    let job = jobs.get_metadata_opt(&owner.name).await.map_err(|source| Error::Read {
+        kind: "Job".to_owned(),
+        name: owner.name.clone(),
+        source: Box::new(source),
+    })?;
+    let job = job.filter(|job| job.uid().as_ref() == Some(&owner.uid));
+    Ok(job.is_some_and(|job| {
+        controller(job.owner_references()).is_some_and(|owner| {
+            owner.kind == MiniCluster::kind(&())
+                && owner.api_version == MiniCluster::api_version(&())
+        })
+    }))
+}
+
+fn controller(owners: &[OwnerReference]) -> Option<&OwnerReference> {
+    owners.iter().find(|owner| owner.controller == Some(true))
+}

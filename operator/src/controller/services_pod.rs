@@ -1,0 +1,63 @@
+//! The services pod's way through the cluster: made before the Job, deleted when it has finished.
+
+use super::apply::{create, delete, merge};
+use super::error::Error;
+use super::observe::ours;
+use super::services_change::ServicesChange;
+use crate::cluster::Cluster;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client};
+
+/// The services pod there is. One of somebody else counts only where one is asked for.
+pub(super) async fn live(client: &Client, cluster: &Cluster) -> Result<Option<Pod>, Error> {
+    let name = cluster.name.services_pod();
+    match ours(&api(client, cluster), &name, &cluster.owner).await {
+        Err(Error::NameTaken { .. } | Error::Predecessor { .. }) if cluster.services.is_none() => {
+            Ok(None)
+        }
+        result => result,
+    }
+}
+
+/// Does what was decided about the pod; the answer is the pod there is then.
+pub(super) async fn realise(
+    client: &Client,
+    cluster: &Cluster,
+    live: Option<Pod>,
+    change: &ServicesChange,
+) -> Result<Option<Pod>, Error> {
+    let api = api(client, cluster);
+    match (change, live) {
+        (ServicesChange::Create(desired), _) => {
+            create(&api, desired.as_ref(), &cluster.owner).await?;
+            Ok(Some(desired.as_ref().clone()))
+        }
+        (ServicesChange::Note(patch), Some(live)) => merge(&api, &live, patch).await.map(Some),
+        (ServicesChange::Delete, Some(live)) => {
+            tracing::info!("delete the services pod: it has failed and is made again");
+            delete(&api, &live).await?;
+            Ok(None)
+        }
+        (
+            ServicesChange::Keep
+            | ServicesChange::Refuse
+            | ServicesChange::Note(_)
+            | ServicesChange::Delete,
+            live,
+        ) => Ok(live),
+    }
+}
+
+/// Deletes the pod, so that nothing of a finished MiniCluster is left running.
+pub(super) async fn retire(client: &Client, cluster: &Cluster) -> Result<(), Error> {
+    let Some(pod) = live(client, cluster).await? else { return Ok(()) };
+    if pod.metadata.deletion_timestamp.is_some() {
+        return Ok(());
+    }
+    tracing::info!("delete the services pod: the MiniCluster has finished");
+    delete(&api(client, cluster), &pod).await
+}
+
+fn api(client: &Client, cluster: &Cluster) -> Api<Pod> {
+    Api::namespaced(client.clone(), &cluster.namespace)
+}

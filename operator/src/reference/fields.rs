@@ -1,0 +1,176 @@
+//! What the definition says about each field, as values.
+
+use serde_json::Value;
+
+/// A part of the API with fields of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Field {
+    /// Where, as in `spec.containers[].volumes.<name>.path`.
+    pub(super) path: String,
+    /// Its schema.
+    pub(super) schema: Value,
+    /// Whether the API server refuses an object without it.
+    pub(super) required: bool,
+}
+
+impl Field {
+    /// Path of the object this is a field of.
+    pub(super) fn parent(&self) -> &str {
+        self.path.rsplit_once('.').map_or("", |(parent, _)| parent)
+    }
+
+    /// Path of the object inside, if this has fields that are documented here.
+    pub(super) fn inner(&self) -> Option<String> {
+        self.with_fields().map(|(path, _)| path)
+    }
+
+    /// The object inside, be it this field itself, an item of the list or an entry of the map.
+    fn with_fields(&self) -> Option<(String, &Value)> {
+        if is_of_kubernetes(&self.path, &self.schema) || same_as(&self.path).is_some() {
+            return None;
+        }
+        [("", None), ("[]", Some("items")), (".<name>", Some("additionalProperties"))]
+            .into_iter()
+            .map(|(suffix, key)| (suffix, key.map_or(&self.schema, |key| &self.schema[key])))
+            .find(|(_, schema)| schema["properties"].is_object())
+            .map(|(suffix, schema)| (format!("{}{suffix}", self.path), schema))
+    }
+}
+
+/// Every field below `schema`, an object before its fields.
+pub(super) fn fields(path: &str, schema: &Value) -> Vec<Field> {
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
+    let properties = schema["properties"].as_object();
+    let direct = properties.into_iter().flatten().map(|(name, schema)| Field {
+        path: if path.is_empty() { name.clone() } else { format!("{path}.{name}") },
+        schema: schema.clone(),
+        required: required.iter().any(|field| field == name),
+    });
+    let mut all = Vec::new();
+    for field in direct {
+        let inside = field.with_fields().map(|(path, schema)| fields(&path, schema));
+        all.push(field);
+        all.extend(inside.into_iter().flatten());
+    }
+    all
+}
+
+/// The path whose fields are those of `path` as well, where two places have the same type.
+pub(super) fn same_as(path: &str) -> Option<&'static str> {
+    match path {
+        "spec.services" => Some("spec.containers[]"),
+        "spec.flux.leadBroker" => Some("spec.flux.bursting.leadBroker"),
+        "spec.containers[].fluxuser" => Some("spec.containers[].fluxUser"),
+        _ => None,
+    }
+}
+
+/// The type of Kubernetes that the field at `path` is, if it is one.
+pub(super) fn kubernetes_type(path: &str) -> Option<&'static str> {
+    match path.rsplit_once('.').map_or(path, |(_, name)| name) {
+        "resources" if path != "spec.pod.resources" => Some("ResourceRequirements"),
+        "securityContext" if path == "spec.pod.securityContext" => Some("PodSecurityContext"),
+        "securityContext" => Some("SecurityContext"),
+        "tolerations" => Some("Toleration"),
+        "overlay" => Some("PodSpec"),
+        "conditions" => Some("Condition"),
+        _ => None,
+    }
+}
+
+fn is_of_kubernetes(path: &str, schema: &Value) -> bool {
+    kubernetes_type(path).is_some()
+        || path == "metadata"
+        || schema["x-kubernetes-preserve-unknown-fields"] == true
+}
+
+/// The type in words: `integer`, `list of string`, `map of Quantity`.
+pub(super) fn type_name(field: &Field) -> String {
+    let schema = &field.schema;
+    let own = kubernetes_type(&field.path).map(|name| format!("`{name}` of Kubernetes"));
+    let inner = |schema: &Value| own.clone().unwrap_or_else(|| plain_type(schema));
+    if schema["items"].is_object() {
+        format!("list of {}", inner(&schema["items"]))
+    } else if schema["additionalProperties"].is_object() {
+        format!("map of {}", inner(&schema["additionalProperties"]))
+    } else {
+        inner(schema)
+    }
+}
+
+fn plain_type(schema: &Value) -> String {
+    if schema["x-kubernetes-int-or-string"] == true {
+        return "quantity".to_owned();
+    }
+    let name = schema["type"].as_str().unwrap_or("any");
+    match (name, schema["format"].as_str()) {
+        ("string", Some("date-time")) => "time".to_owned(),
+        ("array", _) => format!("list of {}", plain_type(&schema["items"])),
+        (name, _) => name.to_owned(),
+    }
+}
+
+/// What the schema says about the values of a field, in words.
+pub(super) fn limits(schema: &Value) -> Vec<String> {
+    let mut all = Vec::new();
+    let ranges = [
+        ("minimum", "maximum", ""),
+        ("minLength", "maxLength", " characters"),
+        ("minItems", "maxItems", " items"),
+        ("minProperties", "maxProperties", " entries"),
+    ];
+    for (minimum, maximum, of) in ranges {
+        all.extend(range(&schema[minimum], &schema[maximum], of));
+    }
+    let items = &schema["items"];
+    all.extend(
+        range(&items["minimum"], &items["maximum"], "").map(|range| format!("each {range}")),
+    );
+    if let Some(values) = schema["enum"].as_array() {
+        let values: Vec<String> = values.iter().map(|value| format!("`{}`", text(value))).collect();
+        all.push(format!("one of {}", values.join(", ")));
+    }
+    all
+}
+
+fn range(minimum: &Value, maximum: &Value, of: &str) -> Option<String> {
+    match (minimum.as_f64().map(|_| text(minimum)), maximum.as_f64().map(|_| text(maximum))) {
+        (Some(minimum), _) if minimum == "1" && maximum.is_null() && of == " characters" => {
+            Some("not empty".to_owned())
+        }
+        (Some(minimum), Some(maximum)) => Some(format!("{minimum} to {maximum}{of}")),
+        (Some(minimum), None) => Some(format!("at least {minimum}{of}")),
+        (None, Some(maximum)) => Some(format!("at most {maximum}{of}")),
+        (None, None) => None,
+    }
+}
+
+/// The rules of a schema: the field each is about, `""` for the whole, and what it says.
+pub(super) fn rules(schema: &Value) -> Vec<(String, String)> {
+    let rules = schema["x-kubernetes-validations"].as_array();
+    let rule = |rule: &Value| {
+        let field = rule["fieldPath"].as_str().unwrap_or_default();
+        (field.to_owned(), rule["message"].as_str().unwrap_or_default().to_owned())
+    };
+    rules.into_iter().flatten().map(rule).collect()
+}
+
+/// A value as one writes it in YAML.
+pub(super) fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) if !text.is_empty() => text.clone(),
+        Value::Number(number) => number
+            .as_i64()
+            .or_else(|| whole(number.as_f64()))
+            .map_or_else(|| number.to_string(), |n| n.to_string()),
+        Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+            value.to_string()
+        }
+    }
+}
+
+/// The schema writes limits as floating point numbers.
+fn whole(number: Option<f64>) -> Option<i64> {
+    let text = format!("{:.0}", number?);
+    text.parse().ok()
+}

@@ -1,0 +1,211 @@
+//! The pods beside the Job's template: the services pod, and the labels of the Job's pods.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod support;
+
+use flux_operator::controller::index_labels::label_one;
+use k8s_openapi::api::core::v1::Pod;
+use kube::core::PartialObjectMeta;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use support::world::{JOB, World, finish, patch, status};
+
+const SERVICES: &str = "/api/v1/namespaces/work/pods/hello-services";
+const POD: &str = "/api/v1/namespaces/work/pods/hello-2-abcde";
+
+fn with_services() -> World {
+    World::new(&json!({ "services": [{ "image": "registry", "name": "registry" }] }))
+}
+
+fn position(writes: &[String], write: &str) -> usize {
+    writes.iter().position(|other| other == write).unwrap()
+}
+
+#[tokio::test]
+async fn the_services_pod_is_made_before_the_job_and_once() {
+    let world = with_services();
+    let writes = world.writes().await;
+    let create = "POST /api/v1/namespaces/work/pods";
+    assert!(position(&writes, create) < position(&writes, &patch(JOB)));
+    assert_eq!(world.writes().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn the_services_pod_is_deleted_when_the_mini_cluster_has_finished() {
+    for (type_, code) in [("Complete", 0), ("Failed", 7)] {
+        let world = with_services();
+        world.writes().await;
+        finish(&world, type_, code);
+        assert_eq!(world.writes().await, [format!("DELETE {SERVICES}"), status()]);
+        assert_eq!(world.writes().await, [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn a_services_pod_that_is_gone_is_made_again() {
+    let world = with_services();
+    world.writes().await;
+    world.server.remove(SERVICES);
+    assert_eq!(world.writes().await, ["POST /api/v1/namespaces/work/pods"]);
+}
+
+#[tokio::test]
+async fn changed_services_are_refused_by_name_and_the_pod_stays() {
+    let world = with_services();
+    world.writes().await;
+    world.edit(2, |spec| spec["services"][0]["image"] = json!("other"));
+    assert_eq!(world.writes().await, [patch(JOB), status()]);
+    let (_, reason, message) = world.condition("Progressing");
+    assert_eq!(reason, "ChangeRefused");
+    assert!(message.contains("services"), "{message}");
+}
+
+#[tokio::test]
+async fn a_pod_of_that_name_that_is_somebody_elses_is_left_alone() {
+    let foreign = json!({ "metadata": { "name": "hello-services" } });
+    let world = with_services();
+    world.server.put(SERVICES, foreign.clone());
+    assert_eq!(world.look().await.unwrap_err().category(), "NameTaken");
+    let world = World::new(&json!({}));
+    world.server.put(SERVICES, foreign.clone());
+    world.look().await.unwrap();
+    finish(&world, "Complete", 0);
+    world.look().await.unwrap();
+    assert_eq!(world.server.get(SERVICES).unwrap(), foreign);
+}
+
+/// A pod with `labels` that is owned by a Job with `uid`, and has been noticed.
+async fn labelled(world: &World, labels: Value, uid: &str) -> Result<Value, String> {
+    let pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "hello-2-abcde",
+            "namespace": "work",
+            "labels": labels,
+            "ownerReferences": [{
+                "apiVersion": "batch/v1", "kind": "Job", "name": "hello", "uid": uid,
+                "controller": true,
+            }],
+        },
+    });
+    world.server.put(POD, pod.clone());
+    world.server.writes();
+    let pod: PartialObjectMeta<Pod> = serde_json::from_value(pod).unwrap();
+    label_one(Arc::new(pod), Arc::clone(&world.context)).await.map_err(|error| error.chain())?;
+    Ok(world.server.get(POD).unwrap()["metadata"]["labels"].clone())
+}
+
+fn index_label() -> Value {
+    json!({ "batch.kubernetes.io/job-completion-index": "2" })
+}
+
+#[tokio::test]
+async fn a_pod_of_the_job_gets_its_index_as_a_label() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    let labels = labelled(&world, index_label(), "job-uid").await.unwrap();
+    assert_eq!(labels["job-index"], "2");
+    assert_eq!(world.server.writes(), [patch(POD)]);
+}
+
+#[tokio::test]
+async fn bug_1a_pods_of_other_jobs_and_of_no_mini_cluster_are_not_labelled() {
+    let world = World::new(&json!({}));
+    let of_a_job_that_is_gone = labelled(&world, index_label(), "job-uid").await.unwrap();
+    assert_eq!(of_a_job_that_is_gone, index_label());
+    world.look().await.unwrap();
+    let of_a_predecessor = labelled(&world, index_label(), "another-uid").await.unwrap();
+    assert_eq!(of_a_predecessor, index_label());
+    world.server.change(JOB, |job| job["metadata"]["ownerReferences"] = json!([]));
+    let of_a_users_job = labelled(&world, index_label(), "job-uid").await.unwrap();
+    assert_eq!(of_a_users_job, index_label());
+    assert_eq!(world.server.writes(), [""; 0]);
+}
+
+#[tokio::test]
+async fn bug_1b_a_pod_without_any_label_is_no_trouble() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    assert_eq!(labelled(&world, Value::Null, "job-uid").await, Ok(Value::Null));
+}
+
+#[tokio::test]
+async fn a_label_that_is_refused_is_an_error_with_its_cause() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    world.server.refuse(POD, 403, "pods are forbidden");
+    let error = labelled(&world, index_label(), "job-uid").await.unwrap_err();
+    assert!(error.contains("hello-2-abcde") && error.contains("forbidden"), "{error}");
+}
+
+fn with_web() -> World {
+    World::new(&json!({ "containers": [
+        { "image": "app", "command": "a", "runFlux": true },
+        { "image": "web", "name": "web", "runFlux": false, "ports": [80, 443] },
+    ] }))
+}
+
+#[tokio::test]
+async fn bug_09_a_service_with_several_ports_is_applied_under_both_names_at_the_first_look() {
+    let world = with_web();
+    let writes = world.writes().await;
+    for name in ["web", "hello-web"] {
+        let path = format!("/api/v1/namespaces/work/services/{name}");
+        assert!(writes.contains(&patch(&path)), "{writes:?}");
+        let ports = world.server.get(&path).unwrap()["spec"]["ports"].clone();
+        assert_eq!((&ports[0]["name"], &ports[1]["name"]), (&json!("port-80"), &json!("port-443")));
+    }
+    assert_eq!(world.writes().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn bug_09_a_short_name_that_another_cluster_has_is_left_to_it_and_stops_nothing() {
+    let short = "/api/v1/namespaces/work/services/web";
+    let foreign = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web" } });
+    let world = with_web();
+    world.server.put(short, foreign.clone());
+    let writes = world.writes().await;
+    assert!(writes.contains(&patch("/api/v1/namespaces/work/services/hello-web")), "{writes:?}");
+    assert!(writes.contains(&patch(JOB)), "{writes:?}");
+    assert_eq!(world.server.get(short).unwrap(), foreign);
+}
+
+#[tokio::test]
+async fn pods_that_the_api_server_refuses_become_a_condition_that_says_why_and_goes_again() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    let started = |active: i32| json!({ "startTime": "2026-01-01T00:00:00Z", "active": active });
+    world.server.change(JOB, |job| job["status"] = started(0));
+    let event = |second: u8, message: &str| {
+        json!({
+            "metadata": { "name": "e" }, "involvedObject": {}, "reason": "FailedCreate",
+            "lastTimestamp": format!("2026-01-01T00:00:0{second}Z"), "message": message,
+        })
+    };
+    let quota = r#"Error creating: pods "hello-0-x" is forbidden: exceeded quota: few"#;
+    world.server.put_events(vec![event(2, quota), event(1, "older")]);
+    world.look().await.unwrap();
+    let (progressing, reason, message) = world.condition("Progressing");
+    assert_eq!((progressing.as_str(), reason.as_str()), ("False", "PodsRefused"));
+    assert_eq!(message, "pods are refused: forbidden: exceeded quota: few");
+    world.server.change(JOB, |job| job["status"] = started(4));
+    world.look().await.unwrap();
+    assert_eq!(world.condition("Progressing").0, "True");
+}
+
+#[tokio::test]
+async fn a_services_pod_that_does_not_start_is_named_while_the_lead_is_awaited() {
+    let world = with_services();
+    world.look().await.unwrap();
+    world.server.change(SERVICES, |pod| {
+        pod["status"] = json!({ "phase": "Pending", "containerStatuses": [{
+            "name": "registry", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": { "waiting": { "reason": "ImagePullBackOff", "message": "no such image" } },
+        }] });
+    });
+    world.look().await.unwrap();
+    let (_, reason, message) = world.condition("Progressing");
+    assert_eq!(reason, "Waiting");
+    assert!(message.contains("hello-services") && message.contains("no such image"), "{message}");
+}

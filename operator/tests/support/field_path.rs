@@ -1,0 +1,89 @@
+//! Paths of fields in a specification: `.containers[].volumes{}.path`, where `[]` stands for an
+//! element of a list and `{}` for an entry of a map.
+
+use serde_json::{Value, json};
+
+/// Key of every map entry that a path names.
+const KEY: &str = "sample";
+
+/// Every field of `schema` that has no fields itself, with its own schema.
+pub(crate) fn leaves(schema: &Value) -> Vec<(String, Value)> {
+    let mut found = Vec::new();
+    walk("", schema, &mut found);
+    found
+}
+
+fn walk(path: &str, schema: &Value, found: &mut Vec<(String, Value)>) {
+    if let Some(fields) = schema["properties"].as_object() {
+        for (name, field) in fields {
+            walk(&format!("{path}.{name}"), field, found);
+        }
+    } else if schema["items"].is_object() {
+        walk(&format!("{path}[]"), &schema["items"], found);
+    } else if schema["additionalProperties"].is_object() {
+        walk(&format!("{path}{{}}"), &schema["additionalProperties"], found);
+    } else {
+        found.push((path.to_owned(), schema.clone()));
+    }
+}
+
+/// One step of a path.
+enum Step<'path> {
+    Field(&'path str),
+    Element(usize),
+    Entry,
+}
+
+/// The steps of `path`; its first list element is the one at `position`, any other the first.
+fn steps(path: &str, position: usize) -> Vec<Step<'_>> {
+    let mut steps = Vec::new();
+    let mut position = Some(position);
+    for part in path.split('.').filter(|part| !part.is_empty()) {
+        let end = part.find(['[', '{']).unwrap_or(part.len());
+        let (name, mut rest) = part.split_at(end);
+        steps.push(Step::Field(name));
+        while !rest.is_empty() {
+            let (step, tail) = match rest.strip_prefix("[]") {
+                Some(tail) => (Step::Element(position.take().unwrap_or_default()), tail),
+                None => (Step::Entry, &rest["{}".len()..]),
+            };
+            steps.push(step);
+            rest = tail;
+        }
+    }
+    steps
+}
+
+/// What is at `path`; null where nothing is.
+pub(crate) fn get(value: &Value, path: &str, position: usize) -> Value {
+    steps(path, position)
+        .iter()
+        .fold(value, |value, step| match step {
+            Step::Field(name) => &value[*name],
+            Step::Element(position) => &value[*position],
+            Step::Entry => &value[KEY],
+        })
+        .clone()
+}
+
+/// Puts `new` at `path`, making what is missing on the way.
+pub(crate) fn set(value: &mut Value, path: &str, position: usize, new: Value) {
+    let mut place = value;
+    for step in steps(path, position) {
+        place = match step {
+            Step::Field(name) => &mut place[name],
+            Step::Entry => &mut place[KEY],
+            Step::Element(position) => {
+                if place.is_null() {
+                    *place = json!([]);
+                }
+                let list = place.as_array_mut().unwrap();
+                while list.len() <= position {
+                    list.push(Value::Null);
+                }
+                &mut list[position]
+            }
+        };
+    }
+    *place = new;
+}

@@ -1,0 +1,119 @@
+//! A server with one MiniCluster, and an operator that looks at it.
+
+use super::server::Server;
+use flux_operator::controller::{Context, Error, reconcile_one};
+use flux_operator::crd::{MiniCluster, MiniClusterStatus};
+use flux_operator::metrics::Metrics;
+use kube::core::{ObjectMeta, PartialObjectMetaExt as _};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+pub(crate) const CLUSTER: &str =
+    "/apis/flux-framework.org/v1alpha2/namespaces/work/miniclusters/hello";
+pub(crate) const JOB: &str = "/apis/batch/v1/namespaces/work/jobs/hello";
+pub(crate) const SERVICE: &str = "/api/v1/namespaces/work/services/hello";
+pub(crate) const CONFIG: &str = "/api/v1/namespaces/work/configmaps/hello-agent";
+pub(crate) const SECRET: &str = "/api/v1/namespaces/work/secrets/hello-curve";
+pub(crate) const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/work/events";
+
+/// A server with one MiniCluster, and an operator that looks at it.
+pub(crate) struct World {
+    /// The server in memory.
+    pub(crate) server: Server,
+    /// The operator.
+    pub(crate) context: Arc<Context>,
+}
+
+impl World {
+    pub(crate) fn new(spec: &Value) -> Self {
+        let server = Server::default();
+        server.put(CLUSTER, serde_json::to_value(super::hello(spec)).unwrap());
+        let context = Context::new(
+            server.client(),
+            Some("operator-0".to_owned()),
+            Arc::new(Metrics::new()),
+            super::images(),
+            super::defaults(),
+        );
+        Self { server, context: Arc::new(context) }
+    }
+
+    pub(crate) async fn look(&self) -> Result<(), Error> {
+        let metadata = ObjectMeta {
+            name: Some("hello".to_owned()),
+            namespace: Some("work".to_owned()),
+            ..ObjectMeta::default()
+        };
+        let marker = metadata.into_response_partial::<MiniCluster>();
+        reconcile_one(Arc::new(marker), Arc::clone(&self.context)).await.map(|_| ())
+    }
+
+    /// The writes of one look, without the Events.
+    pub(crate) async fn writes(&self) -> Vec<String> {
+        self.look().await.unwrap();
+        self.writes_so_far()
+    }
+
+    pub(crate) fn writes_so_far(&self) -> Vec<String> {
+        let mut writes = self.server.writes();
+        writes.retain(|write| !write.ends_with(EVENTS));
+        writes
+    }
+
+    pub(crate) fn edit(&self, generation: i64, edit: impl FnOnce(&mut Value)) {
+        self.server.change(CLUSTER, |object| {
+            object["metadata"]["generation"] = json!(generation);
+            edit(&mut object["spec"]);
+        });
+    }
+
+    pub(crate) fn status(&self) -> MiniClusterStatus {
+        let object = self.server.get(CLUSTER).unwrap();
+        serde_json::from_value::<MiniCluster>(object).unwrap().status.unwrap()
+    }
+
+    pub(crate) fn condition(&self, type_: &str) -> (String, String, String) {
+        let status = self.status();
+        let found = status.conditions.into_iter().find(|condition| condition.type_ == type_);
+        let found = found.unwrap();
+        (found.status, found.reason, found.message)
+    }
+}
+
+pub(crate) fn patch(path: &str) -> String {
+    format!("PATCH {path}")
+}
+
+pub(crate) fn status() -> String {
+    format!("PATCH {CLUSTER}/status")
+}
+
+/// Ends the Job as `type_`, its lead with `exit_code`.
+pub(crate) fn finish(world: &World, type_: &str, exit_code: i32) {
+    world.server.change(JOB, |job| {
+        job["status"] = json!({
+            "startTime": "2026-01-01T00:00:00Z",
+            "failed": i32::from(exit_code != 0),
+            "conditions": [{
+                "type": type_, "status": "True", "reason": "BackoffLimitExceeded",
+                "lastTransitionTime": "2026-01-01T00:01:00Z",
+            }],
+        });
+    });
+    let message = format!(r#"{{"exitCode":{exit_code},"commandRan":true}}"#);
+    world.server.put_pods(vec![json!({
+        "metadata": {
+            "name": "hello-0-abcde",
+            "ownerReferences": [
+                { "apiVersion": "batch/v1", "kind": "Job", "name": "hello", "uid": "job-uid" },
+            ],
+        },
+        "status": {
+            "phase": if exit_code == 0 { "Succeeded" } else { "Failed" },
+            "containerStatuses": [{
+                "name": "hello", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                "state": { "terminated": { "exitCode": exit_code, "message": message } },
+            }],
+        },
+    })]);
+}
