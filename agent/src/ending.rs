@@ -91,6 +91,9 @@ pub fn of_worker(policy: WorkerPolicy, broker: BrokerEnd) -> Next {
         // Not 0: a pod that is taken away must not look like one whose work is done.
         return Next::Leave(Ended::by_agent(Exit::Stopped, stop.to_string()));
     }
+    if broker.lead_lost && policy != WorkerPolicy::LeaveAlways {
+        return Next::Restart("the lead broker was gone".to_owned());
+    }
     let text = format!("the broker ended with exit code {code}");
     match (policy, code) {
         // What it needs to run is missing; it will not come by itself.
@@ -177,7 +180,14 @@ mod tests {
     use nix::sys::signal::Signal;
 
     fn broker(code: i32) -> BrokerEnd {
-        BrokerEnd { code, stop: None, ran: true, started: 0, ended: 9_000_000_000 }
+        BrokerEnd {
+            code,
+            stop: None,
+            ran: true,
+            lead_lost: false,
+            started: 0,
+            ended: 9_000_000_000,
+        }
     }
 
     fn stopped(code: i32) -> BrokerEnd {
@@ -238,6 +248,8 @@ mod tests {
         assert_eq!(code(Rejoin, broker(0)), None);
         assert_eq!(code(Rejoin, broker(127)), Some(76));
         assert_eq!(code(Rejoin, stopped(0)), Some(75));
+        let orphaned = BrokerEnd { lead_lost: true, ..broker(0) };
+        assert_eq!(code(LeaveWhenDone, orphaned), None, "0 is no proof of a good end then");
     }
 
     #[test]

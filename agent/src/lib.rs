@@ -19,6 +19,7 @@ pub mod facts;
 pub mod install;
 pub mod keygen;
 pub mod lead;
+pub mod lead_watch;
 pub mod output;
 pub mod passwd;
 pub mod plan;

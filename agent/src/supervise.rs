@@ -6,15 +6,23 @@ use crate::broker_watch::{Event, Watch};
 use crate::children::Running;
 use crate::execute::{Context, StepError};
 use crate::exit_status::exit_code;
+use crate::lead_watch::LeadWatch;
 use crate::program::monotonic_nanoseconds;
 use crate::progress::phase;
 use crate::signals::{Stop, asks_to_stop};
 use crate::step::{BrokerRun, Role, shown};
+use nix::sys::signal::Signal;
 use nix::unistd::{Pid, tcsetpgrp};
 use std::future::pending;
 use std::io::{self, IsTerminal};
+use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+/// How long a broker without a lead may take to end: its last tasks ask the lead, who is gone.
+const ORPHAN_GRACE: Duration = Duration::from_secs(10);
 
 /// How a broker's run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +33,8 @@ pub struct BrokerEnd {
     pub stop: Option<Stop>,
     /// It was seen in state `run`.
     pub ran: bool,
+    /// It was ended because the lead is gone.
+    pub lead_lost: bool,
     /// When it started, by [`monotonic_nanoseconds`].
     pub started: u64,
     /// When it ended.
@@ -56,7 +66,8 @@ pub async fn run_broker(
     give_terminal(running.pid());
     let (events, mut changes) = mpsc::unbounded_channel();
     let watch = tokio::spawn(watch(context, broker).run(events));
-    let mut supervision = Supervision { broker, role, stop: None, ran: false, submission: None };
+    let mut supervision =
+        Supervision { broker, role, stop: None, ran: false, lead_lost: false, submission: None };
     let status = supervision.until_ended(context, &mut running, &mut changes).await;
     watch.abort();
     context.progress.broker_ended();
@@ -64,6 +75,7 @@ pub async fn run_broker(
         code: exit_code(status.map_err(start)?),
         stop: supervision.stop,
         ran: supervision.ran,
+        lead_lost: supervision.lead_lost,
         started,
         ended: monotonic_nanoseconds(),
     })
@@ -94,6 +106,7 @@ struct Supervision<'run> {
     role: Role,
     stop: Option<Stop>,
     ran: bool,
+    lead_lost: bool,
     submission: Option<Running>,
 }
 
@@ -104,9 +117,28 @@ impl Supervision<'_> {
         running: &mut Running,
         changes: &mut mpsc::UnboundedReceiver<Event>,
     ) -> io::Result<ExitStatus> {
+        let lead = self.broker.worker.as_ref().map(|worker| &worker.lead);
+        let mut kill_at = Instant::now();
+        let mut lost = pin!(async {
+            match lead {
+                Some(lead) => LeadWatch::default().lost(lead).await,
+                None => pending().await,
+            }
+        });
         loop {
             tokio::select! {
                 status = running.wait() => return status,
+                // Before state `run` the broker looks for the lead itself, and says so.
+                () = &mut lost, if self.ran && !self.lead_lost => {
+                    context.log.warn("the lead broker is gone: ending this one to look for it anew");
+                    self.lead_lost = true;
+                    running.signal(Signal::SIGTERM);
+                    kill_at = Instant::now() + ORPHAN_GRACE;
+                }
+                () = sleep_until(kill_at), if self.lead_lost => {
+                    running.signal_group(Signal::SIGKILL);
+                    kill_at = Instant::now() + ORPHAN_GRACE;
+                }
                 signal = context.signals.next() => {
                     context.log.say(&format!("passing {signal} on to the broker"));
                     running.signal(signal);

@@ -78,7 +78,7 @@ fn checks() -> Result<Vec<Check>> {
         Check {
             name: "unit, snapshot and property tests",
             usually: "5 min cold",
-            command: cargo(&["test", "--workspace"])?,
+            command: cargo(&["test", "--workspace", "--no-fail-fast"])?,
         },
         Check { name: "documentation", usually: "1 min cold", command: documentation },
     ])

@@ -144,7 +144,8 @@ fn sample(path: &str, schema: &Value, now: &Value) -> Value {
         }
         Some("string") => json!("sample"),
         None => json!("2"),
-        Some(other) => panic!("{path}: no sample of a value of type {other}"),
+        // An object of any form has its sample in the table.
+        Some(_) => Value::Null,
     }
 }
 
@@ -220,13 +221,13 @@ fn effect(path: &str, schema: &Value, position: usize) -> Effect {
     let place = path.replacen("[]", &format!("[{position}]"), 1);
     let named = format!("spec{}", place.split('{').next().unwrap_or_default());
     // The field itself, or one that it lies in.
-    let names = |told: &String| {
+    let speaks_of_it = |told: &String| {
         named.strip_prefix(told).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     };
     match after.objects {
         Ok(objects) if before.objects.as_ref() != Ok(&objects) => Effect::Objects,
-        Ok(_) if after.not_acted_on.iter().any(names) => Effect::Told,
-        Err(faults) if faults.iter().any(names) => Effect::Told,
+        Ok(_) if after.not_acted_on.iter().any(speaks_of_it) => Effect::Told,
+        Err(faults) if faults.iter().any(speaks_of_it) => Effect::Told,
         Ok(_) | Err(_) => Effect::Nothing,
     }
 }

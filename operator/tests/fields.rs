@@ -109,3 +109,26 @@ fn two_sidecars_never_need_the_same_service() {
     assert_eq!(faults.len(), 2, "{faults:?}");
     assert!(faults[0].contains("containers[2].name") && faults[1].contains("containers[3].name"));
 }
+
+#[test]
+fn an_overlay_is_merged_by_the_names_in_its_lists_and_a_misspelt_field_of_it_is_refused() {
+    let pod = pod_spec(&json!({ "pod": { "overlay": {
+        "priorityClassName": "high",
+        "containers": [{ "name": "hello", "env": [{ "name": "A", "value": "b" }], "tty": true }],
+        "volumes": [{ "name": "more", "emptyDir": {} }],
+    } } }));
+    assert_eq!(pod.priority_class_name.as_deref(), Some("high"));
+    assert_eq!(pod.containers.len(), 1);
+    assert_eq!(
+        (pod.containers[0].image.as_deref(), pod.containers[0].tty),
+        (Some("app"), Some(true))
+    );
+    assert_eq!(variable(&pod.containers[0], "A"), [Some("b".to_owned())]);
+    assert_eq!(variable(&pod.containers[0], "FLUX_CORES").len(), 1);
+    assert!(pod.volumes.unwrap().iter().any(|volume| volume.name == "more"));
+    let faults = faults(&json!({ "pod": { "overlay": {
+        "priorityClasName": "high", "containers": [{ "name": "hello", "ty": true }],
+    } } }));
+    assert_eq!(faults.len(), 2, "{faults:?}");
+    assert!(faults[0].starts_with("spec.pod.overlay.containers[0].ty: "), "{faults:?}");
+}

@@ -1,6 +1,6 @@
 //! The bugs of the operator in Go that a specification or the built objects show, by their numbers
 //! in `docs/compatibility.md`. Each test would fail on what that operator does.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod support;
 
@@ -13,7 +13,7 @@ use std::path::Path;
 use support::{built, cluster, defaults, documents, hello};
 
 /// The smallest MiniCluster whose only container has the fields of `container`.
-fn with(container: Value) -> Value {
+fn with(container: &Value) -> Value {
     let mut fields = json!({ "image": "app", "command": "echo hello" });
     fields.as_object_mut().unwrap().extend(container.as_object().unwrap().clone());
     json!({ "containers": [fields] })
@@ -30,10 +30,9 @@ fn pod_spec(spec: &Value) -> PodSpec {
 }
 
 fn command(text: &str) -> Vec<String> {
-    match cluster(&hello(&with(json!({ "command": text })))).runner.work {
-        Work::Submit(submission) => submission.command,
-        other => panic!("{text} is not submitted but {other:?}"),
-    }
+    let work = cluster(&hello(&with(&json!({ "command": text })))).runner.work;
+    let Work::Submit(submission) = work else { panic!("{text} is not submitted but {work:?}") };
+    submission.command
 }
 
 fn faults(spec: &Value) -> String {
@@ -73,7 +72,7 @@ fn bug_02_variables_are_expanded_where_the_command_runs() {
 #[test]
 fn bug_03_a_size_limit_that_is_none_is_refused_by_its_place() {
     let volume = json!({ "data": { "emptyDir": true, "emptyDirSizeLimit": "much" } });
-    let said = faults(&with(json!({ "volumes": volume })));
+    let said = faults(&with(&json!({ "volumes": volume })));
     assert!(said.contains("spec.containers[0].volumes[data].emptyDirSizeLimit"), "{said}");
 }
 
@@ -127,7 +126,7 @@ fn bug_09_every_port_of_a_service_with_several_has_a_name_of_its_own() {
 
 #[test]
 fn bug_09a_ports_of_the_only_container_make_no_service_without_a_name() {
-    let services = services(&with(json!({ "ports": [8080] })));
+    let services = services(&with(&json!({ "ports": [8080] })));
     let names: Vec<_> = services.iter().map(|it| it["metadata"]["name"].clone()).collect();
     assert_eq!(names, ["hello", "hello-lead"]);
 }
@@ -135,7 +134,7 @@ fn bug_09a_ports_of_the_only_container_make_no_service_without_a_name() {
 #[test]
 fn bug_10_a_config_map_is_mounted_under_any_name() {
     let volume = json!({ "inputs": { "configMapName": "simulation", "path": "/inputs" } });
-    let spec = pod_spec(&with(json!({ "volumes": volume })));
+    let spec = pod_spec(&with(&json!({ "volumes": volume })));
     let of_user = |name: &str| name == "inputs" || name == "simulation";
     let mounts = spec.containers[0].volume_mounts.clone().unwrap();
     let mount = mounts.into_iter().find(|mount| mount.mount_path == "/inputs").unwrap();
@@ -176,9 +175,14 @@ fn bug_14_the_whole_security_context_of_the_pod_arrives() {
 }
 
 #[test]
-fn bug_15_the_pull_secret_of_the_view_image_is_used() {
-    let spec = pod_spec(&json!({ "flux": { "container": { "imagePullSecret": "of-view" } } }));
-    assert_eq!(spec.image_pull_secrets.unwrap()[0].name, "of-view");
+fn bug_15_the_pull_secrets_of_view_and_services_are_used() {
+    let view = json!({ "imagePullSecret": "of-view" });
+    let service = json!({ "image": "db", "name": "db", "imagePullSecret": "of-service" });
+    let spec = json!({ "flux": { "container": view }, "services": [service] });
+    assert_eq!(pod_spec(&spec).image_pull_secrets.unwrap()[0].name, "of-view");
+    let (_, desired) = built(&cluster(&hello(&spec)));
+    let services = desired.services_pod.unwrap().spec.unwrap();
+    assert_eq!(services.image_pull_secrets.unwrap()[0].name, "of-service");
 }
 
 #[test]
@@ -210,4 +214,12 @@ fn bug_23_names_are_published_at_once_and_readiness_is_the_brokers() {
     let pod = desired.job.spec.unwrap().template.spec.unwrap();
     let probe = pod.containers[0].readiness_probe.clone().unwrap().exec.unwrap();
     assert!(probe.command.unwrap().contains(&"ready".to_owned()));
+}
+
+#[test]
+fn a_script_that_names_no_interpreter_is_run_by_bash_as_it_always_was() {
+    let script = json!({ "command": null, "commands": { "script": "[[ 1 == 1 ]] && hostname" } });
+    let work = cluster(&hello(&with(&script))).runner.work;
+    let Work::Submit(submission) = work else { panic!("not submitted: {work:?}") };
+    assert_eq!(submission.command, ["bash", "/tmp/custom-entrypoint.sh"]);
 }

@@ -1,6 +1,6 @@
 //! Where the user's document and the operator in Go disagree, by the numbers in
 //! `docs/compatibility.md`: what is decided, each in a test that the other choice would fail.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod support;
 
@@ -16,17 +16,16 @@ fn of(spec: &Value) -> Cluster {
 }
 
 /// The only container with the fields of `container`.
-fn with(container: Value) -> Cluster {
+fn with(container: &Value) -> Cluster {
     let mut fields = json!({ "image": "app", "command": "echo hello" });
     fields.as_object_mut().unwrap().extend(container.as_object().unwrap().clone());
     of(&json!({ "containers": [fields] }))
 }
 
 fn flags(spec: &Value) -> Vec<String> {
-    match of(spec).runner.work {
-        Work::Submit(submission) => submission.flags,
-        other => panic!("not submitted: {other:?}"),
-    }
+    let work = of(spec).runner.work;
+    let Work::Submit(submission) = work else { panic!("not submitted: {work:?}") };
+    submission.flags
 }
 
 fn template(spec: &Value) -> PodTemplateSpec {
@@ -65,7 +64,7 @@ fn doc_03_a_container_runs_flux_unless_it_says_otherwise() {
 
 #[test]
 fn doc_04_launcher_is_understood_at_both_places() {
-    for cluster in [of(&json!({ "launcher": true })), with(json!({ "launcher": true }))] {
+    for cluster in [of(&json!({ "launcher": true })), with(&json!({ "launcher": true }))] {
         assert!(matches!(cluster.runner.work, Work::Launcher { .. }), "{:?}", cluster.runner.work);
     }
 }
@@ -84,7 +83,7 @@ fn doc_05_the_lead_broker_is_understood_at_both_places_and_a_hostlist_makes_its_
 
 #[test]
 fn doc_06_the_documents_fields_of_a_container_exist_and_are_acted_on() {
-    let cluster = with(json!({
+    let cluster = with(&json!({
         "cores": 3, "preCommand": "first", "fluxuser": { "uid": 77, "name": "someone" },
         "commands": { "runFluxAsRoot": true },
     }));
@@ -93,15 +92,15 @@ fn doc_06_the_documents_fields_of_a_container_exist_and_are_acted_on() {
     assert_eq!(cluster.runner.hooks.pre_command.as_deref(), Some("first"));
     let user = &cluster.runner.user;
     assert_eq!((user.name.as_str(), user.uid, user.run_as_root), ("someone", 77, true));
-    assert_eq!(with(json!({})).runner.user.name, "flux");
-    let diagnostics = with(json!({ "diagnostics": true, "command": null }));
+    assert_eq!(with(&json!({})).runner.user.name, "flux");
+    let diagnostics = with(&json!({ "diagnostics": true, "command": null }));
     assert!(matches!(diagnostics.runner.work, Work::Diagnostics));
 }
 
 #[test]
 fn doc_07_both_spellings_of_the_hooks_of_lead_and_workers_are_understood() {
-    let document = with(json!({ "commands": { "preBroker": "lead", "preWorker": "worker" } }));
-    let code = with(json!({ "commands": { "brokerPre": "lead", "workerPre": "worker" } }));
+    let document = with(&json!({ "commands": { "preBroker": "lead", "preWorker": "worker" } }));
+    let code = with(&json!({ "commands": { "brokerPre": "lead", "workerPre": "worker" } }));
     assert_eq!(document.runner.hooks, code.runner.hooks);
     assert_eq!(code.runner.hooks.broker_pre.as_deref(), Some("lead"));
 }

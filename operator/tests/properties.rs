@@ -6,6 +6,7 @@ mod support;
 use flux_operator::cluster::Cluster;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use support::{cluster, documents, hello, metadata};
 
 prop_compose! {
@@ -19,6 +20,7 @@ prop_compose! {
         environment in proptest::collection::btree_map("[A-Z]{1,6}", "[a-z$ ]{0,6}", 0..6),
         labels in proptest::collection::btree_map("[a-z]{1,8}", "[a-z]{0,8}", 0..4),
         sidecars in 0..3_usize,
+        services in 0..3_usize,
     ) -> Value {
         let mut containers = vec![json!({
             "image": "app", "command": "run", "runFlux": true, "environment": environment,
@@ -29,7 +31,12 @@ prop_compose! {
                 "runFlux": false, "noWrapEntrypoint": switches[0], "ports": [8000 + index],
             }));
         }
+        let service = |index| json!({
+            "image": "store", "name": format!("store-{index}"),
+            "volumes": { "data": { "path": "/data" } },
+        });
         let mut spec = json!({
+            "services": (0..services).map(service).collect::<Vec<_>>(),
             "size": size,
             "maxSize": size + spare,
             "tasks": tasks,
@@ -87,6 +94,21 @@ proptest! {
     }
 
     #[test]
+    fn no_two_objects_of_a_kind_have_one_name(spec in spec()) {
+        let documents = documents(&of(&spec));
+        let names = documents.iter().map(|it| format!("{} {}", it["kind"], it["metadata"]["name"]));
+        let names: BTreeSet<String> = names.collect();
+        prop_assert_eq!(names.len(), documents.len());
+    }
+
+    #[test]
+    fn autoscalers_count_brokers_only(spec in spec()) {
+        for document in documents(&of(&spec)).iter().filter(|it| it["kind"] == "Pod") {
+            prop_assert!(document["metadata"]["labels"]["hpa-selector"].is_null());
+        }
+    }
+
+    #[test]
     fn completions_and_parallelism_are_the_size(spec in spec()) {
         let documents = documents(&of(&spec));
         let job = documents.last().unwrap();
@@ -97,12 +119,16 @@ proptest! {
     #[test]
     fn every_mount_has_its_volume(spec in spec()) {
         let documents = documents(&of(&spec));
-        let pod = &documents.last().unwrap()["spec"]["template"]["spec"];
+        let job = &documents.last().unwrap()["spec"]["template"]["spec"];
+        let services = documents.iter().filter(|it| it["kind"] == "Pod").map(|it| &it["spec"]);
         let array = |value: &Value| value.as_array().cloned().unwrap_or_default();
-        let volumes: Vec<Value> = array(&pod["volumes"]).iter().map(|v| v["name"].clone()).collect();
-        for container in [array(&pod["containers"]), array(&pod["initContainers"])].concat() {
-            for mount in array(&container["volumeMounts"]) {
-                prop_assert!(volumes.contains(&mount["name"]), "{mount}");
+        for pod in services.chain([job]) {
+            let volumes = array(&pod["volumes"]);
+            let volumes: Vec<&Value> = volumes.iter().map(|volume| &volume["name"]).collect();
+            for container in [array(&pod["containers"]), array(&pod["initContainers"])].concat() {
+                for mount in array(&container["volumeMounts"]) {
+                    prop_assert!(volumes.contains(&&mount["name"]), "{mount}");
+                }
             }
         }
     }

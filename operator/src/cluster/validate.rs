@@ -8,7 +8,7 @@
 mod architecture;
 mod container;
 mod flux;
-mod not_yet;
+mod no_effect;
 mod pod;
 mod runner;
 mod text;
@@ -141,7 +141,7 @@ fn resolve(
         runner: runner?,
         sidecars,
         services,
-        not_acted_on: not_yet::not_acted_on(spec),
+        not_acted_on: no_effect::not_acted_on(spec),
     })
 }
 

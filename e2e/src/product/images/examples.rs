@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// A web server, started by the image's own entrypoint, and curl. Made of Debian's packages.
-const WEB_SERVER: &str = "nginx:stable";
+const WEB_SERVER: &str = "nginx:1";
 /// An operating system with its own Flux. Made of a Debian and the view.
 const WITH_FLUX: &str = "fluxrm/flux-sched:jammy";
 /// An image without a shell. What is made here has one program, which no example uses.

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{
     NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Toleration,
     Volume,
 };
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 const DNS_POLICIES: [&str; 4] = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
@@ -173,9 +174,30 @@ fn tolerations(tolerations: &[Toleration], faults: &mut Faults) {
     }
 }
 
-fn overlay(overlay: Option<&serde_json::Value>, faults: &mut Faults) {
+fn overlay(overlay: Option<&Value>, faults: &mut Faults) {
     let Some(overlay) = overlay else { return };
-    if let Err(error) = serde_json::from_value::<PodSpec>(overlay.clone()) {
-        faults.add("spec.pod.overlay", format!("not the fields of a PodSpec: {error}"));
+    match serde_json::from_value::<PodSpec>(overlay.clone()) {
+        Ok(read) => {
+            let read = serde_json::to_value(read).unwrap_or_default();
+            unread("spec.pod.overlay", overlay, &read, faults);
+        }
+        Err(error) => {
+            faults.add("spec.pod.overlay", format!("not the fields of a PodSpec: {error}"));
+        }
+    }
+}
+
+/// Fields that were given and are not in what was `read`: they would be passed over in silence.
+fn unread(path: &str, given: &Value, read: &Value, faults: &mut Faults) {
+    for (name, given) in given.as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        match read.get(name) {
+            Some(read) => unread(&path, given, read, faults),
+            None if given.is_null() => {}
+            None => faults.add(path, "is no field that this version knows here: correct its name"),
+        }
+    }
+    for (index, given) in given.as_array().into_iter().flatten().enumerate() {
+        unread(&format!("{path}[{index}]"), given, &read[index], faults);
     }
 }

@@ -1,18 +1,13 @@
-//! Fields that are accepted and that this version does not act on, as such or where they are given:
-//! the user is told so.
+//! Fields that are accepted and have no effect where they are given: the user is told so.
 
 use super::{Faults, runner::runner_position, text::given};
 use crate::crd::{Commands, Container, MiniClusterSpec};
 
-/// A field's path, and whether it is given in `T`.
-type Field<T> = (&'static str, fn(&T) -> bool);
-
-/// Fields nothing is done with yet.
-const NOT_YET: &[Field<MiniClusterSpec>] =
-    &[("spec.archive.path (restored, not dumped)", |spec| spec.archive.is_some())];
+/// A field's path in a container, and whether it is given there.
+type Field = (&'static str, fn(&Container) -> bool);
 
 /// Fields that have no effect in the container that runs Flux.
-const NOT_IN_RUNNER: &[Field<Container>] = &[
+const NOT_IN_RUNNER: &[Field] = &[
     ("noWrapEntrypoint", |container| container.no_wrap_entrypoint),
     ("batchRaw", |container| container.batch_raw && !container.batch),
     ("logs", |container| container.logs.is_some() && !container.batch),
@@ -20,7 +15,7 @@ const NOT_IN_RUNNER: &[Field<Container>] = &[
 ];
 
 /// Fields that have no effect where Flux does not run.
-const NOT_IN_SIDECARS: &[Field<Container>] = &[
+const NOT_IN_SIDECARS: &[Field] = &[
     ("diagnostics", |container| container.diagnostics),
     ("launcher", |container| container.launcher),
     ("batch", |container| container.batch),
@@ -42,7 +37,7 @@ const NOT_IN_SIDECARS: &[Field<Container>] = &[
 ];
 
 /// Fields that have no effect in the services pod.
-const NOT_IN_SERVICES: &[Field<Container>] = &[
+const NOT_IN_SERVICES: &[Field] = &[
     ("runFlux", |container| container.run_flux == Some(true)),
     ("noWrapEntrypoint", |container| container.no_wrap_entrypoint),
     ("commands.init", |container| command(container, |it| it.init.as_ref())),
@@ -51,7 +46,7 @@ const NOT_IN_SERVICES: &[Field<Container>] = &[
 ];
 
 /// Fields that have no effect where the image's own entrypoint is kept.
-const NOT_WITH_OWN_ENTRYPOINT: &[Field<Container>] = &[
+const NOT_WITH_OWN_ENTRYPOINT: &[Field] = &[
     ("command", |container| given(container.command.as_ref()).is_some()),
     ("commands.init", |container| command(container, |it| it.init.as_ref())),
     ("commands.servicePre", |container| command(container, |it| it.service_pre.as_ref())),
@@ -59,7 +54,7 @@ const NOT_WITH_OWN_ENTRYPOINT: &[Field<Container>] = &[
 ];
 
 /// Fields that have no effect where Flux's diagnostics run in place of the command.
-const NOT_WITH_DIAGNOSTICS: &[Field<Container>] = &[
+const NOT_WITH_DIAGNOSTICS: &[Field] = &[
     ("command", |container| given(container.command.as_ref()).is_some()),
     ("launcher", |container| container.launcher),
     ("batch", |container| container.batch),
@@ -68,7 +63,7 @@ const NOT_WITH_DIAGNOSTICS: &[Field<Container>] = &[
 ];
 
 /// Fields that have no effect where the lead is in another cluster: its command runs there.
-const NOT_WITHOUT_LEAD: &[Field<Container>] = &[
+const NOT_WITHOUT_LEAD: &[Field] = &[
     ("command", |container| given(container.command.as_ref()).is_some()),
     ("commands.script", |container| command(container, |it| it.script.as_ref())),
     ("commands.brokerPre", |container| command(container, |it| it.broker_pre.as_ref())),
@@ -78,7 +73,6 @@ const NOT_WITHOUT_LEAD: &[Field<Container>] = &[
 /// Paths of the fields that are given and that are not acted on.
 pub(super) fn not_acted_on(spec: &MiniClusterSpec) -> Vec<String> {
     let runner = runner_position(&spec.containers, &mut Faults::default());
-    let top = NOT_YET.iter().filter(|(_, given)| given(spec)).map(|(path, _)| (*path).to_owned());
     let containers = spec.containers.iter().enumerate().flat_map(|(index, container)| {
         let tables = tables(spec, container, runner == Some(index));
         let fields = tables.into_iter().flatten().filter(|(_, given)| given(container));
@@ -89,15 +83,11 @@ pub(super) fn not_acted_on(spec: &MiniClusterSpec) -> Vec<String> {
         let fields = fields.filter(|(_, given)| given(container));
         fields.map(move |(field, _)| format!("spec.services[{index}].{field}"))
     });
-    top.chain(containers).chain(services).collect()
+    containers.chain(services).collect()
 }
 
 /// The tables that apply to a container.
-fn tables(
-    spec: &MiniClusterSpec,
-    container: &Container,
-    runs_flux: bool,
-) -> Vec<&'static [Field<Container>]> {
+fn tables(spec: &MiniClusterSpec, container: &Container, runs_flux: bool) -> Vec<&'static [Field]> {
     let bursting = spec.flux.bursting.as_ref();
     let has_lead_elsewhere = spec.flux.lead_broker.is_some()
         || bursting.is_some_and(|bursting| bursting.lead_broker.is_some());
