@@ -38,7 +38,7 @@ struct Check {
 const CARGO_DENY: &str = "0.20.2";
 
 /// How many examples run at the same time.
-const EXAMPLES_AT_ONCE: u8 = 3;
+const TRIALS_AT_ONCE: u8 = 3;
 
 /// Runs every check, shows the output of each as it comes, and says at the end how each one went.
 ///
@@ -98,12 +98,12 @@ fn on_the_cluster(options: &Options, progress: &Progress) -> Result<Vec<Outcome>
     if matches!(options.target, Target::Own(_)) && options.filter.is_none() {
         outcomes.push(run(ignored_tests("node", "tests of the node", 1, options)?, progress)?);
     }
-    for (test, name, at_once) in [
-        ("cluster", "tests on a cluster", 1),
-        // They wait for each other's pods more than they need the processor.
-        ("examples", "examples on a cluster", EXAMPLES_AT_ONCE),
+    for (test, name) in [
+        ("cluster", "tests on a cluster"),
+        ("go_bugs", "faults of the Go operator, on a cluster"),
+        ("examples", "examples on a cluster"),
     ] {
-        outcomes.push(run(ignored_tests(test, name, at_once, options)?, progress)?);
+        outcomes.push(run(ignored_tests(test, name, TRIALS_AT_ONCE, options)?, progress)?);
     }
     if let Target::Own(own) = &options.target
         && !options.keep

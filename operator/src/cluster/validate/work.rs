@@ -167,7 +167,9 @@ fn batch_script(text: &str, directory: &str) -> String {
             format!("--error={directory}/job-{number}.err --output={directory}/job-{number}.out");
         script.push(format!("flux submit --flags waitable {files} {line}"));
     }
-    script.extend(["flux queue idle", "flux jobs -a", ""].map(str::to_owned));
+    // Waiting comes last: it ends with 1 where a line has failed.
+    let end = ["flux queue idle", "flux jobs -a", "flux job wait --all", ""];
+    script.extend(end.map(str::to_owned));
     script.join("\n")
 }
 
