@@ -18,7 +18,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Runs sidecar `name` and returns the code to end with: its command's own, or 0 when it was ended
-/// because the runner has finished.
+/// because the runner has finished. A command that ends well before the runner is waited behind:
+/// a pod with an ended container is not ready, though its broker is.
 pub async fn run(
     context: &mut Context,
     config: &AgentConfig,
@@ -51,6 +52,12 @@ pub async fn run(
         let code = main(context, config, facts, sidecar, &around).await;
         if let Some(post) = hook("commands.post", sidecar.post.as_ref()) {
             run_hook(context, &post).await?;
+        }
+        if let Ok(0) = code {
+            let complete = context.root.at(config.layout.complete_marker());
+            context.log.say("done: staying until the runner has finished");
+            // Told to stop or finished: the sidecar's own work is done either way.
+            let _ = context.signals.unless_stopped(appearance(&complete)).await;
         }
         code
     };

@@ -70,7 +70,7 @@ fn bug_11_a_sidecar_starts_when_the_socket_answers_and_is_told_its_path() {
     let mut config = pod.config(&["true"]);
     let sidecar = SidecarConfig {
         wait_for_socket: true,
-        command: Some("echo $fluxsocket".to_owned()),
+        command: Some("echo $fluxsocket; touch told".to_owned()),
         init: None,
         service_pre: None,
         post: None,
@@ -81,6 +81,8 @@ fn bug_11_a_sidecar_starts_when_the_socket_answers_and_is_told_its_path() {
     command.args(["--container", "service"]);
     let run = Background::start(command);
     broker_in_state(&pod.layout().local_socket(), "run");
+    pod.await_file("work/told");
+    fs::write(pod.layout().complete_marker(), "").unwrap();
     let (code, output, error) = run.end();
     assert_eq!(code, 0, "{error}");
     assert!(output.ends_with("/config/run/flux/local\n"), "{output}");

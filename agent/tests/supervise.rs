@@ -300,6 +300,29 @@ fn a_sidecar_waits_for_the_socket_and_ends_when_the_runner_has() {
 }
 
 #[test]
+fn a_sidecar_whose_command_has_ended_stays_until_the_runner_has() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["true"]);
+    let sidecar = flux_contract::SidecarConfig {
+        wait_for_socket: false,
+        command: Some("true".to_owned()),
+        init: None,
+        service_pre: None,
+        post: Some("touch posted".to_owned()),
+    };
+    config.sidecars.insert("service".to_owned(), sidecar);
+    pod.write_config(&config);
+    let mut command = pod.for_this_pod("run");
+    command.args(["--container", "service"]);
+    let run = Background::start(command);
+    pod.await_file("work/posted");
+    fs::write(pod.layout().complete_marker(), "").unwrap();
+    let (code, _, error) = run.end();
+    assert_eq!(code, 0, "{error}");
+    assert!(error.contains("staying until the runner has finished"), "{error}");
+}
+
+#[test]
 fn a_sidecar_that_is_not_configured_is_refused_by_name() {
     let pod = Pod::new();
     pod.write_config(&pod.config(&["true"]));
