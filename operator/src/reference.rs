@@ -1,7 +1,7 @@
 //! `flux-operator reference`: the page that explains every field, from the definition and from what
 //! the code does with an example of each.
 //!
-//! `docs/minicluster.md` holds what [`reference`] gives; a test compares the two.
+//! `docs/minicluster.md` holds what [`reference()`] gives; a test compares the two.
 
 mod examples;
 mod fields;
