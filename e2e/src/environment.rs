@@ -19,6 +19,7 @@ use crate::{
     },
     programs,
     progress::Progress,
+    trial::{Trial, print_evidence},
 };
 
 /// A cluster with the operator of this checkout installed.
@@ -101,6 +102,30 @@ impl Environment {
         std::thread::scope(|scope| match scope.spawn(work).join() {
             Ok(outcome) => outcome,
             Err(panic) => std::panic::resume_unwind(panic),
+        })
+    }
+
+    /// Runs `body` in a namespace of its own; shows the evidence when it fails, cleans up when it
+    /// does not.
+    ///
+    /// # Errors
+    /// Those of `body`, and when the namespace cannot be made or removed.
+    pub fn trial(
+        &self,
+        purpose: &str,
+        labels: &[(&str, &str)],
+        progress: &Progress,
+        body: impl AsyncFnOnce(&Trial) -> Result<()> + Send,
+    ) -> Result<()> {
+        self.run(async |client| {
+            let trial = Trial::begin(&client, purpose, labels).await?;
+            match body(&trial).await {
+                Ok(()) => trial.clean().await,
+                Err(error) => {
+                    print_evidence(&trial, progress).await;
+                    Err(error)
+                }
+            }
         })
     }
 

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::{
     environment::Environment,
     progress::Progress,
-    trial::{Trial, condition, is_true, pod_logs, print_evidence},
+    trial::{Trial, condition, is_true, pod_logs},
 };
 use flux_operator::crd::MiniCluster;
 use k8s_openapi::api::{
@@ -22,7 +22,7 @@ use kube::{Api, ResourceExt, api::ListParams};
 /// A MiniCluster that has everything it needs is done long before.
 const DEADLINE: Duration = Duration::from_mins(3);
 
-/// Runs `body` in a namespace of its own; shows the evidence when it fails, cleans up when it does not.
+/// Runs `body` in a namespace of its own, on the environment that all tests share.
 fn trial(
     purpose: &str,
     labels: &[(&str, &str)],
@@ -30,18 +30,7 @@ fn trial(
 ) {
     let progress = Progress::new();
     let environment = Environment::shared(&progress).unwrap();
-    let outcome = environment.run(async |client| {
-        let trial = Trial::begin(&client, purpose, labels).await?;
-        let outcome = body(&trial).await;
-        match outcome {
-            Ok(()) => trial.clean().await,
-            Err(error) => {
-                print_evidence(&trial, &progress).await;
-                Err(error)
-            }
-        }
-    });
-    if let Err(error) = outcome {
+    if let Err(error) = environment.trial(purpose, labels, &progress, body) {
         panic!("{error:#}");
     }
 }
