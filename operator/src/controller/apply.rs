@@ -129,34 +129,39 @@ async fn offer(client: &Client, cluster: &Cluster, alias: Service) -> Result<Ser
     }
 }
 
-/// Reads an object and brings it in line with `desired`.
-async fn settle<K>(client: &Client, cluster: &Cluster, desired: &K) -> Result<K, Error>
-where
+/// A kind of object that is read, compared and applied in a namespace.
+trait Written:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + Debug
+    + Serialize
+    + DeserializeOwned
+{
+}
+
+impl<K> Written for K where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
         + Debug
         + Serialize
-        + DeserializeOwned,
+        + DeserializeOwned
 {
+}
+
+/// Reads an object and brings it in line with `desired`.
+async fn settle<K: Written>(client: &Client, cluster: &Cluster, desired: &K) -> Result<K, Error> {
     let api: Api<K> = Api::namespaced(client.clone(), &cluster.namespace);
     let live = ours(&api, &desired.name_any(), &cluster.owner).await?;
     bring(client, cluster, live, desired).await
 }
 
 /// Brings `live` in line with `desired`; writes only if something of it is missing or other.
-async fn bring<K>(
+async fn bring<K: Written>(
     client: &Client,
     cluster: &Cluster,
     live: Option<K>,
     desired: &K,
-) -> Result<K, Error>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + Serialize
-        + DeserializeOwned,
-{
+) -> Result<K, Error> {
     match live {
         Some(live) if carries(&to_value(&live), &to_value(desired)) => Ok(live),
         Some(_) | None => write(client, cluster, desired).await,
@@ -164,14 +169,7 @@ where
 }
 
 /// Server-side apply.
-async fn write<K>(client: &Client, cluster: &Cluster, desired: &K) -> Result<K, Error>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + Serialize
-        + DeserializeOwned,
-{
+async fn write<K: Written>(client: &Client, cluster: &Cluster, desired: &K) -> Result<K, Error> {
     let api: Api<K> = Api::namespaced(client.clone(), &cluster.namespace);
     let name = desired.name_any();
     tracing::info!(kind = %K::kind(&()), %name, "apply");
