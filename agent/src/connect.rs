@@ -1,4 +1,5 @@
 //! `flux-agent connect`: a shell, or a command, of the user whose broker this is, connected to it.
+//! `flux-connect.sh` is this as well.
 
 use crate::cli::PodArguments;
 use crate::commands::Pod;
@@ -54,7 +55,7 @@ fn switched(
     changes: &mut Vec<Change>,
     words: &[String],
 ) -> Vec<String> {
-    let home = |home: String| Change::Set { name: "HOME".to_owned(), value: home };
+    let set = |name: &str, value: String| Change::Set { name: name.to_owned(), value };
     if pod.facts.uid != 0 || uid == 0 {
         let value = pod.config.layout.home().display().to_string();
         changes.push(Change::Default { name: "HOME".to_owned(), value });
@@ -64,8 +65,11 @@ fn switched(
     let groups =
         account.as_ref().map_or_else(|| vec![gid], |user| pod.facts.accounts.groups_of(user));
     let groups: Vec<String> = groups.iter().map(u32::to_string).collect();
-    let own_home = account.map_or_else(|| pod.config.layout.home(), |user| user.home);
-    changes.push(home(own_home.display().to_string()));
+    let home = account.as_ref().map_or_else(|| pod.config.layout.home(), |user| user.home.clone());
+    changes.push(set("HOME", home.display().to_string()));
+    // A sidecar's image does not know the user: then the names stay unset.
+    let names = account.iter().flat_map(|user| [("USER", &user.name), ("LOGNAME", &user.name)]);
+    changes.extend(names.map(|(variable, name)| set(variable, name.clone())));
     let exec = [
         pod.facts.agent.display().to_string(),
         "exec".to_owned(),

@@ -3,10 +3,14 @@
 //! The exit code is the user's whenever the user's command ran. A broker that ends with 0 proves
 //! nothing: Flux does so, too, when it is told to stop while it waits for the quorum.
 
+use crate::exit_status::{end_text, exit_code};
 use crate::program::ProgramRecord;
 use crate::progress::phase;
+use crate::signals::Stop;
 use crate::supervise::BrokerEnd;
 use flux_contract::{Exit, Phase, WorkerPolicy};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 /// The end of a run.
@@ -29,7 +33,8 @@ impl Ended {
         Self { code, command_ran: false, signal: None, error: Some(error.into()) }
     }
 
-    const fn well(code: i32) -> Self {
+    /// The run ended with `code` and there is nothing to say about it.
+    pub const fn well(code: i32) -> Self {
         Self { code, command_ran: false, signal: None, error: None }
     }
 }
@@ -73,6 +78,15 @@ fn before_command(broker: BrokerEnd) -> Ended {
             format!("the broker ended with exit code {} before the command ran", broker.code),
         ),
     }
+}
+
+/// The end of a sidecar whose command ended with `status`, `stop` being what asked it to.
+pub fn of_sidecar(status: ExitStatus, stop: Option<Stop>) -> Ended {
+    let code = exit_code(status);
+    let error =
+        stop.map_or_else(|| format!("the command {}", end_text(status)), |stop| stop.to_string());
+    let error = (code != 0).then_some(error);
+    Ended { code, command_ran: true, signal: status.signal(), error }
 }
 
 /// What a worker does when its broker has ended.
@@ -176,7 +190,6 @@ pub fn with_exact_command(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::signals::Stop;
     use nix::sys::signal::Signal;
 
     fn broker(code: i32) -> BrokerEnd {
@@ -233,6 +246,19 @@ mod tests {
         assert_eq!(summary(&of_interactive_lead(stopped(0))), (75, false));
         let early = BrokerEnd { ran: false, ..broker(1) };
         assert_eq!(summary(&of_interactive_lead(early)), (76, false));
+    }
+
+    #[test]
+    fn a_sidecar_ends_with_its_commands_code_and_says_why() {
+        let of = |wait_status, stop| of_sidecar(ExitStatus::from_raw(wait_status), stop);
+        assert_eq!(of(0, None), Ended { command_ran: true, ..Ended::well(0) });
+        let failed = of(3 << 8, None);
+        assert_eq!(summary(&failed), (3, true));
+        assert_eq!(failed.error.unwrap(), "the command ended with exit code 3");
+        let killed = of(9, None);
+        assert_eq!((killed.code, killed.signal), (137, Some(9)));
+        let stopped = of(15, Some(Stop(Signal::SIGTERM)));
+        assert_eq!(stopped.error.unwrap(), "stopped by SIGTERM", "no failure of the command's own");
     }
 
     #[test]

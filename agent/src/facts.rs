@@ -30,6 +30,8 @@ pub struct Facts {
     pub cluster_domain: Option<String>,
     /// The view's directory of Python packages.
     pub site_packages: Option<PathBuf>,
+    /// The view's directory of Flux modules, if Fluxion is among them.
+    pub fluxion_modules: Option<PathBuf>,
     /// The view's library directory holds a C library. Programs of the image, which have a loader
     /// of their own, must then not be led there.
     pub view_has_libc: bool,
@@ -101,6 +103,7 @@ impl Facts {
                 .ok()
                 .and_then(|text| cluster_domain(&text, &config.cluster.namespace)),
             site_packages: site_packages(&root.at(config.layout.view().join("lib"))),
+            fluxion_modules: fluxion_modules(&config.layout.view(), root),
             has_temporary_directories: TEMPORARY_DIRECTORIES
                 .iter()
                 .all(|path| takes_files(&root.at(path))),
@@ -155,6 +158,14 @@ fn site_packages(lib: &Path) -> Option<PathBuf> {
     versions.max().map(|(_, packages)| packages)
 }
 
+/// Where the view keeps its Flux modules, if Fluxion's queue manager is one of them.
+fn fluxion_modules(view: &Path, root: &Root) -> Option<PathBuf> {
+    let directories = ["lib", "lib64"].map(|lib| view.join(lib).join("flux/modules"));
+    let has_fluxion =
+        |directory: &PathBuf| root.at(directory.join("sched-fluxion-qmanager.so")).exists();
+    directories.into_iter().find(has_fluxion)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,5 +180,23 @@ mod tests {
         let found = site_packages(lib.path()).unwrap();
         assert_eq!(found, lib.path().join("python3.11/site-packages"));
         assert_eq!(site_packages(&lib.path().join("missing")), None);
+    }
+
+    #[test]
+    fn fluxion_is_found_where_its_queue_manager_is() {
+        let pod = tempfile::tempdir().unwrap();
+        let root = Root::new(pod.path());
+        let view = flux_contract::Layout::default().view();
+        assert_eq!(fluxion_modules(&view, &root), None);
+        // flux-core's own modules are there in any view.
+        for lib in ["lib", "lib64"] {
+            let modules = view.join(lib).join("flux/modules");
+            fs::create_dir_all(root.at(&modules)).unwrap();
+            fs::write(root.at(modules.join("kvs.so")), "").unwrap();
+        }
+        assert_eq!(fluxion_modules(&view, &root), None);
+        let modules = view.join("lib64/flux/modules");
+        fs::write(root.at(modules.join("sched-fluxion-qmanager.so")), "").unwrap();
+        assert_eq!(fluxion_modules(&view, &root), Some(modules));
     }
 }

@@ -7,7 +7,7 @@
 use crate::resolver::Resolver;
 use crate::step::AwaitLead;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
@@ -47,25 +47,49 @@ impl LeadWatch {
     }
 }
 
-/// Whether every address of the lead refuses a connection.
+/// What a connection to one address shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    /// Nothing listens there.
+    Refused,
+    /// This pod has no addresses of that kind, so none of them says anything about the lead.
+    NoWay,
+    /// Somebody listens, or packets got lost.
+    Else,
+}
+
+/// Whether nothing listens at any address of the lead: its own, and, when that refuses, its name's.
 async fn refuses(lead: &AwaitLead, patience: Duration) -> bool {
-    let addresses = match lead.address {
-        Some(address) => vec![address],
-        None => match Resolver::from_system() {
-            Ok(resolver) => resolver.lookup(&lead.name).await.unwrap_or_default(),
-            Err(_) => Vec::new(),
-        },
-    };
-    let mut all = !addresses.is_empty();
-    for address in addresses {
-        let connecting = TcpStream::connect(SocketAddr::new(address, lead.port));
-        let refused = matches!(
-            timeout(patience, connecting).await,
-            Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused
-        );
-        all &= refused;
+    let mut answers = Vec::new();
+    if let Some(address) = lead.address {
+        answers.push(answer(SocketAddr::new(address, lead.port), patience).await);
     }
-    all
+    if !answers.contains(&Answer::Else) {
+        for address in addresses(&lead.name).await {
+            answers.push(answer(SocketAddr::new(address, lead.port), patience).await);
+        }
+    }
+    none_listens(&answers)
+}
+
+/// No answer at all proves nothing.
+fn none_listens(answers: &[Answer]) -> bool {
+    answers.contains(&Answer::Refused) && !answers.contains(&Answer::Else)
+}
+
+async fn addresses(name: &str) -> Vec<IpAddr> {
+    match Resolver::from_system() {
+        Ok(resolver) => resolver.lookup(name).await.unwrap_or_default(),
+        Err(_) => Vec::new(),
+    }
+}
+
+async fn answer(address: SocketAddr, patience: Duration) -> Answer {
+    match timeout(patience, TcpStream::connect(address)).await {
+        Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => Answer::Refused,
+        Ok(Err(error)) if error.kind() == ErrorKind::NetworkUnreachable => Answer::NoWay,
+        Ok(_) | Err(_) => Answer::Else,
+    }
 }
 
 #[cfg(test)]
@@ -80,7 +104,7 @@ mod tests {
     fn lead(port: u16) -> AwaitLead {
         AwaitLead {
             address: Some(Ipv4Addr::LOCALHOST.into()),
-            name: "unused".to_owned(),
+            name: "localhost".to_owned(),
             port,
             deadline_seconds: 0,
             by_name: None,
@@ -95,5 +119,24 @@ mod tests {
         assert!(watched.is_err(), "it listens");
         drop(listener);
         timeout(Duration::from_secs(20), QUICK.lost(&lead(port))).await.unwrap();
+    }
+
+    /// A broker that reached the lead by its name goes on while the lead's Service has no way there.
+    #[tokio::test]
+    async fn a_lead_whose_name_still_leads_to_it_is_not_lost() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let elsewhere = Some(Ipv4Addr::new(127, 0, 0, 2).into());
+        let found_by_name = AwaitLead { address: elsewhere, ..lead(port) };
+        let watched = timeout(QUICK.patience * 5, QUICK.lost(&found_by_name)).await;
+        assert!(watched.is_err(), "its name leads to a listener");
+    }
+
+    #[test]
+    fn an_address_of_a_kind_that_this_pod_does_not_have_says_nothing() {
+        assert!(none_listens(&[Answer::Refused, Answer::NoWay]));
+        assert!(!none_listens(&[Answer::Refused, Answer::Else]));
+        assert!(!none_listens(&[Answer::NoWay]));
+        assert!(!none_listens(&[]));
     }
 }

@@ -30,6 +30,7 @@ pub mod resolver;
 pub mod resources;
 pub mod root;
 pub mod run;
+pub mod runner_lock;
 pub mod session;
 pub mod sidecar;
 pub mod signals;

@@ -6,6 +6,7 @@ pub mod broker_command;
 pub mod broker_config;
 mod environment;
 mod files;
+mod fluxion;
 mod helpers;
 mod hooks;
 mod workload;
@@ -16,8 +17,8 @@ pub use hooks::{shell, sidecar_hook};
 
 use crate::environment::Change;
 use crate::facts::Facts;
-use crate::step::{AwaitLead, BrokerRun, Plan, Role, Step, WorkerRun};
-use broker_config::BrokerDocument;
+use crate::step::{AwaitLead, BrokerRun, LeadByName, Plan, Role, Step, WorkerRun};
+use broker_config::{BrokerDocument, Way};
 use flux_contract::{AgentConfig, Bootstrap, CURVE_MOUNT, CURVE_SECRET_KEY, Exit};
 use std::path::{Path, PathBuf};
 
@@ -135,7 +136,7 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
         return Err(PlanError::NoFlux { path: pod.flux().into() });
     }
     let work = workload::workload(pod);
-    let document = broker_config::document(pod);
+    let document = broker_config::document(pod, Way::Known);
     Ok(Plan {
         role,
         hostname: facts.hostname.clone(),
@@ -154,7 +155,7 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
             socket: pod.socket(),
             uptime: vec![pod.flux(), "uptime".to_owned()],
             timed: config.logging.timed && role == Role::Lead,
-            worker: worker(pod, document)?,
+            worker: worker(pod)?,
         },
         finish: hooks::post(pod)?
             .into_iter()
@@ -212,18 +213,18 @@ fn steps(
     Ok(steps)
 }
 
-fn worker(pod: Pod<'_>, document: Option<BrokerDocument>) -> Result<Option<WorkerRun>, PlanError> {
+fn worker(pod: Pod<'_>) -> Result<Option<WorkerRun>, PlanError> {
     if pod.role == Role::Lead {
         return Ok(None);
     }
-    let lead = await_lead(pod, document)?;
+    let lead = await_lead(pod)?;
     Ok(Some(WorkerRun { lead, policy: pod.config.worker }))
 }
 
 /// Where and how long to wait for the lead, from this pod.
 pub fn lead(config: &AgentConfig, facts: &Facts) -> Result<AwaitLead, PlanError> {
     let (role, rank) = role(config, facts)?;
-    await_lead(Pod { config, facts, role, rank }, None)
+    await_lead(Pod { config, facts, role, rank })
 }
 
 /// What a process beside the broker needs to find it.
@@ -245,26 +246,32 @@ pub fn surroundings(config: &AgentConfig, facts: &Facts) -> Result<Surroundings,
     Ok(Surroundings { changes, socket: pod.socket(), uri: pod.uri() })
 }
 
-fn await_lead(pod: Pod<'_>, document: Option<BrokerDocument>) -> Result<AwaitLead, PlanError> {
+fn await_lead(pod: Pod<'_>) -> Result<AwaitLead, PlanError> {
     let network = &pod.config.network;
+    let by_name = lead_by_name(pod)?;
     Ok(match &network.bootstrap {
         Bootstrap::Root { .. } => AwaitLead {
             address: network.lead_address,
             name: broker_config::fully_qualified(pod, &pod.config.cluster.name.pod_hostname(0)),
             port: network.port,
             deadline_seconds: network.lead_deadline_seconds,
-            by_name: document
-                .filter(|_| network.lead_address.is_some())
-                .map(BrokerDocument::with_lead_by_name)
-                .map(|document| files::broker_config(pod, Some(&document)))
-                .transpose()?,
+            by_name,
         },
         Bootstrap::Child { lead, lead_port, .. } => AwaitLead {
             address: lead.parse().ok(),
             name: lead.clone(),
             port: *lead_port,
             deadline_seconds: network.lead_deadline_seconds,
-            by_name: None,
+            by_name,
         },
     })
+}
+
+/// The broker's configuration for a lead that was found by its name, unless the user gave all of it.
+fn lead_by_name(pod: Pod<'_>) -> Result<Option<LeadByName>, PlanError> {
+    let file = |ipv6| {
+        let document = broker_config::document(pod, Way::Name { ipv6 });
+        document.map(|document| files::broker_config(pod, Some(&document))).transpose()
+    };
+    Ok(file(false)?.zip(file(true)?).map(|(ipv4, ipv6)| LeadByName { ipv4, ipv6 }))
 }

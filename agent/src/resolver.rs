@@ -83,7 +83,8 @@ impl Resolver {
         Ok(Self { resolver })
     }
 
-    /// The addresses of `name`, the IPv4 ones if there are any, else the IPv6 ones.
+    /// The addresses of `name`, first the IPv4 ones, then the IPv6 ones: which of them can be reached
+    /// from here only a connection shows.
     ///
     /// The name is taken as absolute first: that costs two queries where the search list of a pod
     /// makes it eight. Only a name with fewer dots than Kubernetes' `ndots` and no dot at its end
@@ -125,7 +126,7 @@ fn set_options(options: &mut ResolverOpts) {
     options.timeout = TIMEOUT;
     options.attempts = 1;
     options.use_hosts_file = ResolveHosts::Always;
-    options.ip_strategy = LookupIpStrategy::Ipv4thenIpv6;
+    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
 }
 
 fn may_be_relative(name: &str) -> bool {

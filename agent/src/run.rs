@@ -11,6 +11,7 @@ use crate::plan::plan;
 use crate::program::ProgramRecord;
 use crate::progress::{Progress, phase};
 use crate::root::Root;
+use crate::runner_lock::RunnerLock;
 use crate::session::Session;
 use crate::sidecar;
 use crate::signals::Signals;
@@ -78,7 +79,7 @@ pub async fn run(options: Options) -> u8 {
     let signals = Signals::register();
     let root = options.root.clone();
     let (ended, phases) = match begin(options, signals).await {
-        Ok(Begun::Runner { mut context, plan }) => {
+        Ok(Begun::Runner { mut context, plan, lock: _held_to_the_end }) => {
             let outcome = through(&mut context, &plan).await;
             let ended = finish(&mut context, &plan, outcome.ended).await;
             let phases = context.progress.finish();
@@ -88,7 +89,7 @@ pub async fn run(options: Options) -> u8 {
             };
             (ended, phases)
         }
-        Ok(Begun::Sidecar(code)) => return code,
+        Ok(Begun::Sidecar(ended)) => (ended, Vec::new()),
         Err((exit, text)) => {
             Log::new(false, false).error(&text);
             (Ended::by_agent(exit, text), Vec::new())
@@ -103,8 +104,8 @@ pub async fn run(options: Options) -> u8 {
 }
 
 enum Begun {
-    Runner { context: Box<Context>, plan: Box<Plan> },
-    Sidecar(u8),
+    Runner { context: Box<Context>, plan: Box<Plan>, lock: Option<RunnerLock> },
+    Sidecar(Ended),
 }
 
 /// Configuration, facts, plan. Nothing is changed yet.
@@ -134,10 +135,17 @@ async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, 
     if let Some(name) = container {
         return sidecar::run(&mut context, &config, &facts, &name).await.map(Begun::Sidecar);
     }
+    let lock = lock(&context, &config.layout.runner_lock());
     let plan = plan(&config, &facts).map_err(|error| (error.exit(), chain(&error)))?;
     context.progress.planned(&plan);
     serve_status(&context, &config.layout.agent_socket()).await;
-    Ok(Begun::Runner { context: Box::new(context), plan: Box::new(plan) })
+    Ok(Begun::Runner { context: Box::new(context), plan: Box::new(plan), lock })
+}
+
+/// Without the lock sidecars do not notice when this is killed, but the pod runs.
+fn lock(context: &Context, path: &Path) -> Option<RunnerLock> {
+    let held = RunnerLock::hold(&context.root.at(path));
+    held.inspect_err(|error| context.log.warn(&format!("lock {}: {error}", path.display()))).ok()
 }
 
 /// Without the socket the pod never becomes ready, but it runs.

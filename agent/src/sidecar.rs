@@ -1,31 +1,41 @@
 //! `flux-agent run --container NAME`: a container beside the runner, with Flux within reach.
 
+use crate::broker_socket::{BrokerSocket, SocketError};
+use crate::ending::{self, Ended};
 use crate::environment::Change;
 use crate::execute::{Context, StepError, run_hook, wait_or_stop};
-use crate::exit_status::exit_code;
 use crate::facts::Facts;
 use crate::output::chain;
 use crate::plan::{Surroundings, shell, sidecar_hook, surroundings};
+use crate::runner_lock::is_abandoned;
 use flux_contract::{AgentConfig, Exit, SidecarConfig};
 use nix::sys::signal::Signal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout};
 
 /// How often the shared volume is looked at.
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long the sidecar's command may take to end once the runner has.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long before the end of Flux a command may fail and be taken to have failed for it: on a
+/// worker, requests fail before its own broker knows.
+const FORESIGHT: Duration = Duration::from_secs(5);
+/// How long the broker may take to tell its state.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// States of a broker that has not begun to end (flux-core, RFC 51).
+const GOES_ON: [&str; 5] = ["join", "config-sync", "init", "quorum", "run"];
 
-/// Runs sidecar `name` and returns the code to end with: its command's own, or 0 when it was ended
-/// because the runner has finished. A command that ends well before the runner is waited behind:
-/// a pod with an ended container is not ready, though its broker is.
+/// Runs sidecar `name` and returns how it ended: with its command's code, or with 0 when the runner has
+/// finished. A command that ends well before the runner is waited behind: a pod with an ended
+/// container is not ready, though its broker is. One that fails ends its container: that is what
+/// shows the failure outside.
 pub async fn run(
     context: &mut Context,
     config: &AgentConfig,
     facts: &Facts,
     name: &str,
-) -> Result<u8, (Exit, String)> {
+) -> Result<Ended, (Exit, String)> {
     let sidecar = config.sidecars.get(name).ok_or_else(|| {
         let known: Vec<&str> = config.sidecars.keys().map(String::as_str).collect();
         (Exit::Config, format!("no sidecar {name:?} is configured, only {known:?}"))
@@ -34,34 +44,42 @@ pub async fn run(
     // Not the runner's own directory: a sidecar may be another user.
     context.report_file =
         config.layout.mount().join(format!("agent-{name}")).join("hook-environment");
+    let runner = Runner {
+        socket: context.root.at(&around.socket),
+        complete: context.root.at(config.layout.complete_marker()),
+        lock: context.root.at(config.layout.runner_lock()),
+    };
     let hook = |hook, script| sidecar_hook(config, facts, hook, script);
     let ran = async {
         if let Some(init) = hook("commands.init", sidecar.init.as_ref()) {
             run_hook(context, &init).await?;
         }
-        context.session.change(&around.changes);
-        // Flux's own commands refuse to run without one, be it there or not.
-        let home = config.layout.home().display().to_string();
-        context.session.change(&[
-            Change::Set { name: "fluxsocket".to_owned(), value: around.uri.clone() },
-            Change::Default { name: "HOME".to_owned(), value: home },
-        ]);
+        change_environment(context, config, &around);
         if let Some(pre) = hook("commands.servicePre", sidecar.service_pre.as_ref()) {
             run_hook(context, &pre).await?;
         }
-        let code = main(context, config, facts, sidecar, &around).await;
+        let ended = main(context, config, facts, sidecar, &runner).await?;
         if let Some(post) = hook("commands.post", sidecar.post.as_ref()) {
             run_hook(context, &post).await?;
         }
-        if let Ok(0) = code {
-            let complete = context.root.at(config.layout.complete_marker());
+        if ended.code == 0 {
             context.log.say("done: staying until the runner has finished");
             // Told to stop or finished: the sidecar's own work is done either way.
-            let _ = context.signals.unless_stopped(appearance(&complete)).await;
+            let _ = context.signals.unless_stopped(runner.end()).await;
         }
-        code
+        Ok(ended)
     };
     ran.await.map_err(|error: StepError| (error.exit(), chain(&error)))
+}
+
+fn change_environment(context: &mut Context, config: &AgentConfig, around: &Surroundings) {
+    context.session.change(&around.changes);
+    // Flux's own commands refuse to run without one, be it there or not.
+    let home = config.layout.home().display().to_string();
+    context.session.change(&[
+        Change::Set { name: "fluxsocket".to_owned(), value: around.uri.clone() },
+        Change::Default { name: "HOME".to_owned(), value: home },
+    ]);
 }
 
 async fn main(
@@ -69,24 +87,15 @@ async fn main(
     config: &AgentConfig,
     facts: &Facts,
     sidecar: &SidecarConfig,
-    around: &Surroundings,
-) -> Result<u8, StepError> {
-    let complete = context.root.at(config.layout.complete_marker());
-    if sidecar.wait_for_socket {
-        let socket = context.root.at(&around.socket);
-        context.log.say(&format!("waiting for the broker's socket {}", socket.display()));
-        let waited = async {
-            tokio::select! {
-                () = appearance(&socket) => true,
-                () = appearance(&complete) => false,
-            }
-        };
-        if !context.signals.unless_stopped(waited).await? {
-            context.log.say("the runner has finished");
-            return Ok(0);
-        }
+    runner: &Runner,
+) -> Result<Ended, StepError> {
+    if sidecar.wait_for_socket
+        && let Some(end) = end_before_socket(context, runner).await?
+    {
+        context.log.say(end.text());
+        return Ok(end.into());
     }
-    let Some(command) = &sidecar.command else { return Ok(0) };
+    let Some(command) = &sidecar.command else { return Ok(Ended::well(0)) };
     let shell = shell(config, facts).ok_or_else(|| StepError::Hook {
         hook: "command".to_owned(),
         end: "cannot run: neither the image nor the view has a shell".to_owned(),
@@ -95,20 +104,142 @@ async fn main(
     let start = |source| StepError::Start { program: words[0].clone(), source };
     let mut started = context.session.command(&words);
     let mut running = context.children.spawn(&mut started).map_err(start)?;
-    tokio::select! {
+    let end = tokio::select! {
         ended = wait_or_stop(&mut context.signals, &mut running) => {
-            let (status, _) = ended.map_err(start)?;
-            return Ok(u8::try_from(exit_code(status)).unwrap_or(u8::MAX));
+            let (status, stop) = ended.map_err(start)?;
+            let ended = ending::of_sidecar(status, stop);
+            return Ok(if stop.is_some() { ended } else { judged(context, sidecar, runner, ended).await });
         }
-        () = appearance(&complete) => {}
-    }
-    context.log.say("the runner has finished: ending the command");
+        end = runner.end() => end,
+    };
+    context.log.say(&format!("{}: ending the command", end.text()));
     running.signal_group(Signal::SIGTERM);
-    if tokio::time::timeout(GRACE, running.wait()).await.is_err() {
+    if timeout(GRACE, running.wait()).await.is_err() {
         running.signal_group(Signal::SIGKILL);
         running.wait().await.map_err(start)?;
     }
-    Ok(0)
+    Ok(end.into())
+}
+
+/// Waits for the broker's socket; the runner's end, where that came first.
+async fn end_before_socket(
+    context: &mut Context,
+    runner: &Runner,
+) -> Result<Option<RunnerEnd>, StepError> {
+    context.log.say(&format!("waiting for the broker's socket {}", runner.socket.display()));
+    let waited = async {
+        tokio::select! {
+            () = appearance(&runner.socket) => None,
+            end = runner.end() => Some(end),
+        }
+    };
+    Ok(context.signals.unless_stopped(waited).await?)
+}
+
+/// `ended`, unless the command failed because Flux was ending: whoever talks to a broker sees that
+/// before the runner has said that it has finished.
+async fn judged(
+    context: &mut Context,
+    sidecar: &SidecarConfig,
+    runner: &Runner,
+    ended: Ended,
+) -> Ended {
+    let Some(error) = &ended.error else { return ended };
+    context.log.error(error);
+    if !sidecar.wait_for_socket {
+        return ended;
+    }
+    match context.signals.unless_stopped(runner.ends()).await {
+        Ok(Some(RunnerEnd::Finished)) => {
+            context.log.say("the runner has finished: so had the command, whatever its exit code");
+            Ended::well(0)
+        }
+        Ok(Some(RunnerEnd::Gone) | None) | Err(_) => ended,
+    }
+}
+
+/// The runner of this pod, as it is seen from beside it.
+struct Runner {
+    socket: PathBuf,
+    complete: PathBuf,
+    lock: PathBuf,
+}
+
+/// How the runner came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RunnerEnd {
+    /// It said so.
+    Finished,
+    /// It was killed, or could not even begin.
+    Gone,
+}
+
+impl RunnerEnd {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Finished => "the runner has finished",
+            Self::Gone => {
+                "the runner is gone without having finished: its container's state says why"
+            }
+        }
+    }
+}
+
+impl From<RunnerEnd> for Ended {
+    fn from(end: RunnerEnd) -> Self {
+        match end {
+            RunnerEnd::Finished => Self::well(0),
+            RunnerEnd::Gone => Self::by_agent(Exit::Broker, end.text()),
+        }
+    }
+}
+
+impl Runner {
+    /// Waits for its end.
+    async fn end(&self) -> RunnerEnd {
+        loop {
+            if let Some(end) = self.present_end() {
+                return end;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    fn present_end(&self) -> Option<RunnerEnd> {
+        // First the lock: it is held until the marker is there.
+        let is_abandoned = is_abandoned(&self.lock);
+        if self.complete.exists() {
+            return Some(RunnerEnd::Finished);
+        }
+        is_abandoned.then_some(RunnerEnd::Gone)
+    }
+
+    /// Whether it ends now: how, or nothing when its broker goes on.
+    async fn ends(&self) -> Option<RunnerEnd> {
+        let deadline = Instant::now() + FORESIGHT;
+        loop {
+            let end = self.present_end();
+            if end.is_some() || Instant::now() >= deadline && self.goes_on().await {
+                return end;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn goes_on(&self) -> bool {
+        let state = async { BrokerSocket::connect(&self.socket).await?.state().await };
+        match timeout(PATIENCE, state).await {
+            Ok(Ok(state)) => GOES_ON.contains(&state.as_str()),
+            // It is there, but tells strangers nothing.
+            Ok(Err(SocketError::Refused { .. } | SocketError::Failed { .. })) => true,
+            Ok(Err(
+                SocketError::Connect { .. }
+                | SocketError::Exchange { .. }
+                | SocketError::Malformed { .. },
+            ))
+            | Err(_) => false,
+        }
+    }
 }
 
 async fn appearance(path: &Path) {

@@ -218,8 +218,28 @@ pub struct AwaitLead {
     pub port: u16,
     /// Deadline in seconds.
     pub deadline_seconds: u64,
-    /// The broker's configuration when only the name led to the lead.
-    pub by_name: Option<FileToWrite>,
+    /// The broker's configuration when it was the name that led to the lead; none where the user gave
+    /// all of it.
+    pub by_name: Option<LeadByName>,
+}
+
+/// The broker's configuration for a lead that was found by its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LeadByName {
+    /// When an IPv4 address of that name let us in.
+    pub ipv4: FileToWrite,
+    /// When an IPv6 address did.
+    pub ipv6: FileToWrite,
+}
+
+impl LeadByName {
+    /// The configuration for a lead that was found at `address`.
+    pub const fn found_at(&self, address: IpAddr) -> &FileToWrite {
+        match address {
+            IpAddr::V4(_) => &self.ipv4,
+            IpAddr::V6(_) => &self.ipv6,
+        }
+    }
 }
 
 /// The broker and what belongs to its run.

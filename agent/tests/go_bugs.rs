@@ -9,7 +9,6 @@ use flux_contract::{AgentConfig, Bootstrap, Hooks, Hostlist, SidecarConfig};
 use pod::{Background, Pod, broker_in_state, code, stderr, stdout};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Command;
 
 /// The lead's run of `config`, which must end well.
 fn run(pod: &Pod, config: &AgentConfig) -> String {
@@ -105,11 +104,12 @@ fn bug_12_the_key_is_in_no_log_however_much_is_said() {
 fn bug_16_the_helper_that_connects_finds_flux_and_its_socket() {
     let pod = Pod::new();
     run(&pod, &pod.config(&["true"]));
-    let mut connect = Command::new(pod.at("mnt/flux/flux-connect.sh"));
-    connect.env("POD", pod.at("")).env_remove("SHELL").output().unwrap();
-    let calls = pod.read("flux-calls");
-    let proxy = format!("proxy {}", pod.layout().local_uri());
-    assert!(calls.lines().last().unwrap().contains(&proxy), "{calls}");
+    broker_in_state(&pod.layout().local_socket(), "run");
+    let mut connect = pod.entered(pod.layout().connect_helper());
+    let output = connect.args(["sh", "-c", "echo $FLUX_URI; command -v flux"]).output().unwrap();
+    let flux = pod.layout().view().join("bin/flux");
+    let expected = format!("{}\n{}\n", pod.layout().local_uri(), flux.display());
+    assert_eq!(stdout(&output), expected, "{}", stderr(&output));
 }
 
 #[test]

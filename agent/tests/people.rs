@@ -9,7 +9,6 @@ use pod::{Background, Pod, await_that, broker_in_state, closed_port, code, stder
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::process::Command;
 
 /// Findings by the name of the check, with what was seen and the remedy.
 fn doctor(pod: &Pod) -> (i32, BTreeMap<String, (String, String)>) {
@@ -90,6 +89,54 @@ fn connect_runs_a_command_with_the_broker_within_reach_and_passes_on_its_code() 
 }
 
 #[test]
+fn root_who_connects_becomes_the_brokers_user_with_its_name_and_home() {
+    if !nix::unistd::getuid().is_root() {
+        return;
+    }
+    let pod = Pod::new();
+    pod.write_config(&pod.config(&["true"]));
+    broker_in_state(&pod.layout().local_socket(), "run");
+    let connect = |uid: u32| {
+        std::os::unix::fs::chown(pod.layout().local_socket(), Some(uid), Some(uid)).unwrap();
+        let words = ["--", "sh", "-c", "echo $(id -u):$(id -g) ${USER:-nobody} $HOME"];
+        let output = pod.for_this_pod("connect").args(words).output().unwrap();
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        stdout(&output)
+    };
+    fs::write(pod.at("etc/passwd"), "flux:x:1234:1234::/home/flux:/bin/sh\n").unwrap();
+    assert_eq!(connect(1234), "1234:1234 flux /home/flux\n");
+    // As in a sidecar whose image does not know the user.
+    let home = pod.layout().home();
+    assert_eq!(connect(4321), format!("4321:4321 nobody {}\n", home.display()));
+    assert_eq!(connect(0).split(' ').next(), Some("0:0"));
+}
+
+#[test]
+fn the_helper_that_connects_runs_a_command_or_a_shell_sourced_and_run() {
+    let pod = Pod::new();
+    assert_eq!(code(&pod.run(&pod.config(&["true"]))), 0);
+    broker_in_state(&pod.layout().local_socket(), "run");
+    let (file, uri) = (pod.layout().connect_helper(), pod.layout().local_uri());
+    let said = |shell: &str, script: &str| {
+        let output = pod.entered(shell).args(["-c", script]).output().unwrap();
+        (stdout(&output), stderr(&output))
+    };
+    for shell in ["/bin/sh", "/bin/bash"].into_iter().filter(|path| fs::exists(path).unwrap()) {
+        for (script, expected) in [
+            // A shell reads its commands from standard input.
+            ("set -u; echo 'echo $FLUX_URI; exit 3' | FILE; echo $?", format!("{uri}\n3\n")),
+            ("set -u; echo 'echo $FLUX_URI; exit 3' | (. FILE; echo $?)", format!("{uri}\n3\n")),
+            ("FILE sh -c 'echo \"$1\"; exit 4' sh 'a  b'; echo $?", "a  b\n4\n".to_owned()),
+            ("set -- sh -c 'exit 5'; . FILE; echo $?", "5\n".to_owned()),
+        ] {
+            let script = script.replace("FILE", &file.display().to_string());
+            let (output, error) = said(shell, &script);
+            assert_eq!(output, expected, "{shell}: {script}: {error}");
+        }
+    }
+}
+
+#[test]
 fn resources_are_told_as_text_and_as_json() {
     let pod = Pod::new();
     pod.write_config(&pod.config(&["true"]));
@@ -100,34 +147,109 @@ fn resources_are_told_as_text_and_as_json() {
     assert_eq!(json["fluxCores"], Value::Null);
 }
 
-/// The helper files, each sourced and run by every shell there is, with a `flux` that writes down
-/// how it was called.
-#[test]
-fn the_helper_files_work_under_sh_and_bash_sourced_and_run() {
+/// A `flux` that keeps a list of modules: `$POD/modules` are loaded, `$POD/view` can be. Like the real
+/// one, it ends when two schedulers want the resources.
+const FLUX_WITH_MODULES: &str = r#"#!/bin/sh
+[ "$FLUX_URI" ] || exit 64
+[ "$1" = getattr ] && cat "$POD/rank" && exit
+[ "$1 $2" = "job list" ] && cat "$POD/jobs" && exit
+case "$2" in
+list) echo "Module Idle S Sendq Recvq Service"; cat "$POD/modules" ;;
+remove)
+    [ "$3" = -f ] && shift
+    sed "/^$3 /!d" "$POD/modules" | grep -q . || [ "$2" = -f ] || exit 1
+    sed -i "/^$3 /d" "$POD/modules" ;;
+load)
+    line=$(grep "^$3 " "$POD/view") || { echo "$3: module not found" >&2; exit 1; }
+    if [ "$3" = sched-fluxion-resource ] && grep -q 'sched$' "$POD/modules"; then
+        echo "the broker ends" >> "$POD/modules"
+    fi
+    echo "$line" >> "$POD/modules" ;;
+esac
+"#;
+
+/// The helper for Fluxion, sourced and run by every shell there is: the modules in the end.
+fn load_fluxion(view: &str, loaded: &str) -> Vec<(String, String)> {
+    load_fluxion_beside("0", "", view, loaded)
+}
+
+/// The same on another rank, and with jobs that are running.
+fn load_fluxion_beside(rank: &str, jobs: &str, view: &str, loaded: &str) -> Vec<(String, String)> {
     let pod = Pod::new();
-    let config = pod.config(&["true"]);
-    assert_eq!(code(&pod.run(&config)), 0);
+    fs::write(pod.at("rank"), rank).unwrap();
+    fs::write(pod.at("jobs"), jobs).unwrap();
+    assert_eq!(code(&pod.run(&pod.config(&["true"]))), 0);
+    pod.write_executable("mnt/flux/view/bin/flux", FLUX_WITH_MODULES);
+    fs::write(pod.at("view"), view).unwrap();
     let shells = ["/bin/sh", "/bin/bash"].into_iter().filter(|path| fs::exists(path).unwrap());
-    for shell in shells {
-        for how in [". ", shell] {
-            let call = |name: &str| {
-                let _ = fs::remove_file(pod.at("flux-calls"));
-                let file = pod.at("mnt/flux").join(name);
-                let script = format!("set -u; {how} {}; echo $?", file.display());
-                let mut command = Command::new(shell);
-                command.args(["-c", &script]).env_clear().env("POD", pod.at(""));
-                let output = command.env("PATH", "/usr/bin:/bin").output().unwrap();
-                let calls = fs::read_to_string(pod.at("flux-calls")).unwrap_or_default();
-                (stdout(&output).trim().to_owned(), calls, stderr(&output))
-            };
-            let uri = pod.layout().local_uri();
-            let (_, calls, error) = call("flux-connect.sh");
-            assert!(calls.contains(&format!("proxy {uri} ")), "{shell} {how}: {calls} {error}");
-            // This Flux refuses to load modules: then its own scheduler is put back.
-            let (ended, calls, error) = call("load-fluxion.sh");
-            assert_eq!(ended, "1", "{shell} {how}: {error}");
-            assert!(error.contains("simple scheduler stays"), "{error}");
-            assert!(calls.trim_end().ends_with("module load sched-simple"), "{calls}");
+    let calls = shells.flat_map(|shell| [".", shell].map(|how| (shell, how)));
+    let call = |(shell, how): (&str, &str)| {
+        fs::write(pod.at("modules"), loaded).unwrap();
+        let script = format!("set -u; {how} {}; echo $?", pod.layout().fluxion_helper().display());
+        let output = pod.entered(shell).args(["-c", &script]).output().unwrap();
+        (stdout(&output) + &stderr(&output), pod.read("modules"))
+    };
+    calls.map(call).collect()
+}
+
+const SIMPLE: &str = "sched-simple 0 R 0 0 feasibility,sched\n";
+const FLUXION: &str = "sched-fluxion-resource 0 R 0 0\nsched-fluxion-qmanager 0 R 0 0 sched\n\
+                       sched-fluxion-feasibility 0 R 0 0 feasibility\n";
+
+#[test]
+fn fluxion_takes_the_place_of_whichever_scheduler_there_is() {
+    for other in [SIMPLE, "sched-backfill 3 R 0 0 sched,feasibility\n", ""] {
+        for (said, modules) in load_fluxion(FLUXION, &format!("kvs 1 R 0 0\n{other}")) {
+            assert!(said.ends_with("is the scheduler now\n0\n"), "{said}");
+            assert_eq!(modules, format!("kvs 1 R 0 0\n{FLUXION}"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_worker_has_no_scheduler_to_replace() {
+    for (said, modules) in load_fluxion_beside("1", "", FLUXION, "kvs 1 R 0 0\n") {
+        assert!(said.contains("this is rank 1: run it in the lead") && said.starts_with("1\n"));
+        assert_eq!(modules, "kvs 1 R 0 0\n");
+    }
+}
+
+#[test]
+fn jobs_that_are_running_keep_their_scheduler() {
+    for (said, modules) in load_fluxion_beside("0", "{\"id\":7}\n", FLUXION, SIMPLE) {
+        assert!(said.contains("jobs are running") && said.starts_with("1\n"), "{said}");
+        assert_eq!(modules, SIMPLE);
+    }
+}
+
+#[test]
+fn an_older_fluxion_without_its_third_module_is_taken_as_it_is() {
+    let older = FLUXION.split_inclusive('\n').take(2).collect::<String>();
+    for (said, modules) in load_fluxion(&older, SIMPLE) {
+        assert!(said.contains("is the scheduler now\n0\n"), "{said}");
+        assert!(said.contains("going on without"), "{said}");
+        assert_eq!(modules, older);
+    }
+}
+
+#[test]
+fn fluxion_that_is_the_scheduler_already_stays_it() {
+    for (said, modules) in load_fluxion(FLUXION, FLUXION) {
+        assert_eq!(said, "load-fluxion.sh: Fluxion is the scheduler already\n0\n");
+        assert_eq!(modules, FLUXION);
+    }
+}
+
+#[test]
+fn a_view_without_fluxion_keeps_its_scheduler_and_says_so() {
+    for (view, missing) in [
+        (SIMPLE.to_owned(), "sched-fluxion-resource"),
+        (format!("{SIMPLE}sched-fluxion-resource 0 R 0 0\n"), "sched-fluxion-qmanager"),
+    ] {
+        for (said, modules) in load_fluxion(&view, SIMPLE) {
+            assert!(said.contains(&format!("{missing}: module not found")), "{said}");
+            assert!(said.contains("sched-simple stays") && said.starts_with("1\n"), "{said}");
+            assert_eq!(modules, SIMPLE);
         }
     }
 }

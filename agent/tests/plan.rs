@@ -87,6 +87,7 @@ fn facts(hostname: &str) -> Facts {
         cluster_domain: Some("example.test".to_owned()),
         site_packages: Some("/mnt/shared/view/lib/python3.12/site-packages".into()),
         has_temporary_directories: true,
+        fluxion_modules: None,
         view_has_libc: false,
         executables: paths(&[
             "/bin/bash",
@@ -263,7 +264,7 @@ fn interactive_with_a_command() {
 fn commands(config: &AgentConfig, hostname: &str) -> String {
     let text = shown(config, &facts(hostname));
     let end_of_helpers = text.find("load-fluxion.sh").unwrap();
-    text[end_of_helpers..].split_once("    fi\n").unwrap().1.to_owned()
+    text[end_of_helpers..].split_once("    )\n").unwrap().1.to_owned()
 }
 
 #[test]
@@ -309,6 +310,44 @@ fn an_ipv6_address_is_written_in_brackets_and_switches_ipv6_on() {
     assert!(text.contains("wait for the lead broker at fd00::9"), "{text}");
 }
 
+/// `ZeroMQ` looks for addresses of one kind only, so the broker must be told which one let us in.
+#[test]
+fn a_lead_found_by_its_name_is_connected_to_over_what_let_this_pod_in() {
+    let mut config = config();
+    let files = |config: &AgentConfig| {
+        let plan = plan(config, &facts("sample-1")).unwrap();
+        let by_name = plan.broker.worker.unwrap().lead.by_name.unwrap();
+        ["10.0.0.1", "fd00::1"].map(|at| by_name.found_at(at.parse().unwrap()).content.clone())
+    };
+    let by_its_own_name = "host = \"sample-0\"\nbind = \"tcp://*:8051\"\n\n";
+    let elsewhere = "connect = \"tcp://lead.example.test:9\"";
+    for (bootstrap, expected) in [
+        (config.network.bootstrap.clone(), by_its_own_name),
+        (
+            Bootstrap::Child {
+                lead: "lead.example.test".to_owned(),
+                lead_port: 9,
+                hosts: Hostlist::parse("far-0,sample-1").unwrap(),
+            },
+            elsewhere,
+        ),
+    ] {
+        config.network.bootstrap = bootstrap;
+        let [over_ipv4, over_ipv6] = files(&config);
+        assert!(over_ipv4.contains(expected) && over_ipv6.contains(expected), "{over_ipv6}");
+        assert!(!over_ipv4.contains("enable_ipv6"), "{over_ipv4}");
+        assert!(over_ipv6.contains("enable_ipv6 = true"), "{over_ipv6}");
+    }
+}
+
+#[test]
+fn the_lead_listens_for_both_kinds_of_address_whatever_its_own_is() {
+    let text = shown(&config(), &facts("sample-0"));
+    assert!(text.contains("enable_ipv6 = true"), "{text}");
+    let text = shown(&config(), &facts("sample-1"));
+    assert!(!text.contains("enable_ipv6"), "{text}");
+}
+
 #[test]
 fn an_image_without_bash_gets_the_views_as_shell_of_flux_but_keeps_its_own_sh_for_hooks() {
     let mut config = config();
@@ -338,9 +377,39 @@ fn a_shell_variable_that_names_no_program_is_replaced() {
 #[test]
 fn the_simple_scheduler_is_chosen_in_the_configuration() {
     let mut config = config();
+    assert!(!shown(&config, &facts("sample-0")).contains("alternatives"));
     config.broker.simple_scheduler = true;
     let text = shown(&config, &facts("sample-0"));
-    assert!(text.contains("sched = \"sched-simple\"") && !text.contains("FLUX_RC_EXTRA"), "{text}");
+    let chosen = "[modules.alternatives]\n    sched = \"sched-simple\"\n    feasibility = \"sched-simple\"\n";
+    assert!(text.contains(chosen), "{text}");
+}
+
+#[test]
+fn fluxion_gives_the_lead_its_jobs_first_as_the_scheduler_of_flux_core_does() {
+    let text = shown(&config(), &facts("sample-0"));
+    let policy = "[sched-fluxion-resource]\n    match-policy = \"lonode\"\n";
+    assert!(text.contains(policy), "{text}");
+}
+
+#[test]
+fn flux_is_led_to_the_fluxion_of_a_view_wherever_its_parts_were_built() {
+    let modules = "/mnt/shared/view/lib64/flux/modules";
+    let lists = [
+        ("FLUX_MODULE_PATH", modules),
+        ("FLUX_MODPROBE_PATH_APPEND", "/mnt/shared/view/etc/flux/modprobe"),
+        ("FLUX_EXEC_PATH", "/mnt/shared/view/libexec/flux/cmd"),
+    ];
+    let without = shown(&config(), &facts("sample-0"));
+    let with = Facts { fluxion_modules: Some(modules.into()), ..facts("sample-0") };
+    let with = shown(&config(), &with);
+    for (list, path) in lists {
+        assert!(!without.contains(list), "{without}");
+        assert!(with.contains(&format!(" {list}+=:{path} ")), "the broker: {with}");
+        assert!(
+            with.contains(&format!("{list}=\"${{{list}:+${list}:}}\"{path}")),
+            "people: {with}"
+        );
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod pod;
 mod support;
 
-use flux_contract::{Exit, Hooks, WorkerPolicy, Workload};
+use flux_contract::{Exit, Hooks, SidecarConfig, WorkerPolicy, Workload};
 use nix::sys::signal::Signal;
 use pod::{
     Background, PATIENCE, Pod, await_that, broker_in_state, closed_port, code, stderr, stdout,
@@ -275,51 +275,110 @@ fn exec_reports_what_could_not_be_started_as_shells_do() {
     assert_eq!((exec("/no/such/program"), exec("/etc"), exec("true")), (127, 126, 0));
 }
 
-#[test]
-fn a_sidecar_waits_for_the_socket_and_ends_when_the_runner_has() {
-    let pod = Pod::new();
-    let mut config = pod.config(&["true"]);
-    let sidecar = flux_contract::SidecarConfig {
+/// A sidecar without hooks, whose command begins when there is a broker.
+fn sidecar(command: &str) -> SidecarConfig {
+    SidecarConfig {
         wait_for_socket: true,
-        command: Some("echo $A $fluxsocket; touch started; exec sleep 600".to_owned()),
-        init: Some("export A=1".to_owned()),
+        command: Some(command.to_owned()),
+        init: None,
         service_pre: None,
-        post: Some("echo post".to_owned()),
-    };
+        post: None,
+    }
+}
+
+/// Runs `sidecar` in `pod`.
+fn beside(pod: &Pod, sidecar: SidecarConfig) -> Background {
+    let mut config = pod.config(&["true"]);
     config.sidecars.insert("service".to_owned(), sidecar);
     pod.write_config(&config);
     let mut command = pod.for_this_pod("run");
     command.args(["--container", "service"]);
-    let run = Background::start(command);
+    Background::start(command)
+}
+
+#[test]
+fn a_sidecar_waits_for_the_socket_and_ends_when_the_runner_has() {
+    let pod = Pod::new();
+    let sidecar = SidecarConfig {
+        init: Some("export A=1".to_owned()),
+        service_pre: Some("echo pre $A; A=2".to_owned()),
+        post: Some("echo post".to_owned()),
+        ..sidecar("echo $A $fluxsocket; touch started; exec sleep 600")
+    };
+    let run = beside(&pod, sidecar);
     broker_in_state(&pod.layout().local_socket(), "run");
     pod.await_file("work/started");
     fs::write(pod.layout().complete_marker(), "").unwrap();
     let (code, output, error) = run.end();
     assert_eq!(code, 0, "{error}");
-    assert_eq!(output, format!("1 {}\npost\n", pod.layout().local_uri()));
+    assert_eq!(output, format!("pre 1\n2 {}\npost\n", pod.layout().local_uri()));
 }
 
 #[test]
 fn a_sidecar_whose_command_has_ended_stays_until_the_runner_has() {
     let pod = Pod::new();
-    let mut config = pod.config(&["true"]);
-    let sidecar = flux_contract::SidecarConfig {
-        wait_for_socket: false,
-        command: Some("true".to_owned()),
-        init: None,
-        service_pre: None,
-        post: Some("touch posted".to_owned()),
-    };
-    config.sidecars.insert("service".to_owned(), sidecar);
-    pod.write_config(&config);
-    let mut command = pod.for_this_pod("run");
-    command.args(["--container", "service"]);
-    let run = Background::start(command);
+    let post = Some("touch posted".to_owned());
+    let run = beside(&pod, SidecarConfig { wait_for_socket: false, post, ..sidecar("true") });
     pod.await_file("work/posted");
     fs::write(pod.layout().complete_marker(), "").unwrap();
     let (code, _, error) = run.end();
     assert_eq!(code, 0, "{error}");
     assert!(error.contains("staying until the runner has finished"), "{error}");
+}
+
+#[test]
+fn a_sidecar_whose_command_fails_ends_its_container_and_says_why_in_log_and_message() {
+    for wait_for_socket in [false, true] {
+        let pod = Pod::new();
+        broker_in_state(&pod.layout().local_socket(), "run");
+        let run = beside(&pod, SidecarConfig { wait_for_socket, ..sidecar("exit 3") });
+        let (code, _, error) = run.end();
+        assert_eq!(code, 3, "{error}");
+        assert!(error.contains("error: the command ended with exit code 3"), "{error}");
+        let message = pod.message();
+        assert_eq!((message.exit_code, message.command_ran), (3, true));
+        assert_eq!(message.last_error.unwrap(), "the command ended with exit code 3");
+    }
+}
+
+#[test]
+fn a_sidecar_whose_command_fails_because_flux_ends_has_not_failed() {
+    let pod = Pod::new();
+    broker_in_state(&pod.layout().local_socket(), "shutdown");
+    let run = beside(&pod, sidecar("touch failed; exit 3"));
+    pod.await_file("work/failed");
+    fs::write(pod.layout().complete_marker(), "").unwrap();
+    let (code, _, error) = run.end();
+    assert_eq!(code, 0, "{error}");
+    assert!(error.contains("ended with exit code 3"), "said all the same: {error}");
+}
+
+#[test]
+fn a_sidecar_ends_when_the_runner_was_killed_or_could_not_begin() {
+    let killed = Pod::new();
+    fs::write(killed.at("broker"), "exec sleep 600").unwrap();
+    killed.write_config(&killed.config(&["true"]));
+    let runner = Background::start(killed.for_this_pod("run"));
+    killed.await_file("broker-pid");
+    let during =
+        beside(&killed, SidecarConfig { wait_for_socket: false, ..sidecar("exec sleep 600") });
+    let before = beside(&killed, sidecar("true"));
+    runner.signal(Signal::SIGKILL);
+    // In a pod it would have ended with PID 1.
+    let broker = killed.read("broker-pid").trim().parse().unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(broker), Signal::SIGKILL).unwrap();
+
+    let without_flux = Pod::new();
+    fs::remove_file(without_flux.at("mnt/flux/view/bin/flux")).unwrap();
+    let waiting = beside(&without_flux, sidecar("true"));
+    let failed = without_flux.for_this_pod("run").output().unwrap();
+    assert_eq!(code(&failed), i32::from(Exit::View.code()), "{}", stderr(&failed));
+
+    for run in [during, before, waiting] {
+        let (code, _, error) = run.end();
+        assert_eq!(code, i32::from(Exit::Broker.code()), "{error}");
+        assert!(error.contains("the runner is gone without having finished"), "{error}");
+    }
 }
 
 #[test]

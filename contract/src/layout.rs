@@ -155,6 +155,11 @@ impl Layout {
         self.at("flux-operator-complete.txt")
     }
 
+    /// Locked by the runner's agent as long as it lives, so that sidecars see it go whatever ended it.
+    pub fn runner_lock(&self) -> PathBuf {
+        self.at("runner.lock")
+    }
+
     /// Directory of mode 0700 for the agent's own socket.
     pub fn agent_run_dir(&self) -> PathBuf {
         self.at("agent")

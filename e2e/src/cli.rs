@@ -7,33 +7,84 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use clap::{Args, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 use crate::{
     cache::Cache,
     cluster::{Cluster, Target},
-    kubernetes::{ClusterId, DnsCache, Kubernetes, Options, Status},
+    kubernetes::{
+        ClusterDomain, ClusterId, DnsCache, IpFamilies, Kubernetes, Network, Options, Settings,
+        Status,
+    },
     progress::{self, Progress},
 };
+
+/// Variables that say which cluster tests use; each stands for an option of the command line.
+mod variable {
+    pub(super) const KUBECONFIG: &str = "FLUX_E2E_KUBECONFIG";
+    pub(super) const LOAD_COMMAND: &str = "FLUX_E2E_LOAD_COMMAND";
+    pub(super) const ID: &str = "FLUX_E2E_ID";
+    pub(super) const DNS_CACHE: &str = "FLUX_E2E_DNS_CACHE";
+    pub(super) const IP_FAMILY: &str = "FLUX_E2E_IP_FAMILY";
+    pub(super) const CLUSTER_DOMAIN: &str = "FLUX_E2E_CLUSTER_DOMAIN";
+}
 
 /// Which cluster to work with.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ClusterArguments {
     /// Use the cluster of this kubeconfig instead of one on this machine.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = variable::KUBECONFIG)]
     kubeconfig: Option<PathBuf>,
     /// Use the cluster of $KUBECONFIG, or of ~/.kube/config.
     #[arg(long, conflicts_with = "kubeconfig")]
     external: bool,
     /// How to load an image archive into that cluster, as 'kind load image-archive {}'.
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, value_name = "COMMAND", env = variable::LOAD_COMMAND)]
     load_command: Option<String>,
     /// Name of the cluster on this machine; by default each checkout has its own.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", env = variable::ID)]
     id: Option<String>,
-    /// Seconds for which the cluster's DNS caches answers about the cluster; by default it does not.
-    #[arg(long, value_name = "SECONDS")]
+    /// Seconds for which the DNS of the cluster on this machine caches answers about the cluster; by default
+    /// it does not.
+    #[arg(long, value_name = "SECONDS", env = variable::DNS_CACHE)]
     dns_cache: Option<u16>,
+    /// Addresses of the cluster on this machine: ipv4, ipv6, or both, as 'ipv4,ipv6'; the usual kind first.
+    #[arg(long, value_name = "KINDS", env = variable::IP_FAMILY, default_value_t)]
+    ip_family: IpFamilies,
+    /// Domain of the names of the cluster on this machine.
+    #[arg(long, value_name = "DOMAIN", env = variable::CLUSTER_DOMAIN, default_value_t)]
+    cluster_domain: ClusterDomain,
+}
+
+/// The arguments alone, to read those that the environment gives.
+#[derive(Debug, Parser)]
+struct FromEnvironment {
+    #[command(flatten)]
+    cluster: ClusterArguments,
+}
+
+/// The variables that make [`ClusterArguments::from_environment`] name this cluster.
+pub fn environment(target: &Target) -> Vec<(&'static str, OsString)> {
+    match target {
+        Target::External { kubeconfig, load_command } => {
+            let command = load_command.as_ref().map(|it| (variable::LOAD_COMMAND, it.into()));
+            [(variable::KUBECONFIG, kubeconfig.into())].into_iter().chain(command).collect()
+        }
+        Target::Own(Options { cache: _, id, settings: Settings { dns_cache, network } }) => {
+            let seconds = match dns_cache {
+                DnsCache::Off => None,
+                DnsCache::Seconds(seconds) => {
+                    Some((variable::DNS_CACHE, seconds.to_string().into()))
+                }
+            };
+            let always = [
+                (variable::ID, id.as_str().into()),
+                (variable::IP_FAMILY, network.ip_families.to_string().into()),
+                (variable::CLUSTER_DOMAIN, network.domain.to_string().into()),
+            ];
+            always.into_iter().chain(seconds).collect()
+        }
+    }
 }
 
 /// What can be done with a cluster.
@@ -78,6 +129,15 @@ pub enum ClusterCommand {
 }
 
 impl ClusterArguments {
+    /// What the environment says, by the variables that the options' help names.
+    ///
+    /// # Errors
+    /// When a variable cannot be read.
+    pub fn from_environment() -> Result<Self> {
+        let parsed = FromEnvironment::try_parse_from(["tests"]);
+        parsed.map(|it| it.cluster).context("reading the variables that name a cluster")
+    }
+
     /// The cluster that the arguments name.
     ///
     /// # Errors
@@ -102,8 +162,14 @@ impl ClusterArguments {
             Some(name) => ClusterId::named(name)?,
             None => ClusterId::of_this_checkout(),
         };
-        let dns_cache = self.dns_cache.map_or(DnsCache::Off, DnsCache::Seconds);
-        Ok(Options { cache: Cache::locate()?, id, dns_cache })
+        let settings = Settings {
+            dns_cache: self.dns_cache.map_or(DnsCache::Off, DnsCache::Seconds),
+            network: Network {
+                ip_families: self.ip_family.clone(),
+                domain: self.cluster_domain.clone(),
+            },
+        };
+        Ok(Options { cache: Cache::locate()?, id, settings })
     }
 
     /// The options of a cluster on this machine.
@@ -204,6 +270,8 @@ fn describe(status: &Status) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]
@@ -224,6 +292,36 @@ mod tests {
         let arguments =
             ClusterArguments { load_command: Some("x {}".into()), ..ClusterArguments::default() };
         assert!(arguments.target().is_err());
+    }
+
+    #[test]
+    fn what_is_set_up_is_passed_on_whole_by_the_environment() {
+        let options = Options {
+            cache: Cache::locate().unwrap(),
+            id: ClusterId::named("a").unwrap(),
+            settings: Settings {
+                dns_cache: DnsCache::Seconds(30),
+                network: Network {
+                    ip_families: "ipv6,ipv4".parse().unwrap(),
+                    domain: "k8s.example".parse().unwrap(),
+                },
+            },
+        };
+        // Each variable stands for the option that names it.
+        let command = FromEnvironment::command();
+        let option = |variable: &str| {
+            let named = |it: &&clap::Arg| it.get_env().is_some_and(|name| name == variable);
+            command.get_arguments().find(named).unwrap().get_long().unwrap().to_owned()
+        };
+        let words = environment(&Target::Own(options.clone()));
+        let words = words
+            .iter()
+            .map(|(name, value)| format!("--{}={}", option(name), value.to_string_lossy()));
+        let parsed =
+            FromEnvironment::try_parse_from([String::from("tests")].into_iter().chain(words));
+        let target = parsed.unwrap().cluster.target().unwrap();
+        let Target::Own(read) = target else { panic!("expected a cluster on this machine") };
+        assert_eq!((read.id, read.settings), (options.id, options.settings));
     }
 
     #[test]

@@ -9,9 +9,8 @@ use kube::{
 };
 
 use crate::{
-    cache::Cache,
+    cli::ClusterArguments,
     cluster::{Cluster, Target},
-    kubernetes::{ClusterId, DnsCache, Options},
     product::{
         binaries::{self, Binaries},
         images::{self, View},
@@ -68,16 +67,16 @@ impl Environment {
         images::load_for_examples(&self.cluster, built, &View::from_environment()?, progress)
     }
 
-    /// The environment that the tests of one process share: the cluster of `FLUX_E2E_KUBECONFIG`
-    /// (with `FLUX_E2E_LOAD_COMMAND`), else this checkout's own. With `FLUX_E2E_AS_INSTALLED` the
-    /// operator and the images are those that are there.
+    /// The environment that the tests of one process share, on the cluster that the environment
+    /// names (see [`ClusterArguments::from_environment`]); else on this checkout's own. With
+    /// `FLUX_E2E_AS_INSTALLED` the operator and the images are those that are there.
     ///
     /// # Errors
     /// Those of [`Environment::prepare`], the same for every caller.
     pub fn shared(progress: &Progress) -> Result<&'static Self> {
         static SHARED: OnceLock<Result<Environment>> = OnceLock::new();
         let prepared = SHARED.get_or_init(|| {
-            let target = target_of_tests()?;
+            let target = ClusterArguments::from_environment()?.target()?;
             match std::env::var_os("FLUX_E2E_AS_INSTALLED") {
                 Some(_) => Self::as_it_is(&target, progress),
                 None => Self::prepare(&target, false, progress),
@@ -159,24 +158,5 @@ impl Environment {
                 format!("`kubectl delete namespace {namespace}` removes what was made")
             }
         }
-    }
-}
-
-fn target_of_tests() -> Result<Target> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    match set("FLUX_E2E_KUBECONFIG") {
-        Some(kubeconfig) => Ok(Target::External {
-            kubeconfig: kubeconfig.into(),
-            load_command: set("FLUX_E2E_LOAD_COMMAND")
-                .map(|command| command.to_string_lossy().into_owned()),
-        }),
-        None => Ok(Target::Own(Options {
-            cache: Cache::locate()?,
-            id: match set("FLUX_E2E_ID") {
-                Some(name) => ClusterId::named(&name.to_string_lossy())?,
-                None => ClusterId::of_this_checkout(),
-            },
-            dns_cache: DnsCache::Off,
-        })),
     }
 }

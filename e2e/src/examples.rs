@@ -7,6 +7,7 @@
 pub mod expectation;
 mod look;
 pub mod run;
+mod volumes;
 
 use std::{
     fs,
@@ -48,22 +49,6 @@ impl Example {
             .with_context(|| format!("reading what to expect in {}", readme.display()))?;
         let manifests = manifests(&directory, &expectation)?;
         Ok(Self { name: name.to_owned(), directory, manifests, expectation })
-    }
-
-    /// The manifests of objects that belong to no namespace, hence are not removed with one.
-    ///
-    /// # Errors
-    /// When a manifest cannot be read.
-    pub fn manifests_without_namespace(&self) -> Result<Vec<&Path>> {
-        let mut found = Vec::new();
-        for path in &self.manifests {
-            let text =
-                fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-            if text.lines().any(|line| line.trim_end() == "kind: PersistentVolume") {
-                found.push(path.as_path());
-            }
-        }
-        Ok(found)
     }
 }
 

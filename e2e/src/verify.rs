@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::{
     cache::{Cache, Key},
+    cli::environment,
     cluster::Target,
     kubernetes::Kubernetes,
     product::{binaries, cargo, checkout},
@@ -96,7 +97,11 @@ fn obstacle(target: &Target) -> Option<&'static str> {
 fn on_the_cluster(options: &Options, progress: &Progress) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
     if matches!(options.target, Target::Own(_)) && options.filter.is_none() {
-        outcomes.push(run(ignored_tests("node", "tests of the node", 1, options)?, progress)?);
+        for (test, name) in
+            [("node", "tests of the node"), ("network", "IPv6 and another cluster domain")]
+        {
+            outcomes.push(run(ignored_tests(test, name, 1, options)?, progress)?);
+        }
     }
     for (test, name) in [
         ("cluster", "tests on a cluster"),
@@ -117,12 +122,7 @@ fn ignored_tests(test: &str, name: &'static str, at_once: u8, options: &Options)
     let mut command = cargo(&["test", "--package", "e2e", "--test", test, "--"])?;
     let threads = format!("--test-threads={at_once}");
     command.args(["--ignored", &threads]).args(&options.filter);
-    match &options.target {
-        Target::External { kubeconfig, load_command } => command
-            .env("FLUX_E2E_KUBECONFIG", kubeconfig)
-            .env("FLUX_E2E_LOAD_COMMAND", load_command.as_deref().unwrap_or_default()),
-        Target::Own(own) => command.env("FLUX_E2E_ID", own.id.as_str()),
-    };
+    command.envs(environment(&options.target));
     Ok(Check { name, usually: "5 min, 15 min cold", command })
 }
 

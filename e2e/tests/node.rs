@@ -12,7 +12,7 @@ use std::{
 use e2e::{
     cache::Cache,
     images::{Image, ImageConfig, Layer, Loading, Source, debian},
-    kubernetes::{ClusterId, DnsCache, Kubernetes, Options},
+    kubernetes::{ClusterId, DnsCache, DownAtEnd, Kubernetes, Options, Settings},
     programs,
     progress::Progress,
     wait::{Look, until},
@@ -23,18 +23,8 @@ const DEADLINE: Duration = Duration::from_mins(2);
 
 fn options(id: &str, dns_cache: DnsCache) -> Options {
     let id = ClusterId::named(id).unwrap();
-    Options { cache: Cache::locate().unwrap(), id, dns_cache }
-}
-
-/// Takes the cluster down even where the test fails.
-struct Down(Options);
-
-impl Drop for Down {
-    fn drop(&mut self) {
-        if let Err(error) = Kubernetes::down(&self.0) {
-            e2e::progress::complain(&format!("taking the cluster down failed: {error:#}"));
-        }
-    }
+    let settings = Settings { dns_cache, ..Settings::default() };
+    Options { cache: Cache::locate().unwrap(), id, settings }
 }
 
 fn kubectl(cluster: &Kubernetes, arguments: &[&str]) -> String {
@@ -118,7 +108,7 @@ fn serve_by_a_service(cluster: &Kubernetes) {
 fn pods_have_logs_names_services_volumes_and_restrictions() {
     let progress = Progress::new();
     let options = options("node-test", DnsCache::Off);
-    let _down = Down(options.clone());
+    let _down = DownAtEnd(options.clone());
     let cluster = Kubernetes::up(&options, &progress).unwrap();
     let debian = debian(&options.cache, &[], &progress).unwrap();
     let loading =
@@ -193,7 +183,7 @@ fn traces(options: &Options) -> Vec<String> {
 #[ignore = "needs root"]
 fn whatever_interrupts_it_up_starts_anew_and_down_leaves_nothing() {
     let options = options("interrupted", DnsCache::Seconds(30));
-    let _down = Down(options.clone());
+    let _down = DownAtEnd(options.clone());
     let progress = Progress::quiet();
     Kubernetes::down(&options).unwrap();
     let log = |name: &str| options.cache.clusters().join(format!("interrupted/log/{name}.log"));
@@ -216,7 +206,7 @@ fn whatever_interrupts_it_up_starts_anew_and_down_leaves_nothing() {
     kubectl(&first, &["create", "configmap", "kept"]);
     let again = Kubernetes::up(&options, &progress).unwrap();
     assert!(kubectl(&again, &["get", "configmap", "-oname"]).contains("kept"));
-    let other = Options { dns_cache: DnsCache::Off, ..options.clone() };
+    let other = Options { settings: Settings::default(), ..options.clone() };
     let anew = Kubernetes::up(&other, &progress).unwrap();
     assert!(!kubectl(&anew, &["get", "configmap", "-oname"]).contains("kept"));
     Kubernetes::down(&options).unwrap();

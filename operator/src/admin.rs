@@ -6,7 +6,8 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::TcpListener;
@@ -21,7 +22,7 @@ pub enum AdminError {
         address: SocketAddr,
         /// Why.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The server ended.
     #[error("serve {address}")]
@@ -30,7 +31,7 @@ pub enum AdminError {
         address: SocketAddr,
         /// Why.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
 }
 
@@ -91,16 +92,44 @@ async fn text(State(metrics): State<Arc<Metrics>>) -> impl IntoResponse {
 }
 
 async fn listen(address: SocketAddr, routes: Router) -> Result<(), AdminError> {
-    let listener = TcpListener::bind(address)
-        .await
-        .map_err(|source| AdminError::Listen { address, source })?;
+    let listener = bind(address).await.map_err(|source| AdminError::Listen { address, source })?;
     tracing::info!(%address, "listening");
     axum::serve(listener, routes).await.map_err(|source| AdminError::Serve { address, source })
+}
+
+/// `[::]` is every address, of IPv4 too; where the kernel has no IPv6, it is those of IPv4.
+async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let refused = match TcpListener::bind(address).await {
+        Ok(listener) => return Ok(listener),
+        Err(refused) => refused,
+    };
+    if address.ip() != Ipv6Addr::UNSPECIFIED {
+        return Err(refused);
+    }
+    TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await.map_err(|_| refused)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser as _;
+    use tokio::net::TcpStream;
+
+    #[tokio::test]
+    async fn a_pod_with_addresses_of_either_kind_is_reached_by_the_defaults() {
+        let Command::Run(run) = Cli::parse_from(["flux-operator", "run"]).command else {
+            panic!("expected the command run");
+        };
+        assert_eq!((run.metrics_bind.port(), run.health_bind.port()), (8080, 8081));
+        let listener = bind(SocketAddr::new(run.health_bind.ip(), 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+        // A machine without IPv6 has no such address.
+        if std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
+            TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await.unwrap();
+        }
+    }
 
     #[tokio::test]
     async fn readiness_follows_what_was_set() {

@@ -80,13 +80,13 @@ pub struct RunArguments {
     /// Name of this operator in the Lease and in Events; its pod's unless given
     #[arg(long, env = "HOSTNAME", value_name = "NAME", default_value = "flux-operator")]
     pub identity: String,
-    /// Address of /metrics
+    /// Address of /metrics; `[::]` is every address, of IPv4 too
     #[arg(long, env = "FLUX_OPERATOR_METRICS_BIND", value_name = "ADDRESS")]
-    #[arg(default_value = "0.0.0.0:8080")]
+    #[arg(default_value = "[::]:8080")]
     pub metrics_bind: SocketAddr,
-    /// Address of /healthz and /readyz
+    /// Address of /healthz and /readyz; `[::]` is every address, of IPv4 too
     #[arg(long, env = "FLUX_OPERATOR_HEALTH_BIND", value_name = "ADDRESS")]
-    #[arg(default_value = "0.0.0.0:8081")]
+    #[arg(default_value = "[::]:8081")]
     pub health_bind: SocketAddr,
     /// Form of the log lines
     #[arg(long, env = "FLUX_OPERATOR_LOG_FORMAT", value_enum, default_value = "json")]

@@ -4,8 +4,10 @@
 //! user forgot" and no empty string means "unset": every default is resolved, and nothing is left
 //! for Kubernetes to refuse that could be known beforehand.
 
+mod fixed_fields;
 mod validate;
 
+pub use fixed_fields::FixedFields;
 pub use validate::{Defaults, Violation, Violations, validate};
 
 use flux_contract::{ClusterName, FluxUser, Hooks, Hostlist, Logging};
@@ -61,6 +63,8 @@ pub struct Cluster {
     pub services: Option<ServicesPod>,
     /// Paths of fields that were given and that this version does not act on yet.
     pub not_acted_on: Vec<String>,
+    /// What an instance that was started with this specification keeps of it.
+    pub fixed_fields: FixedFields,
 }
 
 /// Services and affinity.
@@ -282,6 +286,8 @@ pub struct ServicesPod {
     pub containers: Vec<Service>,
     /// Volumes of the user, by name, each once.
     pub volumes: Vec<Volume>,
+    /// What a services pod that was made from this specification keeps of it.
+    pub fixed_fields: FixedFields,
 }
 
 /// A container of the services pod.

@@ -212,8 +212,8 @@ pub struct MiniClusterSpec {
     /// Containers of one extra pod, `<name>-services`, beside the Flux instance, reached as
     /// `<name>-services.<headlessName>` (not with `flux.minimalService`). Each needs a name. The
     /// image's entrypoint runs, or `command` if it is given; a container that fails is started
-    /// again. Of `pod`, the overlay, the resources and the node affinity do not apply to it. It is
-    /// deleted when the MiniCluster has finished.
+    /// again. Of `pod`, the overlay, the resources, the restart policy and the node affinity do not
+    /// apply to it. It is deleted when the MiniCluster has finished.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(
         merge_strategy = ListMerge::Atomic,

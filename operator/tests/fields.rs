@@ -33,7 +33,7 @@ fn variable(container: &Container, name: &str) -> Vec<Option<String>> {
 fn the_munge_key_is_mounted_into_the_runner_only_and_the_agent_is_told() {
     let spec = json!({ "flux": { "mungeSecret": "keys" }, "containers": [
         { "image": "app", "command": "a", "runFlux": true },
-        { "image": "b", "name": "b", "runFlux": false },
+        { "image": "b", "name": "b", "command": "b", "runFlux": false },
     ] });
     let pod = pod_spec(&spec);
     let mounts = |container: &Container| {

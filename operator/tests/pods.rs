@@ -51,13 +51,28 @@ async fn a_services_pod_that_is_gone_is_made_again() {
 
 #[tokio::test]
 async fn changed_services_are_refused_by_name_and_the_pod_stays() {
-    let world = with_services();
-    world.writes().await;
-    world.edit(2, |spec| spec["services"][0]["image"] = json!("other"));
-    assert_eq!(world.writes().await, [patch(JOB), status()]);
-    let (_, reason, message) = world.condition("Progressing");
-    assert_eq!(reason, "ChangeRefused");
-    assert!(message.contains("services"), "{message}");
+    for (change, told) in [
+        (json!([{ "image": "other", "name": "registry" }]), "spec.services[0].image"),
+        (json!([]), "spec.services"),
+    ] {
+        let world = with_services();
+        world.writes().await;
+        world.edit(2, |spec| spec["services"] = change);
+        assert_eq!(world.writes().await, [status()]);
+        let (_, reason, message) = world.condition("Progressing");
+        assert_eq!(reason, "ChangeRefused");
+        assert!(message.contains(&format!("{told};")), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn services_can_be_added_to_what_runs() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    world.edit(2, |spec| spec["services"] = json!([{ "image": "registry", "name": "registry" }]));
+    world.look().await.unwrap();
+    assert!(world.server.get(SERVICES).is_some());
+    assert_ne!(world.condition("Progressing").1, "ChangeRefused");
 }
 
 #[tokio::test]

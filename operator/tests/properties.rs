@@ -1,87 +1,114 @@
-//! What holds for every cluster.
+//! What holds for every specification that the API server accepts, and for every cluster.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod support;
 
-use flux_operator::cluster::Cluster;
+use flux_contract::AgentConfig;
+use flux_operator::cluster::{Cluster, validate};
+use flux_operator::controller::build::agent_config;
+use flux_operator::crd::{MiniCluster, MiniClusterSpec};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::{RngSeed, TestRunner};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use support::{cluster, documents, hello, metadata};
+use support::any_spec::{any_spec, without};
+use support::{LEAD, defaults, documents, hello, metadata};
 
-prop_compose! {
-    /// A specification with many of its fields given at random.
-    fn spec()(
-        size in 1..40_i32,
-        spare in 0..5_i32,
-        tasks in 0..9_i32,
-        backoff in proptest::option::of(0..3_i32),
-        switches in proptest::collection::vec(any::<bool>(), 8),
-        environment in proptest::collection::btree_map("[A-Z]{1,6}", "[a-z$ ]{0,6}", 0..6),
-        labels in proptest::collection::btree_map("[a-z]{1,8}", "[a-z]{0,8}", 0..4),
-        sidecars in 0..3_usize,
-        services in 0..3_usize,
-    ) -> Value {
-        let mut containers = vec![json!({
-            "image": "app", "command": "run", "runFlux": true, "environment": environment,
-        })];
-        for index in 0..sidecars {
-            containers.push(json!({
-                "image": "side", "name": format!("side-{index}"), "command": "wait",
-                "runFlux": false, "noWrapEntrypoint": switches[0], "ports": [8000 + index],
-            }));
-        }
-        let service = |index| json!({
-            "image": "store", "name": format!("store-{index}"),
-            "volumes": { "data": { "path": "/data" } },
-        });
-        let mut spec = json!({
-            "services": (0..services).map(service).collect::<Vec<_>>(),
-            "size": size,
-            "maxSize": size + spare,
-            "tasks": tasks,
-            "interactive": switches[1],
-            "jobLabels": labels,
-            "pod": { "labels": labels, "hostIPC": switches[2] },
-            "network": { "disableAffinity": switches[3] },
-            "logging": { "quiet": switches[4] },
-            "flux": {
-                "minimalService": switches[5],
-                "completeWorkers": switches[6],
-                "container": { "disable": switches[7] },
-            },
-            "containers": containers,
-        });
-        if let Some(limit) = backoff {
-            spec["backoffLimit"] = json!(limit);
-        }
-        spec
+/// The same cases each time.
+fn settings(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        rng_seed: RngSeed::Fixed(20_261_121),
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(cases)
     }
 }
 
-fn of(spec: &Value) -> Cluster {
-    cluster(&hello(spec))
+/// The MiniCluster `hello` with this specification.
+fn object(spec: &Value) -> MiniCluster {
+    let mut object = hello(&json!({}));
+    object.spec = serde_json::from_value(spec.clone()).unwrap();
+    object
+}
+
+/// The cluster that `spec` becomes when what is at fault is taken out of it.
+fn accepted(spec: &Value) -> Option<Cluster> {
+    let mut spec = spec.clone();
+    for _ in 0..16 {
+        match validate(&object(&spec), &defaults()) {
+            Ok(cluster) => return Some(cluster),
+            Err(faults) => spec = without(&spec, &faults),
+        }
+    }
+    None
+}
+
+/// Any cluster.
+fn cluster() -> impl Strategy<Value = Cluster> {
+    any_spec().prop_filter_map("cannot be made valid", |spec| accepted(&spec))
+}
+
+/// Where `value` says something that `other` does not; what is empty says nothing.
+fn lost(path: &str, value: &Value, other: &Value) -> Vec<String> {
+    match value {
+        Value::Null => vec![],
+        Value::Object(fields) => fields
+            .iter()
+            .flat_map(|(name, value)| lost(&format!("{path}.{name}"), value, &other[name]))
+            .collect(),
+        Value::Array(elements) => (0..)
+            .zip(elements)
+            .flat_map(|(index, value)| lost(&format!("{path}[{index}]"), value, &other[index]))
+            .collect(),
+        // A quantity may be given as a number.
+        Value::Number(number) if other == &json!(number.to_string()) => vec![],
+        Value::Bool(_) | Value::Number(_) | Value::String(_) if value == other => vec![],
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            vec![format!("{path}: {value} became {other}")]
+        }
+    }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(settings(128))]
 
     #[test]
-    fn building_twice_gives_the_same_bytes(spec in spec()) {
-        let text = |documents: Vec<Value>| serde_json::to_string(&documents).unwrap();
-        prop_assert_eq!(text(documents(&of(&spec))), text(documents(&of(&spec))));
+    fn every_specification_is_read_whole_and_accepted_or_refused_for_reasons(spec in any_spec()) {
+        let read: MiniClusterSpec = serde_json::from_value(spec.clone()).unwrap();
+        let written = serde_json::to_value(&read).unwrap();
+        prop_assert_eq!(lost("spec", &spec, &written), Vec::<String>::new());
+        prop_assert_eq!(&serde_json::from_value::<MiniClusterSpec>(written).unwrap(), &read);
+        let object = object(&spec);
+        let outcome = validate(&object, &defaults());
+        if let Err(faults) = &outcome {
+            prop_assert!(!faults.0.is_empty());
+            prop_assert!(faults.0.iter().all(|fault| fault.path.starts_with("spec.")), "{}", faults);
+        }
+        prop_assert_eq!(outcome, validate(&object, &defaults()));
     }
 
     #[test]
-    fn building_leaves_its_input_alone(spec in spec()) {
-        let cluster = of(&spec);
-        documents(&cluster);
-        prop_assert_eq!(cluster, of(&spec));
+    fn building_twice_gives_the_same_bytes_and_leaves_its_input_alone(cluster in cluster()) {
+        let before = cluster.clone();
+        let text = |cluster: &Cluster| serde_json::to_string(&documents(cluster)).unwrap();
+        prop_assert_eq!(text(&cluster), text(&cluster));
+        prop_assert_eq!(cluster, before);
     }
 
     #[test]
-    fn every_object_is_owned_labelled_and_in_the_namespace(spec in spec()) {
-        for metadata in metadata(&of(&spec)) {
+    fn the_agents_read_the_configuration_that_was_written(cluster in cluster()) {
+        let config = agent_config(&cluster, Some(LEAD));
+        let text = config.to_toml().unwrap();
+        prop_assert_eq!(AgentConfig::from_toml(&text).unwrap(), config);
+    }
+}
+
+proptest! {
+    #![proptest_config(settings(32))]
+
+    #[test]
+    fn every_object_is_owned_labelled_and_in_the_namespace(cluster in cluster()) {
+        for metadata in metadata(&cluster) {
             let owners = metadata.owner_references.unwrap();
             prop_assert_eq!(owners.len(), 1);
             prop_assert_eq!(&owners[0].name, "hello");
@@ -94,31 +121,31 @@ proptest! {
     }
 
     #[test]
-    fn no_two_objects_of_a_kind_have_one_name(spec in spec()) {
-        let documents = documents(&of(&spec));
+    fn no_two_objects_of_a_kind_have_one_name(cluster in cluster()) {
+        let documents = documents(&cluster);
         let names = documents.iter().map(|it| format!("{} {}", it["kind"], it["metadata"]["name"]));
         let names: BTreeSet<String> = names.collect();
         prop_assert_eq!(names.len(), documents.len());
     }
 
     #[test]
-    fn autoscalers_count_brokers_only(spec in spec()) {
-        for document in documents(&of(&spec)).iter().filter(|it| it["kind"] == "Pod") {
+    fn autoscalers_count_brokers_only(cluster in cluster()) {
+        for document in documents(&cluster).iter().filter(|it| it["kind"] == "Pod") {
             prop_assert!(document["metadata"]["labels"]["hpa-selector"].is_null());
         }
     }
 
     #[test]
-    fn completions_and_parallelism_are_the_size(spec in spec()) {
-        let documents = documents(&of(&spec));
+    fn completions_and_parallelism_are_the_size(cluster in cluster()) {
+        let documents = documents(&cluster);
         let job = documents.last().unwrap();
-        prop_assert_eq!(&job["spec"]["completions"], &spec["size"]);
-        prop_assert_eq!(&job["spec"]["parallelism"], &spec["size"]);
+        prop_assert_eq!(&job["spec"]["completions"], &json!(cluster.size));
+        prop_assert_eq!(&job["spec"]["parallelism"], &json!(cluster.size));
     }
 
     #[test]
-    fn every_mount_has_its_volume(spec in spec()) {
-        let documents = documents(&of(&spec));
+    fn every_mount_has_its_volume(cluster in cluster()) {
+        let documents = documents(&cluster);
         let job = &documents.last().unwrap()["spec"]["template"]["spec"];
         let services = documents.iter().filter(|it| it["kind"] == "Pod").map(|it| &it["spec"]);
         let array = |value: &Value| value.as_array().cloned().unwrap_or_default();
@@ -132,4 +159,16 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_fifth_of_the_specifications_is_accepted_as_it_is_and_nearly_all_without_their_faults() {
+    let mut runner = TestRunner::new(settings(1));
+    let specs = any_spec();
+    let specs: Vec<Value> =
+        (0..200).map(|_| specs.new_tree(&mut runner).unwrap().current()).collect();
+    let at_once = specs.iter().filter(|spec| validate(&object(spec), &defaults()).is_ok()).count();
+    let in_the_end = specs.iter().filter(|spec| accepted(spec).is_some()).count();
+    assert!((40..160).contains(&at_once), "{at_once} of 200 are accepted as they are");
+    assert!(in_the_end >= 160, "{in_the_end} of 200 are accepted in the end");
 }

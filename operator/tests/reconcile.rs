@@ -3,8 +3,7 @@
 
 mod support;
 
-use flux_operator::crd::{MiniCluster, State};
-use kube::ResourceExt as _;
+use flux_operator::crd::State;
 use serde_json::json;
 use support::world::{CLUSTER, CONFIG, EVENTS, JOB, SECRET, SERVICE, World, finish, patch, status};
 
@@ -65,61 +64,6 @@ async fn an_invalid_specification_is_reported_and_nothing_is_applied() {
     assert_eq!(accepted, "False");
     assert!(message.contains("maxSize") && message.contains("minSize"), "{message}");
     assert_eq!(world.writes().await, [""; 0]);
-}
-
-#[tokio::test]
-async fn another_size_patches_the_job() {
-    let world = World::new(&json!({ "maxSize": 6 }));
-    world.look().await.unwrap();
-    world.server.writes();
-    world.edit(2, |spec| spec["size"] = json!(6));
-    let writes = world.writes().await;
-    assert_eq!(writes, [patch(CONFIG), patch(JOB), status()]);
-    let job = world.server.get(JOB).unwrap();
-    assert_eq!((&job["spec"]["parallelism"], &job["spec"]["completions"]), (&json!(6), &json!(6)));
-    assert_eq!(world.status().size, 6);
-    assert_eq!(world.writes().await, [""; 0]);
-}
-
-#[tokio::test]
-async fn a_size_above_the_hosts_flux_was_started_with_is_refused() {
-    let world = World::new(&json!({}));
-    world.look().await.unwrap();
-    world.edit(2, |spec| spec["size"] = json!(9));
-    world.look().await.unwrap();
-    assert_eq!(world.server.get(JOB).unwrap()["spec"]["parallelism"], 4);
-    let (progressing, reason, message) = world.condition("Progressing");
-    assert_eq!((progressing.as_str(), reason.as_str()), ("False", "ChangeRefused"));
-    assert!(message.contains("size 9"), "{message}");
-    assert_eq!(world.status().maximum_size, 4);
-}
-
-#[tokio::test]
-async fn a_smaller_size_leaves_the_hosts_as_they_are() {
-    let world = World::new(&json!({}));
-    world.look().await.unwrap();
-    world.edit(2, |spec| spec["size"] = json!(2));
-    world.look().await.unwrap();
-    let config = world.server.get(CONFIG).unwrap();
-    let text = config["data"]["agent.toml"].as_str().unwrap().to_owned();
-    assert!(text.contains("hello-[0-3]") && text.contains("quorum = 2"), "{text}");
-    assert_ne!(world.condition("Progressing").1, "ChangeRefused");
-}
-
-#[tokio::test]
-async fn a_changed_image_or_command_is_refused_by_name() {
-    let world = World::new(&json!({}));
-    world.look().await.unwrap();
-    world.server.writes();
-    world.edit(2, |spec| {
-        spec["containers"][0]["image"] = json!("other");
-        spec["containers"][0]["command"] = json!("echo other");
-    });
-    assert_eq!(world.writes().await, [status()]);
-    let (_, reason, message) = world.condition("Progressing");
-    assert_eq!(reason, "ChangeRefused");
-    assert!(message.contains("the command"), "{message}");
-    assert!(message.contains("template.spec.containers[hello].image"), "{message}");
 }
 
 #[tokio::test]
@@ -223,19 +167,4 @@ async fn an_event_that_cannot_be_written_stops_nothing() {
     let world = World::new(&json!({}));
     world.server.refuse(EVENTS, 403, "no events for you");
     assert!(world.writes().await.contains(&patch(JOB)));
-}
-
-#[tokio::test]
-async fn a_newer_operator_leaves_a_running_job_alone() {
-    let world = World::new(&json!({}));
-    world.look().await.unwrap();
-    world.server.writes();
-    // As an older operator would have built it.
-    world.server.change(JOB, |job| {
-        job["metadata"]["annotations"]["flux-framework.org/template"] = json!("spec.volumes=0");
-    });
-    assert_eq!(world.writes().await, [""; 0]);
-    assert_ne!(world.condition("Progressing").1, "ChangeRefused");
-    let object: MiniCluster = serde_json::from_value(world.server.get(CLUSTER).unwrap()).unwrap();
-    assert_eq!(object.name_any(), "hello");
 }

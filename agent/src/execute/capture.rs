@@ -2,6 +2,7 @@
 
 use super::{Context, StepError};
 use crate::children::Running;
+use crate::exit_status::end_text;
 use crate::signals::Stop;
 use crate::step::shown;
 use nix::sys::signal::Signal;
@@ -68,15 +69,5 @@ pub async fn wait_or_stop(
                 patience = Instant::now() + GRACE;
             }
         }
-    }
-}
-
-/// How a process ended, for people.
-pub(super) fn end_text(status: ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt;
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("ended with exit code {code}"),
-        (None, Some(signal)) => format!("was ended by signal {signal}"),
-        (None, None) => "ended".to_owned(),
     }
 }

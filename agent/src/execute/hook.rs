@@ -6,9 +6,10 @@
 //! keeps the script's exit code. A script that sets its own `EXIT` trap, or ends by `exec`, does
 //! not report; that is said, and the environment stays.
 
-use super::capture::{end_text, wait_or_stop};
+use super::capture::wait_or_stop;
 use super::{Context, StepError, files};
 use crate::environment::Report;
+use crate::exit_status::end_text;
 use crate::step::Hook;
 use std::borrow::Cow;
 use std::fs;

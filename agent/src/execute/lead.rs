@@ -33,10 +33,13 @@ pub async fn await_lead(context: &mut Context, lead: &AwaitLead) -> Result<(), S
         "the lead broker answers at {} after {seconds:.1} s ({} attempts)",
         found.address, found.attempts
     ));
+    let at = found.address.ip();
     match by_name {
-        Some(file) if Some(found.address.ip()) != *address => {
-            log.say("only its name led there: the broker will use the name");
-            write_file(context, file)
+        Some(files) if Some(at) != *address => {
+            if address.is_some() {
+                log.say("only its name led there: the broker will use the name");
+            }
+            write_file(context, files.found_at(at))
         }
         Some(_) | None => Ok(()),
     }

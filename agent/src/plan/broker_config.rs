@@ -1,10 +1,15 @@
 //! `broker.toml` (flux-config(5)): typed, so that it is never text pasted together.
 
 use super::{PlanError, Pod};
+use crate::step::Role;
 use flux_contract::Bootstrap;
 use serde::Serialize;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
+
+/// Left to itself Fluxion begins with the highest rank: a batch would leave its output where no hook
+/// of the lead finds it, and the pods that go first when a cluster shrinks would be the busy ones.
+const LOWEST_NODE_FIRST: &str = "lonode";
 
 /// The broker's configuration. Every pod of an instance gets the same hosts in the same order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -13,7 +18,9 @@ pub struct BrokerDocument {
     bootstrap: BootstrapTable,
     resource: Resource,
     #[serde(rename = "sched-fluxion-qmanager")]
-    fluxion: Fluxion,
+    fluxion_queues: FluxionQueues,
+    #[serde(rename = "sched-fluxion-resource")]
+    fluxion_resources: FluxionResources,
     #[serde(skip_serializing_if = "Option::is_none")]
     modules: Option<Modules>,
 }
@@ -56,10 +63,18 @@ struct Resource {
     path: PathBuf,
 }
 
+/// flux-config-sched-fluxion-qmanager(5).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct Fluxion {
+struct FluxionQueues {
     queue_policy: String,
+}
+
+/// flux-config-sched-fluxion-resource(5).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct FluxionResources {
+    match_policy: &'static str,
 }
 
 /// flux-modprobe(1): which module provides a service that several could.
@@ -79,19 +94,24 @@ impl BrokerDocument {
     pub(crate) fn text(&self) -> Result<String, PlanError> {
         toml::to_string(self).map_err(|source| PlanError::Render { source })
     }
+}
 
-    /// The same document, with the lead reached by its name instead of its Service's address.
-    pub(crate) fn with_lead_by_name(mut self) -> Self {
-        if let Some(lead) = self.bootstrap.hosts.first_mut() {
-            lead.connect = None;
-        }
-        self.bootstrap.enable_ipv6 = false;
-        self
-    }
+/// The way to the lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Its address where there is one, which says its kind itself; else its name.
+    Known,
+    /// Its name, which led to an address of this kind. `ZeroMQ` asks for IPv6 addresses alone where it
+    /// may use any, and for IPv4 addresses alone where it may not; one of the others may be what let
+    /// us in.
+    Name {
+        /// It was an IPv6 address.
+        ipv6: bool,
+    },
 }
 
 /// The broker's configuration, unless the user gave all of it.
-pub(super) fn document(pod: Pod<'_>) -> Option<BrokerDocument> {
+pub(super) fn document(pod: Pod<'_>, way: Way) -> Option<BrokerDocument> {
     let config = pod.config;
     if config.broker.custom_config.is_some() {
         return None;
@@ -101,9 +121,10 @@ pub(super) fn document(pod: Pod<'_>) -> Option<BrokerDocument> {
     };
     Some(BrokerDocument {
         access: Access { allow_guest_user: true, allow_root_owner: true },
-        bootstrap: bootstrap(pod),
+        bootstrap: bootstrap(pod, way),
         resource: Resource { path: config.layout.resource_file() },
-        fluxion: Fluxion { queue_policy: config.broker.queue_policy.clone() },
+        fluxion_queues: FluxionQueues { queue_policy: config.broker.queue_policy.clone() },
+        fluxion_resources: FluxionResources { match_policy: LOWEST_NODE_FIRST },
         modules: config.broker.simple_scheduler.then_some(simple),
     })
 }
@@ -115,9 +136,9 @@ pub(super) fn fully_qualified(pod: Pod<'_>, host: &str) -> String {
     format!("{host}.{service}.{namespace}.svc.{}", pod.cluster_domain())
 }
 
-fn bootstrap(pod: Pod<'_>) -> BootstrapTable {
+fn bootstrap(pod: Pod<'_>, way: Way) -> BootstrapTable {
     let network = &pod.config.network;
-    let (lead, enable_ipv6) = lead(pod);
+    let (lead, enable_ipv6) = lead(pod, way);
     let mut others = network.bootstrap.hosts().hosts().iter().skip(1).cloned();
     let mut hosts = vec![lead];
     let rest = compressed(&mut others);
@@ -135,24 +156,28 @@ fn bootstrap(pod: Pod<'_>) -> BootstrapTable {
     }
 }
 
-/// The entry of rank 0, and whether it takes IPv6 to reach it.
-fn lead(pod: Pod<'_>) -> (Host, bool) {
+/// The entry of rank 0, and whether this broker's sockets take IPv6.
+fn lead(pod: Pod<'_>, way: Way) -> (Host, bool) {
     let network = &pod.config.network;
     let names = network.bootstrap.hosts().hosts().first().cloned().unwrap_or_default();
-    match &network.bootstrap {
+    let (bind, connect, address) = match &network.bootstrap {
         Bootstrap::Root { .. } => {
-            let bind = Some(format!("tcp://*:{}", network.port));
-            let connect =
-                network.lead_address.map(|address| endpoint(&address.to_string(), network.port));
-            let ipv6 = network.lead_address.is_some_and(|address| address.is_ipv6());
-            (Host { names, bind, connect }, ipv6)
+            let address = network.lead_address.filter(|_| way == Way::Known);
+            let connect = address.map(|address| endpoint(&address.to_string(), network.port));
+            (Some(format!("tcp://*:{}", network.port)), connect, address)
         }
         Bootstrap::Child { lead, lead_port, .. } => {
-            let connect = Some(endpoint(lead, *lead_port));
-            let ipv6 = lead.parse().is_ok_and(|address: IpAddr| address.is_ipv6());
-            (Host { names, bind: None, connect }, ipv6)
+            (None, Some(endpoint(lead, *lead_port)), lead.parse().ok())
         }
-    }
+    };
+    let ipv6 = match (pod.role, way) {
+        // It connects to nobody, and `ZeroMQ` then listens for IPv4 as well; without IPv6 in the
+        // kernel, for IPv4 alone.
+        (Role::Lead, _) => true,
+        (Role::Worker, Way::Known) => address.is_some_and(|address| address.is_ipv6()),
+        (Role::Worker, Way::Name { ipv6 }) => ipv6,
+    };
+    (Host { names, bind, connect }, ipv6)
 }
 
 /// `ZeroMQ` endpoint of `host`, a name or an address.

@@ -1,6 +1,6 @@
 //! The environment that everything after the set-up sees.
 
-use super::Pod;
+use super::{Pod, fluxion};
 use crate::environment::Change;
 use crate::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
 use flux_contract::{AgentConfig, Workload};
@@ -39,9 +39,7 @@ pub(super) fn changes(pod: Pod<'_>) -> Vec<Change> {
         if let Some(packages) = config.view.python_path.as_deref().map(Path::new).or(own) {
             changes.push(append("PYTHONPATH", packages));
         }
-        if !config.broker.simple_scheduler {
-            changes.push(set("FLUX_RC_EXTRA", &view.join("etc/flux/rc1.d")));
-        }
+        changes.extend(fluxion::search_paths(pod).iter().map(|(list, path)| append(list, path)));
     }
     changes.extend(shell(pod));
     if !facts.has_temporary_directories {

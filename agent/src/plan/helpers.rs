@@ -1,7 +1,7 @@
 //! Shell files for people who enter a pod; other tools rely on them as well.
 
-use super::Pod;
 use super::environment::chosen_shell;
+use super::{Pod, fluxion};
 use crate::step::{FileToWrite, Owner};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,29 +10,18 @@ use std::path::{Path, PathBuf};
 pub(super) fn helpers(pod: Pod<'_>) -> Vec<FileToWrite> {
     let layout = &pod.config.layout;
     let view_helper = quoted(&layout.view_helper().display().to_string());
+    let agent = quoted(&layout.agent().display().to_string());
     let connect = format!(
         "#!/bin/sh\n\
-         # Opens a shell that is connected to the broker of this pod. Run it or source it.\n\
+         # Opens a shell that is connected to the broker of this pod, as the user Flux runs as (it\n\
+         # takes no jobs from root); arguments are a command to run instead. Run it or source it.\n\
          . {view_helper}\n\
-         flux proxy \"$fluxsocket\" \"$SHELL\"\n"
-    );
-    let fluxion = format!(
-        "#!/bin/sh\n\
-         # Replaces the scheduler by Fluxion.\n\
-         . {view_helper}\n\
-         FLUX_URI=\"${{FLUX_URI:-$fluxsocket}}\"\n\
-         export FLUX_URI\n\
-         flux module remove sched-simple\n\
-         if ! {{ flux module load sched-fluxion-resource && flux module load sched-fluxion-qmanager; }}; then\n\
-         \x20 echo 'load-fluxion.sh: this Flux has no Fluxion: its simple scheduler stays' >&2\n\
-         \x20 flux module load sched-simple\n\
-         \x20 false\n\
-         fi\n"
+         {agent} connect -- \"$@\"\n"
     );
     vec![
         file(layout.view_helper(), 0o644, view(pod)),
         file(layout.connect_helper(), 0o755, connect),
-        file(layout.fluxion_helper(), 0o755, fluxion),
+        file(layout.fluxion_helper(), 0o755, fluxion::helper(&view_helper)),
     ]
 }
 
@@ -46,6 +35,9 @@ fn view(pod: Pod<'_>) -> String {
         let own = pod.facts.site_packages.as_deref();
         if let Some(packages) = config.view.python_path.as_deref().map(Path::new).or(own) {
             append(&mut text, "PYTHONPATH", packages);
+        }
+        for (list, path) in fluxion::search_paths(pod) {
+            append(&mut text, list, &path);
         }
         if !pod.facts.view_has_libc {
             append(&mut text, "LD_LIBRARY_PATH", &view.join("lib"));
@@ -62,7 +54,8 @@ fn view(pod: Pod<'_>) -> String {
         if is_variable_name(name) {
             let _ = writeln!(text, "export {name}={}", quoted(value));
         } else {
-            let _ = writeln!(text, "# left out: {} is no name of a variable", quoted(name));
+            // Escaped, so that it stays within its line.
+            let _ = writeln!(text, "# left out: {name:?} is no name of a variable");
         }
     }
     text

@@ -233,6 +233,29 @@ impl Pod {
         wrapper
     }
 
+    /// `program` as somebody starts it who has entered this pod: with the agent in the shared
+    /// volume, and a configuration whose only host is this machine.
+    pub fn entered(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let agent = self.layout().agent();
+        fs::create_dir_all(agent.parent().unwrap()).unwrap();
+        if !agent.exists() {
+            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_flux-agent"), agent).unwrap();
+        }
+        let mut config = self.config(&["true"]);
+        let own = nix::unistd::gethostname().unwrap().into_string().unwrap();
+        config.network.bootstrap = Bootstrap::Root { hosts: Hostlist::parse(&own).unwrap() };
+        self.write_config(&config);
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .env("FLUX_AGENT_CONFIG", self.at("flux_operator/config/agent.toml"))
+            .env("PATH", "/usr/bin:/bin")
+            .env("POD", self.at(""))
+            .current_dir(self.at("work"))
+            .stdin(Stdio::null());
+        command
+    }
+
     /// `flux-agent run` with `config`, from start to end.
     pub fn run(&self, config: &AgentConfig) -> Output {
         self.prepared(config).output().unwrap()

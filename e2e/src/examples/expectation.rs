@@ -8,12 +8,24 @@ use std::str::FromStr;
 /// What an example has to show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expectation {
-    /// `flux: real`: the stand-in does not simulate what it needs.
-    pub needs_real_flux: bool,
+    /// `flux: KIND`: the least that Flux has to be.
+    pub flux: Flux,
     /// `pod-security: LEVEL`: the Pod Security level that its namespace enforces.
     pub pod_security: Option<String>,
     /// What is done and checked, in order.
     pub steps: Vec<Step>,
+}
+
+/// What kind of Flux there is, or is needed. Each can do what those before it can.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Flux {
+    /// The stand-in of the tests.
+    #[default]
+    StandIn,
+    /// `flux: real`: the stand-in does not simulate what it needs.
+    Real,
+    /// `flux: fluxion`: real Flux with Fluxion in its view.
+    Fluxion,
 }
 
 /// One thing to do or to check. In lines of output, `*` stands for any text.
@@ -146,8 +158,11 @@ impl Expectation {
     fn add(&mut self, key: &str, value: &str) -> Result<(), ExpectationError> {
         match key {
             "flux" => {
-                one_of(key, value, &["real"], "`real`")?;
-                self.needs_real_flux = true;
+                self.flux = match value {
+                    "real" => Flux::Real,
+                    "fluxion" => Flux::Fluxion,
+                    _ => return Err(unsuitable(key, value, "`real` or `fluxion`")),
+                };
             }
             "pod-security" => {
                 self.pod_security = Some(one_of(key, value, &LEVELS, "a Pod Security level")?);
@@ -263,7 +278,7 @@ mod tests {
              output-exactly: one\noutput-exactly: two\nexit: 7",
         );
         let expected = Expectation {
-            needs_real_flux: true,
+            flux: Flux::Real,
             pod_security: Some("restricted".to_owned()),
             steps: vec![
                 Step::Condition("Ready".to_owned()),
@@ -287,7 +302,7 @@ mod tests {
             ("condition: Complete\ncolour: red", "`colour` is no key"),
             ("condition: complete", "a condition of a MiniCluster is needed"),
             ("exit: seven", "`exit: seven`: a number is needed"),
-            ("flux: unreal", "`real` is needed"),
+            ("flux: unreal", "`real` or `fluxion` is needed"),
             ("pod-security: strict", "a Pod Security level is needed"),
             ("run: sh -c 'open", "a command is needed"),
             ("output:", "a text is needed"),

@@ -8,8 +8,9 @@ use kube::runtime::wait::{await_condition, conditions};
 
 use super::{
     Example, MINICLUSTER,
-    expectation::{Step, matches},
+    expectation::{Flux, Step, matches},
     look::{self, Place},
+    volumes::Volumes,
 };
 use crate::{
     environment::Environment,
@@ -19,14 +20,15 @@ use crate::{
 };
 
 /// No step of an example takes nearly as long.
-const DEADLINE: Duration = Duration::from_mins(2);
+pub(super) const DEADLINE: Duration = Duration::from_mins(2);
+
 /// How an example went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It showed what is expected.
     Passed,
-    /// It needs real Flux, and there is the stand-in.
-    NeedsRealFlux,
+    /// It was not run: it needs another Flux than there is.
+    NeedsAnotherFlux,
 }
 
 /// Runs the example of that name; shows the evidence when it fails, cleans up when it does not.
@@ -35,9 +37,14 @@ pub enum Outcome {
 /// When it cannot be read or applied, or does not show what its expectation says: names the step.
 pub fn run(name: &str, environment: &Environment, progress: &Progress) -> Result<Outcome> {
     let example = Example::load(name)?;
-    if example.expectation.needs_real_flux && View::from_environment()? == View::StandIn {
-        progress.say(&format!("example {name}: not run, it needs real Flux"));
-        return Ok(Outcome::NeedsRealFlux);
+    let needed = example.expectation.flux;
+    if View::from_environment()?.flux()? < needed {
+        let what = match needed {
+            Flux::StandIn | Flux::Real => "real Flux",
+            Flux::Fluxion => "a view with Fluxion",
+        };
+        progress.say(&format!("example {name}: not run, it needs {what}"));
+        return Ok(Outcome::NeedsAnotherFlux);
     }
     environment.run(async |client| {
         let labels: Vec<(&str, &str)> = example
@@ -47,31 +54,17 @@ pub fn run(name: &str, environment: &Environment, progress: &Progress) -> Result
             .map(|level| ("pod-security.kubernetes.io/enforce", level.as_str()))
             .collect();
         let trial = Trial::begin(&client, &format!("example-{name}"), &labels).await?;
-        let global = example.manifests_without_namespace()?;
-        remove(environment, &global)?;
+        let volumes = Volumes::provide(&trial, &example).await?;
         let played = async { Scene::new(environment, &trial, &example)?.play().await }.await;
         if played.is_err() {
+            // What fails stays, to be looked at.
             print_evidence(&trial, progress).await;
+            return played;
         }
-        // What fails stays, to be looked at, unless it would be in the way of the next run.
-        if played.is_ok() || !global.is_empty() {
-            // In this order: a volume is gone only after its claim.
-            trial.clean().await?;
-            remove(environment, &global)?;
-        }
-        played
+        trial.clean().await?;
+        Box::pin(volumes.remove(&client)).await
     })?;
     Ok(Outcome::Passed)
-}
-
-/// Deletes what would outlive the example's namespace, or was left by a run that was interrupted.
-fn remove(environment: &Environment, manifests: &[&Path]) -> Result<()> {
-    for path in manifests {
-        let path = path.to_string_lossy();
-        let arguments = ["delete", "--ignore-not-found", "--timeout=1m", "--filename", &path];
-        environment.kubectl(&arguments)?;
-    }
-    Ok(())
 }
 
 /// An example on the cluster, and what its steps are about now.

@@ -8,12 +8,10 @@ use rcgen::{
     KeyPair, KeyUsagePurpose,
 };
 
-use super::namespaces::NODE_ADDRESS;
+use super::network::Network;
 
 /// Name of the one node.
 pub(crate) const NODE_NAME: &str = "node";
-/// First address of the Service network, which is the API server's.
-const API_SERVICE_ADDRESS: &str = "10.96.0.1";
 
 /// What a certificate says about its owner.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,49 +23,42 @@ struct Identity {
     /// The group for the API server.
     organization: Option<&'static str>,
     /// Names and addresses it serves under; none for a client.
-    serves: &'static [&'static str],
+    serves: Vec<String>,
 }
 
 /// Everyone in the cluster who has a certificate, with the users and groups that kubeadm gives them.
-const IDENTITIES: &[Identity] = &[
-    Identity {
-        file: "apiserver",
-        common_name: "kube-apiserver",
-        organization: None,
-        serves: &[
-            "kubernetes",
-            "kubernetes.default",
-            "kubernetes.default.svc",
-            "kubernetes.default.svc.cluster.local",
-            "localhost",
-            NODE_NAME,
-            "127.0.0.1",
-            API_SERVICE_ADDRESS,
-            NODE_ADDRESS,
-        ],
-    },
-    // Without the node's address in it, `kubectl logs` and `exec` fail.
-    Identity {
-        file: "kubelet-server",
-        common_name: "system:node:node",
-        organization: Some("system:nodes"),
-        serves: &[NODE_NAME, NODE_ADDRESS],
-    },
-    client("admin", "kubernetes-admin", Some("system:masters")),
-    client("apiserver-kubelet", "kube-apiserver-kubelet-client", Some("system:masters")),
-    client("controller-manager", "system:kube-controller-manager", None),
-    client("scheduler", "system:kube-scheduler", None),
-    client("proxy", "system:kube-proxy", None),
-    client("coredns", "system:coredns", None),
-    client("kubelet", "system:node:node", Some("system:nodes")),
-];
+fn identities(network: &Network) -> Vec<Identity> {
+    let addresses = network.all();
+    let names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"];
+    let api = names.into_iter().chain([NODE_NAME, "127.0.0.1"]);
+    let api = api.chain(addresses.iter().flat_map(|it| [it.api_service, it.node]));
+    let kubelet = [NODE_NAME].into_iter().chain(addresses.iter().map(|it| it.node));
+    vec![
+        Identity {
+            serves: api.map(str::to_owned).chain([network.api_name()]).collect(),
+            ..client("apiserver", "kube-apiserver", None)
+        },
+        // Without the node's address in it, `kubectl logs` and `exec` fail.
+        Identity {
+            serves: kubelet.map(str::to_owned).collect(),
+            ..client("kubelet-server", "system:node:node", Some("system:nodes"))
+        },
+        client("admin", "kubernetes-admin", Some("system:masters")),
+        client("apiserver-kubelet", "kube-apiserver-kubelet-client", Some("system:masters")),
+        client("controller-manager", "system:kube-controller-manager", None),
+        client("scheduler", "system:kube-scheduler", None),
+        client("proxy", "system:kube-proxy", None),
+        client("coredns", "system:coredns", None),
+        client("kubelet", "system:node:node", Some("system:nodes")),
+    ]
+}
 
 const fn client(
     file: &'static str,
     common_name: &'static str,
     organization: Option<&'static str>,
 ) -> Identity {
-    Identity { file, common_name, organization, serves: &[] }
+    Identity { file, common_name, organization, serves: Vec::new() }
 }
 
 /// How the API server shows an extension API server that a request comes from it. This takes an authority of
@@ -79,13 +70,13 @@ pub(crate) const FRONT_PROXY: &str = "front-proxy-client";
 ///
 /// # Errors
 /// When a key cannot be made or a file cannot be written.
-pub(crate) fn write_all(directory: &Path) -> Result<()> {
+pub(crate) fn write_all(directory: &Path, network: &Network) -> Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
     let authority = authority("kubernetes")?;
     write(&directory.join("ca.crt"), &authority.pem())?;
     write(&directory.join("ca.key"), &authority.key().serialize_pem())?;
-    for identity in IDENTITIES {
-        issue(directory, &authority, identity)?;
+    for identity in identities(network) {
+        issue(directory, &authority, &identity)?;
     }
     let authority = self::authority("front-proxy")?;
     write(&directory.join("front-proxy-ca.crt"), &authority.pem())?;
@@ -125,9 +116,8 @@ fn issue(
 }
 
 fn parameters(identity: &Identity) -> Result<CertificateParams> {
-    let names: Vec<String> = identity.serves.iter().map(ToString::to_string).collect();
     // An address among the names becomes an address in the certificate.
-    let mut parameters = CertificateParams::new(names)
+    let mut parameters = CertificateParams::new(identity.serves.clone())
         .with_context(|| format!("describing the certificate of {}", identity.file))?;
     parameters.distinguished_name.push(DnType::CommonName, identity.common_name);
     if let Some(group) = identity.organization {
@@ -162,12 +152,16 @@ mod tests {
 
     use super::*;
 
-    fn find(file: &str) -> &'static Identity {
-        IDENTITIES.iter().find(|identity| identity.file == file).unwrap()
+    fn both() -> Network {
+        Network { ip_families: "ipv6,ipv4".parse().unwrap(), ..Network::default() }
+    }
+
+    fn find(file: &str) -> Identity {
+        identities(&both()).into_iter().find(|identity| identity.file == file).unwrap()
     }
 
     fn addresses(file: &str) -> Vec<IpAddr> {
-        let names = parameters(find(file)).unwrap().subject_alt_names;
+        let names = parameters(&find(file)).unwrap().subject_alt_names;
         let address = |name: &SanType| {
             if let SanType::IpAddress(address) = name { Some(*address) } else { None }
         };
@@ -175,18 +169,21 @@ mod tests {
     }
 
     #[test]
-    fn the_kubelets_certificate_holds_the_nodes_address() {
-        assert_eq!(addresses("kubelet-server"), [NODE_ADDRESS.parse::<IpAddr>().unwrap()]);
+    fn the_kubelets_certificate_holds_the_nodes_addresses() {
+        let nodes = both().all().into_iter().map(|it| it.node.parse::<IpAddr>().unwrap());
+        assert_eq!(addresses("kubelet-server"), nodes.collect::<Vec<_>>());
     }
 
     #[test]
-    fn the_api_servers_certificate_holds_its_service_address() {
-        assert!(addresses("apiserver").contains(&API_SERVICE_ADDRESS.parse().unwrap()));
+    fn the_api_servers_certificate_holds_its_services_addresses_and_name() {
+        let held = addresses("apiserver");
+        assert!(both().all().iter().all(|it| held.contains(&it.api_service.parse().unwrap())));
+        assert!(find("apiserver").serves.contains(&both().api_name()));
     }
 
     #[test]
     fn a_client_serves_under_no_name() {
-        let parameters = parameters(find("admin")).unwrap();
+        let parameters = parameters(&find("admin")).unwrap();
         assert!(parameters.subject_alt_names.is_empty());
         assert_eq!(parameters.extended_key_usages, [ExtendedKeyUsagePurpose::ClientAuth]);
     }
@@ -195,8 +192,8 @@ mod tests {
     fn keys_are_readable_by_their_owner_only() {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
-        write_all(directory.path()).unwrap();
-        for identity in IDENTITIES {
+        write_all(directory.path(), &both()).unwrap();
+        for identity in identities(&both()) {
             for ending in ["crt", "key"] {
                 let path = directory.path().join(format!("{}.{ending}", identity.file));
                 assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);

@@ -4,10 +4,9 @@ use super::{
     build::Built,
     certificates::{FRONT_PROXY, NODE_NAME},
     layout::inside,
-    namespaces::{NODE_ADDRESS, POD_NETWORK, program_inside},
+    namespaces::program_inside,
+    network::Network,
 };
-
-const SERVICE_NETWORK: &str = "10.96.0.0/12";
 
 /// One program of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,13 +19,13 @@ pub(crate) struct Component {
 }
 
 /// What the API needs, and the container runtime.
-pub(crate) fn foundation(built: &Built) -> Vec<Component> {
-    vec![etcd(built), api_server(built), containerd(built)]
+pub(crate) fn foundation(built: &Built, network: &Network) -> Vec<Component> {
+    vec![etcd(built), api_server(built, network), containerd(built)]
 }
 
 /// What needs the API; the kubelet also needs the container runtime.
-pub(crate) fn controllers(built: &Built) -> Vec<Component> {
-    vec![controller_manager(built), scheduler(built), kubelet(built)]
+pub(crate) fn controllers(built: &Built, network: &Network) -> Vec<Component> {
+    vec![controller_manager(built, network), scheduler(built), kubelet(built, network)]
 }
 
 fn component(
@@ -56,10 +55,10 @@ fn etcd(built: &Built) -> Component {
     component("etcd", &built.kubernetes, "etcd", &arguments.map(String::from))
 }
 
-fn api_server(built: &Built) -> Component {
+fn api_server(built: &Built, network: &Network) -> Component {
     let pki = configured("pki");
     let arguments = [
-        format!("--advertise-address={NODE_ADDRESS}"),
+        format!("--advertise-address={}", network.usual().node),
         "--secure-port=6443".to_owned(),
         "--etcd-servers=http://127.0.0.1:2379".to_owned(),
         "--allow-privileged=true".to_owned(),
@@ -79,10 +78,10 @@ fn api_server(built: &Built) -> Component {
         "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
         format!("--proxy-client-cert-file={pki}/{FRONT_PROXY}.crt"),
         format!("--proxy-client-key-file={pki}/{FRONT_PROXY}.key"),
-        "--service-account-issuer=https://kubernetes.default.svc.cluster.local".to_owned(),
+        format!("--service-account-issuer=https://{}", network.api_name()),
         format!("--service-account-key-file={pki}/service-accounts.pub"),
         format!("--service-account-signing-key-file={pki}/service-accounts.key"),
-        format!("--service-cluster-ip-range={SERVICE_NETWORK}"),
+        format!("--service-cluster-ip-range={}", network.each(|it| it.services)),
         format!("--audit-policy-file={}", configured("audit-policy.json")),
         format!("--audit-log-path={}", inside::AUDIT_LOG),
         // Megabytes before the log is turned over: whoever counts requests in it wants one file.
@@ -96,7 +95,7 @@ fn containerd(built: &Built) -> Component {
     component("containerd", &built.containerd, "containerd", &arguments)
 }
 
-fn controller_manager(built: &Built) -> Component {
+fn controller_manager(built: &Built, network: &Network) -> Component {
     let pki = configured("pki");
     let kubeconfig = configured("controller-manager.kubeconfig");
     let arguments = [
@@ -105,8 +104,8 @@ fn controller_manager(built: &Built) -> Component {
         format!("--authorization-kubeconfig={kubeconfig}"),
         "--bind-address=127.0.0.1".to_owned(),
         "--allocate-node-cidrs=true".to_owned(),
-        format!("--cluster-cidr={POD_NETWORK}"),
-        format!("--service-cluster-ip-range={SERVICE_NETWORK}"),
+        format!("--cluster-cidr={}", network.each(|it| it.pods)),
+        format!("--service-cluster-ip-range={}", network.each(|it| it.services)),
         format!("--client-ca-file={pki}/ca.crt"),
         format!("--root-ca-file={pki}/ca.crt"),
         format!("--cluster-signing-cert-file={pki}/ca.crt"),
@@ -132,12 +131,12 @@ fn scheduler(built: &Built) -> Component {
     component("kube-scheduler", &built.kubernetes, "kube-scheduler", &arguments)
 }
 
-fn kubelet(built: &Built) -> Component {
+fn kubelet(built: &Built, network: &Network) -> Component {
     let arguments = [
         format!("--config={}", configured("kubelet.json")),
         format!("--kubeconfig={}", configured("kubelet.kubeconfig")),
         format!("--hostname-override={NODE_NAME}"),
-        format!("--node-ip={NODE_ADDRESS}"),
+        format!("--node-ip={}", network.each(|it| it.node)),
     ];
     component("kubelet", &built.kubernetes, "kubelet", &arguments)
 }
@@ -150,12 +149,12 @@ pub(crate) fn coredns(built: &Built) -> Component {
 
 /// To be started once the node is registered. The connection tracking limits are the machine's, so they
 /// are left alone.
-pub(crate) fn proxy(built: &Built) -> Component {
+pub(crate) fn proxy(built: &Built, network: &Network) -> Component {
     let arguments = [
         format!("--kubeconfig={}", configured("proxy.kubeconfig")),
         format!("--hostname-override={NODE_NAME}"),
         "--proxy-mode=iptables".to_owned(),
-        format!("--cluster-cidr={POD_NETWORK}"),
+        format!("--cluster-cidr={}", network.each(|it| it.pods)),
         "--conntrack-max-per-core=0".to_owned(),
         "--conntrack-tcp-timeout-established=0s".to_owned(),
         "--conntrack-tcp-timeout-close-wait=0s".to_owned(),
@@ -170,8 +169,12 @@ mod tests {
     #[test]
     fn command_lines_hold_paths_inside_the_node_only() {
         let built = Built::at(std::path::Path::new("/cache/built"));
-        let all = [foundation(&built), controllers(&built), vec![coredns(&built), proxy(&built)]]
-            .concat();
+        let network = Network {
+            ip_families: "ipv4,ipv6".parse().unwrap(),
+            domain: "k8s.example".parse().unwrap(),
+        };
+        let last = vec![coredns(&built), proxy(&built, &network)];
+        let all = [foundation(&built, &network), controllers(&built, &network), last].concat();
         let lines: Vec<_> = all
             .iter()
             .map(|it| format!("{}: {}\n  {}", it.name, it.program, it.arguments.join("\n  ")))

@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 use super::{
+    Settings,
     build::Built,
     certificates::NODE_NAME,
     layout::{ClusterId, inside},
-    namespaces::{NODE_ADDRESS, NODE_POD_NETWORK, program_inside},
+    namespaces::program_inside,
+    network::{ClusterDomain, Network, in_url},
 };
 use crate::packages;
 
-/// The address of the cluster's DNS; kubeadm takes the tenth of the Service network too.
-pub(crate) const DNS_ADDRESS: &str = "10.96.0.10";
 /// The image that holds a pod's namespaces.
 pub(crate) const PAUSE_IMAGE: &str = "localhost/flux-e2e/pause:1";
 
@@ -33,31 +33,32 @@ pub(crate) struct ConfigurationFile {
 }
 
 /// All configuration files but the certificates.
-pub(crate) fn files(id: &ClusterId, built: &Built, dns_cache: DnsCache) -> Vec<ConfigurationFile> {
+pub(crate) fn files(id: &ClusterId, built: &Built, settings: &Settings) -> Vec<ConfigurationFile> {
+    let Settings { dns_cache, network } = settings;
     let file = |path: &str, content: String| ConfigurationFile { path: path.to_owned(), content };
     let mut files = vec![
         file("containerd.toml", containerd(built)),
-        file("kubelet.json", pretty(&kubelet(id))),
-        file("cni/10-pods.conflist", pretty(&pod_network())),
+        file("kubelet.json", pretty(&kubelet(id, network))),
+        file("cni/10-pods.conflist", pretty(&pod_network(network))),
         file("audit-policy.json", pretty(&audit_policy())),
-        file("Corefile", corefile(dns_cache)),
+        file("Corefile", corefile(*dns_cache, &network.domain)),
         // Pods that ask for the node's DNS get the cluster's: there is nothing else to ask.
-        file("resolv.conf", format!("nameserver {NODE_ADDRESS}\n")),
+        file("resolv.conf", format!("nameserver {}\n", network.usual().node)),
     ];
     files.extend(["controller-manager", "scheduler", "proxy", "coredns", "kubelet"].map(|user| {
         let pki = format!("{}/pki", inside::CONFIGURATION);
-        file(&format!("{user}.kubeconfig"), kubeconfig(user, &pki))
+        file(&format!("{user}.kubeconfig"), kubeconfig(user, &pki, network))
     }));
     files
 }
 
 /// A kubeconfig of one of the users that have certificates in the directory `pki`.
-pub(crate) fn kubeconfig(user: &str, pki: &str) -> String {
+pub(crate) fn kubeconfig(user: &str, pki: &str, network: &Network) -> String {
     pretty(&json!({
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "flux-e2e", "cluster": {
-            "server": format!("https://{NODE_ADDRESS}:6443"),
+            "server": format!("https://{}:6443", in_url(network.usual().node)),
             "certificate-authority": format!("{pki}/ca.crt"),
         }}],
         "users": [{"name": user, "user": {
@@ -105,7 +106,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.tracing.processor
 
 /// kubeadm's settings, with what a machine that also does other things needs: no eviction or image removal
 /// when its disk fills, swap and version 1 control groups accepted.
-fn kubelet(id: &ClusterId) -> Value {
+fn kubelet(id: &ClusterId, network: &Network) -> Value {
     let pki = format!("{}/pki", inside::CONFIGURATION);
     json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -118,8 +119,8 @@ fn kubelet(id: &ClusterId) -> Value {
         "authorization": {"mode": "Webhook"},
         "tlsCertFile": format!("{pki}/kubelet-server.crt"),
         "tlsPrivateKeyFile": format!("{pki}/kubelet-server.key"),
-        "clusterDNS": [DNS_ADDRESS],
-        "clusterDomain": "cluster.local",
+        "clusterDNS": [network.usual().dns],
+        "clusterDomain": network.domain.to_string(),
         "resolvConf": format!("{}/resolv.conf", inside::CONFIGURATION),
         "containerRuntimeEndpoint": format!("unix://{}", inside::CONTAINERD_SOCKET),
         "cgroupDriver": "cgroupfs",
@@ -139,7 +140,10 @@ fn kubelet(id: &ClusterId) -> Value {
 
 /// Every pod has its own link to the node, so all traffic passes the node's firewall rules whether or not
 /// the kernel filters bridges.
-fn pod_network() -> Value {
+fn pod_network(network: &Network) -> Value {
+    let addresses = network.all();
+    let ranges: Vec<_> = addresses.iter().map(|it| json!([{"subnet": it.node_pods}])).collect();
+    let routes: Vec<_> = addresses.iter().map(|it| json!({"dst": it.everywhere})).collect();
     json!({
         "cniVersion": "1.0.0",
         "name": "pods",
@@ -147,11 +151,7 @@ fn pod_network() -> Value {
             {
                 "type": "ptp",
                 "ipMasq": true,
-                "ipam": {
-                    "type": "host-local",
-                    "ranges": [[{"subnet": NODE_POD_NETWORK}]],
-                    "routes": [{"dst": "0.0.0.0/0"}],
-                },
+                "ipam": {"type": "host-local", "ranges": ranges, "routes": routes},
             },
             {"type": "portmap", "capabilities": {"portMappings": true}},
         ],
@@ -168,19 +168,19 @@ fn audit_policy() -> Value {
 }
 
 /// kubeadm's, but for names outside the cluster: the node has no way out, so they do not exist.
-fn corefile(dns_cache: DnsCache) -> String {
+fn corefile(dns_cache: DnsCache, domain: &ClusterDomain) -> String {
     let kubeconfig = format!("{}/coredns.kubeconfig", inside::CONFIGURATION);
     let cache = match dns_cache {
-        DnsCache::Off => "    cache 30 {\n        disable success cluster.local\n        \
-                          disable denial cluster.local\n    }"
-            .to_owned(),
+        DnsCache::Off => format!(
+            "    cache 30 {{\n        disable success {domain}\n        disable denial {domain}\n    }}"
+        ),
         DnsCache::Seconds(seconds) => format!("    cache {seconds}"),
     };
     format!(
         ".:53 {{
     errors
     ready 127.0.0.1:8181
-    kubernetes cluster.local in-addr.arpa ip6.arpa {{
+    kubernetes {domain} in-addr.arpa ip6.arpa {{
         kubeconfig {kubeconfig}
         pods insecure
         fallthrough in-addr.arpa ip6.arpa
@@ -196,8 +196,8 @@ fn corefile(dns_cache: DnsCache) -> String {
 }
 
 /// The objects by which pods find the cluster's DNS, and by which it may read what it answers.
-pub(crate) fn dns_objects() -> String {
-    let items = [dns_rights(), dns_service()].concat();
+pub(crate) fn dns_objects(network: &Network) -> String {
+    let items = [dns_rights(), dns_service(network)].concat();
     pretty(&json!({"apiVersion": "v1", "kind": "List", "items": items}))
 }
 
@@ -226,7 +226,8 @@ fn dns_rights() -> [Value; 2] {
 }
 
 /// The DNS is no pod but a program of the node, so the Service selects nothing.
-fn dns_service() -> [Value; 2] {
+fn dns_service(network: &Network) -> [Value; 2] {
+    let addresses = network.usual();
     let metadata = json!({
         "name": "kube-dns",
         "namespace": "kube-system",
@@ -240,15 +241,15 @@ fn dns_service() -> [Value; 2] {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": metadata,
-        "spec": {"clusterIP": DNS_ADDRESS, "ports": ports},
+        "spec": {"clusterIP": addresses.dns, "ports": ports},
     });
     let endpoints = json!({
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": metadata,
-        "addressType": "IPv4",
+        "addressType": addresses.kind,
         "endpoints": [{
-            "addresses": [NODE_ADDRESS],
+            "addresses": [addresses.node],
             "conditions": {"ready": true},
             "nodeName": NODE_NAME,
         }],
@@ -269,7 +270,7 @@ mod tests {
     fn every_file_is_a_function_of_the_options() {
         let id = ClusterId::named("test").unwrap();
         let built = Built::at(std::path::Path::new("/cache/built"));
-        for file in files(&id, &built, DnsCache::Off) {
+        for file in files(&id, &built, &Settings::default()) {
             if file.path.ends_with(".kubeconfig") && file.path != "proxy.kubeconfig" {
                 continue; // They differ in the user's name only.
             }
@@ -279,11 +280,28 @@ mod tests {
 
     #[test]
     fn a_caching_dns_caches_the_clusters_names_too() {
-        insta::assert_snapshot!(corefile(DnsCache::Seconds(30)));
+        insta::assert_snapshot!(corefile(DnsCache::Seconds(30), &ClusterDomain::default()));
+    }
+
+    #[test]
+    fn what_names_addresses_names_those_of_the_network() {
+        let network = Network {
+            ip_families: "ipv6,ipv4".parse().unwrap(),
+            domain: "k8s.example".parse().unwrap(),
+        };
+        let settings = Settings { network, ..Settings::default() };
+        let id = ClusterId::named("test").unwrap();
+        let built = Built::at(std::path::Path::new("/cache/built"));
+        let wanted = ["kubelet.json", "cni/10-pods.conflist", "Corefile", "proxy.kubeconfig"];
+        let files = files(&id, &built, &settings).into_iter();
+        let content = files.filter(|file| wanted.contains(&file.path.as_str()));
+        let content: Vec<_> =
+            content.map(|file| format!("# {}\n{}", file.path, file.content)).collect();
+        insta::assert_snapshot!(content.join("\n"));
     }
 
     #[test]
     fn dns_is_a_service_without_pods() {
-        insta::assert_snapshot!(dns_objects());
+        insta::assert_snapshot!(dns_objects(&Network::default()));
     }
 }

@@ -11,6 +11,7 @@ mod control_groups;
 mod dns;
 mod layout;
 mod namespaces;
+mod network;
 mod processes;
 mod start;
 
@@ -22,13 +23,18 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-pub use self::{build::Built, configuration::DnsCache, layout::ClusterId};
+pub use self::{
+    build::Built,
+    configuration::DnsCache,
+    layout::ClusterId,
+    network::{ClusterDomain, IpFamilies, IpFamily, Network},
+};
 use self::{layout::Layout, namespaces::Namespaces, processes::Process};
 use crate::{
     cache::{self, Cache},
     images::{Image, Loading},
     packages, programs,
-    progress::Progress,
+    progress::{self, Progress},
 };
 
 /// What tells one cluster from another, and how it is set up.
@@ -38,8 +44,17 @@ pub struct Options {
     pub cache: Cache,
     /// Which cluster.
     pub id: ClusterId,
+    /// How it is set up.
+    pub settings: Settings,
+}
+
+/// How a cluster is set up: one with other settings is another cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Settings {
     /// How its DNS caches.
     pub dns_cache: DnsCache,
+    /// Its addresses and names.
+    pub network: Network,
 }
 
 /// A cluster that was ready when this value was made.
@@ -50,6 +65,18 @@ pub struct Kubernetes {
     built: Built,
     kubeconfig: PathBuf,
     audit_log: PathBuf,
+}
+
+/// Takes a cluster down when it goes out of scope, even where a test fails.
+#[derive(Debug)]
+pub struct DownAtEnd(pub Options);
+
+impl Drop for DownAtEnd {
+    fn drop(&mut self) {
+        if let Err(error) = Kubernetes::down(&self.0) {
+            progress::complain(&format!("taking the cluster down failed: {error:#}"));
+        }
+    }
 }
 
 /// What `status` tells about a cluster.
@@ -225,7 +252,7 @@ impl Kubernetes {
 
 /// What a cluster is made from: one with another mark is not the one asked for.
 fn ready_mark(built: &Built, options: &Options) -> String {
-    format!("{}\n{:?}\n", built.names().join("\n"), options.dns_cache)
+    format!("{}\n{:?}\n", built.names().join("\n"), options.settings)
 }
 
 fn take_down(layout: &Layout, options: &Options) -> Result<()> {

@@ -16,19 +16,13 @@ use nix::sched::{CloneFlags, setns};
 
 use super::{
     layout::{Layout, inside},
+    network::{Addresses, Network},
     processes::{self, Process},
 };
 use crate::{
     programs,
     wait::{Look, until},
 };
-
-/// The node's address, on a network that exists in its own namespace only.
-pub(crate) const NODE_ADDRESS: &str = "10.89.0.2";
-/// Pods get their addresses from here; kubeadm's users mostly choose this range.
-pub(crate) const POD_NETWORK: &str = "10.244.0.0/16";
-/// The part of it that the one node gets: the controller manager deals out /24 networks in order.
-pub(crate) const NODE_POD_NETWORK: &str = "10.244.0.0/24";
 
 /// Kernel settings which the kubelet tunes and no namespace separates, with the values it wants
 /// (`setupKernelTunables` in `pkg/kubelet/cm/container_manager_linux.go`). Files stand in for them, so that
@@ -56,7 +50,12 @@ impl Namespaces {
     ///
     /// # Errors
     /// When this process may not, or a mount or a network device cannot be made.
-    pub(crate) fn create(layout: &Layout, pause: &Path, built: &Path) -> Result<Self> {
+    pub(crate) fn create(
+        layout: &Layout,
+        pause: &Path,
+        built: &Path,
+        network: &Network,
+    ) -> Result<Self> {
         prepare_directories(layout)?;
         let arguments = holder_arguments(pause, layout.state());
         let unshare =
@@ -79,7 +78,7 @@ impl Namespaces {
         }
         programs::run_with_input(
             namespaces.enter(&["--net"]).args(["ip", "-batch", "-"]),
-            network_plan().as_bytes(),
+            network_plan(network).as_bytes(),
         )
         .context("making the node's network")?;
         Ok(namespaces)
@@ -197,15 +196,19 @@ fn mount_plan(layout: &Layout, built: &Path, exists: impl Fn(&Path) -> bool) -> 
 
 /// Commands for `ip -batch`. A bridge without ports stands in for a network card: there is a kernel without
 /// dummy devices.
-fn network_plan() -> String {
-    let (network, _) = NODE_ADDRESS.rsplit_once('.').unwrap_or_default();
-    format!(
-        "link set lo up\n\
-         link add node0 type bridge\n\
-         address add {NODE_ADDRESS}/24 dev node0\n\
-         link set node0 up\n\
-         route add default via {network}.1 dev node0 onlink\n"
-    )
+///
+/// An address is there at once (`nodad`): nobody could have the same one.
+fn network_plan(network: &Network) -> String {
+    let mut plan = vec!["link set lo up".to_owned(), "link add node0 type bridge".to_owned()];
+    for Addresses { node, node_prefix, .. } in network.all() {
+        let option = if node.contains(':') { " nodad" } else { "" };
+        plan.push(format!("address add {node}/{node_prefix} dev node0{option}"));
+    }
+    plan.push("link set node0 up".to_owned());
+    for Addresses { gateway, .. } in network.all() {
+        plan.push(format!("route add default via {gateway} dev node0 onlink"));
+    }
+    plan.join("\n") + "\n"
 }
 
 /// The arguments that start one of the node's programs from outside.
@@ -250,13 +253,16 @@ mod tests {
     }
 
     #[test]
-    fn the_node_has_an_address_and_a_default_route() {
-        insta::assert_snapshot!(network_plan(), @r"
+    fn the_node_has_an_address_and_a_default_route_of_each_kind() {
+        let both = Network { ip_families: "ipv4,ipv6".parse().unwrap(), ..Network::default() };
+        insta::assert_snapshot!(network_plan(&both), @r"
         link set lo up
         link add node0 type bridge
         address add 10.89.0.2/24 dev node0
+        address add fd00:10:89::2/64 dev node0 nodad
         link set node0 up
         route add default via 10.89.0.1 dev node0 onlink
+        route add default via fd00:10:89::1 dev node0 onlink
         ");
     }
 }

@@ -9,10 +9,11 @@ use super::{
     build::Built,
     certificates::{self, NODE_NAME},
     components::{self, Component},
-    configuration::{self, DNS_ADDRESS, PAUSE_IMAGE},
+    configuration::{self, PAUSE_IMAGE},
     control_groups, dns,
     layout::Layout,
     namespaces::Namespaces,
+    network::Network,
     processes::{self, Process},
 };
 use crate::{
@@ -30,6 +31,7 @@ struct Node<'a> {
     layout: &'a Layout,
     built: &'a Built,
     namespaces: Namespaces,
+    network: &'a Network,
 }
 
 /// Starts everything; afterwards pods can be run, DNS answers and Services work.
@@ -44,18 +46,19 @@ pub(super) fn start(
     let node = progress.step("namespaces, certificates and configuration", || {
         control_groups::create(&options.id)?;
         let pause = built.pause.join("pause");
-        let namespaces = Namespaces::create(layout, &pause, &options.cache.built())?;
+        let network = &options.settings.network;
+        let namespaces = Namespaces::create(layout, &pause, &options.cache.built(), network)?;
         write_configuration(layout, built, options)?;
-        Ok(Node { layout, built, namespaces })
+        Ok(Node { layout, built, namespaces, network })
     })?;
     progress.step("etcd, API server and containerd", || {
-        node.start_all(components::foundation(built))?;
+        node.start_all(components::foundation(built, node.network))?;
         node.wait_for_containerd()?;
         node.load_pause_image()?;
         node.wait_for_kubectl("the API server", "kube-apiserver", &["get", "--raw=/readyz"], "ok")
     })?;
     progress.step("controllers, scheduler, kubelet and DNS", || {
-        node.start_all(components::controllers(built))?;
+        node.start_all(components::controllers(built, node.network))?;
         node.apply_dns_objects()?;
         node.start_all(vec![components::coredns(built)])?;
         node.wait_for_kubectl(
@@ -64,7 +67,7 @@ pub(super) fn start(
             &["get", "node", NODE_NAME, "-oname"],
             "node/",
         )?;
-        node.start_all(vec![components::proxy(built)])?;
+        node.start_all(vec![components::proxy(built, node.network)])?;
         let condition = r#"-ojsonpath={.status.conditions[?(@.type=="Ready")].status}"#;
         node.wait_for_kubectl(
             "the node to be ready",
@@ -87,11 +90,12 @@ pub(super) fn start(
 fn write_configuration(layout: &Layout, built: &Built, options: &Options) -> Result<()> {
     let directory = layout.configuration();
     let pki = directory.join("pki");
-    certificates::write_all(&pki)?;
-    for file in configuration::files(&options.id, built, options.dns_cache) {
+    certificates::write_all(&pki, &options.settings.network)?;
+    for file in configuration::files(&options.id, built, &options.settings) {
         write(&directory.join(file.path), &file.content)?;
     }
-    let admin = configuration::kubeconfig("admin", &pki.display().to_string());
+    let pki = pki.display().to_string();
+    let admin = configuration::kubeconfig("admin", &pki, &options.settings.network);
     write(&layout.kubeconfig(), &admin)
 }
 
@@ -218,7 +222,7 @@ impl Node<'_> {
     }
 
     fn apply_dns_objects(&self) -> Result<()> {
-        let objects = configuration::dns_objects();
+        let objects = configuration::dns_objects(self.network);
         // The namespace they go into is made a moment after the API server is ready.
         self.wait("the objects of the cluster's DNS", "kube-apiserver", || {
             let arguments = ["apply", "--server-side", "--validate=false", "-f", "-"];
@@ -232,7 +236,7 @@ impl Node<'_> {
         std::thread::scope(|scope| {
             let asking = scope.spawn(|| {
                 self.namespaces.enter_network()?;
-                let ask = || dns::ask(DNS_ADDRESS).map_err(|error| format!("{error:#}"));
+                let ask = || dns::ask(self.network).map_err(|error| format!("{error:#}"));
                 self.wait("the cluster's DNS to answer", "coredns", ask)
             });
             asking.join().unwrap_or_else(|_| bail!("asking the cluster's DNS panicked"))

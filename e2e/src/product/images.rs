@@ -4,7 +4,10 @@ mod examples;
 
 pub use examples::load_for_examples;
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, Result, bail};
 use flux_operator::cli::DEFAULT_VIEW_IMAGE;
@@ -13,6 +16,7 @@ use super::binaries::Binaries;
 use crate::{
     cache::Cache,
     cluster::Cluster,
+    examples::expectation::Flux,
     images::{Image, ImageConfig, Layer, Source, debian, with_libraries},
     packages, programs,
     progress::Progress,
@@ -88,6 +92,22 @@ impl View {
         }
     }
 
+    /// What it can do. An image of a registry cannot be looked into; it counts as complete.
+    ///
+    /// # Errors
+    /// When an archive cannot be read.
+    pub fn flux(&self) -> Result<Flux> {
+        match self {
+            Self::StandIn => Ok(Flux::StandIn),
+            Self::Image(_) | Self::Published => Ok(Flux::Fluxion),
+            Self::Archive(path) => {
+                let reading = || format!("looking for Fluxion in {}", path.display());
+                let found = has_fluxion(path).with_context(reading)?;
+                Ok(if found { Flux::Fluxion } else { Flux::Real })
+            }
+        }
+    }
+
     /// Name of the view image in the cluster.
     pub fn image(&self) -> &str {
         match self {
@@ -97,6 +117,17 @@ impl View {
             Self::Published => DEFAULT_VIEW_IMAGE,
         }
     }
+}
+
+/// Whether Fluxion's queue manager is in this archive of a view.
+fn has_fluxion(archive: &Path) -> Result<bool> {
+    let mut archive = tar::Archive::new(File::open(archive)?);
+    for entry in archive.entries_with_seek()? {
+        if entry?.path()?.ends_with("flux/modules/sched-fluxion-qmanager.so") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Makes every image and loads it; returns a text that changes with the operator's and the agent's
@@ -189,4 +220,26 @@ fn view_layer(view: &View, scratch: &Path, binaries: &Binaries) -> Result<Option
             .with_context(|| format!("reading the view archive {}", path.display()))?,
     };
     Ok(Some(layer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_archive_has_fluxion_if_its_queue_manager_is_in_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let kind = |module: &str| {
+            let path = directory.path().join("view.tar");
+            let mut archive = tar::Builder::new(File::create(&path).unwrap());
+            let mut header = tar::Header::new_gnu();
+            header.set_size(0);
+            let member = format!("mnt/flux/view/lib/flux/modules/{module}");
+            archive.append_data(&mut header, member, std::io::empty()).unwrap();
+            archive.finish().unwrap();
+            View::Archive(path).flux().unwrap()
+        };
+        assert_eq!(kind("sched-simple.so"), Flux::Real);
+        assert_eq!(kind("sched-fluxion-qmanager.so"), Flux::Fluxion);
+    }
 }

@@ -2,6 +2,7 @@
 //! one request per connection, one JSON document per line. Real Flux has a protocol of its own
 //! there, of which the broker knows the question for its state.
 
+use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -68,8 +69,10 @@ pub(crate) enum Request {
     },
     /// Raise an exception of type cancel, or signal.
     Cancel {
-        /// The jobs; empty for all active ones.
+        /// The jobs; empty for all active ones of `user`.
         ids: Vec<u64>,
+        /// User id of whoever asks.
+        user: u32,
         /// The batch job in which this is asked.
         scope: Option<u64>,
     },
@@ -148,13 +151,20 @@ pub(crate) enum Reply {
         reason: String,
         /// Exit code for the command.
         code: u8,
+        /// The error number behind the reason, which some commands print.
+        errno: i32,
     },
 }
 
 impl Reply {
-    /// A failure with exit code 1.
+    /// A failure with exit code 1: something asked for is invalid.
     pub(crate) fn failed(reason: impl Into<String>) -> Self {
-        Self::Failed { reason: reason.into(), code: 1 }
+        Self::refused(reason, Errno::EINVAL)
+    }
+
+    /// A failure with exit code 1 and an error number of its own.
+    pub(crate) fn refused(reason: impl Into<String>, errno: Errno) -> Self {
+        Self::Failed { reason: reason.into(), code: 1, errno: errno as i32 }
     }
 
     /// Whether nothing follows.

@@ -57,7 +57,7 @@ fn requests_that_make_no_sense_are_refused() {
     assert!(text(&["batch", "x"]).contains("ERROR"));
     let unknown = site.ask(0, &["submit", "--nope", "true"]);
     assert_eq!(unknown.status.code(), Some(2), "as Python's argument parser has it");
-    assert!(stderr(&unknown).contains("flux-submit: error: unrecognized arguments: --nope"));
+    assert!(stderr(&unknown).contains("flux submit: error: unrecognized arguments: --nope"));
     let script = site.script("script", "#!/bin/bash\ntrue\n");
     assert!(text(&["batch", &script]).contains("Number of slots to allocate must be specified"));
 }
@@ -175,6 +175,24 @@ fn jobs_are_cancelled_when_the_program_ends() {
 }
 
 #[test]
+fn jobs_are_listed_by_ids_that_exist_and_with_options_that_do() {
+    let site = Site::new(1);
+    let _lead = site.start(0, &["sleep", "600"]);
+    site.wait_for_log(0, "quorum->run");
+    for (words, code, text) in [
+        (["jobs", "1234"], 1, "JobID 1234 unknown\n"),
+        (["jobs", "nope"], 2, "flux-jobs: error: argument JOBID: invalid JobID value: 'nope'\n"),
+        (["jobs", "--all"], 2, "flux-jobs: error: unrecognized arguments: --all\n"),
+        (["jobs", "--count=1"], 64, "flux: jobs --count: not simulated by the stand-in\n"),
+        (["cancel", "123"], 1, "38: unknown job id\n"),
+    ] {
+        let output = site.ask(0, &words);
+        assert_eq!(output.status.code(), Some(code), "{words:?}");
+        assert!(stderr(&output).ends_with(text), "{words:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn a_dump_is_written_and_restored() {
     let site = Site::new(1);
     let archive = site.text("archive.tgz");
@@ -192,6 +210,11 @@ fn a_dump_is_written_and_restored() {
     };
     assert_eq!(jobs("again").len(), 1);
     assert_eq!(jobs("again"), jobs("archive.tgz"));
+    let list = "flux jobs -ano '{name} {status} {nodelist}'; flux jobs -A; flux jobs --stats-only";
+    assert_eq!(site.start(0, &[&restore, list]).code(), Some(1), "none is active");
+    let expected = "true COMPLETED a0\n       JOBID USER     NAME       ST NTASKS NNODES     TIME INFO\n\
+                    0 running, 1 completed, 0 failed, 0 pending, 0 inactive purged\n";
+    assert_eq!(site.read("0.out"), expected, "the restored job is known, and not active");
     let missing = site.start(0, &["-Scontent.restore=/nowhere/x", "true", "x"]).code();
     assert_eq!(missing, Some(0), "a missing archive is skipped");
 }

@@ -151,6 +151,49 @@ fn strangers_are_turned_away_with_an_errno_and_guests_may_ask_for_the_state() {
     }
 }
 
+/// As recorded from Flux 0.88, whose broker ran as another user. Runs only as root.
+#[test]
+fn root_and_guests_may_look_and_not_submit() {
+    if !nix::unistd::getuid().is_root() {
+        return;
+    }
+    let site = Site::new(1);
+    site.open_to_everyone();
+    let config = site.read("broker.toml");
+    let access = "[access]\nallow-guest-user = true\nallow-root-owner = true\n";
+    site.write("broker.toml", &format!("{config}{access}"));
+    for name in ["broker.toml", "curve.cert", "run0", "state"] {
+        std::os::unix::fs::chown(site.path(name), Some(54_321), None).expect("chown");
+    }
+    let words = site.words("start", 0, &["sleep", "600"]);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut command = site.command(&words);
+    std::os::unix::process::CommandExt::uid(&mut command, 54_321);
+    let _lead = site.spawn(command, 0);
+    site.wait_for_log(0, "quorum->run");
+    let said = |user, words: &[&str]| {
+        let output = site.ask_as(user, 0, words);
+        (output.status.code(), stdout(&output), stderr(&output))
+    };
+    let refused = |text: &str| (Some(1), String::new(), format!("{text}\n"));
+    let root = "submission of jobs as user root not supported";
+    assert_eq!(said(0, &["submit", "true"]), refused(&format!("[Errno 22] {root}")));
+    assert_eq!(said(0, &["run", "true"]), refused(&format!("flux-run: ERROR: {root}")));
+    let batch = ["batch", "-n1", "--wrap", "true"];
+    assert_eq!(said(0, &batch), refused(&format!("flux-batch: ERROR: {root}")));
+    let guest = "only instance owner can use sign-type=none";
+    assert_eq!(said(65_534, &["submit", "true"]), refused(&format!("[Errno 1] {guest}")));
+    assert_eq!(said(65_534, &["run", "true"]), refused(&format!("flux-run: ERROR: {guest}")));
+    let waiting = said(54_321, &["submit", "sleep", "600"]);
+    assert_eq!(waiting.0, Some(0), "{}", waiting.2);
+    // Everybody sees their own jobs unless all users' are asked for, and `--all` cancels no others.
+    let names = |user, option| said(user, &["jobs", option, "-no", "{name}"]).1;
+    assert_eq!(names(0, "-a") + &names(65_534, "-a"), "");
+    assert_eq!((names(54_321, "-a"), names(0, "-A")), ("sleep\n".into(), "sleep\n".into()));
+    assert_eq!(said(0, &["cancel", "--all"]).2, "flux-cancel: Matched 0 jobs\n");
+    assert_eq!(said(0, &["cancel", waiting.1.trim()]).0, Some(0));
+}
+
 #[test]
 fn uptime_dies_as_in_flux_where_the_owner_has_no_name() {
     use std::os::unix::process::ExitStatusExt;

@@ -15,7 +15,7 @@ mod text;
 mod volume;
 mod work;
 
-use super::{Cluster, Network};
+use super::{Cluster, FixedFields, Network};
 use crate::crd::{MiniCluster, MiniClusterSpec, SIZE_LIMIT};
 use container::{Containers, containers};
 use flux_contract::{ClusterName, Logging};
@@ -142,6 +142,7 @@ fn resolve(
         sidecars,
         services,
         not_acted_on: no_effect::not_acted_on(spec),
+        fixed_fields: FixedFields::of_instance(spec),
     })
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Each broker reads its configuration once. As long as the Job exists, the `ConfigMap` therefore
 //! stays what the instance was started with, so that a pod made later fits the others; only what
-//! follows the size is brought up to date.
+//! follows the size is brought up to date. Fields that cannot change at all are told by
+//! [`super::job_change::changed_fields`].
 
 use super::build::agent_config;
 use crate::cluster::Cluster;
@@ -20,41 +21,37 @@ pub struct Started {
     pub refused: Vec<String>,
 }
 
-/// Fits `cluster` to an instance that was started with `live`.
-pub fn started(mut cluster: Cluster, live: &AgentConfig, lead: Option<IpAddr>) -> Started {
+/// Fits `cluster` to an instance that was started with `live` and has `backoff_limit`.
+pub fn started(
+    mut cluster: Cluster,
+    live: &AgentConfig,
+    backoff_limit: u32,
+    lead: Option<IpAddr>,
+) -> Started {
     let mut refused = Vec::new();
     let hosts = live.network.bootstrap.hosts();
     if matches!(live.network.bootstrap, Bootstrap::Root { .. }) && cluster.flux.hosts != *hosts {
-        if !has_rank(&cluster, hosts, cluster.size) {
+        let (size, max_size) = (cluster.size, cluster.max_size);
+        let mut refuse = |field: &str, size: u32| {
+            let registered = hosts.len();
             refused.push(format!(
-                "size {}: Flux was started with {} hosts",
-                cluster.size,
-                hosts.len()
+                "{field}: Flux was started with {registered} hosts, not with {size}"
             ));
+        };
+        if !has_rank(&cluster, hosts, size) {
+            refuse("spec.size", size);
             cluster.size = live.cluster.size;
-        } else if !has_rank(&cluster, hosts, cluster.max_size) {
-            refused.push(format!(
-                "maxSize {}: Flux was started with {} hosts",
-                cluster.max_size,
-                hosts.len()
-            ));
+        } else if !has_rank(&cluster, hosts, max_size) {
+            refuse("spec.maxSize", max_size);
         }
         cluster.flux.hosts = hosts.clone();
     }
-    let mut config = agent_config(&cluster, lead);
-    if config.cluster.size == live.cluster.size {
-        refused.extend(differing_sections(&config, live).into_iter().map(str::to_owned));
-    } else {
-        // The flags name the size; a batch script or a prefix does not.
-        refused.extend(
-            differing_sections(&config, live)
-                .into_iter()
-                .filter(|section| *section != WORKLOAD)
-                .map(str::to_owned),
-        );
+    if (cluster.backoff_limit > 0) != (backoff_limit > 0) {
+        let reason = "workers were told when they started whether the lead is made again";
+        refused.push(format!("spec.backoffLimit: {reason}"));
+        cluster.backoff_limit = backoff_limit;
     }
-    let workload = with_flags_of(&live.workload, &config.workload);
-    config = AgentConfig { workload, ..restored(config, live) };
+    let config = restored(agent_config(&cluster, lead), live);
     Started { cluster, config, refused }
 }
 
@@ -66,9 +63,12 @@ fn has_rank(cluster: &Cluster, hosts: &Hostlist, size: u32) -> bool {
 /// `live` with what follows the size taken from `new`.
 fn restored(new: AgentConfig, live: &AgentConfig) -> AgentConfig {
     let mut config = live.clone();
-    config.cluster = new.cluster;
     config.broker.quorum = new.broker.quorum;
     config.network.lead_address = new.network.lead_address;
+    if new.cluster.size != live.cluster.size {
+        config.workload = with_flags_of(&live.workload, &new.workload);
+    }
+    config.cluster = new.cluster;
     config
 }
 
@@ -94,49 +94,4 @@ fn with_flags_of(live: &Workload, new: &Workload) -> Workload {
         ) => {}
     }
     result
-}
-
-const WORKLOAD: &str = "the command";
-
-/// The parts of the specification that say something else than the running instance was told.
-fn differing_sections(new: &AgentConfig, live: &AgentConfig) -> Vec<&'static str> {
-    let AgentConfig {
-        version: _,
-        cluster: _,
-        layout,
-        view,
-        user,
-        network,
-        broker,
-        worker,
-        workload,
-        logging,
-        hooks,
-        archive,
-        munge,
-        environment,
-        sidecars,
-    } = new;
-    let mut broker = broker.clone();
-    broker.quorum = live.broker.quorum;
-    let same_service = network.headless_service == live.network.headless_service;
-    let same_lead = network.bootstrap == live.network.bootstrap;
-    [
-        (*layout == live.layout && *view == live.view, "flux.container"),
-        (*user == live.user, "the user of Flux"),
-        (same_service, "network.headlessName"),
-        (same_lead, "flux.bursting"),
-        (broker == live.broker, "the broker's options in flux"),
-        (*worker == live.worker, "backoffLimit or flux.completeWorkers"),
-        (*workload == live.workload, WORKLOAD),
-        (*logging == live.logging, "logging"),
-        (*hooks == live.hooks, "commands"),
-        (*archive == live.archive, "archive"),
-        (*munge == live.munge, "flux.mungeSecret"),
-        (*environment == live.environment, "flux.environment"),
-        (*sidecars == live.sidecars, "the sidecars' commands"),
-    ]
-    .into_iter()
-    .filter_map(|(same, section)| (!same).then_some(section))
-    .collect()
 }

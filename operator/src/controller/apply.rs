@@ -109,11 +109,11 @@ pub(super) async fn desired(
     }
     let job = match change {
         JobChange::Create => write(client, cluster, &job).await?,
-        JobChange::Adjust(patch) | JobChange::Refuse { adjust: Some(patch), .. } => {
+        JobChange::Adjust(patch) => {
             let jobs = Api::namespaced(client.clone(), &cluster.namespace);
             merge(&jobs, &job, patch).await?
         }
-        JobChange::Keep | JobChange::Refuse { adjust: None, .. } => live.job.unwrap_or(job),
+        JobChange::Keep => live.job.unwrap_or(job),
     };
     Ok(Desired { config_map, sidecar_services: services, services_pod, job, state: PhantomData })
 }
@@ -180,7 +180,7 @@ async fn write<K: Written>(client: &Client, cluster: &Cluster, desired: &K) -> R
 }
 
 /// Merge patch of an object with a template: an apply would have to repeat what must not differ.
-pub(super) async fn merge<K>(api: &Api<K>, object: &K, patch: &Value) -> Result<K, Error>
+async fn merge<K>(api: &Api<K>, object: &K, patch: &Value) -> Result<K, Error>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {

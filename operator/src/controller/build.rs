@@ -15,7 +15,6 @@ mod volumes;
 
 pub use agent_config::agent_config;
 pub use config_map::AGENT_CONFIG_KEY;
-pub use containers::AGENT_CONTAINER;
 pub use services::SidecarServices;
 
 use crate::cluster::{Cluster, Curve};
@@ -104,7 +103,7 @@ pub fn build(
     Ok(Desired {
         config_map: config_map(cluster, &agent_config(cluster, lead_address))?,
         sidecar_services: services::sidecars(cluster),
-        services_pod: services_pod::services_pod(cluster, generation),
+        services_pod: services_pod::services_pod(cluster),
         job: job::job(cluster, images, generation)?,
         state: PhantomData,
     })

@@ -5,7 +5,9 @@ use super::agent_change::{Started, started};
 use super::apply::{self, Live};
 use super::build::{self, AGENT_CONFIG_KEY, agent_config};
 use super::error::Error;
-use super::job_change::{GENERATION_ANNOTATION, JobChange, is_finished, job_change};
+use super::job_change::{
+    GENERATION_ANNOTATION, JobChange, changed_fields, is_finished, job_change,
+};
 use super::observe::{Observed, Trouble, lacks_pods, ours, pods};
 use super::report::report;
 use super::services_change::{ServicesChange, services_change};
@@ -119,26 +121,30 @@ async fn realise(
     let live = Live { config_map, job: observed.job.clone() };
     let Started { cluster, config, refused } = fitted(cluster, lead, &live, observed.generation);
     observed.refused = refused;
+    if let Some(job) = &observed.job {
+        observed.refused.extend(changed_fields(job, &cluster.fixed_fields));
+    }
     observed.maximum_size = maximum_size(&cluster, &config);
     let mut desired = build::build(&cluster, lead, &context.images, observed.generation)
         .map_err(|source| Error::Build { source })?;
     desired.config_map =
         build::config_map(&cluster, &config).map_err(|source| Error::Build { source })?;
-    let change = job_change(observed.job.as_ref(), &desired.job);
+    let services_change = services_change(
+        services_pod.as_ref(),
+        desired.services_pod.as_ref(),
+        cluster.services.as_ref(),
+    );
+    if let ServicesChange::Refuse(fields) = &services_change {
+        observed.refused.extend(fields.iter().cloned());
+    }
+    let refused = !observed.refused.is_empty();
+    let change = job_change(observed.job.as_ref(), &desired.job, refused);
     if matches!(change, JobChange::Create) {
         let text = curve::certificate(&cluster, getrandom::fill)
             .map_err(|source| Error::Curve { source })?;
         if let Some(secret) = text.and_then(|text| build::secret(&cluster, &text)) {
             apply::secret(client, &cluster, &secret).await?;
         }
-    }
-    if let JobChange::Refuse { fields, .. } = &change {
-        let template = fields.iter().map(|field| format!("template.{field}"));
-        observed.refused.extend(template);
-    }
-    let services_change = services_change(services_pod.as_ref(), desired.services_pod.as_ref());
-    if matches!(services_change, ServicesChange::Refuse) {
-        observed.refused.push("services".to_owned());
     }
     observed.services =
         services_pod::realise(client, &cluster, services_pod, &services_change).await?;
@@ -162,7 +168,8 @@ fn fitted(cluster: &Cluster, lead: Option<IpAddr>, live: &Live, generation: i64)
     let Some(config) = text.and_then(|text| AgentConfig::from_toml(text).ok()) else {
         return fresh();
     };
-    let fitted = started(cluster.clone(), &config, lead);
+    let backoff_limit = job.spec.as_ref().and_then(|spec| spec.backoff_limit).unwrap_or_default();
+    let fitted = started(cluster.clone(), &config, backoff_limit.unsigned_abs(), lead);
     if job.annotations().get(GENERATION_ANNOTATION) == Some(&generation.to_string()) {
         // Nothing was asked for since: what differs is a newer operator's way to say the same.
         let mut config = config;

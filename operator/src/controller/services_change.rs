@@ -1,8 +1,8 @@
 //! What a changed specification means for the services pod that exists.
 
-use super::job_change::{GENERATION_ANNOTATION, changed_parts, noted_generation};
+use crate::cluster::ServicesPod;
 use k8s_openapi::api::core::v1::Pod;
-use serde_json::{Value, json};
+use kube::ResourceExt as _;
 
 /// What to do with the services pod.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,34 +11,37 @@ pub enum ServicesChange {
     Create(Box<Pod>),
     /// Leave it alone.
     Keep,
-    /// Note by a merge patch that it is in line with the present generation.
-    Note(Value),
-    /// It was evicted or lost its node: it is deleted, and made again when it is gone.
+    /// It was evicted or lost its node: it is deleted, and made again when it is gone and still asked
+    /// for.
     Delete,
     /// What was asked for is not what runs, and a pod cannot be changed. To replace it would take
-    /// from the workload what it is using, so the user is told instead.
-    Refuse,
+    /// from the workload what it is using, so the user is told these fields instead.
+    Refuse(Vec<String>),
 }
 
-/// Decides from the pod there is and the one that would be built now.
-pub fn services_change(live: Option<&Pod>, desired: Option<&Pod>) -> ServicesChange {
-    match (live, desired) {
-        (None, None) => ServicesChange::Keep,
-        (None, Some(desired)) => ServicesChange::Create(Box::new(desired.clone())),
-        // Its end is noticed, and is looked at again.
-        (Some(live), _) if live.metadata.deletion_timestamp.is_some() => ServicesChange::Keep,
-        (Some(live), Some(_)) if has_failed(live) => ServicesChange::Delete,
-        (Some(live), Some(desired)) if noted_generation(live) == noted_generation(desired) => {
-            ServicesChange::Keep
-        }
-        (Some(live), Some(desired)) if changed_parts(live, desired).is_empty() => {
-            let generation = noted_generation(desired);
-            ServicesChange::Note(json!({
-                "metadata": { "annotations": { GENERATION_ANNOTATION: generation } },
-            }))
-        }
-        (Some(_), None | Some(_)) => ServicesChange::Refuse,
+/// Decides from the pod there is, the one that would be built now, and what is asked for. What
+/// another release of the operator builds otherwise is no change.
+pub fn services_change(
+    live: Option<&Pod>,
+    desired: Option<&Pod>,
+    services: Option<&ServicesPod>,
+) -> ServicesChange {
+    let Some(live) = live else {
+        let create = |desired: &Pod| ServicesChange::Create(Box::new(desired.clone()));
+        return desired.map_or(ServicesChange::Keep, create);
+    };
+    // Its end is noticed, and is looked at again.
+    if live.metadata.deletion_timestamp.is_some() {
+        return ServicesChange::Keep;
     }
+    if has_failed(live) {
+        return ServicesChange::Delete;
+    }
+    let Some(services) = services else {
+        return ServicesChange::Refuse(vec!["spec.services".to_owned()]);
+    };
+    let fields = services.fixed_fields.changed_since(live.annotations());
+    if fields.is_empty() { ServicesChange::Keep } else { ServicesChange::Refuse(fields) }
 }
 
 /// Failed as a whole: with its restart policy no container's end does that.
@@ -49,49 +52,54 @@ fn has_failed(pod: &Pod) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{built, cluster};
+    use crate::cluster::Cluster;
+    use crate::controller::fixtures::{at, built, cluster};
+    use serde_json::json;
 
-    /// The services pod with `image`, as generation `generation` asks for it.
-    fn pod(generation: i64, image: &str) -> Pod {
-        let spec = json!({ "services": [{ "image": image, "name": "db" }] });
-        built(&cluster(&spec), generation).services_pod.unwrap()
+    /// A cluster whose services pod has `image`.
+    fn with(image: &str) -> Cluster {
+        cluster(&json!({ "services": [{ "image": image, "name": "db" }] }))
+    }
+
+    fn pod(cluster: &Cluster) -> Option<Pod> {
+        built(cluster, 1).services_pod
+    }
+
+    /// What is decided of `live` when `asked` is asked for.
+    fn change(live: Option<&Pod>, asked: &Cluster) -> ServicesChange {
+        services_change(live, pod(asked).as_ref(), asked.services.as_ref())
     }
 
     #[test]
     fn a_pod_is_made_once() {
-        assert_eq!(services_change(None, None), ServicesChange::Keep);
-        let desired = pod(1, "a");
-        let create = ServicesChange::Create(Box::new(desired.clone()));
-        assert_eq!(services_change(None, Some(&desired)), create);
-        assert_eq!(services_change(Some(&desired), Some(&desired)), ServicesChange::Keep);
+        let none = cluster(&json!({}));
+        assert_eq!(change(None, &none), ServicesChange::Keep);
+        let desired = pod(&with("a")).unwrap();
+        assert_eq!(change(None, &with("a")), ServicesChange::Create(Box::new(desired.clone())));
+        assert_eq!(change(Some(&desired), &with("a")), ServicesChange::Keep);
     }
 
     #[test]
     fn another_image_or_none_at_all_is_refused_while_it_runs() {
-        assert_eq!(services_change(Some(&pod(1, "a")), Some(&pod(2, "b"))), ServicesChange::Refuse);
-        assert_eq!(services_change(Some(&pod(1, "a")), None), ServicesChange::Refuse);
+        let live = pod(&with("a"));
+        let refuse = |field: &str| ServicesChange::Refuse(vec![field.to_owned()]);
+        assert_eq!(change(live.as_ref(), &with("b")), refuse("spec.services[0].image"));
+        assert_eq!(change(live.as_ref(), &cluster(&json!({}))), refuse("spec.services"));
     }
 
     #[test]
-    fn another_way_to_build_the_same_generation_is_no_change() {
-        assert_eq!(services_change(Some(&pod(1, "a")), Some(&pod(1, "b"))), ServicesChange::Keep);
-    }
-
-    #[test]
-    fn a_change_elsewhere_is_noted() {
-        let ServicesChange::Note(patch) = services_change(Some(&pod(1, "a")), Some(&pod(2, "a")))
-        else {
-            panic!("not noted")
-        };
-        assert_eq!(patch["metadata"]["annotations"][GENERATION_ANNOTATION], "2");
+    fn another_way_to_build_the_same_is_no_change() {
+        let mut live = pod(&with("a")).unwrap();
+        live.spec.as_mut().unwrap().restart_policy = Some("Always".to_owned());
+        assert_eq!(change(Some(&live), &with("a")), ServicesChange::Keep);
     }
 
     #[test]
     fn an_evicted_pod_goes_and_one_that_goes_is_waited_for() {
-        let mut live = pod(1, "a");
+        let mut live = pod(&with("a")).unwrap();
         live.status.get_or_insert_default().phase = Some("Failed".to_owned());
-        assert_eq!(services_change(Some(&live), Some(&pod(1, "a"))), ServicesChange::Delete);
-        live.metadata.deletion_timestamp = Some(crate::controller::fixtures::at(1));
-        assert_eq!(services_change(Some(&live), Some(&pod(1, "a"))), ServicesChange::Keep);
+        assert_eq!(change(Some(&live), &with("a")), ServicesChange::Delete);
+        live.metadata.deletion_timestamp = Some(at(1));
+        assert_eq!(change(Some(&live), &with("a")), ServicesChange::Keep);
     }
 }

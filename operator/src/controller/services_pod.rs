@@ -1,6 +1,6 @@
 //! The services pod's way through the cluster: made before the Job, deleted when it has finished.
 
-use super::apply::{create, delete, merge};
+use super::apply::{create, delete};
 use super::error::Error;
 use super::observe::ours;
 use super::services_change::ServicesChange;
@@ -32,19 +32,14 @@ pub(super) async fn realise(
             create(&api, desired.as_ref(), &cluster.owner).await?;
             Ok(Some(desired.as_ref().clone()))
         }
-        (ServicesChange::Note(patch), Some(live)) => merge(&api, &live, patch).await.map(Some),
         (ServicesChange::Delete, Some(live)) => {
             tracing::info!("delete the services pod: it has failed and is made again");
             delete(&api, &live).await?;
             Ok(None)
         }
-        (
-            ServicesChange::Keep
-            | ServicesChange::Refuse
-            | ServicesChange::Note(_)
-            | ServicesChange::Delete,
-            live,
-        ) => Ok(live),
+        (ServicesChange::Keep | ServicesChange::Refuse(_) | ServicesChange::Delete, live) => {
+            Ok(live)
+        }
     }
 }
 

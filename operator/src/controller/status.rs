@@ -167,7 +167,7 @@ fn conditions(
         }
         Phase::Pending(_)
         | Phase::Starting(_)
-        | Phase::Running
+        | Phase::Running(_)
         | Phase::Ending
         | Phase::Complete { .. }
         | Phase::Failed { .. } => {
@@ -222,7 +222,7 @@ fn progressing(conditions: &mut Conditions, observed: &Observed, phase: &Phase, 
             let message = "waiting for the rest of the pods to end".to_owned();
             conditions.yes(kind::PROGRESSING, "Ending", message);
         }
-        Phase::Running => {
+        Phase::Running(_) => {
             conditions.no(kind::PROGRESSING, "Running", "the command can run".to_owned());
         }
         Phase::Suspended => {
@@ -243,10 +243,11 @@ fn ready(conditions: &mut Conditions, phase: &Phase, brokers: &Brokers) {
     let Brokers { ready, size } = brokers;
     let message = format!("{ready} of {size} brokers are ready");
     match phase {
-        Phase::Running => {
+        Phase::Running(failed) => {
             // The Job counts its ready pods a moment later: the number would be too small.
+            let failed = failed.iter().map(|failed| format!("; but its {failed}"));
             let message = "the lead is ready: the quorum is there".to_owned();
-            conditions.yes(kind::READY, "QuorumReached", message);
+            conditions.yes(kind::READY, "QuorumReached", message + &failed.collect::<String>());
         }
         Phase::Pending(_) | Phase::Starting(_) => conditions.no(kind::READY, "Starting", message),
         Phase::Suspended => conditions.no(kind::READY, "Suspended", message),
@@ -271,7 +272,7 @@ fn ended(conditions: &mut Conditions, observed: &Observed, phase: &Phase) {
         }
         Phase::Pending(_)
         | Phase::Starting(_)
-        | Phase::Running
+        | Phase::Running(_)
         | Phase::Ending
         | Phase::Suspended => {
             conditions.no(kind::COMPLETE, "NotFinished", String::new());

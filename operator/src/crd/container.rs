@@ -39,8 +39,8 @@ pub struct Container {
     /// What the container runs. Where Flux runs: the command that is submitted, split as a shell
     /// splits words; with shell syntax outside quotes (`$`, `;`, `|`, several lines, ...) the
     /// container's `sh` runs it. Without one the instance is interactive. In other containers: a
-    /// text for `sh`. In services: a text for the container's `sh` in place of the image's
-    /// entrypoint.
+    /// text for `sh`; without one and without hooks the image's own entrypoint runs. In services: a
+    /// text for the container's `sh` in place of the image's entrypoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 

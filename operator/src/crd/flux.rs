@@ -24,7 +24,7 @@ pub struct Network {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Logging {
-    /// Only the output of the command and of `commands.post`. Default false.
+    /// Only what the command and `commands.post` print, and what goes wrong. Default false.
     #[serde(default)]
     pub quiet: bool,
 
@@ -160,7 +160,9 @@ pub struct Flux {
     pub scheduler: Scheduler,
 
     /// Name of a Secret with the key `munge.key`: installed as `/etc/munge/munge.key` in the
-    /// container that runs Flux, before the broker starts. No munge daemon is started.
+    /// container that runs Flux, for the image's user `munge` alone, before any hook but
+    /// `commands.init`. No munge daemon is started: `commands.pre` can do that, as
+    /// `examples/munge` shows. The container has to start as root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub munge_secret: Option<String>,
 
@@ -172,7 +174,8 @@ pub struct Flux {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lead_broker: Option<LeadBroker>,
 
-    /// The whole of the broker's configuration (`broker.toml`), verbatim.
+    /// The whole of the broker's configuration (`broker.toml`), verbatim. What `scheduler` says
+    /// would be in there, so it cannot be given as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broker_config: Option<String>,
 
@@ -220,11 +223,15 @@ impl Default for Flux {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scheduler {
-    /// Keep the scheduler of flux-core even where the view has Fluxion. Default false.
+    /// Use the scheduler of flux-core even where the view has Fluxion. Default false: then Fluxion
+    /// is the scheduler where the view has it. Takes flux-core 0.79 or later; an older one loads
+    /// Fluxion if and only if both have the same prefix. `load-fluxion.sh` replaces the scheduler
+    /// of a running instance. Excludes `brokerConfig`.
     #[serde(default)]
     pub simple: bool,
 
-    /// Queue policy of Fluxion: `fcfs`, `easy`, `hybrid` or `conservative`. Default `fcfs`.
+    /// Queue policy of Fluxion: `fcfs`, `easy`, `hybrid` or `conservative`. Default `fcfs`. The
+    /// scheduler of flux-core has no policies. One that is not the default excludes `brokerConfig`.
     #[serde(default = "queue_policy")]
     pub queue_policy: String,
 }

@@ -32,7 +32,7 @@ pub struct MiniClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
 
-    /// Brokers that are online.
+    /// Brokers that are online, in pods of which no sidecar has failed.
     #[serde(default)]
     pub ready_brokers: i32,
 

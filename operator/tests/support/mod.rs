@@ -1,6 +1,7 @@
 //! Clusters from files, and what is built of them.
 #![allow(dead_code, reason = "each test binary uses another part")]
 
+pub(crate) mod any_spec;
 pub(crate) mod field_path;
 pub(crate) mod server;
 pub(crate) mod world;

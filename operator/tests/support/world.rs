@@ -100,7 +100,11 @@ pub(crate) fn finish(world: &World, type_: &str, exit_code: i32) {
             }],
         });
     });
-    let message = format!(r#"{{"exitCode":{exit_code},"commandRan":true}}"#);
+    let message = json!({
+        "exitCode": exit_code,
+        "commandRan": true,
+        "phases": [{ "name": "command", "startMilliseconds": 5, "durationMilliseconds": 9 }],
+    });
     world.server.put_pods(vec![json!({
         "metadata": {
             "name": "hello-0-abcde",
@@ -112,7 +116,7 @@ pub(crate) fn finish(world: &World, type_: &str, exit_code: i32) {
             "phase": if exit_code == 0 { "Succeeded" } else { "Failed" },
             "containerStatuses": [{
                 "name": "hello", "image": "", "imageID": "", "ready": false, "restartCount": 0,
-                "state": { "terminated": { "exitCode": exit_code, "message": message } },
+                "state": { "terminated": { "exitCode": exit_code, "message": message.to_string() } },
             }],
         },
     })]);

@@ -13,7 +13,7 @@ use crate::{
 
 /// A web server, started by the image's own entrypoint, and curl. Made of Debian's packages.
 const WEB_SERVER: &str = "nginx:1";
-/// An operating system with its own Flux. Made of a Debian and the view.
+/// An operating system with its own Flux, and munge. Made of a Debian and the view.
 const WITH_FLUX: &str = "fluxrm/flux-sched:jammy";
 /// An image without a shell. What is made here has one program, which no example uses.
 const DISTROLESS: &str = "gcr.io/distroless/static-debian12:latest";
@@ -34,14 +34,15 @@ pub fn load_for_examples(
     packages::ensure(packages::STATIC_PROGRAM, progress)?;
     let busybox = programs::find("busybox").context("looking for busybox in PATH")?;
     cluster.load_image(&program(scratch.path(), "/bin/busybox", &busybox)?, &[DISTROLESS])?;
-    let web_server = web_server(&debian(&cache, &["curl", "nginx"], progress)?, scratch.path())?;
+    let system = debian(&cache, &["curl", "munge", "nginx"], progress)?;
+    let web_server = web_server(&system, scratch.path())?;
     progress.step(&format!("loading Debian's nginx, in the place of {WEB_SERVER}"), || {
         cluster.load_image(&web_server, &[WEB_SERVER])
     })?;
     let Some(flux) = view_layer(view, scratch.path(), binaries)? else {
         return cluster.pull_image(WITH_FLUX);
     };
-    let with_flux = with_flux(&debian(&cache, &[], progress)?, flux, scratch.path())?;
+    let with_flux = with_flux(&system, flux, scratch.path())?;
     progress.step(&format!("loading a Debian with Flux, in the place of {WITH_FLUX}"), || {
         cluster.load_image(&with_flux, &[WITH_FLUX])
     })?;

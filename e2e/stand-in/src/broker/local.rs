@@ -1,5 +1,6 @@
 //! The local socket: accepting clients, and checking who they are.
 
+use nix::errno::Errno;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -70,24 +71,52 @@ enum Standing {
     Guest,
 }
 
+/// Whoever is at the other end of a connection.
+#[derive(Clone, Copy)]
+struct Peer {
+    user: u32,
+    standing: Standing,
+}
+
 /// Who the peer is, or the user id of a stranger.
-fn standing(stream: &UnixStream, access: Access) -> Result<Standing, u32> {
+fn peer(stream: &UnixStream, access: Access) -> Result<Peer, u32> {
     let user = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
     let owner = nix::unistd::getuid().as_raw();
-    match user {
-        user if user == owner => Ok(Standing::Owner),
-        0 if access.root_is_owner => Ok(Standing::Owner),
-        _ if access.guests => Ok(Standing::Guest),
-        stranger => Err(stranger),
+    let standing = match user {
+        user if user == owner => Standing::Owner,
+        0 if access.root_is_owner => Standing::Owner,
+        _ if access.guests => Standing::Guest,
+        stranger => return Err(stranger),
+    };
+    Ok(Peer { user, standing })
+}
+
+impl Peer {
+    /// Why it may not ask this (flux-core, `modules/job-ingest`, for jobs).
+    fn refusal(self, request: &Request) -> Option<Reply> {
+        let submits = matches!(request, Request::Submit(_));
+        let text = match self.standing {
+            Standing::Guest if submits => "only instance owner can use sign-type=none",
+            Standing::Guest if request.is_for_owner() => {
+                let reason = "requests of guests: not simulated by the stand-in".to_owned();
+                let code = crate::failure::NOT_SIMULATED;
+                return Some(Reply::Failed { reason, code, errno: Errno::EPERM as i32 });
+            }
+            Standing::Owner if submits && self.user == 0 && !nix::unistd::getuid().is_root() => {
+                return Some(Reply::failed("submission of jobs as user root not supported"));
+            }
+            Standing::Guest | Standing::Owner => return None,
+        };
+        Some(Reply::refused(text, Errno::EPERM))
     }
 }
 
 /// Says whether the client may come in (one byte: 0, or an errno), and finds out what it speaks.
 async fn serve(id: u64, stream: UnixStream, door: Door) {
-    let standing = standing(&stream, door.access);
+    let peer = peer(&stream, door.access);
     let (read, mut write) = stream.into_split();
-    let standing = match standing {
-        Ok(standing) => standing,
+    let peer = match peer {
+        Ok(peer) => peer,
         Err(user) => {
             drop(door.news.send(ClientNews::Stranger(user)));
             drop(write.write_all(&[REFUSED]).await);
@@ -103,7 +132,7 @@ async fn serve(id: u64, stream: UnixStream, door: Door) {
         serve_messages(id, reader, write, &door).await;
     } else {
         let alive = door.alive.upgrade();
-        serve_line(id, reader, write, standing, door.news).await;
+        serve_line(id, reader, write, peer, door.news).await;
         drop(alive);
     }
 }
@@ -113,28 +142,25 @@ async fn serve_line(
     id: u64,
     mut reader: BufReader<OwnedReadHalf>,
     mut write: OwnedWriteHalf,
-    standing: Standing,
+    peer: Peer,
     news: UnboundedSender<ClientNews>,
 ) {
     let mut line = String::new();
     if reader.read_line(&mut line).await.is_err() {
         return;
     }
-    let refusal = match (standing, serde_json::from_str::<Request>(&line)) {
-        (_, Err(error)) => Reply::failed(format!("Protocol error: {error}")),
-        (Standing::Guest, Ok(request)) if request.is_for_owner() => Reply::Failed {
-            reason: "requests of guests: not simulated by the stand-in".to_owned(),
-            code: crate::failure::NOT_SIMULATED,
-        },
-        (_, Ok(request)) => {
+    let request = serde_json::from_str::<Request>(&line)
+        .map_err(|error| Reply::failed(format!("Protocol error: {error}")))
+        .and_then(|request| peer.refusal(&request).map_or(Ok(request), Err));
+    match request {
+        Ok(request) => {
             let (sender, replies) = unbounded_channel();
             drop(news.send(ClientNews::Asked { id, request, sender }));
             answer(reader, write, replies).await;
             drop(news.send(ClientNews::Gone(id)));
-            return;
         }
-    };
-    drop(send(&mut write, &refusal).await);
+        Err(refusal) => drop(send(&mut write, &refusal).await),
+    }
 }
 
 /// Answers a client that speaks Flux messages, until it leaves or sends something else.

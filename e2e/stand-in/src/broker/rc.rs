@@ -64,12 +64,8 @@ impl Broker {
 
     /// Everything a dump holds: what was restored, and the jobs since.
     pub(super) fn content(&self) -> serde_json::Value {
-        let mut content = crate::jobs::manager::content(&self.manager);
-        let old = self.restored.as_ref().and_then(|old| old["jobs"].as_array().cloned());
-        if let (Some(mut jobs), Some(new)) = (old, content["jobs"].as_array().cloned()) {
-            jobs.extend(new);
-            content["jobs"] = serde_json::Value::Array(jobs);
-        }
+        let mut content = self.jobs(None);
+        content["drained"] = serde_json::json!(self.manager.drained);
         content
     }
 

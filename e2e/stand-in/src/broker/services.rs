@@ -104,7 +104,7 @@ impl Broker {
                 return self.carry_out(effects);
             }
             Request::Jobs { scope } => Ok(self.jobs(scope)),
-            Request::Cancel { ids, scope } => self.cancel(ids, scope),
+            Request::Cancel { ids, user, scope } => self.cancel(ids, user, scope),
             Request::Queue(action) => {
                 let (value, effects) = self.manager.queue(action);
                 self.carry_out(effects);
@@ -159,24 +159,28 @@ impl Broker {
         })
     }
 
-    fn jobs(&self, scope: Option<u64>) -> Value {
-        let wanted = self.manager.jobs.values().filter(|job| job.spec.scope == scope);
-        let jobs: Vec<Value> = wanted
-            .map(|job| {
-                let mut value = job.to_json();
-                if let Some(ranks) = value["ranks"].as_str().and_then(idset::decode) {
-                    let hosts: Vec<String> = ranks.iter().map(|rank| self.host(*rank)).collect();
-                    value["nodelist"] = json!(crate::resources::compress(&hosts));
-                }
-                value
-            })
-            .collect();
-        json!({ "jobs": jobs })
+    /// The jobs of a scope, oldest first; in the instance itself after those that were restored.
+    pub(super) fn jobs(&self, scope: Option<u64>) -> Value {
+        let old = self.restored.iter().filter(|_| scope.is_none());
+        let old = old.flat_map(|content| content["jobs"].as_array().cloned().unwrap_or_default());
+        let new = self.manager.jobs.values().filter(|job| job.spec.scope == scope).map(|job| {
+            let mut value = job.to_json();
+            if let Some(ranks) = value["ranks"].as_str().and_then(idset::decode) {
+                let hosts: Vec<String> = ranks.iter().map(|rank| self.host(*rank)).collect();
+                value["nodelist"] = json!(crate::resources::compress(&hosts));
+            }
+            value
+        });
+        json!({ "jobs": old.chain(new).collect::<Vec<_>>() })
     }
 
-    fn cancel(&mut self, ids: Vec<u64>, scope: Option<u64>) -> Result<Value, String> {
-        let all = ids.is_empty();
-        let ids = if all { self.manager.active(scope) } else { ids };
+    fn cancel(&mut self, ids: Vec<u64>, user: u32, scope: Option<u64>) -> Result<Value, String> {
+        let ids = if ids.is_empty() {
+            let own = |id: &u64| self.manager.jobs.get(id).is_some_and(|job| job.spec.user == user);
+            self.manager.active(scope).into_iter().filter(own).collect()
+        } else {
+            ids
+        };
         for id in &ids {
             if !self.manager.jobs.contains_key(id) {
                 return Err(format!("{}: unknown job id", jobid::encode(*id)));

@@ -70,6 +70,28 @@ fn admitted(mut stream: UnixStream) -> std::io::Result<UnixStream> {
     }
 }
 
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The broker was not reached, or was lost.
+    Lost(Failure),
+    /// The broker refused.
+    Refused {
+        /// Why.
+        reason: String,
+        /// Exit code for the command.
+        code: u8,
+        /// The error number behind the reason.
+        errno: i32,
+    },
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Self::Lost(failure)
+    }
+}
+
 /// Asks and returns the answer; what comes before it goes to `part`. `None` waits without limit.
 ///
 /// # Errors
@@ -81,6 +103,22 @@ pub(crate) fn ask_with(
     limit: Option<Duration>,
     part: &mut dyn FnMut(Reply),
 ) -> Result<Value, Failure> {
+    exchange(call, prefix, request, limit, part).map_err(|trouble| match trouble {
+        Trouble::Lost(failure) => failure,
+        Trouble::Refused { reason, code, errno: _ } => {
+            Failure::with_code(code, format!("{prefix}: {reason}"))
+        }
+    })
+}
+
+/// As [`ask_with`], with the broker's refusal as it came.
+pub(crate) fn exchange(
+    call: &Call,
+    prefix: &str,
+    request: &Request,
+    limit: Option<Duration>,
+    part: &mut dyn FnMut(Reply),
+) -> Result<Value, Trouble> {
     let mut stream = connect(call, prefix)?;
     let fault = |text: &str| Failure::new(format!("{prefix}: {text}"));
     let broken = |error: std::io::Error| {
@@ -101,12 +139,12 @@ pub(crate) fn ask_with(
         }
         let mut line = String::new();
         if reader.read_line(&mut line).map_err(broken)? == 0 {
-            return Err(fault("Connection reset by peer"));
+            return Err(fault("Connection reset by peer").into());
         }
         match serde_json::from_str(&line).map_err(|error| fault(&error.to_string()))? {
             Reply::Done(value) => return Ok(value),
-            Reply::Failed { reason, code } => {
-                return Err(Failure::with_code(code, format!("{prefix}: {reason}")));
+            Reply::Failed { reason, code, errno } => {
+                return Err(Trouble::Refused { reason, code, errno });
             }
             other @ (Reply::Output { .. } | Reply::Event { .. } | Reply::Log(_)) => part(other),
         }

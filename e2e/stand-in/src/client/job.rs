@@ -118,8 +118,9 @@ pub(crate) fn cancel(call: &Call) -> Result<u8, Failure> {
         return Err(Failure::new(format!("flux-cancel: {text}")));
     }
     let ids = parsed.rest.iter().map(|id| job_id(id)).collect::<Result<Vec<_>, _>>()?;
-    let request = Request::Cancel { ids, scope: call.scope() };
-    let answer = ask_with(call, "flux-cancel", &request, None, &mut |_| {})?;
+    let user = nix::unistd::getuid().as_raw();
+    let request = Request::Cancel { ids, user, scope: call.scope() };
+    let answer = ask_with(call, "flux-cancel: ERROR", &request, None, &mut |_| {})?;
     if all && !parsed.has("quiet") {
         let count = answer["count"].as_u64().unwrap_or_default();
         let text = match count {

@@ -3,35 +3,63 @@
 use serde_json::{Value, json};
 
 use super::connection::ask;
-use super::{Call, job_id};
+use super::{Call, usage};
 use crate::failure::Failure;
-use crate::options::{Argument, long, short};
+use crate::options::{Argument, Choice, long, short};
 use crate::output;
 use crate::protocol::Request;
 use crate::text::{duration, jobid};
 
+const CHOICES: &[Choice] = &[
+    short("a", 'a', Argument::None),
+    short("A", 'A', Argument::None),
+    short("no-header", 'n', Argument::None),
+    short("format", 'o', Argument::Required),
+    long("json", Argument::None),
+    long("stats-only", Argument::None),
+];
+
+const NOT_SIMULATED: &[Choice] = &[
+    short("count", 'c', Argument::Required),
+    short("filter", 'f', Argument::Required),
+    short("user", 'u', Argument::Required),
+    short("queue", 'q', Argument::Required),
+    short("include", 'i', Argument::Required),
+    short("width", 'w', Argument::Optional),
+    short("recursive", 'R', Argument::None),
+    short("level", 'L', Argument::Required),
+    long("since", Argument::Required),
+    long("name", Argument::Required),
+    long("sort", Argument::Required),
+    long("color", Argument::Optional),
+    long("recurse-all", Argument::None),
+    long("threads", Argument::Required),
+    long("stats", Argument::None),
+];
+
 /// `flux jobs [ID...]`.
 pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
-    let choices = [
-        short("a", 'a', Argument::None),
-        short("A", 'A', Argument::None),
-        short("no-header", 'n', Argument::None),
-        short("format", 'o', Argument::Required),
-        long("json", Argument::None),
-        long("stats-only", Argument::None),
-    ];
+    let choices: Vec<Choice> = [CHOICES, NOT_SIMULATED].concat();
     let parsed = call.python_options("jobs", &choices)?;
+    if let Some(option) = NOT_SIMULATED.iter().find(|choice| parsed.has(choice.name)) {
+        return Err(Failure::not_simulated(&format!("jobs --{}", option.name)));
+    }
     let answer = ask(call, "flux-jobs", &Request::Jobs { scope: call.scope() })?;
     let mut jobs: Vec<Value> = answer["jobs"].as_array().cloned().unwrap_or_default();
     if parsed.has("stats-only") {
         return Ok(statistics(&jobs));
     }
-    let ids = parsed.rest.iter().map(|id| job_id(id)).collect::<Result<Vec<_>, _>>()?;
-    let all = parsed.has("a") || parsed.has("A");
-    jobs.retain(|job| {
-        let named = job["id"].as_u64().is_some_and(|id| ids.contains(&id));
-        if ids.is_empty() { all || job["state"] != "INACTIVE" } else { named }
-    });
+    if parsed.rest.is_empty() {
+        // `-A` is about users, `-a` about states.
+        let own = nix::unistd::getuid().as_raw();
+        jobs.retain(|job| {
+            (parsed.has("A") || job["userid"] == own)
+                && (parsed.has("a") || job["state"] != "INACTIVE")
+        });
+    } else {
+        let ids = named(&parsed.rest, &jobs)?;
+        jobs.retain(|job| job["id"].as_u64().is_some_and(|id| ids.contains(&id)));
+    }
     // The newest comes first.
     jobs.reverse();
     if parsed.has("json") {
@@ -52,13 +80,27 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// The jobs that `words` name, which must all be known.
+fn named(words: &[String], jobs: &[Value]) -> Result<Vec<u64>, Failure> {
+    let mut ids = Vec::new();
+    for word in words {
+        let invalid = || usage("jobs", &format!("argument JOBID: invalid JobID value: '{word}'"));
+        let id = jobid::decode(word).ok_or_else(invalid)?;
+        if !jobs.iter().any(|job| job["id"] == id) {
+            return Err(Failure::new(format!("JobID {word} unknown")));
+        }
+        ids.push(id);
+    }
+    Ok(ids)
+}
+
 fn statistics(jobs: &[Value]) -> u8 {
     let count = |key: &str, value: &str| jobs.iter().filter(|job| job[key] == value).count();
     let (running, pending) = (count("state", "RUN"), count("state", "SCHED"));
     let completed = count("result", "COMPLETED");
     let failed = count("state", "INACTIVE") - completed;
     output::line(&format!(
-        "{running} running, {completed} completed, {failed} failed, {pending} pending"
+        "{running} running, {completed} completed, {failed} failed, {pending} pending, 0 inactive purged"
     ));
     u8::from(running + pending == 0)
 }

@@ -62,9 +62,11 @@ impl Call {
     }
 }
 
-/// A usage error of a Python script: exit code 2.
+/// A usage error of a Python script: exit code 2. Those that submit are parts of one program.
 pub(crate) fn usage(name: &str, text: &str) -> Failure {
-    Failure::with_code(2, format!("usage: flux {name} [OPTIONS...]\nflux-{name}: error: {text}"))
+    let joint = if ["submit", "run", "batch"].contains(&name) { ' ' } else { '-' };
+    let text = format!("usage: flux {name} [OPTIONS...]\nflux{joint}{name}: error: {text}");
+    Failure::with_code(2, text)
 }
 
 /// A job id, or Flux's text about what is none.

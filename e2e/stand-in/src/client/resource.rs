@@ -90,6 +90,10 @@ fn list(call: &Call) -> Result<u8, Failure> {
             Some(_) => return Err(Failure::not_simulated("resource list -o without -n")),
         }
     }
+    let lines = format.is_none_or(|format| format.contains("{state}"));
+    if !lines && states.contains(',') {
+        return Err(Failure::not_simulated("resource list of several states as one line"));
+    }
     for state in states.split(',') {
         let row = rows.get(state).ok_or_else(|| {
             Failure::new(format!("{PREFIX}: Invalid resource state {state} specified"))
@@ -128,15 +132,7 @@ fn info(call: &Call) -> Result<u8, Failure> {
     let row = rows.get(state).ok_or_else(|| {
         Failure::new(format!("{PREFIX}: Invalid resource state {state} specified"))
     })?;
-    let plural = |count: u64, word: &str| {
-        if count == 1 { format!("1 {word}") } else { format!("{count} {word}s") }
-    };
-    output::line(&format!(
-        "{}, {}, {}",
-        plural(row.nodes, "Node"),
-        plural(row.cores, "Core"),
-        plural(row.gpus, "GPU")
-    ));
+    output::line(&format!("{} Nodes, {} Cores, {} GPUs", row.nodes, row.cores, row.gpus));
     Ok(0)
 }
 

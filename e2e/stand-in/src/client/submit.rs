@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use serde_json::Value;
 
 use super::Call;
-use super::connection::{ask, ask_with};
+use super::connection::{Trouble, ask_with, exchange};
 use super::submit_options::{COMMON, Shape, build, fault, integer};
 use crate::failure::Failure;
 use crate::jobs::spec::JobSpec;
@@ -153,7 +153,18 @@ fn submit_copies(call: &Call, parsed: &Parsed, spec: &JobSpec) -> Result<Vec<u64
 /// Submits a job and returns its id.
 pub(crate) fn send(call: &Call, command: &str, spec: JobSpec) -> Result<u64, Failure> {
     let prefix = format!("flux-{command}: ERROR");
-    let answer = ask(call, &prefix, &Request::Submit(Box::new(spec)))?;
+    let request = Request::Submit(Box::new(spec));
+    let answer = exchange(call, &prefix, &request, None, &mut |_| {});
+    let answer = answer.map_err(|trouble| match trouble {
+        Trouble::Lost(failure) => failure,
+        // `flux submit` goes on meanwhile, and prints the bare error when it comes.
+        Trouble::Refused { reason, code, errno } if command == "submit" => {
+            Failure::with_code(code, format!("[Errno {errno}] {reason}"))
+        }
+        Trouble::Refused { reason, code, errno: _ } => {
+            Failure::with_code(code, format!("{prefix}: {reason}"))
+        }
+    })?;
     Ok(answer["id"].as_u64().unwrap_or_default())
 }
 

@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde_json::json;
-
 use super::job::{ClientId, Exception, Job, JobState};
 use super::schedule::{Allocation, Free, allocate, whole};
 use super::spec::JobSpec;
@@ -367,10 +365,4 @@ fn order(job: &Job, task: u32, index: u32) -> TaskOrder {
         environment,
         input: job.spec.input.clone(),
     }
-}
-
-/// What a dump holds of the jobs.
-pub(crate) fn content(manager: &Manager) -> serde_json::Value {
-    let jobs: Vec<_> = manager.jobs.values().map(Job::to_json).collect();
-    json!({ "jobs": jobs, "drained": manager.drained })
 }

@@ -52,7 +52,11 @@ impl Manager {
         scope: Option<u64>,
     ) -> Vec<Effect> {
         let refuse = |reason: &str| {
-            let reply = Reply::Failed { reason: reason.to_owned(), code: NOT_WAITABLE };
+            let reply = Reply::Failed {
+                reason: reason.to_owned(),
+                code: NOT_WAITABLE,
+                errno: nix::libc::ECHILD,
+            };
             vec![Effect::Tell(client, reply)]
         };
         match id {

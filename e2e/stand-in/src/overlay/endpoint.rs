@@ -23,7 +23,12 @@ pub(crate) fn bind(uri: &str, ipv6: bool) -> Result<Bound, String> {
     }
     let (host, port) = host_and_port(uri).ok_or("Invalid argument")?;
     let address = bind_address(host, ipv6).ok_or("No such device")?;
-    let listener = TcpListener::bind(SocketAddr::new(address, port));
+    let mut listener = TcpListener::bind(SocketAddr::new(address, port));
+    // As `ZeroMQ` does where the kernel has no IPv6 (`tcp_open_socket`).
+    let without_ipv6 = Some(nix::errno::Errno::EAFNOSUPPORT as i32);
+    if host == "*" && listener.as_ref().is_err_and(|error| error.raw_os_error() == without_ipv6) {
+        listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port));
+    }
     listener.map(Bound::Tcp).map_err(|error| strerror(&error))
 }
 

@@ -3,23 +3,32 @@
 use std::net::IpAddr;
 
 use hickory_resolver::TokioResolver;
+use hickory_resolver::config::LookupIpStrategy;
 
-/// Addresses of `host`: itself, or from `/etc/hosts`, or from DNS with the search list.
+/// Addresses of `host` that `ZeroMQ` would use: itself, or from `/etc/hosts`, or from DNS with the
+/// search list.
 pub(crate) async fn addresses(host: &str, ipv6: bool) -> Result<Vec<IpAddr>, String> {
-    if let Ok(address) = host.parse::<IpAddr>() {
-        return Ok(vec![address]);
-    }
-    let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
-    let mut found = in_hosts_file(&hosts, host);
+    let mut found = match host.parse::<IpAddr>() {
+        Ok(address) => vec![address],
+        Err(_) => in_hosts_file(&std::fs::read_to_string("/etc/hosts").unwrap_or_default(), host),
+    };
     if found.is_empty() {
         let fault = |error: &dyn std::fmt::Display| error.to_string();
-        let builder = TokioResolver::builder_tokio().map_err(|error| fault(&error))?;
+        let mut builder = TokioResolver::builder_tokio().map_err(|error| fault(&error))?;
+        builder.options_mut().ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         let resolver = builder.build().map_err(|error| fault(&error))?;
         let answer = resolver.lookup_ip(host).await.map_err(|error| fault(&error))?;
         found = answer.iter().collect();
     }
-    found.retain(|address| address.is_ipv4() || ipv6);
-    if found.is_empty() { Err("Name or service not known".to_owned()) } else { Ok(found) }
+    let used = used(found, ipv6);
+    if used.is_empty() { Err("Name or service not known".to_owned()) } else { Ok(used) }
+}
+
+/// Without `enable_ipv6` the IPv4 addresses alone, with it the IPv6 ones where there are any: what
+/// `getaddrinfo` gives `ZeroMQ` (`ip_resolver_t::resolve_getaddrinfo`).
+fn used(found: Vec<IpAddr>, ipv6: bool) -> Vec<IpAddr> {
+    let (over_ipv6, over_ipv4): (Vec<_>, Vec<_>) = found.into_iter().partition(IpAddr::is_ipv6);
+    if ipv6 && !over_ipv6.is_empty() { over_ipv6 } else { over_ipv4 }
 }
 
 fn in_hosts_file(text: &str, host: &str) -> Vec<IpAddr> {
@@ -36,6 +45,15 @@ fn in_hosts_file(text: &str, host: &str) -> Vec<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_of_one_kind_are_used_as_zeromq_does() {
+        let [four, six] = ["10.0.0.1", "fd00::1"].map(|text| text.parse().expect("valid"));
+        assert_eq!(used(vec![four, six], false), [four]);
+        assert_eq!(used(vec![four, six], true), [six]);
+        assert_eq!(used(vec![four], true), [four]);
+        assert!(used(vec![six], false).is_empty());
+    }
 
     #[test]
     fn the_hosts_file_is_read_by_whole_names() {

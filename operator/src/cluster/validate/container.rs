@@ -10,7 +10,7 @@ use super::{
     volume::Volumes,
 };
 use crate::{
-    cluster::{self, Network, Runner, Service, ServicesPod, Sidecar, View},
+    cluster::{self, FixedFields, Network, Runner, Service, ServicesPod, Sidecar, View},
     crd::{self, MiniClusterSpec},
 };
 use flux_contract::{Layout, SidecarConfig};
@@ -64,7 +64,7 @@ pub(super) fn containers(
             if !container.ports.is_empty() && is_label(&name) {
                 service_names(&path, &name, cluster, &mut addresses, faults);
             }
-            let wrapped = (!container.no_wrap_entrypoint).then(|| wrapped(spec, container));
+            let wrapped = wrapped(spec, container);
             sidecars.push(Sidecar { container: cluster::Container { name, ..common }, wrapped });
         }
     }
@@ -100,7 +100,11 @@ fn services(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> Option<S
             command: owned(container.command.as_ref()),
         });
     }
-    (!containers.is_empty()).then(|| ServicesPod { containers, volumes: volumes.into_volumes() })
+    (!containers.is_empty()).then(|| ServicesPod {
+        containers,
+        volumes: volumes.into_volumes(),
+        fixed_fields: FixedFields::of_services(spec),
+    })
 }
 
 /// The name of a container that does not run Flux.
@@ -149,15 +153,20 @@ fn service_names(
     }
 }
 
-fn wrapped(spec: &MiniClusterSpec, container: &crd::Container) -> SidecarConfig {
+/// What the agent runs in a sidecar; nothing where the image's own entrypoint runs: when that is
+/// asked for, and when there is nothing to run instead.
+fn wrapped(spec: &MiniClusterSpec, container: &crd::Container) -> Option<SidecarConfig> {
     let commands = container.commands.clone().unwrap_or_default();
-    SidecarConfig {
+    let sidecar = SidecarConfig {
         wait_for_socket: !spec.flux.no_wait_socket && !spec.flux.disable_socket,
         command: owned(container.command.as_ref()),
         init: owned(commands.init.as_ref()),
         service_pre: owned(commands.service_pre.as_ref()),
         post: owned(commands.post.as_ref()),
-    }
+    };
+    let texts = [&sidecar.command, &sidecar.init, &sidecar.service_pre, &sidecar.post];
+    let runs_something = texts.iter().any(|text| text.is_some());
+    (!container.no_wrap_entrypoint && runs_something).then_some(sidecar)
 }
 
 /// What every container has; `name` is the MiniCluster's.

@@ -19,6 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// socket's path (unix(7)).
 const MOUNT_PATH_LIMIT: usize = 80;
 
+/// The queue policies that Fluxion knows.
+const QUEUE_POLICIES: [&str; 4] = ["fcfs", "easy", "hybrid", "conservative"];
+
 /// Where the operator's own documents are mounted: no mount path may hide them.
 const OPERATOR_DIRECTORY: &str = "/flux_operator";
 
@@ -42,7 +45,7 @@ pub(super) fn flux(
         topology: topology(flux, faults),
         log_level: log_level(flux, faults),
         wrap: owned(flux.wrap.as_ref()),
-        queue_policy: queue_policy(&flux.scheduler, faults),
+        queue_policy: queue_policy(flux, faults),
         simple_scheduler: flux.scheduler.simple,
         broker_config: owned(flux.broker_config.as_ref()),
         curve: curve(flux, faults),
@@ -80,14 +83,19 @@ fn log_level(flux: &crd::Flux, faults: &mut Faults) -> u8 {
     level.unwrap_or_default()
 }
 
-fn queue_policy(scheduler: &crd::Scheduler, faults: &mut Faults) -> String {
-    let policy = &scheduler.queue_policy;
-    let is_word = |text: &str| {
-        !text.is_empty()
-            && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
-    };
-    faults.require(is_word(policy), "spec.flux.scheduler.queuePolicy", || {
-        format!("{policy:?} is no queue policy: use e.g. fcfs, easy, hybrid or conservative")
+/// Fluxion takes an unknown policy for its default, and says so to nobody.
+fn queue_policy(flux: &crd::Flux, faults: &mut Faults) -> String {
+    let policy = &flux.scheduler.queue_policy;
+    faults.require(
+        QUEUE_POLICIES.contains(&policy.as_str()),
+        "spec.flux.scheduler.queuePolicy",
+        || format!("{policy:?} is no queue policy: use one of {}", QUEUE_POLICIES.join(", ")),
+    );
+    let given = flux.scheduler != crd::Scheduler::default();
+    let everything = owned(flux.broker_config.as_ref()).is_some();
+    faults.require(!(given && everything), "spec.flux.scheduler", || {
+        "has no effect beside brokerConfig, which is the whole configuration: write it in there"
+            .to_owned()
     });
     policy.clone()
 }

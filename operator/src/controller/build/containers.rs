@@ -1,7 +1,7 @@
 //! The containers of a pod.
 
 use super::Images;
-use super::volumes::{config_mount, curve_mount, flux_mounts, install_mount, munge_mount};
+use super::volumes::{curve_mount, flux_mounts, install_mount, munge_mount};
 use crate::cluster::{self, CORES_VARIABLE, Cluster, Sidecar};
 use flux_contract::{INSTALL_MOUNT, Layout};
 use k8s_openapi::api::core::v1::{
@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{
 use std::collections::BTreeMap;
 
 /// Name of the init container that brings the agent.
-pub const AGENT_CONTAINER: &str = "flux-agent";
+const AGENT_CONTAINER: &str = "flux-agent";
 
 /// Attempts of the startup probe: so many that it never ends a container. The agent has deadlines
 /// of its own and says why it gives up; a probe would only kill it.
@@ -102,7 +102,6 @@ fn helper_resources(runner: &ResourceRequirements) -> Option<ResourceRequirement
 /// Runs Flux in the user's image.
 fn runner(cluster: &Cluster) -> Container {
     let mut mounts = flux_mounts(cluster);
-    mounts.push(config_mount(cluster));
     mounts.push(curve_mount(cluster));
     mounts.extend(munge_mount(cluster));
     let agent = agent_path(cluster);
@@ -129,11 +128,9 @@ fn runner(cluster: &Cluster) -> Container {
 
 /// A sidecar whose command the agent runs.
 fn wrapped(cluster: &Cluster, sidecar: &Sidecar) -> Container {
-    let mut mounts = flux_mounts(cluster);
-    mounts.push(config_mount(cluster));
     let name = sidecar.container.name.clone();
     let command = [agent_path(cluster), "run".to_owned(), "--container".to_owned(), name];
-    Container { command: Some(command.into()), ..common(&sidecar.container, mounts) }
+    Container { command: Some(command.into()), ..common(&sidecar.container, flux_mounts(cluster)) }
 }
 
 /// A sidecar that runs its image's own entrypoint. As a sidecar in the sense of Kubernetes

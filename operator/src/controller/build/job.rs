@@ -4,18 +4,17 @@ use super::meta::{object_labels, object_meta};
 use super::pod::template;
 use super::{BuildError, Images};
 use crate::cluster::Cluster;
-use crate::controller::job_change::{Fingerprint, GENERATION_ANNOTATION};
+use crate::controller::job_change::GENERATION_ANNOTATION;
 use k8s_openapi::api::batch::v1::{
     Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule,
     SuccessPolicy, SuccessPolicyRule,
 };
 use std::collections::BTreeMap;
 
-/// The Job; `generation` is the MiniCluster's, noted so that a later change can be told from a
-/// newer operator's other way of building the same thing.
+/// The Job. Noted on it: `generation`, which is the MiniCluster's, and the fields of the
+/// specification that cannot be changed while it exists.
 pub(super) fn job(cluster: &Cluster, images: &Images, generation: i64) -> Result<Job, BuildError> {
     let template = template(cluster, images)?;
-    let fingerprint = Fingerprint::of(&template);
     let size = i32::try_from(cluster.size).unwrap_or(i32::MAX);
     // A pod lost to its node is not the command's failure. The API server takes a failure policy
     // for pods that are never restarted only.
@@ -26,7 +25,7 @@ pub(super) fn job(cluster: &Cluster, images: &Images, generation: i64) -> Result
     metadata.labels = Some(labels);
     metadata.annotations = Some(BTreeMap::from([
         (GENERATION_ANNOTATION.to_owned(), generation.to_string()),
-        fingerprint.annotation(),
+        cluster.fixed_fields.annotation(),
     ]));
     Ok(Job {
         metadata,

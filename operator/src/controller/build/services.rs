@@ -1,4 +1,6 @@
 //! The Services: of all pods, of the lead, of the sidecars.
+//!
+//! None asks for a kind of address: each gets the cluster's usual one, which every pod has.
 
 use super::meta::{job_selector, lead_selector, object_meta, pods_selector};
 use crate::cluster::{Cluster, Sidecar};

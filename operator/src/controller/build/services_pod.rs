@@ -4,13 +4,12 @@ use super::containers::service;
 use super::meta::{object_meta, services_labels};
 use super::pod::{common, references};
 use crate::cluster::Cluster;
-use crate::controller::job_change::{Fingerprint, GENERATION_ANNOTATION};
-use k8s_openapi::api::core::v1::{Pod, PodSpec, PodTemplateSpec};
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// The services pod. `generation` and a fingerprint are noted as on the Job: a pod cannot be
+/// The services pod. The fields it is made from are noted on it as on the Job: a pod cannot be
 /// changed either.
-pub(super) fn services_pod(cluster: &Cluster, generation: i64) -> Option<Pod> {
+pub(super) fn services_pod(cluster: &Cluster) -> Option<Pod> {
     let services = cluster.services.as_ref()?;
     let name = cluster.name.services_pod();
     let containers = &services.containers;
@@ -25,17 +24,12 @@ pub(super) fn services_pod(cluster: &Cluster, generation: i64) -> Option<Pod> {
         volumes: Some(services.volumes.clone()).filter(|volumes| !volumes.is_empty()),
         ..common(cluster)
     };
-    let annotations = cluster.pod.annotations.clone();
-    let mut metadata = ObjectMeta {
+    let mut annotations = cluster.pod.annotations.clone();
+    annotations.extend([services.fixed_fields.annotation()]);
+    let metadata = ObjectMeta {
         labels: Some(services_labels(cluster)),
         annotations: Some(annotations),
         ..object_meta(cluster, &name)
     };
-    let template = PodTemplateSpec { metadata: Some(metadata.clone()), spec: Some(spec.clone()) };
-    let notes = [
-        (GENERATION_ANNOTATION.to_owned(), generation.to_string()),
-        Fingerprint::of(&template).annotation(),
-    ];
-    metadata.annotations.get_or_insert_default().extend(notes);
     Some(Pod { metadata, spec: Some(spec), status: None })
 }

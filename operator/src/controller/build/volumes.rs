@@ -23,8 +23,9 @@ pub(super) fn volumes(cluster: &Cluster) -> Vec<Volume> {
     all
 }
 
-/// Mounts of every container that uses Flux: the shared volume, and the view's software where the
-/// view's links lead, which is the same volume a second time and no second copy.
+/// Mounts of every container that uses Flux: the shared volume, the view's software where the
+/// view's links lead, which is the same volume a second time and no second copy, and the agent's
+/// configuration, without which `flux-agent connect` could not reach the broker from there.
 pub(super) fn flux_mounts(cluster: &Cluster) -> Vec<VolumeMount> {
     let view = &cluster.flux.view;
     let mut mounts = vec![mount(&view.name, &view.mount_path)];
@@ -34,17 +35,13 @@ pub(super) fn flux_mounts(cluster: &Cluster) -> Vec<VolumeMount> {
             ..mount(&view.name, Layout::SOFTWARE_MOUNT)
         });
     }
+    mounts.push(read_only(mount(&cluster.name.agent_config_map(), CONFIG_MOUNT)));
     mounts
 }
 
 /// The shared volume where the init containers fill it.
 pub(super) fn install_mount(cluster: &Cluster) -> VolumeMount {
     mount(&cluster.flux.view.name, INSTALL_MOUNT)
-}
-
-/// The agent's configuration.
-pub(super) fn config_mount(cluster: &Cluster) -> VolumeMount {
-    read_only(mount(&cluster.name.agent_config_map(), CONFIG_MOUNT))
 }
 
 /// The CURVE certificate: for the runner, for no other container.

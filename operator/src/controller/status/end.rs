@@ -16,8 +16,8 @@ pub(super) enum Phase {
     Pending(Option<String>),
     /// Pods run, the lead is not ready; what its pod waits for, if it says so.
     Starting(Option<String>),
-    /// The lead is ready: the quorum is there.
-    Running,
+    /// The lead is ready: the quorum is there; what has failed beside it, if something has.
+    Running(Option<String>),
     /// The lead has ended, the Job not yet.
     Ending,
     /// The Job is suspended.
@@ -48,7 +48,7 @@ impl Phase {
             Self::Complete { at } | Self::Failed { at, .. } => at.clone(),
             Self::Pending(_)
             | Self::Starting(_)
-            | Self::Running
+            | Self::Running(_)
             | Self::Ending
             | Self::Suspended => None,
         }
@@ -59,7 +59,7 @@ impl Phase {
         match self {
             Self::Pending(_) => State::Pending,
             Self::Starting(_) => State::Starting,
-            Self::Running | Self::Ending => State::Running,
+            Self::Running(_) | Self::Ending => State::Running,
             Self::Suspended => State::Suspended,
             Self::Complete { .. } => State::Complete,
             Self::Failed { .. } => State::Failed,
@@ -96,7 +96,7 @@ pub(super) fn phase(cluster: &Cluster, observed: &Observed, lead: Option<&PodVie
     if lead.over {
         Phase::Ending
     } else if lead.ready {
-        Phase::Running
+        Phase::Running(lead.failed_container())
     } else if lead.running || ready(job) > 0 {
         Phase::Starting(lead.waiting.clone())
     } else {

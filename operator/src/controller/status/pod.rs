@@ -37,7 +37,8 @@ pub(super) struct PodView<'pod> {
     pub(super) over: bool,
     /// Its containers run.
     pub(super) running: bool,
-    /// Its broker is online; on the lead: the quorum is there.
+    /// Its broker is online; on the lead: the quorum is there. A pod whose sidecar has failed is
+    /// not ready, but its runner is.
     pub(super) ready: bool,
     /// How the runner container ended, if it has.
     pub(super) ended: Option<Ended>,
@@ -50,24 +51,23 @@ impl<'pod> PodView<'pod> {
     pub(super) fn new(pod: &'pod Pod, runner: &'pod str) -> Self {
         let status = pod.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_deref()).unwrap_or_default();
-        let ready = pod_condition(status, "Ready").is_some_and(|c| c.status == "True");
-        let ended = containers(status)
-            .find(|container| container.name == runner)
-            .and_then(terminated)
-            .map(|end| Ended {
-                exit_code: end.exit_code,
-                message: end.message.as_deref().and_then(TerminationMessage::from_json),
-                reason: end.reason.clone(),
-            });
-        Self {
+        let own = containers(status).find(|container| container.name == runner);
+        let ended = own.and_then(terminated).map(|end| Ended {
+            exit_code: end.exit_code,
+            message: end.message.as_deref().and_then(TerminationMessage::from_json),
+            reason: end.reason.clone(),
+        });
+        let mut view = Self {
             pod,
             runner,
             over: matches!(phase, "Succeeded" | "Failed"),
             running: phase == "Running",
-            ready,
+            ready: pod_condition(status, "Ready").is_some_and(|c| c.status == "True"),
             ended,
             waiting: waiting(pod),
-        }
+        };
+        view.ready |= own.is_some_and(|own| own.ready) && view.failed_container().is_some();
+        view
     }
 
     /// True when it is still there, has not ended, and nobody deletes it.
@@ -89,19 +89,26 @@ impl<'pod> PodView<'pod> {
             let message = status.message.clone().unwrap_or_default();
             return Some(Failure { reason: camel_case(reason), message });
         }
-        let failed = containers(Some(status)).find_map(|container| {
-            Some((container, terminated(container)?)).filter(|c| c.1.exit_code != 0)
+        let message = self.failed_container()?;
+        Some(Failure { reason: "ContainerFailed".to_owned(), message })
+    }
+
+    /// The container beside the runner that has failed, if one has, with what it left.
+    pub(super) fn failed_container(&self) -> Option<String> {
+        let beside = |container: &&ContainerStatus| container.name != self.runner;
+        let failed = containers(self.pod.status.as_ref()).filter(beside).find_map(|container| {
+            Some((container, terminated(container)?)).filter(|(_, end)| end.exit_code != 0)
         });
         let (container, end) = failed?;
-        let said = end.message.as_deref().map(last_line).unwrap_or_default();
+        let text = end.message.as_deref().unwrap_or_default();
+        // The agent's own document, or whatever else the container left.
+        let said = match TerminationMessage::from_json(text) {
+            Some(message) => message.last_error.unwrap_or_default(),
+            None => last_line(text).to_owned(),
+        };
         let separator = if said.is_empty() { "" } else { ": " };
-        Some(Failure {
-            reason: "ContainerFailed".to_owned(),
-            message: format!(
-                "container {} exited with code {}{separator}{said}",
-                container.name, end.exit_code
-            ),
-        })
+        let (name, code) = (&container.name, end.exit_code);
+        Some(format!("container {name} exited with code {code}{separator}{said}"))
     }
 
     fn runner_failure(&self, ended: &Ended) -> Failure {

@@ -72,6 +72,37 @@ fn a_ready_lead_is_running() {
     assert_eq!(table(&status)["Complete"], ("False", "NotFinished"));
 }
 
+/// A lead that runs, beside a container that ended with 3.
+fn lead_beside_a_failure(message: &str) -> Pod {
+    let mut lead = lead("Running", running());
+    let status = lead.status.as_mut().unwrap();
+    status.conditions = None;
+    let containers = status.container_statuses.as_mut().unwrap();
+    containers[0].ready = true;
+    let failed = pod("", "", "beside", ended(3, "Error", Some(message)));
+    containers.extend(failed.status.unwrap().container_statuses.unwrap());
+    lead
+}
+
+#[test]
+fn a_sidecar_that_fails_is_told_and_takes_nothing_from_a_ready_lead() {
+    for (left, said) in [
+        (r#"{"exitCode":3,"commandRan":true,"lastError":"the agent's word"}"#, "the agent's word"),
+        ("a program's\nlast word\n", "last word"),
+    ] {
+        let status = of(None, &observed(Some(job(3)), lead_beside_a_failure(left)));
+        assert_eq!(status.state, Some(State::Running));
+        assert_eq!((table(&status)["Ready"].0, status.ready_brokers), ("True", 3));
+        let message = message(&status, "Ready");
+        let expected = format!("; but its container beside exited with code 3: {said}");
+        assert!(message.ends_with(&expected), "{message}");
+    }
+    let mut starting = lead_beside_a_failure("");
+    starting.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].ready = false;
+    let status = of(None, &observed(Some(job(3)), starting));
+    assert_eq!(status.state, Some(State::Starting));
+}
+
 #[test]
 fn a_complete_job_is_complete_with_exit_code_0() {
     let lead =
@@ -210,7 +241,7 @@ fn a_refused_job_is_told_with_the_servers_words() {
 #[test]
 fn a_refused_change_is_told_while_the_job_exists() {
     let mut observed = observed(Some(job(4)), lead("Running", running()));
-    observed.refused = vec!["template.spec.containers[hello].image".to_owned()];
+    observed.refused = vec!["spec.containers[0].image".to_owned()];
     let status = of(None, &observed);
     assert_eq!(table(&status)["Progressing"], ("False", "ChangeRefused"));
     assert_eq!(status.state, Some(State::Running));

@@ -1,0 +1,193 @@
+//! Every setting of `agent.toml` changes what a pod does: the settings are taken from a document with
+//! everything in it, so that a new one cannot be written by the operator and ignored here.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+mod pod;
+mod settings;
+
+use flux_agent::plan::{plan, surroundings};
+use flux_contract::AgentConfig;
+use pod::{Pod, stderr};
+use serde_json::{Value, json};
+use settings::{bootstraps, everything, facts, workloads};
+use std::collections::BTreeMap;
+
+/// Values for settings that would not be read if their text were merely another one.
+const OTHERS: &[(&str, &str)] = &[
+    ("network.lead_address", "10.96.0.8"),
+    ("network.bootstrap.hosts", "root-0,sample-[0-7]"),
+    ("worker", "rejoin"),
+    ("cluster.name", "another"),
+    ("layout", "/mnt/elsewhere"),
+];
+
+/// Settings that change no plan: the file and the test that shows what they do.
+const ELSEWHERE: &[(&str, &str, &str)] = &[
+    ("version", "../contract/src/agent_config.rs", "another_version_is_refused_as_a_version"),
+    // The operator reads it back to tell a change of the size.
+    ("cluster.size", CHANGES, "another_size_patches_the_job"),
+    ("logging.debug", "tests/every_setting.rs", "debug_tells_the_housekeeping_as_well"),
+    ("sidecars.beside.wait_for_socket", SUPERVISE, STAYS),
+    ("sidecars.beside.command", SUPERVISE, WAITS),
+    ("sidecars.beside.init", SUPERVISE, WAITS),
+    ("sidecars.beside.service_pre", SUPERVISE, WAITS),
+    ("sidecars.beside.post", SUPERVISE, WAITS),
+];
+
+const CHANGES: &str = "../operator/tests/changes.rs";
+const SUPERVISE: &str = "tests/supervise.rs";
+const WAITS: &str = "a_sidecar_waits_for_the_socket_and_ends_when_the_runner_has";
+const STAYS: &str = "a_sidecar_whose_command_has_ended_stays_until_the_runner_has";
+
+/// A document with everything in it for every kind of work and of instance.
+fn full() -> Vec<AgentConfig> {
+    let mut all = Vec::new();
+    for bootstrap in bootstraps() {
+        all.extend(workloads().into_iter().map(|it| everything(it, bootstrap.clone())));
+    }
+    all
+}
+
+/// The documents again, and without those settings that leave others without a meaning.
+fn contexts() -> Vec<AgentConfig> {
+    let mut plain = full();
+    for config in &mut plain {
+        config.broker.custom_config = None;
+        config.user.run_as_root = false;
+        config.view.python_path = None;
+    }
+    let mut chosen = full();
+    for config in &mut chosen {
+        config.broker.custom_config = None;
+        config.broker.simple_scheduler = false;
+        config.network.lead_address = None;
+    }
+    [full(), plain, chosen].concat()
+}
+
+/// The settings of a document by their path, with the value of each.
+fn leaves(path: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
+    let mut below = |name: &str, value: &Value| {
+        let separator = if path.is_empty() { "" } else { "." };
+        leaves(&format!("{path}{separator}{name}"), value, found);
+    };
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| below(name, value)),
+        Value::Array(list) => list.iter().take(1).for_each(|value| below("0", value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            found.insert(path.to_owned(), value.clone());
+        }
+    }
+}
+
+fn settings_of(config: &AgentConfig) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
+    leaves("", &serde_json::to_value(config).unwrap(), &mut found);
+    found
+}
+
+/// Another value for the setting at `path`.
+fn other(path: &str, value: &Value) -> Value {
+    if let Some((_, text)) = OTHERS.iter().find(|(known, _)| *known == path) {
+        return json!(text);
+    }
+    match value {
+        Value::Bool(now) => json!(!now),
+        Value::Number(now) => json!(now.as_u64().unwrap() + 1),
+        Value::String(now) => json!(format!("{now}-other")),
+        Value::Null | Value::Array(_) | Value::Object(_) => Value::Null,
+    }
+}
+
+/// `config` with another value at `path`; nothing where it has no such setting.
+fn changed(config: &AgentConfig, path: &str) -> Option<AgentConfig> {
+    let mut document = serde_json::to_value(config).unwrap();
+    let pointer = format!("/{}", path.replace('.', "/"));
+    let place = document.pointer_mut(&pointer)?;
+    *place = other(path, place);
+    Some(serde_json::from_value(document).unwrap_or_else(|error| panic!("{path}: {error}")))
+}
+
+/// All that lead, workers and sidecars would do, with every file, as root and as another user. What
+/// cannot be planned is no effect.
+fn doings(config: &AgentConfig) -> Vec<String> {
+    let mut doings = Vec::new();
+    for hostname in ["sample-0", "sample-1"] {
+        for uid in [0, 4321] {
+            let facts = facts(config, hostname, uid);
+            doings.extend(plan(config, &facts).map(|plan| format!("{plan:#?}")));
+            doings.extend(surroundings(config, &facts).map(|around| format!("{around:#?}")));
+        }
+    }
+    doings
+}
+
+#[test]
+fn the_document_has_everything_in_it() {
+    for config in full() {
+        let shown = format!("{config:?}");
+        for gap in ["None", "[]", "{}", "\"\"", "false"] {
+            assert!(!shown.contains(gap), "{gap} in {shown}");
+        }
+    }
+    let settings: BTreeMap<_, _> = full().iter().flat_map(settings_of).collect();
+    assert!(settings.len() > 55, "only {}: {settings:#?}", settings.len());
+}
+
+#[test]
+fn every_setting_changes_what_a_pod_does() {
+    let contexts: Vec<_> = contexts().into_iter().map(|config| (doings(&config), config)).collect();
+    let settings: BTreeMap<_, _> = full().iter().flat_map(settings_of).collect();
+    let works = |path: &str| {
+        contexts.iter().any(|(before, config)| {
+            let after = changed(config, path).map(|config| doings(&config));
+            after.is_some_and(|after| !after.is_empty() && after != *before)
+        })
+    };
+    let known = |path: &str| ELSEWHERE.iter().any(|(elsewhere, ..)| *elsewhere == path);
+    // Kinds are told apart by the test below.
+    let mut idle: Vec<_> =
+        settings.keys().filter(|path| path.rsplit('.').next() != Some("kind")).collect();
+    idle.retain(|path| !known(path) && !works(path));
+    assert!(idle.is_empty(), "without effect: {idle:#?}");
+    for (path, ..) in ELSEWHERE {
+        assert!(settings.contains_key(*path), "{path} is no setting");
+        assert!(!works(path), "{path} is no exception any more");
+    }
+}
+
+#[test]
+fn every_kind_of_work_and_of_instance_does_something_else() {
+    // What is worked on is the lead's business, hence in the first kind of instance only.
+    let of_lead = workloads().into_iter().map(|workload| everything(workload, first(bootstraps())));
+    let of_each = bootstraps().into_iter().map(|instance| everything(first(workloads()), instance));
+    for kinds in [of_lead.collect::<Vec<_>>(), of_each.collect()] {
+        let all: Vec<_> = kinds.iter().map(doings).collect();
+        for (position, one) in all.iter().enumerate() {
+            assert!(!all[..position].contains(one), "{position} is like another");
+        }
+    }
+}
+
+fn first<T>(list: Vec<T>) -> T {
+    list.into_iter().next().unwrap()
+}
+
+#[test]
+fn the_tests_named_for_the_exceptions_exist() {
+    for (path, file, test) in ELSEWHERE {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.contains(&format!("fn {test}(")), "{path}: no test {test}");
+    }
+}
+
+#[test]
+fn debug_tells_the_housekeeping_as_well() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["true"]);
+    let housekeeping = "make directory";
+    assert!(!stderr(&pod.run(&config)).contains(housekeeping));
+    config.logging.debug = true;
+    assert!(stderr(&pod.run(&config)).contains(housekeeping));
+}

@@ -1,0 +1,140 @@
+//! A configuration with everything set, and what pods there are for it.
+#![allow(dead_code, reason = "every test binary uses its own part of this")]
+#![allow(clippy::unwrap_used, reason = "a test helper that fails fails its test")]
+
+use flux_agent::facts::Facts;
+use flux_agent::passwd::Databases;
+use flux_contract::{
+    AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, ClusterName, FluxUser, Hooks,
+    Hostlist, Layout, Logging, Network, SidecarConfig, Submission, View, WorkerPolicy, Workload,
+};
+use std::path::Path;
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "what it is for takes an option")]
+fn text(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+fn submission() -> Submission {
+    Submission {
+        prefix: words(&["fusion"]),
+        submit: words(&["flux", "submit"]),
+        flags: words(&["-N3"]),
+        command: words(&["echo", "a  b"]),
+        script: text("#!/bin/sh\nhostname\n"),
+    }
+}
+
+/// One of each kind of work, each with everything set.
+pub(crate) fn workloads() -> Vec<Workload> {
+    vec![
+        Workload::Interactive { submission: Some(submission()) },
+        Workload::Submit { submission: submission() },
+        Workload::Launcher { prefix: words(&["fusion"]), command: words(&["nextflow", "run"]) },
+        Workload::Batch {
+            prefix: words(&["fusion"]),
+            flags: words(&["-N3"]),
+            script: "#!/bin/sh\nflux submit hostname\n".to_owned(),
+            output_directory: "/data/output".to_owned(),
+        },
+        Workload::Diagnostics {},
+    ]
+}
+
+/// One of each kind of instance.
+pub(crate) fn bootstraps() -> Vec<Bootstrap> {
+    let mut hosts = Hostlist::of_range("root", 0..1);
+    hosts.append(&Hostlist::of_range("sample", 0..3));
+    vec![
+        Bootstrap::Root { hosts: Hostlist::of_range("sample", 0..3) },
+        Bootstrap::Child { lead: "lead.example.test".to_owned(), lead_port: 30093, hosts },
+    ]
+}
+
+/// A configuration with every switch on and nothing left out.
+pub(crate) fn everything(workload: Workload, bootstrap: Bootstrap) -> AgentConfig {
+    AgentConfig {
+        version: AgentConfig::VERSION,
+        cluster: ClusterIdentity {
+            name: ClusterName::new("sample").unwrap(),
+            namespace: "science".to_owned(),
+            size: 3,
+        },
+        layout: Layout::new("/mnt/shared"),
+        view: View { enabled: true, python_path: text("/view/python") },
+        user: FluxUser { name: "fluxer".to_owned(), uid: 1717, run_as_root: true },
+        network: Network {
+            headless_service: "subdomain".to_owned(),
+            port: 8051,
+            lead_address: Some([10, 96, 0, 7].into()),
+            bootstrap,
+            lead_deadline_seconds: 321,
+        },
+        broker: Broker {
+            quorum: Some(2),
+            connect_timeout: text("7s"),
+            topology: text("kary:2"),
+            log_level: 5,
+            local_socket: true,
+            zeromq_debug: true,
+            wrap: text("strace"),
+            custom_config: text("[exec]\n"),
+            queue_policy: "easy".to_owned(),
+            simple_scheduler: true,
+        },
+        worker: WorkerPolicy::LeaveWhenDone,
+        workload,
+        logging: Logging { quiet: true, strict: true, timed: true, debug: true },
+        hooks: Hooks {
+            init: text("first"),
+            pre_command: text("second"),
+            pre: text("third"),
+            broker_pre: text("fourth"),
+            worker_pre: text("fifth"),
+            post: text("sixth"),
+        },
+        archive: Some(Archive { path: "/state/archive.tgz".to_owned() }),
+        munge: true,
+        environment: [("GREETING".to_owned(), "hello".to_owned())].into(),
+        sidecars: [("beside".to_owned(), sidecar())].into(),
+    }
+}
+
+fn sidecar() -> SidecarConfig {
+    SidecarConfig {
+        wait_for_socket: true,
+        command: text("serve"),
+        init: text("first"),
+        service_pre: text("second"),
+        post: text("third"),
+    }
+}
+
+/// The pod `hostname` of a container that starts as `uid`, with everything in its image and view.
+pub(crate) fn facts(config: &AgentConfig, hostname: &str, uid: u32) -> Facts {
+    let view = config.layout.view();
+    let executables = ["bin/flux", "bin/bash", "bin/sh"].map(|path| view.join(path));
+    let image = ["/bin/bash", "/bin/sh"].map(Into::into);
+    Facts {
+        hostname: hostname.to_owned(),
+        uid,
+        gid: uid,
+        accounts: Databases {
+            passwd: b"root:x:0:0:root:/root:/bin/bash\n".to_vec(),
+            ..Databases::default()
+        },
+        environment: [("HOME".to_owned(), "/root".to_owned())].into(),
+        agent: config.layout.agent(),
+        cluster_domain: Some("example.test".to_owned()),
+        site_packages: Some(view.join("lib/python3.12/site-packages")),
+        fluxion_modules: Some(view.join("lib/flux/modules")),
+        has_temporary_directories: false,
+        view_has_libc: false,
+        executables: executables.into_iter().chain(image).collect(),
+        homes: [Path::new("/root").to_owned()].into(),
+    }
+}

@@ -1,0 +1,54 @@
+//! What only a running cluster can show. Each test makes a namespace of its own, applies what a user
+//! would apply, waits for conditions with deadlines, and shows everything when it fails.
+//!
+//! Run by `cargo verify`, or alone: `cargo test -p e2e --test cluster -- --ignored`.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
+
+mod life;
+mod pods;
+mod refusals;
+mod secrets;
+mod security;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use e2e::{
+    environment::Environment,
+    progress::Progress,
+    trial::{Trial, pod_logs},
+};
+use kube::ResourceExt as _;
+
+/// A MiniCluster that has everything it needs is done long before.
+const DEADLINE: Duration = Duration::from_mins(3);
+
+/// Runs `body` in a namespace of its own, on the environment that all tests share.
+fn trial(
+    purpose: &str,
+    labels: &[(&str, &str)],
+    body: impl AsyncFnOnce(&Trial) -> Result<()> + Send,
+) {
+    let progress = Progress::new();
+    let environment = Environment::shared(&progress).unwrap();
+    if let Err(error) = environment.trial(purpose, labels, &progress, body) {
+        panic!("{error:#}");
+    }
+}
+
+fn minicluster(name: &str, spec: &str) -> String {
+    format!(
+        "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {{name: {name}}}\nspec: {spec}\n"
+    )
+}
+
+async fn lead_log(trial: &Trial, name: &str) -> Result<String> {
+    let pods = trial.pods(name).await?;
+    let lead = pods
+        .iter()
+        .find(|pod| pod.name_any().starts_with(&format!("{name}-0-")))
+        .with_context(|| format!("{name} has no lead pod"))?;
+    let logs = pod_logs(trial, lead).await;
+    let log = logs.into_iter().find(|(container, _)| container == name);
+    Ok(log.with_context(|| format!("the lead of {name} has no runner"))?.1)
+}

@@ -1,0 +1,123 @@
+//! What cannot be, and what a cluster does not let be.
+
+use crate::{DEADLINE, minicluster, trial};
+use anyhow::{Context as _, Result, ensure};
+use e2e::trial::{Trial, condition, is_true};
+use flux_operator::crd::MiniCluster;
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::json;
+
+#[test]
+#[ignore = "needs a cluster"]
+fn what_cannot_be_is_refused_with_every_fault_named() {
+    const IMAGE: &str = "image: 'ubuntu:24.04'";
+    let cases = [
+        ("negative", format!("{{size: -1, containers: [{{{IMAGE}}}]}}"), vec!["size"]),
+        (
+            "two-runners",
+            format!(
+                "{{size: 1, containers: [{{{IMAGE}, runFlux: true}}, {{{IMAGE}, name: b, runFlux: true}}]}}"
+            ),
+            vec!["runFlux"],
+        ),
+        ("smaller", format!("{{size: 4, maxSize: 2, containers: [{{{IMAGE}}}]}}"), vec!["maxSize"]),
+        (
+            "a-name-of-sixty-characters-which-is-more-than-fits-a-pod-host",
+            format!("{{size: 1, containers: [{{{IMAGE}}}]}}"),
+            vec!["name"],
+        ),
+        (
+            "both",
+            format!(
+                "{{size: 1, containers: [{{{IMAGE}, launcher: true, batch: true, command: a}}]}}"
+            ),
+            vec!["launcher", "batch"],
+        ),
+        (
+            "many",
+            format!(
+                "{{size: 4, maxSize: 2, minSize: 9, containers: [{{{IMAGE}, launcher: true, batch: true, command: a}}]}}"
+            ),
+            vec!["maxSize", "minSize", "launcher"],
+        ),
+    ];
+    trial("refused", &[], async |trial| {
+        for (name, spec, words) in &cases {
+            let refusal = refusal(trial, name, spec).await?;
+            for word in words {
+                ensure!(refusal.contains(word), "{name}: {word} is not named in: {refusal}");
+            }
+        }
+        Ok(())
+    });
+}
+
+/// What the API server or the operator says against a specification.
+async fn refusal(trial: &Trial, name: &str, spec: &str) -> Result<String> {
+    let applied = match trial.apply(&minicluster(name, spec)).await {
+        Ok(applied) => applied,
+        Err(error) => return Ok(format!("{error:#}")),
+    };
+    let refused = |cluster: Option<&MiniCluster>| {
+        cluster.and_then(|cluster| condition(cluster, "Accepted")).is_some_and(|c| c.0 == "False")
+    };
+    let cluster = trial.await_minicluster(&applied, "refused", DEADLINE, refused).await?;
+    let (_, _, message) = condition(&cluster, "Accepted").context("no condition Accepted")?;
+    Ok(message.to_owned())
+}
+
+/// Waits until the operator tells that pods are refused, and returns its words.
+async fn pods_refused(trial: &Trial, name: &str) -> Result<String> {
+    let told = |cluster: Option<&MiniCluster>| {
+        let condition = cluster.and_then(|cluster| condition(cluster, "Progressing"));
+        condition.is_some_and(|(status, reason, _)| status == "False" && reason == "PodsRefused")
+    };
+    let cluster = trial.await_minicluster(name, "refused its pods", DEADLINE, told).await?;
+    let (_, _, message) = condition(&cluster, "Progressing").context("no condition Progressing")?;
+    Ok(message.to_owned())
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn pods_that_pod_security_refuses_are_told_with_the_reason() {
+    let labels = [("pod-security.kubernetes.io/enforce", "restricted")];
+    trial("privileged", &labels, async |trial| {
+        let name = trial
+            .apply(&minicluster(
+                "privileged",
+                "{size: 2, containers: [{image: 'ubuntu:24.04', command: id, securityContext: {privileged: true}}]}",
+            ))
+            .await?;
+        let message = pods_refused(trial, &name).await?;
+        for word in ["violates PodSecurity", "restricted", "privileged"] {
+            ensure!(message.contains(word), "{word} is not named in: {message}");
+        }
+        ensure!(trial.pods(&name).await?.is_empty(), "there are pods");
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn pods_that_a_quota_refuses_are_told_and_made_when_it_is_lifted() {
+    trial("quota", &[], async |trial| {
+        let quotas = trial.api::<ResourceQuota>();
+        let quota = serde_json::from_value(json!({
+            "metadata": { "name": "few" }, "spec": { "hard": { "pods": "1" } },
+        }))?;
+        quotas.create(&PostParams::default(), &quota).await.context("making a quota")?;
+        let name = trial
+            .apply(&minicluster(
+                "quota",
+                "{size: 2, containers: [{image: 'ubuntu:24.04', command: hostname}]}",
+            ))
+            .await?;
+        let message = pods_refused(trial, &name).await?;
+        ensure!(message.contains("exceeded quota: few"), "told: {message}");
+        quotas.delete("few", &DeleteParams::default()).await.context("lifting the quota")?;
+        let cluster = trial.await_finished(&name, DEADLINE).await?;
+        ensure!(is_true(&cluster, "Complete"), "conditions: {:?}", cluster.status);
+        Ok(())
+    });
+}

@@ -1,0 +1,52 @@
+//! A `MiniCluster` where all addresses are IPv6 and all names are under another domain than usual: on a small
+//! cluster of its own, beside the one of the other tests. Needs root.
+//!
+//! Run by `cargo verify`, or alone: `cargo test -p e2e --test network -- --ignored`.
+#![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
+use std::{net::IpAddr, path::Path};
+
+use e2e::{
+    cache::Cache,
+    cluster::Target,
+    environment::Environment,
+    examples::run::run,
+    kubernetes::{ClusterId, DownAtEnd, Network, Options, Settings},
+    progress::Progress,
+};
+
+/// The kernel lists its IPv6 addresses here, if it has any.
+const KERNEL_HAS_IPV6: &str = "/proc/net/if_inet6";
+
+fn options() -> Options {
+    let network =
+        Network { ip_families: "ipv6".parse().unwrap(), domain: "k8s.example".parse().unwrap() };
+    Options {
+        cache: Cache::locate().unwrap(),
+        id: ClusterId::named("network-test").unwrap(),
+        settings: Settings { network, ..Settings::default() },
+    }
+}
+
+/// hello-world finds its lead by the address of a Service, bursting by a name that has no IPv4 address.
+#[test]
+#[ignore = "needs root"]
+fn miniclusters_run_over_ipv6_under_any_cluster_domain() {
+    let progress = Progress::new();
+    if !Path::new(KERNEL_HAS_IPV6).exists() {
+        progress.say(&format!("not run: the kernel has no IPv6, there is no {KERNEL_HAS_IPV6}"));
+        return;
+    }
+    let options = options();
+    let _down = DownAtEnd(options.clone());
+    let environment = Environment::prepare(&Target::Own(options), false, &progress).unwrap();
+    let pods = ["get", "pods", "--all-namespaces", "-ojsonpath={.items[*].status.podIPs[*].ip}"];
+    let addresses = environment.kubectl(&pods).unwrap();
+    let is_ipv6 = |address: &str| address.parse::<IpAddr>().unwrap().is_ipv6();
+    assert!(!addresses.is_empty() && addresses.split(' ').all(is_ipv6), "{addresses}");
+    for example in ["hello-world", "bursting"] {
+        if let Err(error) = run(example, &environment, &progress) {
+            panic!("{error:#}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The fields of a specification that a running instance keeps, and whether they say what they said
+//! when it was started.
+//!
+//! Every field is noted by its path and a short hash on the object that is made from it. So a change
+//! is told by the fields that the user wrote, whatever this or another release of the operator builds
+//! of them, and a note shows no value.
+
+use crate::crd::{Container, MiniClusterSpec};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The annotation with the note.
+const ANNOTATION: &str = "flux-framework.org/fields";
+
+/// Parts of a specification whose fields are noted one by one; every other field is noted whole.
+const SECTIONS: [&str; 14] = [
+    "",
+    "containers",
+    "containers[]",
+    "containers[].commands",
+    "flux",
+    "flux.bursting",
+    "flux.container",
+    "flux.scheduler",
+    "logging",
+    "network",
+    "pod",
+    "services",
+    "services[]",
+    "services[].commands",
+];
+
+/// Fields that may change while an instance runs, or are checked against it by themselves.
+const CHANGEABLE: [&str; 7] = [
+    "backoffLimit",
+    "cleanup",
+    "deadlineSeconds",
+    "flux.minimalService",
+    "maxSize",
+    "minSize",
+    "size",
+];
+
+/// The field that makes a pod of its own.
+const SERVICES: &str = "services";
+
+/// Hashes of the fields that cannot be changed and are not at their defaults, by their paths below
+/// `spec`.
+///
+/// Defaults are left out, so that a field which only a newer release knows is no change.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FixedFields(BTreeMap<String, String>);
+
+impl FixedFields {
+    /// The fields that the Job and the brokers in its pods keep.
+    pub fn of_instance(spec: &MiniClusterSpec) -> Self {
+        Self::of(spec, |path| !path.starts_with(SERVICES))
+    }
+
+    /// The fields that the services pod keeps.
+    pub fn of_services(spec: &MiniClusterSpec) -> Self {
+        Self::of(spec, |path| path.starts_with(SERVICES))
+    }
+
+    fn of(spec: &MiniClusterSpec, concerned: fn(&str) -> bool) -> Self {
+        let untouched = hashes(&MiniClusterSpec {
+            containers: vec![Container::default(); spec.containers.len()],
+            services: vec![Container::default(); spec.services.len()],
+            ..MiniClusterSpec::default()
+        });
+        let mut hashes = hashes(spec);
+        hashes.retain(|path, hash| concerned(path) && untouched.get(path) != Some(hash));
+        Self(hashes)
+    }
+
+    /// Key and value of the annotation that notes them.
+    pub fn annotation(&self) -> (String, String) {
+        let fields: Vec<String> =
+            self.0.iter().map(|(path, hash)| format!("{path}={hash}")).collect();
+        (ANNOTATION.to_owned(), fields.join(","))
+    }
+
+    /// Paths of the fields that do not say what is noted in `annotations`; none where nothing is.
+    pub fn changed_since(&self, annotations: &BTreeMap<String, String>) -> Vec<String> {
+        let Some(note) = annotations.get(ANNOTATION) else { return Vec::new() };
+        let noted: Fields<'_> = note.split(',').filter_map(|field| field.split_once('=')).collect();
+        let now: Fields<'_> = self.0.iter().map(|(path, hash)| (&**path, &**hash)).collect();
+        let paths: BTreeSet<&str> = noted.keys().chain(now.keys()).copied().collect();
+        let changed = paths.into_iter().filter(|path| noted.get(path) != now.get(path));
+        let told: BTreeSet<String> = changed.map(|path| told(path, &noted, &now)).collect();
+        told.into_iter().collect()
+    }
+}
+
+/// Hashes by path.
+type Fields<'text> = BTreeMap<&'text str, &'text str>;
+
+/// How a changed field is named: by its list's element where that has come or gone as a whole.
+fn told(path: &str, noted: &Fields<'_>, now: &Fields<'_>) -> String {
+    let has =
+        |fields: &Fields<'_>, element: &str| fields.keys().any(|path| path.starts_with(element));
+    let element = path.find("].").map(|end| &path[..=end]);
+    let whole = element.filter(|element| !has(noted, element) || !has(now, element));
+    format!("spec.{}", whole.unwrap_or(path))
+}
+
+fn hashes(spec: &MiniClusterSpec) -> BTreeMap<String, String> {
+    let mut hashes = BTreeMap::new();
+    // A specification is read from JSON and can be written as such.
+    collect("", "", &serde_json::to_value(spec).unwrap_or_default(), &mut hashes);
+    hashes
+}
+
+/// Notes what `value` says at `path`; `pattern` is the path without positions.
+fn collect(path: &str, pattern: &str, value: &Value, hashes: &mut BTreeMap<String, String>) {
+    let is_section = SECTIONS.contains(&pattern);
+    if let Some(fields) = value.as_object().filter(|_| is_section) {
+        let dot = if path.is_empty() { "" } else { "." };
+        for (name, value) in fields {
+            let (path, pattern) = (format!("{path}{dot}{name}"), format!("{pattern}{dot}{name}"));
+            collect(&path, &pattern, value, hashes);
+        }
+    } else if let Some(elements) = value.as_array().filter(|_| is_section) {
+        for (position, value) in elements.iter().enumerate() {
+            collect(&format!("{path}[{position}]"), &format!("{pattern}[]"), value, hashes);
+        }
+    } else if !value.is_null() && !CHANGEABLE.contains(&pattern) {
+        hashes.insert(path.to_owned(), short_hash(value.to_string().as_bytes()));
+    }
+}
+
+/// FNV-1a, folded to 32 bits: the same in every release, and no matter of security.
+fn short_hash(bytes: &[u8]) -> String {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{:08x}", (hash >> 32) ^ (hash & 0xffff_ffff))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn spec(change: &Value) -> MiniClusterSpec {
+        let mut spec = json!({ "size": 4, "containers": [{ "image": "app", "command": "run" }] });
+        for (field, value) in change.as_object().unwrap() {
+            spec[field] = value.clone();
+        }
+        serde_json::from_value(spec).unwrap()
+    }
+
+    /// What is told when `before` has become `after`.
+    fn told(before: &Value, after: &Value) -> Vec<String> {
+        let note = FixedFields::of_instance(&spec(before)).annotation();
+        FixedFields::of_instance(&spec(after)).changed_since(&BTreeMap::from([note]))
+    }
+
+    #[test]
+    fn every_section_has_fields_that_are_told_by_themselves() {
+        for (change, path) in [
+            (json!({ "tasks": 2 }), "tasks"),
+            (json!({ "flux": { "topology": "kary:2" } }), "flux.topology"),
+            (json!({ "flux": { "container": { "disable": true } } }), "flux.container.disable"),
+            (json!({ "flux": { "scheduler": { "simple": true } } }), "flux.scheduler.simple"),
+            (json!({ "flux": { "bursting": { "hostlist": "a" } } }), "flux.bursting.hostlist"),
+            (json!({ "logging": { "quiet": true } }), "logging.quiet"),
+            (json!({ "network": { "headlessName": "a" } }), "network.headlessName"),
+            (json!({ "pod": { "nodeSelector": { "a": "b" } } }), "pod.nodeSelector"),
+        ] {
+            assert_eq!(told(&json!({}), &change), [format!("spec.{path}")]);
+            assert_eq!(told(&change, &json!({})), [format!("spec.{path}")]);
+            assert_eq!(told(&change, &change), [""; 0]);
+        }
+        let before = json!({ "containers": [{ "command": "a", "commands": { "pre": "b" } }] });
+        let after = json!({ "containers": [{ "command": "a", "commands": { "pre": "c" } }] });
+        assert_eq!(told(&before, &after), ["spec.containers[0].commands.pre"]);
+    }
+
+    #[test]
+    fn what_may_change_and_what_is_another_pods_is_not_told() {
+        let after = json!({
+            "size": 2, "maxSize": 9, "minSize": 1, "deadlineSeconds": 5, "backoffLimit": 3,
+            "cleanup": true, "flux": { "minimalService": true }, "services": [{ "name": "db" }],
+        });
+        assert_eq!(told(&json!({}), &after), [""; 0]);
+    }
+
+    #[test]
+    fn nothing_is_told_of_an_object_without_a_note() {
+        assert_eq!(
+            FixedFields::of_instance(&spec(&json!({}))).changed_since(&BTreeMap::new()),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn a_note_shows_no_value_and_stays_small() {
+        let container = json!({
+            "image": "app", "name": "secret-name", "command": "x".repeat(10_000),
+            "environment": { "PASSWORD": "secret-value" }, "commands": { "pre": "y" },
+        });
+        let containers = vec![container; 16];
+        let (_, note) =
+            FixedFields::of_instance(&spec(&json!({ "containers": containers }))).annotation();
+        assert!(!note.contains("secret") && !note.contains("PASSWORD"), "{note}");
+        assert!(note.len() < 16_384, "{} bytes", note.len());
+    }
+}

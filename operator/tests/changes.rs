@@ -1,0 +1,221 @@
+//! What a change of the specification does to a MiniCluster that runs.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod support;
+
+use flux_contract::AgentConfig;
+use serde_json::{Value, json};
+use support::world::{CONFIG, JOB, World, finish, patch, status};
+
+/// The fields that the user is told cannot be changed.
+fn refused(world: &World) -> String {
+    let (_, reason, message) = world.condition("Progressing");
+    assert_eq!(reason, "ChangeRefused", "{message}");
+    let told = message.strip_prefix("cannot be changed while the Job exists: ").unwrap();
+    told.strip_suffix("; delete and create the MiniCluster").unwrap().to_owned()
+}
+
+/// Makes of the Job and the agents' configuration what another release of the operator might have
+/// built from the same specification.
+fn as_built_by_another_release(world: &World) {
+    world.server.change(JOB, |job| {
+        let pod = &mut job["spec"]["template"]["spec"];
+        pod["volumes"] = json!([]);
+        pod["containers"][0]["env"] = json!([{ "name": "ONCE", "value": "there" }]);
+    });
+    world.server.change(CONFIG, |object| {
+        let text = object["data"]["agent.toml"].as_str().unwrap();
+        let mut config = AgentConfig::from_toml(text).unwrap();
+        config.broker.connect_timeout = Some("9s".to_owned());
+        config.environment.insert("ONCE".to_owned(), "there".to_owned());
+        object["data"]["agent.toml"] = json!(config.to_toml().unwrap());
+    });
+}
+
+#[tokio::test]
+async fn another_size_patches_the_job() {
+    let world = World::new(&json!({ "maxSize": 6 }));
+    world.look().await.unwrap();
+    world.server.writes();
+    world.edit(2, |spec| spec["size"] = json!(6));
+    let writes = world.writes().await;
+    assert_eq!(writes, [patch(CONFIG), patch(JOB), status()]);
+    let job = world.server.get(JOB).unwrap();
+    assert_eq!((&job["spec"]["parallelism"], &job["spec"]["completions"]), (&json!(6), &json!(6)));
+    assert_eq!(world.status().size, 6);
+    assert_eq!(world.writes().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_size_above_the_hosts_flux_was_started_with_is_refused() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    world.edit(2, |spec| spec["size"] = json!(9));
+    world.look().await.unwrap();
+    assert_eq!(world.server.get(JOB).unwrap()["spec"]["parallelism"], 4);
+    let (progressing, reason, message) = world.condition("Progressing");
+    assert_eq!((progressing.as_str(), reason.as_str()), ("False", "ChangeRefused"));
+    assert!(message.contains("spec.size"), "{message}");
+    assert_eq!(world.status().maximum_size, 4);
+}
+
+#[tokio::test]
+async fn a_smaller_size_leaves_the_hosts_as_they_are() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    world.edit(2, |spec| spec["size"] = json!(2));
+    world.look().await.unwrap();
+    let config = world.server.get(CONFIG).unwrap();
+    let text = config["data"]["agent.toml"].as_str().unwrap().to_owned();
+    assert!(text.contains("hello-[0-3]") && text.contains("quorum = 2"), "{text}");
+    assert_ne!(world.condition("Progressing").1, "ChangeRefused");
+}
+
+#[tokio::test]
+async fn a_refused_size_stays_told() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    world.edit(2, |spec| spec["size"] = json!(9));
+    world.look().await.unwrap();
+    world.server.writes();
+    assert_eq!(world.writes().await, [""; 0]);
+    assert_eq!(refused(&world), "spec.size: Flux was started with 4 hosts, not with 9");
+}
+
+#[tokio::test]
+async fn what_cannot_be_changed_is_told_by_the_fields_of_the_specification() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    world.server.writes();
+    world.edit(2, |spec| {
+        spec["containers"][0]["image"] = json!("other");
+        spec["containers"][0]["command"] = json!("echo other");
+        spec["flux"]["curveCert"] = json!(CERTIFICATE);
+        spec["tasks"] = json!(3);
+    });
+    assert_eq!(world.writes().await, [status()]);
+    let told =
+        "spec.containers[0].command, spec.containers[0].image, spec.flux.curveCert, spec.tasks";
+    assert_eq!(refused(&world), told);
+    assert_eq!(world.writes().await, [""; 0]);
+}
+
+const CERTIFICATE: &str = "metadata\n    name = \"x\"\ncurve\n    public-key = \"Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID\"\n    secret-key = \"D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs\"\n";
+
+#[tokio::test]
+async fn a_container_that_comes_or_goes_is_told_as_one() {
+    let runner = json!({ "image": "app", "command": "a", "runFlux": true });
+    let beside = json!({ "image": "b", "name": "b", "command": "b" });
+    let one = json!([runner]);
+    let two = json!([runner, beside]);
+    for (before, after) in [(&one, &two), (&two, &one)] {
+        let world = World::new(&json!({ "containers": before }));
+        world.look().await.unwrap();
+        world.edit(2, |spec| spec["containers"] = after.clone());
+        world.look().await.unwrap();
+        assert_eq!(refused(&world), "spec.containers[1]");
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_is_taken_back_is_not_told_any_more() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    world.edit(2, |spec| spec["flux"]["topology"] = json!("kary:2"));
+    world.look().await.unwrap();
+    assert_eq!(refused(&world), "spec.flux.topology");
+    world.edit(3, |spec| spec["flux"]["topology"] = Value::Null);
+    world.look().await.unwrap();
+    assert_ne!(world.condition("Progressing").1, "ChangeRefused");
+}
+
+#[tokio::test]
+async fn a_size_that_can_be_had_is_applied_beside_a_change_that_cannot() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    world.edit(2, |spec| {
+        spec["size"] = json!(2);
+        spec["containers"][0]["image"] = json!("other");
+    });
+    world.look().await.unwrap();
+    assert_eq!(world.server.get(JOB).unwrap()["spec"]["parallelism"], 2);
+    assert_eq!(refused(&world), "spec.containers[0].image");
+}
+
+#[tokio::test]
+async fn deadline_and_backoff_limit_follow_unless_workers_would_have_to_know() {
+    let limits = |world: &World| {
+        let job = world.server.get(JOB).unwrap();
+        (job["spec"]["activeDeadlineSeconds"].clone(), job["spec"]["backoffLimit"].clone())
+    };
+    let world = World::new(&json!({ "backoffLimit": 1 }));
+    world.look().await.unwrap();
+    world.edit(2, |spec| {
+        spec["deadlineSeconds"] = json!(60);
+        spec["backoffLimit"] = json!(3);
+    });
+    world.look().await.unwrap();
+    assert_eq!(limits(&world), (json!(60), json!(3)));
+    world.edit(3, |spec| spec["backoffLimit"] = json!(0));
+    world.look().await.unwrap();
+    assert_eq!(limits(&world), (json!(60), json!(3)));
+    let told =
+        "spec.backoffLimit: workers were told when they started whether the lead is made again";
+    assert_eq!(refused(&world), told);
+}
+
+#[tokio::test]
+async fn another_release_of_the_operator_leaves_a_running_job_alone() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    as_built_by_another_release(&world);
+    world.server.writes();
+    assert_eq!(world.writes().await, [""; 0]);
+    assert_ne!(world.condition("Progressing").1, "ChangeRefused");
+}
+
+#[tokio::test]
+async fn after_an_upgrade_only_the_fields_that_the_user_touches_are_told() {
+    let world = World::new(&json!({ "services": [{ "image": "db", "name": "db" }] }));
+    world.look().await.unwrap();
+    as_built_by_another_release(&world);
+    world.server.change("/api/v1/namespaces/work/pods/hello-services", |pod| {
+        pod["spec"]["restartPolicy"] = json!("Always");
+    });
+    world.edit(2, |spec| spec["size"] = json!(2));
+    world.look().await.unwrap();
+    assert_eq!(world.server.get(JOB).unwrap()["spec"]["parallelism"], 2);
+    assert_ne!(world.condition("Progressing").1, "ChangeRefused");
+    world.edit(3, |spec| spec["flux"]["logLevel"] = json!(7));
+    world.look().await.unwrap();
+    assert_eq!(refused(&world), "spec.flux.logLevel");
+}
+
+#[tokio::test]
+async fn a_field_that_only_a_newer_release_has_is_no_change_until_it_is_used() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    // As noted by a release that did not know `logging.timed`.
+    world.server.change(JOB, |job| {
+        let note = &mut job["metadata"]["annotations"]["flux-framework.org/fields"];
+        let fields =
+            note.as_str().unwrap().split(',').filter(|it| !it.starts_with("logging.timed="));
+        *note = json!(fields.collect::<Vec<_>>().join(","));
+    });
+    world.edit(2, |spec| spec["cleanup"] = json!(false));
+    world.look().await.unwrap();
+    assert_ne!(world.condition("Progressing").1, "ChangeRefused");
+    world.edit(3, |spec| spec["logging"]["timed"] = json!(true));
+    world.look().await.unwrap();
+    assert_eq!(refused(&world), "spec.logging.timed");
+}
+
+#[tokio::test]
+async fn a_finished_mini_cluster_refuses_nothing() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    finish(&world, "Complete", 0);
+    world.edit(2, |spec| spec["containers"][0]["image"] = json!("other"));
+    world.look().await.unwrap();
+    assert_eq!(world.condition("Progressing").1, "Finished");
+}

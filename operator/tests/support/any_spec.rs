@@ -1,0 +1,258 @@
+//! Any specification that the API server accepts, by the generated definition: its types, limits,
+//! lists, maps and enumerations.
+
+use flux_operator::cluster::Violations;
+use flux_operator::crd;
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::{Map, Value, json};
+use std::sync::LazyLock;
+
+/// The schema of `spec`.
+pub(crate) static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    let definition = serde_json::to_value(crd::definition().unwrap()).unwrap();
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].clone()
+});
+
+/// What the schema says that [`value`] knows how to follow.
+const KEYWORDS: [&str; 20] = [
+    "additionalProperties",
+    "default",
+    "description",
+    "enum",
+    "format",
+    "items",
+    "maxItems",
+    "maxProperties",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minimum",
+    "properties",
+    "required",
+    "type",
+    "x-kubernetes-int-or-string",
+    "x-kubernetes-list-type",
+    "x-kubernetes-preserve-unknown-fields",
+    // Rules across fields: their authority is the validation that is tested.
+    "x-kubernetes-validations",
+    "title",
+];
+
+/// Texts that mean something to some field.
+const FITTING: [&str; 24] = [
+    "a",
+    "b",
+    "side",
+    "web",
+    "sample.tar",
+    "app:1",
+    "/srv/a",
+    "/srv/b/c",
+    "5s",
+    "500ms",
+    "kary:2",
+    "1Gi",
+    "250m",
+    "2",
+    "memory",
+    "Never",
+    "OnFailure",
+    "Exists",
+    "NoSchedule",
+    "IfNotPresent",
+    "ClusterFirst",
+    "hello-[0-3]",
+    "root-0,hello-[0-3]",
+    "echo hello world",
+];
+
+/// Texts that a careless quotation, split or parse would trip over.
+const HOSTILE: [&str; 22] = [
+    "",
+    " ",
+    "\n",
+    "'",
+    "\"",
+    "\\",
+    "'''",
+    "\"\"\"",
+    "$",
+    "${x",
+    "$(",
+    "`",
+    "a\nb\n",
+    "a\r\nb",
+    "\0",
+    "[[",
+    "a-[0-",
+    "a-[9-1]",
+    "-1",
+    "../..",
+    "ƒ☃\u{202e}𝄞",
+    "#!/bin/sh -e\nset -x; 'open",
+];
+
+/// A specification in which each field is given with a probability between rare and often.
+pub(crate) fn any_spec() -> impl Strategy<Value = Value> {
+    prop_oneof![3 => value(&SCHEMA, 0.01), 2 => value(&SCHEMA, 0.1), 1 => value(&SCHEMA, 0.4)]
+}
+
+/// Any value of `schema`, each optional field given with probability `density`.
+fn value(schema: &Value, density: f64) -> BoxedStrategy<Value> {
+    for keyword in schema.as_object().unwrap().keys() {
+        assert!(KEYWORDS.contains(&keyword.as_str()), "the strategy does not know {keyword:?}");
+    }
+    if let Some(values) = schema["enum"].as_array() {
+        return select(values.clone()).boxed();
+    }
+    if schema["x-kubernetes-int-or-string"] == true {
+        return prop_oneof![any::<i32>().prop_map(Value::from), text(schema).prop_map(Value::from)]
+            .boxed();
+    }
+    match schema["type"].as_str().unwrap() {
+        "boolean" => any::<bool>().prop_map(Value::from).boxed(),
+        "integer" => integer(schema),
+        "string" => text(schema).prop_map(Value::from).boxed(),
+        "array" => {
+            let (least, most) = (bound(schema, "minItems").unwrap_or(0), bound(schema, "maxItems"));
+            let length = least..=most.unwrap_or(3).min(3);
+            prop::collection::vec(value(&schema["items"], density), length)
+                .prop_map(Value::from)
+                .boxed()
+        }
+        "object" if schema["properties"].is_object() => object(schema, density),
+        "object" if schema["additionalProperties"].is_object() => {
+            let entries = value(&schema["additionalProperties"], density);
+            prop::collection::btree_map(text(&json!({})), entries, 0..3)
+                .prop_map(|entries| entries.into_iter().collect())
+                .boxed()
+        }
+        other => {
+            assert_eq!(other, "object", "the strategy does not know this type");
+            anything().boxed()
+        }
+    }
+}
+
+fn bound(schema: &Value, keyword: &str) -> Option<usize> {
+    schema[keyword].as_u64().and_then(|bound| usize::try_from(bound).ok())
+}
+
+fn object(schema: &Value, density: f64) -> BoxedStrategy<Value> {
+    let fields = schema["properties"].as_object().unwrap();
+    let values: Vec<_> = fields
+        .iter()
+        .map(|(name, field)| {
+            let value = value(field, density);
+            if requires(schema, name) {
+                value.prop_map(Some).boxed()
+            } else {
+                prop::option::weighted(density, value).boxed()
+            }
+        })
+        .collect();
+    let names: Vec<String> = fields.keys().cloned().collect();
+    values
+        .prop_map(move |values| {
+            let given = names.iter().cloned().zip(values);
+            Value::Object(given.filter_map(|(name, value)| Some((name, value?))).collect())
+        })
+        .boxed()
+}
+
+/// Whole numbers in range, small ones and the limits most often.
+fn integer(schema: &Value) -> BoxedStrategy<Value> {
+    let limit = |keyword: &str, otherwise: i64| {
+        #[expect(clippy::cast_possible_truncation, reason = "limits of the schema are whole")]
+        schema[keyword].as_f64().map_or(otherwise, |limit| limit as i64)
+    };
+    let (lowest, highest) = if schema["format"] == "int64" {
+        (i64::MIN, i64::MAX)
+    } else {
+        (i64::from(i32::MIN), i64::from(i32::MAX))
+    };
+    let (least, most) = (limit("minimum", lowest), limit("maximum", highest));
+    let near = least.max(0)..=most.min(least.max(0).saturating_add(9));
+    prop_oneof![40 => near, 1 => Just(least), 1 => Just(most), 1 => least..=most]
+        .prop_map(Value::from)
+        .boxed()
+}
+
+fn text(schema: &Value) -> BoxedStrategy<String> {
+    let least = bound(schema, "minLength").unwrap_or(0);
+    prop_oneof![
+        8 => select(&FITTING[..]).prop_map(str::to_owned),
+        1 => select(&HOSTILE[..]).prop_map(str::to_owned),
+        1 => "\\PC{0,12}",
+    ]
+    .prop_map(move |text| if text.chars().count() < least { "a".to_owned() } else { text })
+    .boxed()
+}
+
+/// Any JSON object of a few fields.
+fn anything() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        text(&json!({})).prop_map(Value::from),
+    ];
+    let inner = leaf.prop_recursive(3, 8, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            prop::collection::btree_map("[a-zA-Z]{1,8}", inner, 0..3)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    });
+    prop::collection::btree_map("[a-zA-Z]{1,8}", inner, 0..3)
+        .prop_map(|map| Value::Object(map.into_iter().collect()))
+}
+
+/// `spec` without the fields that are at fault.
+pub(crate) fn without(spec: &Value, faults: &Violations) -> Value {
+    let mut spec = spec.clone();
+    for fault in &faults.0 {
+        let Some(path) = fault.path.strip_prefix("spec.") else { continue };
+        let mut steps = path.splitn(2, '.');
+        let (section, rest) = (steps.next().unwrap_or_default(), steps.next());
+        let (list, position) = match section.split_once('[') {
+            Some((list, position)) => (list, position.trim_end_matches(']').parse().ok()),
+            None => (section, None),
+        };
+        let field = rest.map(|rest| rest.split(['.', '[']).next().unwrap_or_default());
+        remove(&mut spec, list, position, field);
+    }
+    spec
+}
+
+/// Takes out of `spec` a field, a field of a section, or of an element of a list; the whole element
+/// where the fault is that it lacks the field.
+fn remove(spec: &mut Value, section: &str, position: Option<usize>, field: Option<&str>) {
+    let of = |value: &mut Value, field: &str| {
+        value.as_object_mut().and_then(|fields: &mut Map<String, Value>| fields.remove(field))
+    };
+    let Some(part) = spec.get_mut(section) else { return };
+    match (position, field) {
+        (Some(position), Some(field)) => {
+            let Some(elements) = part.as_array_mut() else { return };
+            let Some(element) = elements.get_mut(position) else { return };
+            if of(element, field).is_none() && elements.len() > 1 {
+                elements.remove(position);
+            }
+        }
+        (None, Some(field))
+            if part.is_object() && !requires(&SCHEMA["properties"][section], field) =>
+        {
+            of(part, field);
+        }
+        _ if section == "containers" => part.as_array_mut().unwrap().truncate(1),
+        _ => {
+            of(spec, section);
+        }
+    }
+}
+
+/// Whether an object of `schema` must have `field`.
+fn requires(schema: &Value, field: &str) -> bool {
+    schema["required"].as_array().is_some_and(|names| names.iter().any(|name| name == field))
+}
