@@ -6,6 +6,7 @@ use crate::cluster::{Defaults, validate};
 use crate::crd::MiniCluster;
 use kube::Resource as _;
 use serde_json::Value;
+use serde_saphyr::UserMessageFormatter;
 use std::path::{Path, PathBuf};
 
 /// One fault of one document.
@@ -49,7 +50,10 @@ pub fn findings(file: &Path, text: &str, defaults: &Defaults) -> Findings {
     let documents = match serde_saphyr::from_multiple::<Value>(text) {
         Ok(documents) => documents,
         Err(error) => {
-            return Findings { checked: 0, faults: vec![fault(None, error.to_string())] };
+            return Findings {
+                checked: 0,
+                faults: vec![fault(None, error.render_with_formatter(&UserMessageFormatter))],
+            };
         }
     };
     let mut findings = Findings::default();

@@ -203,6 +203,9 @@ fn bug_22_a_file_is_checked_offline_with_the_same_rules_and_defaults() {
     let wrong = format!("{head}spec: {{size: -1, maxSize: -2, containers: [{{}}, {{}}]}}");
     let said: Vec<String> = check(&wrong).iter().map(ToString::to_string).collect();
     assert!(said.len() > 2 && said.iter().any(|fault| fault.contains("spec.size")), "{said:?}");
+    let twice = check(&format!("{head}spec:\n  size: 1\n  size: 2\n"))[0].to_string();
+    assert!(twice.contains("line 6") && twice.contains("duplicate mapping key: size"), "{twice}");
+    assert!(!twice.contains("Options"), "nothing that only a programmer could do: {twice}");
 }
 
 #[test]

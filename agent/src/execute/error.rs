@@ -18,7 +18,7 @@ pub enum StepError {
         source: Stop,
     },
     /// A script of the user failed and `logging.strict` is set.
-    #[error("hook {hook} {end}; it ends the run because logging.strict is set")]
+    #[error("hook {hook} {end}; it ends the run, as logging.strict is not false")]
     Hook {
         /// Field of the specification it comes from.
         hook: String,

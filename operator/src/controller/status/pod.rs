@@ -9,6 +9,9 @@ use kube::ResourceExt as _;
 /// Waiting reasons that only say that it is not yet time.
 const PATIENT: [&str; 2] = ["PodInitializing", "ContainerCreating"];
 
+/// The kubelet's word for a container of which a process was killed for its memory.
+const OUT_OF_MEMORY: &str = "OOMKilled";
+
 /// Why a run failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
@@ -114,6 +117,19 @@ impl<'pod> PodView<'pod> {
     fn runner_failure(&self, ended: &Ended) -> Failure {
         let code = ended.exit_code;
         match &ended.message {
+            // The kubelet knows why a command was ended that can only say that it was.
+            Some(message)
+                if message.command_ran && ended.reason.as_deref() == Some(OUT_OF_MEMORY) =>
+            {
+                Failure {
+                    reason: OUT_OF_MEMORY.to_owned(),
+                    message: format!(
+                        "command exited with code {code}: container {} ran out of the memory that its \
+                         limits allow",
+                        self.runner
+                    ),
+                }
+            }
             Some(message) if message.command_ran => Failure {
                 reason: "CommandFailed".to_owned(),
                 message: with_error(

@@ -143,6 +143,15 @@ fn a_lead_killed_for_its_memory_is_told_so() {
 }
 
 #[test]
+fn a_command_killed_for_its_memory_is_told_so_though_the_agent_has_seen_only_its_code() {
+    let lead = lead("Failed", ended(7, "OOMKilled", Some(COMMAND_FAILED)));
+    let status = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
+    assert_eq!(table(&status)["Failed"], ("True", "OOMKilled"));
+    assert!(message(&status, "Failed").starts_with("command exited with code 7: "));
+    assert_eq!(status.exit_code, Some(7));
+}
+
+#[test]
 fn a_failed_worker_is_named() {
     let text = r#"{"exitCode":68,"commandRan":false,"lastError":"refused"}"#;
     let worker = pod("hello-2-xyz", "Failed", "hello", ended(68, "Error", Some(text)));
