@@ -75,7 +75,11 @@ fn before_command(broker: BrokerEnd) -> Ended {
         Some(stop) => Ended::by_agent(Exit::Stopped, format!("{stop} before the command ran")),
         None => Ended::by_agent(
             Exit::Broker,
-            format!("the broker ended with exit code {} before the command ran", broker.code),
+            format!(
+                "the broker ended with exit code {} before the command ran: the log says why, unless \
+                 logging.quiet is set",
+                broker.code
+            ),
         ),
     }
 }
