@@ -64,7 +64,8 @@ fn switched(
     let account = pod.facts.accounts.find_uid(uid);
     let groups =
         account.as_ref().map_or_else(|| vec![gid], |user| pod.facts.accounts.groups_of(user));
-    let groups: Vec<String> = groups.iter().map(u32::to_string).collect();
+    let groups = groups.into_iter().chain(pod.facts.pod_groups());
+    let groups: Vec<String> = groups.map(|group| group.to_string()).collect();
     let home = account.as_ref().map_or_else(|| pod.config.layout.home(), |user| user.home.clone());
     changes.push(set("HOME", home.display().to_string()));
     // A sidecar's image does not know the user: then the names stay unset.

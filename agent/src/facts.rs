@@ -4,7 +4,7 @@ use crate::passwd::Databases;
 use crate::resolver::cluster_domain;
 use crate::root::Root;
 use flux_contract::AgentConfig;
-use nix::unistd::{self, AccessFlags};
+use nix::unistd::{self, AccessFlags, Gid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
@@ -20,6 +20,8 @@ pub struct Facts {
     pub uid: u32,
     /// Its group.
     pub gid: u32,
+    /// Its supplementary groups.
+    pub groups: Vec<u32>,
     /// The image's user database.
     pub accounts: Databases,
     /// The container's environment; what is not UTF-8 is shown as such.
@@ -87,6 +89,10 @@ impl Facts {
             std::env::vars_os().map(|(name, value)| (lossy(&name), lossy(&value))).collect();
         let accounts = databases(root);
         let (uid, gid) = (unistd::getuid().as_raw(), unistd::getgid().as_raw());
+        let groups = unistd::getgroups().map_err(|source| FactsError {
+            what: "this process's groups",
+            source: source.into(),
+        })?;
         let executables = candidates(config, &environment)
             .into_iter()
             .filter(|path| is_executable(&root.at(path)))
@@ -97,6 +103,7 @@ impl Facts {
             hostname,
             uid,
             gid,
+            groups: groups.into_iter().map(Gid::as_raw).collect(),
             agent: std::env::current_exe()
                 .map_err(|source| FactsError { what: "where this program lies", source })?,
             cluster_domain: fs::read_to_string(root.at("/etc/resolv.conf"))
@@ -113,6 +120,18 @@ impl Facts {
             accounts,
             environment,
         })
+    }
+}
+
+impl Facts {
+    /// The groups that the pod, and not the image, gives to its processes: `supplementalGroups` and
+    /// `fsGroup` of its security context. Another user than the container's needs them as well: a
+    /// volume may belong to one. The groups that root has by the image's user database are root's.
+    pub fn pod_groups(&self) -> Vec<u32> {
+        let own = self.accounts.find_uid(self.uid).map(|user| self.accounts.groups_of(&user));
+        let own = own.unwrap_or_default();
+        let of_pod = |group: &u32| ![0, self.gid].contains(group) && !own.contains(group);
+        self.groups.iter().copied().filter(of_pod).collect()
     }
 }
 

@@ -88,6 +88,8 @@ pub enum AccountChoice {
         uid: u32,
         /// Home directory of a new account.
         home: PathBuf,
+        /// Groups to run with besides the account's own.
+        more_groups: Vec<u32>,
     },
     /// The container's own user.
     Keep {

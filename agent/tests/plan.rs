@@ -77,6 +77,7 @@ fn facts(hostname: &str) -> Facts {
         hostname: hostname.to_owned(),
         uid: 0,
         gid: 0,
+        groups: vec![],
         accounts: Databases {
             passwd: b"root:x:0:0:root:/root:/bin/bash\napp:x:3000:3001::/srv/app:/bin/sh\n"
                 .to_vec(),
@@ -265,6 +266,16 @@ fn commands(config: &AgentConfig, hostname: &str) -> String {
     let text = shown(config, &facts(hostname));
     let end_of_helpers = text.find("load-fluxion.sh").unwrap();
     text[end_of_helpers..].split_once("    )\n").unwrap().1.to_owned()
+}
+
+#[test]
+fn the_user_of_flux_has_the_groups_of_the_pod_and_not_those_of_root() {
+    let mut root = facts("sample-0");
+    root.accounts.group = b"root:x:0:root\ndisk:x:6:root\nstaff:x:50:app\n".to_vec();
+    // As containerd does: those of the image for root, `supplementalGroups`, `fsGroup`.
+    root.groups = vec![0, 6, 50, 4343];
+    let text = account(&config(), &root);
+    assert!(text.ends_with("and with the pod's groups [50, 4343]"), "{text}");
 }
 
 #[test]

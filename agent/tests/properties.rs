@@ -181,6 +181,7 @@ prop_compose! {
     fn any_facts(config: AgentConfig)(
         index in 0..10_u32, known in prop::bool::weighted(0.9), name in text(),
         uid in prop_oneof![Just(0_u32), any::<u32>()], gid in any::<u32>(),
+        groups in vec(any::<u32>(), 0..3),
         passwd in vec(any::<u8>(), 0..40), agent in path(), cluster_domain in of(text()),
         (site_packages, fluxion_modules) in (of(path()), of(path())),
         environment in btree_map(text(), text(), 0..4),
@@ -192,6 +193,7 @@ prop_compose! {
         Facts {
             hostname: if known { format!("sample-{index}") } else { name },
             gid,
+            groups,
             accounts: Databases { passwd, ..Databases::default() },
             executables: executables.filter_map(|(path, there)| there.then_some(path)).collect(),
             homes: has_home.then(|| PathBuf::from("/root")).into_iter().collect(),

@@ -21,11 +21,13 @@ pub(super) async fn use_account(
             home: home.as_deref().unwrap_or(fallback_home).to_owned(),
             switch: false,
         },
-        AccountChoice::Ensure { name, uid, home } => {
-            match ensure(context, name, *uid, home).await? {
+        AccountChoice::Ensure { name, uid, home, more_groups } => {
+            let mut identity = match ensure(context, name, *uid, home).await? {
                 Ok(account) => identity_of(context, account),
                 Err(error) => without_entry(context, name, *uid, fallback_home, &error),
-            }
+            };
+            identity.groups.extend(more_groups);
+            identity
         }
     };
     if !context.root.at(&identity.home).is_dir() {

@@ -13,6 +13,7 @@ pub(super) fn account(pod: Pod<'_>) -> Step {
             name: user.name.clone(),
             uid: user.uid,
             home: Path::new("/home").join(&user.name),
+            more_groups: facts.pod_groups(),
         }
     } else {
         let account = facts.accounts.find_uid(facts.uid);

@@ -34,18 +34,7 @@ impl fmt::Display for Step {
                 }
                 if full { formatter.write_str(&indented(script)) } else { Ok(()) }
             }
-            Self::UseAccount { choice, fallback_home } => match choice {
-                AccountChoice::Ensure { name, uid, home } => write!(
-                    formatter,
-                    "run Flux as user {name}, made with uid {uid} and home {} unless the image has it",
-                    home.display()
-                ),
-                AccountChoice::Keep { name, uid, gid, home } => write!(
-                    formatter,
-                    "run Flux as the container's own user {name} ({uid}:{gid}), home {}",
-                    home.as_ref().unwrap_or(fallback_home).display()
-                ),
-            },
+            Self::UseAccount { choice, fallback_home } => account(formatter, choice, fallback_home),
             Self::MakeDirectory { path, mode, owner, ours: _, required } => {
                 let optional = if *required { "" } else { ", if possible" };
                 write!(
@@ -83,6 +72,31 @@ impl fmt::Display for Step {
             }
             Self::MarkComplete { path } => write!(formatter, "leave marker {}", path.display()),
         }
+    }
+}
+
+fn account(
+    formatter: &mut fmt::Formatter<'_>,
+    choice: &AccountChoice,
+    fallback_home: &Path,
+) -> fmt::Result {
+    match choice {
+        AccountChoice::Ensure { name, uid, home, more_groups } => {
+            write!(
+                formatter,
+                "run Flux as user {name}, made with uid {uid} and home {} unless the image has it",
+                home.display()
+            )?;
+            if more_groups.is_empty() {
+                return Ok(());
+            }
+            write!(formatter, ", and with the pod's groups {more_groups:?}")
+        }
+        AccountChoice::Keep { name, uid, gid, home } => write!(
+            formatter,
+            "run Flux as the container's own user {name} ({uid}:{gid}), home {}",
+            home.as_deref().unwrap_or(fallback_home).display()
+        ),
     }
 }
 

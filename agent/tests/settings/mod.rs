@@ -123,6 +123,7 @@ pub(crate) fn facts(config: &AgentConfig, hostname: &str, uid: u32) -> Facts {
         hostname: hostname.to_owned(),
         uid,
         gid: uid,
+        groups: vec![4343],
         accounts: Databases {
             passwd: b"root:x:0:0:root:/root:/bin/bash\n".to_vec(),
             ..Databases::default()

@@ -41,6 +41,8 @@ pub enum Step {
     Container(String),
     /// `condition: NAME`: wait until the MiniCluster has this condition.
     Condition(String),
+    /// `reason: NAME`: a condition that holds has this reason.
+    Reason(String),
     /// `ready: N`: wait until N brokers are online.
     Ready(i32),
     /// `exit: CODE`: the exit code in the MiniCluster's status.
@@ -101,7 +103,7 @@ pub enum ExpectationError {
 }
 
 /// The keys, in the order in which `examples/README.md` describes them.
-pub const KEYS: [&str; 16] = [
+pub const KEYS: [&str; 17] = [
     "flux",
     "pod-security",
     "apply",
@@ -109,6 +111,7 @@ pub const KEYS: [&str; 16] = [
     "pod",
     "container",
     "condition",
+    "reason",
     "ready",
     "exit",
     "gone",
@@ -190,6 +193,7 @@ impl Step {
             "condition" => {
                 Self::Condition(one_of(key, value, &CONDITIONS, "a condition of a MiniCluster")?)
             }
+            "reason" => Self::Reason(text()?),
             "ready" => Self::Ready(number(key, value)?),
             "exit" => Self::Exit(number(key, value)?),
             "gone" => Self::Gone(text()?),
@@ -211,6 +215,7 @@ impl Step {
         matches!(
             self,
             Self::Condition(_)
+                | Self::Reason(_)
                 | Self::Ready(_)
                 | Self::Exit(_)
                 | Self::Gone(_)

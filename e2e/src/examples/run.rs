@@ -114,6 +114,7 @@ impl<'run> Scene<'run> {
             }
             Step::Container(name) => self.place.container = Some(name.clone()),
             Step::Condition(kind) => self.await_condition(kind).await?,
+            Step::Reason(reason) => self.check_reason(reason).await?,
             Step::Ready(brokers) => self.await_ready(*brokers).await?,
             Step::Exit(code) => self.check_exit(*code).await?,
             Step::Gone(name) => self.await_gone(name).await?,
@@ -180,6 +181,16 @@ impl<'run> Scene<'run> {
         let cluster = self.trial.api::<MiniCluster>().get(name).await?;
         let found = cluster.status.and_then(|status| status.exit_code);
         ensure!(found == Some(code), "the exit code is {found:?}");
+        Ok(())
+    }
+
+    async fn check_reason(&self, reason: &str) -> Result<()> {
+        let name = &self.place.minicluster;
+        let cluster = self.trial.api::<MiniCluster>().get(name).await?;
+        let conditions = cluster.status.map(|status| status.conditions).unwrap_or_default();
+        let holding = conditions.iter().filter(|condition| condition.status == "True");
+        let reasons: Vec<&str> = holding.map(|condition| condition.reason.as_str()).collect();
+        ensure!(reasons.contains(&reason), "the conditions that hold have the reasons {reasons:?}");
         Ok(())
     }
 
