@@ -107,6 +107,9 @@ enum Command {
         /// Supplementary groups
         #[arg(long, value_delimiter = ',')]
         groups: Vec<u32>,
+        /// Capabilities of this process to keep, e.g. `IPC_LOCK`
+        #[arg(long, value_delimiter = ',')]
+        capabilities: Vec<String>,
         /// Program and arguments
         #[arg(last = true, required = true)]
         words: Vec<String>,
@@ -262,8 +265,8 @@ fn dispatch(command: Command) -> u8 {
         Command::Probe { pod, target, certificate, timeout, output } => {
             block_on(commands::probe(&pod, target.as_deref(), certificate, timeout, output.output))
         }
-        Command::Exec { uid, gid, groups, words } => {
-            commands::exec(&crate::exec::Target { uid, gid, groups }, &words)
+        Command::Exec { uid, gid, groups, capabilities, words } => {
+            commands::exec(&crate::exec::Target { uid, gid, groups, capabilities }, &words)
         }
         Command::Program { record, timed, words } => {
             block_on(crate::program::run(&record, timed, &words))

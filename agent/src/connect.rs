@@ -4,6 +4,7 @@
 use crate::cli::PodArguments;
 use crate::commands::Pod;
 use crate::environment::{Change, Environment};
+use crate::exec::Target;
 use crate::output::complain;
 use crate::plan::{chosen_shell, surroundings};
 use crate::program::start_failure_code;
@@ -64,22 +65,14 @@ fn switched(
     let account = pod.facts.accounts.find_uid(uid);
     let groups =
         account.as_ref().map_or_else(|| vec![gid], |user| pod.facts.accounts.groups_of(user));
-    let groups = groups.into_iter().chain(pod.facts.pod_groups());
-    let groups: Vec<String> = groups.map(|group| group.to_string()).collect();
     let home = account.as_ref().map_or_else(|| pod.config.layout.home(), |user| user.home.clone());
     changes.push(set("HOME", home.display().to_string()));
     // A sidecar's image does not know the user: then the names stay unset.
     let names = account.iter().flat_map(|user| [("USER", &user.name), ("LOGNAME", &user.name)]);
     changes.extend(names.map(|(variable, name)| set(variable, name.clone())));
-    let exec = [
-        pod.facts.agent.display().to_string(),
-        "exec".to_owned(),
-        format!("--uid={uid}"),
-        format!("--gid={gid}"),
-        format!("--groups={}", groups.join(",")),
-        "--".to_owned(),
-    ];
-    [&exec[..], words].concat()
+    let groups = groups.into_iter().chain(pod.facts.pod_groups()).collect();
+    let capabilities = pod.config.user.capabilities.clone();
+    Target { uid, gid, groups, capabilities }.command(&pod.facts.agent, words)
 }
 
 fn become_command(changes: &[Change], words: &[String]) -> u8 {

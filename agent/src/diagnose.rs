@@ -5,7 +5,9 @@ use crate::output::{answer, complain};
 use crate::signals::Signals;
 use crate::step::shown;
 use flux_contract::Exit;
-use std::process::Stdio;
+use std::io;
+use std::os::fd::AsFd;
+use std::process::{ExitStatus, Stdio};
 use tokio::process::Command;
 
 /// What is asked, in order: first what Flux this is, then whether its brokers are connected, then
@@ -51,12 +53,18 @@ async fn ask(flux: &str) {
         let words: Vec<String> =
             [flux].iter().chain(arguments).map(|word| (*word).to_owned()).collect();
         answer(&format!("== {purpose}: {}", shown(&words)));
-        let mut command = Command::new(flux);
-        command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
-        match command.status().await {
+        match status(flux, arguments).await {
             Ok(status) if status.success() => {}
             Ok(status) => answer(&format!("== failed: {status}")),
             Err(error) => answer(&format!("== failed: {error}")),
         }
     }
+}
+
+/// Its errors go where its answers go: else a log, which has two sources, shows them out of order.
+async fn status(flux: &str, arguments: &[&str]) -> io::Result<ExitStatus> {
+    let errors = io::stdout().as_fd().try_clone_to_owned()?;
+    let mut command = Command::new(flux);
+    command.args(arguments).stdin(Stdio::null()).stderr(errors).kill_on_drop(true);
+    command.status().await
 }

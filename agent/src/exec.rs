@@ -5,10 +5,13 @@
 
 use crate::output::chain;
 use crate::program::start_failure_code;
+use caps::errors::CapsError;
+use caps::{CapSet, CapsHashSet};
 use flux_contract::Exit;
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 /// Whom to become.
@@ -20,6 +23,29 @@ pub struct Target {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
+    /// Root's capabilities to keep, as Kubernetes writes them (`IPC_LOCK`, `ALL`); those that the
+    /// container does not have are left out.
+    pub capabilities: Vec<String>,
+}
+
+impl Target {
+    /// The command line of `agent` that becomes this user and then `words`.
+    pub fn command(&self, agent: &Path, words: &[String]) -> Vec<String> {
+        let groups: Vec<String> = self.groups.iter().map(u32::to_string).collect();
+        let mut all = vec![
+            agent.display().to_string(),
+            "exec".to_owned(),
+            format!("--uid={}", self.uid),
+            format!("--gid={}", self.gid),
+            format!("--groups={}", groups.join(",")),
+        ];
+        if !self.capabilities.is_empty() {
+            all.push(format!("--capabilities={}", self.capabilities.join(",")));
+        }
+        all.push("--".to_owned());
+        all.extend_from_slice(words);
+        all
+    }
 }
 
 /// Why the program did not become another.
@@ -38,6 +64,17 @@ pub enum ExecError {
         #[source]
         source: io::Error,
     },
+    /// The kernel refused to keep capabilities.
+    #[error("keep the capabilities {names} as uid {uid}")]
+    Capabilities {
+        /// Those asked for.
+        names: String,
+        /// The user who was to have them.
+        uid: u32,
+        /// What the system said.
+        #[source]
+        source: CapsError,
+    },
     /// The program could not be executed.
     #[error("start {program:?}")]
     Start {
@@ -53,7 +90,7 @@ impl ExecError {
     /// The code to end with: 126 or 127 as shells do, or that of a failed preparation.
     pub fn code(&self) -> u8 {
         match self {
-            Self::Identity { .. } => Exit::Prepare.code(),
+            Self::Identity { .. } | Self::Capabilities { .. } => Exit::Prepare.code(),
             Self::Start { source, .. } => start_failure_code(source),
         }
     }
@@ -64,11 +101,36 @@ impl ExecError {
     }
 }
 
+/// Which part of the change was refused.
+enum ChangeError {
+    Identity(nix::Error),
+    Capabilities(CapsError),
+}
+
+impl From<nix::Error> for ChangeError {
+    fn from(errno: nix::Error) -> Self {
+        Self::Identity(errno)
+    }
+}
+
+impl From<CapsError> for ChangeError {
+    fn from(error: CapsError) -> Self {
+        Self::Capabilities(error)
+    }
+}
+
 /// Becomes `target` and then `words`; returns only when that failed.
 pub fn exec(target: &Target, words: &[String]) -> ExecError {
-    if let Err(errno) = change_user(target) {
-        let Target { uid, gid, .. } = *target;
-        return ExecError::Identity { uid, gid, source: errno.into() };
+    let Target { uid, gid, .. } = *target;
+    match change_user(target) {
+        Ok(()) => {}
+        Err(ChangeError::Identity(errno)) => {
+            return ExecError::Identity { uid, gid, source: errno.into() };
+        }
+        Err(ChangeError::Capabilities(source)) => {
+            let names = target.capabilities.join(", ");
+            return ExecError::Capabilities { names, uid, source };
+        }
     }
     let program = words.first().cloned().unwrap_or_default();
     let source = Command::new(&program).args(words.iter().skip(1)).exec();
@@ -76,10 +138,31 @@ pub fn exec(target: &Target, words: &[String]) -> ExecError {
 }
 
 /// Groups first: afterwards the right to change them is gone.
-fn change_user(target: &Target) -> nix::Result<()> {
+fn change_user(target: &Target) -> Result<(), ChangeError> {
     let groups: Vec<Gid> = target.groups.iter().copied().map(Gid::from_raw).collect();
     let (uid, gid) = (Uid::from_raw(target.uid), Gid::from_raw(target.gid));
+    let kept = kept_capabilities(&target.capabilities)?;
+    caps::securebits::set_keepcaps(!kept.is_empty())?;
     setgroups(&groups)?;
     setresgid(gid, gid, gid)?;
-    setresuid(uid, uid, uid)
+    setresuid(uid, uid, uid)?;
+    if !kept.is_empty() {
+        // What is ambient stays through execve(2) of programs without privileges (capabilities(7)).
+        for set in [CapSet::Inheritable, CapSet::Ambient, CapSet::Permitted] {
+            caps::set(None, set, &kept)?;
+        }
+    }
+    Ok(())
+}
+
+/// Those of `wanted` that this process has.
+fn kept_capabilities(wanted: &[String]) -> Result<CapsHashSet, CapsError> {
+    if wanted.is_empty() {
+        return Ok(CapsHashSet::new());
+    }
+    let mut had = caps::read(None, CapSet::Permitted)?;
+    let wanted: Vec<String> = wanted.iter().map(|name| caps::to_canonical(name)).collect();
+    let all = wanted.iter().any(|name| name == "CAP_ALL");
+    had.retain(|capability| all || wanted.contains(&capability.to_string()));
+    Ok(had)
 }

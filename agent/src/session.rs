@@ -1,6 +1,7 @@
 //! What is carried from step to step: environment, working directory, and who the broker runs as.
 
 use crate::environment::{Change, Environment, Report};
+use crate::exec::Target;
 use flux_contract::CurveCertificate;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,8 @@ pub struct Identity {
     pub gid: u32,
     /// For setgroups(2): the primary group and the supplementary ones.
     pub groups: Vec<u32>,
+    /// Root's capabilities that it keeps.
+    pub capabilities: Vec<String>,
     /// Home directory.
     pub home: PathBuf,
     /// True when this is another user than the agent's own: processes go through `exec`.
@@ -99,17 +102,8 @@ impl Session {
 
     /// The re-execution of this program that changes the user and becomes `words`.
     fn switching(&self, identity: &Identity, words: &[String]) -> Vec<String> {
-        let groups: Vec<String> = identity.groups.iter().map(u32::to_string).collect();
-        let mut all = vec![
-            self.agent.display().to_string(),
-            "exec".to_owned(),
-            format!("--uid={}", identity.uid),
-            format!("--gid={}", identity.gid),
-            format!("--groups={}", groups.join(",")),
-            "--".to_owned(),
-        ];
-        all.extend_from_slice(words);
-        all
+        let Identity { uid, gid, groups, capabilities, .. } = identity.clone();
+        Target { uid, gid, groups, capabilities }.command(&self.agent, words)
     }
 }
 
@@ -127,6 +121,7 @@ mod tests {
             uid: 1000,
             gid: 1001,
             groups: vec![1001, 4],
+            capabilities: vec![],
             home: "/home/flux".into(),
             switch: true,
         });

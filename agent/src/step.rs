@@ -90,6 +90,8 @@ pub enum AccountChoice {
         home: PathBuf,
         /// Groups to run with besides the account's own.
         more_groups: Vec<u32>,
+        /// Root's capabilities to keep.
+        capabilities: Vec<String>,
     },
     /// The container's own user.
     Keep {

@@ -31,7 +31,12 @@ fn config() -> AgentConfig {
         },
         layout: Layout::new("/mnt/shared"),
         view: View { enabled: true, python_path: None },
-        user: FluxUser { name: "fluxer".to_owned(), uid: 1717, run_as_root: false },
+        user: FluxUser {
+            name: "fluxer".to_owned(),
+            uid: 1717,
+            run_as_root: false,
+            capabilities: vec![],
+        },
         network: Network {
             headless_service: "subdomain".to_owned(),
             port: 8051,
@@ -275,7 +280,7 @@ fn the_user_of_flux_has_the_groups_of_the_pod_and_not_those_of_root() {
     // As containerd does: those of the image for root, `supplementalGroups`, `fsGroup`.
     root.groups = vec![0, 6, 50, 4343];
     let text = account(&config(), &root);
-    assert!(text.ends_with("and with the pod's groups [50, 4343]"), "{text}");
+    assert!(text.ends_with("with the pod's groups [50, 4343]"), "{text}");
 }
 
 #[test]

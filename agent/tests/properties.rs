@@ -152,6 +152,7 @@ prop_compose! {
         (namespace, size, mount) in (text(), any::<u32>(), path()),
         (enabled, python_path) in (any::<bool>(), of(text())),
         (name, uid, run_as_root) in (text(), any::<u32>(), any::<bool>()),
+        capabilities in vec(text(), 0..3),
         (network, broker, workload) in (network(), broker(), workload()),
         worker in prop::sample::select(vec![
             WorkerPolicy::LeaveWhenDone, WorkerPolicy::LeaveAlways, WorkerPolicy::Rejoin,
@@ -168,7 +169,7 @@ prop_compose! {
             },
             layout: Layout::new(mount),
             view: View { enabled, python_path },
-            user: FluxUser { name, uid, run_as_root },
+            user: FluxUser { name, uid, run_as_root, capabilities },
             logging: Logging { quiet, strict, timed, debug },
             archive: archive.map(|path| Archive { path }),
             network, broker, worker, workload, hooks, munge, environment, sidecars,

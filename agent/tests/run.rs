@@ -2,7 +2,7 @@
 
 mod pod;
 
-use flux_contract::{Exit, FluxUser, Hooks, Submission, Workload};
+use flux_contract::{AgentConfig, Exit, FluxUser, Hooks, Submission, Workload};
 use pod::{Pod, code, stderr, stdout};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -275,7 +275,7 @@ fn as_root_flux_runs_as_its_own_user_who_owns_what_the_broker_needs() {
     let pod = Pod::new();
     pod.open_to_all();
     let mut config = pod.config(&["sh", "-c", "id -u; id -g; id -G; echo $HOME $USER; touch here"]);
-    config.user = FluxUser { name: "flux".to_owned(), uid: 1234, run_as_root: false };
+    config.user = user(&[]);
     config.hooks = Hooks { pre: Some("id -u > hook-uid".to_owned()), ..hooks() };
     let output = pod.run(&config);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
@@ -293,6 +293,38 @@ fn as_root_flux_runs_as_its_own_user_who_owns_what_the_broker_needs() {
     }
     assert_eq!(owner("mnt/flux/agent"), 0);
     assert!(pod.read("etc/passwd").contains("flux:"));
+}
+
+#[test]
+fn the_user_of_flux_keeps_the_capabilities_that_were_added_and_no_others() {
+    if !is_root() {
+        eprintln!("skipped: changing the user needs root");
+        return;
+    }
+    let pod = Pod::new();
+    pod.open_to_all();
+    let mut config = pod.config(&["grep", "Cap[PEA]", "/proc/self/status"]);
+    let kept = |pod: &Pod, config: &AgentConfig| {
+        let output = pod.run(config);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let text = stdout(&output);
+        let sets = text.lines().map(|line| line.split_whitespace().last().unwrap().to_owned());
+        sets.collect::<std::collections::BTreeSet<_>>()
+    };
+    config.user = user(&[]);
+    assert_eq!(kept(&pod, &config), ["0000000000000000".to_owned()].into());
+    // CAP_IPC_LOCK is number 14, CAP_SYS_NICE 23 (linux/capability.h).
+    config.user = user(&["IPC_LOCK", "cap_sys_nice"]);
+    assert_eq!(kept(&pod, &config), [format!("{:016x}", 1 << 14 | 1 << 23)].into());
+}
+
+fn user(capabilities: &[&str]) -> FluxUser {
+    FluxUser {
+        name: "flux".to_owned(),
+        uid: 1234,
+        run_as_root: false,
+        capabilities: capabilities.iter().map(|&name| name.to_owned()).collect(),
+    }
 }
 
 #[test]
@@ -354,7 +386,7 @@ fn a_user_that_cannot_be_added_still_runs_flux() {
     let pod = Pod::new();
     pod.open_to_all();
     let mut config = pod.config(&["id", "-u"]);
-    config.user = FluxUser { name: "flux".to_owned(), uid: 1234, run_as_root: false };
+    config.user = user(&[]);
     let run = pod.prepared(&config);
     let script = "mount --bind \"$0\" \"$0\" && mount -o remount,ro,bind \"$0\" && exec \"$@\"";
     let mut isolated = Command::new("unshare");

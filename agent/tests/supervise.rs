@@ -224,7 +224,10 @@ fn an_interactive_lead_submits_the_command_once_and_stays_until_it_is_shut_down(
 #[test]
 fn diagnostics_ask_everything_whatever_fails_and_stay_until_told_to_end() {
     let pod = Pod::new();
-    pod.write_executable("flux", "#!/bin/sh\necho asked: \"$@\"\n[ \"$1\" != overlay ]\n");
+    pod.write_executable(
+        "flux",
+        "#!/bin/sh\necho asked: \"$@\"\n[ \"$1\" != overlay ] || { echo no answer >&2; exit 1; }\n",
+    );
     let flux = pod.at("flux").display().to_string();
     let mut command = pod.agent(&["diagnose", "--flux", &flux]);
     let log = pod.at("log");
@@ -241,6 +244,11 @@ fn diagnostics_ask_everything_whatever_fails_and_stay_until_told_to_end() {
     assert_eq!(run.wait().unwrap().code(), Some(stopped()));
     let text = said();
     assert_eq!(text.matches("== failed: exit status: 1").count(), 2, "{text}");
+    assert_eq!(
+        text.matches("no answer\n== failed").count(),
+        2,
+        "errors stand in their place: {text}"
+    );
     for (_, arguments) in flux_agent::diagnose::QUESTIONS {
         assert!(text.contains(&format!("asked: {}", arguments.join(" "))), "{text}");
     }

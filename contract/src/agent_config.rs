@@ -108,6 +108,9 @@ pub struct FluxUser {
     pub uid: u32,
     /// True: Flux runs as root (`commands.runFluxAsRoot`).
     pub run_as_root: bool,
+    /// Capabilities of a container that starts as root which Flux's user keeps: those that the
+    /// specification adds, e.g. `IPC_LOCK`.
+    pub capabilities: Vec<String>,
 }
 
 /// How brokers find each other.
@@ -372,7 +375,12 @@ mod tests {
             },
             layout: Layout::default(),
             view: View { enabled: true, python_path: None },
-            user: FluxUser { name: "flux".to_owned(), uid: 1000, run_as_root: false },
+            user: FluxUser {
+                name: "flux".to_owned(),
+                uid: 1000,
+                run_as_root: false,
+                capabilities: vec![],
+            },
             network: Network {
                 headless_service: "hello".to_owned(),
                 port: crate::OVERLAY_PORT,

@@ -111,6 +111,16 @@ fn two_sidecars_never_need_the_same_service() {
 }
 
 #[test]
+fn capabilities_that_are_added_reach_the_container_and_the_user_of_flux() {
+    let spec = json!({ "containers": [{
+        "image": "app", "command": "a", "securityContext": { "capabilities": { "add": ["IPC_LOCK"] } },
+    }] });
+    assert_eq!(config(&spec).user.capabilities, ["IPC_LOCK"]);
+    let context = pod_spec(&spec).containers[0].security_context.clone().unwrap();
+    assert_eq!(context.capabilities.unwrap().add.unwrap(), ["IPC_LOCK"]);
+}
+
+#[test]
 fn an_overlay_is_merged_by_the_names_in_its_lists_and_a_misspelt_field_of_it_is_refused() {
     let pod = pod_spec(&json!({ "pod": { "overlay": {
         "priorityClassName": "high",

@@ -18,15 +18,17 @@ pub(super) async fn use_account(
             uid: *uid,
             gid: *gid,
             groups: Vec::new(),
+            capabilities: Vec::new(),
             home: home.as_deref().unwrap_or(fallback_home).to_owned(),
             switch: false,
         },
-        AccountChoice::Ensure { name, uid, home, more_groups } => {
+        AccountChoice::Ensure { name, uid, home, more_groups, capabilities } => {
             let mut identity = match ensure(context, name, *uid, home).await? {
                 Ok(account) => identity_of(context, account),
                 Err(error) => without_entry(context, name, *uid, fallback_home, &error),
             };
             identity.groups.extend(more_groups);
+            identity.capabilities.clone_from(capabilities);
             identity
         }
     };
@@ -67,7 +69,7 @@ fn identity_of(context: &Context, account: Account) -> Identity {
         context.log.warn(note);
     }
     let Account { name, uid, gid, home, groups, .. } = account;
-    Identity { name, uid, gid, groups, home, switch: uid != 0 }
+    Identity { name, uid, gid, groups, capabilities: Vec::new(), home, switch: uid != 0 }
 }
 
 /// With a read-only root file system there is a uid but no name for it. Flux itself runs so.
@@ -87,6 +89,7 @@ fn without_entry(
         uid,
         gid: uid,
         groups: vec![uid],
+        capabilities: Vec::new(),
         home: home.to_owned(),
         switch: uid != 0,
     }

@@ -76,6 +76,7 @@ mod tests {
             uid,
             gid,
             groups: vec![gid],
+            capabilities: vec![],
             home: "/".into(),
             switch: true,
         }

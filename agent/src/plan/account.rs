@@ -14,6 +14,7 @@ pub(super) fn account(pod: Pod<'_>) -> Step {
             uid: user.uid,
             home: Path::new("/home").join(&user.name),
             more_groups: facts.pod_groups(),
+            capabilities: user.capabilities.clone(),
         }
     } else {
         let account = facts.accounts.find_uid(facts.uid);

@@ -81,16 +81,19 @@ fn account(
     fallback_home: &Path,
 ) -> fmt::Result {
     match choice {
-        AccountChoice::Ensure { name, uid, home, more_groups } => {
+        AccountChoice::Ensure { name, uid, home, more_groups, capabilities } => {
             write!(
                 formatter,
                 "run Flux as user {name}, made with uid {uid} and home {} unless the image has it",
                 home.display()
             )?;
-            if more_groups.is_empty() {
-                return Ok(());
+            if !more_groups.is_empty() {
+                write!(formatter, ", with the pod's groups {more_groups:?}")?;
             }
-            write!(formatter, ", and with the pod's groups {more_groups:?}")
+            if !capabilities.is_empty() {
+                write!(formatter, ", with the capabilities {}", capabilities.join(", "))?;
+            }
+            Ok(())
         }
         AccountChoice::Keep { name, uid, gid, home } => write!(
             formatter,

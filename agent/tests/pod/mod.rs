@@ -156,7 +156,12 @@ impl Pod {
             },
             layout: self.layout(),
             view: View { enabled: true, python_path: None },
-            user: FluxUser { name: "flux".to_owned(), uid: 1000, run_as_root: true },
+            user: FluxUser {
+                name: "flux".to_owned(),
+                uid: 1000,
+                run_as_root: true,
+                capabilities: vec![],
+            },
             network: Network {
                 headless_service: "hello".to_owned(),
                 port: 8050,

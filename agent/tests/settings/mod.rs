@@ -66,7 +66,12 @@ pub(crate) fn everything(workload: Workload, bootstrap: Bootstrap) -> AgentConfi
         },
         layout: Layout::new("/mnt/shared"),
         view: View { enabled: true, python_path: text("/view/python") },
-        user: FluxUser { name: "fluxer".to_owned(), uid: 1717, run_as_root: true },
+        user: FluxUser {
+            name: "fluxer".to_owned(),
+            uid: 1717,
+            run_as_root: true,
+            capabilities: vec!["IPC_LOCK".to_owned()],
+        },
         network: Network {
             headless_service: "subdomain".to_owned(),
             port: 8051,

@@ -128,7 +128,8 @@ pub struct Container {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
 
-    /// Security context of the container, passed on whole.
+    /// Security context of the container, passed on whole. Where the container starts as root and Flux
+    /// runs as its own user, that user keeps the capabilities that `capabilities.add` names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_context: Option<SecurityContext>,
 

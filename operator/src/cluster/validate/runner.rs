@@ -110,7 +110,19 @@ fn user(
     faults.require(is_account_name(&name), format!("{path}.name"), || {
         format!("{name:?} is no account name: use at most 32 lower-case letters, digits, '_' and '-', not starting with a digit or '-'")
     });
-    FluxUser { name, uid: u32::try_from(uid).unwrap_or_default(), run_as_root }
+    FluxUser {
+        name,
+        uid: u32::try_from(uid).unwrap_or_default(),
+        run_as_root,
+        capabilities: added_capabilities(container),
+    }
+}
+
+/// Kubernetes gives them to root alone; Flux's user is to have them as well.
+fn added_capabilities(container: &crd::Container) -> Vec<String> {
+    let context = container.security_context.as_ref();
+    let capabilities = context.and_then(|context| context.capabilities.as_ref());
+    capabilities.and_then(|capabilities| capabilities.add.clone()).unwrap_or_default()
 }
 
 /// A portable account name (useradd(8)).
