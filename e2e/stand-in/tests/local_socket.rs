@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use nix::sys::signal::Signal;
-use support::{Site, stderr, stdout, wait_for};
+use support::{Broker, Site, stderr, stdout, wait_for};
 
 const ANY_NODE: u32 = u32::MAX;
 
@@ -43,6 +43,23 @@ fn frames(stream: &mut UnixStream) -> Vec<Vec<u8>> {
         rest = after;
     }
     frames
+}
+
+/// A user that has no passwd entry.
+const OTHER_USER: u32 = 54_321;
+
+/// Starts the only broker of `site` as [`OTHER_USER`] and waits until it runs. Needs root.
+fn lead_of_another_user(site: &Site) -> Broker {
+    for name in ["broker.toml", "curve.cert", "run0", "state"] {
+        std::os::unix::fs::chown(site.path(name), Some(OTHER_USER), None).expect("chown");
+    }
+    let words = site.words("start", 0, &["sleep", "600"]);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut command = site.command(&words);
+    std::os::unix::process::CommandExt::uid(&mut command, OTHER_USER);
+    let lead = site.spawn(command, 0);
+    site.wait_for_log(0, "quorum->run");
+    lead
 }
 
 fn knock(site: &Site, rank: u32) -> (UnixStream, u8) {
@@ -130,6 +147,7 @@ fn a_broker_that_waits_for_its_parent_tells_so() {
 #[test]
 fn strangers_are_turned_away_with_an_errno_and_guests_may_ask_for_the_state() {
     if !nix::unistd::getuid().is_root() {
+        eprintln!("skipped: being other users needs root");
         return;
     }
     for (extra, first) in [("", 1), ("[access]\nallow-guest-user = true\n", 0)] {
@@ -155,6 +173,7 @@ fn strangers_are_turned_away_with_an_errno_and_guests_may_ask_for_the_state() {
 #[test]
 fn root_and_guests_may_look_and_not_submit() {
     if !nix::unistd::getuid().is_root() {
+        eprintln!("skipped: being other users needs root");
         return;
     }
     let site = Site::new(1);
@@ -162,15 +181,7 @@ fn root_and_guests_may_look_and_not_submit() {
     let config = site.read("broker.toml");
     let access = "[access]\nallow-guest-user = true\nallow-root-owner = true\n";
     site.write("broker.toml", &format!("{config}{access}"));
-    for name in ["broker.toml", "curve.cert", "run0", "state"] {
-        std::os::unix::fs::chown(site.path(name), Some(54_321), None).expect("chown");
-    }
-    let words = site.words("start", 0, &["sleep", "600"]);
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let mut command = site.command(&words);
-    std::os::unix::process::CommandExt::uid(&mut command, 54_321);
-    let _lead = site.spawn(command, 0);
-    site.wait_for_log(0, "quorum->run");
+    let _lead = lead_of_another_user(&site);
     let said = |user, words: &[&str]| {
         let output = site.ask_as(user, 0, words);
         (output.status.code(), stdout(&output), stderr(&output))
@@ -184,12 +195,12 @@ fn root_and_guests_may_look_and_not_submit() {
     let guest = "only instance owner can use sign-type=none";
     assert_eq!(said(65_534, &["submit", "true"]), refused(&format!("[Errno 1] {guest}")));
     assert_eq!(said(65_534, &["run", "true"]), refused(&format!("flux-run: ERROR: {guest}")));
-    let waiting = said(54_321, &["submit", "sleep", "600"]);
+    let waiting = said(OTHER_USER, &["submit", "sleep", "600"]);
     assert_eq!(waiting.0, Some(0), "{}", waiting.2);
     // Everybody sees their own jobs unless all users' are asked for, and `--all` cancels no others.
     let names = |user, option| said(user, &["jobs", option, "-no", "{name}"]).1;
     assert_eq!(names(0, "-a") + &names(65_534, "-a"), "");
-    assert_eq!((names(54_321, "-a"), names(0, "-A")), ("sleep\n".into(), "sleep\n".into()));
+    assert_eq!((names(OTHER_USER, "-a"), names(0, "-A")), ("sleep\n".into(), "sleep\n".into()));
     assert_eq!(said(0, &["cancel", "--all"]).2, "flux-cancel: Matched 0 jobs\n");
     assert_eq!(said(0, &["cancel", waiting.1.trim()]).0, Some(0));
 }
@@ -198,20 +209,13 @@ fn root_and_guests_may_look_and_not_submit() {
 fn uptime_dies_as_in_flux_where_the_owner_has_no_name() {
     use std::os::unix::process::ExitStatusExt;
     if !nix::unistd::getuid().is_root() {
+        eprintln!("skipped: being other users needs root");
         return;
     }
     let site = Site::new(1);
     site.open_to_everyone();
-    for name in ["broker.toml", "curve.cert", "run0", "state"] {
-        std::os::unix::fs::chown(site.path(name), Some(54_321), None).expect("chown");
-    }
-    let words = site.words("start", 0, &["sleep", "600"]);
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let mut command = site.command(&words);
-    std::os::unix::process::CommandExt::uid(&mut command, 54_321);
-    let _lead = site.spawn(command, 0);
-    site.wait_for_log(0, "quorum->run");
-    let uptime = site.ask_as(54_321, 0, &["uptime"]);
+    let _lead = lead_of_another_user(&site);
+    let uptime = site.ask_as(OTHER_USER, 0, &["uptime"]);
     assert_eq!(uptime.status.signal(), Some(11));
     assert_eq!(stdout(&uptime), "");
 }

@@ -1,7 +1,7 @@
 //! Any specification that the API server accepts, by the generated definition: its types, limits,
 //! lists, maps and enumerations.
 
-use flux_operator::cluster::Violations;
+use flux_operator::cluster::{Cluster, Violations};
 use flux_operator::crd;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -208,8 +208,23 @@ fn anything() -> impl Strategy<Value = Value> {
         .prop_map(|map| Value::Object(map.into_iter().collect()))
 }
 
+/// The cluster that `spec` becomes, by `validated`, when what is at fault is taken out of it.
+pub(crate) fn accepted(
+    spec: &Value,
+    validated: impl Fn(&Value) -> Result<Cluster, Violations>,
+) -> Option<Cluster> {
+    let mut spec = spec.clone();
+    for _ in 0..16 {
+        match validated(&spec) {
+            Ok(cluster) => return Some(cluster),
+            Err(faults) => spec = without(&spec, &faults),
+        }
+    }
+    None
+}
+
 /// `spec` without the fields that are at fault.
-pub(crate) fn without(spec: &Value, faults: &Violations) -> Value {
+fn without(spec: &Value, faults: &Violations) -> Value {
     let mut spec = spec.clone();
     for fault in &faults.0 {
         let Some(path) = fault.path.strip_prefix("spec.") else { continue };
