@@ -163,9 +163,10 @@ fn summary(outcomes: &[Outcome], progress: &Progress) -> Result<()> {
     bail!("failed: {}", failed.join("; "))
 }
 
-/// Checks licences, bans and sources; advisories need a database from the network and are left to
-/// public CI.
+/// Checks licences, bans and sources of the crates of every platform; advisories need a database
+/// from the network and are not checked here.
 fn deny(progress: &Progress) -> Result<()> {
+    fetch_every_platform(progress)?;
     let program = cargo_deny(progress)?;
     let status = Command::new(&program)
         .args(["--offline", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"])
@@ -173,6 +174,17 @@ fn deny(progress: &Progress) -> Result<()> {
         .status()
         .with_context(|| format!("starting {}", program.display()))?;
     if status.success() { Ok(()) } else { bail!("cargo deny ended with {status}") }
+}
+
+/// Downloads the crates of every platform: a build downloads those of its own only, and
+/// `cargo deny --offline` reads them all.
+fn fetch_every_platform(progress: &Progress) -> Result<()> {
+    progress.step("the crates of every platform are downloaded", || {
+        let status = cargo(&["fetch", "--locked", "--quiet"])?
+            .status()
+            .context("starting cargo fetch for the crates of every platform")?;
+        if status.success() { Ok(()) } else { bail!("cargo fetch --locked ended with {status}") }
+    })
 }
 
 /// The `cargo-deny` of the cache, built there if need be.
