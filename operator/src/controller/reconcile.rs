@@ -183,11 +183,7 @@ fn fitted(cluster: &Cluster, lead: Option<IpAddr>, live: &Live, generation: i64)
 fn maximum_size(cluster: &Cluster, config: &AgentConfig) -> u32 {
     match &config.network.bootstrap {
         Bootstrap::Child { .. } => cluster.max_size,
-        Bootstrap::Root { hosts } => {
-            let own =
-                (0..).take_while(|&index| hosts.rank(&cluster.name.pod_hostname(index)).is_some());
-            u32::try_from(own.count()).unwrap_or(u32::MAX)
-        }
+        Bootstrap::Root { hosts } => hosts.indexes_of(cluster.name.as_str()),
     }
 }
 
