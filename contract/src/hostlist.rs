@@ -165,9 +165,12 @@ impl Hostlist {
             .filter_map(|names| names.numbers)
             .collect();
         ranges.sort_unstable();
-        let count = ranges.iter().fold(0, |count, &(first, last)| {
-            if first <= count { count.max(last + 1) } else { count }
-        });
+        let count = ranges.iter().fold(
+            0,
+            |count, &(first, last)| {
+                if first <= count { count.max(last + 1) } else { count }
+            },
+        );
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
@@ -175,7 +178,8 @@ impl Hostlist {
     pub fn listed_twice(&self) -> Option<String> {
         let mut names: Vec<Names<'_>> = self.names().flat_map(Names::by_padding).collect();
         names.sort_unstable();
-        let next = names.array_windows().find_map(|[names, next]| names.overlaps(*next).then_some(*next));
+        let next =
+            names.array_windows().find_map(|[names, next]| names.overlaps(*next).then_some(*next));
         next.and_then(|next| next.hosts().next())
     }
 
@@ -224,7 +228,9 @@ impl Hostlist {
     /// Appends one host.
     fn push_host(&mut self, host: &str) {
         match Names::one(host) {
-            Names { numbers: Some(numbers), prefix, width } => self.push_numbered(prefix, numbers, width),
+            Names { numbers: Some(numbers), prefix, width } => {
+                self.push_numbered(prefix, numbers, width)
+            }
             Names { numbers: None, .. } => {
                 let run = Run::plain(host);
                 self.length += 1;

@@ -145,8 +145,8 @@ impl<'list> Names<'list> {
             return (self.numbers == host.numbers).then_some(0);
         };
         // A number that fills its width needs no zeros, and is written like one without a width.
-        let is_written_so = host.width == self.width
-            || (host.width == 0 && digits(number) == self.width);
+        let is_written_so =
+            host.width == self.width || (host.width == 0 && digits(number) == self.width);
         ((first..=last).contains(&number) && is_written_so).then(|| count(first, number) - 1)
     }
 
@@ -212,8 +212,7 @@ pub(super) fn pieces(
         let (prefix, leading) =
             split_number(prefix, Hostlist::DIGITS_LIMIT.saturating_sub(written));
         let base = leading.parse::<u64>().unwrap_or_default() * power(written);
-        let padded =
-            if leading.is_empty() { natural < written } else { leading.starts_with('0') };
+        let padded = if leading.is_empty() { natural < written } else { leading.starts_with('0') };
         Piece {
             prefix,
             numbers: (base + numbers.0, base + numbers.1),
@@ -236,7 +235,10 @@ pub(super) fn digits(number: u64) -> usize {
 
 /// Ten to the power of `exponent`, which is at most [`Hostlist::DIGITS_LIMIT`].
 fn power(exponent: usize) -> u64 {
-    u32::try_from(exponent).ok().and_then(|exponent| 10_u64.checked_pow(exponent)).unwrap_or(u64::MAX)
+    u32::try_from(exponent)
+        .ok()
+        .and_then(|exponent| 10_u64.checked_pow(exponent))
+        .unwrap_or(u64::MAX)
 }
 
 fn count(first: u64, last: u64) -> usize {

@@ -34,15 +34,29 @@ fn order_and_duplicates_are_kept_because_order_is_rank() {
     assert_eq!(hosts("b,a,b"), ["b", "a", "b"]);
     assert_eq!(Hostlist::parse("b,a").unwrap().rank("a"), Some(1));
     assert_eq!(Hostlist::parse("b,a,b").unwrap().listed_twice().as_deref(), Some("b"));
-    assert_eq!(Hostlist::parse("n[07-12],n[10-11]").unwrap().listed_twice().as_deref(), Some("n10"));
+    assert_eq!(
+        Hostlist::parse("n[07-12],n[10-11]").unwrap().listed_twice().as_deref(),
+        Some("n10")
+    );
     assert_eq!(Hostlist::parse("n[07-12],n[7-9]").unwrap().listed_twice(), None);
 }
 
 #[test]
 fn texts_that_are_no_hostlist_are_refused() {
-    for text in
-        ["", "a,", "a[0-", "a]0", "a[[0]]", "a[2-1]", "a[x]", "a[]", "a b", "a\nb", "ä", "a[0-99999999999]"]
-    {
+    for text in [
+        "",
+        "a,",
+        "a[0-",
+        "a]0",
+        "a[[0]]",
+        "a[2-1]",
+        "a[x]",
+        "a[]",
+        "a b",
+        "a\nb",
+        "ä",
+        "a[0-99999999999]",
+    ] {
         assert!(Hostlist::parse(text).is_err(), "{text:?}");
     }
 }

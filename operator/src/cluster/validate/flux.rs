@@ -242,7 +242,10 @@ fn append(
     let fits = cluster.size.is_none_or(|size| size >= 1)
         && hosts.append(&Hostlist::of_range(&name, 0..size)).is_ok();
     faults.require(fits, format!("{path}.size"), || {
-        format!("{size} is out of range: give at least 1 and at most {} hosts in all", Hostlist::LIMIT)
+        format!(
+            "{size} is out of range: give at least 1 and at most {} hosts in all",
+            Hostlist::LIMIT
+        )
     });
 }
 
