@@ -243,11 +243,18 @@ fn status_text(report: &StatusReport) -> String {
     text
 }
 
+/// How long a person or a probe waits who gives `seconds`: a year at most, which every clock can
+/// still count to.
+fn patience(seconds: u64) -> Duration {
+    const LONGEST: u64 = 365 * 24 * 60 * 60;
+    Duration::from_secs(seconds.min(LONGEST))
+}
+
 /// `ready`: waits at most `seconds` for it, so that a probe learns of it at once and not at its
 /// next turn.
 pub async fn ready(arguments: &PodArguments, seconds: u64) -> u8 {
     let socket = agent_socket(arguments);
-    let deadline = Instant::now() + Duration::from_secs(seconds);
+    let deadline = Instant::now() + patience(seconds);
     loop {
         let report = status::ask(&socket, PATIENCE).await;
         if report.as_ref().is_ok_and(|report| report.ready) {
@@ -273,7 +280,7 @@ fn not_ready(report: StatusReport) -> u8 {
 
 /// `wait`
 pub async fn wait(what: Awaited, arguments: &PodArguments, seconds: u64) -> u8 {
-    let patience = Duration::from_secs(seconds);
+    let patience = patience(seconds);
     if what == Awaited::Lead {
         return wait_lead(arguments, patience).await;
     }
@@ -371,7 +378,7 @@ async fn try_probe(
     let mut code = NO;
     for address in addresses {
         let address = SocketAddr::new(address, port);
-        let outcome = probe::probe(address, &certificate, Duration::from_secs(seconds)).await;
+        let outcome = probe::probe(address, &certificate, patience(seconds)).await;
         if outcome.is_accepted() {
             code = 0;
         }

@@ -123,7 +123,7 @@ fn worker() {
 fn worker_of_a_bursted_cluster() {
     let mut config = config();
     let mut hosts = Hostlist::of_range("root", 0..2);
-    hosts.append(&Hostlist::of_range("sample", 0..3));
+    hosts.append(&Hostlist::of_range("sample", 0..3)).unwrap();
     config.network.lead_address = None;
     config.network.bootstrap =
         Bootstrap::Child { lead: "lead.example.test".to_owned(), lead_port: 30093, hosts };

@@ -99,7 +99,7 @@ fn bootstrap() -> impl Strategy<Value = Bootstrap> {
     let hosts = |last| Hostlist::of_range("sample", 0..last);
     let child = move |(lead, lead_port, last)| {
         let mut all = Hostlist::parse("root-0").unwrap();
-        all.append(&hosts(last));
+        all.append(&hosts(last)).unwrap();
         Bootstrap::Child { lead, lead_port, hosts: all }
     };
     prop_oneof![

@@ -2,7 +2,15 @@
 //!
 //! Order is kept and duplicates are kept: in a Flux configuration the order of first mention is
 //! the rank.
+//!
+//! A list is kept as the ranges it is written with, so that a list of 100,000 hosts costs no more
+//! than its text. Whatever text is read, the list and its text are bounded before anything is
+//! expanded: the text comes from whoever may write a MiniCluster.
 
+mod parse;
+mod run;
+
+use run::{Names, Run};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -12,228 +20,251 @@ pub enum HostlistError {
     /// A `[` without its `]`, or the reverse.
     #[error("hostlist {text:?} has an unmatched bracket")]
     Bracket {
-        /// The text refused.
+        /// The text refused, or its beginning.
         text: String,
     },
     /// A range that is not `N` or `N-M` with N not above M.
     #[error("hostlist {text:?} has an invalid range {range:?}")]
     Range {
-        /// The text refused.
+        /// The text refused, or its beginning.
         text: String,
-        /// The range refused.
+        /// The range refused, or its beginning.
         range: String,
+    },
+    /// A number of more digits than any host has.
+    #[error("hostlist {text:?} has a number of {digits} digits, at most {limit} are read", limit = Hostlist::DIGITS_LIMIT)]
+    Digits {
+        /// The text refused, or its beginning.
+        text: String,
+        /// How many digits the number has.
+        digits: usize,
     },
     /// No host at all, or nothing between two commas.
     #[error("hostlist {text:?} has an empty host name")]
     Empty {
-        /// The text refused.
+        /// The text refused, or its beginning.
+        text: String,
+    },
+    /// A character that no host name has.
+    #[error("hostlist {text:?} has a character {character:?} that no host name has")]
+    Character {
+        /// The text refused, or its beginning.
+        text: String,
+        /// The character.
+        character: char,
+    },
+    /// A host name longer than DNS allows.
+    #[error("hostlist {text:?} has a host name of {length} characters, at most {limit} are allowed", limit = Hostlist::NAME_LIMIT)]
+    Name {
+        /// The text refused, or its beginning.
+        text: String,
+        /// How many characters the name has.
+        length: usize,
+    },
+    /// More brackets in one host name than anybody needs.
+    #[error("hostlist {text:?} has more than {limit} brackets in one host name", limit = Hostlist::BRACKETS_LIMIT)]
+    Brackets {
+        /// The text refused, or its beginning.
         text: String,
     },
     /// More hosts than any instance could have: the text is a mistake or an attack.
     #[error("hostlist {text:?} names more than {limit} hosts", limit = Hostlist::LIMIT)]
     Size {
-        /// The text refused.
+        /// The text refused, or its beginning.
+        text: String,
+    },
+    /// Longer than any instance needs, as it was given or written in ranges.
+    #[error("hostlist {text:?} takes more than {limit} characters", limit = Hostlist::TEXT_LIMIT)]
+    Text {
+        /// The text refused, or its beginning.
         text: String,
     },
 }
 
 /// Host names in rank order.
+///
+/// Equal lists have equal names: a list is always kept in the ranges that its names give when they
+/// are taken in one by one.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Hostlist(Vec<String>);
+pub struct Hostlist {
+    runs: Vec<Run>,
+    /// How many hosts there are.
+    length: usize,
+    /// Characters of the text form, a comma behind each run.
+    written: usize,
+}
 
 impl Hostlist {
-    /// Upper bound on the number of hosts.
+    /// Upper bound on the number of hosts: more than an Indexed Job of Kubernetes can have, for
+    /// clusters that extend each other.
     pub const LIMIT: usize = 1 << 17;
+    /// Upper bound on the characters of a text that is read, and of a list's own text.
+    pub const TEXT_LIMIT: usize = 1 << 16;
+    /// Longest host name (RFC 1035, without the root's dot).
+    pub const NAME_LIMIT: usize = 253;
+    /// Most digits of a number in brackets: more would not be counted in 64 bits.
+    pub const DIGITS_LIMIT: usize = 18;
+    /// Most brackets in one host name; `rack[0-7]node[0-15]` has two.
+    pub const BRACKETS_LIMIT: usize = 8;
 
     /// The hosts `<prefix>-<first>` to `<prefix>-<last>`, none when the range is empty.
     pub fn of_range(prefix: &str, indexes: std::ops::Range<u32>) -> Self {
-        Self(indexes.map(|index| format!("{prefix}-{index}")).collect())
+        let mut list = Self::default();
+        if let Some(last) = indexes.end.checked_sub(1).filter(|last| *last >= indexes.start) {
+            list.push_numbered(&format!("{prefix}-"), (indexes.start.into(), last.into()), 0);
+        }
+        list
     }
 
     /// Reads the text form, e.g. `a[0-3,07],b`.
     pub fn parse(text: &str) -> Result<Self, HostlistError> {
-        let mut hosts = Vec::new();
-        for part in split_outside_brackets(text)? {
-            expand(text, part, &mut hosts)?;
-        }
-        Ok(Self(hosts))
+        parse::parse(text)
     }
 
-    /// The hosts in rank order.
-    pub fn hosts(&self) -> &[String] {
-        &self.0
+    /// The hosts in rank order, one by one. What can do with ranks or with the text is faster.
+    pub fn hosts(&self) -> impl Iterator<Item = String> {
+        self.names().flat_map(Names::hosts)
+    }
+
+    /// The host with rank 0.
+    pub fn first(&self) -> Option<String> {
+        self.hosts().next()
+    }
+
+    /// All hosts but the one with rank 0.
+    pub fn without_first(&self) -> Self {
+        let mut rest = Self::default();
+        let mut names = self.names();
+        if let Some(first) = names.next().and_then(Names::without_first) {
+            rest.push(first);
+        }
+        names.for_each(|names| rest.push(names));
+        rest
     }
 
     /// The rank of `host`: its first position.
     pub fn rank(&self, host: &str) -> Option<usize> {
-        self.0.iter().position(|candidate| candidate == host)
+        let wanted = Names::one(host);
+        let mut before = 0;
+        for names in self.names() {
+            if let Some(position) = names.position(wanted) {
+                return Some(before + position);
+            }
+            before += names.count();
+        }
+        None
+    }
+
+    /// How many of `<prefix>-0`, `<prefix>-1`, ... are listed, up to the first that is not.
+    pub fn indexes_of(&self, prefix: &str) -> u32 {
+        let prefix = format!("{prefix}-");
+        let unpadded = self.names().flat_map(Names::by_padding);
+        let mut ranges: Vec<(u64, u64)> = unpadded
+            .filter(|names| names.prefix == prefix && names.width == 0)
+            .filter_map(|names| names.numbers)
+            .collect();
+        ranges.sort_unstable();
+        let count = ranges.iter().fold(
+            0,
+            |count, &(first, last)| {
+                if first <= count { count.max(last + 1) } else { count }
+            },
+        );
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// A host that is listed more than once, if there is one.
+    pub fn listed_twice(&self) -> Option<String> {
+        let mut names: Vec<Names<'_>> = self.names().flat_map(Names::by_padding).collect();
+        names.sort_unstable();
+        let next =
+            names.array_windows().find_map(|[names, next]| names.overlaps(*next).then_some(*next));
+        next.and_then(|next| next.hosts().next())
     }
 
     /// How many hosts there are.
     pub const fn len(&self) -> usize {
-        self.0.len()
+        self.length
     }
 
     /// True without any host.
     pub const fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.length == 0
     }
 
-    /// Appends the hosts of `other` behind the own ones.
-    pub fn append(&mut self, other: &Self) {
-        self.0.extend_from_slice(&other.0);
+    /// Appends the hosts of `other` behind the own ones; changes nothing where that is too much.
+    pub fn append(&mut self, other: &Self) -> Result<(), HostlistError> {
+        let mut joined = self.clone();
+        other.names().for_each(|names| joined.push(names));
+        joined.check(&other.to_string())?;
+        *self = joined;
+        Ok(())
     }
-}
 
-/// Cuts `text` at the commas that are not inside brackets.
-fn split_outside_brackets(text: &str) -> Result<Vec<&str>, HostlistError> {
-    let unmatched = || HostlistError::Bracket { text: text.to_owned() };
-    let (mut parts, mut start, mut inside) = (Vec::new(), 0, false);
-    for (position, character) in text.char_indices() {
-        match character {
-            '[' if inside => return Err(unmatched()),
-            ']' if !inside => return Err(unmatched()),
-            '[' => inside = true,
-            ']' => inside = false,
-            ',' if !inside => {
-                parts.push(&text[start..position]);
-                start = position + 1;
-            }
-            _ => {}
+    /// Refuses a list that is longer than the limits, because of `text`.
+    fn check(&self, text: &str) -> Result<(), HostlistError> {
+        if self.length > Self::LIMIT {
+            return Err(HostlistError::Size { text: parse::excerpt(text) });
+        }
+        if self.written > Self::TEXT_LIMIT + 1 {
+            return Err(HostlistError::Text { text: parse::excerpt(text) });
+        }
+        Ok(())
+    }
+
+    /// The ranges in order.
+    fn names(&self) -> impl Iterator<Item = Names<'_>> {
+        self.runs.iter().flat_map(Run::names)
+    }
+
+    fn push(&mut self, names: Names<'_>) {
+        match names.numbers {
+            Some(numbers) => self.push_numbered(names.prefix, numbers, names.width),
+            None => self.push_host(names.prefix),
         }
     }
-    if inside {
-        return Err(unmatched());
-    }
-    parts.push(&text[start..]);
-    Ok(parts)
-}
 
-/// Appends the hosts of one bracketed or plain name.
-fn expand(text: &str, part: &str, hosts: &mut Vec<String>) -> Result<(), HostlistError> {
-    let part = part.trim();
-    if part.is_empty() {
-        return Err(HostlistError::Empty { text: text.to_owned() });
-    }
-    let Some((prefix, rest)) = part.split_once('[') else {
-        return push(text, part.to_owned(), hosts);
-    };
-    let Some((ranges, suffix)) = rest.split_once(']') else {
-        return Err(HostlistError::Bracket { text: text.to_owned() });
-    };
-    let mut suffixes = Vec::new();
-    if suffix.is_empty() {
-        suffixes.push(String::new());
-    } else {
-        expand(text, suffix, &mut suffixes)?;
-    }
-    for range in ranges.split(',') {
-        let (first, last, width) = bounds(range).ok_or_else(|| HostlistError::Range {
-            text: text.to_owned(),
-            range: range.to_owned(),
-        })?;
-        for number in first..=last {
-            for suffix in &suffixes {
-                push(text, format!("{prefix}{number:0width$}{suffix}"), hosts)?;
+    /// Appends one host.
+    fn push_host(&mut self, host: &str) {
+        match Names::one(host) {
+            Names { numbers: Some(numbers), prefix, width } => {
+                self.push_numbered(prefix, numbers, width)
+            }
+            Names { numbers: None, .. } => {
+                let run = Run::plain(host);
+                self.length += 1;
+                self.written += run.text_length() + 1;
+                self.runs.push(run);
             }
         }
     }
-    Ok(())
-}
 
-fn push(text: &str, host: String, hosts: &mut Vec<String>) -> Result<(), HostlistError> {
-    if hosts.len() == Hostlist::LIMIT {
-        return Err(HostlistError::Size { text: text.to_owned() });
-    }
-    hosts.push(host);
-    Ok(())
-}
-
-/// First number, last number and zero-padded width of `N` or `N-M`.
-fn bounds(range: &str) -> Option<(u64, u64, usize)> {
-    let (first, last) = range.split_once('-').unwrap_or((range, range));
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(first) || !digits(last) {
-        return None;
-    }
-    let width = if first.len() > 1 && first.starts_with('0') { first.len() } else { 0 };
-    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
-    (first <= last).then_some((first, last, width))
-}
-
-/// A host split at its trailing number, for compression. Numbers with leading zeros keep their
-/// width by being grouped only with neighbours of the same width.
-fn numbered(host: &str) -> Option<(&str, u64, usize)> {
-    let digits = host.bytes().rev().take_while(u8::is_ascii_digit).count();
-    let (prefix, number) = host.split_at(host.len() - digits);
-    let padded = number.len() > 1 && number.starts_with('0');
-    let value = number.parse().ok()?;
-    Some((prefix, value, if padded { number.len() } else { 0 }))
-}
-
-/// A run of consecutively numbered hosts with one prefix and one padding.
-struct Run<'host> {
-    prefix: &'host str,
-    width: usize,
-    ranges: Vec<(u64, u64)>,
-}
-
-impl Run<'_> {
-    /// Takes `host` in if it continues this run.
-    fn accepts(&mut self, prefix: &str, number: u64, width: usize) -> bool {
-        let grown = self.width > 0 && width == 0 && number.to_string().len() == self.width;
-        if self.prefix != prefix || (self.width != width && !grown) {
-            return false;
+    /// Appends the hosts `prefix` with each number from the first to the last, padded to `width`.
+    fn push_numbered(&mut self, prefix: &str, numbers: (u64, u64), width: usize) {
+        for piece in run::pieces(prefix, numbers, width) {
+            self.length += piece.count();
+            if let Some(run) = self.runs.last_mut().filter(|run| run.accepts(&piece)) {
+                self.written -= run.text_length();
+                run.extend(&piece);
+                self.written += run.text_length();
+            } else {
+                let run = Run::of(&piece);
+                self.written += run.text_length() + 1;
+                self.runs.push(run);
+            }
         }
-        match self.ranges.last_mut() {
-            Some((_, last)) if last.checked_add(1) == Some(number) => *last = number,
-            Some(_) | None => self.ranges.push((number, number)),
-        }
-        true
-    }
-
-    fn text(&self) -> String {
-        let (prefix, width) = (self.prefix, self.width);
-        if let [(first, last)] = self.ranges[..]
-            && first == last
-        {
-            return format!("{prefix}{first:0width$}");
-        }
-        let ranges: Vec<String> = self
-            .ranges
-            .iter()
-            .map(|&(first, last)| {
-                if first == last {
-                    format!("{first:0width$}")
-                } else {
-                    format!("{first:0width$}-{last:0width$}")
-                }
-            })
-            .collect();
-        format!("{prefix}[{}]", ranges.join(","))
     }
 }
 
 impl fmt::Display for Hostlist {
-    /// The compressed text form: consecutive numbers become ranges, order is kept.
+    /// The text form: consecutive numbers are ranges, order is kept.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut parts: Vec<String> = Vec::new();
-        let mut run: Option<Run<'_>> = None;
-        for host in &self.0 {
-            let Some((prefix, number, width)) = numbered(host) else {
-                parts.extend(run.take().map(|run| run.text()));
-                parts.push(host.clone());
-                continue;
-            };
-            if run.as_mut().is_some_and(|run| run.accepts(prefix, number, width)) {
-                continue;
-            }
-            parts.extend(run.take().map(|run| run.text()));
-            run = Some(Run { prefix, width, ranges: vec![(number, number)] });
+        for (position, run) in self.runs.iter().enumerate() {
+            formatter.write_str(if position == 0 { "" } else { "," })?;
+            run.fmt(formatter)?;
         }
-        parts.extend(run.take().map(|run| run.text()));
-        formatter.write_str(&parts.join(","))
+        Ok(())
     }
 }
 
@@ -252,62 +283,4 @@ impl From<Hostlist> for String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn hosts(text: &str) -> Vec<String> {
-        Hostlist::parse(text).unwrap().hosts().to_vec()
-    }
-
-    #[test]
-    fn ranges_expand_in_order_and_keep_their_padding() {
-        assert_eq!(hosts("a[0-2,7],b"), ["a0", "a1", "a2", "a7", "b"]);
-        assert_eq!(hosts("n[08-10]"), ["n08", "n09", "n10"]);
-        assert_eq!(hosts("r[0-1]n[0-1]"), ["r0n0", "r0n1", "r1n0", "r1n1"]);
-    }
-
-    #[test]
-    fn order_and_duplicates_are_kept_because_order_is_rank() {
-        assert_eq!(hosts("b,a,b"), ["b", "a", "b"]);
-        assert_eq!(Hostlist::parse("b,a").unwrap().rank("a"), Some(1));
-    }
-
-    #[test]
-    fn texts_that_are_no_hostlist_are_refused() {
-        for text in ["", "a,", "a[0-", "a]0", "a[[0]]", "a[2-1]", "a[x]", "a[]", "a[0-99999999999]"]
-        {
-            assert!(Hostlist::parse(text).is_err(), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn a_cluster_of_one_is_written_without_brackets() {
-        assert_eq!(Hostlist::of_range("one", 0..1).to_string(), "one-0");
-        assert_eq!(Hostlist::of_range("plain", 0..4).to_string(), "plain-[0-3]");
-        assert_eq!(Hostlist::of_range("none", 3..3).to_string(), "");
-    }
-
-    #[test]
-    fn different_paddings_are_not_mixed() {
-        let list = Hostlist(vec!["a9".into(), "a010".into(), "a11".into()]);
-        assert_eq!(list.to_string(), "a9,a010,a11");
-        let padded = Hostlist(vec!["a09".into(), "a10".into()]);
-        assert_eq!(padded.to_string(), "a[09-10]");
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_written_reads_back_the_same(
-            list in prop::collection::vec("[a-z]([a-z0-9-]{0,5}[a-z0-9])?", 1..40)
-        ) {
-            let list = Hostlist(list);
-            prop_assert_eq!(Hostlist::parse(&list.to_string()).unwrap(), list);
-        }
-
-        #[test]
-        fn no_text_makes_the_parser_panic(text in "[a-c0-9,\\[\\]-]{0,24}") {
-            let _ = Hostlist::parse(&text);
-        }
-    }
-}
+mod tests;

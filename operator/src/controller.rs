@@ -14,6 +14,7 @@ pub(crate) mod fixtures;
 pub mod index_labels;
 pub mod job_change;
 pub mod observe;
+mod read;
 mod reconcile;
 mod report;
 pub mod services_change;

@@ -13,15 +13,19 @@
     reason = "KubeSchema copies each type, with its visibility, into a function"
 )]
 
+mod bounds;
 mod container;
 mod definition;
 mod flux;
 mod pod;
 mod status;
 
+pub use bounds::SPECIFICATION_LIMIT;
+pub(crate) use bounds::exceeded;
 pub use container::{
     Commands, Container, ContainerVolume, DEFAULT_IMAGE, LifeCycle, SecretKey, UserAccount,
 };
+pub(crate) use definition::SPECIFICATION_SCHEMA;
 pub use definition::{DefinitionError, definition};
 pub use flux::{
     Archive, BurstCluster, Bursting, Flux, FluxContainer, LeadBroker, Logging, Network, Scheduler,

@@ -76,10 +76,7 @@ fn is_mini_cluster(document: &Value) -> bool {
 
 /// Every fault of one document, each once.
 fn messages(document: Value, defaults: &Defaults) -> Vec<String> {
-    let mut messages = match unknown::fields(&document) {
-        Ok(unknown) => unknown,
-        Err(error) => return vec![error.to_string()],
-    };
+    let mut messages = unknown::fields(&document);
     let mut object: MiniCluster = match serde_json::from_value(document) {
         Ok(object) => object,
         Err(error) => {

@@ -1,5 +1,5 @@
 //! The definition of `MiniCluster` as it is installed.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use flux_operator::crd::{self, Container, Flux, Logging, MiniCluster, MiniClusterSpec, Pod};
 use serde_json::{Value, json};
@@ -95,6 +95,27 @@ fn every_field_of_ours_has_a_description() {
         if is_named && !is_embedded && path.starts_with(".s") {
             assert!(schema["description"].is_string(), "{path}");
         }
+    }
+}
+
+/// What a user writes is bounded by the API server before the operator sees it; what
+/// [`crd::SPECIFICATION_LIMIT`] bounds alone is an object of any form.
+#[test]
+fn every_text_list_and_map_that_a_user_writes_has_a_limit() {
+    let mut found = Vec::new();
+    schemas("spec", &schema()["properties"]["spec"], &mut found);
+    assert!(found.len() > 200, "{}", found.len());
+    for (path, schema) in found {
+        let limited = |keyword: &str| schema[keyword].as_u64().is_some_and(|limit| limit > 0);
+        let is_limited = match schema["type"].as_str() {
+            Some("string") => schema["enum"].is_array() || limited("maxLength"),
+            Some("array") => limited("maxItems"),
+            Some("object") => schema["properties"].is_object() || limited("maxProperties"),
+            Some("integer" | "boolean") => true,
+            None => schema["x-kubernetes-int-or-string"] == true && limited("maxLength"),
+            Some(other) => panic!("{path}: this test does not know {other}"),
+        };
+        assert!(is_limited, "{path}: {schema}");
     }
 }
 

@@ -139,11 +139,10 @@ pub(super) fn fully_qualified(pod: Pod<'_>, host: &str) -> String {
 fn bootstrap(pod: Pod<'_>, way: Way) -> BootstrapTable {
     let network = &pod.config.network;
     let (lead, enable_ipv6) = lead(pod, way);
-    let mut others = network.bootstrap.hosts().hosts().iter().skip(1).cloned();
+    let others = network.bootstrap.hosts().without_first();
     let mut hosts = vec![lead];
-    let rest = compressed(&mut others);
-    if !rest.is_empty() {
-        hosts.push(Host { names: rest, bind: None, connect: None });
+    if !others.is_empty() {
+        hosts.push(Host { names: others.to_string(), bind: None, connect: None });
     }
     BootstrapTable {
         curve_cert: pod.config.layout.curve_certificate(),
@@ -159,7 +158,7 @@ fn bootstrap(pod: Pod<'_>, way: Way) -> BootstrapTable {
 /// The entry of rank 0, and whether this broker's sockets take IPv6.
 fn lead(pod: Pod<'_>, way: Way) -> (Host, bool) {
     let network = &pod.config.network;
-    let names = network.bootstrap.hosts().hosts().first().cloned().unwrap_or_default();
+    let names = network.bootstrap.hosts().first().unwrap_or_default();
     let (bind, connect, address) = match &network.bootstrap {
         Bootstrap::Root { .. } => {
             let address = network.lead_address.filter(|_| way == Way::Known);
@@ -186,12 +185,4 @@ fn endpoint(host: &str, port: u16) -> String {
         Ok(address) => format!("tcp://[{address}]:{port}"),
         Err(_) => format!("tcp://{host}:{port}"),
     }
-}
-
-/// `hosts` as one hostlist.
-fn compressed(hosts: &mut dyn Iterator<Item = String>) -> String {
-    let hosts: Vec<String> = hosts.collect();
-    // Host names hold no brackets and no commas, so their plain list is a hostlist already.
-    let plain = hosts.join(",");
-    flux_contract::Hostlist::try_from(plain.clone()).map_or(plain, |list| list.to_string())
 }

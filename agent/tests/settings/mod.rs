@@ -48,7 +48,7 @@ pub(crate) fn workloads() -> Vec<Workload> {
 /// One of each kind of instance.
 pub(crate) fn bootstraps() -> Vec<Bootstrap> {
     let mut hosts = Hostlist::of_range("root", 0..1);
-    hosts.append(&Hostlist::of_range("sample", 0..3));
+    hosts.append(&Hostlist::of_range("sample", 0..3)).unwrap();
     vec![
         Bootstrap::Root { hosts: Hostlist::of_range("sample", 0..3) },
         Bootstrap::Child { lead: "lead.example.test".to_owned(), lead_port: 30093, hosts },

@@ -102,7 +102,7 @@ pub(crate) fn from_config(entries: &Value) -> Result<Vec<Node>, String> {
         let (cores, gpus) = (ids("cores")?, ids("gpus")?);
         let properties = properties(entry, index)?;
         for host in hosts.hosts() {
-            let at = nodes.iter().position(|node| node.host == *host).unwrap_or_else(|| {
+            let at = nodes.iter().position(|node| node.host == host).unwrap_or_else(|| {
                 nodes.push(Node { host: host.clone(), ..Node::default() });
                 nodes.len() - 1
             });
@@ -175,11 +175,11 @@ pub(crate) fn from_json(value: &Value) -> Result<Vec<Node>, String> {
     let hosts = execution.get("nodelist").and_then(Value::as_array).ok_or("no nodelist")?;
     let hosts: Vec<&str> = hosts.iter().filter_map(Value::as_str).collect();
     let hosts = Hostlist::parse(&hosts.join(",")).map_err(|error| error.to_string())?;
-    if hosts.hosts().len() != nodes.len() {
+    if hosts.len() != nodes.len() {
         return Err("nodelist does not match the ranks of R_lite".to_owned());
     }
     for (node, host) in nodes.values_mut().zip(hosts.hosts()) {
-        node.host.clone_from(host);
+        node.host = host;
     }
     Ok(nodes.into_values().collect())
 }
@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     fn hosts(text: &str) -> Vec<String> {
-        Hostlist::parse(text).expect("valid").hosts().to_vec()
+        Hostlist::parse(text).expect("valid").hosts().collect()
     }
 
     #[test]

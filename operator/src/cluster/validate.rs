@@ -16,7 +16,7 @@ mod volume;
 mod work;
 
 use super::{Cluster, FixedFields, Network};
-use crate::crd::{MiniCluster, MiniClusterSpec, SIZE_LIMIT};
+use crate::crd::{self, MiniCluster, MiniClusterSpec, SIZE_LIMIT};
 use container::{Containers, containers};
 use flux_contract::{ClusterName, Logging};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -71,7 +71,8 @@ struct Faults(Vec<Violation>);
 
 impl Faults {
     fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
-        self.0.push(Violation { path: path.into(), message: message.into() });
+        let (path, message) = (shortened(path.into()), shortened(message.into()));
+        self.0.push(Violation { path, message });
     }
 
     /// Adds `message` unless `holds`.
@@ -82,9 +83,42 @@ impl Faults {
     }
 }
 
+/// Longest path and longest message of a fault, in bytes: both may quote what the user wrote.
+const QUOTE_LIMIT: usize = 1_000;
+
+/// `text`, without its middle where it is very long: what is wrong with it is said at its end.
+fn shortened(text: String) -> String {
+    if text.len() <= QUOTE_LIMIT {
+        return text;
+    }
+    let (begin, end) = (QUOTE_LIMIT / 2, text.len() - QUOTE_LIMIT / 2);
+    format!(
+        "{} ... {}",
+        &text[..text.floor_char_boundary(begin)],
+        &text[text.ceil_char_boundary(end)..]
+    )
+}
+
+/// Holds `spec` against the limits of the definition, before anything is made of it.
+fn bounds(spec: &MiniClusterSpec, faults: &mut Faults) {
+    // A specification is read from JSON and can be written as such.
+    let value = serde_json::to_value(spec).unwrap_or_default();
+    for (path, message) in crd::exceeded("spec", &crd::SPECIFICATION_SCHEMA, &value) {
+        faults.add(path, message);
+    }
+    let (bytes, limit) = (value.to_string().len(), crd::SPECIFICATION_LIMIT);
+    faults.require(bytes <= limit, "spec", || {
+        format!("has {bytes} bytes as JSON, at most {limit} are allowed: put scripts and data into a ConfigMap and mount it")
+    });
+}
+
 /// Resolves every default and checks every rule; reports all faults at once.
 pub fn validate(cluster: &MiniCluster, defaults: &Defaults) -> Result<Cluster, Violations> {
     let mut faults = Faults::default();
+    bounds(&cluster.spec, &mut faults);
+    if !faults.0.is_empty() {
+        return Err(Violations(faults.0));
+    }
     let name_text = cluster.metadata.name.as_deref().unwrap_or_default();
     let name = ClusterName::new(name_text)
         .map_err(|error| faults.add("metadata.name", error.to_string()))

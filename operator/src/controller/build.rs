@@ -44,6 +44,12 @@ pub enum BuildError {
         #[source]
         source: ConfigError,
     },
+    /// The agent's configuration fits no `ConfigMap`.
+    #[error("the agents' configuration has {bytes} bytes, at most {limit} fit a ConfigMap: put scripts into a ConfigMap of your own and mount it", limit = config_map::SIZE_LIMIT)]
+    Size {
+        /// Its size.
+        bytes: usize,
+    },
     /// The user's patch is not one of a `PodSpec`.
     #[error("apply the overlay of the pod specification")]
     Overlay {
@@ -111,7 +117,7 @@ pub fn build(
 
 /// The `ConfigMap` with a given configuration of the agents.
 pub fn config_map(cluster: &Cluster, config: &AgentConfig) -> Result<ConfigMap, BuildError> {
-    config_map::config_map(cluster, config).map_err(|source| BuildError::AgentConfig { source })
+    config_map::config_map(cluster, config)
 }
 
 /// The Secret with the CURVE certificate `text`; `None` when the user brings an own Secret.

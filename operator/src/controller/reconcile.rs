@@ -9,6 +9,7 @@ use super::job_change::{
     GENERATION_ANNOTATION, JobChange, changed_fields, is_finished, job_change,
 };
 use super::observe::{Observed, Trouble, lacks_pods, ours, pods};
+use super::read::{Read, read};
 use super::report::report;
 use super::services_change::{ServicesChange, services_change};
 use super::services_pod;
@@ -40,18 +41,14 @@ pub(super) async fn reconcile(
     let api: Api<MiniCluster> = Api::namespaced(context.client.clone(), &namespace);
     // Read afresh: a watch may lag behind what was written a moment ago, and a decision taken on
     // an old specification would have to be taken back.
-    let read = api.get_opt(&name).await.map_err(|source| Error::Read {
-        kind: "MiniCluster".to_owned(),
-        name: name.clone(),
-        source: Box::new(source),
-    })?;
-    let Some(object) = read else { return Ok(Action::await_change()) };
+    let read = read(&context.client, &namespace, &name).await?;
+    let Some(Read { object, unreadable }) = read else { return Ok(Action::await_change()) };
     if object.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }
     let generation = object.metadata.generation.unwrap_or_default();
     let old = object.status.as_ref();
-    let cluster = match validate(&object, &context.defaults) {
+    let cluster = match unreadable.map_or_else(|| validate(&object, &context.defaults), Err) {
         Ok(cluster) => cluster,
         Err(violations) => {
             tracing::warn!(%violations, "the specification is invalid");
@@ -183,11 +180,7 @@ fn fitted(cluster: &Cluster, lead: Option<IpAddr>, live: &Live, generation: i64)
 fn maximum_size(cluster: &Cluster, config: &AgentConfig) -> u32 {
     match &config.network.bootstrap {
         Bootstrap::Child { .. } => cluster.max_size,
-        Bootstrap::Root { hosts } => {
-            let own =
-                (0..).take_while(|&index| hosts.rank(&cluster.name.pod_hostname(index)).is_some());
-            u32::try_from(own.count()).unwrap_or(u32::MAX)
-        }
+        Bootstrap::Root { hosts } => hosts.indexes_of(cluster.name.as_str()),
     }
 }
 

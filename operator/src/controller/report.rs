@@ -3,6 +3,7 @@
 use super::apply::FIELD_MANAGER;
 use super::error::Error;
 use super::events::events;
+use super::read::reported;
 use crate::crd::{MiniCluster, MiniClusterStatus};
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::Recorder;
@@ -26,6 +27,9 @@ pub(super) async fn report(
         "status": status,
     });
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
+    // The answer holds the whole object, also one that cannot be read.
+    let namespace = cluster.namespace().unwrap_or_default();
+    let api = reported(api.clone().into_client(), &namespace);
     api.patch_status(&name, &parameters, &Patch::Apply(patch))
         .await
         .map_err(|source| Error::WriteStatus { name, source: Box::new(source) })?;

@@ -1,9 +1,10 @@
 //! The `CustomResourceDefinition` as it is installed: the derived one, made smaller and plainer.
 
-use super::MiniCluster;
+use super::{MiniCluster, bounds};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use serde_json::Value;
+use std::sync::LazyLock;
 
 /// Why the definition cannot be written down.
 #[derive(Debug, thiserror::Error)]
@@ -26,15 +27,27 @@ const KUBERNETES_TYPES: [&str; 4] = ["resources", "securityContext", "toleration
 /// It differs from the derived one in that
 /// - no field is `nullable`, so that a null is as good as leaving the field out and defaults apply;
 /// - an object with defaults inside has the default `{}`, so that they apply without it as well;
-/// - descriptions inside embedded Kubernetes types are left out.
+/// - descriptions inside embedded Kubernetes types are left out;
+/// - every text, list and map of the specification has a limit.
 pub fn definition() -> Result<CustomResourceDefinition, DefinitionError> {
     let rewrite = |source| DefinitionError::Rewrite { source };
     let mut definition = serde_json::to_value(MiniCluster::crd()).map_err(rewrite)?;
     for version in definition["spec"]["versions"].as_array_mut().into_iter().flatten() {
-        plain(&mut version["schema"]["openAPIV3Schema"]);
+        let schema = &mut version["schema"]["openAPIV3Schema"];
+        plain(schema);
+        bounds::bound("spec", &mut schema["properties"]["spec"]);
     }
     serde_json::from_value(definition).map_err(rewrite)
 }
+
+/// The schema of `spec` in the definition. It is the same in every look.
+pub(crate) static SPECIFICATION_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    // That it is there, and limits what it should, is tested.
+    let definition = definition().ok().and_then(|definition| serde_json::to_value(definition).ok());
+    let version = definition.map(|definition| definition["spec"]["versions"][0].clone());
+    let schema = version.unwrap_or_default()["schema"]["openAPIV3Schema"].clone();
+    schema["properties"]["spec"].clone()
+});
 
 /// Applies the rules of [`definition`] to a schema and the schemas in it.
 fn plain(schema: &mut Value) {

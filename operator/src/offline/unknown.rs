@@ -1,7 +1,7 @@
 //! Fields that are in a document and not in the definition. The API server drops them without a
 //! word unless it is asked to be strict, as kubectl does.
 
-use crate::crd::{self, DefinitionError};
+use crate::crd::SPECIFICATION_SCHEMA;
 use serde_json::Value;
 
 /// Fields that former versions of the API had, by how their path ends, and what took their place.
@@ -12,14 +12,10 @@ const OBSOLETE: [(&str, &str); 3] = [
 ];
 
 /// A message for each unknown field of the MiniCluster `document`.
-pub(super) fn fields(document: &Value) -> Result<Vec<String>, DefinitionError> {
+pub(super) fn fields(document: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    for version in crd::definition()?.spec.versions {
-        let schema = version.schema.and_then(|schema| schema.open_api_v3_schema);
-        let schema = serde_json::to_value(schema).unwrap_or_default();
-        unknown("spec", &schema["properties"]["spec"], &document["spec"], &mut found);
-    }
-    Ok(found.iter().map(|path| message(path)).collect())
+    unknown("spec", &SPECIFICATION_SCHEMA, &document["spec"], &mut found);
+    found.iter().map(|path| message(path)).collect()
 }
 
 fn message(path: &str) -> String {

@@ -15,7 +15,7 @@ pub(crate) static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
 });
 
 /// What the schema says that [`value`] knows how to follow.
-const KEYWORDS: [&str; 20] = [
+const KEYWORDS: [&str; 21] = [
     "additionalProperties",
     "default",
     "description",
@@ -23,6 +23,7 @@ const KEYWORDS: [&str; 20] = [
     "format",
     "items",
     "maxItems",
+    "maxLength",
     "maxProperties",
     "maximum",
     "minItems",

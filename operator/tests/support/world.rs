@@ -69,7 +69,7 @@ impl World {
 
     pub(crate) fn status(&self) -> MiniClusterStatus {
         let object = self.server.get(CLUSTER).unwrap();
-        serde_json::from_value::<MiniCluster>(object).unwrap().status.unwrap()
+        serde_json::from_value(object["status"].clone()).unwrap()
     }
 
     pub(crate) fn condition(&self, type_: &str) -> (String, String, String) {

@@ -97,7 +97,7 @@ fn hosts(call: &Call) -> Result<Vec<String>, Failure> {
     let name = "hostlist".to_owned();
     let value = ask(call, "flux-overlay", &Request::Attribute { name })?;
     let list = Hostlist::parse(value.as_str().unwrap_or_default());
-    list.map(|list| list.hosts().to_vec()).map_err(|error| Failure::new(error.to_string()))
+    list.map(|list| list.hosts().collect()).map_err(|error| Failure::new(error.to_string()))
 }
 
 fn lookup(call: &Call) -> Result<u8, Failure> {
@@ -115,7 +115,7 @@ fn lookup(call: &Call) -> Result<u8, Failure> {
     let names = Hostlist::parse(target).map_err(|_| unknown())?;
     let rank = |name: &String| (0_u32..).zip(&hosts).find(|(_, host)| *host == name);
     let ranks: Option<Vec<u32>> =
-        names.hosts().iter().map(|name| rank(name).map(|(rank, _)| rank)).collect();
+        names.hosts().map(|name| rank(&name).map(|(rank, _)| rank)).collect();
     output::line(&idset::encode(ranks.ok_or_else(unknown)?));
     Ok(0)
 }

@@ -49,7 +49,7 @@ fn encode(parsed: &Parsed) -> Result<Nodes, Failure> {
             Some(list.map_err(|_| Failure::new(format!("flux-R: Invalid hostlist '{text}'")))?)
         }
     };
-    let count = hosts.as_ref().map_or(1, |hosts| hosts.hosts().len());
+    let count = hosts.as_ref().map_or(1, Hostlist::len);
     let every = idset::encode((0..).take(count));
     let ranks = ids("ranks", &every)?;
     let local = parsed.has("local");
@@ -60,7 +60,7 @@ fn encode(parsed: &Parsed) -> Result<Nodes, Failure> {
     };
     let gpus = ids("gpus", "")?;
     let names: Vec<String> = if let Some(hosts) = hosts {
-        hosts.hosts().to_vec()
+        hosts.hosts().collect()
     } else {
         let name = nix::unistd::gethostname()
             .map_err(|error| Failure::new(format!("flux-R: gethostname: {error}")))?;

@@ -171,7 +171,7 @@ fn exclude(text: Option<&str>, hosts: &[String]) -> Result<BTreeSet<u32>, String
     let fault = || format!("invalid exclude targets: {text}");
     let names = flux_contract::Hostlist::parse(text).map_err(|_| fault())?;
     let rank = |name: &String| (0..).zip(hosts).find(|(_, host)| *host == name);
-    names.hosts().iter().map(|name| rank(name).map(|(rank, _)| rank).ok_or_else(fault)).collect()
+    names.hosts().map(|name| rank(&name).map(|(rank, _)| rank).ok_or_else(fault)).collect()
 }
 
 #[cfg(test)]

@@ -183,8 +183,7 @@ pub(crate) fn targets(text: &str, hosts: &[String]) -> Result<Vec<u32>, String> 
         |name: &String| (0_u32..).zip(hosts).find(|(_, host)| *host == name).map(|(rank, _)| rank);
     names
         .hosts()
-        .iter()
-        .map(|name| rank(name).ok_or_else(|| format!("invalid targets: host {name} not found")))
+        .map(|name| rank(&name).ok_or_else(|| format!("invalid targets: host {name} not found")))
         .collect()
 }
 

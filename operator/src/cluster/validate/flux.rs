@@ -13,7 +13,7 @@ use crate::{
     crd,
 };
 use flux_contract::{CurveCertificate, Hostlist, Redacted};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Longest mount path: the broker's local socket below it must fit the 107 characters of a Unix
 /// socket's path (unix(7)).
@@ -188,7 +188,7 @@ fn hosts(
         append(&mut hosts, position, cluster, sizes, faults);
     }
     if is_given || !clusters.is_empty() {
-        check_hosts(&hosts, name, &own(sizes.max_size), lead.is_some(), faults);
+        check_hosts(&hosts, name, sizes.max_size, lead.is_some(), faults);
     }
     hosts
 }
@@ -240,35 +240,27 @@ fn append(
     });
     let size = cluster.size.map_or(sizes.size, i32::unsigned_abs);
     let fits = cluster.size.is_none_or(|size| size >= 1)
-        && usize::try_from(size).is_ok_and(|size| hosts.len() + size <= Hostlist::LIMIT);
-    if fits {
-        hosts.append(&Hostlist::of_range(&name, 0..size));
-    } else {
-        faults.add(
-            format!("{path}.size"),
-            format!(
-                "{size} is out of range: give at least 1 and at most {} hosts in all",
-                Hostlist::LIMIT
-            ),
-        );
-    }
+        && hosts.append(&Hostlist::of_range(&name, 0..size)).is_ok();
+    faults.require(fits, format!("{path}.size"), || {
+        format!(
+            "{size} is out of range: give at least 1 and at most {} hosts in all",
+            Hostlist::LIMIT
+        )
+    });
 }
 
 /// A broker that does not find its own host name in the list cannot start.
-fn check_hosts(hosts: &Hostlist, name: &str, own: &Hostlist, has_lead: bool, faults: &mut Faults) {
+fn check_hosts(hosts: &Hostlist, name: &str, size: u32, has_lead: bool, faults: &mut Faults) {
     let path = "spec.flux.bursting";
-    let mut seen = BTreeSet::new();
-    if let Some(twice) = hosts.hosts().iter().find(|host| !seen.insert(host.as_str())) {
+    if let Some(twice) = hosts.listed_twice() {
         faults.add(path, format!("host {twice:?} is listed twice: a host has one rank"));
     }
-    if let Some(missing) = own.hosts().iter().find(|host| !seen.contains(host.as_str())) {
-        faults.add(
-            path,
-            format!("host {missing:?} of this MiniCluster is not listed: name the MiniCluster as its entry in the list, or list all its hosts"),
-        );
-    }
+    let listed = hosts.indexes_of(name);
+    faults.require(listed >= size, path, || {
+        format!("host \"{name}-{listed}\" of this MiniCluster is not listed: name the MiniCluster as its entry in the list, or list all its hosts")
+    });
     let lead = format!("{name}-0");
-    if !has_lead && hosts.hosts().first() != Some(&lead) {
+    if !has_lead && hosts.first().as_ref() != Some(&lead) {
         faults.add(path, format!("the first host must be {lead:?}, this MiniCluster's lead, or leadBroker must be given"));
     }
 }

@@ -13,6 +13,10 @@ use flux_contract::Submission;
 /// Where a user's script is written before it is run.
 const SCRIPT_PATH: &str = "/tmp/custom-entrypoint.sh";
 
+/// Most bytes of the script that is made of a batch command's lines: with all else that goes into it,
+/// the agents' `ConfigMap` has to stay below 1 MiB.
+const BATCH_SCRIPT_LIMIT: usize = 524_288;
+
 /// Directory of the output files of batch jobs unless `logs` says otherwise.
 const OUTPUT_DIRECTORY: &str = "/tmp/fluxout";
 
@@ -144,8 +148,11 @@ fn batch(
     });
     let text = text.unwrap_or_default();
     let directory = shlex::try_quote(&output_directory).unwrap_or_default().into_owned();
-    let script =
-        if container.batch_raw { raw_script(text) } else { batch_script(text, &directory) };
+    let script = if container.batch_raw {
+        raw_script(text)
+    } else {
+        batch_script(path, text, &directory, faults)
+    };
     if !spec.interactive {
         return Work::Batch { prefix, flags, script, output_directory };
     }
@@ -160,7 +167,15 @@ fn batch(
 }
 
 /// One submission a line, numbered by line, empty lines included; then waits for all of them.
-fn batch_script(text: &str, directory: &str) -> String {
+fn batch_script(path: &str, text: &str, directory: &str, faults: &mut Faults) -> String {
+    /// Bytes that a line of the command gets more, beside the directory, which it gets twice.
+    const MORE: usize = 80;
+    let lines = text.lines().count();
+    let bytes = text.len() + lines * (MORE + 2 * directory.len());
+    if bytes > BATCH_SCRIPT_LIMIT {
+        faults.add(format!("{path}.command"), format!("its {lines} lines become a script of {bytes} bytes, at most {BATCH_SCRIPT_LIMIT} are allowed: give fewer lines or a shorter logs, or submit them in a loop with batchRaw"));
+        return String::new();
+    }
     let mut script = vec!["#!/bin/sh".to_owned()];
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let files =

@@ -1,0 +1,217 @@
+//! From text to a hostlist: everything is counted before it is expanded.
+
+use super::run::digits;
+use super::{Hostlist, HostlistError};
+
+/// How much of a refused text is shown.
+const EXCERPT: usize = 60;
+
+/// Reads `text`.
+pub(super) fn parse(text: &str) -> Result<Hostlist, HostlistError> {
+    if text.len() > Hostlist::TEXT_LIMIT {
+        return Err(HostlistError::Text { text: excerpt(text) });
+    }
+    let mut list = Hostlist::default();
+    for part in split_outside_brackets(text)? {
+        let name = Name::read(text, part.trim())?;
+        if name.count() > Hostlist::LIMIT - list.length {
+            return Err(HostlistError::Size { text: excerpt(text) });
+        }
+        name.expand(text, &mut list)?;
+    }
+    Ok(list)
+}
+
+/// The beginning of `text`, for people.
+pub(super) fn excerpt(text: &str) -> String {
+    match text.char_indices().nth(EXCERPT) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Cuts `text` at the commas that are not inside brackets.
+fn split_outside_brackets(text: &str) -> Result<Vec<&str>, HostlistError> {
+    let unmatched = || HostlistError::Bracket { text: excerpt(text) };
+    let (mut parts, mut start, mut inside) = (Vec::new(), 0, false);
+    for (position, character) in text.char_indices() {
+        match character {
+            '[' if inside => return Err(unmatched()),
+            ']' if !inside => return Err(unmatched()),
+            '[' => inside = true,
+            ']' => inside = false,
+            ',' if !inside => {
+                parts.push(&text[start..position]);
+                start = position + 1;
+            }
+            _ => {}
+        }
+    }
+    if inside {
+        return Err(unmatched());
+    }
+    parts.push(&text[start..]);
+    Ok(parts)
+}
+
+/// `N` or `N-M` between brackets.
+struct Range {
+    first: u64,
+    last: u64,
+    /// Digits to which the numbers are padded with zeros; 0 where they are not.
+    width: usize,
+}
+
+/// What stands before a bracket, and what is in it.
+struct Bracket<'text> {
+    before: &'text str,
+    ranges: Vec<Range>,
+}
+
+impl Bracket<'_> {
+    fn count(&self) -> usize {
+        let counts = self.ranges.iter().map(|range| range.last - range.first + 1);
+        usize::try_from(counts.fold(0, u64::saturating_add)).unwrap_or(usize::MAX)
+    }
+
+    /// Digits of its longest number.
+    fn longest(&self) -> usize {
+        let lengths = self.ranges.iter().map(|range| digits(range.last).max(range.width));
+        lengths.max().unwrap_or_default()
+    }
+}
+
+/// One host name with the brackets in it.
+struct Name<'text> {
+    brackets: Vec<Bracket<'text>>,
+    /// What stands behind the last bracket.
+    end: &'text str,
+}
+
+impl<'text> Name<'text> {
+    /// Reads `part` of `text`.
+    fn read(text: &str, part: &'text str) -> Result<Self, HostlistError> {
+        if part.is_empty() {
+            return Err(HostlistError::Empty { text: excerpt(text) });
+        }
+        if let Some(character) = part.chars().find(|character| !character.is_ascii_graphic()) {
+            return Err(HostlistError::Character { text: excerpt(text), character });
+        }
+        let (mut brackets, mut end) = (Vec::new(), part);
+        while let Some((before, rest)) = end.split_once('[') {
+            if brackets.len() == Hostlist::BRACKETS_LIMIT {
+                return Err(HostlistError::Brackets { text: excerpt(text) });
+            }
+            let Some((inside, rest)) = rest.split_once(']') else {
+                return Err(HostlistError::Bracket { text: excerpt(text) });
+            };
+            let ranges: Result<_, _> = inside.split(',').map(|range| bounds(text, range)).collect();
+            brackets.push(Bracket { before, ranges: ranges? });
+            end = rest;
+        }
+        let name = Self { brackets, end };
+        let length = name.longest();
+        if length > Hostlist::NAME_LIMIT {
+            return Err(HostlistError::Name { text: excerpt(text), length });
+        }
+        Ok(name)
+    }
+
+    /// How many hosts it stands for.
+    fn count(&self) -> usize {
+        self.brackets.iter().map(Bracket::count).fold(1, usize::saturating_mul)
+    }
+
+    /// Characters of the longest of them.
+    fn longest(&self) -> usize {
+        let brackets = self.brackets.iter().map(|it| it.before.len() + it.longest());
+        brackets.sum::<usize>() + self.end.len()
+    }
+
+    /// Appends its hosts to `list`: the numbers of the last bracket as ranges, where nothing stands
+    /// behind it, for each choice of numbers in the others.
+    fn expand(&self, text: &str, list: &mut Hostlist) -> Result<(), HostlistError> {
+        let Some((last, others)) = self.brackets.split_last() else {
+            list.push_host(self.end);
+            return list.check(text);
+        };
+        let mut chosen: Vec<Choice<'_>> = others.iter().map(Choice::first).collect();
+        loop {
+            let mut prefix: String = chosen.iter().map(Choice::text).collect();
+            prefix.push_str(last.before);
+            for range in &last.ranges {
+                if self.end.is_empty() {
+                    list.push_numbered(&prefix, (range.first, range.last), range.width);
+                    list.check(text)?;
+                    continue;
+                }
+                for number in range.first..=range.last {
+                    let (width, end) = (range.width, self.end);
+                    list.push_host(&format!("{prefix}{number:0width$}{end}"));
+                    list.check(text)?;
+                }
+            }
+            // As an odometer counts: the rightmost that has a next number takes it.
+            if !chosen.iter_mut().rev().any(Choice::advance) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// One number of a bracket.
+struct Choice<'name> {
+    bracket: &'name Bracket<'name>,
+    range: usize,
+    number: u64,
+}
+
+impl<'name> Choice<'name> {
+    fn first(bracket: &'name Bracket<'name>) -> Self {
+        let number = bracket.ranges.first().map_or(0, |range| range.first);
+        Self { bracket, range: 0, number }
+    }
+
+    /// Takes the next number; false where it was the last and is the first again.
+    fn advance(&mut self) -> bool {
+        let range = &self.bracket.ranges[self.range];
+        if self.number < range.last {
+            self.number += 1;
+            return true;
+        }
+        let next = self.bracket.ranges.get(self.range + 1);
+        let Some(next) = next else {
+            *self = Self::first(self.bracket);
+            return false;
+        };
+        self.range += 1;
+        self.number = next.first;
+        true
+    }
+
+    fn text(&self) -> String {
+        let width = self.bracket.ranges[self.range].width;
+        format!("{}{:0width$}", self.bracket.before, self.number)
+    }
+}
+
+/// First number, last number and padded width of `N` or `N-M`.
+fn bounds(text: &str, range: &str) -> Result<Range, HostlistError> {
+    let invalid = || HostlistError::Range { text: excerpt(text), range: excerpt(range) };
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(first) || !is_number(last) {
+        return Err(invalid());
+    }
+    let digits = first.len().max(last.len());
+    if digits > Hostlist::DIGITS_LIMIT {
+        return Err(HostlistError::Digits { text: excerpt(text), digits });
+    }
+    let width = if first.len() > 1 && first.starts_with('0') { first.len() } else { 0 };
+    let first = first.parse().map_err(|_| invalid())?;
+    let last = last.parse().map_err(|_| invalid())?;
+    if first > last {
+        return Err(invalid());
+    }
+    Ok(Range { first, last, width })
+}
