@@ -7,6 +7,7 @@
 
 use crate::crd::{Container, MiniClusterSpec};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The annotation with the note.
@@ -80,6 +81,12 @@ impl FixedFields {
         (ANNOTATION.to_owned(), fields.join(","))
     }
 
+    /// One short name for all of them, sixteen hexadecimal digits: the same for the same fields,
+    /// whatever their order in the specification, and another for others.
+    pub fn hash(&self) -> String {
+        hash(&self.0.iter().map(|(path, hash)| (&**path, &**hash)).collect())
+    }
+
     /// Paths of the fields that do not say what is noted in `annotations`; none where nothing is.
     pub fn changed_since(&self, annotations: &BTreeMap<String, String>) -> Vec<String> {
         let Some(note) = annotations.get(ANNOTATION) else { return Vec::new() };
@@ -94,6 +101,15 @@ impl FixedFields {
 
 /// Hashes by path.
 type Fields<'text> = BTreeMap<&'text str, &'text str>;
+
+/// The first 64 bits of SHA-256 over the fields in the order of their paths.
+fn hash(fields: &Fields<'_>) -> String {
+    let mut digest = Sha256::new();
+    for (path, hash) in fields {
+        digest.update(format!("{path}={hash}\n"));
+    }
+    digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// How a changed field is named: by its list's element where that has come or gone as a whole.
 fn told(path: &str, noted: &Fields<'_>, now: &Fields<'_>) -> String {
@@ -184,6 +200,18 @@ mod tests {
             "cleanup": true, "flux": { "minimalService": true }, "services": [{ "name": "db" }],
         });
         assert_eq!(told(&json!({}), &after), [""; 0]);
+    }
+
+    #[test]
+    fn the_hash_is_that_of_what_would_run() {
+        let hash = |change| FixedFields::of_instance(&spec(&change)).hash();
+        let with = |environment| json!({ "containers": [{ "environment": environment }] });
+        let both = hash(with(json!({ "A": "1", "B": "2" })));
+        assert_eq!(both, hash(with(json!({ "B": "2", "A": "1" }))));
+        assert_ne!(both, hash(with(json!({ "A": "1", "B": "3" }))));
+        assert_eq!(hash(json!({ "size": 2, "cleanup": true })), hash(json!({})));
+        // Another value would name what runs otherwise after a change of the operator.
+        assert_eq!(hash(json!({})), "52278ad725f3a8ae");
     }
 
     #[test]
