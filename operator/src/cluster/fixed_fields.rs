@@ -32,11 +32,12 @@ const SECTIONS: [&str; 14] = [
 ];
 
 /// Fields that may change while an instance runs, or are checked against it by themselves.
-const CHANGEABLE: [&str; 7] = [
+const CHANGEABLE: [&str; 8] = [
     "backoffLimit",
     "cleanup",
     "deadlineSeconds",
     "flux.minimalService",
+    "jobLabels",
     "maxSize",
     "minSize",
     "size",
@@ -87,10 +88,15 @@ impl FixedFields {
         hash(&self.0.iter().map(|(path, hash)| (&**path, &**hash)).collect())
     }
 
+    /// What [`Self::hash`] was for the fields that are noted in `annotations`; `None` where none are.
+    pub fn noted_hash(annotations: &BTreeMap<String, String>) -> Option<String> {
+        annotations.get(ANNOTATION).map(|note| hash(&noted(note)))
+    }
+
     /// Paths of the fields that do not say what is noted in `annotations`; none where nothing is.
     pub fn changed_since(&self, annotations: &BTreeMap<String, String>) -> Vec<String> {
         let Some(note) = annotations.get(ANNOTATION) else { return Vec::new() };
-        let noted: Fields<'_> = note.split(',').filter_map(|field| field.split_once('=')).collect();
+        let noted = noted(note);
         let now: Fields<'_> = self.0.iter().map(|(path, hash)| (&**path, &**hash)).collect();
         let paths: BTreeSet<&str> = noted.keys().chain(now.keys()).copied().collect();
         let changed = paths.into_iter().filter(|path| noted.get(path) != now.get(path));
@@ -101,6 +107,12 @@ impl FixedFields {
 
 /// Hashes by path.
 type Fields<'text> = BTreeMap<&'text str, &'text str>;
+
+/// The fields in a note, without those that another release took for fixed.
+fn noted(note: &str) -> Fields<'_> {
+    let fields = note.split(',').filter_map(|field| field.split_once('='));
+    fields.filter(|(path, _)| !CHANGEABLE.contains(path)).collect()
+}
 
 /// The first 64 bits of SHA-256 over the fields in the order of their paths.
 fn hash(fields: &Fields<'_>) -> String {
@@ -198,6 +210,7 @@ mod tests {
         let after = json!({
             "size": 2, "maxSize": 9, "minSize": 1, "deadlineSeconds": 5, "backoffLimit": 3,
             "cleanup": true, "flux": { "minimalService": true }, "services": [{ "name": "db" }],
+            "jobLabels": { "team": "physics" },
         });
         assert_eq!(told(&json!({}), &after), [""; 0]);
     }
@@ -210,6 +223,12 @@ mod tests {
         assert_eq!(both, hash(with(json!({ "B": "2", "A": "1" }))));
         assert_ne!(both, hash(with(json!({ "A": "1", "B": "3" }))));
         assert_eq!(hash(json!({ "size": 2, "cleanup": true })), hash(json!({})));
+        let fields = FixedFields::of_instance(&spec(&json!({})));
+        let (key, note) = fields.annotation();
+        // As noted by a release in which the labels of the Job were fixed.
+        let annotations = BTreeMap::from([(key, format!("{note},jobLabels=0badcafe"))]);
+        assert_eq!(FixedFields::noted_hash(&annotations), Some(fields.hash()));
+        assert_eq!(fields.changed_since(&annotations), [""; 0]);
         // Another value would name what runs otherwise after a change of the operator.
         assert_eq!(hash(json!({})), "52278ad725f3a8ae");
     }
