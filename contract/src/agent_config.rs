@@ -2,6 +2,13 @@
 //!
 //! Every value is decided: no field means "perhaps the user forgot". Unknown fields are refused,
 //! so that an agent never ignores what a newer operator asks of it.
+//!
+//! An operator may be replaced while agents of another release run, and it writes the document
+//! again when such a run changes its size. Therefore **a new field has a serde default, and is left
+//! out at its default**: what an older release wrote is then written again to the byte. The
+//! documents of each release below `tests/golden/` are the test of it (docs/decisions/026). What
+//! cannot be told that way needs another [`AgentConfig::VERSION`]; a run with another version is
+//! left as it is.
 
 use crate::{ClusterName, Hostlist, Layout};
 use serde::{Deserialize, Serialize};
@@ -109,7 +116,8 @@ pub struct FluxUser {
     /// True: Flux runs as root (`commands.runFluxAsRoot`).
     pub run_as_root: bool,
     /// Capabilities of a container that starts as root which Flux's user keeps: those that the
-    /// specification adds, e.g. `IPC_LOCK`.
+    /// specification adds, e.g. `IPC_LOCK`. Always written: agents of 0.1.0 require the key.
+    #[serde(default)]
     pub capabilities: Vec<String>,
 }
 

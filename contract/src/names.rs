@@ -21,6 +21,8 @@ pub mod labels {
     pub const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
     /// Set by the Job controller on every pod of a Job.
     pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";
+    /// Set by the Job controller on every pod of a Job: the uid of that Job.
+    pub const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
     /// The namespace, as a label: kept because users' selectors may rely on it.
     pub const NAMESPACE: &str = "namespace";
     /// Kept because users' selectors may rely on it; the value is [`APP_VALUE`].

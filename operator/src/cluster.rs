@@ -5,9 +5,11 @@
 //! for Kubernetes to refuse that could be known beforehand.
 
 mod fixed_fields;
+mod identity;
 mod validate;
 
 pub use fixed_fields::FixedFields;
+pub use identity::Identity;
 pub use validate::{Defaults, Violation, Violations, validate};
 
 use flux_contract::{ClusterName, FluxUser, Hooks, Hostlist, Logging};
@@ -65,6 +67,17 @@ pub struct Cluster {
     pub not_acted_on: Vec<String>,
     /// What an instance that was started with this specification keeps of it.
     pub fixed_fields: FixedFields,
+}
+
+impl Cluster {
+    /// Which MiniCluster it is.
+    pub fn identity(&self) -> Identity {
+        Identity {
+            name: self.name.clone(),
+            namespace: self.namespace.clone(),
+            owner: self.owner.clone(),
+        }
+    }
 }
 
 /// Services and affinity.

@@ -1,12 +1,14 @@
 //! The controller: which changes it hears of, and what happens then.
 //!
 //! `reconcile` is the whole of a look at one MiniCluster: observe -> validate -> build -> apply ->
-//! status. Validate, build, the two `*_change` modules and status are functions of values; the
-//! others act and decide nothing that the specification determines.
+//! status. Validate, course, build, the `*_change` modules, waiting and status are functions of
+//! values; the others act and decide nothing that the specification determines.
 
 pub mod agent_change;
 pub mod apply;
 pub mod build;
+pub mod course;
+pub mod ended_run;
 mod error;
 pub mod events;
 #[cfg(test)]
@@ -20,6 +22,7 @@ mod report;
 pub mod services_change;
 mod services_pod;
 pub mod status;
+pub mod waiting;
 
 pub use build::Images;
 pub use error::Error;
@@ -52,7 +55,7 @@ const LAST_RETRY: Duration = Duration::from_mins(5);
 /// What every reconcile works with.
 pub struct Context {
     client: Client,
-    recorder: Recorder,
+    reporter: Reporter,
     metrics: Arc<Metrics>,
     images: Images,
     defaults: Defaults,
@@ -72,15 +75,20 @@ impl Context {
         images: Images,
         defaults: Defaults,
     ) -> Self {
-        let reporter = Reporter { controller: apply::FIELD_MANAGER.to_owned(), instance };
         Self {
-            recorder: Recorder::new(client.clone(), reporter),
+            reporter: Reporter { controller: apply::FIELD_MANAGER.to_owned(), instance },
             client,
             metrics,
             images,
             defaults,
             failures: Mutex::default(),
         }
+    }
+
+    /// Publishes Events. One for each report: it would take an Event with another text for the same
+    /// one come again, and drop the text.
+    fn recorder(&self) -> Recorder {
+        Recorder::new(self.client.clone(), self.reporter.clone())
     }
 
     /// Notes an outcome; the answer is how many failures in a row that makes.

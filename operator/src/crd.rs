@@ -76,7 +76,7 @@ pub const SIZE_LIMIT: i32 = 100_000;
         name = "Status",
         type_ = "string",
         json_path = ".status.state",
-        description = "Pending, Starting, Running, Complete, Failed, Suspended or Invalid"
+        description = "Pending, Starting, Running, Degraded, Ending, Complete, Failed, Suspended or Invalid"
     ),
     printcolumn(
         name = "Exit",
@@ -88,7 +88,7 @@ pub const SIZE_LIMIT: i32 = 100_000;
     printcolumn(
         name = "Reason",
         type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="Progressing")].reason"#,
+        json_path = ".status.reason",
         description = "Why the MiniCluster is in this state",
         priority = 1
     ),
@@ -102,11 +102,11 @@ pub const SIZE_LIMIT: i32 = 100_000;
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!has(self.maxSize) || self.maxSize >= self.size")
-        .message("must not be less than size")
+        .message("size must not be greater than maxSize, which a MiniCluster keeps from its start: give a size up to it")
         .field_path(".maxSize")
         .reason(Reason::FieldValueInvalid),
     validation = Rule::new("!has(self.minSize) || self.minSize <= self.size")
-        .message("must not be greater than size")
+        .message("size must not be less than minSize: give a size from it, or a lower minSize")
         .field_path(".minSize")
         .reason(Reason::FieldValueInvalid),
     validation = Rule::new("self.containers.filter(c, has(c.runFlux) && c.runFlux).size() <= 1")

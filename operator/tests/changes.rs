@@ -4,8 +4,10 @@
 mod support;
 
 use flux_contract::AgentConfig;
+use kube::runtime::controller::Action;
 use serde_json::{Value, json};
-use support::world::{CONFIG, JOB, World, finish, patch, status};
+use std::time::Duration;
+use support::world::{CLUSTER, CONFIG, JOB, World, finish, patch, status};
 
 /// The fields that the user is told cannot be changed.
 fn refused(world: &World) -> String {
@@ -159,8 +161,8 @@ async fn deadline_and_backoff_limit_follow_unless_workers_would_have_to_know() {
     world.edit(3, |spec| spec["backoffLimit"] = json!(0));
     world.look().await.unwrap();
     assert_eq!(limits(&world), (json!(60), json!(3)));
-    let told =
-        "spec.backoffLimit: workers were told when they started whether the lead is made again";
+    let told = "spec.backoffLimit: a limit cannot become 0 or begin at 0, as the workers' agents know \
+                from their start whether a lead may follow the one that failed";
     assert_eq!(refused(&world), told);
 }
 
@@ -211,11 +213,126 @@ async fn a_field_that_only_a_newer_release_has_is_no_change_until_it_is_used() {
 }
 
 #[tokio::test]
-async fn a_finished_mini_cluster_refuses_nothing() {
+async fn a_change_of_a_finished_mini_cluster_says_that_nothing_was_run() {
     let world = World::new(&json!({}));
     world.look().await.unwrap();
     finish(&world, "Complete", 0);
-    world.edit(2, |spec| spec["containers"][0]["image"] = json!("other"));
     world.look().await.unwrap();
-    assert_eq!(world.condition("Progressing").1, "Finished");
+    world.server.writes();
+    world.edit(2, |spec| spec["containers"][0]["command"] = json!("echo other"));
+    assert_eq!(world.writes().await, [status()]);
+    let (progressing, reason, message) = world.condition("Progressing");
+    assert_eq!((progressing.as_str(), reason.as_str()), ("False", "NotRunAgain"));
+    assert!(message.starts_with("nothing was run: "), "{message}");
+    assert!(message.contains("spec.containers[0].command"), "{message}");
+    assert!(world.events().contains(&(reason, message)));
+    world.edit(3, |spec| {
+        spec["containers"][0]["command"] = json!("echo hello");
+        spec["size"] = json!(2);
+    });
+    assert_eq!(world.writes().await, [status()]);
+    assert_eq!(world.condition("Progressing").1, "NotRunAgain");
+    world.edit(4, |spec| spec["cleanup"] = json!(true));
+    assert!(world.writes().await.contains(&format!("DELETE {CLUSTER}")));
+}
+
+#[tokio::test]
+async fn labels_of_the_job_follow() {
+    let world = World::new(&json!({ "jobLabels": { "team": "physics" } }));
+    world.look().await.unwrap();
+    world.edit(2, |spec| spec["jobLabels"] = json!({ "queue": "night" }));
+    world.look().await.unwrap();
+    assert_ne!(world.condition("Progressing").1, "ChangeRefused");
+    let labels = world.server.get(JOB).unwrap()["metadata"]["labels"].clone();
+    assert_eq!((&labels["queue"], &labels["team"]), (&json!("night"), &Value::Null));
+    assert_eq!(labels["app.kubernetes.io/name"], "hello");
+}
+
+#[tokio::test]
+async fn a_smaller_size_makes_an_event_that_names_the_pods_that_leave() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    world.edit(2, |spec| spec["size"] = json!(2));
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    let events = world.events().into_iter().filter(|(reason, _)| reason == "ScaledDown");
+    let notes: Vec<String> = events.map(|(_, note)| note).collect();
+    assert_eq!(notes.len(), 1);
+    assert!(notes[0].starts_with("from 4 to 2 pods: hello-[2-3] leave"), "{notes:?}");
+}
+
+#[tokio::test]
+async fn an_invalid_change_of_what_runs_is_refused_and_its_end_is_seen() {
+    let world = World::new(&json!({ "services": [{ "image": "db", "name": "db" }] }));
+    world.look().await.unwrap();
+    world.server.writes();
+    world.edit(2, |spec| spec["flux"]["topology"] = json!("nonsense"));
+    assert_eq!(world.writes().await, [status()]);
+    assert_eq!(world.condition("Accepted").1, "Invalid");
+    world.edit(3, |spec| spec["flux"]["topology"] = json!("other nonsense"));
+    world.look().await.unwrap();
+    let events = world.events().into_iter().filter(|(reason, _)| reason == "Invalid");
+    let notes: Vec<String> = events.map(|(_, note)| note).collect();
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(notes[1].contains("other nonsense"), "{notes:?}");
+    world.server.writes();
+    finish(&world, "Failed", 7);
+    world.edit(4, |spec| spec["cleanup"] = json!(true));
+    let writes = world.writes().await;
+    let services = "DELETE /api/v1/namespaces/work/pods/hello-services".to_owned();
+    assert_eq!(writes, [services, patch(CONFIG), status(), format!("DELETE {CLUSTER}")]);
+}
+
+#[tokio::test]
+async fn a_run_whose_configuration_cannot_be_read_is_not_touched() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    world.server.change(CONFIG, |object| {
+        let text = object["data"]["agent.toml"].as_str().unwrap();
+        let news = text.replace("version = 1", "version = 2\nnews = true");
+        object["data"]["agent.toml"] = json!(news);
+    });
+    world.server.change("/api/v1/namespaces/work/services/hello", |service| {
+        service["spec"]["selector"] = json!({ "as": "that release has it" });
+    });
+    let before = world.server.get(CONFIG);
+    world.server.writes();
+    assert_eq!(world.writes().await, [""; 0]);
+    world.edit(2, |spec| spec["size"] = json!(2));
+    assert_eq!(world.writes().await, [status()]);
+    let (_, reason, message) = world.condition("Progressing");
+    assert_eq!(reason, "ChangeRefused");
+    assert!(message.contains("agent image registry.example/agent:9"), "{message}");
+    assert_eq!(world.server.get(CONFIG), before);
+    finish(&world, "Complete", 0);
+    world.look().await.unwrap();
+    assert_eq!(world.condition("Complete").0, "True");
+    let after = world.server.get(CONFIG).unwrap();
+    assert_eq!(after["data"], before.unwrap()["data"]);
+}
+
+#[tokio::test]
+async fn a_job_that_another_operator_made_is_left_alone_until_it_has_ended() {
+    let world = World::new(&json!({}));
+    let owner = json!([{
+        "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "name": "hello",
+        "uid": "11111111-2222-3333-4444-555555555555", "controller": true,
+    }]);
+    world.server.put(
+        JOB,
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": { "name": "hello", "uid": "job-uid", "ownerReferences": owner },
+            "spec": { "parallelism": 4, "completions": 4, "backoffLimit": 100, "template": {} },
+            "status": { "startTime": "2026-01-01T00:00:00Z", "active": 4, "ready": 4 },
+        }),
+    );
+    assert_eq!(world.action().await.unwrap(), Action::requeue(Duration::from_secs(10)));
+    assert_eq!(world.writes_so_far(), [status()]);
+    assert_eq!(world.condition("Progressing").1, "StartedByAnotherOperator");
+    assert_eq!(world.writes().await, [""; 0]);
+    finish(&world, "Failed", 7);
+    world.look().await.unwrap();
+    assert_eq!(world.status().exit_code, Some(7));
+    assert_eq!(world.condition("Failed").0, "True");
 }

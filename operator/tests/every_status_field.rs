@@ -88,7 +88,6 @@ fn columns_and_the_scale_subresource_name_fields_that_exist() {
     let columns = version["additionalPrinterColumns"].as_array().unwrap();
     let paths = scale.chain(columns.iter().map(|column| &column["jsonPath"]));
     for path in paths.map(|path| path.as_str().unwrap()) {
-        let plain = path.replace(r#"[?(@.type=="Progressing")]"#, "[]");
-        assert!(fields.contains(&plain) || plain.starts_with(".metadata."), "{path}");
+        assert!(fields.iter().any(|it| it == path) || path.starts_with(".metadata."), "{path}");
     }
 }

@@ -6,9 +6,11 @@ mod support;
 use flux_operator::controller::index_labels::label_one;
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::PartialObjectMeta;
+use kube::runtime::controller::Action;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use support::world::{JOB, World, finish, patch, status};
+use std::time::Duration;
+use support::world::{CONFIG, JOB, World, finish, patch, status};
 
 const SERVICES: &str = "/api/v1/namespaces/work/pods/hello-services";
 const POD: &str = "/api/v1/namespaces/work/pods/hello-2-abcde";
@@ -36,7 +38,7 @@ async fn the_services_pod_is_deleted_when_the_mini_cluster_has_finished() {
         let world = with_services();
         world.writes().await;
         finish(&world, type_, code);
-        assert_eq!(world.writes().await, [format!("DELETE {SERVICES}"), status()]);
+        assert_eq!(world.writes().await, [format!("DELETE {SERVICES}"), patch(CONFIG), status()]);
         assert_eq!(world.writes().await, [""; 0]);
     }
 }
@@ -184,6 +186,80 @@ async fn bug_09_a_short_name_that_another_cluster_has_is_left_to_it_and_stops_no
     assert!(writes.contains(&patch("/api/v1/namespaces/work/services/hello-web")), "{writes:?}");
     assert!(writes.contains(&patch(JOB)), "{writes:?}");
     assert_eq!(world.server.get(short).unwrap(), foreign);
+    let (_, reason, message) = world.condition("Accepted");
+    assert_eq!(reason, "ServiceNameTaken");
+    assert!(message.contains("the Service web"), "{message}");
+    running(&world, 4, vec![]);
+    world.server.put_pods(vec![pod(
+        "hello-0-a",
+        "Running",
+        &json!([{ "type": "Ready", "status": "True" }]),
+    )]);
+    assert_eq!(world.action().await.unwrap(), Action::requeue(Duration::from_mins(1)));
+    world.server.remove(short);
+    assert_eq!(world.writes().await, [patch(short), status()]);
+    assert_eq!(world.condition("Accepted").1, "Accepted");
+}
+
+/// A pod of the Job in `phase`, with `conditions`.
+fn pod(name: &str, phase: &str, conditions: &Value) -> Value {
+    let owner =
+        json!({ "apiVersion": "batch/v1", "kind": "Job", "name": "hello", "uid": "job-uid" });
+    json!({
+        "metadata": {
+            "name": name, "namespace": "work", "uid": name, "ownerReferences": [owner],
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "status": { "phase": phase, "conditions": conditions },
+    })
+}
+
+/// The Job runs with `ready` brokers and `pods`.
+fn running(world: &World, ready: i32, pods: Vec<Value>) {
+    world.server.change(JOB, |job| {
+        job["status"] = json!({ "startTime": "2026-01-01T00:00:00Z", "active": 4, "ready": ready });
+    });
+    world.server.put_pods(pods);
+}
+
+#[tokio::test]
+async fn a_worker_without_a_node_is_told_and_looked_at_again_until_all_are_ready() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    let full = "0/1 nodes are available: 1 Insufficient cpu.";
+    let condition = json!([{ "type": "PodScheduled", "status": "False", "message": full }]);
+    running(&world, 3, vec![pod("hello-3-d", "Pending", &condition)]);
+    let soon = Action::requeue(Duration::from_secs(10));
+    assert_eq!(world.action().await.unwrap(), soon);
+    let (_, reason, message) = world.condition("Progressing");
+    assert_eq!(reason, "Waiting");
+    assert_eq!(message, format!("pod hello-3-d has no node: {full}"));
+    assert!(world.events().contains(&(reason, message)));
+    let ready = json!([{ "type": "Ready", "status": "True" }]);
+    running(&world, 4, vec![pod("hello-0-a", "Running", &ready)]);
+    assert_eq!(world.action().await.unwrap(), Action::await_change());
+    assert_eq!(world.condition("Progressing").1, "Running");
+    // A sidecar that has failed takes readiness from its pod for good: that is no reason to poll.
+    running(&world, 3, vec![pod("hello-0-a", "Running", &ready)]);
+    assert_eq!(world.action().await.unwrap(), Action::await_change());
+}
+
+#[tokio::test]
+async fn a_volume_that_cannot_be_mounted_is_told_in_the_kubelets_words() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    let condition = json!([{ "type": "PodScheduled", "status": "True" }]);
+    running(&world, 0, vec![pod("hello-0-a", "Pending", &condition)]);
+    world.server.put_events(vec![json!({
+        "metadata": { "name": "e" }, "involvedObject": { "uid": "hello-0-a" },
+        "reason": "FailedMount", "lastTimestamp": "2026-01-01T00:00:01Z",
+        "message": r#"MountVolume.SetUp failed for volume "data" : secret "nosuch" not found"#,
+    })]);
+    world.look().await.unwrap();
+    let (_, reason, message) = world.condition("Progressing");
+    assert_eq!(reason, "Waiting");
+    assert!(message.starts_with("pod hello-0-a does not start: FailedMount: "), "{message}");
+    assert!(message.ends_with(r#"secret "nosuch" not found"#), "{message}");
 }
 
 #[tokio::test]

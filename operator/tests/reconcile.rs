@@ -116,7 +116,7 @@ async fn a_finished_job_is_reported_and_nothing_is_applied_any_more() {
     world.server.writes();
     finish(&world, "Failed", 7);
     world.server.remove(SERVICE);
-    assert_eq!(world.writes().await, [status()]);
+    assert_eq!(world.writes().await, [patch(CONFIG), status()]);
     assert_eq!((world.status().exit_code, world.status().state), (Some(7), Some(State::Failed)));
     assert_eq!(world.writes().await, [""; 0]);
 }
@@ -131,6 +131,48 @@ async fn a_finished_job_that_was_deleted_is_not_run_again() {
     world.server.remove(JOB);
     assert_eq!(world.writes().await, [""; 0]);
     assert_eq!(world.status().exit_code, Some(7));
+    world.edit(2, |spec| {
+        spec["maxSize"] = json!(9);
+        spec["cleanup"] = json!(false);
+    });
+    assert_eq!(world.writes().await, [status()]);
+    assert_eq!(world.condition("Progressing").1, "NotRunAgain");
+    assert_eq!((world.status().exit_code, world.status().state), (Some(7), Some(State::Failed)));
+}
+
+#[tokio::test]
+async fn whether_a_run_has_ended_is_never_read_from_the_status() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    finish(&world, "Failed", 7);
+    world.look().await.unwrap();
+    world.server.remove(JOB);
+    world.server.change(CLUSTER, |object| object["status"] = json!(null));
+    world.server.writes();
+    assert_eq!(world.writes().await, [status()]);
+    assert_eq!((world.status().exit_code, world.status().state), (Some(7), Some(State::Failed)));
+    assert!(world.condition("Failed").2.starts_with("command exited with code 7"));
+}
+
+#[tokio::test]
+async fn the_end_is_noted_again_when_its_config_map_is_deleted() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    finish(&world, "Failed", 7);
+    world.look().await.unwrap();
+    world.server.remove(CONFIG);
+    world.server.writes();
+    assert_eq!(world.writes().await, ["POST /api/v1/namespaces/work/configmaps"]);
+    world.server.remove(JOB);
+    assert_eq!(world.writes().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn the_first_error_is_the_one_that_counts() {
+    let world = World::new(&json!({}));
+    world.server.refuse(JOB, 403, "exceeded quota: pods");
+    world.server.refuse(&format!("{CLUSTER}/status"), 500, "no status for you");
+    assert_eq!(world.look().await.unwrap_err().category(), "ApplyFailed");
 }
 
 #[tokio::test]
@@ -152,7 +194,7 @@ async fn cleanup_deletes_the_mini_cluster_when_its_lead_has_finished() {
     world.look().await.unwrap();
     finish(&world, "Complete", 0);
     world.server.writes();
-    assert_eq!(world.writes().await, [status(), format!("DELETE {CLUSTER}")]);
+    assert_eq!(world.writes().await, [patch(CONFIG), status(), format!("DELETE {CLUSTER}")]);
 }
 
 #[tokio::test]

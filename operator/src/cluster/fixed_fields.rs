@@ -7,6 +7,7 @@
 
 use crate::crd::{Container, MiniClusterSpec};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The annotation with the note.
@@ -31,11 +32,12 @@ const SECTIONS: [&str; 14] = [
 ];
 
 /// Fields that may change while an instance runs, or are checked against it by themselves.
-const CHANGEABLE: [&str; 7] = [
+const CHANGEABLE: [&str; 8] = [
     "backoffLimit",
     "cleanup",
     "deadlineSeconds",
     "flux.minimalService",
+    "jobLabels",
     "maxSize",
     "minSize",
     "size",
@@ -80,10 +82,21 @@ impl FixedFields {
         (ANNOTATION.to_owned(), fields.join(","))
     }
 
+    /// One short name for all of them, sixteen hexadecimal digits: the same for the same fields,
+    /// whatever their order in the specification, and another for others.
+    pub fn hash(&self) -> String {
+        hash(&self.0.iter().map(|(path, hash)| (&**path, &**hash)).collect())
+    }
+
+    /// What [`Self::hash`] was for the fields that are noted in `annotations`; `None` where none are.
+    pub fn noted_hash(annotations: &BTreeMap<String, String>) -> Option<String> {
+        annotations.get(ANNOTATION).map(|note| hash(&noted(note)))
+    }
+
     /// Paths of the fields that do not say what is noted in `annotations`; none where nothing is.
     pub fn changed_since(&self, annotations: &BTreeMap<String, String>) -> Vec<String> {
         let Some(note) = annotations.get(ANNOTATION) else { return Vec::new() };
-        let noted: Fields<'_> = note.split(',').filter_map(|field| field.split_once('=')).collect();
+        let noted = noted(note);
         let now: Fields<'_> = self.0.iter().map(|(path, hash)| (&**path, &**hash)).collect();
         let paths: BTreeSet<&str> = noted.keys().chain(now.keys()).copied().collect();
         let changed = paths.into_iter().filter(|path| noted.get(path) != now.get(path));
@@ -94,6 +107,21 @@ impl FixedFields {
 
 /// Hashes by path.
 type Fields<'text> = BTreeMap<&'text str, &'text str>;
+
+/// The fields in a note, without those that another release took for fixed.
+fn noted(note: &str) -> Fields<'_> {
+    let fields = note.split(',').filter_map(|field| field.split_once('='));
+    fields.filter(|(path, _)| !CHANGEABLE.contains(path)).collect()
+}
+
+/// The first 64 bits of SHA-256 over the fields in the order of their paths.
+fn hash(fields: &Fields<'_>) -> String {
+    let mut digest = Sha256::new();
+    for (path, hash) in fields {
+        digest.update(format!("{path}={hash}\n"));
+    }
+    digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// How a changed field is named: by its list's element where that has come or gone as a whole.
 fn told(path: &str, noted: &Fields<'_>, now: &Fields<'_>) -> String {
@@ -182,8 +210,27 @@ mod tests {
         let after = json!({
             "size": 2, "maxSize": 9, "minSize": 1, "deadlineSeconds": 5, "backoffLimit": 3,
             "cleanup": true, "flux": { "minimalService": true }, "services": [{ "name": "db" }],
+            "jobLabels": { "team": "physics" },
         });
         assert_eq!(told(&json!({}), &after), [""; 0]);
+    }
+
+    #[test]
+    fn the_hash_is_that_of_what_would_run() {
+        let hash = |change| FixedFields::of_instance(&spec(&change)).hash();
+        let with = |environment| json!({ "containers": [{ "environment": environment }] });
+        let both = hash(with(json!({ "A": "1", "B": "2" })));
+        assert_eq!(both, hash(with(json!({ "B": "2", "A": "1" }))));
+        assert_ne!(both, hash(with(json!({ "A": "1", "B": "3" }))));
+        assert_eq!(hash(json!({ "size": 2, "cleanup": true })), hash(json!({})));
+        let fields = FixedFields::of_instance(&spec(&json!({})));
+        let (key, note) = fields.annotation();
+        // As noted by a release in which the labels of the Job were fixed.
+        let annotations = BTreeMap::from([(key, format!("{note},jobLabels=0badcafe"))]);
+        assert_eq!(FixedFields::noted_hash(&annotations), Some(fields.hash()));
+        assert_eq!(fields.changed_since(&annotations), [""; 0]);
+        // Another value would name what runs otherwise after a change of the operator.
+        assert_eq!(hash(json!({})), "52278ad725f3a8ae");
     }
 
     #[test]

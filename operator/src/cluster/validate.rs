@@ -15,17 +15,15 @@ mod text;
 mod volume;
 mod work;
 
-use super::{Cluster, FixedFields, Network};
+use super::{Cluster, FixedFields, Identity, Network};
 use crate::crd::{self, MiniCluster, MiniClusterSpec, SIZE_LIMIT};
 use container::{Containers, containers};
-use flux_contract::{ClusterName, Logging};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::Resource as _;
+use flux_contract::Logging;
 use std::{collections::BTreeMap, fmt};
 use text::{given, is_absolute_path, is_label_key, is_label_value, is_service_name};
 
 /// Namespace of an object that was read from a file without one.
-const DEFAULT_NAMESPACE: &str = "default";
+pub(super) const DEFAULT_NAMESPACE: &str = "default";
 
 /// What the operator's own options decide where a specification says nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,10 +118,9 @@ pub fn validate(cluster: &MiniCluster, defaults: &Defaults) -> Result<Cluster, V
         return Err(Violations(faults.0));
     }
     let name_text = cluster.metadata.name.as_deref().unwrap_or_default();
-    let name = ClusterName::new(name_text)
-        .map_err(|error| faults.add("metadata.name", error.to_string()))
-        .ok();
-    let result = resolve(cluster, name_text, name, defaults, &mut faults);
+    let identity =
+        Identity::of(cluster).map_err(|error| faults.add("metadata.name", error.to_string())).ok();
+    let result = resolve(cluster, name_text, identity, defaults, &mut faults);
     match result {
         Some(cluster) if faults.0.is_empty() => Ok(cluster),
         Some(_) | None => Err(Violations(faults.0)),
@@ -134,7 +131,7 @@ pub fn validate(cluster: &MiniCluster, defaults: &Defaults) -> Result<Cluster, V
 fn resolve(
     cluster: &MiniCluster,
     name_text: &str,
-    name: Option<ClusterName>,
+    identity: Option<Identity>,
     defaults: &Defaults,
     faults: &mut Faults,
 ) -> Option<Cluster> {
@@ -146,14 +143,11 @@ fn resolve(
         containers(name_text, spec, &flux.view, &network, faults);
     labels("spec.jobLabels", &spec.job_labels, faults);
     let pod = pod::pod(spec, volumes, faults);
+    let Identity { name, namespace, owner } = identity?;
     Some(Cluster {
-        name: name?,
-        namespace: cluster
-            .metadata
-            .namespace
-            .clone()
-            .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),
-        owner: owner(cluster),
+        name,
+        namespace,
+        owner,
         size: sizes.size,
         max_size: sizes.max_size,
         min_size: sizes.min_size,
@@ -246,18 +240,6 @@ fn archive(spec: &MiniClusterSpec, faults: &mut Faults) -> Option<String> {
         format!("{path:?} is not an absolute path without '..'")
     });
     Some(path.clone())
-}
-
-/// The MiniCluster as the controller of what is made for it.
-fn owner(cluster: &MiniCluster) -> OwnerReference {
-    OwnerReference {
-        api_version: MiniCluster::api_version(&()).into_owned(),
-        kind: MiniCluster::kind(&()).into_owned(),
-        name: cluster.metadata.name.clone().unwrap_or_default(),
-        uid: cluster.metadata.uid.clone().unwrap_or_default(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    }
 }
 
 /// Checks keys and values of labels.

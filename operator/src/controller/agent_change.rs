@@ -41,13 +41,16 @@ pub fn started(
         if !has_rank(&cluster, hosts, size) {
             refuse("spec.size", size);
             cluster.size = live.cluster.size;
+            // A quorum of more brokers than there are pods is never reached.
+            cluster.min_size = cluster.min_size.map(|least| least.min(cluster.size));
         } else if !has_rank(&cluster, hosts, max_size) {
             refuse("spec.maxSize", max_size);
         }
         cluster.flux.hosts = hosts.clone();
     }
     if (cluster.backoff_limit > 0) != (backoff_limit > 0) {
-        let reason = "workers were told when they started whether the lead is made again";
+        let reason = "a limit cannot become 0 or begin at 0, as the workers' agents know from their \
+                      start whether a lead may follow the one that failed";
         refused.push(format!("spec.backoffLimit: {reason}"));
         cluster.backoff_limit = backoff_limit;
     }
@@ -94,4 +97,22 @@ fn with_flags_of(live: &Workload, new: &Workload) -> Workload {
         ) => {}
     }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::fixtures::cluster;
+    use serde_json::json;
+
+    #[test]
+    fn a_quorum_of_more_brokers_than_the_refused_size_leaves_is_cut() {
+        let live = agent_config(&cluster(&json!({})), None);
+        let asked = cluster(&json!({ "size": 9, "minSize": 6 }));
+        let Started { cluster, config, refused } = started(asked, &live, 0, None);
+        assert_eq!((cluster.size, config.broker.quorum), (4, None));
+        assert_eq!(refused, ["spec.size: Flux was started with 4 hosts, not with 9"]);
+        let asked = crate::controller::fixtures::cluster(&json!({ "size": 9, "minSize": 2 }));
+        assert_eq!(started(asked, &live, 0, None).config.broker.quorum, Some(2));
+    }
 }

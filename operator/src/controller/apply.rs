@@ -1,14 +1,14 @@
 //! Writes objects, when they differ from what there is.
 
-use super::build::{Applied, Desired, Prepared, Services, SidecarServices};
+use super::build::{Desired, Prepared, Services, SidecarServices};
 use super::error::Error;
 use super::job_change::JobChange;
-use super::observe::ours;
+use super::observe::{Live, ours};
 use crate::cluster::Cluster;
 use flux_contract::Redacted;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::api::core::v1::{Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource, ResourceExt as _};
@@ -22,13 +22,13 @@ use std::net::IpAddr;
 /// The operator's name as an owner of fields.
 pub const FIELD_MANAGER: &str = "flux-operator";
 
-/// The objects that were read before it was decided what they should be.
-#[derive(Debug, Clone, Default)]
-pub struct Live {
-    /// Holds what the running instance was started with.
-    pub config_map: Option<ConfigMap>,
-    /// The Job.
-    pub job: Option<Job>,
+/// What came of applying.
+#[derive(Debug, Clone)]
+pub(super) struct Applied {
+    /// The Job as the API server answered.
+    pub(super) job: Job,
+    /// Short names of sidecars' Services that somebody else has.
+    pub(super) names_taken: Vec<String>,
 }
 
 /// Applies the Services; the answer is the address of the lead's.
@@ -99,13 +99,14 @@ pub(super) async fn desired(
     desired: Desired<Prepared>,
     live: Live,
     change: &JobChange,
-) -> Result<Desired<Applied>, Error> {
-    let Desired { config_map, sidecar_services, services_pod, job, state: PhantomData } = desired;
-    let config_map = bring(client, cluster, live.config_map, &config_map).await?;
-    let mut services = Vec::with_capacity(sidecar_services.len());
+) -> Result<Applied, Error> {
+    let Desired { config_map, sidecar_services, services_pod: _, job, state: PhantomData } =
+        desired;
+    bring(client, cluster, live.config_map, &config_map).await?;
+    let mut names_taken = Vec::new();
     for SidecarServices { own, alias } in sidecar_services {
-        let own = settle(client, cluster, &own).await?;
-        services.push(SidecarServices { own, alias: offer(client, cluster, alias).await? });
+        settle(client, cluster, &own).await?;
+        names_taken.extend(offer(client, cluster, &alias).await?);
     }
     let job = match change {
         JobChange::Create => write(client, cluster, &job).await?,
@@ -115,17 +116,19 @@ pub(super) async fn desired(
         }
         JobChange::Keep => live.job.unwrap_or(job),
     };
-    Ok(Desired { config_map, sidecar_services: services, services_pod, job, state: PhantomData })
+    Ok(Applied { job, names_taken })
 }
 
-/// Applies a Service under a name that may be somebody else's; then it is left to them.
-async fn offer(client: &Client, cluster: &Cluster, alias: Service) -> Result<Service, Error> {
-    match settle(client, cluster, &alias).await {
-        Err(Error::NameTaken { name, .. } | Error::Predecessor { name, .. }) => {
-            tracing::info!(name, "the Service's short name is taken: only the long one is served");
-            Ok(alias)
-        }
-        result => result,
+/// Applies a Service under a name that may be somebody else's; then it is left to them, and the
+/// answer is that name.
+async fn offer(
+    client: &Client,
+    cluster: &Cluster,
+    alias: &Service,
+) -> Result<Option<String>, Error> {
+    match settle(client, cluster, alias).await {
+        Err(Error::NameTaken { name, .. } | Error::Predecessor { name, .. }) => Ok(Some(name)),
+        result => result.map(|_| None),
     }
 }
 
@@ -180,7 +183,7 @@ async fn write<K: Written>(client: &Client, cluster: &Cluster, desired: &K) -> R
 }
 
 /// Merge patch of an object with a template: an apply would have to repeat what must not differ.
-async fn merge<K>(api: &Api<K>, object: &K, patch: &Value) -> Result<K, Error>
+pub(super) async fn merge<K>(api: &Api<K>, object: &K, patch: &Value) -> Result<K, Error>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {

@@ -15,6 +15,8 @@ mod volumes;
 
 pub use agent_config::agent_config;
 pub use config_map::AGENT_CONFIG_KEY;
+pub(super) use containers::AGENT_CONTAINER;
+pub(super) use meta::meta_of;
 pub use services::SidecarServices;
 
 use crate::cluster::{Cluster, Curve};
@@ -72,10 +74,6 @@ pub struct Services {
 /// State of [`Desired`]: built, not yet in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prepared;
-
-/// State of [`Desired`]: as the API server answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Applied;
 
 /// The objects behind the Services. The Secret is not among them: it is created once, by
 /// [`secret`], and never compared.

@@ -2,6 +2,7 @@
 
 use super::build::BuildError;
 use crate::curve::CurveError;
+use kube::core::Status;
 use std::error::Error as _;
 
 /// Why a MiniCluster could not be brought in line with its specification.
@@ -101,6 +102,10 @@ impl Error {
         let mut text = self.to_string();
         let mut cause = self.source();
         while let Some(error) = cause {
+            // The server's own sentence: the library's text is that of a whole `Status`, twice.
+            if let Some(status) = refusal(error) {
+                return format!("{text}: {}", status.message);
+            }
             let message = error.to_string();
             // Some libraries repeat the message of their cause in their own.
             if !text.ends_with(&message) {
@@ -109,5 +114,28 @@ impl Error {
             cause = error.source();
         }
         text
+    }
+}
+
+/// What the API server answered, if that is what `error` is about.
+fn refusal<'error>(error: &'error (dyn std::error::Error + 'static)) -> Option<&'error Status> {
+    let boxed = error.downcast_ref::<Box<kube::Error>>().map(AsRef::as_ref);
+    match boxed.or_else(|| error.downcast_ref::<kube::Error>()) {
+        Some(kube::Error::Api(status)) if !status.message.is_empty() => Some(status),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_the_servers_own_sentence() {
+        let message = "Job.batch \"res2\" is invalid: must be less than or equal to cpu limit of 1";
+        let status = Status::failure(message, "Invalid").with_code(422);
+        let source = Box::new(kube::Error::Api(Box::new(status)));
+        let error = Error::Apply { kind: "Job".to_owned(), name: "res2".to_owned(), source };
+        assert_eq!(error.chain(), format!("apply Job \"res2\": {message}"));
     }
 }

@@ -7,26 +7,47 @@ use kube::runtime::events::{Event, EventType};
 /// The API server refuses longer notes (events.k8s.io/v1).
 const NOTE_LIMIT: usize = 1000;
 
-/// One Event for each condition whose status or reason is not what it was, and that a person
-/// should hear of.
+/// One Event for each condition that says something else than it did, and that a person should hear
+/// of.
 pub fn events(old: &[Condition], new: &[Condition]) -> Vec<Event> {
     new.iter().filter(|new| is_news(old, new)).filter_map(event).collect()
 }
 
 fn is_news(old: &[Condition], new: &Condition) -> bool {
-    old.iter()
-        .find(|old| old.type_ == new.type_)
-        .is_none_or(|old| old.status != new.status || old.reason != new.reason)
+    let Some(old) = old.iter().find(|old| old.type_ == new.type_) else { return true };
+    // What keeps a pod waiting is said in other words every few seconds (`ErrImagePull`,
+    // `ImagePullBackOff`); a refusal in other words is the answer to another edit.
+    let rewords = new.status == "True" || CALM_REASONS.contains(&new.reason.as_str());
+    old.status != new.status || old.reason != new.reason || (!rewords && old.message != new.message)
+}
+
+/// The Event that a smaller size makes: what is taken away, before anybody misses it.
+pub fn scaled_down(name: &str, from: i64, to: i64) -> Event {
+    let leaving = if from - to == 1 {
+        format!("{name}-{to} leaves")
+    } else {
+        format!("{name}-[{to}-{}] leave", from - 1)
+    };
+    Event {
+        type_: EventType::Normal,
+        reason: "ScaledDown".to_owned(),
+        note: Some(format!(
+            "from {from} to {to} pods: {leaving} the instance, and the jobs that run there end"
+        )),
+        action: "Scale".to_owned(),
+        secondary: None,
+    }
 }
 
 fn event(condition: &Condition) -> Option<Event> {
     let holds = condition.status == "True";
     let (warns, tells) = match condition.type_.as_str() {
-        kind::ACCEPTED => (!holds || condition.reason == "FieldsNotActedOn", false),
+        kind::ACCEPTED => (condition.reason != "Accepted", false),
         kind::PROGRESSING if condition.reason == "Invalid" => (false, false),
         kind::PROGRESSING => {
             let stuck = !holds && !CALM_REASONS.contains(&condition.reason.as_str());
-            (stuck, condition.reason == "Starting")
+            let tells = ["Starting", "StartedByAnotherOperator"];
+            (stuck || condition.reason == "Waiting", tells.contains(&condition.reason.as_str()))
         }
         kind::READY | kind::SUSPENDED | kind::COMPLETE => (false, holds),
         kind::FAILED => (holds, false),
@@ -79,6 +100,34 @@ mod tests {
         let events = events(&[condition("Failed", "False", "NotFinished")], &new);
         assert_eq!(events.len(), 1);
         assert_eq!(events[0].type_, EventType::Warning);
+    }
+
+    #[test]
+    fn another_fault_is_news_and_another_word_for_the_same_wait_is_not() {
+        for (type_, status, reason, is_news) in [
+            ("Accepted", "False", "Invalid", true),
+            ("Progressing", "False", "ChangeRefused", true),
+            ("Progressing", "True", "Waiting", false),
+            ("Progressing", "False", "Running", false),
+        ] {
+            let old = condition(type_, status, reason);
+            let new = Condition { message: "other".to_owned(), ..old.clone() };
+            assert_eq!(!events(&[old], &[new]).is_empty(), is_news, "{reason}");
+        }
+    }
+
+    #[test]
+    fn what_waits_for_long_is_a_warning() {
+        let new = [condition("Progressing", "True", "Waiting")];
+        let events = events(&[condition("Progressing", "True", "Starting")], &new);
+        assert_eq!(events[0].type_, EventType::Warning);
+    }
+
+    #[test]
+    fn the_pods_that_leave_are_named() {
+        let note = |from, to| scaled_down("hello", from, to).note.unwrap();
+        assert!(note(4, 2).starts_with("from 4 to 2 pods: hello-[2-3] leave the instance"));
+        assert!(note(4, 3).starts_with("from 4 to 3 pods: hello-3 leaves the instance"));
     }
 
     #[test]

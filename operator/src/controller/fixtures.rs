@@ -82,7 +82,11 @@ pub(crate) fn ended_job(type_: &str, reason: &str) -> Job {
 pub(crate) fn pod(name: &str, phase: &str, container: &str, state: ContainerState) -> Pod {
     let ready = phase == "Running" && state.running.is_some();
     Pod {
-        metadata: kube::core::ObjectMeta { name: Some(name.to_owned()), ..Default::default() },
+        metadata: kube::core::ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some("apps".to_owned()),
+            ..Default::default()
+        },
         status: Some(PodStatus {
             phase: Some(phase.to_owned()),
             conditions: Some(vec![PodCondition {

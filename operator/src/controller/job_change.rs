@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 /// Annotation of the Job: generation of the MiniCluster it was last brought in line with.
 pub const GENERATION_ANNOTATION: &str = "flux-framework.org/generation";
 
+/// Annotation of the Job: the keys of its labels that come from the specification.
+pub const JOB_LABELS_ANNOTATION: &str = "flux-framework.org/job-labels";
+
 /// What to do with the Job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobChange {
@@ -37,15 +40,30 @@ pub fn job_change(live: Option<&Job>, desired: &Job, refused: bool) -> JobChange
     if !refused && live.annotations().get(GENERATION_ANNOTATION) != generation {
         patch["metadata"] = json!({ "annotations": { GENERATION_ANNOTATION: generation } });
     }
+    if let Some(labels) = adjusted_labels(live, desired) {
+        patch["metadata"]["labels"] = labels;
+        patch["metadata"]["annotations"][JOB_LABELS_ANNOTATION] =
+            json!(desired.annotations().get(JOB_LABELS_ANNOTATION));
+    }
     if let Some(spec) = adjusted_spec(live, desired) {
         patch["spec"] = spec;
     }
     if patch == json!({}) { JobChange::Keep } else { JobChange::Adjust(patch) }
 }
 
-/// Paths of the fields that were changed since the Job was made and cannot be while it exists.
+/// What a smaller size takes away: from how many pods to how many.
+pub fn shrinks(live: Option<&Job>, change: &JobChange) -> Option<(i64, i64)> {
+    let JobChange::Adjust(patch) = change else { return None };
+    let size = live?.spec.as_ref()?.parallelism?;
+    let next = patch["spec"]["parallelism"].as_i64()?;
+    (next < size.into()).then_some((size.into(), next))
+}
+
+/// Paths of the fields that were changed since the Job was made and cannot be while it exists, nor
+/// after its end.
 pub fn changed_fields(live: &Job, fields: &FixedFields) -> Vec<String> {
-    if is_under_way(live) { fields.changed_since(live.annotations()) } else { Vec::new() }
+    let deleted = live.metadata.deletion_timestamp.is_some();
+    if deleted { Vec::new() } else { fields.changed_since(live.annotations()) }
 }
 
 /// True once the Job has ended, well or not.
@@ -59,6 +77,19 @@ pub fn is_finished(job: &Job) -> bool {
 /// True while the Job has not ended and nobody deletes it.
 fn is_under_way(job: &Job) -> bool {
     job.metadata.deletion_timestamp.is_none() && !is_finished(job)
+}
+
+/// Labels that are missing or other, and those that the specification gave once and gives no more.
+/// Whatever else is on the Job is somebody else's.
+fn adjusted_labels(live: &Job, desired: &Job) -> Option<Value> {
+    let (has, wants) = (live.labels(), desired.labels());
+    let mut labels = serde_json::Map::new();
+    let set = wants.iter().filter(|(key, value)| has.get(*key) != Some(*value));
+    labels.extend(set.map(|(key, value)| (key.clone(), json!(value))));
+    let given = live.annotations().get(JOB_LABELS_ANNOTATION).map_or("", String::as_str);
+    let given = given.split(',').filter(|key| has.contains_key(*key) && !wants.contains_key(*key));
+    labels.extend(given.map(|key| (key.to_owned(), Value::Null)));
+    (!labels.is_empty()).then_some(Value::Object(labels))
 }
 
 /// The part of the specification that may differ at any time and does: size, deadline, backoff limit.
@@ -129,14 +160,37 @@ mod tests {
     }
 
     #[test]
+    fn labels_follow_and_those_of_others_stay() {
+        let with = |labels: Value| built(&cluster(&json!({ "jobLabels": labels })), 1).job;
+        let mut live = with(json!({ "team": "physics", "old": "1" }));
+        live.labels_mut().insert("kueue.x-k8s.io/managed".to_owned(), "true".to_owned());
+        let change = job_change(Some(&live), &with(json!({ "team": "chemistry" })), false);
+        let patch = json!({ "metadata": {
+            "labels": { "team": "chemistry", "old": null },
+            "annotations": { JOB_LABELS_ANNOTATION: "team" },
+        } });
+        assert_eq!(change, JobChange::Adjust(patch));
+        let same = with(json!({ "team": "physics", "old": "1" }));
+        assert_eq!(job_change(Some(&live), &same, false), JobChange::Keep);
+    }
+
+    #[test]
+    fn only_a_smaller_size_takes_pods_away() {
+        let live = job(1, 4);
+        let of = |size| shrinks(Some(&live), &job_change(Some(&live), &job(2, size), false));
+        assert_eq!((of(2), of(4), of(6)), (Some((4, 2)), None, None));
+    }
+
+    #[test]
     fn a_job_that_has_ended_or_is_being_deleted_is_kept_whatever_the_specification_says() {
         let mut finished = job(1, 4);
         finished.status = ended_job("Failed", "BackoffLimitExceeded").status;
         let mut going = job(1, 4);
         going.metadata.deletion_timestamp = Some(at(1));
-        for live in [finished, going] {
-            assert_eq!(job_change(Some(&live), &job(2, 2), false), JobChange::Keep);
-            assert_eq!(changed_fields(&live, &fields("b")), [""; 0]);
+        for live in [&finished, &going] {
+            assert_eq!(job_change(Some(live), &job(2, 2), false), JobChange::Keep);
         }
+        assert_eq!(changed_fields(&finished, &fields("b")), ["spec.containers[0].image"]);
+        assert_eq!(changed_fields(&going, &fields("b")), [""; 0]);
     }
 }

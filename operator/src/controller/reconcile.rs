@@ -2,25 +2,24 @@
 
 use super::Context;
 use super::agent_change::{Started, started};
-use super::apply::{self, Live};
-use super::build::{self, AGENT_CONFIG_KEY, agent_config};
+use super::apply;
+use super::build::{self, agent_config};
+use super::course::{self, Course, Why, course};
+use super::ended_run::{self, EndedRun, noted_generation};
 use super::error::Error;
-use super::job_change::{
-    GENERATION_ANNOTATION, JobChange, changed_fields, is_finished, job_change,
-};
-use super::observe::{Observed, Trouble, lacks_pods, ours, pods};
+use super::events::scaled_down;
+use super::job_change::{JobChange, changed_fields, is_finished, job_change, shrinks};
+use super::observe::{self, Acceptance, Live, Observed, Trouble, lacks_brokers, lacks_pods};
 use super::read::{Read, read};
-use super::report::report;
+use super::report::{publish, report};
 use super::services_change::{ServicesChange, services_change};
 use super::services_pod;
-use super::status::{finished_generation, invalid, status};
-use crate::cluster::{Cluster, validate};
-use crate::crd::{MiniCluster, MiniClusterStatus};
+use super::status::{is_over, status};
+use crate::cluster::{Cluster, Identity, Violations, validate};
+use crate::crd::{MiniCluster, MiniClusterStatus, State};
 use crate::curve;
-use flux_contract::{AgentConfig, Bootstrap};
+use flux_contract::{AgentConfig, Bootstrap, ClusterName, Workload};
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::PartialObjectMeta;
 use kube::runtime::controller::Action;
@@ -29,8 +28,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Wait before the next look at a Job that gets fewer pods than it asks for: nothing tells of it.
-const REFUSED_PODS: Duration = Duration::from_secs(10);
+/// Wait before the next look where no watch tells what happens: at pods that do not start, at a Job
+/// that gets fewer pods than it asks for, at one that another operator made.
+const POLL: Duration = Duration::from_secs(10);
+/// Wait before the next attempt at the short name of a Service that somebody else has.
+const NAME_TAKEN: Duration = Duration::from_mins(1);
 
 /// Brings one MiniCluster in line with its specification and says how it stands.
 pub(super) async fn reconcile(
@@ -46,128 +48,191 @@ pub(super) async fn reconcile(
     if object.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }
-    let generation = object.metadata.generation.unwrap_or_default();
-    let old = object.status.as_ref();
-    let cluster = match unreadable.map_or_else(|| validate(&object, &context.defaults), Err) {
-        Ok(cluster) => cluster,
-        Err(violations) => {
-            tracing::warn!(%violations, "the specification is invalid");
-            let status = invalid(old, &name, generation, &violations, now());
-            report(&api, &context.recorder, &object, &status).await?;
-            return Ok(Action::await_change());
-        }
+    let look = Look { context: &context, object: &object, unreadable, now: now() };
+    let mut observed = Observed {
+        generation: object.metadata.generation.unwrap_or_default(),
+        cleanup: object.spec.cleanup,
+        ..Observed::default()
     };
-    let mut observed =
-        Observed { generation, maximum_size: cluster.max_size, ..Observed::default() };
-    let result = Box::pin(pursue(&context, &cluster, old, &mut observed)).await;
+    let result = Box::pin(look.observe_and_act(&mut observed)).await;
     observed.trouble = result.as_ref().err().map(Trouble::from);
-    let status = status(old, &cluster, &observed, now());
-    report(&api, &context.recorder, &object, &status).await?;
+    let status = status(object.status.as_ref(), &name, &observed, look.now.clone());
+    let ended = match &result {
+        Ok(live) => look.note_end(live, &observed, &status).await,
+        Err(_) => Ok(()),
+    };
+    let reported = report(&api, &context.recorder(), &object, &status).await;
+    if let (Err(_), Err(error)) = (&result, &reported) {
+        // The first error is the cause, and is the one that is returned.
+        tracing::warn!(error = error.chain(), "the status could not be written either");
+    }
     result?;
-    if cluster.cleanup && finished_generation(&status).is_some() {
+    reported.and(ended)?;
+    if object.spec.cleanup && is_over(&status) {
         tracing::info!("delete the MiniCluster: its lead has finished and cleanup is asked for");
         apply::delete(&api, &object).await?;
     }
-    Ok(if observed.job.as_ref().is_some_and(lacks_pods) {
-        Action::requeue(REFUSED_PODS)
+    Ok(next_look(&observed, status.state))
+}
+
+/// When to look again although no watch has told of anything.
+fn next_look(observed: &Observed, state: Option<State>) -> Action {
+    let Some(job) = &observed.job else { return Action::await_change() };
+    let starts = state != Some(State::Running) || observed.waiting.is_some();
+    let foreign = observed.left_alone == Some(Why::AnotherOperator);
+    if lacks_pods(job) || (lacks_brokers(job) && starts) || foreign {
+        Action::requeue(POLL)
+    } else if !observed.names_taken.is_empty() && state == Some(State::Running) {
+        Action::requeue(NAME_TAKEN)
     } else {
         Action::await_change()
-    })
+    }
 }
 
-/// Applies what is missing and reads what there is, noting it in `observed` on the way, so that
-/// the status is as complete as can be even if a step fails.
-async fn pursue(
-    context: &Context,
-    cluster: &Cluster,
-    old: Option<&MiniClusterStatus>,
-    observed: &mut Observed,
-) -> Result<(), Error> {
-    let jobs: Api<Job> = Api::namespaced(context.client.clone(), &cluster.namespace);
-    observed.job = ours(&jobs, cluster.name.as_str(), &cluster.owner).await?;
-    let over = match &observed.job {
-        Some(job) => is_finished(job),
-        // A Job that was deleted after its end is not run again for the same specification.
-        None => old.and_then(finished_generation) == Some(observed.generation),
-    };
-    if !over {
-        Box::pin(realise(context, cluster, observed)).await?;
-    }
-    pods(&context.client, cluster, observed).await?;
-    if over {
-        services_pod::retire(&context.client, cluster).await?;
-    }
-    Ok(())
+/// One look: what it works with.
+struct Look<'look> {
+    context: &'look Context,
+    object: &'look MiniCluster,
+    /// Why the specification in `object` is not the one that was read.
+    unreadable: Option<Violations>,
+    now: Time,
 }
 
-/// Applies all objects.
-async fn realise(
-    context: &Context,
-    cluster: &Cluster,
-    observed: &mut Observed,
-) -> Result<(), Error> {
-    let client = &context.client;
-    let services = build::services(cluster);
-    let configs: Api<ConfigMap> = Api::namespaced(client.clone(), &cluster.namespace);
-    let config_name = cluster.name.agent_config_map();
-    let (lead, config_map, services_pod) = futures::try_join!(
-        apply::services(client, cluster, &services),
-        ours(&configs, &config_name, &cluster.owner),
-        services_pod::live(client, cluster),
-    )?;
-    let live = Live { config_map, job: observed.job.clone() };
-    let Started { cluster, config, refused } = fitted(cluster, lead, &live, observed.generation);
-    observed.refused = refused;
-    if let Some(job) = &observed.job {
-        observed.refused.extend(changed_fields(job, &cluster.fixed_fields));
-    }
-    observed.maximum_size = maximum_size(&cluster, &config);
-    let mut desired = build::build(&cluster, lead, &context.images, observed.generation)
-        .map_err(|source| Error::Build { source })?;
-    desired.config_map =
-        build::config_map(&cluster, &config).map_err(|source| Error::Build { source })?;
-    let services_change = services_change(
-        services_pod.as_ref(),
-        desired.services_pod.as_ref(),
-        cluster.services.as_ref(),
-    );
-    if let ServicesChange::Refuse(fields) = &services_change {
-        observed.refused.extend(fields.iter().cloned());
-    }
-    let refused = !observed.refused.is_empty();
-    let change = job_change(observed.job.as_ref(), &desired.job, refused);
-    if matches!(change, JobChange::Create) {
-        let text = curve::certificate(&cluster, getrandom::fill)
-            .map_err(|source| Error::Curve { source })?;
-        if let Some(secret) = text.and_then(|text| build::secret(&cluster, &text)) {
-            apply::secret(client, &cluster, &secret).await?;
+impl Look<'_> {
+    /// Reads what there is, decides what is to be done, does it, and notes all of it in `observed`
+    /// on the way, so that the status is as complete as can be even if a step fails.
+    async fn observe_and_act(&self, observed: &mut Observed) -> Result<Live, Error> {
+        let validated = self
+            .unreadable
+            .clone()
+            .map_or_else(|| validate(self.object, &self.context.defaults), Err);
+        let cluster = match validated {
+            Ok(cluster) => {
+                observed.acceptance = Acceptance::Accepted(cluster.not_acted_on.clone());
+                observed.maximum_size = Some(cluster.max_size);
+                Some(cluster)
+            }
+            Err(violations) => {
+                tracing::warn!(%violations, "the specification is invalid");
+                observed.acceptance = Acceptance::Refused(violations);
+                None
+            }
+        };
+        // Under a name that cannot be one nothing was ever made.
+        let Ok(identity) = Identity::of(self.object) else { return Ok(Live::default()) };
+        let client = &self.context.client;
+        let services = cluster.as_ref().is_some_and(|cluster| cluster.services.is_some());
+        let live = observe::live(client, &identity, services).await?;
+        observed.job.clone_from(&live.job);
+        observed.services.clone_from(&live.services_pod);
+        if let Some(config) = course::agent_config(live.config_map.as_ref()) {
+            observed.interactive =
+                matches!(config.workload, Workload::Interactive { .. } | Workload::Diagnostics {});
+            observed.maximum_size = maximum_size(&identity.name, &config).or(observed.maximum_size);
         }
+        if let (Some(job), Some(cluster)) = (&live.job, &cluster) {
+            observed.refused = changed_fields(job, &cluster.fixed_fields);
+        }
+        let images = &self.context.images;
+        match course(&live, cluster.as_ref(), observed.generation, images) {
+            Course::Pursue => {
+                if let Some(cluster) = &cluster {
+                    Box::pin(self.realise(cluster, &live, observed)).await?;
+                }
+            }
+            Course::Over(run) => observed.ended = run,
+            Course::LeaveAlone(why) => observed.left_alone = Some(why),
+            Course::Refused => {}
+        }
+        observe::pods(client, &identity, observed, &self.now).await?;
+        if observed.ended.is_some() || observed.job.as_ref().is_some_and(is_finished) {
+            services_pod::retire(client, &identity, live.services_pod.as_ref()).await?;
+        }
+        Ok(live)
     }
-    observed.services =
-        services_pod::realise(client, &cluster, services_pod, &services_change).await?;
-    let applied = Box::pin(apply::desired(client, &cluster, desired, live, &change)).await?;
-    observed.job = Some(applied.job);
-    Ok(())
+
+    /// Applies all objects.
+    async fn realise(
+        &self,
+        cluster: &Cluster,
+        live: &Live,
+        observed: &mut Observed,
+    ) -> Result<(), Error> {
+        let Context { client, images, .. } = self.context;
+        let live = Live {
+            config_map: ended_run::forget(client, &cluster.identity(), live).await?,
+            ..live.clone()
+        };
+        let lead = apply::services(client, cluster, &build::services(cluster)).await?;
+        let Started { cluster, config, refused } =
+            fitted(cluster, lead, &live, observed.generation);
+        observed.refused.splice(0..0, refused);
+        observed.maximum_size = maximum_size(&cluster.name, &config).or(observed.maximum_size);
+        let failed = |source| Error::Build { source };
+        let mut desired =
+            build::build(&cluster, lead, images, observed.generation).map_err(failed)?;
+        desired.config_map = build::config_map(&cluster, &config).map_err(failed)?;
+        let services_change = services_change(
+            live.services_pod.as_ref(),
+            desired.services_pod.as_ref(),
+            cluster.services.as_ref(),
+        );
+        if let ServicesChange::Refuse(fields) = &services_change {
+            observed.refused.extend(fields.iter().cloned());
+        }
+        let refused = !observed.refused.is_empty();
+        let change = job_change(live.job.as_ref(), &desired.job, refused);
+        if matches!(change, JobChange::Create) {
+            let text = curve::certificate(&cluster, getrandom::fill)
+                .map_err(|source| Error::Curve { source })?;
+            if let Some(secret) = text.and_then(|text| build::secret(&cluster, &text)) {
+                apply::secret(client, &cluster, &secret).await?;
+            }
+        }
+        let services_pod = live.services_pod.clone();
+        observed.services =
+            services_pod::realise(client, &cluster, services_pod, &services_change).await?;
+        let shrinks = shrinks(live.job.as_ref(), &change);
+        let applied = Box::pin(apply::desired(client, &cluster, desired, live, &change)).await?;
+        if let Some((from, to)) = shrinks {
+            let event = scaled_down(cluster.name.as_str(), from, to);
+            publish(&self.context.recorder(), self.object, &event).await;
+        }
+        observed.job = Some(applied.job);
+        observed.names_taken = applied.names_taken;
+        Ok(())
+    }
+
+    /// Notes that the run has ended and how, before the status says so: somebody may delete the Job
+    /// as soon as it does.
+    async fn note_end(
+        &self,
+        live: &Live,
+        observed: &Observed,
+        status: &MiniClusterStatus,
+    ) -> Result<(), Error> {
+        let Some(job) = observed.job.as_ref().filter(|_| observed.ended.is_none()) else {
+            return Ok(());
+        };
+        let run = EndedRun::of(job, status, observed.generation);
+        let (Some(run), Ok(identity)) = (run, Identity::of(self.object)) else { return Ok(()) };
+        ended_run::note(&self.context.client, &identity, live.config_map.as_ref(), &run).await
+    }
 }
 
 /// The cluster and its agents' configuration, cut to what a running instance can take.
 fn fitted(cluster: &Cluster, lead: Option<IpAddr>, live: &Live, generation: i64) -> Started {
-    let fresh = || Started {
-        cluster: cluster.clone(),
-        config: agent_config(cluster, lead),
-        refused: Vec::new(),
-    };
-    let Some(job) = &live.job else { return fresh() };
-    let data = live.config_map.as_ref().and_then(|live| live.data.as_ref());
-    let text = data.and_then(|data| data.get(AGENT_CONFIG_KEY));
-    // Deleted, or written by an operator with another protocol: the present one's is the best
-    // there is.
-    let Some(config) = text.and_then(|text| AgentConfig::from_toml(text).ok()) else {
-        return fresh();
+    let running = live.job.as_ref().zip(course::agent_config(live.config_map.as_ref()));
+    let Some((job, config)) = running else {
+        return Started {
+            cluster: cluster.clone(),
+            config: agent_config(cluster, lead),
+            refused: Vec::new(),
+        };
     };
     let backoff_limit = job.spec.as_ref().and_then(|spec| spec.backoff_limit).unwrap_or_default();
     let fitted = started(cluster.clone(), &config, backoff_limit.unsigned_abs(), lead);
-    if job.annotations().get(GENERATION_ANNOTATION) == Some(&generation.to_string()) {
+    if noted_generation(job) == Some(generation) {
         // Nothing was asked for since: what differs is a newer operator's way to say the same.
         let mut config = config;
         config.network.lead_address = fitted.config.network.lead_address;
@@ -177,10 +242,10 @@ fn fitted(cluster: &Cluster, lead: Option<IpAddr>, live: &Live, generation: i64)
 }
 
 /// Hosts that a size may reach: all of Flux's that are this MiniCluster's pods.
-fn maximum_size(cluster: &Cluster, config: &AgentConfig) -> u32 {
+fn maximum_size(name: &ClusterName, config: &AgentConfig) -> Option<u32> {
     match &config.network.bootstrap {
-        Bootstrap::Child { .. } => cluster.max_size,
-        Bootstrap::Root { hosts } => hosts.indexes_of(cluster.name.as_str()),
+        Bootstrap::Child { .. } => None,
+        Bootstrap::Root { hosts } => Some(hosts.indexes_of(name.as_str())),
     }
 }
 

@@ -4,13 +4,14 @@ use super::apply::FIELD_MANAGER;
 use super::error::Error;
 use super::events::events;
 use super::read::reported;
+use super::status::is_over;
 use crate::crd::{MiniCluster, MiniClusterStatus};
 use kube::api::{Patch, PatchParams};
-use kube::runtime::events::Recorder;
+use kube::runtime::events::{Event, Recorder};
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::json;
 
-/// Writes `status` if it differs from the one `cluster` has, and tells what changed.
+/// Writes `status` if it differs from the one `cluster` has, and publishes what changed.
 pub(super) async fn report(
     api: &Api<MiniCluster>,
     recorder: &Recorder,
@@ -34,12 +35,34 @@ pub(super) async fn report(
         .await
         .map_err(|source| Error::WriteStatus { name, source: Box::new(source) })?;
     let old = cluster.status.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();
-    let reference = cluster.object_ref(&());
+    log_end(cluster, status);
     for event in events(old, &status.conditions) {
-        // An Event that cannot be written is no reason to do anything again.
-        if let Err(error) = recorder.publish(&event, &reference).await {
-            tracing::warn!(%error, reason = event.reason, "publish an Event");
-        }
+        publish(recorder, cluster, &event).await;
     }
     Ok(())
+}
+
+/// Publishes an Event about `cluster`. One that cannot be written is no reason to do anything again.
+pub(super) async fn publish(recorder: &Recorder, cluster: &MiniCluster, event: &Event) {
+    if let Err(error) = recorder.publish(event, &cluster.object_ref(&())).await {
+        tracing::warn!(%error, reason = event.reason, "publish an Event");
+    }
+}
+
+/// Says in the log how a run ended, once.
+fn log_end(cluster: &MiniCluster, status: &MiniClusterStatus) {
+    if !is_over(status) || cluster.status.as_ref().is_some_and(is_over) {
+        return;
+    }
+    let (state, reason) = (status.state, status.reason.as_deref());
+    let type_ = state.map_or("", |state| state.as_str());
+    let ended = status.conditions.iter().find(|condition| condition.type_ == type_);
+    let message = ended.map(|condition| condition.message.as_str());
+    tracing::info!(
+        type_,
+        reason,
+        message,
+        exit_code = status.exit_code,
+        "the MiniCluster has ended"
+    );
 }

@@ -4,17 +4,19 @@ use super::apply::{create, delete};
 use super::error::Error;
 use super::observe::ours;
 use super::services_change::ServicesChange;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Identity};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 
-/// The services pod there is. One of somebody else counts only where one is asked for.
-pub(super) async fn live(client: &Client, cluster: &Cluster) -> Result<Option<Pod>, Error> {
-    let name = cluster.name.services_pod();
-    match ours(&api(client, cluster), &name, &cluster.owner).await {
-        Err(Error::NameTaken { .. } | Error::Predecessor { .. }) if cluster.services.is_none() => {
-            Ok(None)
-        }
+/// The services pod there is. One of somebody else counts only where one is `wanted`.
+pub(super) async fn live(
+    client: &Client,
+    identity: &Identity,
+    wanted: bool,
+) -> Result<Option<Pod>, Error> {
+    let name = identity.name.services_pod();
+    match ours(&api(client, &identity.namespace), &name, &identity.owner).await {
+        Err(Error::NameTaken { .. } | Error::Predecessor { .. }) if !wanted => Ok(None),
         result => result,
     }
 }
@@ -26,7 +28,7 @@ pub(super) async fn realise(
     live: Option<Pod>,
     change: &ServicesChange,
 ) -> Result<Option<Pod>, Error> {
-    let api = api(client, cluster);
+    let api = api(client, &cluster.namespace);
     match (change, live) {
         (ServicesChange::Create(desired), _) => {
             create(&api, desired.as_ref(), &cluster.owner).await?;
@@ -44,15 +46,18 @@ pub(super) async fn realise(
 }
 
 /// Deletes the pod, so that nothing of a finished MiniCluster is left running.
-pub(super) async fn retire(client: &Client, cluster: &Cluster) -> Result<(), Error> {
-    let Some(pod) = live(client, cluster).await? else { return Ok(()) };
-    if pod.metadata.deletion_timestamp.is_some() {
+pub(super) async fn retire(
+    client: &Client,
+    identity: &Identity,
+    live: Option<&Pod>,
+) -> Result<(), Error> {
+    let Some(pod) = live.filter(|pod| pod.metadata.deletion_timestamp.is_none()) else {
         return Ok(());
-    }
+    };
     tracing::info!("delete the services pod: the MiniCluster has finished");
-    delete(&api(client, cluster), &pod).await
+    delete(&api(client, &identity.namespace), pod).await
 }
 
-fn api(client: &Client, cluster: &Cluster) -> Api<Pod> {
-    Api::namespaced(client.clone(), &cluster.namespace)
+fn api(client: &Client, namespace: &str) -> Api<Pod> {
+    Api::namespaced(client.clone(), namespace)
 }

@@ -3,93 +3,106 @@
 mod conditions;
 mod end;
 mod pod;
+mod progressing;
 #[cfg(test)]
 mod tests;
 
 pub use conditions::{CALM_REASONS, kind};
 
-use super::observe::Observed;
-use crate::cluster::{Cluster, Violations};
+use super::observe::{Acceptance, Observed};
 use crate::crd::{MiniClusterStatus, State, TimelineEntry};
 use conditions::Conditions;
 use end::{Phase, phase};
 use flux_contract::labels;
-use k8s_openapi::api::batch::v1::{Job, JobStatus};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use pod::PodView;
 
-/// The status of an accepted MiniCluster.
+/// The status of the MiniCluster called `name`.
 ///
-/// `now` is used for conditions that flip; everything else follows from the arguments, so that
-/// the same observation gives the same status and nothing is written twice.
+/// `now` is used for conditions that flip and for how long something has lasted; everything else
+/// follows from the arguments, so that the same observation gives the same status and nothing is
+/// written twice. Of `old` only those facts are kept that the objects of the run no longer show.
 pub fn status(
     old: Option<&MiniClusterStatus>,
-    cluster: &Cluster,
+    name: &str,
     observed: &Observed,
     now: Time,
 ) -> MiniClusterStatus {
-    if observed.job.is_none()
-        && observed.trouble.is_none()
-        && let Some(old) = old.filter(|old| finished_generation(old) == Some(observed.generation))
-    {
-        // The Job was deleted after it had finished. What is known of the run is all there is.
-        return MiniClusterStatus { observed_generation: Some(observed.generation), ..old.clone() };
-    }
-    let lead = observed.lead.as_ref().map(|pod| PodView::new(pod, cluster.name.as_str()));
-    let phase = phase(cluster, observed, lead.as_ref());
-    let job_status = observed.job.as_ref().and_then(|job| job.status.clone()).unwrap_or_default();
-    let record = Record::of(old, &phase, &job_status, lead.as_ref());
-    let brokers = Brokers {
-        ready: if phase.is_over() { 0 } else { job_status.ready.unwrap_or_default() },
-        size: observed.job.as_ref().and_then(size).unwrap_or_default(),
-    };
+    let lead = observed.lead.as_ref().map(|pod| PodView::new(pod, name, &now));
+    let phase = phase(name, observed, lead.as_ref(), &now);
+    let run = Run::of(observed);
+    let old_run = old.filter(|old| old.start_time.is_some() && old.start_time == run.start_time);
+    let record = Record::of(old_run, &phase, observed, lead.as_ref());
+    let brokers = Brokers::of(observed, &phase, old_run);
+    let state = state(&phase, observed);
+    let mut list = Conditions::new(old, observed.generation, now);
+    accepted(&mut list, observed);
+    progressing::progressing(&mut list, observed, &phase, &brokers);
+    ready(&mut list, &phase, &brokers, lead.as_ref());
+    suspended(&mut list, &phase);
+    ended(&mut list, observed, &phase);
+    let conditions = list.into_list();
     MiniClusterStatus {
         size: brokers.size,
-        selector: selector(cluster.name.as_str()),
+        selector: selector(name),
         jobid: String::new(),
-        maximum_size: i32::try_from(observed.maximum_size).unwrap_or(i32::MAX),
-        state: Some(phase.state()),
+        maximum_size: observed.maximum_size.map_or_else(
+            || old.map(|old| old.maximum_size).unwrap_or_default(),
+            |size| i32::try_from(size).unwrap_or(i32::MAX),
+        ),
+        state: Some(state),
+        reason: reason(state, &conditions),
         ready_brokers: brokers.ready,
         exit_code: record.exit_code,
-        start_time: job_status.start_time,
+        start_time: run.start_time,
         completion_time: phase.ended_at(),
         observed_generation: Some(observed.generation),
-        conditions: conditions(old, cluster, observed, &phase, &brokers, now),
+        conditions,
         timeline: record.timeline,
     }
 }
 
-/// The status of a MiniCluster whose specification was refused. What is known of a run that began
-/// with an earlier specification stays.
-pub fn invalid(
-    old: Option<&MiniClusterStatus>,
-    name: &str,
-    generation: i64,
-    violations: &Violations,
-    now: Time,
-) -> MiniClusterStatus {
-    let mut conditions = Conditions::new(old, generation, now);
-    conditions.no(kind::ACCEPTED, "Invalid", violations.to_string());
-    if old.is_none_or(|old| finished_generation(old).is_none()) {
-        conditions.no(kind::PROGRESSING, "Invalid", "the specification was refused".to_owned());
-    }
-    let old = old.cloned().unwrap_or_default();
-    let running = old.start_time.is_some();
-    MiniClusterStatus {
-        selector: selector(name),
-        state: if running { old.state } else { Some(State::Invalid) },
-        observed_generation: Some(generation),
-        conditions: conditions.merged_over(&old.conditions),
-        ..old
-    }
+/// True when the run has ended and nothing more happens.
+pub fn is_over(status: &MiniClusterStatus) -> bool {
+    matches!(status.state, Some(State::Complete | State::Failed))
 }
 
-/// The generation that the finished run belongs to, if there is one: a run is not repeated for it.
-pub fn finished_generation(status: &MiniClusterStatus) -> Option<i64> {
-    let over = |condition: &&Condition| {
-        condition.status == "True" && [kind::COMPLETE, kind::FAILED].contains(&&*condition.type_)
+fn state(phase: &Phase, observed: &Observed) -> State {
+    let refused = matches!(observed.acceptance, Acceptance::Refused(_));
+    let nothing = observed.job.is_none() && observed.ended.is_none();
+    if refused && nothing { State::Invalid } else { phase.state() }
+}
+
+/// The reason of the condition that says most about `state`.
+fn reason(state: State, conditions: &[Condition]) -> Option<String> {
+    let type_ = match state {
+        State::Complete => kind::COMPLETE,
+        State::Failed => kind::FAILED,
+        State::Invalid => kind::ACCEPTED,
+        State::Pending
+        | State::Starting
+        | State::Running
+        | State::Degraded
+        | State::Ending
+        | State::Suspended => kind::PROGRESSING,
     };
-    status.conditions.iter().find(over).and_then(|condition| condition.observed_generation)
+    let condition = conditions.iter().find(|condition| condition.type_ == type_)?;
+    Some(condition.reason.clone())
+}
+
+/// The run that a status is about.
+struct Run {
+    start_time: Option<Time>,
+}
+
+impl Run {
+    /// From the Job; from the note of its end where the Job was deleted.
+    fn of(observed: &Observed) -> Self {
+        let job = observed.job.as_ref().and_then(|job| job.status.as_ref());
+        let ended = observed.ended.as_ref().and_then(|run| run.start_time.clone());
+        Self { start_time: job.and_then(|status| status.start_time.clone()).or(ended) }
+    }
 }
 
 /// Label selector of the pods for autoscalers.
@@ -107,6 +120,30 @@ struct Brokers {
     size: i32,
 }
 
+impl Brokers {
+    fn of(observed: &Observed, phase: &Phase, old_run: Option<&MiniClusterStatus>) -> Self {
+        let job_status = observed.job.as_ref().and_then(|job| job.status.as_ref());
+        let ready = job_status.and_then(|status| status.ready).unwrap_or_default();
+        let kept = || old_run.map(|old| old.size);
+        let size = observed.job.as_ref().map_or_else(kept, size).unwrap_or_default();
+        // The Job counts its ready pods a moment later than the lead is one of them.
+        let ready = match phase {
+            Phase::Running(_) => ready.max(1),
+            Phase::Complete { .. } | Phase::Failed { .. } => 0,
+            Phase::Pending(_)
+            | Phase::Starting(_)
+            | Phase::Degraded
+            | Phase::Ending
+            | Phase::Suspended => ready,
+        };
+        Self { ready, size }
+    }
+
+    fn message(&self) -> String {
+        format!("{} of {} brokers are ready", self.ready, self.size)
+    }
+}
+
 /// What is known of the lead's run.
 struct Record {
     exit_code: Option<i32>,
@@ -114,22 +151,23 @@ struct Record {
 }
 
 impl Record {
-    /// From the lead's pod; from the old status where the pod is gone and the run is the same.
+    /// From the lead's pod; from the note of the end, or the old status of the same run, where the
+    /// pod is gone.
     fn of(
-        old: Option<&MiniClusterStatus>,
+        old_run: Option<&MiniClusterStatus>,
         phase: &Phase,
-        job: &JobStatus,
+        observed: &Observed,
         lead: Option<&PodView<'_>>,
     ) -> Self {
-        let old = old.filter(|old| old.start_time.is_some() && old.start_time == job.start_time);
         let ended = lead.and_then(|lead| lead.ended.as_ref());
         let Some(ended) = ended.filter(|_| lead.is_some_and(|lead| lead.over) || phase.is_over())
         else {
-            let kept = if lead.is_none() || phase.is_over() { old } else { None };
+            let kept = if lead.is_none() || phase.is_over() { old_run } else { None };
             // A complete Job has a lead that ended well, whether its pod is still there or not.
             let complete = matches!(phase, Phase::Complete { .. }).then_some(0);
+            let noted = observed.ended.as_ref().and_then(|run| run.exit_code);
             return Self {
-                exit_code: kept.and_then(|old| old.exit_code).or(complete),
+                exit_code: noted.or(kept.and_then(|old| old.exit_code)).or(complete),
                 timeline: kept.map(|old| old.timeline.clone()).unwrap_or_default(),
             };
         };
@@ -149,108 +187,61 @@ impl Record {
     }
 }
 
-fn conditions(
-    old: Option<&MiniClusterStatus>,
-    cluster: &Cluster,
-    observed: &Observed,
+fn suspended(conditions: &mut Conditions, phase: &Phase) {
+    if matches!(phase, Phase::Suspended) {
+        conditions.yes(kind::SUSPENDED, "JobSuspended", "the Job is suspended".to_owned());
+    } else {
+        conditions.no(kind::SUSPENDED, "NotSuspended", "the Job is not suspended".to_owned());
+    }
+}
+
+fn accepted(conditions: &mut Conditions, observed: &Observed) {
+    let fields = match &observed.acceptance {
+        Acceptance::Refused(violations) => {
+            return conditions.no(kind::ACCEPTED, "Invalid", violations.to_string());
+        }
+        Acceptance::Accepted(not_acted_on) => not_acted_on.join(", "),
+    };
+    let taken = observed.names_taken.join(", ");
+    let (reason, message) = match (fields.as_str(), taken.as_str()) {
+        ("", "") => ("Accepted", "the specification is valid".to_owned()),
+        ("", taken) => ("ServiceNameTaken", format!("valid; {}", name_taken(taken))),
+        (fields, "") => {
+            ("FieldsNotActedOn", format!("valid, but this version does not act on: {fields}"))
+        }
+        (fields, taken) => (
+            "FieldsNotActedOn",
+            format!("valid, but this version does not act on: {fields}; {}", name_taken(taken)),
+        ),
+    };
+    conditions.yes(kind::ACCEPTED, reason, message);
+}
+
+fn name_taken(names: &str) -> String {
+    format!(
+        "another object of the namespace has the name of the Service {names}: the sidecar is reached \
+         by its long name, <MiniCluster>-<sidecar>, alone"
+    )
+}
+
+fn ready(
+    conditions: &mut Conditions,
     phase: &Phase,
     brokers: &Brokers,
-    now: Time,
-) -> Vec<Condition> {
-    let mut conditions = Conditions::new(old, observed.generation, now);
-    accepted(&mut conditions, cluster);
-    progressing(&mut conditions, observed, phase, brokers);
-    ready(&mut conditions, phase, brokers);
+    lead: Option<&PodView<'_>>,
+) {
     match phase {
-        Phase::Suspended => {
-            conditions.yes(kind::SUSPENDED, "JobSuspended", "the Job is suspended".to_owned());
-        }
-        Phase::Pending(_)
-        | Phase::Starting(_)
-        | Phase::Running(_)
-        | Phase::Ending
-        | Phase::Complete { .. }
-        | Phase::Failed { .. } => {
-            conditions.no(kind::SUSPENDED, "NotSuspended", String::new());
-        }
-    }
-    ended(&mut conditions, observed, phase);
-    conditions.into_list()
-}
-
-fn accepted(conditions: &mut Conditions, cluster: &Cluster) {
-    if cluster.not_acted_on.is_empty() {
-        conditions.yes(kind::ACCEPTED, "Accepted", "the specification is valid".to_owned());
-    } else {
-        let fields = cluster.not_acted_on.join(", ");
-        let message = format!("valid, but this version does not act on: {fields}");
-        conditions.yes(kind::ACCEPTED, "FieldsNotActedOn", message);
-    }
-}
-
-fn progressing(conditions: &mut Conditions, observed: &Observed, phase: &Phase, brokers: &Brokers) {
-    let Brokers { ready, size } = brokers;
-    if let Some(trouble) = &observed.trouble {
-        return conditions.no(kind::PROGRESSING, trouble.reason, trouble.message.clone());
-    }
-    if !observed.refused.is_empty() && !phase.is_over() {
-        let fields = observed.refused.join(", ");
-        let message = format!(
-            "cannot be changed while the Job exists: {fields}; delete and create the MiniCluster"
-        );
-        return conditions.no(kind::PROGRESSING, "ChangeRefused", message);
-    }
-    if let Some(refusal) = observed.pods_refused.as_ref().filter(|_| !phase.is_over()) {
-        return conditions.no(kind::PROGRESSING, "PodsRefused", refusal.clone());
-    }
-    match phase {
-        Phase::Pending(None) | Phase::Starting(None) if services_wait(observed).is_some() => {
-            let waiting = services_wait(observed).unwrap_or_default();
-            conditions.yes(kind::PROGRESSING, "Waiting", waiting);
-        }
-        Phase::Pending(Some(waiting)) | Phase::Starting(Some(waiting)) => {
-            conditions.yes(kind::PROGRESSING, "Waiting", waiting.clone());
-        }
-        Phase::Pending(None) => {
-            conditions.yes(kind::PROGRESSING, "Starting", "waiting for the lead's pod".to_owned());
-        }
-        Phase::Starting(None) => {
-            let message = format!("{ready} of {size} brokers are ready");
-            conditions.yes(kind::PROGRESSING, "Starting", message);
-        }
-        Phase::Ending => {
-            let message = "waiting for the rest of the pods to end".to_owned();
-            conditions.yes(kind::PROGRESSING, "Ending", message);
-        }
         Phase::Running(_) => {
-            conditions.no(kind::PROGRESSING, "Running", "the command can run".to_owned());
+            let failed = lead.and_then(PodView::failed_container);
+            let failed = failed.map(|failed| format!("; but its {failed}")).unwrap_or_default();
+            let message = format!("the lead is ready: the quorum was reached{failed}");
+            conditions.yes(kind::READY, "QuorumReached", message);
         }
-        Phase::Suspended => {
-            conditions.no(kind::PROGRESSING, "Suspended", "the Job is suspended".to_owned());
+        Phase::Degraded => conditions.no(kind::READY, "LeadNotReady", brokers.message()),
+        Phase::Pending(_) | Phase::Starting(_) => {
+            conditions.no(kind::READY, "Starting", brokers.message());
         }
-        Phase::Complete { .. } | Phase::Failed { .. } => {
-            conditions.no(kind::PROGRESSING, "Finished", "the Job has finished".to_owned());
-        }
-    }
-}
-
-/// What keeps the services pod from running, if there is one and it does not.
-fn services_wait(observed: &Observed) -> Option<String> {
-    observed.services.as_ref().and_then(|pod| PodView::new(pod, "").waiting)
-}
-
-fn ready(conditions: &mut Conditions, phase: &Phase, brokers: &Brokers) {
-    let Brokers { ready, size } = brokers;
-    let message = format!("{ready} of {size} brokers are ready");
-    match phase {
-        Phase::Running(failed) => {
-            // The Job counts its ready pods a moment later: the number would be too small.
-            let failed = failed.iter().map(|failed| format!("; but its {failed}"));
-            let message = "the lead is ready: the quorum is there".to_owned();
-            conditions.yes(kind::READY, "QuorumReached", message + &failed.collect::<String>());
-        }
-        Phase::Pending(_) | Phase::Starting(_) => conditions.no(kind::READY, "Starting", message),
-        Phase::Suspended => conditions.no(kind::READY, "Suspended", message),
+        Phase::Suspended => conditions.no(kind::READY, "Suspended", brokers.message()),
         Phase::Ending | Phase::Complete { .. } | Phase::Failed { .. } => {
             conditions.no(kind::READY, "Finished", "the lead has ended".to_owned());
         }
@@ -262,21 +253,37 @@ fn ended(conditions: &mut Conditions, observed: &Observed, phase: &Phase) {
     let generation = end::generation(observed);
     match phase {
         Phase::Complete { .. } => {
-            let message = "the command ended with exit code 0".to_owned();
-            conditions.at(generation).yes(kind::COMPLETE, "CommandSucceeded", message);
-            conditions.no(kind::FAILED, "Completed", String::new());
+            let (reason, message) = success(observed);
+            conditions.at(generation).yes(kind::COMPLETE, &reason, message);
+            conditions.no(kind::FAILED, "NotFailed", "see the condition Complete".to_owned());
         }
         Phase::Failed { failure, .. } => {
-            conditions.no(kind::COMPLETE, "Failed", String::new());
+            let message = "see the condition Failed".to_owned();
+            conditions.no(kind::COMPLETE, "NotComplete", message);
             conditions.at(generation).yes(kind::FAILED, &failure.reason, failure.message.clone());
         }
         Phase::Pending(_)
         | Phase::Starting(_)
         | Phase::Running(_)
+        | Phase::Degraded
         | Phase::Ending
         | Phase::Suspended => {
-            conditions.no(kind::COMPLETE, "NotFinished", String::new());
-            conditions.no(kind::FAILED, "NotFinished", String::new());
+            let message = || "the MiniCluster has not finished".to_owned();
+            conditions.no(kind::COMPLETE, "NotFinished", message());
+            conditions.no(kind::FAILED, "NotFinished", message());
         }
     }
+}
+
+/// Reason and message of a good end.
+fn success(observed: &Observed) -> (String, String) {
+    if let Some(run) = &observed.ended {
+        return (run.reason.clone(), run.message.clone());
+    }
+    let (reason, message) = if observed.interactive {
+        ("ShutDown", "the instance was shut down")
+    } else {
+        ("CommandSucceeded", "the command ended with exit code 0")
+    };
+    (reason.to_owned(), message.to_owned())
 }

@@ -1,5 +1,5 @@
-//! What the operator reports about a MiniCluster. Output only: nothing here is ever read back as
-//! a decision.
+//! What the operator reports about a MiniCluster. Output only: what is to be done is never decided
+//! by it. What a finished run has left (its timeline, the size it had) is kept when its pods are gone.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
@@ -32,7 +32,12 @@ pub struct MiniClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
 
-    /// Brokers that are online, in pods of which no sidecar has failed.
+    /// The reason of the condition that says most: of `Complete` or `Failed` once it has finished,
+    /// of `Accepted` when nothing runs as the specification was refused, else of `Progressing`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+
+    /// Brokers that are online, in pods of which no sidecar has failed; none once it has finished.
     #[serde(default)]
     pub ready_brokers: i32,
 
@@ -86,6 +91,10 @@ pub enum State {
     Starting,
     /// The brokers that are needed are online.
     Running,
+    /// The lead was ready and is not any more, for longer than a moment.
+    Degraded,
+    /// The lead has ended; the Job has not, as other pods have not or another lead is to follow.
+    Ending,
     /// The command ended with exit code 0.
     Complete,
     /// The command failed, or could not be run.
@@ -103,6 +112,8 @@ impl State {
             Self::Pending => "Pending",
             Self::Starting => "Starting",
             Self::Running => "Running",
+            Self::Degraded => "Degraded",
+            Self::Ending => "Ending",
             Self::Complete => "Complete",
             Self::Failed => "Failed",
             Self::Suspended => "Suspended",

@@ -158,7 +158,11 @@ fn merge(object: &mut Value, patch: &Value) {
     match (object, patch) {
         (Value::Object(object), Value::Object(patch)) => {
             for (key, value) in patch {
-                merge(object.entry(key.clone()).or_insert(Value::Null), value);
+                if value.is_null() {
+                    object.remove(key);
+                } else {
+                    merge(object.entry(key.clone()).or_insert(Value::Null), value);
+                }
             }
         }
         (object, patch) => *object = patch.clone(),

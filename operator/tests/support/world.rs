@@ -5,6 +5,7 @@ use flux_operator::controller::{Context, Error, reconcile_one};
 use flux_operator::crd::{MiniCluster, MiniClusterStatus};
 use flux_operator::metrics::Metrics;
 use kube::core::{ObjectMeta, PartialObjectMetaExt as _};
+use kube::runtime::controller::Action;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -39,13 +40,18 @@ impl World {
     }
 
     pub(crate) async fn look(&self) -> Result<(), Error> {
+        self.action().await.map(|_| ())
+    }
+
+    /// When to look again, after a look.
+    pub(crate) async fn action(&self) -> Result<Action, Error> {
         let metadata = ObjectMeta {
             name: Some("hello".to_owned()),
             namespace: Some("work".to_owned()),
             ..ObjectMeta::default()
         };
         let marker = metadata.into_response_partial::<MiniCluster>();
-        reconcile_one(Arc::new(marker), Arc::clone(&self.context)).await.map(|_| ())
+        reconcile_one(Arc::new(marker), Arc::clone(&self.context)).await
     }
 
     /// The writes of one look, without the Events.
@@ -70,6 +76,13 @@ impl World {
     pub(crate) fn status(&self) -> MiniClusterStatus {
         let object = self.server.get(CLUSTER).unwrap();
         serde_json::from_value(object["status"].clone()).unwrap()
+    }
+
+    /// Reasons and notes of all Events so far.
+    pub(crate) fn events(&self) -> Vec<(String, String)> {
+        let bodies = self.server.bodies().into_iter().filter(|body| body["kind"] == "Event");
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        bodies.map(|body| (text(&body["reason"]), text(&body["note"]))).collect()
     }
 
     pub(crate) fn condition(&self, type_: &str) -> (String, String, String) {

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{
 use std::collections::BTreeMap;
 
 /// Name of the init container that brings the agent.
-const AGENT_CONTAINER: &str = "flux-agent";
+pub(in crate::controller) const AGENT_CONTAINER: &str = "flux-agent";
 
 /// Attempts of the startup probe: so many that it never ends a container. The agent has deadlines
 /// of its own and says why it gives up; a probe would only kill it.

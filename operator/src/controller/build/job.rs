@@ -4,7 +4,7 @@ use super::meta::{object_labels, object_meta};
 use super::pod::template;
 use super::{BuildError, Images};
 use crate::cluster::Cluster;
-use crate::controller::job_change::GENERATION_ANNOTATION;
+use crate::controller::job_change::{GENERATION_ANNOTATION, JOB_LABELS_ANNOTATION};
 use k8s_openapi::api::batch::v1::{
     Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule,
     SuccessPolicy, SuccessPolicyRule,
@@ -23,10 +23,15 @@ pub(super) fn job(cluster: &Cluster, images: &Images, generation: i64) -> Result
     let mut labels = cluster.job_labels.clone();
     labels.extend(object_labels(cluster));
     metadata.labels = Some(labels);
-    metadata.annotations = Some(BTreeMap::from([
+    let mut annotations = BTreeMap::from([
         (GENERATION_ANNOTATION.to_owned(), generation.to_string()),
         cluster.fixed_fields.annotation(),
-    ]));
+    ]);
+    if !cluster.job_labels.is_empty() {
+        let keys: Vec<&str> = cluster.job_labels.keys().map(String::as_str).collect();
+        annotations.insert(JOB_LABELS_ANNOTATION.to_owned(), keys.join(","));
+    }
+    metadata.annotations = Some(annotations);
     Ok(Job {
         metadata,
         spec: Some(JobSpec {

@@ -1,32 +1,42 @@
 //! Names, labels and ownership of everything made for a MiniCluster.
 
-use crate::cluster::Cluster;
-use flux_contract::labels;
+use crate::cluster::{Cluster, Identity};
+use flux_contract::{ClusterName, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
 
 /// Metadata of an object called `name`: found by label, deleted with its MiniCluster.
 pub(super) fn object_meta(cluster: &Cluster, name: &str) -> ObjectMeta {
+    meta_of(&cluster.identity(), name)
+}
+
+/// The same, whatever the specification says.
+pub(in crate::controller) fn meta_of(identity: &Identity, name: &str) -> ObjectMeta {
     ObjectMeta {
         name: Some(name.to_owned()),
-        namespace: Some(cluster.namespace.clone()),
-        labels: Some(object_labels(cluster)),
-        owner_references: Some(vec![cluster.owner.clone()]),
+        namespace: Some(identity.namespace.clone()),
+        labels: Some(labels_of(&identity.name)),
+        owner_references: Some(vec![identity.owner.clone()]),
         ..ObjectMeta::default()
     }
 }
 
 /// Labels of every object, not of the pods: the operator's watches select by them.
 pub(super) fn object_labels(cluster: &Cluster) -> BTreeMap<String, String> {
-    owned([(labels::NAME, cluster.name.as_str()), (labels::MANAGED_BY, labels::MANAGED_BY_VALUE)])
+    labels_of(&cluster.name)
+}
+
+fn labels_of(name: &ClusterName) -> BTreeMap<String, String> {
+    owned([(labels::NAME, name.as_str()), (labels::MANAGED_BY, labels::MANAGED_BY_VALUE)])
 }
 
 /// Labels of the pods: the user's, then the operator's, which win.
 ///
-/// `job-index` is not among them: a template gives all pods the same labels. It is added to each
-/// pod when it is there ([`crate::controller::index_labels`]).
+/// `job-index` is not among them, the user's neither: a template gives all pods the same labels. It
+/// is added to each pod when it is there ([`crate::controller::index_labels`]).
 pub(super) fn pod_labels(cluster: &Cluster) -> BTreeMap<String, String> {
     let mut all = cluster.pod.labels.clone();
+    all.remove(labels::JOB_INDEX);
     all.extend(owned([
         (labels::NAMESPACE, cluster.namespace.as_str()),
         (labels::APP, labels::APP_VALUE),

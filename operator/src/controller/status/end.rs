@@ -1,9 +1,9 @@
 //! Where a MiniCluster is between its Job's creation and its end.
 
 use super::pod::{Failure, PodView};
-use crate::cluster::Cluster;
-use crate::controller::job_change::GENERATION_ANNOTATION;
+use crate::controller::ended_run::{EndedRun, noted_generation};
 use crate::controller::observe::Observed;
+use crate::controller::waiting::Waiting;
 use crate::crd::State;
 use k8s_openapi::api::batch::v1::{Job, JobCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -12,12 +12,14 @@ use kube::ResourceExt as _;
 /// Where a MiniCluster is.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Phase {
-    /// No pod runs yet; what the lead's pod waits for, if it says so.
-    Pending(Option<String>),
-    /// Pods run, the lead is not ready; what its pod waits for, if it says so.
-    Starting(Option<String>),
-    /// The lead is ready: the quorum is there; what has failed beside it, if something has.
-    Running(Option<String>),
+    /// No pod runs yet; what a pod waits for, if it says so.
+    Pending(Option<Waiting>),
+    /// Pods run, the lead is not ready; what a pod waits for, if it says so.
+    Starting(Option<Waiting>),
+    /// The lead is ready: the quorum was there; what another pod waits for, if it says so.
+    Running(Option<Waiting>),
+    /// The lead was ready, runs, and is not ready any more.
+    Degraded,
     /// The lead has ended, the Job not yet.
     Ending,
     /// The Job is suspended.
@@ -49,6 +51,7 @@ impl Phase {
             Self::Pending(_)
             | Self::Starting(_)
             | Self::Running(_)
+            | Self::Degraded
             | Self::Ending
             | Self::Suspended => None,
         }
@@ -59,7 +62,9 @@ impl Phase {
         match self {
             Self::Pending(_) => State::Pending,
             Self::Starting(_) => State::Starting,
-            Self::Running(_) | Self::Ending => State::Running,
+            Self::Running(_) => State::Running,
+            Self::Degraded => State::Degraded,
+            Self::Ending => State::Ending,
             Self::Suspended => State::Suspended,
             Self::Complete { .. } => State::Complete,
             Self::Failed { .. } => State::Failed,
@@ -67,14 +72,34 @@ impl Phase {
     }
 }
 
-/// The generation of the specification that the Job was made from.
-pub(super) fn generation(observed: &Observed) -> i64 {
-    let noted = observed.job.as_ref().and_then(|job| job.annotations().get(GENERATION_ANNOTATION));
-    noted.and_then(|text| text.parse().ok()).unwrap_or(observed.generation)
+impl From<&EndedRun> for Phase {
+    fn from(run: &EndedRun) -> Self {
+        let at = run.completion_time.clone();
+        if run.complete {
+            return Self::Complete { at };
+        }
+        let failure = Failure { reason: run.reason.clone(), message: run.message.clone() };
+        Self::Failed { at, failure }
+    }
 }
 
-/// Decides from the Job and the lead's pod.
-pub(super) fn phase(cluster: &Cluster, observed: &Observed, lead: Option<&PodView<'_>>) -> Phase {
+/// The generation of the specification that ran.
+pub(super) fn generation(observed: &Observed) -> i64 {
+    let noted = observed.job.as_ref().and_then(noted_generation);
+    let ended = observed.ended.as_ref().map(|run| run.generation);
+    noted.or(ended).unwrap_or(observed.generation)
+}
+
+/// Decides from the note of the run's end, else from the Job and the lead's pod.
+pub(super) fn phase(
+    runner: &str,
+    observed: &Observed,
+    lead: Option<&PodView<'_>>,
+    now: &Time,
+) -> Phase {
+    if let Some(run) = &observed.ended {
+        return run.into();
+    }
     let Some(job) = &observed.job else { return Phase::Pending(None) };
     if let Some(condition) = condition(job, "Complete") {
         let at = job.status.as_ref().and_then(|status| status.completion_time.clone());
@@ -86,31 +111,35 @@ pub(super) fn phase(cluster: &Cluster, observed: &Observed, lead: Option<&PodVie
         if lead.is_some_and(PodView::is_about_to_end) {
             return Phase::Ending;
         }
-        let failure = failure(cluster, observed, lead, condition);
+        let failure = failure(runner, observed, lead, condition, now);
         return Phase::Failed { at: condition.last_transition_time.clone(), failure };
     }
     if job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true) {
         return Phase::Suspended;
     }
-    let Some(lead) = lead else { return Phase::Pending(no_pods(job)) };
+    let waiting = || observed.waiting.clone().or_else(|| lead.and_then(|it| it.waiting.clone()));
+    let Some(lead) = lead else { return Phase::Pending(waiting().or_else(|| no_pods(job))) };
     if lead.over {
         Phase::Ending
     } else if lead.ready {
-        Phase::Running(lead.failed_container())
+        Phase::Running(waiting())
+    } else if lead.degraded {
+        Phase::Degraded
     } else if lead.running || ready(job) > 0 {
-        Phase::Starting(lead.waiting.clone())
+        Phase::Starting(waiting())
     } else {
-        Phase::Pending(lead.waiting.clone())
+        Phase::Pending(waiting())
     }
 }
 
 /// A Job that was started and has no pod is being refused its pods.
-fn no_pods(job: &Job) -> Option<String> {
+fn no_pods(job: &Job) -> Option<Waiting> {
     let status = job.status.as_ref()?;
     let none = status.start_time.is_some() && status.active.unwrap_or_default() == 0;
     let refused = none && status.terminating.unwrap_or_default() == 0;
     let name = job.name_any();
-    refused.then(|| format!("no pod was made yet; `kubectl describe job {name}` says why"))
+    let message = format!("no pod was made yet; `kubectl describe job {name}` says why");
+    refused.then_some(Waiting { message, lasts: false })
 }
 
 fn ready(job: &Job) -> i32 {
@@ -124,22 +153,25 @@ fn condition<'job>(job: &'job Job, type_: &str) -> Option<&'job JobCondition> {
 
 /// Why the Job failed: what the lead says, else what the worker says, else what the Job says.
 fn failure(
-    cluster: &Cluster,
+    runner: &str,
     observed: &Observed,
     lead: Option<&PodView<'_>>,
     condition: &JobCondition,
+    now: &Time,
 ) -> Failure {
     let reason = condition.reason.clone().unwrap_or_else(|| "JobFailed".to_owned());
-    let message = condition.message.clone().unwrap_or_default();
+    let message = condition.message.clone().unwrap_or_else(|| "the Job failed".to_owned());
     if reason == "DeadlineExceeded" {
-        let message = format!("the deadline of {} seconds has passed", cluster.deadline_seconds);
+        let job = observed.job.as_ref().and_then(|job| job.spec.as_ref());
+        let seconds = job.and_then(|spec| spec.active_deadline_seconds).unwrap_or_default();
+        let message = format!("the deadline of {seconds} seconds has passed");
         return Failure { reason, message };
     }
     if let Some(failure) = lead.and_then(PodView::failure) {
         return failure;
     }
     let worker = observed.failed_worker.as_ref();
-    let worker = worker.map(|pod| (pod, PodView::new(pod, cluster.name.as_str())));
+    let worker = worker.map(|pod| (pod, PodView::new(pod, runner, now)));
     if let Some((pod, Some(failure))) = worker.map(|(pod, view)| (pod, view.failure())) {
         let message = format!("pod {}: {}", pod.name_any(), failure.message);
         return Failure { message, ..failure };

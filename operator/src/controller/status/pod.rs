@@ -1,13 +1,14 @@
 //! What a pod's status says about the run inside it.
 
+use crate::controller::waiting::{Waiting, condition, containers, waiting};
 use flux_contract::{Exit, TerminationMessage};
-use k8s_openapi::api::core::v1::{
-    ContainerStateTerminated, ContainerStatus, Pod, PodCondition, PodStatus,
-};
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
+use std::time::Duration;
 
-/// Waiting reasons that only say that it is not yet time.
-const PATIENT: [&str; 2] = ["PodInitializing", "ContainerCreating"];
+/// A lead that is not ready for no longer than this has not lost anything: it may be about to end.
+const READINESS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The kubelet's word for a container of which a process was killed for its memory.
 const OUT_OF_MEMORY: &str = "OOMKilled";
@@ -43,18 +44,21 @@ pub(super) struct PodView<'pod> {
     /// Its broker is online; on the lead: the quorum is there. A pod whose sidecar has failed is
     /// not ready, but its runner is.
     pub(super) ready: bool,
+    /// It was ready, is not any more, and is too long so to be about to end.
+    pub(super) degraded: bool,
     /// How the runner container ended, if it has.
     pub(super) ended: Option<Ended>,
     /// What keeps it from running, if it is more than a matter of time.
-    pub(super) waiting: Option<String>,
+    pub(super) waiting: Option<Waiting>,
 }
 
 impl<'pod> PodView<'pod> {
-    /// Reads the status of `pod`, whose runner container is called `runner`.
-    pub(super) fn new(pod: &'pod Pod, runner: &'pod str) -> Self {
+    /// Reads the status of `pod`, whose runner container is called `runner`, at the time `now`.
+    pub(super) fn new(pod: &'pod Pod, runner: &'pod str, now: &Time) -> Self {
         let status = pod.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_deref()).unwrap_or_default();
-        let own = containers(status).find(|container| container.name == runner);
+        let own = status.into_iter().flat_map(containers).find(|it| it.name == runner);
+        let ready = status.and_then(|status| condition(status, "Ready"));
         let ended = own.and_then(terminated).map(|end| Ended {
             exit_code: end.exit_code,
             message: end.message.as_deref().and_then(TerminationMessage::from_json),
@@ -65,11 +69,19 @@ impl<'pod> PodView<'pod> {
             runner,
             over: matches!(phase, "Succeeded" | "Failed"),
             running: phase == "Running",
-            ready: pod_condition(status, "Ready").is_some_and(|c| c.status == "True"),
+            ready: ready.is_some_and(|ready| ready.status == "True"),
+            degraded: false,
             ended,
-            waiting: waiting(pod),
+            waiting: waiting(std::slice::from_ref(pod), &[], now),
         };
         view.ready |= own.is_some_and(|own| own.ready) && view.failed_container().is_some();
+        // The startup probe passes when the broker is ready for the first time.
+        if !view.ready && view.running && own.is_some_and(|own| own.started == Some(true)) {
+            let since = ready.and_then(|ready| ready.last_transition_time.as_ref());
+            let lost = |since: &Time| now.0.duration_since(since.0).unsigned_abs();
+            view.degraded = since.is_some_and(|since| lost(since) >= READINESS_PATIENCE);
+            view.ready = !view.degraded;
+        }
         view
     }
 
@@ -82,7 +94,8 @@ impl<'pod> PodView<'pod> {
     /// kubelet's reason (an eviction).
     pub(super) fn failure(&self) -> Option<Failure> {
         if let Some(ended) = self.ended.as_ref().filter(|ended| ended.exit_code != 0) {
-            return Some(self.runner_failure(ended));
+            let Failure { reason, message } = self.runner_failure(ended);
+            return Some(Failure { reason, message: format!("{message}; {}", self.log_command()) });
         }
         let status = self.pod.status.as_ref()?;
         if status.phase.as_deref() != Some("Failed") {
@@ -99,7 +112,8 @@ impl<'pod> PodView<'pod> {
     /// The container beside the runner that has failed, if one has, with what it left.
     pub(super) fn failed_container(&self) -> Option<String> {
         let beside = |container: &&ContainerStatus| container.name != self.runner;
-        let failed = containers(self.pod.status.as_ref()).filter(beside).find_map(|container| {
+        let all = self.pod.status.iter().flat_map(containers);
+        let failed = all.filter(beside).find_map(|container| {
             Some((container, terminated(container)?)).filter(|(_, end)| end.exit_code != 0)
         });
         let (container, end) = failed?;
@@ -112,6 +126,13 @@ impl<'pod> PodView<'pod> {
         let separator = if said.is_empty() { "" } else { ": " };
         let (name, code) = (&container.name, end.exit_code);
         Some(format!("container {name} exited with code {code}{separator}{said}"))
+    }
+
+    /// What a person types to see all that the runner printed.
+    fn log_command(&self) -> String {
+        let namespace = self.pod.namespace().unwrap_or_default();
+        let (name, runner) = (self.pod.name_any(), self.runner);
+        format!("its log: kubectl logs --namespace {namespace} {name} --container {runner}")
     }
 
     fn runner_failure(&self, ended: &Ended) -> Failure {
@@ -134,16 +155,21 @@ impl<'pod> PodView<'pod> {
                 reason: "CommandFailed".to_owned(),
                 message: with_error(
                     message.signal.map_or_else(
-                        || format!("command exited with code {code}"),
+                        || format!("command exited with code {code}{}", meaning(code)),
                         |signal| format!("command was ended by signal {signal} (exit code {code})"),
                     ),
                     message,
                 ),
             },
-            Some(message) => Failure {
-                reason: Exit::from_code(code).map_or("AgentFailed", Exit::reason).to_owned(),
-                message: with_error(format!("the command was not run (exit code {code})"), message),
-            },
+            Some(message) => {
+                // What ended a run that had begun, e.g. its deadline, has a code of its own too.
+                let begun = message.phases.iter().any(|phase| phase.name == "command");
+                let outcome = if begun { "the run was ended" } else { "the command was not run" };
+                Failure {
+                    reason: Exit::from_code(code).map_or("AgentFailed", Exit::reason).to_owned(),
+                    message: with_error(format!("{outcome} (exit code {code})"), message),
+                }
+            }
             None => {
                 let word = ended.reason.as_deref().unwrap_or("Error");
                 let reason = if word == "Error" { "ContainerFailed" } else { word };
@@ -153,6 +179,15 @@ impl<'pod> PodView<'pod> {
                 }
             }
         }
+    }
+}
+
+/// What POSIX says of the exit codes that a shell, or the agent, has for a command it cannot run.
+const fn meaning(code: i32) -> &'static str {
+    match code {
+        126 => " (found, but cannot be executed)",
+        127 => " (not found)",
+        _ => "",
     }
 }
 
@@ -174,35 +209,6 @@ fn last_line(text: &str) -> &str {
     text.trim_end().lines().last().unwrap_or_default()
 }
 
-/// Main containers first: what ended them matters more than an init container's end.
-fn containers(status: Option<&PodStatus>) -> impl Iterator<Item = &ContainerStatus> {
-    let main = status.and_then(|status| status.container_statuses.as_ref());
-    let init = status.and_then(|status| status.init_container_statuses.as_ref());
-    main.into_iter().flatten().chain(init.into_iter().flatten())
-}
-
 fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     container.state.as_ref()?.terminated.as_ref()
-}
-
-fn pod_condition<'pod>(status: Option<&'pod PodStatus>, type_: &str) -> Option<&'pod PodCondition> {
-    status?.conditions.as_ref()?.iter().find(|condition| condition.type_ == type_)
-}
-
-/// What keeps a pod from running: no node, no image, a container that does not start.
-fn waiting(pod: &Pod) -> Option<String> {
-    let status = pod.status.as_ref()?;
-    let name = pod.name_any();
-    if let Some(scheduled) = pod_condition(Some(status), "PodScheduled")
-        && scheduled.status == "False"
-    {
-        let message = scheduled.message.as_deref().unwrap_or("not scheduled");
-        return Some(format!("pod {name} has no node: {message}"));
-    }
-    containers(Some(status)).find_map(|container| {
-        let waiting = container.state.as_ref()?.waiting.as_ref()?;
-        let reason = waiting.reason.as_deref().filter(|reason| !PATIENT.contains(reason))?;
-        let message = waiting.message.as_deref().unwrap_or_default();
-        Some(format!("pod {name}, container {}: {reason} {message}", container.name))
-    })
 }

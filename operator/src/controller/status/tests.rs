@@ -1,17 +1,17 @@
 //! Observation in, status out.
 
 use super::*;
-use crate::cluster::Violation;
-use crate::controller::fixtures::{
-    at, cluster, ended, ended_job, job, pod, running, table, waiting,
-};
+use crate::cluster::{Violation, Violations};
+use crate::controller::course::Why;
+use crate::controller::ended_run::EndedRun;
+use crate::controller::fixtures::{at, ended, ended_job, job, pod, running, table, waiting};
 use crate::controller::observe::Trouble;
+use crate::controller::waiting::Waiting;
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
-use serde_json::json;
 
 fn observed(job: Option<Job>, lead: impl Into<Option<Pod>>) -> Observed {
     let lead = lead.into();
-    Observed { generation: 1, job, lead, maximum_size: 4, ..Observed::default() }
+    Observed { generation: 1, job, lead, maximum_size: Some(4), ..Observed::default() }
 }
 
 fn lead(phase: &str, state: ContainerState) -> Pod {
@@ -19,7 +19,7 @@ fn lead(phase: &str, state: ContainerState) -> Pod {
 }
 
 fn of(old: Option<&MiniClusterStatus>, observed: &Observed) -> MiniClusterStatus {
-    status(old, &cluster(&json!({})), observed, at(300))
+    status(old, "hello", observed, at(300))
 }
 
 fn message<'status>(status: &'status MiniClusterStatus, type_: &str) -> &'status str {
@@ -112,6 +112,111 @@ fn a_complete_job_is_complete_with_exit_code_0() {
     assert_eq!((status.exit_code, status.ready_brokers), (Some(0), 0));
     assert_eq!(status.completion_time, Some(at(200)));
     assert_eq!(table(&status)["Complete"].0, "True");
+    assert_eq!(table(&status)["Failed"], ("False", "NotFailed"));
+    assert_eq!(status.reason.as_deref(), Some("CommandSucceeded"));
+}
+
+#[test]
+fn an_instance_that_was_shut_down_ran_no_command() {
+    let mut observed = observed(Some(ended_job("Complete", "SuccessPolicy")), None);
+    observed.interactive = true;
+    let status = of(None, &observed);
+    assert_eq!(table(&status)["Complete"], ("True", "ShutDown"));
+    assert_eq!(message(&status, "Complete"), "the instance was shut down");
+}
+
+#[test]
+fn no_condition_is_without_a_message() {
+    for job in [job(0), job(4), ended_job("Complete", "SuccessPolicy"), ended_job("Failed", "X")] {
+        for condition in of(None, &observed(Some(job), None)).conditions {
+            assert!(!condition.message.is_empty(), "{condition:?}");
+        }
+    }
+}
+
+#[test]
+fn exit_codes_of_commands_that_cannot_be_run_are_explained() {
+    for (code, meaning) in [(126, "cannot be executed"), (127, "not found")] {
+        let text = format!(r#"{{"exitCode":{code},"commandRan":true}}"#);
+        let lead = lead("Failed", ended(code, "Error", Some(&text)));
+        let status = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
+        assert!(message(&status, "Failed").contains(meaning));
+    }
+}
+
+#[test]
+fn a_run_that_the_agent_ended_while_the_command_ran_is_not_called_not_run() {
+    let text = r#"{"exitCode":75,"commandRan":false,"lastError":"SIGTERM","phases":[{"name":"command","startMilliseconds":5,"durationMilliseconds":9}]}"#;
+    let lead = lead("Failed", ended(75, "Error", Some(text)));
+    let status = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
+    assert_eq!(table(&status)["Failed"], ("True", "Stopped"));
+    assert!(message(&status, "Failed").starts_with("the run was ended (exit code 75): SIGTERM"));
+}
+
+/// A lead whose broker was ready until second `since`.
+fn lead_not_ready_since(since: i64) -> Pod {
+    let mut lead = lead("Running", running());
+    let status = lead.status.as_mut().unwrap();
+    status.container_statuses.as_mut().unwrap()[0].started = Some(true);
+    let ready = &mut status.conditions.as_mut().unwrap()[0];
+    (ready.status, ready.last_transition_time) = ("False".to_owned(), Some(at(since)));
+    lead
+}
+
+#[test]
+fn a_lead_that_was_ready_is_never_starting_again() {
+    let status = of(None, &observed(Some(job(3)), lead_not_ready_since(280)));
+    assert_eq!(status.state, Some(State::Degraded));
+    assert_eq!(table(&status)["Progressing"], ("False", "Degraded"));
+    assert_eq!(table(&status)["Ready"], ("False", "LeadNotReady"));
+    assert!(message(&status, "Progressing").ends_with("any more: 3 of 4 brokers are ready"));
+}
+
+#[test]
+fn a_lead_that_is_about_to_end_well_is_running_until_it_has_ended() {
+    let status = of(None, &observed(Some(job(0)), lead_not_ready_since(295)));
+    assert_eq!(status.state, Some(State::Running));
+    assert_eq!((table(&status)["Ready"].0, status.ready_brokers), ("True", 1));
+    let lead = lead("Failed", ended(137, "Error", None));
+    let status = of(Some(&status), &observed(Some(job(0)), lead));
+    assert_eq!((status.state, status.exit_code), (Some(State::Ending), Some(137)));
+}
+
+#[test]
+fn what_a_worker_waits_for_is_told_of_a_start_and_of_a_run() {
+    let waiting = |lasts| Waiting { message: "pod hello-3-x has no node: full".to_owned(), lasts };
+    let mut observed = observed(Some(job(3)), lead("Running", running()));
+    for (lasts, reason) in [(false, "Starting"), (true, "Waiting")] {
+        observed.waiting = Some(waiting(lasts));
+        let status = of(None, &observed);
+        assert_eq!(status.state, Some(State::Running));
+        assert_eq!(table(&status)["Progressing"], ("True", reason));
+        assert_eq!(message(&status, "Progressing"), "pod hello-3-x has no node: full");
+    }
+    observed.refused = vec!["spec.tasks".to_owned()];
+    let status = of(None, &observed);
+    assert_eq!(table(&status)["Progressing"].1, "ChangeRefused");
+    assert!(message(&status, "Progressing").ends_with(". Also: pod hello-3-x has no node: full"));
+}
+
+#[test]
+fn what_another_operator_started_is_said_to_be_left_alone() {
+    let mut observed = observed(Some(job(4)), lead("Running", running()));
+    observed.left_alone = Some(Why::AnotherOperator);
+    let status = of(None, &observed);
+    assert_eq!(table(&status)["Progressing"], ("True", "StartedByAnotherOperator"));
+    assert_eq!(status.state, Some(State::Running));
+}
+
+#[test]
+fn a_change_of_what_another_release_started_is_refused_with_its_image() {
+    let mut observed = observed(Some(job(4)), lead("Running", running()));
+    observed.left_alone = Some(Why::AnotherRelease("agent:9".to_owned()));
+    assert_eq!(table(&of(None, &observed))["Progressing"].1, "Running");
+    observed.generation = 2;
+    let status = of(None, &observed);
+    assert_eq!(table(&status)["Progressing"], ("False", "ChangeRefused"));
+    assert!(message(&status, "Progressing").contains("agent image agent:9"));
 }
 
 #[test]
@@ -121,7 +226,11 @@ fn a_failed_command_is_told_with_its_code() {
     assert_eq!(status.state, Some(State::Failed));
     assert_eq!(status.exit_code, Some(7));
     assert_eq!(table(&status)["Failed"], ("True", "CommandFailed"));
-    assert_eq!(message(&status, "Failed"), "command exited with code 7");
+    let expected = "command exited with code 7; its log: kubectl logs --namespace apps hello-0-abcde \
+                    --container hello";
+    assert_eq!(message(&status, "Failed"), expected);
+    assert_eq!(status.reason.as_deref(), Some("CommandFailed"));
+    assert_eq!(table(&status)["Complete"], ("False", "NotComplete"));
     assert_eq!(status.timeline.len(), 1);
 }
 
@@ -131,7 +240,8 @@ fn a_command_that_was_never_run_is_told_with_the_agents_reason() {
     let lead = lead("Failed", ended(69, "Error", Some(text)));
     let status = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
     assert_eq!(table(&status)["Failed"], ("True", "HookFailed"));
-    assert!(message(&status, "Failed").ends_with(": run the hook commands.pre"));
+    let expected = "the command was not run (exit code 69): run the hook commands.pre; its log: ";
+    assert!(message(&status, "Failed").starts_with(expected));
 }
 
 #[test]
@@ -174,7 +284,7 @@ fn a_passed_deadline_is_the_reason_whatever_the_lead_left() {
 fn a_failure_is_not_told_before_the_leads_exit_code_is_known() {
     let lead = lead("Running", running());
     let status = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
-    assert_eq!(status.state, Some(State::Running));
+    assert_eq!(status.state, Some(State::Ending));
     assert_eq!(table(&status)["Failed"], ("False", "NotFinished"));
 }
 
@@ -199,28 +309,56 @@ fn a_new_run_begins_without_the_exit_code_of_the_last() {
     assert_eq!(of(Some(&first), &observed).exit_code, None);
 }
 
+/// The note of the run that `status` tells of.
+fn note(status: &MiniClusterStatus) -> EndedRun {
+    EndedRun::of(&ended_job("Failed", "BackoffLimitExceeded"), status, 9).unwrap()
+}
+
 #[test]
 fn a_finished_run_whose_job_was_deleted_stays_as_it_was() {
     let lead = lead("Failed", ended(7, "Error", Some(COMMAND_FAILED)));
     let first = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
-    assert_eq!(finished_generation(&first), Some(1));
-    assert_eq!(of(Some(&first), &observed(None, None)), first);
+    let mut later = observed(None, None);
+    later.ended = Some(note(&first));
+    assert_eq!(of(Some(&first), &later), first);
+    // From a backup that has no status: what the note has is told again.
+    let restored = of(None, &later);
+    assert_eq!((restored.state, restored.exit_code), (Some(State::Failed), Some(7)));
+    assert_eq!(message(&restored, "Failed"), message(&first, "Failed"));
+    assert_eq!(restored.completion_time, first.completion_time);
 }
 
 #[test]
-fn a_run_belongs_to_the_generation_it_was_started_from() {
+fn a_failure_outlives_the_pod_that_told_it() {
+    let lead = lead("Failed", ended(7, "Error", Some(COMMAND_FAILED)));
+    let mut observed = observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead);
+    let first = of(None, &observed);
+    (observed.lead, observed.ended) = (None, Some(note(&first)));
+    assert_eq!(of(Some(&first), &observed), first);
+}
+
+#[test]
+fn a_change_of_what_has_finished_runs_nothing_and_says_so() {
     let mut observed = observed(Some(ended_job("Complete", "SuccessPolicy")), None);
     observed.generation = 5;
     let status = of(None, &observed);
-    assert_eq!(finished_generation(&status), Some(1));
-    assert_eq!(status.observed_generation, Some(5));
+    let complete = status.conditions.iter().find(|it| it.type_ == "Complete").unwrap();
+    assert_eq!((complete.observed_generation, status.observed_generation), (Some(1), Some(5)));
+    assert_eq!(table(&status)["Progressing"], ("False", "NotRunAgain"));
+    assert_eq!(status.reason.as_deref(), Some("CommandSucceeded"));
+    observed.refused = vec!["spec.containers[0].command".to_owned()];
+    let expected = "nothing was run: the MiniCluster has finished, and what was changed since has no \
+                    effect: spec.containers[0].command; delete and create the MiniCluster to run it";
+    assert_eq!(message(&of(None, &observed), "Progressing"), expected);
+    observed.cleanup = true;
+    assert_eq!(table(&of(None, &observed))["Progressing"].1, "Finished");
 }
 
 #[test]
 fn the_same_observation_gives_the_same_status_at_any_time() {
     let observed = observed(Some(job(4)), lead("Running", running()));
     let first = of(None, &observed);
-    let later = status(Some(&first), &cluster(&json!({})), &observed, at(999));
+    let later = status(Some(&first), "hello", &observed, at(999));
     assert_eq!(later, first);
 }
 
@@ -228,7 +366,7 @@ fn the_same_observation_gives_the_same_status_at_any_time() {
 fn a_transition_time_moves_only_when_the_condition_flips() {
     let first = of(None, &observed(Some(job(0)), None));
     let ready = observed(Some(job(4)), lead("Running", running()));
-    let later = status(Some(&first), &cluster(&json!({})), &ready, at(999));
+    let later = status(Some(&first), "hello", &ready, at(999));
     let time = |status: &MiniClusterStatus, type_: &str| {
         let found = status.conditions.iter().find(|condition| condition.type_ == type_);
         found.unwrap().last_transition_time.clone()
@@ -267,29 +405,53 @@ fn a_suspended_job_is_suspended() {
 
 #[test]
 fn fields_that_are_not_acted_on_are_named() {
-    let mut cluster = cluster(&json!({}));
-    cluster.not_acted_on = vec!["spec.flux.arch".to_owned()];
-    let status = status(None, &cluster, &observed(None, None), at(1));
+    let mut observed = observed(None, None);
+    observed.acceptance = Acceptance::Accepted(vec!["spec.flux.arch".to_owned()]);
+    let status = of(None, &observed);
     assert_eq!(table(&status)["Accepted"], ("True", "FieldsNotActedOn"));
     assert!(message(&status, "Accepted").contains("spec.flux.arch"));
 }
 
 #[test]
-fn an_invalid_specification_names_every_fault() {
+fn a_short_name_that_somebody_else_has_is_told() {
+    let mut observed = observed(None, None);
+    observed.names_taken = vec!["web".to_owned()];
+    let status = of(None, &observed);
+    assert_eq!(table(&status)["Accepted"], ("True", "ServiceNameTaken"));
+    assert!(message(&status, "Accepted").contains("the Service web"));
+}
+
+fn refused() -> Acceptance {
     let violation = |path: &str| Violation { path: path.to_owned(), message: "bad".to_owned() };
-    let violations = Violations(vec![violation("spec.size"), violation("spec.tasks")]);
-    let status = invalid(None, "hello", 1, &violations, at(1));
+    Acceptance::Refused(Violations(vec![violation("spec.size"), violation("spec.tasks")]))
+}
+
+#[test]
+fn an_invalid_specification_names_every_fault() {
+    let mut observed = observed(None, None);
+    observed.acceptance = refused();
+    let status = of(None, &observed);
     assert_eq!(status.state, Some(State::Invalid));
+    assert_eq!(status.reason.as_deref(), Some("Invalid"));
     assert_eq!(table(&status)["Accepted"], ("False", "Invalid"));
+    assert_eq!(table(&status)["Progressing"], ("False", "Invalid"));
     assert_eq!(message(&status, "Accepted"), "spec.size: bad; spec.tasks: bad");
 }
 
 #[test]
-fn an_invalid_change_leaves_what_is_known_of_the_run() {
+fn an_invalid_change_of_what_runs_hides_nothing_of_the_run() {
+    let mut running = observed(Some(job(4)), lead("Running", running()));
+    running.acceptance = refused();
+    let status = of(None, &running);
+    assert_eq!((status.state, status.ready_brokers), (Some(State::Running), 4));
+    assert_eq!(table(&status)["Accepted"], ("False", "Invalid"));
+    assert_eq!(table(&status)["Ready"].0, "True");
     let lead = lead("Failed", ended(7, "Error", Some(COMMAND_FAILED)));
-    let first = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
-    let violations = Violations(vec![]);
-    let status = invalid(Some(&first), "hello", 2, &violations, at(1));
+    let mut over = observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead);
+    (over.acceptance, over.generation) = (refused(), 2);
+    let status = of(Some(&status), &over);
     assert_eq!((status.exit_code, status.state), (Some(7), Some(State::Failed)));
     assert_eq!(table(&status)["Failed"], ("True", "CommandFailed"));
+    assert_eq!(table(&status)["Accepted"], ("False", "Invalid"));
+    assert_eq!(table(&status)["Progressing"], ("False", "Finished"));
 }

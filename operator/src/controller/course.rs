@@ -1,0 +1,177 @@
+//! What is to be done about a MiniCluster, from what there is of it.
+
+use super::build::{AGENT_CONFIG_KEY, AGENT_CONTAINER, Images};
+use super::ended_run::{EndedRun, noted_generation};
+use super::job_change::is_finished;
+use super::observe::Live;
+use crate::cluster::Cluster;
+use flux_contract::AgentConfig;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::ConfigMap;
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Course {
+    /// Bring the objects in line with the specification: there is no Job yet, or it is under way.
+    Pursue,
+    /// The run has ended; with the note of it where there is one.
+    Over(Option<EndedRun>),
+    /// There is nothing, and nothing can be made of a specification that was refused.
+    Refused,
+    /// A run is under way of which nothing is changed.
+    LeaveAlone(Why),
+}
+
+/// Why a run is not touched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Why {
+    /// The specification was refused, so there is nothing to bring it in line with.
+    Refused,
+    /// The Job was made by another operator.
+    AnotherOperator,
+    /// Its agents' configuration is one that this operator cannot read, or is gone, and the Job's
+    /// agents, of this image, may not read what this operator would write.
+    AnotherRelease(String),
+}
+
+/// Decides; `cluster` is absent where the specification was refused.
+pub fn course(live: &Live, cluster: Option<&Cluster>, generation: i64, images: &Images) -> Course {
+    let noted = live.config_map.as_ref().and_then(EndedRun::noted_on);
+    let Some(job) = &live.job else {
+        return match (noted, cluster) {
+            (Some(run), None) => Course::Over(Some(run)),
+            (Some(run), Some(cluster)) if run.is_of(generation, &cluster.fixed_fields) => {
+                Course::Over(Some(run))
+            }
+            (_, Some(_)) => Course::Pursue,
+            (None, None) => Course::Refused,
+        };
+    };
+    if is_finished(job) {
+        return Course::Over(noted.filter(|run| Some(&run.job) == job.metadata.uid.as_ref()));
+    }
+    if noted_generation(job).is_none() {
+        return Course::LeaveAlone(Why::AnotherOperator);
+    }
+    if agent_config(live.config_map.as_ref()).is_none() {
+        let image = agent_image(job).unwrap_or_default();
+        if live.config_map.is_some() || image != images.agent {
+            return Course::LeaveAlone(Why::AnotherRelease(image.to_owned()));
+        }
+    }
+    if cluster.is_some() { Course::Pursue } else { Course::LeaveAlone(Why::Refused) }
+}
+
+/// The agents' configuration in `config_map`, if this operator can read it.
+pub fn agent_config(config_map: Option<&ConfigMap>) -> Option<AgentConfig> {
+    AgentConfig::from_toml(config_map?.data.as_ref()?.get(AGENT_CONFIG_KEY)?).ok()
+}
+
+/// The image that the pods of `job` have their agent from.
+fn agent_image(job: &Job) -> Option<&str> {
+    let pod = job.spec.as_ref()?.template.spec.as_ref()?;
+    let mut containers = pod.init_containers.iter().flatten();
+    containers.find(|container| container.name == AGENT_CONTAINER)?.image.as_deref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::ended_run::ENDED_RUN_ANNOTATION;
+    use crate::controller::fixtures::{built, cluster, ended_job};
+    use crate::controller::job_change::GENERATION_ANNOTATION;
+    use kube::ResourceExt as _;
+    use serde_json::json;
+
+    fn images(agent: &str) -> Images {
+        Images { agent: agent.to_owned(), agent_pull_policy: "IfNotPresent".to_owned() }
+    }
+
+    /// What runs of `echo hello`.
+    fn running() -> Live {
+        let mut built = built(&cluster(&json!({})), 1);
+        built.job.metadata.uid = Some("job-uid".to_owned());
+        Live { job: Some(built.job), config_map: Some(built.config_map), services_pod: None }
+    }
+
+    fn decide(live: &Live, spec: &serde_json::Value, generation: i64) -> Course {
+        course(live, Some(&cluster(spec)), generation, &images("agent"))
+    }
+
+    /// What is left of a run of `echo hello` when its Job was deleted.
+    fn deleted() -> Live {
+        let Live { job, config_map, .. } = running();
+        let note = json!({
+            "job": "job-uid", "generation": 1, "complete": false, "reason": "CommandFailed",
+            "fields": crate::cluster::FixedFields::noted_hash(job.unwrap().annotations()),
+            "message": "", "a field of another release": 1,
+        });
+        let mut config_map = config_map.unwrap();
+        let annotations = config_map.annotations_mut();
+        annotations.insert(ENDED_RUN_ANNOTATION.to_owned(), note.to_string());
+        Live { config_map: Some(config_map), ..Live::default() }
+    }
+
+    #[test]
+    fn what_ran_is_not_run_again_whatever_else_is_edited() {
+        assert_eq!(decide(&Live::default(), &json!({}), 1), Course::Pursue);
+        for (spec, generation) in [
+            (json!({}), 1),
+            (json!({ "maxSize": 9, "size": 2, "cleanup": true, "deadlineSeconds": 5 }), 2),
+            // Not edited since: another release only names the fields otherwise.
+            (json!({ "tasks": 3 }), 1),
+        ] {
+            assert!(matches!(decide(&deleted(), &spec, generation), Course::Over(Some(_))));
+        }
+        assert_eq!(decide(&deleted(), &json!({ "tasks": 3 }), 2), Course::Pursue);
+        let refused = course(&deleted(), None, 2, &images("agent"));
+        assert!(matches!(refused, Course::Over(Some(_))));
+    }
+
+    #[test]
+    fn a_note_of_the_job_before_is_not_one_of_this() {
+        let mut live = deleted();
+        let mut job = ended_job("Complete", "SuccessPolicy");
+        job.metadata.uid = Some("another".to_owned());
+        live.job = Some(job);
+        assert_eq!(decide(&live, &json!({}), 1), Course::Over(None));
+        live.job.as_mut().unwrap().metadata.uid = Some("job-uid".to_owned());
+        assert!(matches!(decide(&live, &json!({}), 1), Course::Over(Some(_))));
+    }
+
+    #[test]
+    fn a_job_that_another_operator_made_is_left_alone_until_it_has_ended() {
+        let mut live = running();
+        live.job.as_mut().unwrap().annotations_mut().remove(GENERATION_ANNOTATION);
+        live.config_map = None;
+        assert_eq!(decide(&live, &json!({}), 1), Course::LeaveAlone(Why::AnotherOperator));
+        live.job.as_mut().unwrap().status = ended_job("Failed", "BackoffLimitExceeded").status;
+        assert_eq!(decide(&live, &json!({}), 1), Course::Over(None));
+    }
+
+    #[test]
+    fn a_run_whose_configuration_cannot_be_read_is_left_alone() {
+        let mut live = running();
+        assert_eq!(decide(&live, &json!({}), 2), Course::Pursue);
+        let data = live.config_map.as_mut().unwrap().data.as_mut().unwrap();
+        data.insert(AGENT_CONFIG_KEY.to_owned(), "version = 2\nnews = 1\n".to_owned());
+        let other = Course::LeaveAlone(Why::AnotherRelease("agent".to_owned()));
+        assert_eq!(decide(&live, &json!({}), 2), other);
+    }
+
+    #[test]
+    fn a_deleted_configuration_is_made_anew_for_agents_of_this_release_only() {
+        let mut live = running();
+        live.config_map = None;
+        assert_eq!(decide(&live, &json!({}), 1), Course::Pursue);
+        let newer = course(&live, Some(&cluster(&json!({}))), 1, &images("agent:2"));
+        assert_eq!(newer, Course::LeaveAlone(Why::AnotherRelease("agent".to_owned())));
+    }
+
+    #[test]
+    fn a_run_goes_on_beside_a_specification_that_was_refused() {
+        let refused = course(&running(), None, 2, &images("agent"));
+        assert_eq!(refused, Course::LeaveAlone(Why::Refused));
+        assert_eq!(course(&Live::default(), None, 2, &images("agent")), Course::Refused);
+    }
+}

@@ -1,0 +1,208 @@
+//! Why pods do not start, in Kubernetes' own words.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod, PodCondition, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
+use std::time::Duration;
+
+/// Waiting reasons that only say that it is not yet time.
+const PATIENT: [&str; 2] = ["PodInitializing", "ContainerCreating"];
+
+/// What waits longer is worth an Event: a node may just have been a moment late.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What keeps pods from starting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// The first pod that waits, what for, and how many others wait for the same.
+    pub message: String,
+    /// It has waited longer than [`PATIENCE`].
+    pub lasts: bool,
+}
+
+/// What keeps the first of `pods` that says so from starting; `refusals` are Warning Events of
+/// those that say nothing themselves ([`is_silent`]).
+pub fn waiting(pods: &[Pod], refusals: &[Event], now: &Time) -> Option<Waiting> {
+    let said: Vec<(&Pod, String)> = pods
+        .iter()
+        .filter_map(|pod| Some((pod, hindrance(pod).or_else(|| refusal(pod, refusals))?)))
+        .collect();
+    let (pod, text) = said.first()?;
+    let others = said[1..].iter().filter(|(_, other)| other == text).count();
+    // Events are read of the first few silent pods only: the others wait beside them.
+    let silent =
+        pods.iter().skip(1).filter(|pod| is_silent(pod) && refusal(pod, refusals).is_none());
+    let others = others + if is_silent(pod) { silent.count() } else { 0 };
+    let more = match others {
+        0 => String::new(),
+        1 => "; and 1 more pod".to_owned(),
+        others => format!("; and {others} more pods"),
+    };
+    let message = format!("pod {} {text}{more}", pod.name_any());
+    Some(Waiting { message, lasts: has_lasted(pod, now) })
+}
+
+/// What `pod` itself says keeps it from starting, in one sentence that begins with a verb: no node,
+/// no image, a container that does not start.
+pub fn hindrance(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref()?;
+    if let Some(scheduled) = condition(status, "PodScheduled").filter(|it| it.status == "False") {
+        let message = scheduled.message.as_deref().unwrap_or("not scheduled");
+        return Some(format!("has no node: {message}"));
+    }
+    containers(status).find_map(|container| {
+        let waiting = container.state.as_ref()?.waiting.as_ref()?;
+        let reason = waiting.reason.as_deref().filter(|reason| !PATIENT.contains(reason))?;
+        let message = waiting.message.as_deref().unwrap_or_default();
+        Some(format!("does not start container {}: {reason} {message}", container.name))
+    })
+}
+
+/// True when `pod` has a node, none of its containers has begun, and it does not say why: only its
+/// Events do (a volume that cannot be mounted, an address that cannot be had).
+pub fn is_silent(pod: &Pod) -> bool {
+    let Some(status) = &pod.status else { return false };
+    let begun = |container: &ContainerStatus| {
+        let state = container.state.as_ref();
+        state.is_some_and(|state| state.running.is_some() || state.terminated.is_some())
+    };
+    status.phase.as_deref() == Some("Pending")
+        && condition(status, "PodScheduled").is_some_and(|it| it.status == "True")
+        && hindrance(pod).is_none()
+        && !containers(status).any(begun)
+}
+
+/// The newest Warning about `pod` since it has its node.
+fn refusal(pod: &Pod, events: &[Event]) -> Option<String> {
+    let about = |event: &&Event| {
+        event.involved_object.uid == pod.metadata.uid
+            && event.reason.as_deref() != Some("FailedScheduling")
+    };
+    let newest = events.iter().filter(about).max_by_key(|event| event_time(event))?;
+    let reason = newest.reason.as_deref().unwrap_or("Warning");
+    let message = newest.message.as_deref().unwrap_or_default().trim_end();
+    is_silent(pod).then(|| format!("does not start: {reason}: {message}"))
+}
+
+/// When an Event was seen last.
+pub fn event_time(event: &Event) -> Option<jiff::Timestamp> {
+    let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
+    let last = event.last_timestamp.as_ref().map(|time| time.0);
+    let series = series.map(|time| time.0);
+    let time = event.event_time.as_ref().map(|time| time.0);
+    last.or(series).or(time).or_else(|| event.creation_timestamp().map(|time| time.0))
+}
+
+fn has_lasted(pod: &Pod, now: &Time) -> bool {
+    let waited = |since: &Time| now.0.duration_since(since.0).unsigned_abs();
+    pod.creation_timestamp().is_none_or(|since| waited(&since) >= PATIENCE)
+}
+
+/// Main containers first: what keeps them waiting matters more than an init container's state.
+pub fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
+    let main = status.container_statuses.iter().flatten();
+    main.chain(status.init_container_statuses.iter().flatten())
+}
+
+/// The condition of that type.
+pub fn condition<'pod>(status: &'pod PodStatus, type_: &str) -> Option<&'pod PodCondition> {
+    status.conditions.as_ref()?.iter().find(|condition| condition.type_ == type_)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pod(name: &str, status: &Value) -> Pod {
+        let metadata = json!({
+            "name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z",
+        });
+        serde_json::from_value(json!({ "metadata": metadata, "status": status })).unwrap()
+    }
+
+    fn unschedulable(name: &str, message: &str) -> Pod {
+        let condition = json!({ "type": "PodScheduled", "status": "False", "message": message });
+        pod(name, &json!({ "phase": "Pending", "conditions": [condition] }))
+    }
+
+    /// A pod that has a node, with a container in `state`.
+    fn scheduled(name: &str, state: &Value) -> Pod {
+        pod(
+            name,
+            &json!({
+                "phase": "Pending",
+                "conditions": [{ "type": "PodScheduled", "status": "True" }],
+                "initContainerStatuses": [{
+                    "name": "flux-agent", "image": "", "imageID": "", "ready": false,
+                    "restartCount": 0, "state": state,
+                }],
+            }),
+        )
+    }
+
+    fn silent(name: &str) -> Pod {
+        scheduled(name, &json!({ "waiting": { "reason": "PodInitializing" } }))
+    }
+
+    fn event(pod: &str, reason: &str, second: u8, message: &str) -> Event {
+        serde_json::from_value(json!({
+            "metadata": { "name": "e" }, "involvedObject": { "uid": pod }, "reason": reason,
+            "lastTimestamp": format!("2026-01-01T00:00:{second:02}Z"), "message": message,
+        }))
+        .unwrap()
+    }
+
+    /// What is said `seconds` after the pods were made.
+    fn said(pods: &[Pod], events: &[Event], seconds: i64) -> Option<(String, bool)> {
+        let begin: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let now = Time(begin + jiff::SignedDuration::from_secs(seconds));
+        waiting(pods, events, &now).map(|waiting| (waiting.message, waiting.lasts))
+    }
+
+    #[test]
+    fn a_worker_without_a_node_is_told_in_the_schedulers_words_and_the_others_are_counted() {
+        let full = "0/1 nodes are available: 1 Insufficient cpu.";
+        let pods = [
+            silent("hello-0-a"),
+            unschedulable("hello-2-c", full),
+            unschedulable("hello-3-d", full),
+            unschedulable("hello-4-e", "something else"),
+        ];
+        let expected = format!("pod hello-2-c has no node: {full}; and 1 more pod");
+        assert_eq!(said(&pods, &[], 9), Some((expected.clone(), false)));
+        assert_eq!(said(&pods, &[], 10), Some((expected, true)));
+    }
+
+    #[test]
+    fn an_image_that_cannot_be_pulled_is_told_with_its_container() {
+        let state = json!({ "waiting": { "reason": "ErrImagePull", "message": "not found" } });
+        let (message, _) = said(&[scheduled("hello-1-b", &state)], &[], 1).unwrap();
+        assert_eq!(
+            message,
+            "pod hello-1-b does not start container flux-agent: ErrImagePull not found"
+        );
+    }
+
+    #[test]
+    fn a_volume_that_cannot_be_mounted_is_told_by_the_newest_warning_of_the_pod() {
+        let pods = [silent("hello-0-a"), silent("hello-1-b"), silent("hello-2-c")];
+        let events = [
+            event("hello-0-a", "FailedMount", 2, "secret \"nosuch\" not found"),
+            event("hello-0-a", "FailedMount", 1, "older"),
+            event("hello-0-a", "FailedScheduling", 9, "before it had its node"),
+            event("another", "FailedMount", 9, "of another pod"),
+        ];
+        let expected = "pod hello-0-a does not start: FailedMount: secret \"nosuch\" not found; and 2 \
+                        more pods";
+        assert_eq!(said(&pods, &events, 30), Some((expected.to_owned(), true)));
+    }
+
+    #[test]
+    fn what_only_takes_its_time_is_not_told() {
+        let begun = scheduled("hello-0-a", &json!({ "running": {} }));
+        let stale = event("hello-0-a", "FailedMount", 1, "mended since");
+        assert_eq!(said(&[begun, silent("hello-1-b")], &[stale], 30), None);
+        assert_eq!(said(&[], &[], 30), None);
+    }
+}
