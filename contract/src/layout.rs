@@ -99,7 +99,8 @@ impl Layout {
         self.mount.join(relative)
     }
 
-    /// Directory of the agent's binary.
+    /// Directory of the agent's binary and of its link [`Self::client`]. People and clients have it
+    /// first on their `PATH`.
     pub fn bin_dir(&self) -> PathBuf {
         self.at("bin")
     }
@@ -107,6 +108,11 @@ impl Layout {
     /// The agent's binary.
     pub fn agent(&self) -> PathBuf {
         self.at("bin/flux-agent")
+    }
+
+    /// The agent by the name `flux`: becomes the broker's user, then the `flux` of the view.
+    pub fn client(&self) -> PathBuf {
+        self.at("bin/flux")
     }
 
     /// The Flux installation.
