@@ -1,11 +1,13 @@
 //! The command line.
 
 use crate::commands;
+use crate::flux_command;
 use crate::run;
 use clap::{Args, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use flux_contract::{AGENT_CONFIG_PATH, Exit, INSTALL_MOUNT, Layout};
+use std::ffi::OsString;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// First process of every pod of a MiniCluster, and tools for people who enter one.
@@ -139,7 +141,7 @@ enum Command {
         pod: PodArguments,
         /// Program and arguments; a shell if not given
         #[arg(last = true)]
-        words: Vec<String>,
+        words: Vec<OsString>,
     },
     /// Print what Flux takes this pod to have, and what its limits let it use
     Resources {
@@ -199,6 +201,15 @@ pub struct PodArguments {
     pub hostname: Option<String>,
 }
 
+impl PodArguments {
+    /// Those of a command line without any: the environment may name the configuration.
+    pub(crate) fn of_this_pod() -> Self {
+        let config = std::env::var_os("FLUX_AGENT_CONFIG");
+        let config = config.map_or_else(|| AGENT_CONFIG_PATH.into(), PathBuf::from);
+        Self { config, root: "/".into(), hostname: None }
+    }
+}
+
 /// The form of an answer.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct OutputArgument {
@@ -229,6 +240,11 @@ pub enum Awaited {
 
 /// Reads the command line, does what it says, and returns the code to end with.
 pub fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    let name = words.next().unwrap_or_default();
+    if Path::new(&name).file_name() == Some(flux_command::NAME.as_ref()) {
+        return ExitCode::from(flux_command::run(&words.collect::<Vec<_>>()));
+    }
     match Cli::try_parse() {
         Ok(cli) => ExitCode::from(dispatch(cli.command)),
         Err(error) => {

@@ -1,7 +1,7 @@
 //! The subcommands that are not a run: they ask, print, and end with a code.
 
 use crate::cli::{Awaited, Format, PodArguments};
-use crate::environment::{Change, Environment, Report};
+use crate::environment::{Environment, Report};
 use crate::exec::{self, Target};
 use crate::execute::files;
 use crate::facts::Facts;
@@ -17,7 +17,9 @@ use crate::status::{self, StatusReport};
 use crate::step::AwaitLead;
 use crate::view::{InstallRequest, install_view};
 use crate::{install, keygen};
-use flux_contract::{AgentConfig, CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit, Layout};
+use flux_contract::{
+    AgentConfig, CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit, Layout, PRIVATE_MOUNT,
+};
 use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;
@@ -98,14 +100,22 @@ pub(crate) struct Pod {
 }
 
 impl Pod {
-    /// Reads them; complains and gives the code to end with where that fails.
-    pub(crate) fn read(arguments: &PodArguments) -> Result<Self, u8> {
+    /// Reads them; where that fails, the code to end with and what to say.
+    pub(crate) fn gather(arguments: &PodArguments) -> Result<Self, (Exit, String)> {
         let root = Root::new(&arguments.root);
         let config = read_config(&root.at(&arguments.config))
-            .map_err(|error| failed(Exit::Config, &error))?;
+            .map_err(|error| (Exit::Config, chain(&error)))?;
         let facts = Facts::gather(&config, &root, arguments.hostname.clone())
-            .map_err(|error| failed(Exit::Internal, &error))?;
+            .map_err(|error| (Exit::Internal, chain(&error)))?;
         Ok(Self { config, facts, root })
+    }
+
+    /// Reads them; complains and gives the code to end with where that fails.
+    pub(crate) fn read(arguments: &PodArguments) -> Result<Self, u8> {
+        Self::gather(arguments).map_err(|(exit, text)| {
+            complain(&text);
+            exit.code()
+        })
     }
 
     /// The certificate at `path`, else the broker's copy, else the mounted one.
@@ -162,13 +172,9 @@ pub fn environment(arguments: &PodArguments, format: Format) -> u8 {
         Ok(around) => around,
         Err(code) => return code,
     };
-    let mut changes = around.changes;
-    for name in ["FLUX_URI", "fluxsocket"] {
-        changes.push(Change::Set { name: name.to_owned(), value: around.uri.clone() });
-    }
     let before: Environment = std::env::vars_os().collect();
     let mut after = before.clone();
-    for change in &changes {
+    for change in &around.changes {
         change.apply(&mut after);
     }
     let new = after.iter().filter(|(name, value)| before.get(*name) != Some(*value));
@@ -192,7 +198,8 @@ fn agent_socket(arguments: &PodArguments) -> PathBuf {
     let own_mount = || {
         let own = std::env::current_exe().ok()?;
         let mount = own.parent()?.parent()?;
-        (Layout::new(mount).agent() == own).then(|| Layout::new(mount))
+        let layout = Layout::new(mount).with_private(PRIVATE_MOUNT);
+        (layout.agent() == own).then_some(layout)
     };
     let layout = read_config(&root.at(&arguments.config))
         .map(|config| config.layout)

@@ -25,6 +25,13 @@ pub enum Change {
         /// Entry.
         value: String,
     },
+    /// Puts an entry first in a colon-separated list unless it is the first.
+    Prepend {
+        /// Variable.
+        name: String,
+        /// Entry.
+        value: String,
+    },
     /// Sets a variable, whatever it was.
     Set {
         /// Variable.
@@ -60,6 +67,18 @@ impl Change {
                 }
                 list.push(value);
             }
+            Self::Prepend { name, value } => {
+                let list = environment.entry(name.into()).or_default();
+                if list.as_bytes().split(|byte| *byte == b':').next() == Some(value.as_bytes()) {
+                    return;
+                }
+                let mut longer = OsString::from(value);
+                if !list.is_empty() {
+                    longer.push(":");
+                    longer.push(&*list);
+                }
+                *list = longer;
+            }
             Self::Set { name, value } => {
                 environment.insert(name.into(), value.into());
             }
@@ -77,6 +96,7 @@ impl fmt::Display for Change {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Append { name, value } => write!(formatter, "{name}+=:{value}"),
+            Self::Prepend { name, value } => write!(formatter, "{name}={value}:+"),
             Self::Set { name, value } => write!(formatter, "{name}={value}"),
             Self::Default { name, value } => write!(formatter, "{name}?={value}"),
             Self::Unset { name } => write!(formatter, "-{name}"),
@@ -160,6 +180,16 @@ mod tests {
         let mut none = Environment::new();
         change.apply(&mut none);
         assert_eq!(none, environment(&[("PATH", "/view/bin")]));
+    }
+
+    #[test]
+    fn an_entry_is_put_first_once_and_not_before_an_empty_list() {
+        let change = Change::Prepend { name: "PATH".to_owned(), value: "/bin".to_owned() };
+        for (before, after) in [("/a:/bin", "/bin:/a:/bin"), ("/bin:/a", "/bin:/a"), ("", "/bin")] {
+            let mut list = environment(&[("PATH", before)]);
+            change.apply(&mut list);
+            assert_eq!(list, environment(&[("PATH", after)]));
+        }
     }
 
     #[test]

@@ -121,24 +121,28 @@ impl From<CapsError> for ChangeError {
 
 /// Becomes `target` and then `words`; returns only when that failed.
 pub fn exec(target: &Target, words: &[String]) -> ExecError {
-    let Target { uid, gid, .. } = *target;
-    match change_user(target) {
-        Ok(()) => {}
-        Err(ChangeError::Identity(errno)) => {
-            return ExecError::Identity { uid, gid, source: errno.into() };
-        }
-        Err(ChangeError::Capabilities(source)) => {
-            let names = target.capabilities.join(", ");
-            return ExecError::Capabilities { names, uid, source };
-        }
+    if let Err(error) = change_user(target) {
+        return error;
     }
     let program = words.first().cloned().unwrap_or_default();
     let source = Command::new(&program).args(words.iter().skip(1)).exec();
     ExecError::Start { program, source }
 }
 
+/// Becomes `target`.
+pub fn change_user(target: &Target) -> Result<(), ExecError> {
+    let Target { uid, gid, .. } = *target;
+    change(target).map_err(|error| match error {
+        ChangeError::Identity(errno) => ExecError::Identity { uid, gid, source: errno.into() },
+        ChangeError::Capabilities(source) => {
+            let names = target.capabilities.join(", ");
+            ExecError::Capabilities { names, uid, source }
+        }
+    })
+}
+
 /// Groups first: afterwards the right to change them is gone.
-fn change_user(target: &Target) -> Result<(), ChangeError> {
+fn change(target: &Target) -> Result<(), ChangeError> {
     let groups: Vec<Gid> = target.groups.iter().copied().map(Gid::from_raw).collect();
     let (uid, gid) = (Uid::from_raw(target.uid), Gid::from_raw(target.gid));
     let kept = kept_capabilities(&target.capabilities)?;

@@ -18,6 +18,7 @@ use crate::environment::find_program;
 use crate::facts::is_executable;
 use crate::output::Log;
 use crate::progress::{Progress, phase};
+use crate::resources;
 use crate::root::Root;
 use crate::session::Session;
 use crate::signals::{Signals, Stop};
@@ -117,7 +118,14 @@ pub async fn execute(context: &mut Context, step: &Step) -> Result<(), StepError
         Step::RemoveFile { path } => files::remove(&context.root.at(path))
             .map_err(|source| StepError::File { doing: "remove", path: path.clone(), source }),
         Step::WriteFile(file) => write_file(context, file),
-        Step::InstallCertificate { from, to } => install_certificate(context, from, to),
+        Step::InstallCertificate { from, to, link } => {
+            install_certificate(context, from, to)?;
+            link.iter().try_for_each(|link| {
+                files::link(&context.root.at(link), &context.root.at(to)).map_err(|source| {
+                    StepError::File { doing: "make the link", path: link.clone(), source }
+                })
+            })
+        }
         Step::InstallMungeKey { from, to, owner } => install_munge_key(context, from, to, *owner),
         Step::ChangeEnvironment { changes } => {
             context.session.change(changes);
@@ -128,8 +136,9 @@ pub async fn execute(context: &mut Context, step: &Step) -> Result<(), StepError
             working_directory::adopt(context, &context.session.working_directory);
             Ok(())
         }
-        Step::EncodeResources { command, path } => {
+        Step::EncodeResources { command, cores, path } => {
             let resources = capture::capture(context, command).await?;
+            let resources = resources::narrowed(&resources, *cores).unwrap_or(resources);
             write_at(context, path, resources.as_bytes(), 0o644, Owner::Broker)
         }
         Step::WriteBatchScript { name, fallback_directory, variable, content } => {

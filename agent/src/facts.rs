@@ -39,6 +39,9 @@ pub struct Facts {
     pub view_has_libc: bool,
     /// Every one of [`TEMPORARY_DIRECTORIES`] takes files.
     pub has_temporary_directories: bool,
+    /// Processors that this container may use: those its affinity mask allows, at most as many as its
+    /// CPU limit has whole ones, at least one.
+    pub processors: usize,
     /// Those of [`candidates`] that are executable files.
     pub executables: BTreeSet<PathBuf>,
     /// Those of the home directories in question that exist.
@@ -114,6 +117,7 @@ impl Facts {
             has_temporary_directories: TEMPORARY_DIRECTORIES
                 .iter()
                 .all(|path| takes_files(&root.at(path))),
+            processors: processors(),
             view_has_libc: root.at(config.layout.view().join("lib/libc.so.6")).exists(),
             executables,
             homes: homes.filter(|home| root.at(home).is_dir()).collect(),
@@ -133,6 +137,12 @@ impl Facts {
         let of_pod = |group: &u32| ![0, self.gid].contains(group) && !own.contains(group);
         self.groups.iter().copied().filter(of_pod).collect()
     }
+}
+
+/// The standard library asks sched_getaffinity(2), which a cpuset narrows as well, and the quotas of the
+/// control group and of all above it that are to be seen, in both versions.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn own_hostname() -> Result<String, FactsError> {

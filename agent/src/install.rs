@@ -1,5 +1,7 @@
 //! `flux-agent install`: what the agent image's init container does.
 
+use crate::execute::files;
+use crate::flux_command;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +22,8 @@ pub struct InstallError {
     cause: io::Error,
 }
 
-/// Copies the running binary to `directory`/flux-agent with mode 0755 and returns that path.
+/// Copies the running binary to `directory`/flux-agent with mode 0755, makes the link `flux` to it
+/// beside it, and returns that path.
 ///
 /// The directory is created. The copy appears under its name only when it is whole, so a restarted
 /// init container or a runner that is quick to start never meets half a binary, and replacing a
@@ -40,7 +43,11 @@ pub fn install(directory: &Path) -> Result<PathBuf, InstallError> {
         // The first error is the one to report.
         let _ = fs::remove_file(&temporary);
     }
-    copied.map(|()| installed)
+    copied.and_then(|()| {
+        let link = directory.join(flux_command::NAME);
+        files::link(&link, Path::new(NAME)).map_err(failed("make the link", &link))
+    })?;
+    Ok(installed)
 }
 
 fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> InstallError {
@@ -62,7 +69,8 @@ mod tests {
         let installed = directory.join("flux-agent");
         assert_eq!(fs::metadata(&installed).unwrap().permissions().mode() & 0o7777, 0o755);
         assert_eq!(fs::read(&installed).unwrap(), fs::read(SELF).unwrap());
-        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        assert_eq!(fs::read_link(directory.join("flux")).unwrap(), Path::new("flux-agent"));
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
     }
 
     #[test]

@@ -202,6 +202,7 @@ fn steps(
     steps.extend(work.files.iter().cloned().map(Step::WriteFile));
     steps.push(Step::ChangeEnvironment { changes: environment::changes(pod) });
     steps.extend(hooks::before_broker(pod)?);
+    steps.push(Step::ChangeEnvironment { changes: environment::of_broker() });
     if !config.view.enabled {
         steps.push(Step::FindFlux);
     }
@@ -227,7 +228,7 @@ pub fn lead(config: &AgentConfig, facts: &Facts) -> Result<AwaitLead, PlanError>
     await_lead(Pod { config, facts, role, rank })
 }
 
-/// What a process beside the broker needs to find it.
+/// What a client of the broker needs to find it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Surroundings {
     /// Changes of the environment.
@@ -238,11 +239,11 @@ pub struct Surroundings {
     pub uri: String,
 }
 
-/// What a process beside the broker of this pod needs to find it.
+/// What a client of this pod's broker needs to find it.
 pub fn surroundings(config: &AgentConfig, facts: &Facts) -> Result<Surroundings, PlanError> {
     let (role, rank) = role(config, facts)?;
     let pod = Pod { config, facts, role, rank };
-    let changes = environment::changes(pod);
+    let changes = environment::of_client(pod);
     Ok(Surroundings { changes, socket: pod.socket(), uri: pod.uri() })
 }
 

@@ -1,11 +1,12 @@
 //! What Flux takes this pod to have, beside what its control group lets it use.
 //!
-//! Flux counts the processors of the node; a CPU limit of Kubernetes is a share of their time, which
-//! it cannot see. A pod whose limit is lower gets more tasks than it can run at full speed.
+//! Flux counts the cores of the node; a CPU limit of Kubernetes is a share of their time, which it
+//! cannot see. Its resource set is therefore narrowed to whole cores of that limit.
 
 use crate::root::Root;
 use flux_contract::Layout;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -111,20 +112,66 @@ impl Resources {
     }
 }
 
+/// The resource set `text` with at most `limit` cores a host; `None` where it has no more, or is none.
+///
+/// Flux binds the tasks of a job to the cores it gives them. Pods of one node that all had its first
+/// cores would share these and leave the others idle, so the ranks take the cores in turn.
+pub fn narrowed(text: &str, limit: usize) -> Option<String> {
+    let mut set: Value = serde_json::from_str(text).ok()?;
+    let hosts = set.pointer_mut("/execution/R_lite")?.as_array_mut()?;
+    let limit = limit.max(1);
+    let mut changed = false;
+    let mut all = Vec::new();
+    for entry in std::mem::take(hosts) {
+        let cores = ids_of(entry.pointer("/children/core").and_then(Value::as_str)?)?;
+        let ranks = ids_of(entry.get("rank")?.as_str()?)?;
+        if cores.len() <= limit {
+            all.push(entry);
+            continue;
+        }
+        changed = true;
+        let parts: Vec<_> = cores.chunks_exact(limit).collect();
+        for (turn, part) in parts.iter().enumerate() {
+            let ranks: Vec<u32> = ranks.iter().copied().skip(turn).step_by(parts.len()).collect();
+            if ranks.is_empty() {
+                break;
+            }
+            let mut own = entry.clone();
+            *own.pointer_mut("/children/core")? = idset(part).into();
+            *own.get_mut("rank")? = idset(&ranks).into();
+            all.push(own);
+        }
+    }
+    *set.pointer_mut("/execution/R_lite")? = all.into();
+    changed.then(|| format!("{set}\n"))
+}
+
 /// How many `kind` the first host of a resource set has; 0 when it has none.
 fn counted(set: &str, kind: &str) -> Option<usize> {
     let set: ResourceSet = serde_json::from_str(set).ok()?;
     let ids = set.execution.hosts.first()?.children.get(kind);
-    ids.map_or(Some(0), |ids| size_of_idset(ids))
+    ids.map_or(Some(0), |ids| ids_of(ids).map(|ids| ids.len()))
 }
 
-/// How many ids an idset (RFC 22) such as `0-3,7` holds.
-fn size_of_idset(text: &str) -> Option<usize> {
-    text.trim_matches(['[', ']']).split(',').try_fold(0, |count, range| {
+/// The ids of an idset (RFC 22) such as `0-3,7`.
+fn ids_of(text: &str) -> Option<Vec<u32>> {
+    let ranges = text.trim_matches(['[', ']']).split(',').map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        Some(count + last.checked_sub(first)? + 1)
-    })
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        (first <= last).then_some(first..=last)
+    });
+    Some(ranges.collect::<Option<Vec<_>>>()?.into_iter().flatten().collect())
+}
+
+/// Ascending `ids` as an idset.
+fn idset(ids: &[u32]) -> String {
+    let ranges = ids.chunk_by(|id, next| id.checked_add(1) == Some(*next));
+    let texts = ranges.map(|range| match range {
+        [first, .., last] => format!("{first}-{last}"),
+        [only] => only.to_string(),
+        [] => String::new(),
+    });
+    texts.collect::<Vec<_>>().join(",")
 }
 
 /// Processors of `cpu.max`: quota and period, or `max` (or -1 in version 1) where there is no limit.
@@ -145,7 +192,26 @@ mod tests {
     fn ids_are_counted_and_what_a_host_lacks_is_none_of_it() {
         assert_eq!((counted(SET, "core"), counted(SET, "gpu")), (Some(5), Some(1)));
         assert_eq!(counted(SET, "fpga"), Some(0));
-        assert_eq!((counted("{}", "core"), size_of_idset("3-1")), (None, None));
+        assert_eq!((counted("{}", "core"), ids_of("3-1")), (None, None));
+    }
+
+    #[test]
+    fn the_cores_of_a_limit_are_taken_in_turn_and_all_else_stays() {
+        let narrow =
+            |limit| narrowed(SET, limit).map(|set| serde_json::from_str::<Value>(&set).unwrap());
+        let set = narrow(2).unwrap();
+        assert_eq!(
+            set["execution"]["R_lite"],
+            serde_json::json!([
+                { "rank": "0,2", "children": { "core": "0-1", "gpu": "1" } },
+                { "rank": "1,3", "children": { "core": "2-3", "gpu": "1" } },
+            ])
+        );
+        assert_eq!(set["execution"]["nodelist"], serde_json::json!(["a-[0-3]"]));
+        // More parts than hosts, and one core where the limit is less than that.
+        assert_eq!(narrow(1).unwrap()["execution"]["R_lite"].as_array().unwrap().len(), 4);
+        assert_eq!(narrow(0), narrow(1));
+        assert_eq!((narrow(5), narrowed("{}", 1), narrowed("no JSON", 1)), (None, None, None));
     }
 
     #[test]

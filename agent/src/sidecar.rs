@@ -10,8 +10,6 @@ use crate::plan::{Surroundings, shell, sidecar_hook, surroundings};
 use crate::runner_lock::is_abandoned;
 use flux_contract::{AgentConfig, Exit, SidecarConfig};
 use nix::sys::signal::Signal;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
@@ -77,11 +75,8 @@ pub async fn run(
 fn change_environment(context: &mut Context, config: &AgentConfig, around: &Surroundings) {
     context.session.change(&around.changes);
     // Flux's own commands refuse to run without one, be it there or not.
-    let home = config.layout.home().display().to_string();
-    context.session.change(&[
-        Change::Set { name: "fluxsocket".to_owned(), value: around.uri.clone() },
-        Change::Default { name: "HOME".to_owned(), value: home },
-    ]);
+    let value = config.layout.home().display().to_string();
+    context.session.change(&[Change::Default { name: "HOME".to_owned(), value }]);
 }
 
 async fn main(
@@ -96,11 +91,6 @@ async fn main(
     {
         context.log.say(end.text());
         return Ok(end.into());
-    }
-    if sidecar.wait_for_socket
-        && let Some(advice) = advice_for_root(config, facts, &runner.socket)
-    {
-        context.log.say(&advice);
     }
     let Some(command) = &sidecar.command else { return Ok(Ended::well(0)) };
     let shell = shell(config, facts).ok_or_else(|| StepError::Hook {
@@ -126,19 +116,6 @@ async fn main(
         running.wait().await.map_err(start)?;
     }
     Ok(end.into())
-}
-
-/// What root has to know beside an instance that is another user's: Flux refuses it in the middle of
-/// its work, and lists root's own jobs only.
-fn advice_for_root(config: &AgentConfig, facts: &Facts, socket: &Path) -> Option<String> {
-    let owner = fs::metadata(socket).ok()?.uid();
-    (facts.uid == 0 && owner != 0).then(|| {
-        format!(
-            "this container is root, Flux is uid {owner}'s and takes no jobs from root: {} COMMAND runs as \
-             that user",
-            config.layout.connect_helper().display()
-        )
-    })
 }
 
 /// Waits for the broker's socket; the runner's end, where that came first.

@@ -146,6 +146,8 @@ pub enum Step {
         from: PathBuf,
         /// The broker's copy.
         to: PathBuf,
+        /// A link to the copy.
+        link: Option<PathBuf>,
     },
     /// Copy the munge key (`flux.mungeSecret`) to where munge looks for it, mode 0400.
     InstallMungeKey {
@@ -169,6 +171,8 @@ pub enum Step {
     EncodeResources {
         /// Command that prints the resource set.
         command: Vec<String>,
+        /// How many cores of it are left at most.
+        cores: usize,
         /// Where it goes.
         path: PathBuf,
     },

@@ -107,7 +107,7 @@ fn bug_16_the_helper_that_connects_finds_flux_and_its_socket() {
     broker_in_state(&pod.layout().local_socket(), "run");
     let mut connect = pod.entered(pod.layout().connect_helper());
     let output = connect.args(["sh", "-c", "echo $FLUX_URI; command -v flux"]).output().unwrap();
-    let flux = pod.layout().view().join("bin/flux");
+    let flux = pod.layout().client();
     let expected = format!("{}\n{}\n", pod.layout().local_uri(), flux.display());
     assert_eq!(stdout(&output), expected, "{}", stderr(&output));
 }

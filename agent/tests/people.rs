@@ -111,6 +111,149 @@ fn root_who_connects_becomes_the_brokers_user_with_its_name_and_home() {
     assert_eq!(connect(0).split(' ').next(), Some("0:0"));
 }
 
+/// A `flux` that says what it was called with, and how it got there.
+const FLUX_THAT_TELLS: &str = r#"#!/bin/sh
+echo "$# $* uri=$FLUX_URI user=$(id -u) home=$HOME directory=$(pwd)"
+exit 3
+"#;
+
+/// A pod that somebody has entered, with such a Flux.
+fn entered_pod() -> Pod {
+    let pod = Pod::new();
+    pod.write_executable("mnt/flux/view/bin/flux", FLUX_THAT_TELLS);
+    pod
+}
+
+/// Makes the broker's socket at `path`, of user and group `owner`.
+fn socket_of(path: &std::path::Path, owner: u32) {
+    broker_in_state(path, "run");
+    std::os::unix::fs::chown(path, Some(owner), Some(owner)).unwrap();
+}
+
+/// What such a Flux says, called by the client's name.
+fn told(command: &mut std::process::Command) -> String {
+    let output = command.output().unwrap();
+    assert_eq!(code(&output), 3, "{}", stderr(&output));
+    assert_eq!(stderr(&output), "", "a script may read it");
+    stdout(&output)
+}
+
+#[test]
+fn the_client_is_the_views_flux_and_once_there_is_a_broker_connected_to_it() {
+    let pod = entered_pod();
+    let client = || {
+        let mut command = pod.entered(pod.layout().client());
+        command.args(["jobs", "-a", "b  c"]).env("HOME", "/h");
+        command
+    };
+    let (own, work) = (nix::unistd::getuid(), pod.at("work"));
+    let line = |uri: &str| {
+        format!("3 jobs -a b  c uri={uri} user={own} home=/h directory={}\n", work.display())
+    };
+    assert_eq!(told(&mut client()), line(""));
+    broker_in_state(&pod.layout().local_socket(), "run");
+    assert_eq!(told(&mut client()), line(&pod.layout().local_uri()));
+    // As in the instance of a batch job.
+    assert_eq!(told(client().env("FLUX_URI", "local:///job")), line("local:///job"));
+    fs::remove_file(pod.at("flux_operator/config/agent.toml")).unwrap();
+    let mut unknown = std::process::Command::new(pod.layout().client());
+    let output = unknown.env_clear().env("PATH", "/nowhere").output().unwrap();
+    assert_eq!(code(&output), 127, "{}", stderr(&output));
+}
+
+#[test]
+fn root_becomes_the_user_of_the_broker_that_is_meant_and_goes_home_from_the_root_directory() {
+    if !nix::unistd::getuid().is_root() {
+        return;
+    }
+    let pod = entered_pod();
+    let (uri, home) = (pod.layout().local_uri(), pod.layout().home());
+    let client = || pod.entered(pod.layout().client());
+    fs::create_dir_all(&home).unwrap();
+    std::os::unix::fs::chown(&home, Some(4321), Some(4321)).unwrap();
+    socket_of(&pod.layout().local_socket(), 4321);
+    let line = |uri: &str, user: u32, directory: &std::path::Path| {
+        let (home, directory) = (home.display(), directory.display());
+        format!("0  uri={uri} user={user} home={home} directory={directory}\n")
+    };
+    let work = pod.at("work");
+    assert_eq!(told(&mut client()), line(&uri, 4321, &work), "others may read it");
+    assert_eq!(told(client().current_dir("/")), line(&uri, 4321, &home));
+    fs::set_permissions(&work, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    assert_eq!(told(&mut client()), line(&uri, 4321, &home));
+    // Another instance, as `flux proxy` opens one.
+    let other = pod.at("tmp/other");
+    socket_of(&other, 5432);
+    let nested = format!("local://{}", other.display());
+    assert_eq!(
+        told(client().env("FLUX_URI", &nested).current_dir("/tmp")),
+        line(&nested, 5432, "/tmp".as_ref())
+    );
+    // Flux's user, in a job: nothing is to be done.
+    let job = std::os::unix::process::CommandExt::uid(&mut client(), 4321)
+        .env("FLUX_URI", "x")
+        .current_dir("/")
+        .output();
+    assert_eq!(stdout(&job.unwrap()), "0  uri=x user=4321 home= directory=/\n");
+}
+
+#[test]
+fn without_a_view_the_client_is_the_images_flux_and_not_itself() {
+    let pod = entered_pod();
+    pod.write_executable("bin/flux", FLUX_THAT_TELLS);
+    let mut command = pod.entered(pod.layout().client());
+    let mut config = pod.config(&["true"]);
+    config.view.enabled = false;
+    pod.write_config(&config);
+    let path = [pod.layout().bin_dir(), pod.at("bin"), "/bin".into(), "/usr/bin".into()];
+    command.env("PATH", std::env::join_paths(path).unwrap());
+    assert!(told(&mut command).starts_with("0  uri= "));
+}
+
+#[test]
+fn a_shell_that_sources_the_helper_finds_the_client_first_and_keeps_the_instance_it_is_in() {
+    let pod = Pod::new();
+    assert_eq!(code(&pod.run(&pod.config(&["true"]))), 0);
+    let (helper, uri) = (pod.layout().view_helper(), pod.layout().local_uri());
+    for shell in ["/bin/sh", "/bin/bash"].into_iter().filter(|path| fs::exists(path).unwrap()) {
+        let twice = format!(
+            "set -eu; . {0}; . {0} && command -v flux; echo $FLUX_URI $PATH",
+            helper.display()
+        );
+        let said = |uri: Option<&str>| {
+            let mut command = pod.entered(shell);
+            command.args(["-c", &twice]).envs(uri.map(|uri| ("FLUX_URI", uri)));
+            let output = command.output().unwrap();
+            assert_eq!(code(&output), 0, "{}", stderr(&output));
+            stdout(&output)
+        };
+        let (bin, view) = (pod.layout().bin_dir(), pod.at("mnt/flux/view/bin"));
+        let paths = format!("{}:/usr/bin:/bin:{}", bin.display(), view.display());
+        let client = pod.layout().client();
+        assert_eq!(said(None), format!("{}\n{uri} {paths}\n", client.display()));
+        assert_eq!(said(Some("x")), format!("{}\nx {paths}\n", client.display()));
+    }
+}
+
+#[test]
+fn a_connected_shell_starts_where_its_user_can_write() {
+    if !nix::unistd::getuid().is_root() {
+        return;
+    }
+    let pod = Pod::new();
+    pod.write_config(&pod.config(&["true"]));
+    let home = pod.layout().home();
+    fs::create_dir_all(&home).unwrap();
+    std::os::unix::fs::chown(&home, Some(4321), Some(4321)).unwrap();
+    socket_of(&pod.layout().local_socket(), 4321);
+    let mut shell = pod.for_this_pod("connect");
+    let output = pod::with_input(&mut shell, "pwd\n");
+    assert_eq!(stdout(&output), format!("{}\n", home.display()), "{}", stderr(&output));
+    // A command may name files relative to where it was called.
+    let output = pod.for_this_pod("connect").args(["--", "pwd"]).output().unwrap();
+    assert_eq!(stdout(&output), format!("{}\n", pod.at("work").display()));
+}
+
 #[test]
 fn the_helper_that_connects_runs_a_command_or_a_shell_sourced_and_run() {
     let pod = Pod::new();

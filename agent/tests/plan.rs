@@ -29,7 +29,7 @@ fn config() -> AgentConfig {
             namespace: "science".to_owned(),
             size: 3,
         },
-        layout: Layout::new("/mnt/shared"),
+        layout: Layout::new("/mnt/shared").with_private("/srv/private"),
         view: View { enabled: true, python_path: None },
         user: FluxUser {
             name: "fluxer".to_owned(),
@@ -93,6 +93,7 @@ fn facts(hostname: &str) -> Facts {
         cluster_domain: Some("example.test".to_owned()),
         site_packages: Some("/mnt/shared/view/lib/python3.12/site-packages".into()),
         has_temporary_directories: true,
+        processors: 3,
         fluxion_modules: None,
         view_has_libc: false,
         executables: paths(&[

@@ -161,13 +161,15 @@ prop_compose! {
         (hooks, archive, munge) in (hooks(), of(text()), any::<bool>()),
         environment in btree_map(text(), text(), 0..4),
         sidecars in btree_map(text(), sidecar(), 0..3),
+        private in of(text()),
     ) -> AgentConfig {
+        let layout = Layout::new(mount);
         AgentConfig {
             version: AgentConfig::VERSION,
             cluster: flux_contract::ClusterIdentity {
                 name: ClusterName::new("sample").unwrap(), namespace, size,
             },
-            layout: Layout::new(mount),
+            layout: private.map_or(layout.clone(), |private| layout.with_private(private)),
             view: View { enabled, python_path },
             user: FluxUser { name, uid, run_as_root, capabilities },
             logging: Logging { quiet, strict, timed, debug },
@@ -187,6 +189,7 @@ prop_compose! {
         (site_packages, fluxion_modules) in (of(path()), of(path())),
         environment in btree_map(text(), text(), 0..4),
         [has_temporary_directories, view_has_libc, has_home] in any::<[bool; 3]>(),
+        processors in 1..200_usize,
         there in prop::array::uniform5(prop::bool::weighted(0.8)),
     ) -> Facts {
         let complete = settings::facts(&config, "", uid);
@@ -199,7 +202,7 @@ prop_compose! {
             executables: executables.filter_map(|(path, there)| there.then_some(path)).collect(),
             homes: has_home.then(|| PathBuf::from("/root")).into_iter().collect(),
             environment, agent, cluster_domain, site_packages, fluxion_modules,
-            has_temporary_directories, view_has_libc, uid,
+            has_temporary_directories, view_has_libc, uid, processors,
         }
     }
 }

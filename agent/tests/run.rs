@@ -41,11 +41,12 @@ fn files_are_where_users_and_flux_look_for_them() {
         pod.read(format!("{flux}/config/broker.toml"))
             .contains("connect = \"tcp://127.0.0.1:8050\"")
     );
-    assert_eq!(pod.mode("mnt/flux/config/curve/curve.cert"), 0o600);
-    assert_eq!(
-        pod.read("mnt/flux/config/curve/curve.cert"),
-        pod.read("flux_operator/curve/curve.cert")
-    );
+    let certificate = "flux_operator/private/curve/curve.cert";
+    assert_eq!(pod.mode(certificate), 0o600);
+    assert_eq!(pod.read(certificate), pod.read("flux_operator/curve/curve.cert"));
+    // Where a configuration that was written for the Go operator looks for it.
+    let link = fs::read_link(pod.at("mnt/flux/config/curve/curve.cert")).unwrap();
+    assert_eq!(link, pod.at(certificate));
     assert_eq!(pod.mode("mnt/flux/flux-view.sh"), 0o644);
     assert_eq!(pod.mode("mnt/flux/flux-connect.sh"), 0o755);
     assert!(pod.at("mnt/flux/flux-operator-complete.txt").exists());
@@ -285,13 +286,15 @@ fn as_root_flux_runs_as_its_own_user_who_owns_what_the_broker_needs() {
     for path in [
         "mnt/flux/config/run/flux",
         "mnt/flux/config/var/lib/flux",
-        "mnt/flux/config/curve/curve.cert",
+        "flux_operator/private/curve/curve.cert",
         "mnt/flux/config/etc/flux/system/R",
         "work",
     ] {
         assert_eq!(owner(path), 1234, "{path}");
     }
-    assert_eq!(owner("mnt/flux/agent"), 0);
+    assert_eq!((owner("flux_operator/private"), pod.mode("flux_operator/private")), (0, 0o755));
+    let agents = "flux_operator/private/agent";
+    assert_eq!((owner(agents), pod.mode(agents)), (0, 0o700));
     assert!(pod.read("etc/passwd").contains("flux:"));
 }
 
@@ -367,13 +370,15 @@ fn the_helper_for_shells_can_be_sourced_twice_and_keeps_values_as_they_were_give
         command.args(["-c", script]).env_clear().env("PATH", "/usr/bin:/bin");
         stdout(&command.current_dir(pod.at("mnt/flux")).output().unwrap())
     };
-    let (bin, uri) = (pod.at("mnt/flux/view/bin"), pod.layout().local_uri());
-    let expected = format!("/usr/bin:/bin:{}\nit's \"$HOME\"; `date`\n{uri}\n", bin.display());
+    let (own, view) = (pod.layout().bin_dir(), pod.at("mnt/flux/view/bin"));
+    let uri = pod.layout().local_uri();
+    let path = format!("{}:/usr/bin:/bin:{}", own.display(), view.display());
+    let expected = format!("{path}\nit's \"$HOME\"; `date`\n{uri}\n");
     assert_eq!(shell(script), expected);
     let exports = stdout(&pod.for_this_pod("env").env("PATH", "/usr/bin:/bin").output().unwrap());
     assert_eq!(
         shell(&format!("{exports}\necho $PATH; echo $FLUX_URI")),
-        format!("/usr/bin:/bin:{}\n{uri}\n", bin.display())
+        format!("{path}\n{uri}\n")
     );
 }
 
@@ -450,4 +455,21 @@ fn plan_prints_what_a_run_would_do_and_changes_nothing() {
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["role"], "lead");
     assert!(!pod.at("mnt/flux/config").exists());
+}
+
+#[test]
+fn neither_the_certificate_nor_what_a_hook_leaves_comes_into_the_shared_volume() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["true"]);
+    config.hooks.pre = Some("export TOKEN=hunter2".to_owned());
+    // The post hook sees the volume as a sidecar does while the run goes on.
+    config.hooks.post = Some(
+        "cd $POD/mnt/flux; grep -rls -e secret-key -e hunter2 . > $POD/found; ls > $POD/seen"
+            .to_owned(),
+    );
+    let output = pod.run(&config);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(pod.read("found"), "");
+    let seen = pod.read("seen");
+    assert_eq!(seen, "config\nflux-connect.sh\nflux-view.sh\nload-fluxion.sh\nrunner.lock\nview\n");
 }

@@ -323,28 +323,6 @@ fn a_sidecar_waits_for_the_socket_and_ends_when_the_runner_has() {
 }
 
 #[test]
-fn a_sidecar_that_is_root_is_told_how_to_use_an_instance_that_is_not_roots() {
-    let pod = Pod::new();
-    if !nix::unistd::getuid().is_root() {
-        eprintln!("skipped: giving a file away needs root");
-        return;
-    }
-    let socket = pod.layout().local_socket();
-    let before = socket.with_extension("new");
-    broker_in_state(&before, "run");
-    std::os::unix::fs::chown(&before, Some(1000), Some(1000)).unwrap();
-    fs::rename(&before, &socket).unwrap();
-    let run = beside(&pod, sidecar("touch started"));
-    pod.await_file("work/started");
-    fs::write(pod.layout().complete_marker(), "").unwrap();
-    let (_, _, error) = run.end();
-    let helper = pod.layout().connect_helper();
-    let advice =
-        format!("Flux is uid 1000's and takes no jobs from root: {} COMMAND", helper.display());
-    assert!(error.contains(&advice), "{error}");
-}
-
-#[test]
 fn a_sidecar_whose_command_has_ended_stays_until_the_runner_has() {
     let pod = Pod::new();
     let post = Some("touch posted".to_owned());

@@ -21,23 +21,73 @@ pub const MUNGE_SECRET_KEY: &str = "munge.key";
 /// view image may use itself (a flat view lies at the mount path it was built for).
 pub const INSTALL_MOUNT: &str = "/flux_operator/volume";
 
-/// Paths below the shared volume (`flux.container.mountPath`, `/mnt/flux` by default).
+/// Where the private volume is mounted, in the runner container only. It lies in memory.
+pub const PRIVATE_MOUNT: &str = "/flux_operator/private";
+
+/// Paths below the shared volume (`flux.container.mountPath`, `/mnt/flux` by default), which every
+/// container of the pod mounts, and below the private one, which only the runner mounts.
 ///
 /// Users and other tools rely on the helper files, the marker files and the broker's socket being
 /// where the Go operator had them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(from = "Written", into = "Written")]
 pub struct Layout {
     mount: PathBuf,
+    private: Option<PathBuf>,
+}
+
+/// A [`Layout`] in `agent.toml`. Operators of version 0.1.0 wrote the shared volume alone, and the
+/// pods they made have no private one: such a document keeps its meaning, and its form.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Shared(PathBuf),
+    Both(Volumes),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Volumes {
+    shared: PathBuf,
+    private: PathBuf,
+}
+
+impl From<Written> for Layout {
+    fn from(written: Written) -> Self {
+        match written {
+            Written::Shared(mount) => Self::new(mount),
+            Written::Both(Volumes { shared, private }) => Self::new(shared).with_private(private),
+        }
+    }
+}
+
+impl From<Layout> for Written {
+    fn from(Layout { mount, private }: Layout) -> Self {
+        match private {
+            None => Self::Shared(mount),
+            Some(private) => Self::Both(Volumes { shared: mount, private }),
+        }
+    }
 }
 
 impl Layout {
     /// Where the shared volume is mounted unless the specification says otherwise.
     pub const DEFAULT_MOUNT: &str = "/mnt/flux";
 
-    /// The paths below `mount`.
+    /// The paths below `mount`, without a private volume.
     pub fn new(mount: impl Into<PathBuf>) -> Self {
-        Self { mount: mount.into() }
+        Self { mount: mount.into(), private: None }
+    }
+
+    /// The same with a private volume at `mount`.
+    #[must_use]
+    pub fn with_private(self, mount: impl Into<PathBuf>) -> Self {
+        Self { private: Some(mount.into()), ..self }
+    }
+
+    /// The private volume, if there is one.
+    pub fn private_volume(&self) -> Option<&Path> {
+        self.private.as_deref()
     }
 
     /// The shared volume itself.
@@ -49,7 +99,8 @@ impl Layout {
         self.mount.join(relative)
     }
 
-    /// Directory of the agent's binary.
+    /// Directory of the agent's binary and of its link [`Self::client`]. People and clients have it
+    /// first on their `PATH`.
     pub fn bin_dir(&self) -> PathBuf {
         self.at("bin")
     }
@@ -57,6 +108,11 @@ impl Layout {
     /// The agent's binary.
     pub fn agent(&self) -> PathBuf {
         self.at("bin/flux-agent")
+    }
+
+    /// The agent by the name `flux`: becomes the broker's user, then the `flux` of the view.
+    pub fn client(&self) -> PathBuf {
+        self.at("bin/flux")
     }
 
     /// The Flux installation.
@@ -105,9 +161,21 @@ impl Layout {
         self.at("config/etc/flux/system/cron.d")
     }
 
+    /// Where the Go operator had the certificate, relative to the shared volume.
+    const CURVE_CERTIFICATE: &str = "config/curve/curve.cert";
+
     /// The certificate the broker reads: mode 0600, owned by the broker's user.
     pub fn curve_certificate(&self) -> PathBuf {
-        self.at("config/curve/curve.cert")
+        match &self.private {
+            Some(private) => private.join("curve/curve.cert"),
+            None => self.at(Self::CURVE_CERTIFICATE),
+        }
+    }
+
+    /// Where the certificate lies for configurations of the broker that users wrote for the Go
+    /// operator, if that is a link to [`Self::curve_certificate`].
+    pub fn curve_certificate_link(&self) -> Option<PathBuf> {
+        self.private.as_ref().map(|_| self.at(Self::CURVE_CERTIFICATE))
     }
 
     /// The broker's state directory.
@@ -160,9 +228,10 @@ impl Layout {
         self.at("runner.lock")
     }
 
-    /// Directory of mode 0700 for the agent's own socket.
-    pub fn agent_run_dir(&self) -> PathBuf {
-        self.at("agent")
+    /// Directory of mode 0700 of the container's own user: the runner's agent keeps there what
+    /// concerns nobody else, its socket and what hooks are given and leave.
+    pub fn private_directory(&self) -> PathBuf {
+        self.private.as_ref().unwrap_or(&self.mount).join("agent")
     }
 
     /// Home directory of a user that has none in the image.
@@ -178,7 +247,7 @@ impl Layout {
 
     /// `ZeroMQ` REP socket on which PID 1 answers `status` and the readiness probe.
     pub fn agent_socket(&self) -> PathBuf {
-        self.at("agent/status.sock")
+        self.private_directory().join("status.sock")
     }
 }
 
@@ -200,6 +269,41 @@ mod tests {
             assert!(path.starts_with("/srv/shared"), "{}", path.display());
         }
         assert_eq!(layout.local_uri(), "local:///srv/shared/config/run/flux/local");
+    }
+
+    #[test]
+    fn what_is_private_lies_in_the_private_volume_where_there_is_one() {
+        let shared = Layout::new("/srv/shared");
+        let both = shared.clone().with_private("/srv/private");
+        for private in [Layout::curve_certificate, Layout::agent_socket, Layout::private_directory]
+        {
+            assert!(private(&both).starts_with("/srv/private"), "{}", private(&both).display());
+            assert!(private(&shared).starts_with("/srv/shared"), "{}", private(&shared).display());
+        }
+        assert_eq!(both.local_socket(), shared.local_socket());
+        assert_eq!(both.curve_certificate_link(), Some(shared.curve_certificate()));
+        assert_eq!(shared.curve_certificate_link(), None);
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Document {
+        layout: Layout,
+    }
+
+    #[test]
+    fn a_layout_without_a_private_volume_is_written_as_version_0_1_0_did() {
+        let document = Document { layout: Layout::new("/mnt/flux") };
+        let text = "layout = \"/mnt/flux\"\n";
+        assert_eq!(toml::to_string(&document).unwrap(), text);
+        assert_eq!(toml::from_str::<Document>(text).unwrap(), document);
+    }
+
+    #[test]
+    fn a_layout_with_a_private_volume_survives_the_round_trip() {
+        let document = Document { layout: Layout::new("/mnt/flux").with_private(PRIVATE_MOUNT) };
+        let text = toml::to_string(&document).unwrap();
+        assert_eq!(toml::from_str::<Document>(&text).unwrap(), document);
+        assert!(toml::from_str::<Document>(&format!("{text}more = 1\n")).is_err());
     }
 
     #[test]

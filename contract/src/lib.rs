@@ -26,7 +26,7 @@ pub use exit::Exit;
 pub use hostlist::{Hostlist, HostlistError};
 pub use layout::{
     AGENT_CONFIG_PATH, CONFIG_MOUNT, CURVE_MOUNT, CURVE_SECRET_KEY, INSTALL_MOUNT, Layout,
-    MUNGE_MOUNT, MUNGE_SECRET_KEY,
+    MUNGE_MOUNT, MUNGE_SECRET_KEY, PRIVATE_MOUNT,
 };
 pub use names::{ClusterName, NameError, labels};
 pub use redacted::Redacted;

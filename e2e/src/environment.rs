@@ -1,6 +1,6 @@
 //! Everything a trial stands on: a cluster, the images, the installed operator.
 
-use std::sync::OnceLock;
+use std::{path::Path, sync::OnceLock};
 
 use anyhow::{Context as _, Result};
 use kube::{
@@ -136,6 +136,11 @@ impl Environment {
             .await
             .with_context(reading)?;
         Client::try_from(config).context("making a client of the cluster")
+    }
+
+    /// The kubeconfig, for programs that [`Self::run`] starts: they are where the cluster can be reached.
+    pub fn kubeconfig(&self) -> &Path {
+        self.cluster.kubeconfig()
     }
 
     /// What `kubectl` prints, given these arguments.

@@ -30,17 +30,31 @@ fn mounts_of(container: &Container, path: &str) -> bool {
 }
 
 #[test]
-fn only_the_runner_sees_the_certificate() {
+fn only_the_runner_sees_the_certificate_and_what_the_agent_makes_of_it() {
     let sidecar = json!({ "containers": [
         { "image": "app", "command": "a", "runFlux": true },
         { "image": "b", "name": "b", "runFlux": false },
         { "image": "c", "name": "c", "runFlux": false, "noWrapEntrypoint": true },
     ] });
     let spec = pod_spec(&sidecar);
-    let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-    let with: Vec<_> = all.filter(|c| mounts_of(c, flux_contract::CURVE_MOUNT)).collect();
-    assert_eq!(with.len(), 1);
-    assert_eq!(with[0].name, "hello");
+    for path in [flux_contract::CURVE_MOUNT, flux_contract::PRIVATE_MOUNT] {
+        let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+        let with: Vec<_> = all.filter(|c| mounts_of(c, path)).map(|c| &c.name).collect();
+        assert_eq!(with, ["hello"], "{path}");
+    }
+}
+
+#[test]
+fn the_broker_reads_its_certificate_from_a_volume_in_memory() {
+    let (_, desired) = built(&cluster(&hello(&json!({}))));
+    let text = desired.config_map.data.unwrap().remove("agent.toml").unwrap();
+    let layout = AgentConfig::from_toml(&text).unwrap().layout;
+    let spec = desired.job.spec.unwrap().template.spec.unwrap();
+    let mounts = spec.containers[0].volume_mounts.as_ref().unwrap();
+    let mount =
+        mounts.iter().find(|mount| layout.curve_certificate().starts_with(&mount.mount_path));
+    let volume = spec.volumes.unwrap().into_iter().find(|v| v.name == mount.unwrap().name);
+    assert_eq!(volume.unwrap().empty_dir.unwrap().medium.as_deref(), Some("Memory"));
 }
 
 #[test]

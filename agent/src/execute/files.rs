@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
 /// Writes `content` to `path` under a temporary name and renames it. `owner` is uid and gid, or
@@ -33,6 +33,14 @@ fn create(path: &Path, content: &[u8], mode: u32, owner: Option<(u32, u32)>) -> 
     file.write_all(content)?;
     give(path, owner)?;
     file.set_permissions(Permissions::from_mode(mode))
+}
+
+/// Makes `path` a link to `target`, in place of what an earlier run has left.
+pub fn link(path: &Path, target: &Path) -> io::Result<()> {
+    let temporary = beside(path);
+    remove(&temporary)?;
+    symlink(target, &temporary)?;
+    fs::rename(&temporary, path)
 }
 
 /// Makes directory `path` and its parents; one that exists gets the mode and the owner as well.

@@ -26,21 +26,51 @@ pub(super) fn temporary(pod: Pod<'_>) -> PathBuf {
     pod.config.layout.config_root().join("tmp")
 }
 
+/// The view on the lists on which programs are looked for.
+pub(super) fn lists(pod: Pod<'_>) -> Vec<Change> {
+    if !pod.config.view.enabled {
+        return vec![];
+    }
+    // At the end: the image's own programs stay what they were.
+    let mut lists = vec![append("PATH", &pod.config.layout.view().join("bin"))];
+    let own = pod.facts.site_packages.as_deref();
+    let packages = pod.config.view.python_path.as_deref().map(Path::new).or(own);
+    lists.extend(packages.map(|packages| append("PYTHONPATH", packages)));
+    lists.extend(fluxion::search_paths(pod).iter().map(|(list, path)| append(list, path)));
+    lists
+}
+
+/// `flux` of a client: first, so that neither the view's nor one of the image is taken for it.
+pub(super) fn client_first(pod: Pod<'_>) -> Change {
+    let value = pod.config.layout.bin_dir().display().to_string();
+    Change::Prepend { name: "PATH".to_owned(), value }
+}
+
+/// What a client of this pod's broker needs.
+pub(super) fn of_client(pod: Pod<'_>) -> Vec<Change> {
+    let mut changes = changes(pod);
+    changes.push(client_first(pod));
+    let uri = || pod.uri();
+    changes.extend(["FLUX_URI", "fluxsocket"].map(|name| {
+        let name = name.to_owned();
+        Change::Set { name, value: uri() }
+    }));
+    changes
+}
+
+/// What the broker must not have, wherever it comes from (a hook may have sourced `flux-view.sh`): an
+/// instance of Flux that would be taken for the one around it, or for a launcher of brokers.
+pub(super) fn of_broker() -> Vec<Change> {
+    ["FLUX_URI", "FLUX_PMI_CLIENT_METHODS"]
+        .map(|name| Change::Unset { name: name.to_owned() })
+        .into()
+}
+
 /// The changes, in order.
 pub(super) fn changes(pod: Pod<'_>) -> Vec<Change> {
     let (config, facts) = (pod.config, pod.facts);
     let layout = &config.layout;
-    let mut changes = Vec::new();
-    if config.view.enabled {
-        let view = layout.view();
-        // At the end: the image's own programs stay what they were.
-        changes.push(append("PATH", &view.join("bin")));
-        let own = facts.site_packages.as_deref();
-        if let Some(packages) = config.view.python_path.as_deref().map(Path::new).or(own) {
-            changes.push(append("PYTHONPATH", packages));
-        }
-        changes.extend(fluxion::search_paths(pod).iter().map(|(list, path)| append(list, path)));
-    }
+    let mut changes = lists(pod);
     changes.extend(shell(pod));
     if !facts.has_temporary_directories {
         let (name, value) = ("TMPDIR".to_owned(), temporary(pod).display().to_string());
@@ -48,10 +78,6 @@ pub(super) fn changes(pod: Pod<'_>) -> Vec<Change> {
     }
     changes.push(set("STATE_DIR", &layout.state_dir()));
     changes.push(set("FLUX_OUTPUT_DIR", Path::new(output_directory(pod))));
-    // An outer instance of Flux would be taken for ours, or for a launcher of brokers.
-    for name in ["FLUX_URI", "FLUX_PMI_CLIENT_METHODS"] {
-        changes.push(Change::Unset { name: name.to_owned() });
-    }
     changes
 }
 

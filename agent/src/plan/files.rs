@@ -30,8 +30,15 @@ pub(super) fn directories(pod: Pod<'_>) -> Vec<Step> {
         layout.run_dir(),
         layout.state_dir(),
     ];
-    let mut steps: Vec<Step> = open.into_iter().map(|path| directory(path, 0o755)).collect();
+    let mut steps = Vec::new();
+    if let Some(volume) = layout.private_volume() {
+        // Kubernetes makes it with mode 0777: nobody but the container's user is to rename in it.
+        let (path, owner) = (volume.to_owned(), Owner::Container);
+        steps.push(Step::MakeDirectory { path, mode: 0o755, owner, ours: true, required: true });
+    }
+    steps.extend(open.into_iter().map(|path| directory(path, 0o755)));
     steps.push(directory(parent(layout.curve_certificate()), 0o700));
+    steps.extend(layout.curve_certificate_link().map(|link| directory(parent(link), 0o755)));
     if !pod.facts.has_temporary_directories {
         // For sidecars too, which may be other users.
         steps.push(directory(temporary(pod), 0o1777));
@@ -54,6 +61,7 @@ pub(super) fn certificate(pod: Pod<'_>) -> Step {
     Step::InstallCertificate {
         from: Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY),
         to: pod.config.layout.curve_certificate(),
+        link: pod.config.layout.curve_certificate_link(),
     }
 }
 
@@ -87,13 +95,15 @@ pub(super) fn custom_script(content: &str) -> FileToWrite {
     file(CUSTOM_SCRIPT.into(), 0o755, content.to_owned())
 }
 
-/// The resource set: all hosts are taken to have what this pod has. The lead's counts; but its
+/// The resource set: all hosts are taken to have what this pod has, of which Flux, who asks hwloc, knows
+/// the processors but not the CPU limit. The lead's counts; but its
 /// configuration, which names the file, is handed to every worker, and there the file is opened too.
 pub(super) fn resources(pod: Pod<'_>) -> Step {
     let hosts = format!("--hosts={}", pod.config.network.bootstrap.hosts());
     let words = ["R", "encode", "--local", &hosts].map(str::to_owned);
     Step::EncodeResources {
         command: [vec![pod.flux()], words.to_vec()].concat(),
+        cores: pod.facts.processors,
         path: pod.config.layout.resource_file(),
     }
 }

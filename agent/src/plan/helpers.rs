@@ -1,10 +1,11 @@
 //! Shell files for people who enter a pod; other tools rely on them as well.
 
-use super::environment::chosen_shell;
+use super::environment::{chosen_shell, client_first, lists};
 use super::{Pod, fluxion};
+use crate::environment::Change;
 use crate::step::{FileToWrite, Owner};
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// `flux-view.sh`, `flux-connect.sh` and `load-fluxion.sh`.
 pub(super) fn helpers(pod: Pod<'_>) -> Vec<FileToWrite> {
@@ -29,27 +30,23 @@ fn view(pod: Pod<'_>) -> String {
     let config = pod.config;
     let mut text =
         String::from("#!/bin/sh\n# Puts Flux on the paths of the shell that sources this file.\n");
-    if config.view.enabled {
-        let view = config.layout.view();
-        append(&mut text, "PATH", &view.join("bin"));
-        let own = pod.facts.site_packages.as_deref();
-        if let Some(packages) = config.view.python_path.as_deref().map(Path::new).or(own) {
-            append(&mut text, "PYTHONPATH", packages);
-        }
-        for (list, path) in fluxion::search_paths(pod) {
-            append(&mut text, list, &path);
-        }
-        if !pod.facts.view_has_libc {
-            append(&mut text, "LD_LIBRARY_PATH", &view.join("lib"));
-        }
+    let mut changes = lists(pod);
+    if config.view.enabled && !pod.facts.view_has_libc {
+        let value = config.layout.view().join("lib").display().to_string();
+        changes.push(Change::Append { name: "LD_LIBRARY_PATH".to_owned(), value });
     }
+    changes.push(client_first(pod));
+    changes.iter().for_each(|change| entry(&mut text, change));
     // Where neither is there, `flux proxy` finds no shell.
     let shell = quoted(&chosen_shell(pod.config, pod.facts).display().to_string());
     let _ = writeln!(text, "[ -x \"${{SHELL:-}}\" ] || export SHELL={shell}");
     // Flux's own commands refuse to run without one, be it there or not.
     let home = quoted(&config.layout.home().display().to_string());
     let _ = writeln!(text, "[ -n \"${{HOME:-}}\" ] || export HOME={home}");
-    let _ = writeln!(text, "export fluxsocket={}", quoted(&pod.uri()));
+    let uri = quoted(&pod.uri());
+    let _ = writeln!(text, "export fluxsocket={uri}");
+    // Whoever is connected, as in a batch job with an instance of its own, stays so.
+    let _ = writeln!(text, "[ -n \"${{FLUX_URI:-}}\" ] || export FLUX_URI={uri}");
     for (name, value) in &config.environment {
         if is_variable_name(name) {
             let _ = writeln!(text, "export {name}={}", quoted(value));
@@ -61,12 +58,22 @@ fn view(pod: Pod<'_>) -> String {
     text
 }
 
-/// Lines that add `entry` to the list `name` once, however often the file is sourced.
-fn append(text: &mut String, name: &str, entry: &Path) {
-    let entry = quoted(&entry.display().to_string());
+/// Lines that add the entry of `change` to its list once, however often the file is sourced.
+fn entry(text: &mut String, change: &Change) {
+    let (name, value, first) = match change {
+        Change::Prepend { name, value } => (name, quoted(value), true),
+        Change::Append { name, value } => (name, quoted(value), false),
+        // No list: the file has words of its own for them.
+        Change::Set { .. } | Change::Default { .. } | Change::Unset { .. } => return,
+    };
+    let (there, longer) = if first {
+        (format!(":{value}:*"), format!("{value}\"${{{name}:+:${name}}}\""))
+    } else {
+        (format!("*:{value}:*"), format!("\"${{{name}:+${name}:}}\"{value}"))
+    };
     let _ = writeln!(
         text,
-        "case \":${{{name}:-}}:\" in\n  *:{entry}:*) ;;\n  *) {name}=\"${{{name}:+${name}:}}\"{entry} ;;\nesac\nexport {name}"
+        "case \":${{{name}:-}}:\" in\n  {there}) ;;\n  *) {name}={longer} ;;\nesac\nexport {name}"
     );
 }
 

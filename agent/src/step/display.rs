@@ -45,12 +45,15 @@ impl fmt::Display for Step {
             }
             Self::RemoveFile { path } => write!(formatter, "remove {}", path.display()),
             Self::WriteFile(file) => file.fmt(formatter),
-            Self::InstallCertificate { from, to } => write!(
-                formatter,
-                "copy the CURVE certificate {} to {} (0600, broker's user)",
-                from.display(),
-                to.display()
-            ),
+            Self::InstallCertificate { from, to, link } => {
+                let (from, to) = (from.display(), to.display());
+                write!(
+                    formatter,
+                    "copy the CURVE certificate {from} to {to} (0600, broker's user)"
+                )?;
+                link.iter()
+                    .try_for_each(|link| write!(formatter, " and link {} to it", link.display()))
+            }
             Self::InstallMungeKey { from, to, owner } => munge_key(formatter, from, to, *owner),
             Self::ChangeEnvironment { changes } => {
                 formatter.write_str("change the environment:")?;
@@ -59,8 +62,12 @@ impl fmt::Display for Step {
             Self::FindFlux => formatter.write_str("find flux on the PATH"),
             Self::AdoptWorkingDirectory => formatter
                 .write_str("hand the working directory to the broker's user if it is the image's"),
-            Self::EncodeResources { command, path } => {
-                write!(formatter, "write what {:?} prints to {}", shown(command), path.display())
+            Self::EncodeResources { command, cores, path } => {
+                let (command, path) = (shown(command), path.display());
+                write!(
+                    formatter,
+                    "write what {command:?} prints to {path}, at most {cores} cores a host"
+                )
             }
             Self::WriteBatchScript { name, fallback_directory, variable: _, content } => {
                 write!(

@@ -90,9 +90,15 @@ impl Pod {
         let directory = TempDir::with_prefix("pod-").unwrap();
         fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
         let pod = Self { directory, hostname: "hello-0".to_owned() };
-        for path in ["etc", "dev", "flux_operator/config", "flux_operator/curve", "tmp", "work"] {
+        for path in ["etc", "dev", "tmp", "work"] {
             fs::create_dir_all(pod.at(path)).unwrap();
         }
+        for mount in ["config", "curve", "private"] {
+            fs::create_dir_all(pod.at("flux_operator").join(mount)).unwrap();
+        }
+        // As Kubernetes makes the volume.
+        let everyone = Permissions::from_mode(0o777);
+        fs::set_permissions(pod.at("flux_operator/private"), everyone).unwrap();
         fs::write(pod.at("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n").unwrap();
         fs::write(pod.at("etc/group"), "root:x:0:\n").unwrap();
         pod.write_executable("mnt/flux/view/bin/flux", FLUX);
@@ -114,7 +120,7 @@ impl Pod {
     }
 
     pub fn layout(&self) -> Layout {
-        Layout::new(self.at("mnt/flux"))
+        Layout::new(self.at("mnt/flux")).with_private(self.at("flux_operator/private"))
     }
 
     pub fn write_executable(&self, path: &str, content: &str) {
@@ -201,7 +207,10 @@ impl Pod {
     }
 
     pub fn write_config(&self, config: &AgentConfig) {
-        fs::write(self.at("flux_operator/config/agent.toml"), config.to_toml().unwrap()).unwrap();
+        // In one step: another process of the test may be about to read it.
+        let (new, path) = ("flux_operator/config/agent.new", "flux_operator/config/agent.toml");
+        fs::write(self.at(new), config.to_toml().unwrap()).unwrap();
+        fs::rename(self.at(new), self.at(path)).unwrap();
     }
 
     /// The agent with `arguments`, in this pod.
@@ -244,7 +253,10 @@ impl Pod {
         let agent = self.layout().agent();
         fs::create_dir_all(agent.parent().unwrap()).unwrap();
         if !agent.exists() {
-            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_flux-agent"), agent).unwrap();
+            let binary = env!("CARGO_BIN_EXE_flux-agent");
+            for link in [&agent, &self.layout().client()] {
+                std::os::unix::fs::symlink(binary, link).unwrap();
+            }
         }
         let mut config = self.config(&["true"]);
         let own = nix::unistd::gethostname().unwrap().into_string().unwrap();
@@ -343,6 +355,14 @@ fn answer(mut stream: UnixStream, state: &str) -> std::io::Result<()> {
         let length = u32::try_from(body.len()).unwrap();
         stream.write_all(&[&head[..4], &length.to_be_bytes(), &body].concat())?;
     }
+}
+
+/// Runs `command` with `text` as its standard input.
+pub fn with_input(command: &mut Command, text: &str) -> Output {
+    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = pipes.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
 }
 
 /// Waits until `condition` holds.

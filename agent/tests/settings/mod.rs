@@ -64,7 +64,7 @@ pub(crate) fn everything(workload: Workload, bootstrap: Bootstrap) -> AgentConfi
             namespace: "science".to_owned(),
             size: 3,
         },
-        layout: Layout::new("/mnt/shared"),
+        layout: Layout::new("/mnt/shared").with_private("/srv/private"),
         view: View { enabled: true, python_path: text("/view/python") },
         user: FluxUser {
             name: "fluxer".to_owned(),
@@ -139,6 +139,7 @@ pub(crate) fn facts(config: &AgentConfig, hostname: &str, uid: u32) -> Facts {
         site_packages: Some(view.join("lib/python3.12/site-packages")),
         fluxion_modules: Some(view.join("lib/flux/modules")),
         has_temporary_directories: false,
+        processors: 3,
         view_has_libc: false,
         executables: executables.into_iter().chain(image).collect(),
         homes: [Path::new("/root").to_owned()].into(),

@@ -4,8 +4,10 @@
 //! Run by `cargo verify`, or alone: `cargo test -p e2e --test cluster -- --ignored`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
+mod clients;
 mod life;
 mod pods;
+mod private;
 mod refusals;
 mod secrets;
 mod security;
@@ -16,8 +18,9 @@ use anyhow::{Context as _, Result};
 use e2e::{
     environment::Environment,
     progress::Progress,
-    trial::{Trial, pod_logs},
+    trial::{Trial, is_true, pod_logs},
 };
+use flux_operator::crd::MiniCluster;
 use kube::ResourceExt as _;
 
 /// A MiniCluster that has everything it needs is done long before.
@@ -40,6 +43,22 @@ fn minicluster(name: &str, spec: &str) -> String {
     format!(
         "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {{name: {name}}}\nspec: {spec}\n"
     )
+}
+
+/// Waits until the MiniCluster is ready, and returns the name of its lead's pod.
+async fn ready_lead(trial: &Trial, name: &str) -> Result<String> {
+    let ready = |cluster: Option<&MiniCluster>| cluster.is_some_and(|c| is_true(c, "Ready"));
+    trial.await_minicluster(name, "ready", DEADLINE, ready).await?;
+    let pods = trial.pods(name).await?;
+    let lead =
+        pods.iter().map(ResourceExt::name_any).find(|pod| pod.starts_with(&format!("{name}-0-")));
+    lead.with_context(|| format!("{name} has no lead pod"))
+}
+
+/// What `words` print in a container of a pod.
+fn exec(trial: &Trial, pod: &str, container: &str, words: &[&str]) -> Result<String> {
+    let into = ["exec", pod, "--namespace", trial.namespace(), "--container", container, "--"];
+    Environment::shared(&Progress::new())?.kubectl(&[&into[..], words].concat())
 }
 
 async fn lead_log(trial: &Trial, name: &str) -> Result<String> {

@@ -28,7 +28,7 @@ fn the_key_pair_is_in_a_secret_only() {
 }
 
 /// The two keys of the certificate in the Secret, 40 characters of Z85 each.
-async fn keys_of(trial: &Trial, name: &str) -> Result<Vec<String>> {
+pub(crate) async fn keys_of(trial: &Trial, name: &str) -> Result<Vec<String>> {
     let secret = trial
         .api::<Secret>()
         .get(&format!("{name}-curve"))

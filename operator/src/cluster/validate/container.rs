@@ -42,7 +42,7 @@ pub(super) fn containers(
     network: &Network,
     faults: &mut Faults,
 ) -> Containers {
-    let own = ["agent", "curve", "munge"].map(|part| format!("{name}-{part}"));
+    let own = ["agent", "curve", "munge", "private"].map(|part| format!("{name}-{part}"));
     let names = [&[view.name.clone()][..], &own].concat();
     let mut paths = vec![view.mount_path.clone(), "/flux_operator".to_owned()];
     if view.enabled {

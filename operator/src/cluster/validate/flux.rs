@@ -278,6 +278,7 @@ fn view(name: &str, flux: &crd::Flux, defaults: &Defaults, faults: &mut Faults) 
         (format!("{name}-agent"), "the volume with the agent's configuration"),
         (format!("{name}-curve"), "the volume with the certificate"),
         (format!("{name}-munge"), "the volume with the munge key"),
+        (format!("{name}-private"), "the runner's private volume"),
     ]);
     if let Some(owner) = taken.get(view_name) {
         faults.add(path("name"), format!("{view_name:?} is the name of {owner}: use another"));

@@ -2,8 +2,8 @@
 
 use crate::cluster::{Cluster, Work};
 use flux_contract::{
-    AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, Layout, Network, OVERLAY_PORT, View,
-    WorkerPolicy, Workload,
+    AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, Layout, Network, OVERLAY_PORT,
+    PRIVATE_MOUNT, View, WorkerPolicy, Workload,
 };
 use std::net::IpAddr;
 
@@ -20,7 +20,7 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
             namespace: cluster.namespace.clone(),
             size: cluster.size,
         },
-        layout: Layout::new(cluster.flux.view.mount_path.clone()),
+        layout: Layout::new(cluster.flux.view.mount_path.clone()).with_private(PRIVATE_MOUNT),
         view: View {
             enabled: cluster.flux.view.enabled,
             python_path: cluster.flux.view.python_path.clone(),

@@ -1,7 +1,7 @@
 //! The containers of a pod.
 
 use super::Images;
-use super::volumes::{curve_mount, flux_mounts, install_mount, munge_mount};
+use super::volumes::{curve_mount, flux_mounts, install_mount, munge_mount, private_mount};
 use crate::cluster::{self, CORES_VARIABLE, Cluster, Sidecar};
 use flux_contract::{INSTALL_MOUNT, Layout};
 use k8s_openapi::api::core::v1::{
@@ -102,6 +102,7 @@ fn helper_resources(runner: &ResourceRequirements) -> Option<ResourceRequirement
 /// Runs Flux in the user's image.
 fn runner(cluster: &Cluster) -> Container {
     let mut mounts = flux_mounts(cluster);
+    mounts.push(private_mount(cluster));
     mounts.push(curve_mount(cluster));
     mounts.extend(munge_mount(cluster));
     let agent = agent_path(cluster);

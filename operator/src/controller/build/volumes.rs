@@ -3,11 +3,12 @@
 use crate::cluster::{Cluster, Curve};
 use flux_contract::{
     CONFIG_MOUNT, CURVE_MOUNT, CURVE_SECRET_KEY, INSTALL_MOUNT, Layout, MUNGE_MOUNT,
-    MUNGE_SECRET_KEY,
+    MUNGE_SECRET_KEY, PRIVATE_MOUNT,
 };
 use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, EmptyDirVolumeSource, KeyToPath, SecretVolumeSource, Volume, VolumeMount,
 };
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 /// Mode of the files of keys, 0444: they belong to root, and a runner with another uid must be
 /// able to read them. Only the runner mounts them, and everything in the runner acts for the user
@@ -15,9 +16,15 @@ use k8s_openapi::api::core::v1::{
 /// refuse these.
 const KEY_MODE: i32 = 0o444;
 
-/// All volumes: the shared one, the operator's documents, then the user's.
+/// Limit of the private volume. In it are the certificate, the scripts of hooks, all of which fit into
+/// a `ConfigMap` (1 MiB), and a hook's environment, twice while it is written, which the kernel keeps
+/// below a quarter of the stack's limit (execve(2): 2 MiB of 8 MiB by default, 6 MiB at most). Only
+/// what is in it counts as memory of the runner.
+const PRIVATE_LIMIT: &str = "16Mi";
+
+/// All volumes: the shared one, the private one, the operator's documents, then the user's.
 pub(super) fn volumes(cluster: &Cluster) -> Vec<Volume> {
-    let mut all = vec![shared(cluster), config(cluster), curve(cluster)];
+    let mut all = vec![shared(cluster), private(cluster), config(cluster), curve(cluster)];
     all.extend(munge(cluster));
     all.extend(cluster.pod.volumes.iter().cloned());
     all
@@ -44,6 +51,11 @@ pub(super) fn install_mount(cluster: &Cluster) -> VolumeMount {
     mount(&cluster.flux.view.name, INSTALL_MOUNT)
 }
 
+/// What the runner's agent shows to no other container.
+pub(super) fn private_mount(cluster: &Cluster) -> VolumeMount {
+    mount(&private_volume(cluster), PRIVATE_MOUNT)
+}
+
 /// The CURVE certificate: for the runner, for no other container.
 pub(super) fn curve_mount(cluster: &Cluster) -> VolumeMount {
     read_only(mount(&cluster.name.curve_secret(), CURVE_MOUNT))
@@ -61,6 +73,22 @@ fn shared(cluster: &Cluster) -> Volume {
         empty_dir: Some(EmptyDirVolumeSource::default()),
         ..Volume::default()
     }
+}
+
+/// In memory, so that no key comes to lie on the node's disk.
+fn private(cluster: &Cluster) -> Volume {
+    Volume {
+        name: private_volume(cluster),
+        empty_dir: Some(EmptyDirVolumeSource {
+            medium: Some("Memory".to_owned()),
+            size_limit: Some(Quantity(PRIVATE_LIMIT.to_owned())),
+        }),
+        ..Volume::default()
+    }
+}
+
+fn private_volume(cluster: &Cluster) -> String {
+    format!("{}-private", cluster.name)
 }
 
 fn config(cluster: &Cluster) -> Volume {
