@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::commands;
+use crate::output;
 use crate::run;
 use clap::{Args, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use flux_contract::{AGENT_CONFIG_PATH, Exit, INSTALL_MOUNT, Layout};
@@ -230,7 +231,7 @@ pub enum Awaited {
 /// Reads the command line, does what it says, and returns the code to end with.
 pub fn main() -> ExitCode {
     match Cli::try_parse() {
-        Ok(cli) => ExitCode::from(dispatch(cli.command)),
+        Ok(cli) => ExitCode::from(output::end(dispatch(cli.command))),
         Err(error) => {
             // Nothing is to be done where even this cannot be printed.
             let _ = error.print();
@@ -289,7 +290,7 @@ fn block_on(work: impl Future<Output = u8>) -> u8 {
             code
         }
         Err(error) => {
-            crate::output::complain(&format!("start the runtime: {error}"));
+            output::complain(&format!("start the runtime: {error}"));
             Exit::Internal.code()
         }
     }
