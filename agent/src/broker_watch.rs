@@ -75,19 +75,21 @@ impl Watch {
         }
     }
 
-    /// The broker's own word for its state; `None` while it does not answer. A socket that does
-    /// answer, but not as it should, is not asked again.
+    /// The broker's own word for its state; `None` while it does not answer. A socket that answers,
+    /// but not with a state, is not asked again once `flux uptime` knows one. A broker that is too
+    /// busy to answer is asked the same way later: it would answer `flux uptime` no sooner.
     async fn state(&mut self, way: &mut Way) -> Option<String> {
         if let Way::Socket(connection) = way {
             match timeout(SOCKET_PATIENCE, ask(&self.socket, connection)).await {
                 Ok(Ok(state)) => return Some(state),
-                Ok(Err(SocketError::Connect { .. })) => {
+                Err(_) | Ok(Err(SocketError::Connect { .. })) => {
                     *connection = None;
                     return None;
                 }
-                Ok(Err(_)) | Err(_) => *connection = None,
+                Ok(Err(_)) => *connection = None,
             }
         }
+        // One that takes longer is killed.
         let state = timeout(UPTIME_PATIENCE, self.uptime()).await.ok().flatten();
         if state.is_some() {
             *way = Way::Uptime;

@@ -1,74 +1,97 @@
-//! Child processes of PID 1: our own, each waited for where it was started, and orphans, which the
-//! kernel hands to PID 1 and which nobody else would ever wait for.
+//! Child processes of PID 1: our own, and orphans, which the kernel hands to PID 1 and which nobody
+//! else would ever wait for.
+//!
+//! One place waits for all of them, as first processes do: the status of an own child goes to whoever
+//! started it, that of an orphan to nobody. Processes are therefore started with the standard library,
+//! which waits for nothing by itself; tokio would. And the wait is rustix', because nix refuses the
+//! status of a process that a real-time signal ended.
 
-use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
-use std::collections::BTreeSet;
+use rustix::io::Errno;
+use rustix::process::{WaitOptions, wait};
+use std::collections::BTreeMap;
 use std::io;
-use std::process::ExitStatus;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{ChildStderr, ChildStdout, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinHandle;
+use tokio::sync::watch;
 
-/// Knows which children are our own, so that no one else's wait steals their exit status.
-#[derive(Debug, Clone, Default)]
+/// Own children that have not ended, each with the place for its status.
+type Own = BTreeMap<i32, watch::Sender<Option<ExitStatus>>>;
+
+/// Starts processes and waits for them, and for orphans.
+#[derive(Debug, Clone)]
 pub struct Children {
-    own: Arc<Mutex<BTreeSet<i32>>>,
+    own: Arc<Mutex<Own>>,
 }
 
 impl Children {
-    /// Starts to reap orphans; they are reaped until the task is aborted or the runtime ends.
-    pub fn reap_orphans(&self) -> io::Result<JoinHandle<()>> {
+    /// Waits for children from here on until the runtime ends.
+    pub fn reaped() -> io::Result<Self> {
         let mut child_ended = signal(SignalKind::child())?;
-        let children = self.clone();
-        Ok(tokio::spawn(async move {
+        let children = Self { own: Arc::default() };
+        let reaper = children.clone();
+        tokio::spawn(async move {
+            // What ended before there was a handler is waited for as well.
+            reaper.reap();
             while child_ended.recv().await.is_some() {
-                children.reap();
+                reaper.reap();
             }
-        }))
+        });
+        Ok(children)
     }
 
     /// Starts `command` as the leader of a process group of its own.
     pub fn spawn(&self, command: &mut Command) -> io::Result<Running> {
-        let child = command.process_group(0).spawn()?;
-        let pid = child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default();
-        self.with_own(|own| own.insert(pid));
-        Ok(Running { child, pid: Pid::from_raw(pid), children: self.clone() })
+        // Nobody reaps in between: its status could not be told from an orphan's.
+        self.with_own(|own| {
+            let mut child = command.as_std_mut().process_group(0).spawn()?;
+            let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
+            let (status, ended) = watch::channel(None);
+            own.insert(pid, status);
+            Ok(Running {
+                pid: Pid::from_raw(pid),
+                stdout: child.stdout.take(),
+                stderr: child.stderr.take(),
+                ended,
+                children: self.clone(),
+            })
+        })
     }
 
-    /// Reaps every orphan that has ended.
-    ///
-    /// The look is not the wait (`WNOWAIT`): when the first child that has ended is one of our own,
-    /// it is left to whoever started it, and this is called again once it is gone.
+    /// Reaps every child that has ended.
     fn reap(&self) {
-        let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        loop {
-            let pid = match waitid(Id::All, look) {
-                Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, _, _)) => pid,
-                Err(Errno::EINTR) => continue,
-                Ok(_) | Err(_) => return,
-            };
-            if self.with_own(|own| own.contains(&pid.as_raw())) {
-                return;
+        self.with_own(|own| {
+            loop {
+                match wait(WaitOptions::NOHANG) {
+                    Ok(Some((pid, status))) => {
+                        if let Some(waiting) = own.remove(&pid.as_raw_nonzero().get()) {
+                            waiting.send_replace(Some(ExitStatus::from_raw(status.as_raw())));
+                        }
+                    }
+                    Err(Errno::INTR) => {}
+                    // None has ended, or there is none.
+                    Ok(None) | Err(_) => return,
+                }
             }
-            // Nothing can be done about a failure, and nobody wants the status.
-            let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
-        }
+        });
     }
 
-    fn with_own<T>(&self, look: impl FnOnce(&mut BTreeSet<i32>) -> T) -> T {
+    fn with_own<T>(&self, look: impl FnOnce(&mut Own) -> T) -> T {
         look(&mut self.own.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// A child of our own.
+/// A child of our own. Whoever drops it while it runs kills it and its process group.
 #[derive(Debug)]
 pub struct Running {
-    child: Child,
     pid: Pid,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+    ended: watch::Receiver<Option<ExitStatus>>,
     children: Children,
 }
 
@@ -79,40 +102,45 @@ impl Running {
     }
 
     /// Its standard output, if it was piped and not taken before.
-    pub const fn stdout(&mut self) -> Option<tokio::process::ChildStdout> {
-        self.child.stdout.take()
+    pub fn stdout(&mut self) -> Option<tokio::process::ChildStdout> {
+        self.stdout.take().and_then(|stream| tokio::process::ChildStdout::from_std(stream).ok())
     }
 
     /// Its standard error, if it was piped and not taken before.
-    pub const fn stderr(&mut self) -> Option<tokio::process::ChildStderr> {
-        self.child.stderr.take()
+    pub fn stderr(&mut self) -> Option<tokio::process::ChildStderr> {
+        self.stderr.take().and_then(|stream| tokio::process::ChildStderr::from_std(stream).ok())
     }
 
     /// Waits for its end. May be called again when it was interrupted.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
-        let status = self.child.wait().await?;
-        self.children.with_own(|own| own.remove(&self.pid.as_raw()));
-        self.children.reap();
-        Ok(status)
+        let status = self.ended.wait_for(Option::is_some).await.map_err(io::Error::other)?;
+        status.ok_or_else(|| io::Error::other("it ended without a status"))
     }
 
     /// Sends `signal` to the child alone. That it has just ended is no error.
     pub fn signal(&self, signal: Signal) {
-        if self.child.id().is_some() {
-            let _ = kill(self.pid, signal);
-        }
+        self.unless_ended(|pid| kill(pid, signal));
     }
 
     /// Sends `signal` to the child and everything it started in its process group.
     pub fn signal_group(&self, signal: Signal) {
-        if self.child.id().is_some() {
-            let _ = killpg(self.pid, signal);
-        }
+        self.unless_ended(|pid| killpg(pid, signal));
+    }
+
+    /// Nobody reaps meanwhile, so that its process id is still its own.
+    fn unless_ended(&self, send: impl FnOnce(Pid) -> nix::Result<()>) {
+        self.children.with_own(|own| {
+            if own.contains_key(&self.pid.as_raw()) {
+                let _ = send(self.pid);
+            }
+        });
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
+        self.signal_group(Signal::SIGKILL);
+        // From here on it is an orphan like any other.
         self.children.with_own(|own| own.remove(&self.pid.as_raw()));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::commands;
 use crate::flux_command;
+use crate::output;
 use crate::run;
 use clap::{Args, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use flux_contract::{AGENT_CONFIG_PATH, Exit, INSTALL_MOUNT, Layout};
@@ -246,7 +247,7 @@ pub fn main() -> ExitCode {
         return ExitCode::from(flux_command::run(&words.collect::<Vec<_>>()));
     }
     match Cli::try_parse() {
-        Ok(cli) => ExitCode::from(dispatch(cli.command)),
+        Ok(cli) => ExitCode::from(output::end(dispatch(cli.command))),
         Err(error) => {
             // Nothing is to be done where even this cannot be printed.
             let _ = error.print();
@@ -305,7 +306,7 @@ fn block_on(work: impl Future<Output = u8>) -> u8 {
             code
         }
         Err(error) => {
-            crate::output::complain(&format!("start the runtime: {error}"));
+            output::complain(&format!("start the runtime: {error}"));
             Exit::Internal.code()
         }
     }

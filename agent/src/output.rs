@@ -1,12 +1,52 @@
-//! The only place that prints.
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "everything the agent says goes through here"
-)]
+//! The only place that writes to stdout and stderr. Nothing written here can end the process: the
+//! macros that print panic when a write fails, and a panic of PID 1 is the end of its pod.
 
+mod log_writer;
+
+use flux_contract::Exit;
+use log_writer::LogWriter;
 use serde::Serialize;
 use std::error::Error;
+use std::io::{self, ErrorKind, Write};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// Writes the log of a process that must not wait for whoever reads it.
+static LOG_WRITER: OnceLock<LogWriter> = OnceLock::new();
+/// What went wrong with the first answer that could not be written.
+static LOST_ANSWER: OnceLock<io::Error> = OnceLock::new();
+/// How long the end of a process waits for its log to be written.
+const LOG_PATIENCE: Duration = Duration::from_secs(1);
+
+/// From here on the log is written by a thread of its own, and a line that nobody takes is dropped
+/// at last: PID 1 must pass on signals and reap also when the reader of its log has stalled. (The
+/// other way not to wait, a non-blocking stderr, would be one for the user's command as well: it is
+/// the same open file.)
+pub fn never_wait_for_the_log() {
+    match LogWriter::start() {
+        Ok(writer) => {
+            // A second call has nothing to do.
+            let _ = LOG_WRITER.set(writer);
+        }
+        Err(error) => complain(&format!("start the thread that writes the log: {error}")),
+    }
+}
+
+/// The code to end with: `code`, unless the answer it belongs to could not be written. A reader that
+/// has seen enough (`flux-agent plan | head`) is no failure.
+pub fn end(code: u8) -> u8 {
+    let code = match LOST_ANSWER.get() {
+        Some(error) if error.kind() != ErrorKind::BrokenPipe => {
+            complain(&format!("write the answer: {error}"));
+            Exit::Answer.code()
+        }
+        Some(_) | None => code,
+    };
+    if let Some(writer) = LOG_WRITER.get() {
+        writer.flush(LOG_PATIENCE);
+    }
+    code
+}
 
 /// Says what the agent does, as lines `flux-agent: ...` on stderr, so that stdout belongs to the
 /// user's command alone.
@@ -33,18 +73,18 @@ impl Log {
     /// What happens.
     pub fn say(self, line: &str) {
         if !self.quiet {
-            eprintln!("flux-agent: {line}");
+            log(format!("flux-agent: {line}"));
         }
     }
 
     /// What went wrong: said also when quiet.
     pub fn error(self, line: &str) {
-        eprintln!("flux-agent: error: {line}");
+        log(format!("flux-agent: error: {line}"));
     }
 
     /// What went wrong although the run goes on: said also when quiet.
     pub fn warn(self, line: &str) {
-        eprintln!("flux-agent: warning: {line}");
+        log(format!("flux-agent: warning: {line}"));
     }
 }
 
@@ -62,30 +102,49 @@ pub fn chain(error: &dyn Error) -> String {
 
 /// A line on stdout: the answer of a subcommand.
 pub fn answer(line: &str) {
-    println!("{line}");
+    answer_text(&format!("{line}\n"));
 }
 
 /// Text on stdout that ends its own lines.
 pub fn answer_text(text: &str) {
-    print!("{text}");
+    if LOST_ANSWER.get().is_some() {
+        return;
+    }
+    let mut stdout = io::stdout().lock();
+    if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        // Only the first counts.
+        let _ = LOST_ANSWER.set(error);
+    }
 }
 
 /// `value` on stdout as JSON.
 pub fn answer_json(value: &impl Serialize) {
     match serde_json::to_string_pretty(value) {
-        Ok(text) => println!("{text}"),
+        Ok(text) => answer(&text),
         Err(error) => complain(&format!("write the answer as JSON: {error}")),
     }
 }
 
 /// A line on stderr without the agent's name, as the `FLUXTIME` lines are.
 pub fn plain(line: &str) {
-    eprintln!("{line}");
+    log(line.to_owned());
 }
 
 /// What went wrong in a subcommand.
 pub fn complain(line: &str) {
-    eprintln!("flux-agent: {line}");
+    log(format!("flux-agent: {line}"));
+}
+
+fn log(line: String) {
+    match LOG_WRITER.get() {
+        Some(writer) => writer.take(line),
+        None => write_line(&line),
+    }
+}
+
+/// `line` on stderr, in one piece. There is nobody left to be told when that fails.
+fn write_line(line: &str) {
+    let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
 #[cfg(test)]
@@ -96,12 +155,12 @@ mod tests {
     #[error("outer")]
     struct Outer {
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     }
 
     #[test]
     fn causes_follow_their_effect() {
-        let source = std::io::Error::other("inner");
+        let source = io::Error::other("inner");
         assert_eq!(chain(&Outer { source }), "outer: inner");
     }
 }

@@ -77,6 +77,7 @@ pub fn read_config(path: &Path) -> Result<AgentConfig, BeginError> {
 pub async fn run(options: Options) -> u8 {
     // First of all: signals to PID 1 without a handler are lost.
     let signals = Signals::register();
+    output::never_wait_for_the_log();
     let root = options.root.clone();
     let (ended, phases) = match begin(options, signals).await {
         Ok(Begun::Runner { mut context, plan, lock: _held_to_the_end }) => {
@@ -119,8 +120,7 @@ async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, 
         Facts::gather(&config, &root, hostname).map_err(|error| (Exit::Internal, chain(&error)))?;
     let start = Report::of_this_process()
         .map_err(|error| (Exit::Prepare, format!("enter the working directory: {error}")))?;
-    let children = Children::default();
-    children.reap_orphans().map_err(|error| internal("take signals", error))?;
+    let children = Children::reaped().map_err(|error| internal("take signals", error))?;
     let mut context = Context {
         root,
         log: Log::new(config.logging.quiet, config.logging.debug),

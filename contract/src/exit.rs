@@ -24,13 +24,15 @@ pub enum Exit {
     Broker,
     /// The agent was told to stop (SIGTERM) before the command ran.
     Stopped,
+    /// The answer of a subcommand could not be written.
+    Answer,
     /// A mistake in the agent itself.
     Internal,
 }
 
 impl Exit {
     /// Every variant, in the order of the table in `docs/agent.md`.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Usage,
         Self::Config,
         Self::View,
@@ -39,6 +41,7 @@ impl Exit {
         Self::Hook,
         Self::Broker,
         Self::Stopped,
+        Self::Answer,
         Self::Internal,
     ];
 
@@ -53,6 +56,7 @@ impl Exit {
             Self::Hook => 69,
             Self::Broker => 76,
             Self::Stopped => 75,
+            Self::Answer => 74,
             Self::Internal => 70,
         }
     }
@@ -73,6 +77,7 @@ impl Exit {
             Self::Hook => "HookFailed",
             Self::Broker => "BrokerFailed",
             Self::Stopped => "Stopped",
+            Self::Answer => "AnswerLost",
             Self::Internal => "AgentInternal",
         }
     }

@@ -4,6 +4,8 @@
 #![allow(unreachable_pub, reason = "each test binary is a crate of its own")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test helper that fails fails its test")]
 
+pub mod namespace;
+
 use flux_contract::{
     AgentConfig, Bootstrap, Broker, ClusterIdentity, ClusterName, CurveCertificate, FluxUser,
     Hooks, Hostlist, Layout, Logging, Network, Submission, TerminationMessage, View, WorkerPolicy,
@@ -363,6 +365,13 @@ pub fn with_input(command: &mut Command, text: &str) -> Output {
     let mut child = pipes.spawn().unwrap();
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     child.wait_with_output().unwrap()
+}
+
+/// Says that the test that calls this ends here, and `why`: past the capture of the test runner, which
+/// would hide it.
+pub fn skip(why: &str) {
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    let _ = writeln!(std::io::stderr(), "{test}: skipped: {}", why.trim());
 }
 
 /// Waits until `condition` holds.

@@ -1,0 +1,132 @@
+//! Watching a broker from outside: what is asked, and what is left behind. Tests take turns, for each of
+//! them waits for all children of this process.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use flux_agent::broker_watch::{Event, Watch};
+use flux_agent::children::Children;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::process::Command;
+use tokio::sync::{Mutex, mpsc};
+use tokio::time::timeout;
+
+static TURN: Mutex<()> = Mutex::const_new(());
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A watch of the broker at `local` in `directory`, with the shell text `uptime` for `flux uptime`.
+fn watch(directory: &TempDir, uptime: &str) -> Watch {
+    let mut command = Command::new("sh");
+    command.args(["-c", uptime]).current_dir(directory.path());
+    Watch {
+        socket: directory.path().join("local"),
+        record: None,
+        uptime: command,
+        children: Children::reaped().unwrap(),
+    }
+}
+
+/// Answers one question as a broker in state `run` does.
+async fn answer(stream: &mut UnixStream) -> io::Result<()> {
+    stream.write_all(&[0]).await?;
+    let mut head = [0; 8];
+    stream.read_exact(&mut head).await?;
+    let length = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+    stream.read_exact(&mut vec![0; length as usize]).await?;
+    let payload = b"{\"state\":\"run\"}\0";
+    let protocol = [&[0x8e, 1, 2, 0x02][..], &[0; 16]].concat();
+    let mut body = vec![u8::try_from(payload.len()).unwrap()];
+    body.extend(payload);
+    body.push(20);
+    body.extend(protocol);
+    let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+    stream.write_all(&[&head[..4], &length, &body].concat()).await
+}
+
+/// Lines that the stand-in for `flux uptime` wrote into `calls`.
+fn calls(directory: &Path) -> usize {
+    fs::read_to_string(directory.join("calls")).map_or(0, |text| text.lines().count())
+}
+
+#[tokio::test]
+async fn a_broker_that_lets_nobody_in_is_asked_with_flux_uptime() {
+    let _turn = TURN.lock().await;
+    let directory = TempDir::new().unwrap();
+    let listener = UnixListener::bind(directory.path().join("local")).unwrap();
+    let refusing = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(&[1]).await.unwrap();
+        listener.accept().await.unwrap();
+    });
+    let uptime = "echo >> calls; echo \" 12:34:56 run 1.2m,  owner flux,  depth 0,  size 4\"";
+    let (events, mut changes) = mpsc::unbounded_channel();
+    let watching = tokio::spawn(watch(&directory, uptime).run(events));
+    let change = timeout(PATIENCE, changes.recv()).await.unwrap();
+    assert_eq!(change, Some(Event::State("run".to_owned())));
+    let asked_again = async {
+        while calls(directory.path()) < 3 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, asked_again).await.unwrap();
+    assert!(!refusing.is_finished(), "the socket was asked once");
+    watching.abort();
+}
+
+#[tokio::test]
+async fn a_broker_that_is_slow_once_is_asked_over_its_socket_again() {
+    let _turn = TURN.lock().await;
+    let directory = TempDir::new().unwrap();
+    let listener = UnixListener::bind(directory.path().join("local")).unwrap();
+    let broker = tokio::spawn(async move {
+        let _silent = listener.accept().await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        answer(&mut stream).await.unwrap();
+        stream
+    });
+    let (events, mut changes) = mpsc::unbounded_channel();
+    let watching = tokio::spawn(watch(&directory, "echo >> calls; echo 1:00 run 1s,").run(events));
+    let change = timeout(PATIENCE, changes.recv()).await.unwrap();
+    assert_eq!(change, Some(Event::State("run".to_owned())));
+    broker.await.unwrap();
+    assert_eq!(calls(directory.path()), 0);
+    watching.abort();
+}
+
+/// Processes of this machine, zombies apart, whose command line holds `word`.
+fn running(word: &str) -> usize {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(word)).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_piles_up_while_a_broker_stalls() {
+    let _turn = TURN.lock().await;
+    let directory = TempDir::new().unwrap();
+    let listener = UnixListener::bind(directory.path().join("local")).unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.write_all(&[1]).await.unwrap();
+        }
+    });
+    // No other process waits for just this long.
+    let seconds = format!("6{}.5", std::process::id());
+    let (events, _changes) = mpsc::unbounded_channel();
+    let watched = watch(&directory, &format!("exec sleep {seconds}")).run(events);
+    // Some ten looks, each given up after its time, by a clock that does not wait.
+    assert!(timeout(Duration::from_mins(1), watched).await.is_err());
+    tokio::time::resume();
+    let gone = async {
+        while running(&seconds) > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, gone).await.unwrap();
+}

@@ -1,0 +1,155 @@
+//! Nothing brings PID 1 down or makes it forget a duty: the real binary as the first process of a
+//! process namespace, with closed outputs, orphans of every kind and brokers that hang.
+
+mod pod;
+
+use flux_contract::{AgentConfig, Workload};
+use nix::sys::signal::Signal;
+use pod::namespace::{FirstProcess, first_process};
+use pod::{Pod, code, stderr, stdout};
+use std::fs::{self, File, OpenOptions};
+use std::process::Stdio;
+
+/// A run whose command is the shell text `script`, without Flux in between.
+fn launcher(pod: &Pod, script: &str) -> AgentConfig {
+    let command = ["sh", "-c", script].map(str::to_owned).into();
+    let mut config = pod.config(&[]);
+    config.workload = Workload::Launcher { prefix: vec![], command };
+    config
+}
+
+/// Shell text that ends when the file `$1` is there.
+const AWAIT: &str = "await() { while [ ! -e \"$1\" ]; do sleep 0.02; done; }\n";
+
+#[test]
+fn orphans_are_reaped_whatever_ended_them() {
+    let pod = Pod::new();
+    // The kill(1) of every shell knows the number of a real-time signal.
+    let script = format!(
+        "{AWAIT}for signal in 9 40 64 15; do
+            sh -c \"sh -c 'kill -$signal \\$\\$' &\"
+        done
+        sh -c 'true &'
+        touch $POD/orphaned
+        await $POD/done"
+    );
+    let run = pod.prepared(&launcher(&pod, &script));
+    let Some(run) = first_process(&pod, &run) else { return };
+    let run = FirstProcess::start(run);
+    pod.await_file("orphaned");
+    pod::await_that("every orphan is reaped", || run.zombies() == 0);
+    fs::write(pod.at("done"), "").unwrap();
+    let (code, _, error) = run.end();
+    assert_eq!(code, 0, "{error}");
+}
+
+#[test]
+fn thousands_of_orphans_leave_nothing_behind() {
+    let pod = Pod::new();
+    let script = format!(
+        "{AWAIT}for i in $(seq 100); do
+            sh -c 'for j in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do true & done'
+        done
+        touch $POD/orphaned
+        await $POD/done"
+    );
+    let run = pod.prepared(&launcher(&pod, &script));
+    let Some(run) = first_process(&pod, &run) else { return };
+    let run = FirstProcess::start(run);
+    pod.await_file("orphaned");
+    pod::await_that("every orphan is reaped", || run.zombies() == 0);
+    let pid = run.pid();
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    assert!(open < 40, "{open} files are open");
+    fs::write(pod.at("done"), "").unwrap();
+    let (code, _, error) = run.end();
+    assert_eq!(code, 0, "{error}");
+}
+
+/// A run that ends with 7 and leaves message and marker.
+fn ends_with_7(pod: &Pod) -> AgentConfig {
+    let mut config = launcher(pod, "exit 7");
+    config.hooks.post = Some("touch $POD/posted".to_owned());
+    config
+}
+
+fn assert_all_is_done(pod: &Pod, code: Option<i32>) {
+    assert_eq!(code, Some(7));
+    assert_eq!(pod.message().exit_code, 7);
+    assert!(pod.at("posted").exists(), "the post hook ran");
+    assert!(pod.layout().complete_marker().exists());
+}
+
+#[test]
+fn a_log_that_takes_nothing_changes_nothing() {
+    let full = || Stdio::from(OpenOptions::new().write(true).open("/dev/full").unwrap());
+    let closed = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        Stdio::from(writer)
+    };
+    for output in [full, closed] {
+        let pod = Pod::new();
+        let run = pod.prepared(&ends_with_7(&pod));
+        let Some(mut run) = first_process(&pod, &run) else { return };
+        let ended = run.stdout(output()).stderr(output()).status().unwrap();
+        assert_all_is_done(&pod, ended.code());
+    }
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_up_nothing() {
+    let pod = Pod::new();
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    fill(&mut writer);
+    let run = pod.prepared(&ends_with_7(&pod));
+    let Some(mut run) = first_process(&pod, &run) else { return };
+    let mut run = run.stdout(Stdio::null()).stderr(writer).spawn().unwrap();
+    let mut ended = None;
+    pod::await_that("the run ends", || {
+        ended = run.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_all_is_done(&pod, ended.unwrap().code());
+}
+
+/// Fills the pipe behind `writer`.
+fn fill(writer: &mut std::io::PipeWriter) {
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    use std::io::Write;
+    fcntl(&*writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    for size in [4096, 1] {
+        while writer.write(&vec![b'x'; size]).is_ok() {}
+    }
+    fcntl(&*writer, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+}
+
+#[test]
+fn an_answer_that_nobody_takes_ends_quietly_and_one_that_cannot_be_written_is_an_error() {
+    let pod = Pod::new();
+    pod.write_config(&pod.config(&["true"]));
+    let subcommands = ["plan", "resources", "env"];
+    for subcommand in subcommands {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = pod.for_this_pod(subcommand).stdout(writer).output().unwrap();
+        assert_eq!((code(&output), stderr(&output).as_str()), (0, ""), "{subcommand}");
+        let full: File = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = pod.for_this_pod(subcommand).stdout(full).output().unwrap();
+        assert_eq!(code(&output), 74, "{subcommand}: {}", stderr(&output));
+        assert!(stderr(&output).contains("write the answer: No space left"), "{}", stderr(&output));
+    }
+    assert_eq!(stdout(&pod.for_this_pod("plan").output().unwrap()).lines().count() > 5, true);
+}
+
+#[test]
+fn a_child_that_is_killed_takes_nothing_with_it() {
+    let pod = Pod::new();
+    pod.broker_does("kill -9 $$");
+    let run = pod.prepared(&pod.config(&["true"]));
+    let Some(mut run) = first_process(&pod, &run) else { return };
+    let output = run.output().unwrap();
+    assert_eq!(code(&output), 76, "{}", stderr(&output));
+    let message = pod.message().last_error.unwrap();
+    assert!(message.contains(&(128 + Signal::SIGKILL as i32).to_string()), "{message}");
+}
