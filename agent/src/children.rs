@@ -39,6 +39,11 @@ impl Children {
         Ok(Running { child, pid: Pid::from_raw(pid), children: self.clone() })
     }
 
+    /// Whether `pid` is a child that was started here and has not been waited for.
+    pub fn are_own(&self, pid: i32) -> bool {
+        self.with_own(|own| own.contains(&pid))
+    }
+
     /// Reaps every orphan that has ended.
     ///
     /// The look is not the wait (`WNOWAIT`): when the first child that has ended is one of our own,

@@ -4,7 +4,7 @@
 ///
 /// A command that ran passes on its own code (128 + N when signal N ended it; 126 when it could
 /// not be executed, 127 when it was not found, as POSIX shells do). The codes here say that the
-/// command was never reached. They lie in the range of `sysexits.h`, which few programs use; the
+/// command was never reached, or, for [`Exit::Deadline`], that it was ended. They lie in the range of `sysexits.h`, which few programs use; the
 /// termination message tells the two apart beyond doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Exit {
@@ -24,13 +24,15 @@ pub enum Exit {
     Broker,
     /// The agent was told to stop (SIGTERM) before the command ran.
     Stopped,
+    /// The deadline of the MiniCluster (`spec.deadlineSeconds`) passed before the command had ended.
+    Deadline,
     /// A mistake in the agent itself.
     Internal,
 }
 
 impl Exit {
     /// Every variant, in the order of the table in `docs/agent.md`.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Usage,
         Self::Config,
         Self::View,
@@ -39,6 +41,7 @@ impl Exit {
         Self::Hook,
         Self::Broker,
         Self::Stopped,
+        Self::Deadline,
         Self::Internal,
     ];
 
@@ -53,6 +56,7 @@ impl Exit {
             Self::Hook => 69,
             Self::Broker => 76,
             Self::Stopped => 75,
+            Self::Deadline => 77,
             Self::Internal => 70,
         }
     }
@@ -73,6 +77,7 @@ impl Exit {
             Self::Hook => "HookFailed",
             Self::Broker => "BrokerFailed",
             Self::Stopped => "Stopped",
+            Self::Deadline => "DeadlineExceeded",
             Self::Internal => "AgentInternal",
         }
     }
