@@ -3,7 +3,7 @@
 mod pod;
 
 use flux_contract::{AgentConfig, Exit, FluxUser, Hooks, Submission, Workload};
-use pod::{Pod, code, stderr, stdout};
+use pod::{Pod, code, skip, stderr, stdout};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
@@ -269,7 +269,7 @@ fn the_users_script_is_written_where_the_command_expects_it() {
 #[test]
 fn as_root_flux_runs_as_its_own_user_who_owns_what_the_broker_needs() {
     if !is_root() {
-        eprintln!("skipped: changing the user needs root");
+        skip("changing the user needs root");
         return;
     }
     let pod = Pod::new();
@@ -298,7 +298,7 @@ fn as_root_flux_runs_as_its_own_user_who_owns_what_the_broker_needs() {
 #[test]
 fn the_user_of_flux_keeps_the_capabilities_that_were_added_and_no_others() {
     if !is_root() {
-        eprintln!("skipped: changing the user needs root");
+        skip("changing the user needs root");
         return;
     }
     let pod = Pod::new();
@@ -330,7 +330,7 @@ fn user(capabilities: &[&str]) -> FluxUser {
 #[test]
 fn a_container_of_an_arbitrary_uid_runs_flux_as_that_uid_with_a_home_of_its_own() {
     if !is_root() {
-        eprintln!("skipped: changing the user needs root");
+        skip("changing the user needs root");
         return;
     }
     let pod = Pod::new();
@@ -380,7 +380,7 @@ fn the_helper_for_shells_can_be_sourced_twice_and_keeps_values_as_they_were_give
 #[test]
 fn a_user_that_cannot_be_added_still_runs_flux() {
     if !is_root() {
-        eprintln!("skipped: changing the user needs root");
+        skip("changing the user needs root");
         return;
     }
     let pod = Pod::new();
@@ -393,7 +393,7 @@ fn a_user_that_cannot_be_added_still_runs_flux() {
     isolated.args(["--mount", "sh", "-c", script]).arg(pod.at("etc"));
     let output = pod.wrapped(isolated, &run).output().unwrap();
     if stderr(&output).contains("unshare:") {
-        eprintln!("skipped: no mount namespace can be made here");
+        skip("no mount namespace can be made here");
         return;
     }
     assert_eq!((code(&output), stdout(&output).as_str()), (0, "1234\n"), "{}", stderr(&output));

@@ -5,11 +5,11 @@ mod support;
 
 use flux_contract::{Exit, Hooks, SidecarConfig, WorkerPolicy, Workload};
 use nix::sys::signal::Signal;
+use pod::namespace::first_process;
 use pod::{
-    Background, PATIENCE, Pod, await_that, broker_in_state, closed_port, code, stderr, stdout,
+    Background, PATIENCE, Pod, await_that, broker_in_state, closed_port, code, skip, stderr, stdout,
 };
 use std::fs;
-use std::process::Command;
 use std::time::Instant;
 
 /// Shell text of a broker that notes the signals it gets and ends with 0 at SIGTERM.
@@ -125,13 +125,8 @@ fn orphans_are_reaped_while_the_command_runs() {
         done
         echo reaped";
     let run = pod.prepared(&launcher(&pod, script));
-    let mut first_process = Command::new("unshare");
-    first_process.args(["--pid", "--fork", "--mount-proc", "--kill-child"]);
-    let output = pod.wrapped(first_process, &run).output().unwrap();
-    if stderr(&output).contains("unshare:") {
-        eprintln!("skipped: no process namespace can be made here: {}", stderr(&output));
-        return;
-    }
+    let Some(mut run) = first_process(&pod, &run) else { return };
+    let output = run.output().unwrap();
     assert_eq!((code(&output), stdout(&output).as_str()), (0, "reaped\n"), "{}", stderr(&output));
 }
 
@@ -272,7 +267,7 @@ fn the_programs_wrapper_passes_signals_on_and_records_how_the_command_ended() {
 fn exec_reports_what_could_not_be_started_as_shells_do() {
     let pod = Pod::new();
     if !nix::unistd::getuid().is_root() {
-        eprintln!("skipped: changing the user needs root");
+        skip("changing the user needs root");
         return;
     }
     let exec = |program: &str| {
@@ -326,7 +321,7 @@ fn a_sidecar_waits_for_the_socket_and_ends_when_the_runner_has() {
 fn a_sidecar_that_is_root_is_told_how_to_use_an_instance_that_is_not_roots() {
     let pod = Pod::new();
     if !nix::unistd::getuid().is_root() {
-        eprintln!("skipped: giving a file away needs root");
+        skip("giving a file away needs root");
         return;
     }
     let socket = pod.layout().local_socket();
