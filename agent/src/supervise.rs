@@ -14,7 +14,7 @@ use crate::signals::{Asked, Stop, at};
 use crate::step::{BrokerRun, Role, shown};
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, tcsetpgrp};
-use std::future::pending;
+use std::future::{Future, pending};
 use std::io::{self, IsTerminal};
 use std::pin::pin;
 use std::os::unix::process::ExitStatusExt;
@@ -69,7 +69,14 @@ pub async fn run_broker(
     let (events, mut changes) = mpsc::unbounded_channel();
     let watch = tokio::spawn(watch(context, broker).run(events));
     let mut supervision = Supervision::new(broker, role);
-    let status = supervision.until_ended(context, &mut running, &mut changes).await;
+    let lead = broker.worker.as_ref().map(|worker| &worker.lead);
+    let lost = async {
+        match lead {
+            Some(lead) => LeadWatch::default().lost(lead).await,
+            None => pending().await,
+        }
+    };
+    let status = supervision.until_ended(context, &mut running, &mut changes, lost).await;
     watch.abort();
     context.progress.broker_ended();
     let ended = monotonic_nanoseconds();
@@ -151,14 +158,9 @@ impl<'run> Supervision<'run> {
         context: &mut Context,
         running: &mut Running,
         changes: &mut mpsc::UnboundedReceiver<Event>,
+        lost: impl Future<Output = ()>,
     ) -> io::Result<ExitStatus> {
-        let lead = self.broker.worker.as_ref().map(|worker| &worker.lead);
-        let mut lost = pin!(async {
-            match lead {
-                Some(lead) => LeadWatch::default().lost(lead).await,
-                None => pending().await,
-            }
-        });
+        let mut lost = pin!(lost);
         loop {
             tokio::select! {
                 status = running.wait() => return status,
@@ -274,4 +276,80 @@ fn note_submission(context: &Context, status: io::Result<ExitStatus>) {
     let text = format!("the command could not be submitted: {end}");
     context.log.error(&text);
     context.progress.failed(&text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::{Budget, Duties};
+    use crate::children::Children;
+    use crate::environment::Report;
+    use crate::output::Log;
+    use crate::progress::Progress;
+    use crate::root::Root;
+    use crate::session::Session;
+    use crate::signals::Signals;
+    use std::path::{Path, PathBuf};
+
+    fn context(directory: &Path, grace_seconds: u64) -> Context {
+        let start = Report {
+            working_directory: directory.to_owned(),
+            environment: [("PATH".into(), "/usr/bin:/bin".into())].into(),
+        };
+        Context {
+            root: Root::new("/"),
+            log: Log::new(true, false),
+            strict: true,
+            quiet: true,
+            report_file: PathBuf::new(),
+            signals: Signals::default(),
+            budget: Budget::new(grace_seconds, Duties::default()),
+            children: Children::default(),
+            progress: Progress::new(),
+            session: Session::new("/agent".into(), start),
+        }
+    }
+
+    fn broker() -> BrokerRun {
+        BrokerRun {
+            command: vec![],
+            archive: None,
+            record: None,
+            program: vec![],
+            submission: None,
+            socket: "/none".into(),
+            uptime: vec![],
+            timed: false,
+            worker: None,
+        }
+    }
+
+    /// How a worker's broker ends that does `script`, was seen in state `run`, and loses its lead.
+    async fn ends_without_lead(script: &str) -> (i32, bool) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut context = context(directory.path(), 2);
+        let script = format!("{script}; touch up; while :; do sleep 0.02; done");
+        let words = ["sh".to_owned(), "-c".to_owned(), script];
+        let mut command = context.session.command(&words);
+        let mut running = context.children.spawn(&mut command).unwrap();
+        let (events, mut changes) = mpsc::unbounded_channel();
+        events.send(Event::State("run".to_owned())).unwrap();
+        let broker = broker();
+        let mut supervision = Supervision::new(&broker, Role::Worker);
+        let lost = async {
+            while !directory.path().join("up").exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let ended = supervision.until_ended(&mut context, &mut running, &mut changes, lost);
+        let status = tokio::time::timeout(Duration::from_secs(30), ended).await.unwrap().unwrap();
+        assert!(supervision.ran && supervision.stop.is_none());
+        (exit_code(status), supervision.lead_lost)
+    }
+
+    #[tokio::test]
+    async fn a_broker_without_its_lead_is_told_to_end_and_killed_if_it_does_not() {
+        assert_eq!(ends_without_lead("trap 'exit 3' TERM").await, (3, true));
+        assert_eq!(ends_without_lead("trap '' TERM").await, (137, true));
+    }
 }
