@@ -62,6 +62,11 @@ impl Children {
         })
     }
 
+    /// Whether `pid` is a child that was started here and has not been waited for.
+    pub fn are_own(&self, pid: i32) -> bool {
+        self.with_own(|own| own.contains_key(&pid))
+    }
+
     /// Reaps every child that has ended.
     fn reap(&self) {
         self.with_own(|own| {

@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// First process of every pod of a MiniCluster, and tools for people who enter one.
 #[derive(Debug, Parser)]
@@ -122,6 +123,9 @@ enum Command {
         /// Where the record is kept
         #[arg(long, value_name = "PATH")]
         record: PathBuf,
+        /// How long the command may take to end once a signal asked for it, in milliseconds
+        #[arg(long, value_name = "MILLISECONDS")]
+        patience: Option<u64>,
         /// Print the FLUXTIME line
         #[arg(long)]
         timed: bool,
@@ -285,8 +289,9 @@ fn dispatch(command: Command) -> u8 {
         Command::Exec { uid, gid, groups, capabilities, words } => {
             commands::exec(&crate::exec::Target { uid, gid, groups, capabilities }, &words)
         }
-        Command::Program { record, timed, words } => {
-            block_on(crate::program::run(&record, timed, &words))
+        Command::Program { record, patience, timed, words } => {
+            let patience = patience.map(Duration::from_millis);
+            block_on(crate::program::run(&record, patience, timed, &words))
         }
         Command::Doctor { pod, output } => block_on(crate::doctor::doctor(&pod, output.output)),
         Command::Connect { pod, words } => crate::connect::connect(&pod, &words),

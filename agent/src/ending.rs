@@ -42,6 +42,17 @@ impl Ended {
 /// The end of a lead whose broker had a command to run.
 pub fn of_lead(record: Option<ProgramRecord>, broker: BrokerEnd) -> Ended {
     let Some(record) = record else { return before_command(broker) };
+    if let Some(stop @ Stop::Deadline { .. }) = broker.stop
+        && !record.ended_before(broker.stopped)
+    {
+        // Whatever it made of the signal, it was not done.
+        let end = record.exit_code.map_or_else(
+            || "it was killed".to_owned(),
+            |code| format!("it ended with exit code {code}"),
+        );
+        let text = format!("{stop} before the command had ended; told to stop, {end}");
+        return Ended { signal: record.signal, ..Ended::by_agent(Exit::Deadline, text) };
+    }
     // Without an end in the record the wrapper itself was killed; the broker saw how.
     let code = record.exit_code.unwrap_or(if broker.code == 0 { 1 } else { broker.code });
     let error = match record.exit_code {
@@ -65,14 +76,15 @@ pub fn of_interactive_lead(broker: BrokerEnd) -> Ended {
     }
     match broker.stop {
         // A pod that is taken away must not look like one whose work is done.
-        Some(stop) if broker.code == 0 => Ended::by_agent(Exit::Stopped, stop.to_string()),
+        Some(stop @ Stop::Deadline { .. }) => Ended::by_agent(stop.exit(), stop.to_string()),
+        Some(stop) if broker.code == 0 => Ended::by_agent(stop.exit(), stop.to_string()),
         Some(_) | None => Ended { code: broker.code, command_ran: true, signal: None, error: None },
     }
 }
 
 fn before_command(broker: BrokerEnd) -> Ended {
     match broker.stop {
-        Some(stop) => Ended::by_agent(Exit::Stopped, format!("{stop} before the command ran")),
+        Some(stop) => Ended::by_agent(stop.exit(), format!("{stop} before the command ran")),
         None => Ended::by_agent(
             Exit::Broker,
             format!(
@@ -107,7 +119,7 @@ pub fn of_worker(policy: WorkerPolicy, broker: BrokerEnd) -> Next {
     let code = broker.code;
     if let Some(stop) = broker.stop {
         // Not 0: a pod that is taken away must not look like one whose work is done.
-        return Next::Leave(Ended::by_agent(Exit::Stopped, stop.to_string()));
+        return Next::Leave(Ended::by_agent(stop.exit(), stop.to_string()));
     }
     if broker.lead_lost && policy != WorkerPolicy::LeaveAlways {
         return Next::Restart("the lead broker was gone".to_owned());
@@ -200,6 +212,7 @@ mod tests {
         BrokerEnd {
             code,
             stop: None,
+            stopped: None,
             ran: true,
             lead_lost: false,
             started: 0,
@@ -208,7 +221,12 @@ mod tests {
     }
 
     fn stopped(code: i32) -> BrokerEnd {
-        BrokerEnd { stop: Some(Stop(Signal::SIGTERM)), ..broker(code) }
+        stopped_by(Stop::Signal(Signal::SIGTERM), code)
+    }
+
+    /// A broker that was told to end after four seconds.
+    fn stopped_by(stop: Stop, code: i32) -> BrokerEnd {
+        BrokerEnd { stop: Some(stop), stopped: Some(4_000_000_000), ..broker(code) }
     }
 
     fn record(exit_code: Option<i32>) -> ProgramRecord {
@@ -253,6 +271,28 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_its_deadline_ended_says_so_whatever_the_command_made_of_it() {
+        let deadline = |code| stopped_by(Stop::Deadline { seconds: 5 }, code);
+        let later = |code| Some(record(Some(code)));
+        for ended in [
+            of_lead(None, deadline(0)),
+            of_lead(later(0), deadline(0)),
+            of_lead(later(143), deadline(1)),
+            of_lead(Some(record(None)), deadline(137)),
+            of_interactive_lead(deadline(0)),
+            of_interactive_lead(deadline(137)),
+        ] {
+            assert_eq!(summary(&ended), (77, false), "{ended:?}");
+            assert!(ended.error.unwrap().starts_with("the deadline of 5 seconds has passed"));
+        }
+        let mut done = record(Some(7));
+        done.ended_monotonic_nanoseconds = Some(3_900_000_000);
+        assert_eq!(summary(&of_lead(Some(done), deadline(1))), (7, true), "it was done before");
+        let Next::Leave(ended) = of_worker(WorkerPolicy::Rejoin, deadline(0)) else { panic!() };
+        assert_eq!(summary(&ended), (77, false));
+    }
+
+    #[test]
     fn a_sidecar_ends_with_its_commands_code_and_says_why() {
         let of = |wait_status, stop| of_sidecar(ExitStatus::from_raw(wait_status), stop);
         assert_eq!(of(0, None), Ended { command_ran: true, ..Ended::well(0) });
@@ -261,7 +301,7 @@ mod tests {
         assert_eq!(failed.error.unwrap(), "the command ended with exit code 3");
         let killed = of(9, None);
         assert_eq!((killed.code, killed.signal), (137, Some(9)));
-        let stopped = of(15, Some(Stop(Signal::SIGTERM)));
+        let stopped = of(15, Some(Stop::Signal(Signal::SIGTERM)));
         assert_eq!(stopped.error.unwrap(), "stopped by SIGTERM", "no failure of the command's own");
     }
 

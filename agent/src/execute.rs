@@ -6,13 +6,16 @@ mod error;
 pub mod files;
 mod hook;
 mod lead;
+mod script;
 mod working_directory;
 
 pub use capture::wait_or_stop;
 pub use error::StepError;
 pub use hook::run_hook;
 pub use lead::await_lead;
+pub use script::PrivateScript;
 
+use crate::budget::Budget;
 use crate::children::Children;
 use crate::environment::find_program;
 use crate::facts::is_executable;
@@ -41,8 +44,10 @@ pub struct Context {
     pub quiet: bool,
     /// Where a hook leaves the environment of its shell.
     pub report_file: PathBuf,
-    /// Signals to this process.
+    /// Signals to this process, and the deadline.
     pub signals: Signals,
+    /// What a stop may take.
+    pub budget: Budget,
     /// Processes started from here.
     pub children: Children,
     /// What has happened so far.

@@ -15,6 +15,7 @@ pub use environment::chosen_shell;
 pub use files::{BATCH_SCRIPT, BATCH_SCRIPT_VARIABLE, CUSTOM_SCRIPT};
 pub use hooks::{shell, sidecar_hook};
 
+use crate::budget::{Budget, Duties};
 use crate::environment::Change;
 use crate::facts::Facts;
 use crate::step::{AwaitLead, BrokerRun, LeadByName, Plan, Role, Step, WorkerRun};
@@ -122,6 +123,11 @@ impl Pod<'_> {
         words
     }
 
+    /// What a stop of this pod's run may take.
+    pub(crate) fn budget(&self) -> Budget {
+        Budget::new(self.config.shutdown.grace_seconds, Duties::of_runner(self.config))
+    }
+
     /// Domain of the Kubernetes cluster.
     pub(crate) fn cluster_domain(&self) -> &str {
         self.facts.cluster_domain.as_deref().unwrap_or("cluster.local")
@@ -141,6 +147,8 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
         role,
         hostname: facts.hostname.clone(),
         rank,
+        budget: pod.budget(),
+        deadline_seconds: deadline(config, facts),
         strict: config.logging.strict,
         quiet: config.logging.quiet,
         agent: facts.agent.clone(),
@@ -181,6 +189,12 @@ fn role(config: &AgentConfig, facts: &Facts) -> Result<(Role, u32), PlanError> {
         }
         Bootstrap::Root { .. } | Bootstrap::Child { .. } => Ok((Role::Worker, rank)),
     }
+}
+
+/// One pod keeps the deadline: the one whose end is the Job's.
+fn deadline(config: &AgentConfig, facts: &Facts) -> Option<u64> {
+    let keeps_it = facts.hostname == config.cluster.name.pod_hostname(0);
+    config.shutdown.deadline_seconds.filter(|_| keeps_it)
 }
 
 fn steps(

@@ -6,9 +6,9 @@
 
 use crate::exit_status::exit_code;
 use crate::output;
-use crate::signals::Signals;
+use crate::signals::{Signals, asks_to_stop, at};
 use crate::timing::fluxtime_line;
-use nix::sys::signal::kill;
+use nix::sys::signal::{Signal, kill};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,10 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 use tokio::process::Command;
+use tokio::time::Instant;
+
+/// Pause before a command that is still there after SIGKILL gets it once more.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// What the wrapper leaves for PID 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +47,11 @@ impl ProgramRecord {
         serde_json::from_slice(&fs::read(path).ok()?).ok()
     }
 
+    /// Whether the command had ended at `time`, by [`monotonic_nanoseconds`].
+    pub fn ended_before(&self, time: Option<u64>) -> bool {
+        self.ended_monotonic_nanoseconds.zip(time).is_some_and(|(ended, time)| ended <= time)
+    }
+
     /// Writes the record in one step: a reader sees this one or the one before.
     fn write(&self, path: &Path) -> io::Result<()> {
         let temporary = path.with_extension("json.new");
@@ -65,8 +74,9 @@ pub fn start_failure_code(error: &io::Error) -> u8 {
 }
 
 /// Runs `words`, keeps the record at `path`, and returns the code to end with: the command's own,
-/// 128 + N when signal N ended it, 126 or 127 when it could not be started.
-pub async fn run(path: &Path, timed: bool, words: &[String]) -> u8 {
+/// 128 + N when signal N ended it, 126 or 127 when it could not be started. A command that has not
+/// ended when a signal has asked for it and `patience` is over is killed: Flux's cleanup waits for it.
+pub async fn run(path: &Path, patience: Option<Duration>, timed: bool, words: &[String]) -> u8 {
     let mut signals = match Signals::register() {
         Ok(signals) => signals,
         Err(error) => {
@@ -82,7 +92,7 @@ pub async fn run(path: &Path, timed: bool, words: &[String]) -> u8 {
         signal: None,
     };
     keep(&record, path);
-    let code = match run_forwarding(&mut signals, words).await {
+    let code = match run_forwarding(&mut signals, patience, words).await {
         Ok(status) => {
             record.signal = status.signal();
             exit_code(status)
@@ -111,19 +121,35 @@ fn keep(record: &ProgramRecord, path: &Path) {
     }
 }
 
-async fn run_forwarding(signals: &mut Signals, words: &[String]) -> io::Result<ExitStatus> {
+async fn run_forwarding(
+    signals: &mut Signals,
+    patience: Option<Duration>,
+    words: &[String],
+) -> io::Result<ExitStatus> {
     let (program, arguments) =
         words.split_first().ok_or_else(|| io::Error::from(ErrorKind::NotFound))?;
     let mut child = Command::new(program).args(arguments).spawn()?;
     let pid = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+    let send = |signal| {
+        if let Some(pid) = pid {
+            // That the command has just ended is no error.
+            let _ = kill(pid, signal);
+        }
+    };
+    let mut kill_at = None;
     loop {
         tokio::select! {
             status = child.wait() => return status,
             taken = signals.next() => {
-                if let Some(pid) = pid {
-                    // That the command has just ended is no error.
-                    let _ = kill(pid, taken);
+                send(taken);
+                if asks_to_stop(taken) && kill_at.is_none() {
+                    kill_at = patience.and_then(|patience| Instant::now().checked_add(patience));
                 }
+            }
+            () = at(kill_at) => {
+                output::complain("the command has not ended in its time: killing it");
+                send(Signal::SIGKILL);
+                kill_at = Some(Instant::now() + AGAIN);
             }
         }
     }

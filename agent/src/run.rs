@@ -1,7 +1,9 @@
 //! `flux-agent run`: the first process of a pod, from its configuration to its exit code.
 
 use crate::archive;
+use crate::budget::{Budget, Duties};
 use crate::children::Children;
+use crate::deadline::Deadline;
 use crate::ending::{self, Backoff, Ended, Next};
 use crate::environment::Report;
 use crate::execute::{Context, StepError, announce, await_lead, execute, execute_all};
@@ -16,14 +18,17 @@ use crate::session::Session;
 use crate::sidecar;
 use crate::signals::Signals;
 use crate::status::StatusServer;
-use crate::step::{Plan, WorkerRun};
+use crate::step::{ArchiveRun, Plan, WorkerRun};
 use crate::supervise::{BrokerEnd, run_broker};
 use crate::timing::fluxtime_line;
 use flux_contract::{AgentConfig, Exit, TerminationMessage};
+use nix::sys::prctl;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Where the kubelet looks for the termination message unless the container says otherwise.
 const TERMINATION_LOG: &str = "/dev/termination-log";
@@ -115,11 +120,15 @@ async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, 
     let internal = |what: &str, error: io::Error| (Exit::Internal, format!("{what}: {error}"));
     let signals = signals.map_err(|error| internal("take signals", error))?;
     let progress = Progress::new();
-    let config = read_config(&root.at(config)).map_err(|error| (Exit::Config, chain(&error)))?;
+    let began = Instant::now();
+    let config_path = root.at(config);
+    let config = read_config(&config_path).map_err(|error| (Exit::Config, chain(&error)))?;
     let facts =
         Facts::gather(&config, &root, hostname).map_err(|error| (Exit::Internal, chain(&error)))?;
     let start = Report::of_this_process()
         .map_err(|error| (Exit::Prepare, format!("enter the working directory: {error}")))?;
+    // Where the pod's containers share their processes this is not PID 1, and has its orphans all the same.
+    prctl::set_child_subreaper(true).map_err(|errno| internal("take orphans", errno.into()))?;
     let children = Children::reaped().map_err(|error| internal("take signals", error))?;
     let mut context = Context {
         root,
@@ -128,6 +137,7 @@ async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, 
         quiet: config.logging.quiet,
         report_file: config.layout.private_directory().join("hook-environment"),
         signals,
+        budget: Budget::new(config.shutdown.grace_seconds, Duties::of_runner(&config)),
         children,
         progress,
         session: Session::new(facts.agent.clone(), start),
@@ -138,6 +148,11 @@ async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, 
     let lock = lock(&context, &config.layout.runner_lock());
     let plan = plan(&config, &facts).map_err(|error| (error.exit(), chain(&error)))?;
     context.progress.planned(&plan);
+    if plan.deadline_seconds.is_some()
+        && let Some(deadline) = Deadline::new(config.shutdown, began, config_path)
+    {
+        context.signals.keep(deadline);
+    }
     serve_status(&context, &config.layout.agent_socket()).await;
     Ok(Begun::Runner { context: Box::new(context), plan: Box::new(plan), lock })
 }
@@ -191,7 +206,7 @@ async fn of_lead(context: &mut Context, plan: &Plan) -> Result<Outcome, StepErro
     }
     let record = plan.broker.record.as_deref().and_then(ProgramRecord::read);
     if let Some(archive) = &plan.broker.archive {
-        archive::keep(context, archive, end, end.ran || record.is_some()).await;
+        keep(context, archive, end, end.ran || record.is_some()).await;
     }
     let ended = if plan.broker.record.is_some() {
         ending::of_lead(record, end)
@@ -199,6 +214,20 @@ async fn of_lead(context: &mut Context, plan: &Plan) -> Result<Outcome, StepErro
         ending::of_interactive_lead(end)
     };
     Ok(Outcome { ended, broker: Some(end), record })
+}
+
+/// Keeps the state, unless a stop leaves no time for it.
+async fn keep(context: &mut Context, archive: &ArchiveRun, end: BrokerEnd, ran: bool) {
+    let share = context.budget.main + context.budget.for_main().patience;
+    let mut signals = mem::take(&mut context.signals);
+    let kept = signals.within(share, archive::keep(context, archive, end, ran)).await;
+    context.signals = signals;
+    if kept.is_none() {
+        let path = archive.path.display();
+        let text = format!("archive {path} stays as it was: the pod's grace period left no time to keep the state");
+        context.log.error(&text);
+        context.progress.failed(&text);
+    }
 }
 
 async fn of_worker(

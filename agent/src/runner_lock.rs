@@ -4,6 +4,7 @@
 //! The runner's agent holds a lock (flock(2)) on a file in the shared volume for as long as it
 //! lives. The kernel lets go of it whatever ended the agent, and children do not inherit it.
 
+use crate::execute::files;
 use std::fs::{self, File, Permissions, TryLockError};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +22,9 @@ impl RunnerLock {
     /// When the file cannot be written, locked or put in its place.
     pub fn hold(path: &Path) -> io::Result<Self> {
         let new = path.with_extension("new");
-        let file = File::create(&new)?;
+        // Never through a link: others may write in this volume.
+        files::remove(&new)?;
+        let file = File::create_new(&new)?;
         file.lock()?;
         // Those who look may be other users, whatever the umask is.
         file.set_permissions(Permissions::from_mode(0o644))?;
@@ -41,6 +44,17 @@ pub fn is_abandoned(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_in_its_place_is_not_written_through() {
+        let volume = tempfile::tempdir().unwrap();
+        let path = volume.path().join("runner.lock");
+        let target = volume.path().join("target");
+        fs::write(&target, "kept").unwrap();
+        std::os::unix::fs::symlink(&target, path.with_extension("new")).unwrap();
+        let _held = RunnerLock::hold(&path).unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
+    }
 
     #[test]
     fn it_is_abandoned_when_its_holder_is_gone_and_not_before_there_was_one() {

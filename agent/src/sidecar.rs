@@ -3,7 +3,8 @@
 use crate::broker_socket::{BrokerSocket, SocketError};
 use crate::ending::{self, Ended};
 use crate::environment::Change;
-use crate::execute::{Context, StepError, run_hook, wait_or_stop};
+use crate::budget::{Budget, Duties};
+use crate::execute::{Context, PrivateScript, StepError, files, run_hook, wait_or_stop};
 use crate::facts::Facts;
 use crate::output::chain;
 use crate::plan::{Surroundings, shell, sidecar_hook, surroundings};
@@ -16,8 +17,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// How often the shared volume is looked at.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long the sidecar's command may take to end once the runner has.
-const GRACE: Duration = Duration::from_secs(5);
 /// How long before the end of Flux a command may fail and be taken to have failed for it: on a
 /// worker, requests fail before its own broker knows.
 const FORESIGHT: Duration = Duration::from_secs(5);
@@ -40,6 +39,7 @@ pub async fn run(
         let known: Vec<&str> = config.sidecars.keys().map(String::as_str).collect();
         (Exit::Config, format!("no sidecar {name:?} is configured, only {known:?}"))
     })?;
+    context.budget = Budget::new(config.shutdown.grace_seconds, Duties::of_sidecar(sidecar));
     let around = surroundings(config, facts).map_err(|error| (error.exit(), chain(&error)))?;
     // Not the runner's own directory: a sidecar may be another user.
     context.report_file =
@@ -97,12 +97,12 @@ async fn main(
         hook: "command".to_owned(),
         end: "cannot run: neither the image nor the view has a shell".to_owned(),
     })?;
-    let words = [shell.display().to_string(), "-c".to_owned(), command.clone()];
-    let start = |source| StepError::Start { program: words[0].clone(), source };
-    let mut started = context.session.command(&words);
+    let start = |source| StepError::Start { program: shell.display().to_string(), source };
+    let script = private_script(context, command)?;
+    let mut started = context.session.command(&script.command(&shell));
     let mut running = context.children.spawn(&mut started).map_err(start)?;
     let end = tokio::select! {
-        ended = wait_or_stop(&mut context.signals, &mut running) => {
+        ended = wait_or_stop(&mut context.signals, &mut running, context.budget.for_main()) => {
             let (status, stop) = ended.map_err(start)?;
             let ended = ending::of_sidecar(status, stop);
             return Ok(if stop.is_some() { ended } else { judged(context, sidecar, runner, ended).await });
@@ -111,11 +111,25 @@ async fn main(
     };
     context.log.say(&format!("{}: ending the command", end.text()));
     running.signal_group(Signal::SIGTERM);
-    if timeout(GRACE, running.wait()).await.is_err() {
+    // As long as a stop gives it: the runner's end is one.
+    if timeout(context.budget.main, running.wait()).await.is_err() {
+        context.log.warn("the command has not ended in its time: killing it");
         running.signal_group(Signal::SIGKILL);
-        running.wait().await.map_err(start)?;
+        let _ = timeout(context.budget.for_main().patience, running.wait()).await;
     }
     Ok(end.into())
+}
+
+/// The command as a file that only this container's user reads.
+fn private_script(context: &Context, command: &str) -> Result<PrivateScript, StepError> {
+    let report_file = context.root.at(&context.report_file);
+    let directory = report_file.parent().unwrap_or(&report_file);
+    files::make_directory(directory, 0o700, None).map_err(|source| StepError::File {
+        doing: "make directory",
+        path: directory.to_owned(),
+        source,
+    })?;
+    PrivateScript::write(directory, "command", command)
 }
 
 /// Waits for the broker's socket; the runner's end, where that came first.

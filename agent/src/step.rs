@@ -7,6 +7,7 @@ mod display;
 
 pub use display::shown;
 
+use crate::budget::Budget;
 use crate::environment::Change;
 use flux_contract::WorkerPolicy;
 use serde::Serialize;
@@ -302,6 +303,10 @@ pub struct Plan {
     pub hostname: String,
     /// Its rank.
     pub rank: u32,
+    /// What a stop may take.
+    pub budget: Budget,
+    /// Seconds after which this pod ends the run (`spec.deadlineSeconds`), if it is the one to do so.
+    pub deadline_seconds: Option<u64>,
     /// A failing hook ends the run.
     pub strict: bool,
     /// Say nothing but errors.

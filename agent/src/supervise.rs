@@ -7,30 +7,31 @@ use crate::children::Running;
 use crate::execute::{Context, StepError};
 use crate::exit_status::exit_code;
 use crate::lead_watch::LeadWatch;
+use crate::leftovers::Before;
 use crate::program::monotonic_nanoseconds;
 use crate::progress::phase;
-use crate::signals::{Stop, asks_to_stop};
+use crate::signals::{Asked, Stop, at};
 use crate::step::{BrokerRun, Role, shown};
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, tcsetpgrp};
-use std::future::pending;
+use std::future::{Future, pending};
 use std::io::{self, IsTerminal};
 use std::pin::pin;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
-
-/// How long a broker without a lead may take to end: its last tasks ask the lead, who is gone.
-const ORPHAN_GRACE: Duration = Duration::from_secs(10);
+use tokio::time::Instant;
 
 /// How a broker's run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrokerEnd {
     /// Its exit code, 128 + N for signal N.
     pub code: i32,
-    /// The signal that asked for the end, if one did.
+    /// What asked for the end, if something did.
     pub stop: Option<Stop>,
+    /// When it did so first, by [`monotonic_nanoseconds`].
+    pub stopped: Option<u64>,
     /// It was seen in state `run`.
     pub ran: bool,
     /// It was ended because the lead is gone.
@@ -50,7 +51,7 @@ fn words(context: &Context, broker: &BrokerRun) -> Vec<String> {
     [broker.command.clone(), options, broker.program.clone()].concat()
 }
 
-/// Starts the broker and stays until it has ended, whatever signals come.
+/// Starts the broker and stays until it has ended, whatever signals come, and nothing of it is left.
 pub async fn run_broker(
     context: &mut Context,
     broker: &BrokerRun,
@@ -62,23 +63,46 @@ pub async fn run_broker(
     let started = monotonic_nanoseconds();
     let start = |source| StepError::Start { program: words.join(" "), source };
     let mut command = context.session.broker_command(&words);
+    let before = Before::now();
     let mut running = context.children.spawn(&mut command).map_err(start)?;
     give_terminal(running.pid());
     let (events, mut changes) = mpsc::unbounded_channel();
     let watch = tokio::spawn(watch(context, broker).run(events));
-    let mut supervision =
-        Supervision { broker, role, stop: None, ran: false, lead_lost: false, submission: None };
-    let status = supervision.until_ended(context, &mut running, &mut changes).await;
+    let mut supervision = Supervision::new(broker, role);
+    let lead = broker.worker.as_ref().map(|worker| &worker.lead);
+    let lost = async {
+        match lead {
+            Some(lead) => LeadWatch::default().lost(lead).await,
+            None => pending().await,
+        }
+    };
+    let status = supervision.until_ended(context, &mut running, &mut changes, lost).await;
     watch.abort();
     context.progress.broker_ended();
+    let ended = monotonic_nanoseconds();
+    drop(supervision.submission.take());
+    clear(context, &before).await;
     Ok(BrokerEnd {
         code: exit_code(status.map_err(start)?),
         stop: supervision.stop,
+        stopped: supervision.stopped,
         ran: supervision.ran,
         lead_lost: supervision.lead_lost,
         started,
-        ended: monotonic_nanoseconds(),
+        ended,
     })
+}
+
+/// Ends what the broker has left: it must not work on beside the broker's replacement, nor beside
+/// `commands.post`.
+async fn clear(context: &Context, before: &Before) {
+    let (killed, left) = before.restore(&context.children, context.budget.reserve).await;
+    if killed > 0 {
+        context.log.warn(&format!("killed {killed} processes that the broker had left behind"));
+    }
+    if left > 0 {
+        context.log.warn(&format!("{left} of them cannot be killed"));
+    }
 }
 
 fn watch(context: &Context, broker: &BrokerRun) -> Watch {
@@ -105,26 +129,38 @@ struct Supervision<'run> {
     broker: &'run BrokerRun,
     role: Role,
     stop: Option<Stop>,
+    stopped: Option<u64>,
     ran: bool,
     lead_lost: bool,
+    /// When the broker is killed unless it has ended; once that was done, when it is given up.
+    kill_at: Option<Instant>,
+    killed: bool,
     submission: Option<Running>,
 }
 
-impl Supervision<'_> {
+impl<'run> Supervision<'run> {
+    const fn new(broker: &'run BrokerRun, role: Role) -> Self {
+        Self {
+            broker,
+            role,
+            stop: None,
+            stopped: None,
+            ran: false,
+            lead_lost: false,
+            kill_at: None,
+            killed: false,
+            submission: None,
+        }
+    }
+
     async fn until_ended(
         &mut self,
         context: &mut Context,
         running: &mut Running,
         changes: &mut mpsc::UnboundedReceiver<Event>,
+        lost: impl Future<Output = ()>,
     ) -> io::Result<ExitStatus> {
-        let lead = self.broker.worker.as_ref().map(|worker| &worker.lead);
-        let mut kill_at = Instant::now();
-        let mut lost = pin!(async {
-            match lead {
-                Some(lead) => LeadWatch::default().lost(lead).await,
-                None => pending().await,
-            }
-        });
+        let mut lost = pin!(lost);
         loop {
             tokio::select! {
                 status = running.wait() => return status,
@@ -133,19 +169,20 @@ impl Supervision<'_> {
                     context.log.warn("the lead broker is gone: ending this one to look for it anew");
                     self.lead_lost = true;
                     running.signal(Signal::SIGTERM);
-                    kill_at = Instant::now() + ORPHAN_GRACE;
+                    // Its last tasks ask the lead, who is gone.
+                    self.kill_within(context.budget.leave);
                 }
-                () = sleep_until(kill_at), if self.lead_lost => {
-                    running.signal_group(Signal::SIGKILL);
-                    kill_at = Instant::now() + ORPHAN_GRACE;
-                }
-                signal = context.signals.next() => {
-                    context.log.say(&format!("passing {signal} on to the broker"));
-                    running.signal(signal);
-                    if asks_to_stop(signal) {
-                        self.stop = Some(Stop(signal));
+                () = at(self.kill_at) => {
+                    if self.killed && self.stop.is_some() {
+                        context.log.error("the broker cannot be killed: going on without its end");
+                        return Ok(ExitStatus::from_raw(Signal::SIGKILL as i32));
                     }
+                    context.log.warn("the broker has not ended in its time: killing it");
+                    running.signal_group(Signal::SIGKILL);
+                    self.killed = true;
+                    self.kill_at = Some(Instant::now() + context.budget.for_main().patience);
                 }
+                asked = context.signals.asked() => self.asked(context, running, asked),
                 Some(event) = changes.recv() => self.note(context, &event),
                 status = end_of(&mut self.submission) => {
                     self.submission = None;
@@ -153,6 +190,35 @@ impl Supervision<'_> {
                 }
             }
         }
+    }
+
+    /// The broker is killed when `time` is over, or before where that was said already.
+    fn kill_within(&mut self, time: Duration) {
+        let then = Instant::now() + time;
+        self.kill_at = Some(self.kill_at.map_or(then, |earlier| earlier.min(then)));
+    }
+
+    /// Passes on what is asked. Every signal is the broker's: only it knows what to do about it.
+    fn asked(&mut self, context: &Context, running: &Running, asked: Asked) {
+        let signal = match asked {
+            Asked::PassOn(signal) => signal,
+            Asked::Stop(stop) => {
+                if let Stop::Deadline { .. } = stop {
+                    context.log.error(&format!("{stop}: ending the run"));
+                }
+                if self.stop.is_none() {
+                    self.stopped = Some(monotonic_nanoseconds());
+                    self.kill_within(context.budget.main);
+                }
+                // A deadline stays the reason, whoever takes the pod away then.
+                if !matches!(self.stop, Some(Stop::Deadline { .. })) {
+                    self.stop = Some(stop);
+                }
+                stop.signal()
+            }
+        };
+        context.log.say(&format!("passing {signal} on to the broker"));
+        running.signal(signal);
     }
 
     fn note(&mut self, context: &mut Context, event: &Event) {
@@ -210,4 +276,80 @@ fn note_submission(context: &Context, status: io::Result<ExitStatus>) {
     let text = format!("the command could not be submitted: {end}");
     context.log.error(&text);
     context.progress.failed(&text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::{Budget, Duties};
+    use crate::children::Children;
+    use crate::environment::Report;
+    use crate::output::Log;
+    use crate::progress::Progress;
+    use crate::root::Root;
+    use crate::session::Session;
+    use crate::signals::Signals;
+    use std::path::{Path, PathBuf};
+
+    fn context(directory: &Path, grace_seconds: u64) -> Context {
+        let start = Report {
+            working_directory: directory.to_owned(),
+            environment: [("PATH".into(), "/usr/bin:/bin".into())].into(),
+        };
+        Context {
+            root: Root::new("/"),
+            log: Log::new(true, false),
+            strict: true,
+            quiet: true,
+            report_file: PathBuf::new(),
+            signals: Signals::default(),
+            budget: Budget::new(grace_seconds, Duties::default()),
+            children: Children::default(),
+            progress: Progress::new(),
+            session: Session::new("/agent".into(), start),
+        }
+    }
+
+    fn broker() -> BrokerRun {
+        BrokerRun {
+            command: vec![],
+            archive: None,
+            record: None,
+            program: vec![],
+            submission: None,
+            socket: "/none".into(),
+            uptime: vec![],
+            timed: false,
+            worker: None,
+        }
+    }
+
+    /// How a worker's broker ends that does `script`, was seen in state `run`, and loses its lead.
+    async fn ends_without_lead(script: &str) -> (i32, bool) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut context = context(directory.path(), 2);
+        let script = format!("{script}; touch up; while :; do sleep 0.02; done");
+        let words = ["sh".to_owned(), "-c".to_owned(), script];
+        let mut command = context.session.command(&words);
+        let mut running = context.children.spawn(&mut command).unwrap();
+        let (events, mut changes) = mpsc::unbounded_channel();
+        events.send(Event::State("run".to_owned())).unwrap();
+        let broker = broker();
+        let mut supervision = Supervision::new(&broker, Role::Worker);
+        let lost = async {
+            while !directory.path().join("up").exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let ended = supervision.until_ended(&mut context, &mut running, &mut changes, lost);
+        let status = tokio::time::timeout(Duration::from_secs(30), ended).await.unwrap().unwrap();
+        assert!(supervision.ran && supervision.stop.is_none());
+        (exit_code(status), supervision.lead_lost)
+    }
+
+    #[tokio::test]
+    async fn a_broker_without_its_lead_is_told_to_end_and_killed_if_it_does_not() {
+        assert_eq!(ends_without_lead("trap 'exit 3' TERM").await, (3, true));
+        assert_eq!(ends_without_lead("trap '' TERM").await, (137, true));
+    }
 }

@@ -7,7 +7,7 @@ use flux_agent::passwd::Databases;
 use flux_agent::plan::{PlanError, plan, surroundings};
 use flux_contract::{
     AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, ClusterName, Exit, FluxUser, Hooks,
-    Hostlist, Layout, Logging, Network, Submission, View, WorkerPolicy, Workload,
+    Hostlist, Layout, Logging, Network, Shutdown, Submission, View, WorkerPolicy, Workload,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -59,6 +59,7 @@ fn config() -> AgentConfig {
         worker: WorkerPolicy::LeaveWhenDone,
         workload: Workload::Submit { submission: submission() },
         logging: Logging { quiet: false, strict: true, timed: false, debug: false },
+        shutdown: Shutdown { grace_seconds: 20, deadline_seconds: Some(60) },
         hooks: Hooks::default(),
         archive: None,
         munge: false,

@@ -64,6 +64,9 @@ pub struct AgentConfig {
     pub workload: Workload,
     /// How much is said.
     pub logging: Logging,
+    /// How much time an end may take, and when it comes by itself.
+    #[serde(default, skip_serializing_if = "Shutdown::is_default")]
+    pub shutdown: Shutdown,
     /// Scripts of the user that run at given points.
     #[serde(default)]
     pub hooks: Hooks,
@@ -292,6 +295,62 @@ pub struct Logging {
     pub debug: bool,
 }
 
+/// How much time an end may take, and when it comes by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shutdown {
+    /// Seconds between SIGTERM and the kubelet's SIGKILL: the pod's `terminationGracePeriodSeconds`.
+    /// Everything that a stop does happens in this time.
+    #[serde(
+        default = "default_grace_seconds",
+        skip_serializing_if = "is_default_grace_seconds"
+    )]
+    pub grace_seconds: u64,
+    /// Seconds from the start of the agent in the pod of index 0 after which that agent ends the run.
+    /// Absent: it runs as long as it takes. Read again while the run goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_seconds: Option<u64>,
+}
+
+impl Shutdown {
+    /// The grace period that Kubernetes gives a pod that asks for none (`PodSpec`,
+    /// `terminationGracePeriodSeconds`).
+    pub const DEFAULT_GRACE_SECONDS: u64 = 30;
+
+    /// This section of the document `text`, whatever else is in that; `None` where it cannot be read.
+    pub fn of_document(text: &str) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Part {
+            /// A document that was cut off has none.
+            #[serde(rename = "version")]
+            _version: u32,
+            #[serde(default)]
+            shutdown: Shutdown,
+        }
+        toml::from_str(text).ok().map(|part: Part| part.shutdown)
+    }
+
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Default for Shutdown {
+    fn default() -> Self {
+        Self { grace_seconds: Self::DEFAULT_GRACE_SECONDS, deadline_seconds: None }
+    }
+}
+
+const fn default_grace_seconds() -> u64 {
+    Shutdown::DEFAULT_GRACE_SECONDS
+}
+
+/// Whether to leave out a grace period that is Kubernetes' own.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+const fn is_default_grace_seconds(seconds: &u64) -> bool {
+    *seconds == Shutdown::DEFAULT_GRACE_SECONDS
+}
+
 /// Scripts of the user, run by the container's `sh`; what they export or cd to carries over.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -419,6 +478,7 @@ mod tests {
                 },
             },
             logging: Logging { quiet: false, strict: true, timed: false, debug: false },
+            shutdown: Shutdown::default(),
             hooks: Hooks { pre: Some("cd /tmp\n. ./env\n".to_owned()), ..Hooks::default() },
             archive: None,
             munge: false,
@@ -439,6 +499,20 @@ mod tests {
         let text = hello().to_toml().unwrap().replace("[logging]", "[logging]\nshout = true");
         let error = AgentConfig::from_toml(&text).unwrap_err();
         assert!(std::error::Error::source(&error).unwrap().to_string().contains("shout"));
+    }
+
+    #[test]
+    fn a_stop_that_is_kubernetes_own_is_left_out_and_any_other_survives_the_round_trip() {
+        assert!(!hello().to_toml().unwrap().contains("shutdown"));
+        assert_eq!(Shutdown::of_document(&hello().to_toml().unwrap()), Some(Shutdown::default()));
+        assert_eq!(Shutdown::of_document(""), None);
+        for (grace_seconds, deadline_seconds) in [(600, None), (30, Some(5)), (0, Some(1))] {
+            let shutdown = Shutdown { grace_seconds, deadline_seconds };
+            let config = AgentConfig { shutdown, ..hello() };
+            let text = config.to_toml().unwrap();
+            assert_eq!(AgentConfig::from_toml(&text).unwrap(), config);
+            assert_eq!(Shutdown::of_document(&text), Some(shutdown));
+        }
     }
 
     #[test]

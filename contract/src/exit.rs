@@ -4,7 +4,7 @@
 ///
 /// A command that ran passes on its own code (128 + N when signal N ended it; 126 when it could
 /// not be executed, 127 when it was not found, as POSIX shells do). The codes here say that the
-/// command was never reached. They lie in the range of `sysexits.h`, which few programs use; the
+/// command was never reached, or, for [`Exit::Deadline`], that it was ended. They lie in the range of `sysexits.h`, which few programs use; the
 /// termination message tells the two apart beyond doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Exit {
@@ -26,13 +26,15 @@ pub enum Exit {
     Stopped,
     /// The answer of a subcommand could not be written.
     Answer,
+    /// The deadline of the MiniCluster (`spec.deadlineSeconds`) passed before the command had ended.
+    Deadline,
     /// A mistake in the agent itself.
     Internal,
 }
 
 impl Exit {
     /// Every variant, in the order of the table in `docs/agent.md`.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Usage,
         Self::Config,
         Self::View,
@@ -42,6 +44,7 @@ impl Exit {
         Self::Broker,
         Self::Stopped,
         Self::Answer,
+        Self::Deadline,
         Self::Internal,
     ];
 
@@ -57,6 +60,7 @@ impl Exit {
             Self::Broker => 76,
             Self::Stopped => 75,
             Self::Answer => 74,
+            Self::Deadline => 77,
             Self::Internal => 70,
         }
     }
@@ -78,6 +82,7 @@ impl Exit {
             Self::Broker => "BrokerFailed",
             Self::Stopped => "Stopped",
             Self::Answer => "AnswerLost",
+            Self::Deadline => "DeadlineExceeded",
             Self::Internal => "AgentInternal",
         }
     }

@@ -1,19 +1,15 @@
 //! Running a command for its output.
 
 use super::{Context, StepError};
+use crate::budget::Limits;
 use crate::children::Running;
 use crate::exit_status::end_text;
-use crate::signals::Stop;
+use crate::signals::{Signals, Stop, at};
 use crate::step::shown;
 use nix::sys::signal::Signal;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::time::{Instant, sleep_until};
-
-/// How long a process that was asked to end may take before it is killed: the kubelet gives the
-/// whole pod 30 s by default.
-const GRACE: Duration = Duration::from_secs(5);
 
 /// What `command`, run as the broker's user, prints on stdout.
 pub(super) async fn capture(
@@ -26,8 +22,9 @@ pub(super) async fn capture(
         |source| StepError::Start { program: shown(&command[..1.min(command.len())]), source };
     let mut running = context.children.spawn(&mut started).map_err(start)?;
     let (stdout, stderr) = (running.stdout(), running.stderr());
-    let (ended, output, complaint) =
-        tokio::join!(wait_or_stop(&mut context.signals, &mut running), read(stdout), read(stderr));
+    let limits = context.budget.for_main();
+    let wait = wait_or_stop(&mut context.signals, &mut running, limits);
+    let (ended, output, complaint) = tokio::join!(wait, read(stdout), read(stderr));
     let (status, stop) = ended.map_err(start)?;
     if let Some(source) = stop {
         return Err(StepError::Stopped { source });
@@ -48,26 +45,51 @@ async fn read(stream: Option<impl AsyncRead + Unpin>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Waits for `running`. A signal that asks for an end is passed on to its process group, which is
-/// killed when it takes too long.
+/// Waits for `running`. When a stop is asked for, its process group gets the signal and is killed as
+/// `limits` say. Returns how it ended, and the stop if it was asked to end for it. What cannot be
+/// killed is left, as if it had been.
 pub async fn wait_or_stop(
-    signals: &mut crate::signals::Signals,
+    signals: &mut Signals,
     running: &mut Running,
+    limits: Limits,
 ) -> std::io::Result<(ExitStatus, Option<Stop>)> {
-    let mut stop: Option<Stop> = None;
-    let mut patience = Instant::now();
+    let mut end = End::Running;
+    let mut asked = None;
     loop {
+        let after = match end {
+            End::Running => limits.ask,
+            End::Asked => limits.kill,
+            End::Killed => limits.kill + limits.patience,
+        };
+        let next = signals.stopping_since().map(|since| since + after);
+        let first = signals.stopped_by();
         tokio::select! {
-            status = running.wait() => return Ok((status?, stop)),
-            asked = signals.stop() => {
-                running.signal_group(asked.0);
-                patience = Instant::now() + GRACE;
-                stop = Some(asked);
+            status = running.wait() => return Ok((status?, asked)),
+            stop = signals.stop() => {
+                if asked.is_some() {
+                    running.signal_group(stop.signal());
+                }
             }
-            () = sleep_until(patience), if stop.is_some() => {
-                running.signal_group(Signal::SIGKILL);
-                patience = Instant::now() + GRACE;
-            }
+            () = at(next) => end = match end {
+                End::Running => {
+                    asked = first;
+                    running.signal_group(first.map_or(Signal::SIGTERM, Stop::signal));
+                    End::Asked
+                }
+                End::Asked => {
+                    running.signal_group(Signal::SIGKILL);
+                    End::Killed
+                }
+                End::Killed => return Ok((ExitStatus::from_raw(Signal::SIGKILL as i32), asked)),
+            },
         }
     }
+}
+
+/// How far the end of a process has come.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Running,
+    Asked,
+    Killed,
 }

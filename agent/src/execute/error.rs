@@ -25,6 +25,15 @@ pub enum StepError {
         /// How it ended.
         end: String,
     },
+    /// The pod's grace period was over before a script of the user had ended.
+    #[error(
+        "hook {hook} was ended: it takes longer than the pod's grace period leaves it; raise \
+         terminationGracePeriodSeconds in spec.pod.overlay"
+    )]
+    Late {
+        /// Field of the specification it comes from.
+        hook: &'static str,
+    },
     /// There is no account for the broker.
     #[error("prepare the account that Flux runs as")]
     Account {
@@ -104,8 +113,8 @@ impl StepError {
     /// The exit code of the run.
     pub const fn exit(&self) -> Exit {
         match self {
-            Self::Stopped { .. } => Exit::Stopped,
-            Self::Hook { .. } => Exit::Hook,
+            Self::Stopped { source } => source.exit(),
+            Self::Late { .. } | Self::Hook { .. } => Exit::Hook,
             Self::NoFlux { .. } | Self::Start { .. } | Self::Command { .. } => Exit::View,
             Self::Account { .. }
             | Self::File { .. }

@@ -1,9 +1,10 @@
 //! Files and directories, written so that a reader never meets half of one.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use nix::fcntl::OFlag;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown, symlink};
 use std::path::{Path, PathBuf};
 
 /// Writes `content` to `path` under a temporary name and renames it. `owner` is uid and gid, or
@@ -31,7 +32,7 @@ fn beside(path: &Path) -> PathBuf {
 fn create(path: &Path, content: &[u8], mode: u32, owner: Option<(u32, u32)>) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode & 0o700).open(path)?;
     file.write_all(content)?;
-    give(path, owner)?;
+    give(&file, owner)?;
     file.set_permissions(Permissions::from_mode(mode))
 }
 
@@ -43,13 +44,18 @@ pub fn link(path: &Path, target: &Path) -> io::Result<()> {
     fs::rename(&temporary, path)
 }
 
-/// Makes directory `path` and its parents; one that exists gets the mode and the owner as well.
+/// Makes directory `path` and its parents; one that exists gets the mode and the owner as well. A link
+/// in its place is refused: whoever may write beside it could lead root anywhere.
 pub fn make_directory(path: &Path, mode: u32, owner: Option<(u32, u32)>) -> io::Result<()> {
     if !path.is_dir() {
         DirBuilder::new().recursive(true).mode(0o755).create(path)?;
     }
-    let set =
-        give(path, owner).and_then(|()| fs::set_permissions(path, Permissions::from_mode(mode)));
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+    let opened = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path);
+    let set = opened.and_then(|directory| {
+        give(&directory, owner)?;
+        directory.set_permissions(Permissions::from_mode(mode))
+    });
     match set {
         // A directory of somebody else that does what it is for, as one of a mounted volume.
         Err(error) if error.kind() == ErrorKind::PermissionDenied && owner.is_none() => Ok(()),
@@ -57,8 +63,8 @@ pub fn make_directory(path: &Path, mode: u32, owner: Option<(u32, u32)>) -> io::
     }
 }
 
-fn give(path: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
-    owner.map_or(Ok(()), |(uid, gid)| chown(path, Some(uid), Some(gid)))
+fn give(file: &File, owner: Option<(u32, u32)>) -> io::Result<()> {
+    owner.map_or(Ok(()), |(uid, gid)| fchown(file, Some(uid), Some(gid)))
 }
 
 /// Removes the file at `path`; that there is none is no error.
@@ -94,6 +100,16 @@ mod tests {
         fs::write(beside(&path), "half").unwrap();
         write(&path, b"whole", 0o644, None).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"whole");
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_directory_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (target, link) = (directory.path().join("target"), directory.path().join("link"));
+        make_directory(&target, 0o755, None).unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(make_directory(&link, 0o700, None).is_err());
+        assert_eq!(mode(&target), 0o755);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! not report; that is said, and the environment stays.
 
 use super::capture::wait_or_stop;
+use super::script::PrivateScript;
 use super::{Context, StepError, files};
 use crate::environment::Report;
 use crate::exit_status::end_text;
@@ -16,9 +17,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-/// The hook whose output is heard in a quiet run as well: it follows the command, and what people
-/// print there is results. The tests of the Go operator compare such a log.
-const SHOWS_RESULTS: &str = "commands.post";
+/// The hook that follows the command. Its output is heard in a quiet run as well: what people print
+/// there is results, and the tests of the Go operator compare such a log. In a stop it is what there
+/// is to do, and not what is to be stopped.
+const LAST: &str = "commands.post";
 
 /// Runs `hook` as the container's own user. A failure is an error in a strict run and a warning
 /// otherwise.
@@ -37,18 +39,24 @@ pub async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), StepErro
             source,
         })?;
     let script = reporting(context.session.agent(), &report_file, &hook.script);
-    let words = [shell.display().to_string(), "-c".to_owned(), script, hook.name.to_owned()];
-    let mut command = context.session.command(&words);
+    let script = PrivateScript::write(private, hook.name, &script)?;
+    let mut command = context.session.command(&script.command(shell));
     command.stdin(Stdio::null());
-    if context.quiet && hook.name != SHOWS_RESULTS {
+    if context.quiet && hook.name != LAST {
         command.stdout(Stdio::null());
     }
     let start = |source| StepError::Start { program: shell.display().to_string(), source };
     let mut running = context.children.spawn(&mut command).map_err(start)?;
-    let (status, stop) = wait_or_stop(&mut context.signals, &mut running).await.map_err(start)?;
+    let is_last = hook.name == LAST;
+    let budget = context.budget;
+    let limits = if is_last { budget.for_post() } else { budget.for_main() };
+    let waited = wait_or_stop(&mut context.signals, &mut running, limits).await;
+    let (status, stop) = waited.map_err(start)?;
     let reported = take_report(context, &report_file);
-    if let Some(source) = stop {
-        return Err(StepError::Stopped { source });
+    match stop {
+        Some(_) if is_last => return Err(StepError::Late { hook: hook.name }),
+        Some(source) => return Err(StepError::Stopped { source }),
+        None => {}
     }
     if !status.success() {
         return refuse(context, hook, &end_text(status));

@@ -2,12 +2,12 @@
 
 use super::Pod;
 use flux_contract::Workload;
+use std::time::Duration;
 
-/// How long jobs may take to end once a signal asked for it: Kubernetes gives a pod 30 s by default
-/// (`terminationGracePeriodSeconds`), and the state has to be dumped in that time as well.
-const CLEANUP_TIMEOUT: &str = "10s";
-/// How long the lead waits for workers that do not leave, after which it leaves itself.
-const SHUTDOWN_TIMEOUT: &str = "10s";
+/// `duration` in Flux Standard Duration (RFC 23).
+pub(super) fn flux_duration(duration: Duration) -> String {
+    format!("{}ms", duration.as_millis())
+}
 
 /// Program and options, without an initial program.
 ///
@@ -40,8 +40,9 @@ pub(super) fn command(pod: Pod<'_>) -> Vec<String> {
     if broker.zeromq_debug {
         set("tbon.zmqdebug", "1");
     }
-    set("broker.cleanup-timeout", CLEANUP_TIMEOUT);
-    set("broker.shutdown-timeout", SHUTDOWN_TIMEOUT);
+    let budget = pod.budget();
+    set("broker.cleanup-timeout", &flux_duration(budget.cleanup));
+    set("broker.shutdown-timeout", &flux_duration(budget.leave));
     set("log-stderr-level", &broker.log_level.to_string());
     // Each pod's log shows its own broker.
     set("log-stderr-mode", "local");

@@ -1,5 +1,6 @@
 //! `broker.toml` (flux-config(5)): typed, so that it is never text pasted together.
 
+use super::broker_command::flux_duration;
 use super::{PlanError, Pod};
 use crate::step::Role;
 use flux_contract::Bootstrap;
@@ -16,6 +17,7 @@ const LOWEST_NODE_FIRST: &str = "lonode";
 pub struct BrokerDocument {
     access: Access,
     bootstrap: BootstrapTable,
+    exec: Exec,
     resource: Resource,
     #[serde(rename = "sched-fluxion-qmanager")]
     fluxion_queues: FluxionQueues,
@@ -55,6 +57,14 @@ struct Host {
     bind: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     connect: Option<String>,
+}
+
+/// flux-config-exec(5).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Exec {
+    /// How long a job that is cancelled, as all are in a stop, has from SIGTERM to SIGKILL.
+    kill_timeout: String,
 }
 
 /// flux-config-resource(5).
@@ -122,6 +132,7 @@ pub(super) fn document(pod: Pod<'_>, way: Way) -> Option<BrokerDocument> {
     Some(BrokerDocument {
         access: Access { allow_guest_user: true, allow_root_owner: true },
         bootstrap: bootstrap(pod, way),
+        exec: Exec { kill_timeout: flux_duration(pod.budget().jobs) },
         resource: Resource { path: config.layout.resource_file() },
         fluxion_queues: FluxionQueues { queue_policy: config.broker.queue_policy.clone() },
         fluxion_resources: FluxionResources { match_policy: LOWEST_NODE_FIRST },

@@ -127,6 +127,7 @@ fn program(pod: Pod<'_>, command: Vec<String>) -> Vec<String> {
         "--record".to_owned(),
         record,
     ];
+    words.push(format!("--patience={}", pod.budget().command.as_millis()));
     if pod.config.logging.timed {
         words.push("--timed".to_owned());
     }

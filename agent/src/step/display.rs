@@ -184,6 +184,10 @@ impl fmt::Display for Plan {
             }
         }
         writeln!(formatter, "{}", self.broker)?;
+        if let Some(seconds) = self.deadline_seconds {
+            writeln!(formatter, "after {seconds} s: end the run")?;
+        }
+        writeln!(formatter, "{}", self.budget)?;
         for step in finish {
             if formatter.alternate() {
                 writeln!(formatter, "finally: {step:#}")?;

@@ -8,7 +8,7 @@ pub mod namespace;
 
 use flux_contract::{
     AgentConfig, Bootstrap, Broker, ClusterIdentity, ClusterName, CurveCertificate, FluxUser,
-    Hooks, Hostlist, Layout, Logging, Network, Submission, TerminationMessage, View, WorkerPolicy,
+    Hooks, Hostlist, Layout, Logging, Network, Shutdown, Submission, TerminationMessage, View, WorkerPolicy,
     Workload,
 };
 use nix::sys::signal::{Signal, kill};
@@ -200,6 +200,7 @@ impl Pod {
                 },
             },
             logging: Logging { quiet: false, strict: true, timed: false, debug: false },
+            shutdown: Shutdown::default(),
             hooks: Hooks::default(),
             archive: None,
             munge: false,

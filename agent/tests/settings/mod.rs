@@ -6,7 +6,7 @@ use flux_agent::facts::Facts;
 use flux_agent::passwd::Databases;
 use flux_contract::{
     AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, ClusterName, FluxUser, Hooks,
-    Hostlist, Layout, Logging, Network, SidecarConfig, Submission, View, WorkerPolicy, Workload,
+    Hostlist, Layout, Logging, Network, Shutdown, SidecarConfig, Submission, View, WorkerPolicy, Workload,
 };
 use std::path::Path;
 
@@ -94,6 +94,7 @@ pub(crate) fn everything(workload: Workload, bootstrap: Bootstrap) -> AgentConfi
         worker: WorkerPolicy::LeaveWhenDone,
         workload,
         logging: Logging { quiet: true, strict: true, timed: true, debug: true },
+        shutdown: Shutdown { grace_seconds: 45, deadline_seconds: Some(4321) },
         hooks: Hooks {
             init: text("first"),
             pre_command: text("second"),

@@ -1,0 +1,200 @@
+//! What a stop may take: the pod's grace period, shared out among everything that comes between
+//! SIGTERM and the kubelet's SIGKILL.
+
+use flux_contract::{AgentConfig, SidecarConfig, Workload};
+use serde::Serialize;
+use std::fmt;
+use std::time::Duration;
+
+/// Longest grace period that is counted with, in seconds: some 136 years.
+const LONGEST: u64 = u32::MAX as u64;
+
+/// What is to be done in a stop besides ending the main process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Duties {
+    /// The command is the instance's initial program itself, and may have something to save.
+    pub command: bool,
+    /// The state is dumped (`archive`).
+    pub dump: bool,
+    /// `commands.post` runs.
+    pub post: bool,
+}
+
+impl Duties {
+    /// Those of the runner.
+    pub fn of_runner(config: &AgentConfig) -> Self {
+        Self {
+            command: matches!(config.workload, Workload::Launcher { .. }),
+            dump: config.archive.is_some(),
+            post: config.hooks.post.is_some(),
+        }
+    }
+
+    /// Those of a sidecar.
+    pub const fn of_sidecar(sidecar: &SidecarConfig) -> Self {
+        Self { command: false, dump: false, post: sidecar.post.is_some() }
+    }
+}
+
+/// The shares of a grace period. No step of a stop has a limit of its own: all are here.
+///
+/// In the order of a stop: the command, Flux's cleanup (in which its jobs end), the brokers that
+/// leave, the dump, what the broker itself needs, `commands.post`, and the reserve. What one does
+/// not use is there for those that follow it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Budget {
+    /// How long the initial program may take to end before it is killed.
+    pub command: Duration,
+    /// How long Flux's cleanup may take (`broker.cleanup-timeout`).
+    pub cleanup: Duration,
+    /// How long, within the cleanup, a job has from SIGTERM to SIGKILL (`exec.kill-timeout`).
+    pub jobs: Duration,
+    /// How long the broker waits for those that it leads to leave (`broker.shutdown-timeout`).
+    pub leave: Duration,
+    /// How long after the stop the main process, the broker or a sidecar's command, is killed.
+    pub main: Duration,
+    /// How long after the stop `commands.post` is asked to end.
+    pub post: Duration,
+    /// How long after the stop whatever is left is killed, and nothing more is waited for.
+    pub all: Duration,
+    /// What is kept for the marker, the termination message and the exit code.
+    pub reserve: Duration,
+}
+
+/// When a process is to end once a stop was asked for, counted from the stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// When it gets the signal.
+    pub ask: Duration,
+    /// When it is killed.
+    pub kill: Duration,
+    /// How long it is waited for after that: a process in the kernel's hands cannot be killed.
+    pub patience: Duration,
+}
+
+impl Budget {
+    /// Shares `grace_seconds` out among `duties`.
+    ///
+    /// Each share is a part of what is left by those before it; the caps are on those shares that a
+    /// longer grace period is not asked for. What is left in the end is the cleanup's, and of it all
+    /// but a rest is the jobs': who sets ten minutes so that jobs can save their state gets them.
+    pub fn new(grace_seconds: u64, duties: Duties) -> Self {
+        let share = |of: u64, part: u64, cap: u64| (of / part).min(cap);
+        let when = |holds: bool, share: u64| if holds { share } else { 0 };
+        let grace = grace_seconds.min(LONGEST) * 1000;
+        let reserve = share(grace, 10, 2_000);
+        let all = grace - reserve;
+        let post = when(duties.post, share(all, 5, u64::MAX));
+        let main = all - post;
+        let dump = when(duties.dump, share(main, 4, u64::MAX));
+        // rc3, unloading modules, and the end of the process.
+        let broker = share(main, 10, 5_000);
+        let rest = main - dump - broker;
+        // A command of Flux ends at the first signal.
+        let command =
+            if duties.command { share(rest, 4, u64::MAX) } else { share(rest, 10, 2_000) };
+        let leave = share(rest, 4, 10_000);
+        let cleanup = rest - command - leave;
+        let jobs = cleanup - share(cleanup, 4, 5_000);
+        let milliseconds = Duration::from_millis;
+        Self {
+            command: milliseconds(command),
+            cleanup: milliseconds(cleanup),
+            jobs: milliseconds(jobs),
+            leave: milliseconds(leave),
+            main: milliseconds(main),
+            post: milliseconds(all - share(post, 4, 1_000)),
+            all: milliseconds(all),
+            reserve: milliseconds(reserve),
+        }
+    }
+
+    /// The limits of whatever runs when the stop comes: it is asked at once.
+    pub fn for_main(&self) -> Limits {
+        Limits { ask: Duration::ZERO, kill: self.main, patience: self.reserve / 2 }
+    }
+
+    /// The limits of `commands.post`, which is what there is to do in a stop: it is not asked to end
+    /// before its time is over.
+    pub const fn for_post(&self) -> Limits {
+        Limits { ask: self.post, kill: self.all, patience: Duration::ZERO }
+    }
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { command, cleanup, jobs, leave, main, post, all, reserve } = self;
+        write!(
+            formatter,
+            "when told to stop: command {command:?}, cleanup {cleanup:?} (jobs {jobs:?}), brokers that \
+             leave {leave:?}; the broker is killed after {main:?}; commands.post is asked to end after \
+             {post:?} and killed after {all:?}; {reserve:?} are kept for the termination message"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn duties() -> impl Strategy<Value = Duties> {
+        any::<(bool, bool, bool)>().prop_map(|(command, dump, post)| Duties { command, dump, post })
+    }
+
+    fn seconds(duration: Duration) -> f64 {
+        duration.as_secs_f64()
+    }
+
+    proptest! {
+        #[test]
+        fn the_shares_never_exceed_the_grace_period_less_the_reserve(
+            grace in prop_oneof![0..1_000_u64, any::<u64>()],
+            duties in duties(),
+        ) {
+            let budget = Budget::new(grace, duties);
+            let grace = Duration::from_secs(grace.min(LONGEST));
+            prop_assert_eq!(budget.all + budget.reserve, grace);
+            prop_assert!(budget.command + budget.cleanup + budget.leave <= budget.main);
+            prop_assert!(budget.jobs <= budget.cleanup);
+            prop_assert!(budget.main <= budget.post && budget.post <= budget.all);
+            prop_assert_eq!(budget.main < budget.all, duties.post && grace > Duration::ZERO);
+            // The time must be one that a clock can show.
+            prop_assert!(std::time::Instant::now().checked_add(grace).is_some());
+        }
+
+        #[test]
+        fn every_duty_has_a_share_wherever_there_is_a_second(grace in 1..100_000_u64) {
+            let all = Duties { command: true, dump: true, post: true };
+            let budget = Budget::new(grace, all);
+            let dump = budget.main - budget.command - budget.cleanup - budget.leave;
+            for share in [budget.command, budget.cleanup, budget.jobs, budget.leave, dump] {
+                prop_assert!(share >= Duration::from_millis(50) * u32::try_from(grace.min(20)).unwrap());
+            }
+            prop_assert!(budget.all - budget.main >= Duration::from_millis(150));
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_where_there_is_no_time() {
+        let budget = Budget::new(0, Duties { command: true, dump: true, post: true });
+        assert_eq!((budget.main, budget.cleanup, budget.all), Default::default());
+    }
+
+    #[test]
+    fn kubernetes_own_grace_period_leaves_jobs_about_as_long_as_a_pod_would_have() {
+        let plain = Budget::new(30, Duties::default());
+        assert_eq!((seconds(plain.main), seconds(plain.reserve)), (28.0, 2.0));
+        assert!(seconds(plain.jobs) > 12.0 && seconds(plain.leave) > 6.0, "{plain:?}");
+        let all = Budget::new(30, Duties { command: true, dump: true, post: true });
+        assert!(seconds(all.jobs) > 5.0, "{all:?}");
+    }
+
+    #[test]
+    fn who_gives_ten_minutes_gets_nearly_all_of_them_for_the_jobs() {
+        let budget = Budget::new(600, Duties::default());
+        assert!(seconds(budget.jobs) > 570.0, "{budget:?}");
+        assert!(seconds(Budget::new(10, Duties::default()).jobs) > 3.0);
+        assert!(seconds(Budget::new(2, Duties::default()).jobs) > 0.5);
+    }
+}

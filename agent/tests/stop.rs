@@ -1,0 +1,308 @@
+//! A stop takes no longer than the pod's grace period, whatever does not want to end, and leaves a
+//! termination message, the marker and the exit code: on the real binary, as PID 1.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+mod pod;
+mod support;
+
+use flux_contract::{AgentConfig, Archive, Exit, Hooks, Shutdown, SidecarConfig, Workload};
+use nix::sys::signal::Signal;
+use pod::namespace::{FirstProcess, first_process};
+use pod::{Background, Pod, await_that, broker_in_state};
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// Grace period of these pods, in seconds. Long enough to tell what ends in its own time from what is
+/// ended with its share.
+const GRACE: u64 = 4;
+
+/// Shell text that ignores every signal that can be ignored, says so in `$POD/deaf`, and stays.
+const DEAF: &str =
+    "trap '' HUP INT QUIT TERM USR1 USR2; touch $POD/deaf; while :; do sleep 0.05; done";
+
+fn stopped() -> i32 {
+    Exit::Stopped.code().into()
+}
+
+/// `pod` with a command that takes for ever, and a grace period of [`GRACE`].
+fn config(pod: &Pod) -> AgentConfig {
+    let mut config = pod.config(&["sleep", "600"]);
+    config.shutdown = Shutdown { grace_seconds: GRACE, deadline_seconds: None };
+    config
+}
+
+/// Starts `config` as PID 1, waits for the file `until`, asks it to stop, and returns code, output
+/// and complaints: within the grace period, with a message and the marker.
+fn stop(pod: &Pod, config: &AgentConfig, until: &str) -> Option<(i32, String, String)> {
+    let run = FirstProcess::start(first_process(pod, &pod.prepared(config))?);
+    pod.await_file(until);
+    let asked = Instant::now();
+    run.signal(Signal::SIGTERM);
+    let (code, output, error) = run.end();
+    assert!(asked.elapsed() < Duration::from_secs(GRACE), "{:?}: {error}", asked.elapsed());
+    assert_eq!(pod.message().exit_code, code, "{error}");
+    assert!(pod.layout().complete_marker().exists(), "no marker: {error}");
+    Some((code, output, error))
+}
+
+#[test]
+fn a_broker_that_ignores_every_signal_is_killed_and_the_post_hook_has_its_share() {
+    let pod = Pod::new();
+    pod.broker_does(DEAF);
+    let mut config = config(&pod);
+    config.hooks = Hooks { post: Some("sleep 0.2; echo post".to_owned()), ..Hooks::default() };
+    let Some((code, output, error)) = stop(&pod, &config, "deaf") else { return };
+    assert_eq!((code, output.as_str()), (stopped(), "post\n"), "{error}");
+    assert!(error.contains("the broker has not ended in its time: killing it"), "{error}");
+    assert!(pod.message().last_error.unwrap().contains("SIGTERM"));
+}
+
+#[test]
+fn a_post_hook_that_never_ends_is_ended_before_the_kubelet_ends_all() {
+    let pod = Pod::new();
+    let mut config = config(&pod);
+    let post = format!("echo begun; {DEAF}");
+    config.hooks = Hooks { post: Some(post), ..Hooks::default() };
+    let Some((_, output, error)) = stop(&pod, &config, "broker-pid") else { return };
+    assert_eq!(output, "begun\n", "{error}");
+    assert!(error.contains("takes longer than the pod's grace period leaves it"), "{error}");
+}
+
+#[test]
+fn a_post_hook_is_not_stopped_by_the_stop_it_follows_nor_by_one_that_comes_then() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["true"]);
+    config.shutdown.grace_seconds = GRACE;
+    let post = "touch $POD/post; while [ ! -e $POD/go-on ]; do sleep 0.02; done; echo saved";
+    config.hooks = Hooks { post: Some(post.to_owned()), ..Hooks::default() };
+    let Some(run) = first_process(&pod, &pod.prepared(&config)) else { return };
+    let run = FirstProcess::start(run);
+    pod.await_file("post");
+    run.signal(Signal::SIGTERM);
+    run.signal(Signal::SIGINT);
+    fs::write(pod.at("go-on"), "").unwrap();
+    let (code, output, error) = run.end();
+    assert_eq!((code, output.as_str()), (0, "saved\n"), "{error}");
+}
+
+#[test]
+fn a_dump_that_hangs_leaves_the_archive_as_it_was() {
+    let pod = Pod::new();
+    // Ends its program at SIGTERM, as Flux does, then writes half a dump and hangs.
+    pod.broker_does(
+        "for word; do case \"$word\" in -Scontent.dump=*) to=\"${word#-Scontent.dump=}\" ;; esac; done
+        dump() { trap '' TERM; printf half > \"$to\"; while :; do sleep 0.05; done; }
+        trap dump TERM; touch $POD/running; while :; do sleep 0.05; done",
+    );
+    broker_in_state(&pod.layout().local_socket(), "run");
+    fs::create_dir(pod.at("state")).unwrap();
+    let archive = pod.at("state/archive.tar");
+    fs::write(&archive, "before").unwrap();
+    let mut config = config(&pod);
+    config.archive = Some(Archive { path: archive.display().to_string() });
+    let Some((_, _, error)) = stop(&pod, &config, "running") else { return };
+    assert!(error.contains("as it was"), "{error}");
+    assert_eq!(fs::read_to_string(&archive).unwrap(), "before");
+    assert_eq!(fs::read_dir(pod.at("state")).unwrap().count(), 1, "nothing lies beside it");
+}
+
+#[test]
+fn a_hook_that_ignores_every_signal_is_killed_with_all_it_started_in_its_group() {
+    let pod = Pod::new();
+    let mut config = config(&pod);
+    config.hooks = Hooks { pre: Some(DEAF.to_owned()), ..Hooks::default() };
+    let Some((code, _, error)) = stop(&pod, &config, "deaf") else { return };
+    assert_eq!(code, stopped(), "{error}");
+    assert!(!pod.at("broker-pid").exists(), "no broker after that");
+}
+
+#[test]
+fn a_launcher_that_ignores_every_signal_is_killed_in_time_for_fluxs_cleanup() {
+    let pod = Pod::new();
+    // Passes the signal on to its program and then cleans up, as Flux does.
+    pod.broker_does(
+        "while [ \"${1#-}\" != \"$1\" ]; do shift; done
+        trap 'kill -HUP $program' TERM
+        \"$@\" & program=$!
+        while kill -0 $program 2>/dev/null; do wait $program; code=$?; done
+        touch $POD/cleaned-up; exit $code",
+    );
+    let mut config = config(&pod);
+    let command = ["sh", "-c", DEAF].map(str::to_owned).into();
+    config.workload = Workload::Launcher { prefix: vec![], command };
+    let Some((code, _, error)) = stop(&pod, &config, "deaf") else { return };
+    assert_eq!(code, 137, "{error}");
+    assert!(error.contains("the command has not ended in its time"), "{error}");
+    assert!(pod.at("cleaned-up").exists(), "{error}");
+    assert_eq!(pod.message().signal, Some(9));
+}
+
+#[test]
+fn a_sidecar_that_ignores_every_signal_is_killed_and_its_post_hook_has_its_share() {
+    let pod = Pod::new();
+    let mut config = config(&pod);
+    let sidecar = SidecarConfig {
+        wait_for_socket: false,
+        command: Some(DEAF.to_owned()),
+        init: None,
+        service_pre: None,
+        post: Some("echo post".to_owned()),
+    };
+    config.sidecars.insert("service".to_owned(), sidecar);
+    let mut command = pod.prepared(&config);
+    command.args(["--container", "service"]);
+    let Some(run) = first_process(&pod, &command) else { return };
+    let run = FirstProcess::start(run);
+    pod.await_file("deaf");
+    let asked = Instant::now();
+    run.signal(Signal::SIGTERM);
+    let (code, output, error) = run.end();
+    assert!(asked.elapsed() < Duration::from_secs(GRACE), "{error}");
+    assert_eq!((code, output.as_str()), (137, "post\n"), "{error}");
+    assert_eq!(pod.message().exit_code, 137);
+}
+
+#[test]
+fn a_sidecar_whose_runner_has_finished_has_the_grace_period_and_no_more() {
+    let pod = Pod::new();
+    let mut config = config(&pod);
+    let sidecar = SidecarConfig {
+        wait_for_socket: false,
+        command: Some(DEAF.to_owned()),
+        init: None,
+        service_pre: None,
+        post: None,
+    };
+    config.sidecars.insert("service".to_owned(), sidecar);
+    pod.write_config(&config);
+    let mut command = pod.for_this_pod("run");
+    command.args(["--container", "service"]);
+    let run = Background::start(command);
+    pod.await_file("deaf");
+    let asked = Instant::now();
+    fs::write(pod.layout().complete_marker(), "").unwrap();
+    let (code, _, error) = run.end();
+    assert_eq!(code, 0, "{error}");
+    // The marker is looked for five times a second.
+    assert!(asked.elapsed() < Duration::from_secs(GRACE + 1), "{error}");
+    assert!(error.contains("the command has not ended in its time"), "{error}");
+}
+
+#[test]
+fn a_long_grace_period_is_the_jobs_and_each_pod_says_so_in_its_plan() {
+    let pod = Pod::new();
+    let mut config = config(&pod);
+    config.shutdown.grace_seconds = 600;
+    pod.write_config(&config);
+    let output = pod.for_this_pod("plan").output().unwrap();
+    let plan = pod::stdout(&output);
+    let seconds = |after: &str, before: &str| {
+        let from = plan.find(after).unwrap_or_else(|| panic!("{after} is not in {plan}"));
+        let text = plan[from + after.len()..].split(before).next().unwrap();
+        text.parse::<u64>().unwrap_or_else(|_| panic!("{text}")) / 1000
+    };
+    assert!(seconds("kill-timeout = \"", "ms\"") > 570, "{plan}");
+    assert!(seconds("-Sbroker.cleanup-timeout=", "ms") > 570, "{plan}");
+    assert!(plan.contains("when told to stop"), "{plan}");
+}
+
+#[test]
+fn a_run_that_reaches_its_deadline_ends_in_order_and_says_so() {
+    let pod = Pod::new();
+    let mut config = config(&pod);
+    config.workload = Workload::Launcher {
+        prefix: vec![],
+        command: ["sh", "-c", "trap 'echo saved; exit 0' HUP; touch $POD/up; while :; do sleep 0.02; done"]
+            .map(str::to_owned)
+            .into(),
+    };
+    pod.broker_does(
+        "while [ \"${1#-}\" != \"$1\" ]; do shift; done
+        trap 'kill -HUP $program' TERM
+        \"$@\" & program=$!
+        while kill -0 $program 2>/dev/null; do wait $program; code=$?; done; exit $code",
+    );
+    config.shutdown.deadline_seconds = Some(1);
+    config.hooks = Hooks { post: Some("echo post".to_owned()), ..Hooks::default() };
+    let Some(mut run) = first_process(&pod, &pod.prepared(&config)) else { return };
+    let output = run.output().unwrap();
+    let error = pod::stderr(&output);
+    assert_eq!(pod::code(&output), i32::from(Exit::Deadline.code()), "{error}");
+    assert_eq!(pod::stdout(&output), "saved\npost\n", "{error}");
+    let message = pod.message();
+    assert!(!message.command_ran);
+    let text = message.last_error.unwrap();
+    assert!(text.contains("the deadline of 1 seconds has passed"), "{text}");
+    assert!(text.contains("it ended with exit code 0"), "{text}");
+}
+
+#[test]
+fn a_deadline_that_was_moved_while_it_runs_counts_as_it_is_then() {
+    let pod = Pod::new();
+    let mut config = config(&pod);
+    config.shutdown.deadline_seconds = Some(2);
+    let run = Background::start(pod.prepared(&config));
+    pod.await_file("broker-pid");
+    config.shutdown.deadline_seconds = Some(4);
+    let document = pod.at("flux_operator/config/agent.toml");
+    fs::write(document.with_extension("new"), config.to_toml().unwrap()).unwrap();
+    fs::rename(document.with_extension("new"), document).unwrap();
+    let (code, _, error) = run.end();
+    assert_eq!(code, i32::from(Exit::Deadline.code()), "{error}");
+    assert!(pod.message().last_error.unwrap().contains("the deadline of 4 seconds"), "{error}");
+}
+
+#[test]
+fn a_deadline_during_a_hook_ends_it_as_a_signal_would_and_a_worker_keeps_none() {
+    let mut pod = Pod::new();
+    let mut config = config(&pod);
+    config.shutdown.deadline_seconds = Some(1);
+    config.hooks = Hooks { pre: Some("sleep 600".to_owned()), ..Hooks::default() };
+    let output = pod.run(&config);
+    assert_eq!(pod::code(&output), i32::from(Exit::Deadline.code()), "{}", pod::stderr(&output));
+    assert!(!pod.at("broker-pid").exists());
+    pod.hostname = "hello-1".to_owned();
+    let plan = pod.for_this_pod("plan").output().unwrap();
+    assert!(!pod::stdout(&plan).contains("end the run"), "{}", pod::stdout(&plan));
+}
+
+/// Shell text of a worker's broker that dies at once the first time, as if killed for its memory: it
+/// leaves the shell of a job in a group of its own, which has a task.
+const LEAVES_A_JOB: &str = "
+[ -e $POD/second ] && { touch $POD/second-runs; while [ ! -e $POD/over ]; do sleep 0.02; done; exit 0; }
+setsid sh -c 'sleep 600 & echo $! > $POD/task; wait' &
+while [ ! -s $POD/task ]; do sleep 0.02; done
+touch $POD/second
+kill -KILL $$
+";
+
+#[test]
+fn nothing_of_a_dead_broker_runs_beside_the_next_but_what_a_hook_started_does() {
+    let mut pod = Pod::new();
+    pod.hostname = "hello-1".to_owned();
+    pod.broker_does(LEAVES_A_JOB);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let certificate = pod::certificate();
+    let lead = runtime.block_on(support::start(support::curve(&certificate, &certificate)));
+    let mut config = config(&pod);
+    config.network.port = lead.port();
+    let daemon = "setsid sh -c 'exec sleep 601' >/dev/null 2>&1 &".to_owned();
+    config.hooks = Hooks { pre: Some(daemon), ..Hooks::default() };
+    let Some(run) = first_process(&pod, &pod.prepared(&config)) else { return };
+    let run = FirstProcess::start(run);
+    pod.await_file("second-runs");
+    let sleepers = || run.processes().iter().filter(|(name, _)| name == "sleep").count();
+    // The daemon's, and now and then the one of the second broker's loop.
+    await_that("only the daemon sleeps on", || sleepers() <= 2);
+    let commands = |text: &str| {
+        let pids = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+        let lines = pids.filter_map(|path| fs::read_to_string(path.join("cmdline")).ok());
+        lines.filter(|line| line.contains(text)).count()
+    };
+    assert_eq!(commands("sleep\u{0}600\u{0}"), 0, "the job's task is gone");
+    assert!(commands("sleep\u{0}601\u{0}") >= 1, "the daemon is not");
+    fs::write(pod.at("over"), "").unwrap();
+    let (code, _, error) = run.end();
+    assert_eq!(code, 0, "{error}");
+    assert!(error.contains("processes that the broker had left behind"), "{error}");
+}
