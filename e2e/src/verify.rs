@@ -106,6 +106,7 @@ fn on_the_cluster(options: &Options, progress: &Progress) -> Result<Vec<Outcome>
     for (test, name) in [
         ("cluster", "tests on a cluster"),
         ("go_bugs", "faults of the Go operator, on a cluster"),
+        ("upgrade", "another release of the operator, on a cluster"),
         ("examples", "examples on a cluster"),
     ] {
         outcomes.push(run(ignored_tests(test, name, TRIALS_AT_ONCE, options)?, progress)?);

@@ -9,7 +9,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{Patch, PatchParams},
+    api::{Patch, PatchParams, PostParams},
     core::{DynamicObject, GroupVersionKind},
     discovery::ApiResource,
     runtime::wait::{await_condition, conditions},
@@ -23,6 +23,8 @@ pub const NAMESPACE: &str = "flux-operator-system";
 pub const DEPLOYMENT: &str = "flux-operator";
 
 const FIELD_MANAGER: &str = "flux-e2e";
+/// The operator's argument that names the image of its agents.
+const AGENT_IMAGE: &str = "--agent-image=";
 /// Marks the pods with the images' digests, so that a new build of the same tag is rolled out.
 const DIGEST_ANNOTATION: &str = "flux-e2e/images";
 
@@ -97,6 +99,29 @@ async fn apply(client: &Client, object: &DynamicObject) -> Result<()> {
             .with_context(|| format!("watching {name}"))?;
     }
     Ok(())
+}
+
+/// Gives the installed operator another image for its agents, as another release would have, waits
+/// until such an operator is available, and returns the image that it had.
+///
+/// # Errors
+/// When the Deployment is refused, or the operator is not available within two minutes.
+pub async fn set_agent_image(client: &Client, image: &str) -> Result<String> {
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), NAMESPACE);
+    let mut deployment =
+        deployments.get(DEPLOYMENT).await.context("reading the operator's Deployment")?;
+    let template = deployment.spec.as_mut().and_then(|spec| spec.template.spec.as_mut());
+    let container = template.and_then(|pod| pod.containers.first_mut());
+    let mut arguments = container.into_iter().flat_map(|it| it.args.iter_mut().flatten());
+    let argument = arguments.find(|argument| argument.starts_with(AGENT_IMAGE));
+    let argument = argument.context("the operator has no argument --agent-image")?;
+    let former = std::mem::replace(argument, format!("{AGENT_IMAGE}{image}"));
+    deployments
+        .replace(DEPLOYMENT, &PostParams::default(), &deployment)
+        .await
+        .context("replacing the operator's Deployment")?;
+    await_operator(client).await?;
+    Ok(former.trim_start_matches(AGENT_IMAGE).to_owned())
 }
 
 /// Waits until the newest operator is available, and no older one is left.

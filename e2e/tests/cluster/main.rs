@@ -11,6 +11,7 @@ mod private;
 mod refusals;
 mod secrets;
 mod security;
+mod why;
 
 use std::time::Duration;
 

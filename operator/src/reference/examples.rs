@@ -286,6 +286,7 @@ const STATUS: &[Example] = &[
     example("status.jobid", "jobid: ƒ2XuJ4Bd"),
     example("status.maximumSize", "maximumSize: 4"),
     example("status.state", "state: Running"),
+    example("status.reason", "reason: CommandFailed"),
     example("status.readyBrokers", "readyBrokers: 4"),
     example("status.exitCode", "exitCode: 0"),
     example("status.startTime", "startTime: 2026-06-01T12:00:00Z"),

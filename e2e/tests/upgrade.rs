@@ -1,0 +1,123 @@
+//! Another release of the operator takes over while MiniClusters run. A test of its own program: it
+//! replaces the operator that all other tests share.
+//!
+//! Run by `cargo verify`, or alone: `cargo test -p e2e --test upgrade -- --ignored`.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::{
+    environment::Environment,
+    product::install,
+    progress::Progress,
+    trial::{Trial, condition, is_true},
+};
+use flux_operator::crd::MiniCluster;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    ResourceExt as _,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A MiniCluster that has everything it needs is done long before.
+const DEADLINE: Duration = Duration::from_mins(4);
+
+/// The other release: it has agents of its own, which no running pod may need.
+const OTHER_AGENT: &str = "localhost/flux-e2e/agent-of-another-release:1";
+
+#[test]
+#[ignore = "needs a cluster"]
+fn what_runs_goes_on_when_the_operator_is_another_one() {
+    let progress = Progress::new();
+    let environment = Environment::shared(&progress).unwrap();
+    let outcome = environment.trial("upgrade", &[], &progress, async |trial| {
+        let (read, unread) = start_both(trial).await?;
+        let former = install::set_agent_image(trial.client(), OTHER_AGENT).await?;
+        let outcome = go_on(trial, &read, &unread).await;
+        // The tests that come after have the operator of this checkout again.
+        install::set_agent_image(trial.client(), &former).await?;
+        outcome
+    });
+    if let Err(error) = outcome {
+        panic!("{error:#}");
+    }
+}
+
+/// Two MiniClusters that run: one whose configuration the next release can read, and one whose it
+/// cannot, because a release wrote it that has another version of it.
+async fn start_both(trial: &Trial) -> Result<(String, String)> {
+    let (read, unread) = (start(trial, "read").await?, start(trial, "unread").await?);
+    await_ready(trial, &read, 2).await?;
+    await_ready(trial, &unread, 2).await?;
+    let mut data = data(trial, &unread).await?;
+    for text in data.values_mut() {
+        *text = text.replace("version = 1", "version = 2");
+    }
+    patch::<ConfigMap>(trial, &format!("{unread}-agent"), &json!({ "data": data })).await?;
+    Ok((read, unread))
+}
+
+/// Under another operator the first gets another size, the second is not touched; both end well.
+async fn go_on(trial: &Trial, read: &str, unread: &str) -> Result<()> {
+    let before = data(trial, unread).await?;
+    for name in [read, unread] {
+        patch::<MiniCluster>(trial, name, &json!({ "spec": { "size": 3 } })).await?;
+    }
+    await_ready(trial, read, 3).await?;
+    let refused = |cluster: Option<&MiniCluster>| {
+        let progressing = cluster.and_then(|cluster| condition(cluster, "Progressing"));
+        progressing.is_some_and(|(_, reason, message)| {
+            reason == "ChangeRefused" && message.contains("with the agent image")
+        })
+    };
+    trial.await_minicluster(unread, "refused another size", DEADLINE, refused).await?;
+    ensure!(data(trial, unread).await? == before, "the configuration was changed");
+    for name in [read, unread] {
+        let cluster = trial.await_finished(name, DEADLINE).await?;
+        ensure!(is_true(&cluster, "Complete"), "{name}: {:?}", cluster.status);
+    }
+    ensure!(data(trial, unread).await? == before, "the configuration was changed in the end");
+    Ok(())
+}
+
+/// Starts a MiniCluster that runs long enough to see another operator.
+async fn start(trial: &Trial, name: &str) -> Result<String> {
+    let manifest = format!(
+        "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {{name: {name}}}\n\
+         spec: {{size: 2, maxSize: 3, containers: [{{image: 'ubuntu:24.04', command: sleep 75}}]}}\n"
+    );
+    trial.apply(&manifest).await
+}
+
+async fn await_ready(trial: &Trial, name: &str, brokers: i32) -> Result<()> {
+    let ready = |cluster: Option<&MiniCluster>| {
+        let status = cluster.and_then(|cluster| cluster.status.as_ref());
+        status.is_some_and(|status| status.ready_brokers == brokers)
+    };
+    let what = format!("ready with {brokers} brokers");
+    trial.await_minicluster(name, &what, DEADLINE, ready).await?;
+    Ok(())
+}
+
+/// What the ConfigMap of the agents says.
+async fn data(trial: &Trial, name: &str) -> Result<BTreeMap<String, String>> {
+    let config = trial.api::<ConfigMap>().get(&format!("{name}-agent")).await;
+    let config = config.with_context(|| format!("reading the ConfigMap of {name}"))?;
+    ensure!(config.data.is_some(), "{} is empty", config.name_any());
+    Ok(config.data.unwrap_or_default())
+}
+
+async fn patch<K>(trial: &Trial, name: &str, patch: &Value) -> Result<()>
+where
+    K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned,
+    K::DynamicType: Default,
+{
+    let patched = trial.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+    patched.with_context(|| format!("patching {name}"))?;
+    Ok(())
+}
