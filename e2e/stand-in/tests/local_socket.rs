@@ -190,6 +190,9 @@ fn root_and_guests_may_look_and_not_submit() {
     let root = "submission of jobs as user root not supported";
     assert_eq!(said(0, &["submit", "true"]), refused(&format!("[Errno 22] {root}")));
     assert_eq!(said(0, &["run", "true"]), refused(&format!("flux-run: ERROR: {root}")));
+    let uri = format!("local://{}", site.text("run0/local-0"));
+    let proxied = said(0, &["proxy", &uri, "flux", "submit", "true"]);
+    assert_eq!((proxied.0, proxied.1), (Some(1), String::new()), "{}", proxied.2);
     let batch = ["batch", "-n1", "--wrap", "true"];
     assert_eq!(said(0, &batch), refused(&format!("flux-batch: ERROR: {root}")));
     let guest = "only instance owner can use sign-type=none";

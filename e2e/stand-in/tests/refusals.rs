@@ -30,6 +30,17 @@ fn options_and_attributes_that_real_flux_does_not_know() {
 }
 
 #[test]
+fn local_resources_are_taken_as_they_are() {
+    let site = Site::new(1);
+    for more in ["--cores=0", "--gpus=0"] {
+        let output = site.flux(&["R", "encode", "--local", more]);
+        assert_eq!(output.status.code(), Some(1), "{more}");
+        let text = "flux-R: do not specify --cores or --gpus with --local or --xml";
+        assert!(stderr(&output).contains(text), "{}", stderr(&output));
+    }
+}
+
+#[test]
 fn flux_start_splits_attributes_at_commas_and_flux_broker_does_not() {
     let site = Site::new(1);
     let split = "-Sbroker.rc2_none,nope=1";

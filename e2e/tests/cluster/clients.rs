@@ -76,8 +76,10 @@ fn root_submits_from_any_directory_with_and_without_the_helper() {
             let id = exec(trial, &lead, container, &["/bin/sh", "-c", tutorial])?;
             ensure!(id.lines().count() == 1, "{container}: no id of a job: {id}");
         }
-        let jobs = exec(trial, &lead, &name, &[flux, "jobs", "-a"])?;
-        ensure!(jobs.matches(" hostname ").count() == 4, "{jobs}");
+        for container in [&*name, "beside"] {
+            let jobs = exec(trial, &lead, container, &[flux, "jobs", "-a"])?;
+            ensure!(jobs.matches(" hostname ").count() == 4, "{container}: {jobs}");
+        }
         // An exec starts in the root directory, which Flux's user cannot write.
         let batch = "printf '#!/bin/sh\\nhostname\\n' > /tmp/script.sh; chmod 755 /tmp/script.sh
             job=$(/mnt/flux/bin/flux batch -N1 /tmp/script.sh) && /mnt/flux/bin/flux job status $job && cat ~flux/flux-*.out";

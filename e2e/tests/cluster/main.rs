@@ -52,7 +52,7 @@ async fn ready_lead(trial: &Trial, name: &str) -> Result<String> {
     trial.await_minicluster(name, "ready", DEADLINE, ready).await?;
     let pods = trial.pods(name).await?;
     let lead =
-        pods.iter().map(ResourceExt::name_any).find(|pod| pod.starts_with(&format!("{name}-0-")));
+        pods.iter().map(|pod| pod.name_any()).find(|pod| pod.starts_with(&format!("{name}-0-")));
     lead.with_context(|| format!("{name} has no lead pod"))
 }
 

@@ -30,6 +30,9 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
     if parsed.has("xml") {
         return Err(Failure::not_simulated("R encode --xml"));
     }
+    if parsed.has("local") && (parsed.has("cores") || parsed.has("gpus")) {
+        return Err(Failure::new("flux-R: do not specify --cores or --gpus with --local or --xml"));
+    }
     let nodes = encode(&parsed)?;
     output::line(&resources::to_json(&nodes).to_string());
     Ok(0)
@@ -53,7 +56,7 @@ fn encode(parsed: &Parsed) -> Result<Nodes, Failure> {
     let every = idset::encode((0..).take(count));
     let ranks = ids("ranks", &every)?;
     let local = parsed.has("local");
-    let cores = if local && !parsed.has("cores") {
+    let cores = if local {
         resources::local_cores()
     } else {
         ids("cores", if parsed.has("gpus") { "" } else { "0" })?
