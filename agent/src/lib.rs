@@ -16,6 +16,7 @@ pub mod exec;
 pub mod execute;
 pub mod exit_status;
 pub mod facts;
+pub mod farewell;
 pub mod install;
 pub mod keygen;
 pub mod lead;
