@@ -4,7 +4,9 @@ use crate::commands;
 use crate::flux_command;
 use crate::output;
 use crate::run;
-use clap::{Args, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use clap::builder::RangedU64ValueParser;
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use flux_contract::{AGENT_CONFIG_PATH, Exit, INSTALL_MOUNT, Layout};
 use std::ffi::OsString;
 use std::future::Future;
@@ -39,6 +41,10 @@ enum Command {
         /// Run this sidecar of the configuration instead of the broker
         #[arg(long, value_name = "NAME")]
         container: Option<String>,
+        /// How often the kubelet's readiness probe asks: a run that ended well does not end in the
+        /// moment before it
+        #[arg(long, hide = true, value_name = "SECONDS", value_parser = a_time())]
+        probe_period: Option<u64>,
     },
     /// Print what `run` would do in this pod, and change nothing
     Plan {
@@ -70,7 +76,7 @@ enum Command {
         #[command(flatten)]
         pod: PodArguments,
         /// How long it may take to become ready, in seconds
-        #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+        #[arg(long, default_value_t = 0, value_name = "SECONDS", value_parser = a_time())]
         timeout: u64,
     },
     /// Wait for something and end with 0 when it is there
@@ -81,7 +87,7 @@ enum Command {
         #[command(flatten)]
         pod: PodArguments,
         /// How long, in seconds
-        #[arg(long, default_value_t = 600, value_name = "SECONDS")]
+        #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = a_time())]
         timeout: u64,
     },
     /// Ask a broker's port whether it would let this pod in
@@ -95,7 +101,7 @@ enum Command {
         #[arg(long, value_name = "PATH")]
         certificate: Option<PathBuf>,
         /// How long, in seconds
-        #[arg(long, default_value_t = 5, value_name = "SECONDS")]
+        #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = a_time())]
         timeout: u64,
         #[command(flatten)]
         output: OutputArgument,
@@ -243,6 +249,11 @@ pub enum Awaited {
     Complete,
 }
 
+/// Seconds up to a year: a time that still is one when it is added to the present.
+fn a_time() -> RangedU64ValueParser<u64> {
+    RangedU64ValueParser::new().range(..=365 * 24 * 3600)
+}
+
 /// Reads the command line, does what it says, and returns the code to end with.
 pub fn main() -> ExitCode {
     let mut words = std::env::args_os();
@@ -272,11 +283,12 @@ fn dispatch(command: Command) -> u8 {
             mount_path,
             source,
         }),
-        Command::Run { pod, container } => block_on(run::run(run::Options {
+        Command::Run { pod, container, probe_period } => block_on(run::run(run::Options {
             config: pod.config,
             root: crate::root::Root::new(pod.root),
             hostname: pod.hostname,
             container,
+            probe_period: probe_period.map(Duration::from_secs),
         })),
         Command::Plan { pod, output } => commands::plan(&pod, output.output),
         Command::Keygen { path, name, force } => commands::keygen(path.as_deref(), &name, force),

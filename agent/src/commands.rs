@@ -233,7 +233,7 @@ fn status_text(report: &StatusReport) -> String {
     let mut lines = vec![
         ("host", report.hostname.clone()),
         ("role", format!("{}, rank {rank}", report.role)),
-        ("phase", report.phase.clone()),
+        ("phase", phase_text(report)),
         ("broker", report.broker_state.clone().unwrap_or_else(|| "-".to_owned())),
         ("ready", report.ready.to_string()),
         ("restarts", report.restarts.to_string()),
@@ -257,31 +257,41 @@ fn patience(seconds: u64) -> Duration {
     Duration::from_secs(seconds.min(LONGEST))
 }
 
+/// The phase that runs, what it does, and for how long it has.
+fn phase_text(report: &StatusReport) -> String {
+    let doing = report.doing.iter().map(|doing| format!(" ({doing})"));
+    let running = report.phases.last().filter(|phase| phase.name == report.phase);
+    let time = running.map(|phase| {
+        let duration = Duration::from_millis(phase.duration_milliseconds);
+        format!(" for {:.1} s", duration.as_secs_f64())
+    });
+    std::iter::once(report.phase.clone()).chain(doing).chain(time).collect()
+}
+
 /// `ready`: waits at most `seconds` for it, so that a probe learns of it at once and not at its
 /// next turn.
 pub async fn ready(arguments: &PodArguments, seconds: u64) -> u8 {
     let socket = agent_socket(arguments);
     let deadline = Instant::now() + patience(seconds);
     loop {
-        let report = status::ask(&socket, PATIENCE).await;
-        if report.as_ref().is_ok_and(|report| report.ready) {
-            return 0;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let report = status::ask_when_ready(&socket, left, PATIENCE).await;
+        match report {
+            Ok(report) if report.ready => return 0,
+            Ok(report) if left.is_zero() || report.over => return not_ready(&report),
+            Err(error) if left.is_zero() => return failed_with(NO, &error),
+            // There is no agent yet, or the time is up: then once more, and no longer.
+            Ok(_) => {}
+            Err(_) => tokio::time::sleep(PAUSE.min(left)).await,
         }
-        if Instant::now() < deadline {
-            tokio::time::sleep(PAUSE).await;
-            continue;
-        }
-        return match report {
-            Ok(report) => not_ready(report),
-            Err(error) => failed_with(NO, &error),
-        };
     }
 }
 
-fn not_ready(report: StatusReport) -> u8 {
-    let broker = report.broker_state.map_or_else(String::new, |state| format!(", broker {state}"));
-    let error = report.last_error.map_or_else(String::new, |error| format!(": {error}"));
-    complain(&format!("not ready: {}{broker}{error}", report.phase));
+fn not_ready(report: &StatusReport) -> u8 {
+    let broker =
+        report.broker_state.as_ref().map_or_else(String::new, |state| format!(", broker {state}"));
+    let error = report.last_error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
+    complain(&format!("not ready: {}{broker}{error}", phase_text(report)));
     NO
 }
 
@@ -416,6 +426,7 @@ fn host_and_port(target: &str) -> Result<(String, u16), u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flux_contract::Phase;
 
     #[test]
     fn targets_may_be_names_and_addresses_of_both_kinds() {
@@ -436,5 +447,22 @@ mod tests {
         let text = status_text(&report);
         assert!(text.contains("role      worker, rank -\n"), "{text}");
         assert!(text.contains("error     connection refused\n"), "{text}");
+        assert!(text.contains("phase     wait-for-lead\n"), "{text}");
+    }
+
+    #[test]
+    fn the_status_says_which_hook_runs_and_for_how_long() {
+        let hooks = Phase {
+            name: "hooks".to_owned(),
+            start_milliseconds: 20,
+            duration_milliseconds: 61_240,
+        };
+        let report = StatusReport {
+            phase: "hooks".to_owned(),
+            doing: Some("commands.pre".to_owned()),
+            phases: vec![hooks],
+            ..StatusReport::default()
+        };
+        assert_eq!(phase_text(&report), "hooks (commands.pre) for 61.2 s");
     }
 }

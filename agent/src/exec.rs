@@ -37,8 +37,10 @@ impl Target {
             "exec".to_owned(),
             format!("--uid={}", self.uid),
             format!("--gid={}", self.gid),
-            format!("--groups={}", groups.join(",")),
         ];
+        if !groups.is_empty() {
+            all.push(format!("--groups={}", groups.join(",")));
+        }
         if !self.capabilities.is_empty() {
             all.push(format!("--capabilities={}", self.capabilities.join(",")));
         }
@@ -169,4 +171,16 @@ fn kept_capabilities(wanted: &[String]) -> Result<CapsHashSet, CapsError> {
     let all = wanted.iter().any(|name| name == "CAP_ALL");
     had.retain(|capability| all || wanted.contains(&capability.to_string()));
     Ok(had)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_option_stands_without_a_value() {
+        let none = Target { uid: 1, gid: 2, groups: vec![], capabilities: vec![] };
+        let words = none.command(Path::new("/agent"), &["true".to_owned()]);
+        assert_eq!(words, ["/agent", "exec", "--uid=1", "--gid=2", "--", "true"]);
+    }
 }

@@ -98,6 +98,8 @@ pub async fn execute_all(context: &mut Context, steps: &[Step]) -> Result<(), St
 
 /// Says what is about to be done.
 pub fn announce(context: &Context, step: &Step) {
+    let hook = if let Step::RunHook(hook) = step { Some(hook.name) } else { None };
+    context.progress.doing(hook);
     if step.is_detail() {
         context.log.detail(&step.to_string());
     } else {

@@ -20,6 +20,7 @@ pub mod execute;
 pub mod exit_status;
 pub mod facts;
 pub mod flux_command;
+pub mod farewell;
 pub mod install;
 pub mod keygen;
 pub mod lead;

@@ -29,6 +29,9 @@ const ONLINE: [&str; 2] = ["quorum", "run"];
 /// State in which the lead runs the command.
 const RUN: &str = "run";
 
+/// How many bytes of an error are kept.
+const LONGEST_ERROR: usize = 4096;
+
 /// Collects what happens and publishes it.
 #[derive(Debug)]
 pub struct Progress {
@@ -41,7 +44,12 @@ impl Progress {
     pub fn new() -> Self {
         let mut timeline = Timeline::system();
         timeline.start(phase::PREPARE);
-        let report = StatusReport { phase: phase::PREPARE.to_owned(), ..StatusReport::default() };
+        let report = StatusReport {
+            phase: phase::PREPARE.to_owned(),
+            phases: timeline.phases(),
+            since: timeline.running_since(),
+            ..StatusReport::default()
+        };
         Self { timeline, reports: watch::Sender::new(report) }
     }
 
@@ -65,16 +73,25 @@ impl Progress {
             return;
         }
         self.timeline.start(name);
-        self.publish(|report| name.clone_into(&mut report.phase));
+        self.publish(|report| {
+            name.clone_into(&mut report.phase);
+            report.doing = None;
+        });
     }
 
-    /// The broker of a pod with `role` reports `state`.
+    /// What the phase that runs does just now, if there is more to say than its name.
+    pub fn doing(&self, step: Option<&str>) {
+        self.publish(|report| report.doing = step.map(str::to_owned));
+    }
+
+    /// The broker of a pod with `role` reports `state`. A pod that was ready stays so while its broker
+    /// ends: nothing is wrong with it.
     pub fn broker_state(&mut self, role: Role, state: &str) {
         let online = ONLINE.contains(&state);
         self.publish(|report| {
             report.broker_state = Some(state.to_owned());
             report.online = online;
-            report.ready = match role {
+            report.ready |= match role {
                 Role::Lead => state == RUN,
                 Role::Worker => online,
             };
@@ -93,23 +110,41 @@ impl Progress {
         });
     }
 
-    /// The broker has ended.
+    /// The broker has ended. Whether that was to be is not known yet: see [`Self::restarted`].
     pub fn broker_ended(&self) {
         self.publish(|report| {
             report.broker_state = None;
             report.online = false;
-            report.ready = false;
         });
     }
 
     /// The broker is started once more.
-    pub fn restarted(&self) {
-        self.publish(|report| report.restarts += 1);
+    pub fn restarted(&mut self) {
+        self.timeline.start_again();
+        self.publish(|report| {
+            report.restarts += 1;
+            report.ready = false;
+        });
     }
 
-    /// `error` is what went wrong last.
+    /// How many times the broker was started again.
+    pub fn restarts(&self) -> u32 {
+        self.reports.borrow().restarts
+    }
+
+    /// The run is over, with `well` or not. Whoever waits for the pod to become ready waits no longer;
+    /// a run that ended well was ready all the same.
+    pub fn over(&self, well: bool) {
+        self.publish(|report| {
+            report.over = true;
+            report.ready |= well;
+        });
+    }
+
+    /// `error` is what went wrong last. Its beginning is kept: it may hold all that a program said.
     pub fn failed(&self, error: &str) {
-        self.publish(|report| report.last_error = Some(error.to_owned()));
+        let kept = &error[..error.floor_char_boundary(LONGEST_ERROR)];
+        self.publish(|report| report.last_error = Some(kept.to_owned()));
     }
 
     /// Puts back what went wrong before something that has come to a good end.
@@ -122,20 +157,16 @@ impl Progress {
         self.reports.borrow().last_error.clone()
     }
 
-    /// The state the broker reported last.
-    pub fn last_broker_state(&self) -> Option<String> {
-        self.reports.borrow().broker_state.clone()
-    }
-
     /// Ends the phase that runs and returns all of them.
     pub fn finish(&mut self) -> Vec<Phase> {
         self.timeline.finish()
     }
 
     fn publish(&self, change: impl FnOnce(&mut StatusReport)) {
-        let phases = self.timeline.phases();
+        let (phases, since) = (self.timeline.phases(), self.timeline.running_since());
         self.reports.send_modify(|report| {
             report.phases = phases;
+            report.since = since;
             change(report);
         });
     }
@@ -176,11 +207,31 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_ended_is_not_ready() {
+    fn a_pod_stays_ready_until_its_broker_is_started_again() {
         let mut progress = Progress::new();
-        progress.command_started();
+        progress.broker_state(Role::Worker, "run");
+        progress.broker_state(Role::Worker, "shutdown");
         progress.broker_ended();
         let report = progress.subscribe().borrow().clone();
-        assert!(!report.ready && !report.online);
+        assert!(report.ready && !report.online);
+        progress.restarted();
+        assert!(!progress.subscribe().borrow().ready);
+    }
+
+    #[test]
+    fn whoever_still_waits_at_the_end_gets_an_answer() {
+        for well in [true, false] {
+            let progress = Progress::new();
+            progress.over(well);
+            let report = progress.subscribe().borrow().clone();
+            assert_eq!((report.over, report.ready), (true, well));
+        }
+    }
+
+    #[test]
+    fn an_error_without_end_is_cut() {
+        let progress = Progress::new();
+        progress.failed(&"é".repeat(100_000));
+        assert_eq!(progress.last_error().unwrap().len(), LONGEST_ERROR);
     }
 }

@@ -8,6 +8,7 @@ use crate::ending::{self, Backoff, Ended, Next};
 use crate::environment::Report;
 use crate::execute::{Context, StepError, announce, await_lead, execute, execute_all};
 use crate::facts::Facts;
+use crate::farewell::farewell;
 use crate::output::{self, Log, chain};
 use crate::plan::plan;
 use crate::program::ProgramRecord;
@@ -17,17 +18,18 @@ use crate::runner_lock::RunnerLock;
 use crate::session::Session;
 use crate::sidecar;
 use crate::signals::Signals;
-use crate::status::StatusServer;
+use crate::status::{Answered, StatusServer};
 use crate::step::{ArchiveRun, Plan, WorkerRun};
 use crate::supervise::{BrokerEnd, run_broker};
 use crate::timing::fluxtime_line;
-use flux_contract::{AgentConfig, Exit, TerminationMessage};
+use flux_contract::{AgentConfig, Exit, Phase, TerminationMessage};
 use nix::sys::prctl;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Where the kubelet looks for the termination message unless the container says otherwise.
@@ -44,6 +46,8 @@ pub struct Options {
     pub hostname: Option<String>,
     /// Run this sidecar instead of the broker.
     pub container: Option<String>,
+    /// How often the kubelet asks whether the pod is ready, if it does.
+    pub probe_period: Option<Duration>,
 }
 
 /// Why a run could not begin.
@@ -84,8 +88,9 @@ pub async fn run(options: Options) -> u8 {
     let signals = Signals::register();
     output::never_wait_for_the_log();
     let root = options.root.clone();
-    let (ended, phases) = match begin(options, signals).await {
-        Ok(Begun::Runner { mut context, plan, lock: _held_to_the_end }) => {
+    let period = options.probe_period;
+    match begin(options, signals).await {
+        Ok(Begun::Runner { mut context, plan, answered, lock: _held_to_the_end }) => {
             let outcome = through(&mut context, &plan).await;
             let ended = finish(&mut context, &plan, outcome.ended).await;
             let phases = context.progress.finish();
@@ -93,16 +98,27 @@ pub async fn run(options: Options) -> u8 {
                 Some(broker) => ending::with_exact_command(phases, outcome.record, broker),
                 None => phases,
             };
-            (ended, phases)
+            let well = ended.code == 0;
+            let code = leave(&root, ended, phases, context.progress.restarts());
+            context.progress.over(well);
+            if let Some(mut answered) = answered {
+                farewell(&mut context.signals, &mut answered, period.filter(|_| well)).await;
+            }
+            code
         }
-        Ok(Begun::Sidecar(ended)) => (ended, Vec::new()),
+        Ok(Begun::Sidecar(ended)) => leave(&root, ended, Vec::new(), 0),
         Err((exit, text)) => {
             Log::new(false, false).error(&text);
-            (Ended::by_agent(exit, text), Vec::new())
+            leave(&root, Ended::by_agent(exit, text), Vec::new(), 0)
         }
-    };
+    }
+}
+
+/// Leaves the termination message and gives the code to end with.
+fn leave(root: &Root, ended: Ended, phases: Vec<Phase>, restarts: u32) -> u8 {
     let Ended { code: exit_code, command_ran, signal, error: last_error } = ended;
-    let message = TerminationMessage { exit_code, command_ran, signal, last_error, phases };
+    let message =
+        TerminationMessage { exit_code, command_ran, signal, restarts, last_error, phases };
     if let Err(error) = leave_message(&root.at(TERMINATION_LOG), &message) {
         Log::new(false, false).warn(&format!("could not write {TERMINATION_LOG}: {error}"));
     }
@@ -110,13 +126,18 @@ pub async fn run(options: Options) -> u8 {
 }
 
 enum Begun {
-    Runner { context: Box<Context>, plan: Box<Plan>, lock: Option<RunnerLock> },
+    Runner {
+        context: Box<Context>,
+        plan: Box<Plan>,
+        answered: Option<watch::Receiver<Answered>>,
+        lock: Option<RunnerLock>,
+    },
     Sidecar(Ended),
 }
 
 /// Configuration, facts, plan. Nothing is changed yet.
 async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, (Exit, String)> {
-    let Options { config, root, hostname, container } = options;
+    let Options { config, root, hostname, container, probe_period: _ } = options;
     let internal = |what: &str, error: io::Error| (Exit::Internal, format!("{what}: {error}"));
     let signals = signals.map_err(|error| internal("take signals", error))?;
     let progress = Progress::new();
@@ -153,8 +174,8 @@ async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, 
     {
         context.signals.keep(deadline);
     }
-    serve_status(&context, &config.layout.agent_socket()).await;
-    Ok(Begun::Runner { context: Box::new(context), plan: Box::new(plan), lock })
+    let answered = serve_status(&context, &config.layout.agent_socket());
+    Ok(Begun::Runner { context: Box::new(context), plan: Box::new(plan), answered, lock })
 }
 
 /// Without the lock sidecars do not notice when this is killed, but the pod runs.
@@ -164,14 +185,13 @@ fn lock(context: &Context, path: &Path) -> Option<RunnerLock> {
 }
 
 /// Without the socket the pod never becomes ready, but it runs.
-async fn serve_status(context: &Context, path: &Path) {
-    let reports = context.progress.subscribe();
-    match StatusServer::bind(&context.root.at(path)).await {
-        Ok(server) => {
-            tokio::spawn(server.serve(reports));
-        }
-        Err(error) => context.log.warn(&chain(&error)),
-    }
+fn serve_status(context: &Context, path: &Path) -> Option<watch::Receiver<Answered>> {
+    let server = StatusServer::bind(&context.root.at(path))
+        .inspect_err(|error| context.log.warn(&chain(error)))
+        .ok()?;
+    let answered = server.answered();
+    tokio::spawn(server.serve(context.progress.subscribe()));
+    Some(answered)
 }
 
 /// How far a run came.

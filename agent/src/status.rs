@@ -1,25 +1,28 @@
-//! What PID 1 says of itself: a REP socket that `flux-agent status` and the readiness probe ask.
+//! What PID 1 says of itself: a ZeroMQ REP socket that `flux-agent status` and the probes ask.
 //!
 //! The socket is a file in a directory of mode 0700, so only the container's own user and root
-//! reach it. A request is one JSON document, `{"ask":"status"}`; the answer is a
-//! [`StatusReport`] or `{"error":"..."}`.
+//! reach it. A request is one JSON document: `{"ask":"status"}` is answered at once,
+//! `{"ask":"ready","milliseconds":50000}` when the pod is ready, the run is over, or that time is. The
+//! answer is a [`StatusReport`] or `{"error":"..."}`.
+//!
+//! Who asks does so with the crate `zeromq`. PID 1 answers by its own code: the crate's REP socket
+//! reads a frame of any length into memory, keeps any number of clients, and takes a whole core once a
+//! client broke off within a frame.
 
+mod rep;
+mod server;
+
+pub use server::{Answered, StatusServer};
+
+use crate::timing::milliseconds;
 use flux_contract::Phase;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder, Permissions};
+use server::PATH_LIMIT;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
-use tokio::sync::watch;
-use tokio::time::timeout;
-use zeromq::{RepSocket, ReqSocket, Socket, SocketRecv, SocketSend, ZmqError, ZmqMessage};
-
-/// Longest path of a Unix socket (unix(7): 108 bytes with the terminating one).
-const PATH_LIMIT: usize = 107;
-/// How long a client may take to accept its answer before the next one is served.
-const SEND_TIMEOUT: Duration = Duration::from_secs(1);
+use zeromq::{ReqSocket, Socket, SocketRecv, SocketSend, ZmqError, ZmqMessage};
 
 /// What a run is doing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +30,9 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct StatusReport {
     /// The phase that runs, as in [`Phase::name`].
     pub phase: String,
+    /// What it does just now, as the name of the hook that runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doing: Option<String>,
     /// `lead` or `worker`.
     pub role: String,
     /// Host name of the pod.
@@ -40,9 +46,13 @@ pub struct StatusReport {
     /// True when this rank's broker is part of the instance.
     #[serde(default)]
     pub online: bool,
-    /// True when the pod is ready: a worker when it is online, the lead at quorum.
+    /// True when the pod is ready: a worker when it is online, the lead at quorum. It stays so while
+    /// the broker ends.
     #[serde(default)]
     pub ready: bool,
+    /// True when the run is over, so that nothing of this will change any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub over: bool,
     /// How many times the broker was started again.
     #[serde(default)]
     pub restarts: u32,
@@ -52,12 +62,16 @@ pub struct StatusReport {
     /// Where the time went so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<Phase>,
+    /// When the phase that runs began, the last of `phases`: each answer counts it up to then.
+    #[serde(skip)]
+    pub since: Option<Instant>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "lowercase", deny_unknown_fields)]
 enum Request {
     Status {},
+    Ready { milliseconds: u64 },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -84,15 +98,6 @@ pub enum StatusError {
     LongPath {
         /// The path.
         path: PathBuf,
-    },
-    /// The socket cannot be served.
-    #[error("could not serve {}", path.display())]
-    Serve {
-        /// The socket.
-        path: PathBuf,
-        /// What was wrong.
-        #[source]
-        cause: ZmqError,
     },
     /// There is no agent that could answer.
     #[error("no agent runs here: nothing listens on {}", path.display())]
@@ -127,71 +132,34 @@ pub enum StatusError {
     },
 }
 
-/// The REP socket of a run.
-pub struct StatusServer {
-    socket: RepSocket,
-    path: PathBuf,
-}
-
-impl StatusServer {
-    /// Binds the socket at `path`. Its directory is made, or taken over, with mode 0700; a socket
-    /// that an earlier run left behind is removed.
-    pub async fn bind(path: &Path) -> Result<Self, StatusError> {
-        if path.as_os_str().len() > PATH_LIMIT {
-            return Err(StatusError::LongPath { path: path.to_owned() });
-        }
-        make_private_directory(path.parent().unwrap_or(path))?;
-        match fs::remove_file(path) {
-            Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
-                let path = path.to_owned();
-                return Err(StatusError::Prepare { doing: "remove stale socket", path, cause });
-            }
-            Ok(()) | Err(_) => {}
-        }
-        let mut socket = RepSocket::new();
-        match socket.bind(&endpoint(path)).await {
-            Ok(_) => Ok(Self { socket, path: path.to_owned() }),
-            Err(cause) => Err(StatusError::Serve { path: path.to_owned(), cause }),
-        }
-    }
-
-    /// Answers every question with the latest of `reports`, until the future is dropped. What a
-    /// client does wrong is the client's to bear.
-    pub async fn serve(
-        mut self,
-        reports: watch::Receiver<StatusReport>,
-    ) -> Result<(), StatusError> {
-        loop {
-            let request = match self.socket.recv().await {
-                Ok(request) => request,
-                Err(cause @ ZmqError::NoMessage) => {
-                    return Err(StatusError::Serve { path: self.path, cause });
-                }
-                // A client that broke off, or spoke no ZeroMQ.
-                Err(_) => continue,
-            };
-            let reply = answer(&request, &reports.borrow());
-            // A client that went away, or stopped reading, loses its answer.
-            let _ = timeout(SEND_TIMEOUT, self.socket.send(reply.into())).await;
-        }
-    }
-}
-
-/// Binds the socket at `path` and answers with the latest of `reports` until the future is
-/// dropped.
-pub async fn serve(path: &Path, reports: watch::Receiver<StatusReport>) -> Result<(), StatusError> {
-    StatusServer::bind(path).await?.serve(reports).await
-}
-
 /// Asks the agent whose socket is at `path`, waiting at most `timeout`.
 pub async fn ask(path: &Path, timeout: Duration) -> Result<StatusReport, StatusError> {
+    exchange(path, &Request::Status {}, timeout).await
+}
+
+/// Asks the agent whose socket is at `path`, who answers when the pod is ready, the run is over, or
+/// after `wait`; then `timeout` is left for the answer.
+pub async fn ask_when_ready(
+    path: &Path,
+    wait: Duration,
+    timeout: Duration,
+) -> Result<StatusReport, StatusError> {
+    let request = Request::Ready { milliseconds: milliseconds(wait) };
+    exchange(path, &request, wait.saturating_add(timeout)).await
+}
+
+async fn exchange(
+    path: &Path,
+    request: &Request,
+    timeout: Duration,
+) -> Result<StatusReport, StatusError> {
     // A ZeroMQ socket would try again and again until the time is up; no socket, or one that
     // nobody serves, is an answer by itself.
     if UnixStream::connect(path).await.is_err() {
         return Err(StatusError::NotRunning { path: path.to_owned() });
     }
-    let asked = tokio::time::timeout(timeout, exchange(path)).await;
-    let reply = asked
+    let reply = tokio::time::timeout(timeout, send_and_receive(path, request))
+        .await
         .map_err(|_| StatusError::TimedOut { path: path.to_owned(), after: timeout })?
         .map_err(|cause| StatusError::Ask { path: path.to_owned(), cause })?;
     let text = first_frame(&reply);
@@ -201,42 +169,16 @@ pub async fn ask(path: &Path, timeout: Duration) -> Result<StatusReport, StatusE
     })
 }
 
-async fn exchange(path: &Path) -> Result<ZmqMessage, ZmqError> {
+async fn send_and_receive(path: &Path, request: &Request) -> Result<ZmqMessage, ZmqError> {
     let mut socket = ReqSocket::new();
-    socket.connect(&endpoint(path)).await?;
-    let request = serde_json::to_string(&Request::Status {}).unwrap_or_default();
+    socket.connect(&format!("ipc://{}", path.display())).await?;
+    let request = serde_json::to_string(request).unwrap_or_default();
     socket.send(request.into()).await?;
     socket.recv().await
 }
 
-fn answer(request: &ZmqMessage, report: &StatusReport) -> String {
-    let reply = match serde_json::from_slice(first_frame(request)) {
-        Ok(Request::Status {}) => serde_json::to_string(report),
-        Err(error) => {
-            serde_json::to_string(&Refusal { error: format!("unknown request: {error}") })
-        }
-    };
-    reply.unwrap_or_default()
-}
-
 fn first_frame(message: &ZmqMessage) -> &[u8] {
     message.get(0).map_or(&[], |frame| frame)
-}
-
-fn endpoint(path: &Path) -> String {
-    format!("ipc://{}", path.display())
-}
-
-fn make_private_directory(directory: &Path) -> Result<(), StatusError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
-        .and_then(|()| fs::set_permissions(directory, Permissions::from_mode(0o700)))
-        .map_err(|cause| {
-            let path = directory.to_owned();
-            StatusError::Prepare { doing: "make private directory", path, cause }
-        })
 }
 
 #[cfg(test)]
@@ -259,19 +201,5 @@ mod tests {
         let text = serde_json::to_string(&known).unwrap();
         assert!(text.contains(r#""brokerState":"run""#) && text.contains(r#""lastError":"x""#));
         assert_eq!(serde_json::from_str::<StatusReport>(&text).unwrap(), known);
-    }
-
-    #[test]
-    fn what_is_no_request_is_answered_with_an_error() {
-        let report = StatusReport::default();
-        let say = |text: &str| answer(&text.to_owned().into(), &report);
-        for wrong in ["", "status", "{}", r#"{"ask":"reboot"}"#, r#"{"ask":"status","x":1}"#] {
-            assert!(
-                say(wrong).starts_with(r#"{"error":"unknown request"#),
-                "{wrong}: {}",
-                say(wrong)
-            );
-        }
-        assert!(say(r#"{"ask":"status"}"#).starts_with(r#"{"phase""#));
     }
 }

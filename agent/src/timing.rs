@@ -22,11 +22,14 @@ pub fn fluxtime_line(what: &str, duration: Duration) -> String {
     format!("FLUXTIME {what} wall time {}", elapsed_text(duration))
 }
 
-/// The phases of a run in order, one at a time, on a monotonic clock.
+/// The phases of a run in order, one at a time, on a monotonic clock. Of several starts of the broker
+/// it keeps the first and the last: a worker may start its broker thousands of times.
 pub struct Timeline {
     clock: Box<dyn Fn() -> Instant + Send + Sync>,
     origin: Instant,
     done: Vec<Phase>,
+    /// How many of `done` came before the second start.
+    first_start: Option<usize>,
     running: Option<(String, Instant)>,
 }
 
@@ -34,7 +37,7 @@ impl Timeline {
     /// A timeline that begins now on `clock`.
     pub fn new(clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
         let origin = clock();
-        Self { clock: Box::new(clock), origin, done: Vec::new(), running: None }
+        Self { clock: Box::new(clock), origin, done: Vec::new(), first_start: None, running: None }
     }
 
     /// A timeline that begins now on the system's monotonic clock.
@@ -52,6 +55,21 @@ impl Timeline {
         let now = (self.clock)();
         self.end_running(now);
         self.running = Some((name.to_owned(), now));
+    }
+
+    /// Ends the phase that runs, if one does: the broker is about to be started again. The start that
+    /// comes takes the place of the one that was, unless that was the first.
+    pub fn start_again(&mut self) {
+        self.end_running((self.clock)());
+        match self.first_start {
+            Some(first) => self.done.truncate(first),
+            None => self.first_start = Some(self.done.len()),
+        }
+    }
+
+    /// When the phase that runs began.
+    pub fn running_since(&self) -> Option<Instant> {
+        self.running.as_ref().map(|(_, start)| *start)
     }
 
     /// Ends the phase that runs, if one does, and returns all phases so far. Calling it again, or
@@ -94,7 +112,8 @@ impl fmt::Debug for Timeline {
     }
 }
 
-fn milliseconds(duration: Duration) -> u64 {
+/// `duration` in whole milliseconds.
+pub fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -150,5 +169,23 @@ mod tests {
         clock.store(200, Ordering::Relaxed);
         assert_eq!(timeline.finish(), expected, "finishing twice changes nothing");
         assert_eq!(timeline.elapsed(), Duration::from_millis(200));
+    }
+
+    #[test]
+    fn of_a_thousand_starts_the_first_and_the_last_are_kept() {
+        let (clock, mut timeline) = manual_clock();
+        timeline.start("prepare");
+        for start in 0..1000 {
+            clock.store(10 * start, Ordering::Relaxed);
+            timeline.start("quorum");
+            clock.store(10 * start + 4, Ordering::Relaxed);
+            timeline.start_again();
+        }
+        clock.store(10_000, Ordering::Relaxed);
+        timeline.start("quorum");
+        clock.store(10_007, Ordering::Relaxed);
+        let expected =
+            vec![phase("prepare", 0, 0), phase("quorum", 0, 4), phase("quorum", 10_000, 7)];
+        assert_eq!(timeline.finish(), expected);
     }
 }

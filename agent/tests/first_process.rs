@@ -2,11 +2,12 @@
 //! process namespace, with closed outputs, orphans of every kind and brokers that hang.
 
 mod pod;
+mod support;
 
 use flux_contract::{AgentConfig, Workload};
 use nix::sys::signal::Signal;
 use pod::namespace::{FirstProcess, first_process};
-use pod::{Pod, code, stderr, stdout};
+use pod::{Background, Pod, code, stderr, stdout};
 use std::fs::{self, File, OpenOptions};
 use std::process::Stdio;
 
@@ -152,4 +153,53 @@ fn a_child_that_is_killed_takes_nothing_with_it() {
     assert_eq!(code(&output), 76, "{}", stderr(&output));
     let message = pod.message().last_error.unwrap();
     assert!(message.contains(&(128 + Signal::SIGKILL as i32).to_string()), "{message}");
+}
+
+/// Starts a run whose broker waits for the file `go` and then does what `then` says, with a readiness
+/// probe that waits for it; code and complaints of run and probe.
+fn run_and_probe(then: &str) -> Option<[(i32, String); 2]> {
+    let pod = Pod::new();
+    pod.broker_does(&format!("{AWAIT}await $POD/go\n{then}"));
+    let run = pod.prepared(&launcher(&pod, "true"));
+    let run = FirstProcess::start(first_process(&pod, &run)?);
+    pod.await_file("broker-pid");
+    let mut ready = pod.for_this_pod("ready");
+    ready.args(["--timeout", "60"]);
+    let probe = Background::start(run.entered(&pod, &ready));
+    pod::await_that("the probe has entered", || {
+        run.processes().iter().filter(|(name, _)| name == "flux-agent").count() == 2
+    });
+    fs::write(pod.at("go"), "").unwrap();
+    let (code, _, error) = run.end();
+    let (answer, _, complaint) = probe.end();
+    Some([(code, error), (answer, complaint)])
+}
+
+#[test]
+fn a_probe_that_waits_is_answered_before_the_run_ends() {
+    let Some([(code, error), (answer, complaint)]) = run_and_probe("") else { return };
+    assert_eq!((code, answer), (0, 0), "{error}{complaint}");
+    let Some([(code, error), (answer, complaint)]) = run_and_probe("exit 3") else { return };
+    assert_eq!((code, answer), (76, 1), "{error}");
+    assert!(complaint.contains("the broker ended with exit code 3"), "{complaint}");
+}
+
+#[test]
+fn a_worker_that_starts_its_broker_again_and_again_leaves_a_message_that_can_be_read() {
+    let mut pod = Pod::new();
+    pod.hostname = "hello-1".to_owned();
+    pod.broker_does("echo >> $POD/starts; [ $(wc -l < $POD/starts) -lt 4 ] || exit 0; exit 1");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let certificate = pod::certificate();
+    let lead = runtime.block_on(support::start(support::curve(&certificate, &certificate)));
+    let mut config = pod.config(&["true"]);
+    config.network.port = lead.port();
+    let Some(mut run) = first_process(&pod, &pod.prepared(&config)) else { return };
+    let output = run.output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let message = pod.message();
+    assert_eq!(message.restarts, 3);
+    let names: Vec<&str> = message.phases.iter().map(|phase| phase.name.as_str()).collect();
+    let expected = ["prepare", "wait-for-lead", "quorum", "wait-for-lead", "quorum", "post"];
+    assert_eq!(names, expected, "the first start and the last");
 }

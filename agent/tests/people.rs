@@ -52,6 +52,18 @@ fn the_doctor_names_cause_and_remedy_of_everything_that_is_wrong_at_once() {
 }
 
 #[test]
+fn the_doctor_does_not_wait_for_a_flux_that_hangs() {
+    let mut pod = Pod::new();
+    pod.hostname = "stranger".to_owned();
+    pod.write_config(&pod.config(&["true"]));
+    pod.write_executable("mnt/flux/view/bin/flux", "#!/bin/sh\nexec sleep 600\n");
+    let (code, checks) = doctor(&pod);
+    let (finding, text) = &checks["view"];
+    assert_eq!((code, finding.as_str()), (1, "failed"), "{text}");
+    assert!(text.contains("version: no end after 5 s"), "{text}");
+}
+
+#[test]
 fn the_doctor_of_a_lead_that_waits_finds_all_well_but_the_quorum() {
     let pod = Pod::new();
     let mut config = pod.config(&["true"]);

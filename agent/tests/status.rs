@@ -2,12 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use flux_agent::status::{StatusError, StatusReport, StatusServer, ask};
+use flux_agent::status::{Answered, StatusError, StatusReport, StatusServer, ask, ask_when_ready};
+use flux_contract::Phase;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use tokio::io::AsyncWriteExt;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use zeromq::{ReqSocket, Socket, SocketRecv, SocketSend};
@@ -22,6 +23,7 @@ struct Agent {
     _directory: tempfile::TempDir,
     path: PathBuf,
     reports: watch::Sender<StatusReport>,
+    answered: watch::Receiver<Answered>,
 }
 
 /// A served socket whose directory did not exist, with a stale socket in it if asked for.
@@ -29,9 +31,10 @@ async fn agent() -> Agent {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("agent/status.sock");
     let (reports, receiver) = watch::channel(report("hooks"));
-    let server = StatusServer::bind(&path).await.unwrap();
+    let server = StatusServer::bind(&path).unwrap();
+    let answered = server.answered();
     tokio::spawn(server.serve(receiver));
-    Agent { _directory: directory, path, reports }
+    Agent { _directory: directory, path, reports, answered }
 }
 
 async fn say(path: &Path, text: &str) -> String {
@@ -56,7 +59,7 @@ async fn the_directory_is_private_even_when_it_was_not() {
     let private = directory.path().join("agent");
     fs::create_dir(&private).unwrap();
     fs::set_permissions(&private, fs::Permissions::from_mode(0o777)).unwrap();
-    let _server = StatusServer::bind(&private.join("status.sock")).await.unwrap();
+    let _server = StatusServer::bind(&private.join("status.sock")).unwrap();
     assert_eq!(fs::metadata(&private).unwrap().permissions().mode() & 0o7777, 0o700);
 }
 
@@ -68,7 +71,7 @@ async fn a_stale_socket_is_no_agent_and_does_not_keep_a_new_one_from_starting() 
     drop(UnixListener::bind(&path).unwrap());
     assert!(matches!(ask(&path, PATIENCE).await, Err(StatusError::NotRunning { .. })));
     let (_reports, receiver) = watch::channel(report("quorum"));
-    tokio::spawn(StatusServer::bind(&path).await.unwrap().serve(receiver));
+    tokio::spawn(StatusServer::bind(&path).unwrap().serve(receiver));
     assert_eq!(ask(&path, PATIENCE).await.unwrap().phase, "quorum");
 }
 
@@ -93,13 +96,101 @@ async fn an_agent_that_does_not_answer_is_given_up() {
 #[tokio::test]
 async fn a_path_longer_than_a_unix_socket_may_have_is_named() {
     let path = PathBuf::from(format!("/tmp/{}/status.sock", "x".repeat(120)));
-    assert!(matches!(StatusServer::bind(&path).await, Err(StatusError::LongPath { .. })));
+    assert!(matches!(StatusServer::bind(&path), Err(StatusError::LongPath { .. })));
 }
 
 #[tokio::test]
-async fn clients_that_misbehave_get_an_error_or_nothing_and_the_server_goes_on() {
+async fn what_is_no_request_is_answered_with_an_error() {
     let agent = agent().await;
-    assert!(say(&agent.path, "not json").await.starts_with(r#"{"error""#));
+    let wrong = [
+        "",
+        "status",
+        "{}",
+        r#"{"ask":"reboot"}"#,
+        r#"{"ask":"status","x":1}"#,
+        r#"{"ask":"ready","milliseconds":-1}"#,
+    ];
+    for wrong in wrong {
+        let answer = say(&agent.path, wrong).await;
+        assert!(answer.starts_with(r#"{"error":"unknown request"#), "{wrong}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn the_running_phase_counts_up_to_the_answer() {
+    let agent = agent().await;
+    let phase = |name: &str, duration_milliseconds| Phase {
+        name: name.to_owned(),
+        start_milliseconds: 0,
+        duration_milliseconds,
+    };
+    agent.reports.send_replace(StatusReport {
+        phases: vec![phase("prepare", 7), phase("hooks", 0)],
+        since: Instant::now().checked_sub(Duration::from_mins(1)),
+        ..report("hooks")
+    });
+    let phases = ask(&agent.path, PATIENCE).await.unwrap().phases;
+    assert_eq!(phases[0], phase("prepare", 7));
+    assert!((60_000..120_000).contains(&phases[1].duration_milliseconds), "{phases:?}");
+}
+
+#[tokio::test]
+async fn the_question_for_readiness_is_answered_when_it_is_settled() {
+    let not_ready = StatusReport { ready: false, ..report("quorum") };
+    let over = StatusReport { over: true, ..not_ready.clone() };
+    for (settled, yes) in [(report("command"), 1), (over, 0)] {
+        let agent = agent().await;
+        agent.reports.send_replace(not_ready.clone());
+        let at_once = ask_when_ready(&agent.path, Duration::ZERO, PATIENCE).await.unwrap();
+        assert_eq!(at_once, not_ready);
+        let path = agent.path.clone();
+        let asked =
+            tokio::spawn(async move { ask_when_ready(&path, PATIENCE, PATIENCE).await.unwrap() });
+        // Others are served meanwhile.
+        assert_eq!(ask(&agent.path, PATIENCE).await.unwrap(), not_ready);
+        assert!(!asked.is_finished());
+        agent.reports.send_replace(settled.clone());
+        assert_eq!(asked.await.unwrap(), settled);
+        let mut answered = agent.answered.clone();
+        let counted = answered.wait_for(|answered| answered.ready == yes);
+        tokio::time::timeout(PATIENCE, counted).await.unwrap().unwrap();
+    }
+}
+
+/// The greeting of ZMTP 3.0 with mechanism NULL, and READY of a REQ socket.
+fn handshake() -> Vec<u8> {
+    let mut bytes = vec![0; 64];
+    (bytes[0], bytes[9], bytes[10]) = (0xff, 0x7f, 3);
+    bytes[12..16].copy_from_slice(b"NULL");
+    let ready = b"\x05READY\x0bSocket-Type\0\0\0\x03REQ";
+    bytes.extend([0x04, u8::try_from(ready.len()).unwrap()]);
+    bytes.extend(ready);
+    bytes
+}
+
+#[tokio::test]
+async fn a_client_that_breaks_the_protocol_loses_its_own_connection_and_nothing_else() {
+    let agent = agent().await;
+    let huge = [&[0x02][..], &u64::MAX.to_be_bytes()].concat();
+    let wrong: [&[u8]; 6] = [
+        // Of a frame of nine bytes there comes one.
+        &[0x01, 9, 0],
+        &huge,
+        // No envelope; a command; frames without end.
+        &[0, 1, b'x'],
+        &[0x04, 1, 0],
+        &[0x01, 0].repeat(100),
+        // Silence.
+        &[],
+    ];
+    for wrong in wrong {
+        let mut rude = UnixStream::connect(&agent.path).await.unwrap();
+        rude.write_all(&[&handshake(), wrong].concat()).await.unwrap();
+        rude.shutdown().await.unwrap();
+        // It is hung up on, and nothing of it is left that could be looked at again and again.
+        let mut rest = Vec::new();
+        tokio::time::timeout(PATIENCE, rude.read_to_end(&mut rest)).await.unwrap().ok();
+    }
     // Bytes that are no ZeroMQ at all, and a client that leaves without a word.
     let mut rude = UnixStream::connect(&agent.path).await.unwrap();
     rude.write_all(&[b'x'; 200]).await.unwrap();
@@ -111,6 +202,17 @@ async fn clients_that_misbehave_get_an_error_or_nothing_and_the_server_goes_on()
     hasty.send(r#"{"ask":"status"}"#.to_owned().into()).await.unwrap();
     drop(hasty);
     assert_eq!(ask(&agent.path, PATIENCE).await.unwrap(), report("hooks"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_say_nothing_make_room_for_others_after_a_while() {
+    let agent = agent().await;
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(UnixStream::connect(&agent.path).await.unwrap());
+    }
+    let minute = Duration::from_mins(1);
+    assert_eq!(ask(&agent.path, minute).await.unwrap(), report("hooks"));
 }
 
 #[tokio::test]

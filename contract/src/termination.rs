@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the agent writes to the container's termination message file
-/// (`/dev/termination-log`, at most 4096 bytes by the kubelet's rule).
+/// What the agent writes to the container's termination message file (`/dev/termination-log`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TerminationMessage {
@@ -15,10 +14,13 @@ pub struct TerminationMessage {
     /// The signal that ended the command, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
+    /// How many times the broker was started again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub restarts: u32,
     /// What went wrong last, for people: names what was being done, to what, and why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// Where the time went, in order.
+    /// Where the time went, in order: of several starts of the broker the first and the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<Phase>,
 }
@@ -35,27 +37,42 @@ pub struct Phase {
     pub duration_milliseconds: u64,
 }
 
-impl TerminationMessage {
-    /// The kubelet keeps no more than this many bytes.
-    pub const LIMIT: usize = 4096;
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
 
-    /// The document as one line of JSON that fits [`Self::LIMIT`]; the error text is cut, at a
-    /// character, when it is what makes it too long.
+/// Ends a text that was cut.
+const CUT: char = '…';
+
+impl TerminationMessage {
+    /// Longest document in bytes. The kubelet keeps the last 4096 bytes of what a container leaves,
+    /// and of that the first twelfth of 12 KiB for each container of a pod with twelve
+    /// (`MaxContainerTerminationMessageLength`, `MaxPodTerminationMessageLogLength`): half a document
+    /// is none, so this leaves room for six containers.
+    pub const LIMIT: usize = 2048;
+
+    /// The document as one line of JSON that fits [`Self::LIMIT`]. What makes it too long is left out:
+    /// first the oldest phases, then the end of the error.
     pub fn to_json(&self) -> String {
         let mut message = self.clone();
+        if let Some(error) = message.last_error.as_mut() {
+            // No text is shorter in JSON.
+            cut(error, Self::LIMIT);
+        }
         loop {
             let text = serde_json::to_string(&message).unwrap_or_default();
             let excess = text.len().saturating_sub(Self::LIMIT);
-            match message.last_error.as_mut() {
-                Some(error) if excess > 0 && !error.is_empty() => {
-                    let mut keep = error.len().saturating_sub(excess.max(1));
-                    while !error.is_char_boundary(keep) {
-                        keep -= 1;
-                    }
-                    error.truncate(keep);
-                }
-                Some(_) | None => return text,
+            if excess == 0 {
+                return text;
             }
+            if !message.phases.is_empty() {
+                message.phases.remove(0);
+                continue;
+            }
+            let Some(error) = message.last_error.as_mut() else { return text };
+            // A byte of text has at most six in JSON, as in \u0007.
+            cut(error, error.len().saturating_sub(excess.div_ceil(6) + CUT.len_utf8()));
         }
     }
 
@@ -65,15 +82,26 @@ impl TerminationMessage {
     }
 }
 
+/// Cuts `text` at a character so that it has at most `length` bytes, the sign that it was cut aside.
+fn cut(text: &mut String, length: usize) {
+    if text.len() <= length {
+        return;
+    }
+    text.truncate(text.floor_char_boundary(length));
+    text.push(CUT);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn message(last_error: &str) -> TerminationMessage {
         TerminationMessage {
             exit_code: 7,
             command_ran: true,
             signal: None,
+            restarts: 0,
             last_error: Some(last_error.to_owned()),
             phases: vec![Phase {
                 name: "command".to_owned(),
@@ -93,7 +121,48 @@ mod tests {
     fn a_long_error_is_cut_so_that_the_kubelet_keeps_the_whole_document() {
         let text = message(&"é\"".repeat(5000)).to_json();
         assert!(text.len() <= TerminationMessage::LIMIT, "{} bytes", text.len());
-        assert_eq!(TerminationMessage::from_json(&text).map(|m| m.exit_code), Some(7));
+        let read = TerminationMessage::from_json(&text).unwrap();
+        let error = read.last_error.unwrap();
+        assert!(error.len() > 1000 && error.ends_with("é…"), "{error}");
+    }
+
+    #[test]
+    fn the_oldest_phases_make_room_for_the_error() {
+        let mut long = message(&"x".repeat(1000));
+        long.phases = vec![long.phases[0].clone(); 200];
+        long.phases[199].duration_milliseconds = 1;
+        let read = TerminationMessage::from_json(&long.to_json()).unwrap();
+        assert_eq!(read.last_error, long.last_error);
+        assert!(read.phases.len() > 5, "{}", read.phases.len());
+        assert_eq!(read.phases.last(), long.phases.last());
+    }
+
+    proptest! {
+        #[test]
+        fn every_message_fits_and_can_be_read(
+            exit_code: i32, signal: Option<i32>, restarts: u32, command_ran: bool,
+            last_error in prop::option::of(prop::collection::vec(any::<char>(), 0..5000)),
+            controls in 0..2000_usize,
+            phases in prop::collection::vec((".{0,40}", any::<u64>(), any::<u64>()), 0..60),
+        ) {
+            let last_error = last_error.map(|characters| {
+                characters.into_iter().chain(std::iter::repeat_n('\u{7}', controls)).collect()
+            });
+            let phases = phases.into_iter().map(|(name, start_milliseconds, duration_milliseconds)| {
+                Phase { name, start_milliseconds, duration_milliseconds }
+            });
+            let phases = phases.collect();
+            let written =
+                TerminationMessage { exit_code, command_ran, signal, restarts, last_error, phases };
+            let text = written.to_json();
+            prop_assert!(text.len() <= TerminationMessage::LIMIT, "{} bytes", text.len());
+            let read = TerminationMessage::from_json(&text).unwrap();
+            let summary = |message: &TerminationMessage| {
+                (message.exit_code, message.command_ran, message.signal, message.restarts)
+            };
+            prop_assert_eq!(summary(&read), summary(&written));
+            prop_assert!(written.phases.ends_with(&read.phases));
+        }
     }
 
     #[test]

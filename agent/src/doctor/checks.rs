@@ -17,11 +17,15 @@ use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
+use tokio::process::Command;
+use tokio::time::timeout;
 
 /// Long enough for the lead's address to be given up and its name to be tried.
 const LEAD_PATIENCE: Duration = Duration::from_secs(7);
+/// How long `flux version` may take: it asks nobody.
+const VERSION_PATIENCE: Duration = Duration::from_secs(5);
 /// How long agent and broker may take to answer on their sockets, which they do from memory.
 const SOCKET_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -34,7 +38,7 @@ pub(super) async fn all(arguments: &PodArguments) -> Vec<Check> {
     let mut checks = vec![
         Check::ok("configuration", arguments.config.display().to_string()),
         host(&pod),
-        view(&pod),
+        view(&pod).await,
         certificate(&pod),
         user(&pod),
         directories(&pod),
@@ -78,7 +82,7 @@ fn host(pod: &Pod) -> Check {
     }
 }
 
-fn view(pod: &Pod) -> Check {
+async fn view(pod: &Pod) -> Check {
     let remedy = if pod.config.view.enabled {
         "look at the log of the init container flux-view, and at flux.container.image"
     } else {
@@ -90,7 +94,12 @@ fn view(pod: &Pod) -> Check {
         "flux".into()
     };
     let shown = flux.display().to_string();
-    let output = Command::new(pod.root.at(&flux)).arg("version").stdin(Stdio::null()).output();
+    let mut version = Command::new(pod.root.at(&flux));
+    version.arg("version").stdin(Stdio::null()).kill_on_drop(true);
+    let Ok(output) = timeout(VERSION_PATIENCE, version.output()).await else {
+        let seen = format!("{shown} version: no end after {} s", VERSION_PATIENCE.as_secs());
+        return Check::failed("view", seen, "the volume of the view, or this node, hangs");
+    };
     match output {
         Ok(output) if output.status.success() => {
             let text = String::from_utf8_lossy(&output.stdout);
@@ -245,9 +254,8 @@ async fn broker(pod: &Pod) -> Check {
         Ok(around) => pod.root.at(around.socket),
         Err(_) => return Check::skipped("broker", "needs a known host"),
     };
-    let asked = tokio::time::timeout(SOCKET_PATIENCE, async {
-        BrokerSocket::connect(&socket).await?.state().await
-    });
+    let asked =
+        timeout(SOCKET_PATIENCE, async { BrokerSocket::connect(&socket).await?.state().await });
     match asked.await {
         Ok(Ok(state)) if state == "run" => Check::ok("broker", "state run"),
         Ok(Ok(state)) if state == "join" => Check::warning(

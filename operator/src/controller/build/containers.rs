@@ -17,8 +17,17 @@ pub(in crate::controller) const AGENT_CONTAINER: &str = "flux-agent";
 /// of its own and says why it gives up; a probe would only kill it.
 const STARTUP_ATTEMPTS: i32 = i32::MAX;
 /// Seconds that one attempt of the startup probe waits in the pod for the broker. So the pod is
-/// ready the moment its broker is, and one attempt is enough for most starts.
-const STARTUP_PATIENCE: i32 = 50;
+/// ready the moment its broker is, and nothing that goes well takes a second attempt, which would be
+/// a Warning Event about the first. A worker waits as long for the lead.
+const STARTUP_PATIENCE: i32 = 1800;
+/// Seconds between two readiness probes. Each is a process that Flux's jobs share the cores with, and
+/// what it looks at, whether a worker's broker was lost, has no hurry. The first follows the startup
+/// probe at once.
+const READINESS_PERIOD: i32 = 60;
+/// Seconds that a readiness probe waits for a broker that is being started again.
+const READINESS_PATIENCE: i32 = 20;
+/// Seconds that a probe may take beyond the time it waits in the pod, on a node with much to do.
+const PROBE_MARGIN: i32 = 10;
 
 /// The init containers in order: the agent, the view, then sidecars that keep their entrypoint.
 pub(super) fn init_containers(cluster: &Cluster, images: &Images) -> Vec<Container> {
@@ -106,24 +115,31 @@ fn runner(cluster: &Cluster) -> Container {
     mounts.push(curve_mount(cluster));
     mounts.extend(munge_mount(cluster));
     let agent = agent_path(cluster);
-    let ready = vec![agent.clone(), "ready".to_owned()];
-    let patience = ["--timeout".to_owned(), STARTUP_PATIENCE.to_string()];
+    let command = [&agent, "run", "--probe-period", &READINESS_PERIOD.to_string()];
     Container {
-        command: Some(vec![agent, "run".to_owned()]),
+        command: Some(command.map(str::to_owned).into()),
         startup_probe: Some(Probe {
-            exec: Some(ExecAction { command: Some([&ready[..], &patience].concat()) }),
-            period_seconds: Some(5),
-            timeout_seconds: Some(STARTUP_PATIENCE + 10),
+            // The kubelet waits for this when a container has started; then no longer.
+            period_seconds: Some(1),
             failure_threshold: Some(STARTUP_ATTEMPTS),
-            ..Probe::default()
+            ..ready(&agent, STARTUP_PATIENCE)
         }),
         readiness_probe: Some(Probe {
-            exec: Some(ExecAction { command: Some(ready) }),
-            period_seconds: Some(10),
-            timeout_seconds: Some(5),
-            ..Probe::default()
+            period_seconds: Some(READINESS_PERIOD),
+            failure_threshold: Some(1),
+            ..ready(&agent, READINESS_PATIENCE)
         }),
         ..common(&cluster.runner.container, mounts)
+    }
+}
+
+/// Asks the agent, who answers when the pod is ready or after `patience` seconds.
+fn ready(agent: &str, patience: i32) -> Probe {
+    let command = words([agent, "ready", "--timeout", &patience.to_string()]);
+    Probe {
+        exec: Some(ExecAction { command: Some(command) }),
+        timeout_seconds: Some(patience + PROBE_MARGIN),
+        ..Probe::default()
     }
 }
 
