@@ -56,7 +56,7 @@ impl Exit {
             Self::Hook => 69,
             Self::Broker => 76,
             Self::Stopped => 75,
-            Self::Deadline => 77,
+            Self::Deadline => 72,
             Self::Internal => 70,
         }
     }

@@ -9,6 +9,7 @@ mod pods;
 mod refusals;
 mod secrets;
 mod security;
+mod stop;
 
 use std::time::Duration;
 

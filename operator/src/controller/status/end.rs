@@ -132,7 +132,12 @@ fn failure(
     let reason = condition.reason.clone().unwrap_or_else(|| "JobFailed".to_owned());
     let message = condition.message.clone().unwrap_or_default();
     if reason == "DeadlineExceeded" {
-        let message = format!("the deadline of {} seconds has passed", cluster.deadline_seconds);
+        let seconds = cluster.deadline_seconds;
+        let message = if cluster.deadline_by_agent {
+            format!("the deadline of {seconds} seconds has passed, and the lead did not end the run then: did its pod start?")
+        } else {
+            format!("the deadline of {seconds} seconds has passed")
+        };
         return Failure { reason, message };
     }
     if let Some(failure) = lead.and_then(PodView::failure) {

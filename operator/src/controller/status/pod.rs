@@ -140,6 +140,12 @@ impl<'pod> PodView<'pod> {
                     message,
                 ),
             },
+            // It was run, and ended.
+            Some(TerminationMessage { last_error: Some(error), .. })
+                if Exit::from_code(code) == Some(Exit::Deadline) =>
+            {
+                Failure { reason: Exit::Deadline.reason().to_owned(), message: error.clone() }
+            }
             Some(message) => Failure {
                 reason: Exit::from_code(code).map_or("AgentFailed", Exit::reason).to_owned(),
                 message: with_error(format!("the command was not run (exit code {code})"), message),
