@@ -128,8 +128,7 @@ async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, 
         .map_err(|error| (Exit::Prepare, format!("enter the working directory: {error}")))?;
     let children = Children::default();
     // Where the pod's containers share their processes this is not PID 1, and has its orphans all the same.
-    prctl::set_child_subreaper(true)
-        .map_err(|errno| internal("take orphans", errno.into()))?;
+    prctl::set_child_subreaper(true).map_err(|errno| internal("take orphans", errno.into()))?;
     children.reap_orphans().map_err(|error| internal("take signals", error))?;
     let mut context = Context {
         root,
@@ -225,7 +224,9 @@ async fn keep(context: &mut Context, archive: &ArchiveRun, end: BrokerEnd, ran: 
     context.signals = signals;
     if kept.is_none() {
         let path = archive.path.display();
-        let text = format!("archive {path} stays as it was: the pod's grace period left no time to keep the state");
+        let text = format!(
+            "archive {path} stays as it was: the pod's grace period left no time to keep the state"
+        );
         context.log.error(&text);
         context.progress.failed(&text);
     }

@@ -98,7 +98,9 @@ fn a_hook_of_any_length_runs_and_its_text_is_in_no_command_line() {
     let mut config = pod.config(&["printenv", "LENGTH"]);
     // An argument holds 128 KiB (execve(2)).
     let filler = "x".repeat(200_000);
-    let pre = format!("TEXT={filler}\nLENGTH=${{#TEXT}}; export LENGTH; unset TEXT\ntr '\\0' ' ' </proc/$$/cmdline");
+    let pre = format!(
+        "TEXT={filler}\nLENGTH=${{#TEXT}}; export LENGTH; unset TEXT\ntr '\\0' ' ' </proc/$$/cmdline"
+    );
     config.hooks = Hooks { pre: Some(pre), ..Hooks::default() };
     let output = pod.run(&config);
     assert_eq!(code(&output), 0, "{}", stderr(&output));

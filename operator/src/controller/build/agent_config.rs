@@ -2,8 +2,8 @@
 
 use crate::cluster::{Cluster, Work};
 use flux_contract::{
-    AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, Layout, Network, OVERLAY_PORT, Shutdown,
-    View, WorkerPolicy, Workload,
+    AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, Layout, Network, OVERLAY_PORT,
+    Shutdown, View, WorkerPolicy, Workload,
 };
 use std::net::IpAddr;
 

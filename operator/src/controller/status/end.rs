@@ -134,7 +134,9 @@ fn failure(
     if reason == "DeadlineExceeded" {
         let seconds = cluster.deadline_seconds;
         let message = if cluster.deadline_by_agent {
-            format!("the deadline of {seconds} seconds has passed, and the lead did not end the run then: did its pod start?")
+            format!(
+                "the deadline of {seconds} seconds has passed, and the lead did not end the run then: did its pod start?"
+            )
         } else {
             format!("the deadline of {seconds} seconds has passed")
         };
