@@ -282,14 +282,14 @@ mod tests {
             of_interactive_lead(deadline(0)),
             of_interactive_lead(deadline(137)),
         ] {
-            assert_eq!(summary(&ended), (77, false), "{ended:?}");
+            assert_eq!(summary(&ended), (72, false), "{ended:?}");
             assert!(ended.error.unwrap().starts_with("the deadline of 5 seconds has passed"));
         }
         let mut done = record(Some(7));
         done.ended_monotonic_nanoseconds = Some(3_900_000_000);
         assert_eq!(summary(&of_lead(Some(done), deadline(1))), (7, true), "it was done before");
         let Next::Leave(ended) = of_worker(WorkerPolicy::Rejoin, deadline(0)) else { panic!() };
-        assert_eq!(summary(&ended), (77, false));
+        assert_eq!(summary(&ended), (72, false));
     }
 
     #[test]

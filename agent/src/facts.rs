@@ -61,13 +61,19 @@ pub struct FactsError {
 /// exist today were written for it (`source`, `[[`).
 pub const IMAGE_SHELLS: [&str; 2] = ["/bin/bash", "/bin/sh"];
 
+/// By which scripts ask for a shell in their first line as well.
+pub const USR_SHELLS: [&str; 2] = ["/usr/bin/bash", "/usr/bin/sh"];
+
+/// Finds the interpreter that a script's first line names without its directory.
+pub const ENV: &str = "/usr/bin/env";
+
 /// Shells of a view, relative to its root.
 pub const VIEW_SHELLS: [&str; 2] = ["bin/bash", "bin/sh"];
 
 /// The executables whose presence the plan depends on.
 pub fn candidates(config: &AgentConfig, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let view = config.layout.view();
-    let image = IMAGE_SHELLS.iter().map(PathBuf::from);
+    let image = IMAGE_SHELLS.iter().chain(&USR_SHELLS).chain([&ENV]).map(PathBuf::from);
     let own = VIEW_SHELLS.iter().chain(["bin/flux"].iter()).map(|path| view.join(path));
     image.chain(own).chain(environment.get("SHELL").map(PathBuf::from)).collect()
 }

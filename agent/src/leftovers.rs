@@ -45,7 +45,8 @@ impl Before {
     /// is over: what is killed leaves orphans in turn. Returns how many were killed, and how many of them
     /// are there all the same.
     pub async fn restore(&self, children: &Children, patience: Duration) -> (usize, usize) {
-        let until = Instant::now() + patience;
+        // Where there is no time at all: that of the kernel.
+        let until = Instant::now() + patience.max(10 * PAUSE);
         let mut killed = BTreeSet::new();
         loop {
             let own = |pid| children.are_own(pid);
@@ -153,7 +154,9 @@ mod tests {
         let stat = "42 (a) R 7 (b) S 3 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 8765 1 1";
         let read = process(42, stat).unwrap();
         assert_eq!(read, process_of(42, 3, 8765));
-        assert!(process(42, "42 (a) Z 3 42 42 0 -1 4 1 0 0 0 0 0 0 0 20 0 1 0 8765").unwrap().ended);
+        assert!(
+            process(42, "42 (a) Z 3 42 42 0 -1 4 1 0 0 0 0 0 0 0 20 0 1 0 8765").unwrap().ended
+        );
         assert_eq!(process(42, "42 (a"), None);
     }
 

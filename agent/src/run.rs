@@ -247,7 +247,9 @@ async fn keep(context: &mut Context, archive: &ArchiveRun, end: BrokerEnd, ran: 
     context.signals = signals;
     if kept.is_none() {
         let path = archive.path.display();
-        let text = format!("archive {path} stays as it was: the pod's grace period left no time to keep the state");
+        let text = format!(
+            "archive {path} stays as it was: the pod's grace period left no time to keep the state"
+        );
         context.log.error(&text);
         context.progress.failed(&text);
     }

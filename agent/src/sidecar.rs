@@ -1,9 +1,9 @@
 //! `flux-agent run --container NAME`: a container beside the runner, with Flux within reach.
 
 use crate::broker_socket::{BrokerSocket, SocketError};
+use crate::budget::{Budget, Duties};
 use crate::ending::{self, Ended};
 use crate::environment::Change;
-use crate::budget::{Budget, Duties};
 use crate::execute::{Context, PrivateScript, StepError, files, run_hook, wait_or_stop};
 use crate::facts::Facts;
 use crate::output::chain;

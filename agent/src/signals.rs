@@ -143,11 +143,7 @@ impl Signals {
 
     /// What `work` gives, unless it has not ended when `share` of a stop's time is over; then `work`
     /// is dropped.
-    pub async fn within<T>(
-        &mut self,
-        share: Duration,
-        work: impl Future<Output = T>,
-    ) -> Option<T> {
+    pub async fn within<T>(&mut self, share: Duration, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         loop {
             let end = self.stopping_since().map(|since| since + share);

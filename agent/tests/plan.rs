@@ -223,6 +223,35 @@ fn a_script_for_a_shell_that_the_image_lacks_gets_the_one_of_the_view() {
 }
 
 #[test]
+fn a_script_keeps_its_shells_options_where_the_image_lacks_the_shell() {
+    let of = |first: &str, executables: &[&str]| {
+        let script = format!("{first}\nhostname\n");
+        let submission = Submission { script: Some(script), ..submission() };
+        let config = AgentConfig { workload: Workload::Submit { submission }, ..config() };
+        let view = ["/mnt/shared/view/bin/flux", "/mnt/shared/view/bin/bash"];
+        let executables = paths(&[&view, executables].concat());
+        let text = shown(&config, &Facts { executables, ..facts("sample-0") });
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let at = lines.iter().position(|line| *line == "hostname").unwrap();
+        lines[at - 1].to_owned()
+    };
+    let bash = "#!/mnt/shared/view/bin/bash";
+    for (first, shell) in [
+        ("#!/bin/bash", bash.to_owned()),
+        ("#!/bin/bash -e", format!("{bash} -e")),
+        ("#! /usr/bin/bash -eu", format!("{bash} -eu")),
+        ("#!/usr/bin/env bash", bash.to_owned()),
+        ("#!/usr/bin/env -S bash -e -x", format!("{bash} -e -x")),
+        ("#!/usr/bin/env python3", "#!/usr/bin/env python3".to_owned()),
+        ("#!/opt/bash", "#!/opt/bash".to_owned()),
+    ] {
+        assert_eq!(of(first, &[]), shell, "{first}");
+    }
+    assert_eq!(of("#!/usr/bin/env bash", &["/usr/bin/env"]), "#!/usr/bin/env bash");
+    assert_eq!(of("#!/bin/bash -e", &["/bin/bash"]), "#!/bin/bash -e");
+}
+
+#[test]
 fn programs_of_the_image_are_not_led_to_a_c_library_of_the_view() {
     let text = shown(&config(), &Facts { view_has_libc: true, ..facts("sample-0") });
     assert!(!text.contains("LD_LIBRARY_PATH"), "{text}");

@@ -94,6 +94,26 @@ fn what_a_hook_exports_unsets_and_changes_to_holds_for_later_hooks_and_the_broke
 }
 
 #[test]
+fn a_hook_of_any_length_runs_and_its_text_is_in_no_command_line() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["printenv", "LENGTH"]);
+    // An argument holds 128 KiB (execve(2)).
+    let filler = "x".repeat(200_000);
+    let pre = format!(
+        "TEXT={filler}\nLENGTH=${{#TEXT}}; export LENGTH; unset TEXT\ntr '\\0' ' ' </proc/$$/cmdline"
+    );
+    config.hooks = Hooks { pre: Some(pre), ..Hooks::default() };
+    let output = pod.run(&config);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.ends_with("200000\n"), "{text}");
+    assert!(text.len() < 1000 && !text.contains("export"), "{text}");
+    let private = pod.layout().agent_run_dir();
+    let left = fs::read_dir(private).unwrap().flatten().map(|entry| entry.file_name());
+    assert!(left.into_iter().all(|name| name != "commands.pre"), "it is gone afterwards");
+}
+
+#[test]
 fn a_hook_that_exits_well_early_still_reports_what_it_exported() {
     let pod = Pod::new();
     let mut config = pod.config(&["sh", "-c", "echo $A"]);

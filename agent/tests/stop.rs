@@ -212,9 +212,13 @@ fn a_run_that_reaches_its_deadline_ends_in_order_and_says_so() {
     let mut config = config(&pod);
     config.workload = Workload::Launcher {
         prefix: vec![],
-        command: ["sh", "-c", "trap 'echo saved; exit 0' HUP; touch $POD/up; while :; do sleep 0.02; done"]
-            .map(str::to_owned)
-            .into(),
+        command: [
+            "sh",
+            "-c",
+            "trap 'echo saved; exit 0' HUP; touch $POD/up; while :; do sleep 0.02; done",
+        ]
+        .map(str::to_owned)
+        .into(),
     };
     pod.broker_does(
         "while [ \"${1#-}\" != \"$1\" ]; do shift; done

@@ -320,6 +320,21 @@ fn a_sidecar_waits_for_the_socket_and_ends_when_the_runner_has() {
 }
 
 #[test]
+fn a_sidecars_command_of_any_length_runs_and_its_text_is_in_no_command_line() {
+    let pod = Pod::new();
+    let filler = "x".repeat(200_000);
+    let command = format!("TEXT={filler}; echo ${{#TEXT}} $(wc -c </proc/$$/cmdline); touch said");
+    let run = beside(&pod, SidecarConfig { wait_for_socket: false, ..sidecar(&command) });
+    pod.await_file("work/said");
+    fs::write(pod.layout().complete_marker(), "").unwrap();
+    let (code, output, error) = run.end();
+    assert_eq!(code, 0, "{error}");
+    let (length, arguments) = output.trim().split_once(' ').unwrap();
+    assert_eq!(length, "200000");
+    assert!(arguments.parse::<usize>().unwrap() < 1000, "{output}");
+}
+
+#[test]
 fn a_sidecar_whose_command_has_ended_stays_until_the_runner_has() {
     let pod = Pod::new();
     let post = Some("touch posted".to_owned());

@@ -301,10 +301,7 @@ pub struct Logging {
 pub struct Shutdown {
     /// Seconds between SIGTERM and the kubelet's SIGKILL: the pod's `terminationGracePeriodSeconds`.
     /// Everything that a stop does happens in this time.
-    #[serde(
-        default = "default_grace_seconds",
-        skip_serializing_if = "is_default_grace_seconds"
-    )]
+    #[serde(default = "default_grace_seconds", skip_serializing_if = "is_default_grace_seconds")]
     pub grace_seconds: u64,
     /// Seconds from the start of the agent in the pod of index 0 after which that agent ends the run.
     /// Absent: it runs as long as it takes. Read again while the run goes on.

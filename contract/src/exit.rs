@@ -60,7 +60,7 @@ impl Exit {
             Self::Broker => 76,
             Self::Stopped => 75,
             Self::Answer => 74,
-            Self::Deadline => 77,
+            Self::Deadline => 72,
             Self::Internal => 70,
         }
     }

@@ -39,8 +39,11 @@ pub struct Cluster {
     pub min_size: Option<u32>,
     /// Labels of the Job object.
     pub job_labels: BTreeMap<String, String>,
-    /// The Job's `activeDeadlineSeconds`.
+    /// How long a run may take.
     pub deadline_seconds: i64,
+    /// The agent of the first pod ends the run at the deadline, from its own start on, and the pods stay.
+    /// Else the Job does, from its start on, and deletes them.
+    pub deadline_by_agent: bool,
     /// The Job's `backoffLimit`: 0 unless given, so that a failed command is not run again.
     pub backoff_limit: u32,
     /// Delete the MiniCluster when its lead has finished.
@@ -200,6 +203,8 @@ pub struct Pod {
     pub tolerations: Vec<Toleration>,
     /// DNS policy.
     pub dns_policy: Option<String>,
+    /// How many seconds the kubelet gives a pod to end.
+    pub grace_seconds: u64,
     /// Host IPC namespace.
     pub host_ipc: bool,
     /// Host PID namespace.

@@ -166,8 +166,13 @@ pub struct MiniClusterSpec {
     #[schemars(extend("maxProperties" = 256))]
     pub job_labels: BTreeMap<String, String>,
 
-    /// Longest run time in seconds, counted from the start of the Job; then it fails. Default
-    /// 31500000 (a year, nearly).
+    /// Longest run time in seconds, from the start of the lead's container, as batch systems count it.
+    /// Then the run is ended in order, within the grace period of the pods, and fails with reason
+    /// `DeadlineExceeded` and exit code 72; pods and logs stay. It may be changed while it runs (the
+    /// lead learns of it in about a minute). Pods that never start are not waited for for ever: half an
+    /// hour after the deadline the Job itself ends, and then pods and logs are deleted. So they are, from
+    /// the start of the Job on, with `pod.restartPolicy: OnFailure` and where the deadline was not given
+    /// at the start. Default 31500000 (a year, nearly).
     #[serde(default = "deadline_seconds")]
     #[schemars(range(min = 1))]
     pub deadline_seconds: i64,
@@ -236,7 +241,8 @@ const fn one() -> i32 {
     1
 }
 
-const fn deadline_seconds() -> i64 {
+/// `deadlineSeconds` where none is given.
+pub(crate) const fn deadline_seconds() -> i64 {
     31_500_000
 }
 

@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn entries_of_maps_and_what_kubernetes_defines_are_not_unknown() {
-        let spec = "{pod: {labels: {x: one}, overlay: {hostNetwork: true}, resources: {cpu: 1}}, containers: [{image: a, volumes: {x: {path: /x}}, resources: {limits: {cpu: 1}}}]}";
+        let spec = "{pod: {labels: {x: one}, overlay: {priorityClassName: high}, resources: {cpu: 1}}, containers: [{image: a, volumes: {x: {path: /x}}, resources: {limits: {cpu: 1}}}]}";
         assert_eq!(messages(spec), Vec::<String>::new());
     }
 

@@ -114,3 +114,28 @@ fn a_secret_of_the_user_is_mounted_and_none_is_made() {
     let names = volumes.iter().filter_map(|volume| volume.secret.as_ref()?.secret_name.clone());
     assert_eq!(names.collect::<Vec<_>>(), ["mine"]);
 }
+
+#[test]
+fn a_deadline_is_written_for_the_agents_and_the_jobs_own_is_later_by_what_start_and_stop_take() {
+    let of = |spec| {
+        let (_, desired) = built(&cluster(&hello(&spec)));
+        let text = desired.config_map.data.unwrap().remove("agent.toml").unwrap();
+        (AgentConfig::from_toml(&text).unwrap().shutdown, desired.job.spec.unwrap())
+    };
+    let (shutdown, job) = of(json!({
+        "deadlineSeconds": 60,
+        "pod": { "overlay": { "terminationGracePeriodSeconds": 600 } },
+    }));
+    assert_eq!((shutdown.grace_seconds, shutdown.deadline_seconds), (600, Some(60)));
+    assert_eq!(job.active_deadline_seconds, Some(60 + 600 + 1800));
+    let rules = job.pod_failure_policy.unwrap().rules;
+    let exit = rules[1].on_exit_codes.as_ref().unwrap();
+    assert_eq!((rules[1].action.as_str(), exit.values.as_slice()), ("FailJob", &[72][..]));
+    assert_eq!(job.template.spec.unwrap().termination_grace_period_seconds, Some(600));
+
+    // Nothing that an older agent could not read, and no rule for what cannot be.
+    let (shutdown, job) = of(json!({}));
+    assert_eq!(shutdown, flux_contract::Shutdown::default());
+    assert_eq!(job.active_deadline_seconds, Some(31_500_000));
+    assert_eq!(job.pod_failure_policy.unwrap().rules.len(), 1);
+}

@@ -167,6 +167,34 @@ async fn deadline_and_backoff_limit_follow_unless_workers_would_have_to_know() {
 }
 
 #[tokio::test]
+async fn agents_that_keep_a_deadline_learn_of_another_and_others_are_told_of_none() {
+    let deadlines = |world: &World| {
+        let config = world.server.get(CONFIG).unwrap();
+        let config = AgentConfig::from_toml(config["data"]["agent.toml"].as_str().unwrap());
+        let job = world.server.get(JOB).unwrap();
+        let of_job = job["spec"]["activeDeadlineSeconds"].as_i64().unwrap();
+        (config.unwrap().shutdown.deadline_seconds, of_job)
+    };
+    let margin = 30 + 1800;
+    let world = World::new(&json!({ "deadlineSeconds": 60 }));
+    world.look().await.unwrap();
+    assert_eq!(deadlines(&world), (Some(60), 60 + margin));
+    world.edit(2, |spec| spec["deadlineSeconds"] = json!(90));
+    world.look().await.unwrap();
+    assert_eq!(deadlines(&world), (Some(90), 90 + margin));
+    // Left out it is the default, which such an agent has to be told.
+    world.edit(3, |spec| drop(spec.as_object_mut().unwrap().remove("deadlineSeconds")));
+    world.look().await.unwrap();
+    assert_eq!(deadlines(&world), (Some(31_500_000), 31_500_000 + margin));
+
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    world.edit(2, |spec| spec["deadlineSeconds"] = json!(60));
+    world.look().await.unwrap();
+    assert_eq!(deadlines(&world), (None, 60), "an agent of another release could not read it");
+}
+
+#[tokio::test]
 async fn another_release_of_the_operator_leaves_a_running_job_alone() {
     let world = World::new(&json!({}));
     world.look().await.unwrap();

@@ -71,7 +71,7 @@ fn host(pod: &Pod) -> Check {
             Check::failed(
                 "host",
                 chain(&error),
-                "the pod's host name must be <name>-<index>: look at pod.overlay for a hostname or setHostnameAsFQDN, and at bursting.hostlist",
+                "the pod's host name must be <name>-<index>: look at pod.overlay for hostNetwork, hostname or setHostnameAsFQDN, and at bursting.hostlist",
             )
         }
         Ok(plan) => {

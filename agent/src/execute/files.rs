@@ -1,7 +1,7 @@
 //! Files and directories, written so that a reader never meets half of one.
 
-use std::ffi::OsString;
 use nix::fcntl::OFlag;
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown, symlink};

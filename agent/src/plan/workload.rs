@@ -3,7 +3,7 @@
 use super::environment::{chosen_shell, output_directory};
 use super::files::{BATCH_SCRIPT, BATCH_SCRIPT_VARIABLE, custom_script};
 use super::{Pod, hooks};
-use crate::facts::IMAGE_SHELLS;
+use crate::facts::{ENV, Facts, IMAGE_SHELLS, USR_SHELLS};
 use crate::step::{FileToWrite, Role, Step, shown};
 use flux_contract::{Submission, Workload};
 use std::path::Path;
@@ -63,14 +63,29 @@ fn files(pod: Pod<'_>, submission: &Submission) -> Vec<FileToWrite> {
 /// which an image without a shell lacks, while the view has one.
 fn runnable(pod: Pod<'_>, script: &str) -> String {
     let (first, rest) = script.split_once('\n').unwrap_or((script, ""));
-    let asked = first.strip_prefix("#!").map(str::trim).unwrap_or_default();
-    let is_missing =
-        IMAGE_SHELLS.contains(&asked) && !pod.facts.executables.contains(Path::new(asked));
-    if is_missing {
-        format!("#!{}\n{rest}", chosen_shell(pod.config, pod.facts).display())
-    } else {
-        script.to_owned()
+    match first.strip_prefix("#!").and_then(|line| missing_shell(pod.facts, line.trim())) {
+        Some(options) => {
+            let shell = chosen_shell(pod.config, pod.facts).display().to_string();
+            format!("{}\n{rest}", format!("#!{shell} {options}").trim_end())
+        }
+        None => script.to_owned(),
     }
+}
+
+/// The options of the shell that `line`, of a script, asks for, if it asks for one and that is missing.
+fn missing_shell<'line>(facts: &Facts, line: &'line str) -> Option<&'line str> {
+    let split = |text: &'line str| text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let (asked, rest) = split(line);
+    if facts.executables.contains(Path::new(asked)) {
+        return None;
+    }
+    if IMAGE_SHELLS.contains(&asked) || USR_SHELLS.contains(&asked) {
+        return Some(rest.trim());
+    }
+    // `env bash`, or with options `env -S bash -e`.
+    let rest = rest.trim();
+    let (name, options) = split(rest.strip_prefix("-S").unwrap_or(rest).trim_start());
+    (asked == ENV && ["bash", "sh"].contains(&name)).then_some(options.trim())
 }
 
 /// The submit command of an interactive MiniCluster. The working directory, where `flux batch` puts

@@ -8,8 +8,8 @@ pub mod namespace;
 
 use flux_contract::{
     AgentConfig, Bootstrap, Broker, ClusterIdentity, ClusterName, CurveCertificate, FluxUser,
-    Hooks, Hostlist, Layout, Logging, Network, Shutdown, Submission, TerminationMessage, View, WorkerPolicy,
-    Workload,
+    Hooks, Hostlist, Layout, Logging, Network, Shutdown, Submission, TerminationMessage, View,
+    WorkerPolicy, Workload,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -6,7 +6,8 @@ use flux_agent::facts::Facts;
 use flux_agent::passwd::Databases;
 use flux_contract::{
     AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, ClusterName, FluxUser, Hooks,
-    Hostlist, Layout, Logging, Network, Shutdown, SidecarConfig, Submission, View, WorkerPolicy, Workload,
+    Hostlist, Layout, Logging, Network, Shutdown, SidecarConfig, Submission, View, WorkerPolicy,
+    Workload,
 };
 use std::path::Path;
 

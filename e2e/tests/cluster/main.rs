@@ -12,6 +12,7 @@ mod refusals;
 mod secrets;
 mod security;
 mod why;
+mod stop;
 
 use std::time::Duration;
 

@@ -16,7 +16,7 @@ mod volume;
 mod work;
 
 use super::{Cluster, FixedFields, Identity, Network};
-use crate::crd::{self, MiniCluster, MiniClusterSpec, SIZE_LIMIT};
+use crate::crd::{self, MiniCluster, MiniClusterSpec, SIZE_LIMIT, deadline_seconds};
 use container::{Containers, containers};
 use flux_contract::Logging;
 use std::{collections::BTreeMap, fmt};
@@ -153,6 +153,9 @@ fn resolve(
         min_size: sizes.min_size,
         job_labels: spec.job_labels.clone(),
         deadline_seconds: spec.deadline_seconds,
+        // A container that is started again would begin to count anew.
+        deadline_by_agent: spec.deadline_seconds != deadline_seconds()
+            && pod.restart_policy == "Never",
         backoff_limit: spec.backoff_limit.map_or(0, i32::unsigned_abs),
         cleanup: spec.cleanup,
         network,

@@ -54,6 +54,8 @@ pub fn started(
         refused.push(format!("spec.backoffLimit: {reason}"));
         cluster.backoff_limit = backoff_limit;
     }
+    // Agents that were started without a deadline, perhaps by another release, do not look for one.
+    cluster.deadline_by_agent = live.shutdown.deadline_seconds.is_some();
     let config = restored(agent_config(&cluster, lead), live);
     Started { cluster, config, refused }
 }
@@ -63,10 +65,11 @@ fn has_rank(cluster: &Cluster, hosts: &Hostlist, size: u32) -> bool {
     hosts.rank(&cluster.name.pod_hostname(size.saturating_sub(1))).is_some()
 }
 
-/// `live` with what follows the size taken from `new`.
+/// `live` with the deadline and what follows the size taken from `new`.
 fn restored(new: AgentConfig, live: &AgentConfig) -> AgentConfig {
     let mut config = live.clone();
     config.broker.quorum = new.broker.quorum;
+    config.shutdown.deadline_seconds = new.shutdown.deadline_seconds;
     config.network.lead_address = new.network.lead_address;
     if new.cluster.size != live.cluster.size {
         config.workload = with_flags_of(&live.workload, &new.workload);

@@ -155,7 +155,10 @@ const POD: &[Example] = &[
         "spec.pod.securityContext",
         "securityContext:\n  runAsNonRoot: true\n  runAsUser: 1000\n  fsGroup: 1000",
     ),
-    example("spec.pod.overlay", "overlay:\n  hostNetwork: true\n  priorityClassName: batch"),
+    example(
+        "spec.pod.overlay",
+        "overlay:\n  terminationGracePeriodSeconds: 600\n  priorityClassName: batch",
+    ),
 ];
 
 const CONTAINER: &[Example] = &[

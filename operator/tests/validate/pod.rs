@@ -27,6 +27,26 @@ fn pod_values_kubernetes_would_refuse_are_refused_with_their_place() {
             "tolerations[0].tolerationSeconds",
         ),
         (json!({ "overlay": { "containers": "none" } }), "overlay"),
+        (json!({ "overlay": { "hostNetwork": true } }), "overlay.hostNetwork"),
+        (json!({ "overlay": { "hostname": "a" } }), "overlay.hostname"),
+        (json!({ "overlay": { "setHostnameAsFQDN": true } }), "overlay.setHostnameAsFQDN"),
+        (json!({ "overlay": { "subdomain": "a" } }), "overlay.subdomain"),
+        (json!({ "overlay": { "restartPolicy": "OnFailure" } }), "overlay.restartPolicy"),
+        (json!({ "overlay": { "shareProcessNamespace": true } }), "overlay.shareProcessNamespace"),
+        (json!({ "overlay": { "activeDeadlineSeconds": 5 } }), "overlay.activeDeadlineSeconds"),
+        (json!({ "overlay": { "ephemeralContainers": [] } }), "overlay.ephemeralContainers"),
+        (
+            json!({ "overlay": { "terminationGracePeriodSeconds": -1 } }),
+            "overlay.terminationGracePeriodSeconds",
+        ),
+        (
+            json!({ "overlay": { "containers": [{ "name": "hello", "command": ["a"] }] } }),
+            "overlay.containers[0].command",
+        ),
+        (
+            json!({ "overlay": { "initContainers": [{ "name": "flux-view", "args": ["a"] }] } }),
+            "overlay.initContainers[0].args",
+        ),
     ] {
         let text = change.to_string();
         assert_eq!(faults(json!({ "pod": change })), [format!("spec.pod.{path}")], "{text}");
@@ -44,4 +64,31 @@ fn node_affinity_asks_for_one_of_the_values_unless_affinity_is_off() {
     assert_eq!((requirement.key.as_str(), requirement.operator.as_str()), ("zone", "In"));
     let cluster = good(json!({ "pod": pod, "network": { "disableAffinity": true } }));
     assert_eq!((cluster.pod.node_affinity, cluster.network.affinity), (None, false));
+}
+
+#[test]
+fn the_grace_period_is_the_overlays_or_kubernetes_own() {
+    assert_eq!(good(json!({})).pod.grace_seconds, 30);
+    for seconds in [0, 1, 600] {
+        let overlay = json!({ "terminationGracePeriodSeconds": seconds });
+        let cluster = good(json!({ "pod": { "overlay": overlay } }));
+        assert_eq!(cluster.pod.grace_seconds, seconds);
+    }
+}
+
+#[test]
+fn an_overlay_may_bring_what_is_not_ours() {
+    good(json!({ "pod": { "overlay": {
+        "hostNetwork": false,
+        "priorityClassName": "batch",
+        "initContainers": [{ "name": "wait", "image": "a", "command": ["wait"] }],
+    } } }));
+}
+
+#[test]
+fn a_deadline_that_was_given_is_the_agents_unless_containers_are_started_again() {
+    assert!(!good(json!({})).deadline_by_agent);
+    assert!(good(json!({ "deadlineSeconds": 60 })).deadline_by_agent);
+    let restarted = json!({ "deadlineSeconds": 60, "pod": { "restartPolicy": "OnFailure" } });
+    assert!(!good(restarted).deadline_by_agent);
 }

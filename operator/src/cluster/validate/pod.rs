@@ -1,5 +1,7 @@
 //! `spec.pod`.
 
+mod overlay;
+
 use super::{
     Faults,
     architecture::{ARCHITECTURE_LABEL, architecture},
@@ -7,6 +9,7 @@ use super::{
     text::{given, is_label_key, is_label_value, is_object_name, is_quantity, owned},
 };
 use crate::{cluster::Pod, crd::MiniClusterSpec};
+use flux_contract::Shutdown;
 use k8s_openapi::api::core::v1::{
     NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Toleration,
     Volume,
@@ -35,7 +38,7 @@ pub(super) fn pod(spec: &MiniClusterSpec, volumes: Vec<Volume>, faults: &mut Fau
     }
     tolerations(&pod.tolerations, faults);
     objects(spec, faults);
-    overlay(pod.overlay.as_ref(), faults);
+    overlay(spec, faults);
     Pod {
         labels: pod.labels.clone(),
         annotations: pod.annotations.clone(),
@@ -49,6 +52,7 @@ pub(super) fn pod(spec: &MiniClusterSpec, volumes: Vec<Volume>, faults: &mut Fau
         node_affinity: node_affinity(spec, faults),
         tolerations: pod.tolerations.clone(),
         dns_policy: dns_policy(pod.dns_policy.as_ref(), faults),
+        grace_seconds: grace_seconds(pod.overlay.as_ref()),
         host_ipc: pod.host_ipc,
         host_pid: pod.host_pid,
         share_process_namespace: spec.share_process_namespace,
@@ -174,10 +178,11 @@ fn tolerations(tolerations: &[Toleration], faults: &mut Faults) {
     }
 }
 
-fn overlay(overlay: Option<&Value>, faults: &mut Faults) {
-    let Some(overlay) = overlay else { return };
+fn overlay(spec: &MiniClusterSpec, faults: &mut Faults) {
+    let Some(overlay) = &spec.pod.overlay else { return };
     match serde_json::from_value::<PodSpec>(overlay.clone()) {
         Ok(read) => {
+            overlay::check(spec, &read, faults);
             let read = serde_json::to_value(read).unwrap_or_default();
             unread("spec.pod.overlay", overlay, &read, faults);
         }
@@ -185,6 +190,12 @@ fn overlay(overlay: Option<&Value>, faults: &mut Faults) {
             faults.add("spec.pod.overlay", format!("not the fields of a PodSpec: {error}"));
         }
     }
+}
+
+/// What the kubelet gives a pod to end, in seconds.
+fn grace_seconds(overlay: Option<&Value>) -> u64 {
+    let given = overlay.and_then(|overlay| overlay.get("terminationGracePeriodSeconds"));
+    given.and_then(Value::as_u64).unwrap_or(Shutdown::DEFAULT_GRACE_SECONDS)
 }
 
 /// Fields that were given and are not in what was `read`: they would be passed over in silence.

@@ -3,13 +3,14 @@
 use crate::cluster::{Cluster, Work};
 use flux_contract::{
     AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, Layout, Network, OVERLAY_PORT,
-    PRIVATE_MOUNT, View, WorkerPolicy, Workload,
+    PRIVATE_MOUNT, Shutdown, View, WorkerPolicy, Workload,
 };
 use std::net::IpAddr;
 
-/// How long a worker waits for the lead, in seconds: a node may have to be added and a large image
-/// pulled for the lead first. A worker that gives up is a failed pod, so this is not short.
-const LEAD_DEADLINE_SECONDS: u64 = 1800;
+/// How long pods may take to start, in seconds: nodes may have to be added and large images pulled.
+/// So long a worker waits for the lead, and so much later than the run's own deadline the Job's is: who
+/// gives up is a failed pod, or loses the logs, so this is not short.
+pub(super) const START_SECONDS: u64 = 1800;
 
 /// The agent's configuration; `lead_address` is the address of the lead's Service.
 pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentConfig {
@@ -31,6 +32,7 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
         worker: worker_policy(cluster),
         workload: workload(&cluster.runner.work),
         logging: cluster.logging,
+        shutdown: shutdown(cluster),
         hooks: cluster.runner.hooks.clone(),
         archive: cluster.archive.clone().map(|path| Archive { path }),
         munge: cluster.flux.munge_secret.is_some(),
@@ -43,6 +45,14 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
                 Some((sidecar.container.name.clone(), wrapped))
             })
             .collect(),
+    }
+}
+
+fn shutdown(cluster: &Cluster) -> Shutdown {
+    let deadline = cluster.deadline_by_agent.then_some(cluster.deadline_seconds);
+    Shutdown {
+        grace_seconds: cluster.pod.grace_seconds,
+        deadline_seconds: deadline.map(i64::unsigned_abs),
     }
 }
 
@@ -60,7 +70,7 @@ fn network(cluster: &Cluster, lead_address: Option<IpAddr>) -> Network {
         port: OVERLAY_PORT,
         lead_address,
         bootstrap,
-        lead_deadline_seconds: LEAD_DEADLINE_SECONDS,
+        lead_deadline_seconds: START_SECONDS,
     }
 }
 

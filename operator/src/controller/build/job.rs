@@ -1,13 +1,15 @@
 //! The Indexed Job whose pods are the brokers.
 
+use super::agent_config::START_SECONDS;
 use super::meta::{object_labels, object_meta};
 use super::pod::template;
 use super::{BuildError, Images};
 use crate::cluster::Cluster;
 use crate::controller::job_change::{GENERATION_ANNOTATION, JOB_LABELS_ANNOTATION};
+use flux_contract::Exit;
 use k8s_openapi::api::batch::v1::{
-    Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule,
-    SuccessPolicy, SuccessPolicyRule,
+    Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement,
+    PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule, SuccessPolicy, SuccessPolicyRule,
 };
 use std::collections::BTreeMap;
 
@@ -35,12 +37,12 @@ pub(super) fn job(cluster: &Cluster, images: &Images, generation: i64) -> Result
     Ok(Job {
         metadata,
         spec: Some(JobSpec {
-            active_deadline_seconds: Some(cluster.deadline_seconds),
+            active_deadline_seconds: Some(deadline(cluster)),
             backoff_limit: Some(i32::try_from(cluster.backoff_limit).unwrap_or(i32::MAX)),
             completion_mode: Some("Indexed".to_owned()),
             completions: Some(size),
             parallelism: Some(size),
-            pod_failure_policy: ignores_disruption.then(ignore_disruption),
+            pod_failure_policy: ignores_disruption.then(|| failure_policy(cluster)),
             // The only policy the API server accepts beside a failure policy (KEP-3939).
             pod_replacement_policy: ignores_disruption.then(|| "Failed".to_owned()),
             success_policy: Some(SuccessPolicy {
@@ -56,15 +58,35 @@ pub(super) fn job(cluster: &Cluster, images: &Images, generation: i64) -> Result
     })
 }
 
-fn ignore_disruption() -> PodFailurePolicy {
-    PodFailurePolicy {
-        rules: vec![PodFailurePolicyRule {
-            action: "Ignore".to_owned(),
-            on_pod_conditions: Some(vec![PodFailurePolicyOnPodConditionsPattern {
-                type_: "DisruptionTarget".to_owned(),
-                status: "True".to_owned(),
-            }]),
-            ..PodFailurePolicyRule::default()
-        }],
+/// When the Job is ended by Kubernetes, pods and logs with it. Where an agent keeps the deadline that
+/// is only for pods that never start, or do not stop.
+fn deadline(cluster: &Cluster) -> i64 {
+    if !cluster.deadline_by_agent {
+        return cluster.deadline_seconds;
     }
+    let more = cluster.pod.grace_seconds.saturating_add(START_SECONDS);
+    cluster.deadline_seconds.saturating_add(i64::try_from(more).unwrap_or(i64::MAX))
+}
+
+/// A disruption is nobody's failure; a deadline that has passed is one for good, whatever the backoff
+/// limit is.
+fn failure_policy(cluster: &Cluster) -> PodFailurePolicy {
+    let disruption = PodFailurePolicyRule {
+        action: "Ignore".to_owned(),
+        on_pod_conditions: Some(vec![PodFailurePolicyOnPodConditionsPattern {
+            type_: "DisruptionTarget".to_owned(),
+            status: "True".to_owned(),
+        }]),
+        ..PodFailurePolicyRule::default()
+    };
+    let deadline = cluster.deadline_by_agent.then(|| PodFailurePolicyRule {
+        action: "FailJob".to_owned(),
+        on_exit_codes: Some(PodFailurePolicyOnExitCodesRequirement {
+            container_name: Some(cluster.runner.container.name.clone()),
+            operator: "In".to_owned(),
+            values: vec![Exit::Deadline.code().into()],
+        }),
+        ..PodFailurePolicyRule::default()
+    });
+    PodFailurePolicy { rules: [disruption].into_iter().chain(deadline).collect() }
 }

@@ -164,7 +164,9 @@ fn failure(
     if reason == "DeadlineExceeded" {
         let job = observed.job.as_ref().and_then(|job| job.spec.as_ref());
         let seconds = job.and_then(|spec| spec.active_deadline_seconds).unwrap_or_default();
-        let message = format!("the deadline of {seconds} seconds has passed");
+        let message = format!(
+            "the Job's deadline of {seconds} seconds has passed; the lead had not ended the run before"
+        );
         return Failure { reason, message };
     }
     if let Some(failure) = lead.and_then(PodView::failure) {

@@ -281,6 +281,17 @@ fn a_passed_deadline_is_the_reason_whatever_the_lead_left() {
 }
 
 #[test]
+fn a_deadline_that_the_lead_kept_is_told_in_its_words() {
+    let text =
+        r#"{"exitCode":72,"commandRan":false,"lastError":"the deadline of 5 seconds has passed"}"#;
+    let lead = lead("Failed", ended(72, "Error", Some(text)));
+    let status = of(None, &observed(Some(ended_job("Failed", "PodFailurePolicy")), lead));
+    assert_eq!(table(&status)["Failed"], ("True", "DeadlineExceeded"));
+    assert_eq!(message(&status, "Failed"), "the deadline of 5 seconds has passed");
+    assert_eq!(status.exit_code, Some(72));
+}
+
+#[test]
 fn a_failure_is_not_told_before_the_leads_exit_code_is_known() {
     let lead = lead("Running", running());
     let status = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
