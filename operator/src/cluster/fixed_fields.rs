@@ -80,6 +80,13 @@ impl FixedFields {
         (ANNOTATION.to_owned(), fields.join(","))
     }
 
+    /// Ten hexadecimal digits that tell the runs of all MiniClusters apart, in names: the same for as
+    /// long as the MiniCluster with this `uid` would run the same.
+    pub fn run(&self, uid: &str) -> String {
+        let (_, fields) = self.annotation();
+        format!("{:010x}", hash(format!("{uid} {fields}").as_bytes()) >> 24)
+    }
+
     /// Paths of the fields that do not say what is noted in `annotations`; none where nothing is.
     pub fn changed_since(&self, annotations: &BTreeMap<String, String>) -> Vec<String> {
         let Some(note) = annotations.get(ANNOTATION) else { return Vec::new() };
@@ -129,12 +136,17 @@ fn collect(path: &str, pattern: &str, value: &Value, hashes: &mut BTreeMap<Strin
     }
 }
 
-/// FNV-1a, folded to 32 bits: the same in every release, and no matter of security.
+/// Of 32 bits, in hexadecimal digits.
 fn short_hash(bytes: &[u8]) -> String {
-    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = hash(bytes);
     format!("{:08x}", (hash >> 32) ^ (hash & 0xffff_ffff))
+}
+
+/// FNV-1a: the same in every release, and no matter of security.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]
@@ -184,6 +196,17 @@ mod tests {
             "cleanup": true, "flux": { "minimalService": true }, "services": [{ "name": "db" }],
         });
         assert_eq!(told(&json!({}), &after), [""; 0]);
+    }
+
+    #[test]
+    fn a_run_is_another_for_another_mini_cluster_or_another_specification() {
+        let run = |uid: &str, change: &Value| FixedFields::of_instance(&spec(change)).run(uid);
+        let one = run("1", &json!({}));
+        assert!(one.len() == 10 && one.chars().all(|digit| digit.is_ascii_hexdigit()), "{one}");
+        assert_eq!(run("1", &json!({ "size": 9 })), one);
+        assert_ne!(run("2", &json!({})), one);
+        let keys = ["a", "b"].map(|key| run("1", &json!({ "flux": { "curveCert": key } })));
+        assert!(keys[0] != keys[1] && !keys.contains(&one), "{keys:?}");
     }
 
     #[test]

@@ -63,6 +63,10 @@ pub(super) async fn reconcile(
     let mut observed =
         Observed { generation, maximum_size: cluster.max_size, ..Observed::default() };
     let result = Box::pin(pursue(&context, &cluster, old, &mut observed)).await;
+    if let Err(conflict @ Error::Conflict { .. }) = result {
+        // What was read is out of date already: no reason to tell of it.
+        return Err(conflict);
+    }
     observed.trouble = result.as_ref().err().map(Trouble::from);
     let status = status(old, &cluster, &observed, now());
     report(&api, &context.recorder, &object, &status).await?;
@@ -192,7 +196,7 @@ fn maximum_size(cluster: &Cluster, config: &AgentConfig) -> u32 {
 }
 
 /// The time in whole seconds, as Kubernetes writes it.
-fn now() -> Time {
+pub(super) fn now() -> Time {
     let now = Timestamp::now();
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }

@@ -3,6 +3,10 @@
 use super::apply::FIELD_MANAGER;
 use super::error::Error;
 use super::events::events;
+use super::observe::Trouble;
+use super::reconcile::now;
+use super::status::interrupted;
+use super::{Context, Marker};
 use crate::crd::{MiniCluster, MiniClusterStatus};
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::Recorder;
@@ -23,6 +27,8 @@ pub(super) async fn report(
     let patch = json!({
         "apiVersion": MiniCluster::api_version(&()),
         "kind": MiniCluster::kind(&()),
+        // Not to one of the same name that was created since.
+        "metadata": { "uid": cluster.uid() },
         "status": status,
     });
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
@@ -38,4 +44,23 @@ pub(super) async fn report(
         }
     }
     Ok(())
+}
+
+/// Says in the status of a MiniCluster that a look at it was interrupted by `error`.
+pub(super) async fn report_interrupted(
+    context: &Context,
+    marker: &Marker,
+    error: &Error,
+) -> Result<(), Error> {
+    let name = marker.name_any();
+    let namespace = marker.namespace().unwrap_or_default();
+    let api: Api<MiniCluster> = Api::namespaced(context.client.clone(), &namespace);
+    let found = api.get_opt(&name).await.map_err(|source| Error::Read {
+        kind: MiniCluster::kind(&()).into_owned(),
+        name,
+        source: Box::new(source),
+    })?;
+    let Some(cluster) = found else { return Ok(()) };
+    let status = interrupted(&cluster, &Trouble::from(error), now());
+    report(&api, &context.recorder, &cluster, &status).await
 }

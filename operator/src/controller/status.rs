@@ -8,14 +8,15 @@ mod tests;
 
 pub use conditions::{CALM_REASONS, kind};
 
-use super::observe::Observed;
+use super::observe::{Observed, Trouble};
 use crate::cluster::{Cluster, Violations};
-use crate::crd::{MiniClusterStatus, State, TimelineEntry};
+use crate::crd::{MiniCluster, MiniClusterStatus, State, TimelineEntry};
 use conditions::Conditions;
 use end::{Phase, phase};
 use flux_contract::labels;
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::ResourceExt as _;
 use pod::PodView;
 
 /// The status of an accepted MiniCluster.
@@ -79,6 +80,22 @@ pub fn invalid(
         selector: selector(name),
         state: if running { old.state } else { Some(State::Invalid) },
         observed_generation: Some(generation),
+        conditions: conditions.merged_over(&old.conditions),
+        ..old
+    }
+}
+
+/// The status of a MiniCluster the look at which was interrupted: what is known stays, and why no more
+/// is known is added.
+pub fn interrupted(cluster: &MiniCluster, trouble: &Trouble, now: Time) -> MiniClusterStatus {
+    let old = cluster.status.as_ref();
+    let generation = cluster.metadata.generation.unwrap_or_default();
+    let mut conditions = Conditions::new(old, generation, now);
+    conditions.no(kind::PROGRESSING, trouble.reason, trouble.message.clone());
+    let old = old.cloned().unwrap_or_default();
+    MiniClusterStatus {
+        selector: selector(&cluster.name_any()),
+        state: old.state.or(Some(State::Pending)),
         conditions: conditions.merged_over(&old.conditions),
         ..old
     }
