@@ -119,7 +119,8 @@ mod tests {
         metrics.count_label_failure("TimedOut");
         metrics.set_leader(true);
         let text = metrics.text().unwrap();
-        let build = format!("flux_operator_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
+        let build =
+            format!("flux_operator_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
         let label = "flux_operator_label_failures_total{category=\"TimedOut\"} 1";
         for line in ["flux_operator_is_leader 1", &build, label] {
             assert!(text.contains(line), "no {line} in\n{text}");

@@ -18,10 +18,14 @@ use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::sleep;
 
 /// Longest silence of the API server on a connection in use: above the 290 s that a watch may be
 /// silent. Single requests are given up earlier, with the reconcile that makes them.
 const SILENCE: Duration = Duration::from_mins(5);
+/// Longest time for reconciles to end when asked to stop: the kubelet kills after 30 s, and the Lease is
+/// to be given back before.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Threads that reconcile, at least: with one, a decision would keep every other reconcile waiting.
 const WORKERS: usize = 2;
 
@@ -102,12 +106,8 @@ pub fn run(arguments: RunArguments) -> Result<(), RunError> {
 /// Serves the endpoints and acts, or stands by.
 async fn serve(arguments: RunArguments, workers: &Handle) -> Result<(), RunError> {
     let stop = stop_signal()?;
-    let mut config = Config::infer()
-        .await
-        .map_err(|source| RunError::Infer { source: Box::new(source) })?;
-    config.read_timeout = Some(SILENCE);
-    // From the request on, not from the answer before it.
-    config.reset_reader_on_write = true;
+    let config =
+        Config::infer().await.map_err(|source| RunError::Infer { source: Box::new(source) })?;
     tracing::info!(?arguments, "start");
     let candidate = candidate(&arguments, &config)?;
     let (readiness, metrics) = (Readiness::default(), Arc::new(Metrics::new()));
@@ -142,7 +142,11 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<(), RunError
     }
 }
 
-fn client(config: Config) -> Result<Client, RunError> {
+/// A client none of whose requests waits for ever.
+fn client(mut config: Config) -> Result<Client, RunError> {
+    config.read_timeout = Some(SILENCE);
+    // From the request on, not from the answer before it.
+    config.reset_reader_on_write = true;
     Client::try_from(config).map_err(|source| RunError::Connect { source: Box::new(source) })
 }
 
@@ -168,7 +172,7 @@ fn unique(name: &str) -> Result<String, RunError> {
 async fn beat(health: Arc<Health>) {
     loop {
         health.beat(Instant::now());
-        tokio::time::sleep(BEAT).await;
+        sleep(BEAT).await;
     }
 }
 
@@ -218,12 +222,23 @@ impl Operator {
             tracing::info!("all MiniClusters are known");
             readiness.set(true);
         };
+        let stop = stopped(self.stop.clone());
         let work = controller::run(self.context, self.scope, synced, stopped(self.stop));
         let mut tasks = JoinSet::new();
         tasks.spawn_on(work, &self.workers);
-        match tasks.join_next().await {
-            Some(Err(source)) => Err(RunError::Controller { source }),
-            Some(Ok(())) | None => Ok(()),
+        let impatient = async {
+            stop.await;
+            sleep(PATIENCE).await;
+        };
+        tokio::select! {
+            ended = tasks.join_next() => match ended {
+                Some(Err(source)) => Err(RunError::Controller { source }),
+                Some(Ok(())) | None => Ok(()),
+            },
+            () = impatient => {
+                tracing::warn!(?PATIENCE, "reconciles are still under way: stop without them");
+                Ok(())
+            }
         }
     }
 }
@@ -269,6 +284,18 @@ async fn stopped(mut stop: watch::Receiver<bool>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::net::TcpListener;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_never_answered_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let client = client(Config::new(url.parse().unwrap())).unwrap();
+        let begin = tokio::time::Instant::now();
+        let answer = tokio::time::timeout(2 * SILENCE, client.apiserver_version()).await;
+        assert!(answer.expect("an end").is_err());
+        assert!(begin.elapsed() >= SILENCE, "{:?}", begin.elapsed());
+    }
 
     #[test]
     fn two_processes_of_one_name_are_told_apart() {

@@ -35,10 +35,13 @@ async fn a_panic_leaves_what_is_known_of_a_run() {
     assert_eq!(world.condition("Progressing").1, "Internal");
     let after = world.status();
     assert_eq!((after.state, after.exit_code), (before.state, before.exit_code));
-    assert_eq!(world.condition("Failed"), ("True".to_owned(), "CommandFailed".to_owned(), {
-        let failed = before.conditions.iter().find(|condition| condition.type_ == "Failed");
-        failed.unwrap().message.clone()
-    }));
+    assert_eq!(
+        world.condition("Failed"),
+        ("True".to_owned(), "CommandFailed".to_owned(), {
+            let failed = before.conditions.iter().find(|condition| condition.type_ == "Failed");
+            failed.unwrap().message.clone()
+        })
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,11 +78,9 @@ fn foreign(kind: &str, name: &str) -> Value {
 
 #[tokio::test]
 async fn an_object_that_somebody_creates_between_look_and_write_is_not_adopted() {
-    for (path, kind, name) in [
-        (SERVICE, "Service", "hello"),
-        (CONFIG, "ConfigMap", "hello-agent"),
-        (JOB, "Job", "hello"),
-    ] {
+    for (path, kind, name) in
+        [(SERVICE, "Service", "hello"), (CONFIG, "ConfigMap", "hello-agent"), (JOB, "Job", "hello")]
+    {
         let world = World::new(&json!({}));
         world.server.intrude(path, foreign(kind, name));
         assert_eq!(world.look().await.unwrap_err().category(), "NameTaken", "{path}");
@@ -103,7 +104,8 @@ async fn a_short_name_that_somebody_takes_between_look_and_write_is_left_to_them
 
 #[tokio::test]
 async fn an_object_that_is_replaced_between_look_and_write_is_looked_at_again() {
-    for (path, kind, name) in [(SERVICE, "Service", "hello"), (CONFIG, "ConfigMap", "hello-agent")] {
+    for (path, kind, name) in [(SERVICE, "Service", "hello"), (CONFIG, "ConfigMap", "hello-agent")]
+    {
         let world = World::new(&json!({}));
         world.look().await.unwrap();
         let status = world.status();

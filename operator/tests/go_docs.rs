@@ -167,14 +167,23 @@ fn doc_17_volumes_are_used_and_never_made() {
 
 #[test]
 fn doc_18_the_operators_labels_win_over_the_users() {
-    let keys = ["namespace", "app", "app.kubernetes.io/name", "hpa-selector"];
+    let keys = [
+        "namespace",
+        "app",
+        "app.kubernetes.io/name",
+        "app.kubernetes.io/managed-by",
+        "hpa-selector",
+        "job-index",
+    ];
     let mut labels: serde_json::Map<String, Value> =
         keys.iter().map(|key| ((*key).to_owned(), json!("mine"))).collect();
     labels.insert("team".to_owned(), json!("physics"));
     let labels =
         template(&json!({ "pod": { "labels": labels } })).metadata.unwrap().labels.unwrap();
-    let values: Vec<_> = keys.iter().map(|key| labels[*key].as_str()).collect();
-    assert_eq!(values, ["work", flux_contract::labels::APP_VALUE, "hello", "hello"]);
+    let values: Vec<_> = keys.iter().filter_map(|key| labels.get(*key)).collect();
+    let app = flux_contract::labels::APP_VALUE;
+    // `job-index` comes to each pod by itself.
+    assert_eq!(values, ["work", app, "hello", "flux-operator", "hello"]);
     assert_eq!(labels["team"], "physics");
 }
 

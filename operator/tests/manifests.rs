@@ -100,7 +100,8 @@ fn the_operator_may_not_read_secrets_nor_touch_what_is_not_its_own() {
 
 #[test]
 fn the_deployment_is_one_that_pod_security_restricted_admits() {
-    let template = manifests::deployment(&Installation::default()).spec.unwrap().template.spec.unwrap();
+    let template =
+        manifests::deployment(&Installation::default()).spec.unwrap().template.spec.unwrap();
     let pod = template.security_context.unwrap();
     assert_eq!(pod.run_as_non_root, Some(true));
     assert_eq!(pod.seccomp_profile.unwrap().type_, "RuntimeDefault");
@@ -119,5 +120,8 @@ fn selectors_fit_the_pods() {
     let deployment = manifests::deployment(&Installation::default()).spec.unwrap();
     let labels = deployment.template.metadata.unwrap().labels.unwrap();
     assert_eq!(deployment.selector.match_labels.unwrap(), labels);
-    assert_eq!(manifests::metrics_service(&Installation::default()).spec.unwrap().selector.unwrap(), labels);
+    assert_eq!(
+        manifests::metrics_service(&Installation::default()).spec.unwrap().selector.unwrap(),
+        labels
+    );
 }

@@ -23,10 +23,11 @@ pub(super) fn object_labels(cluster: &Cluster) -> BTreeMap<String, String> {
 
 /// Labels of the pods: the user's, then the operator's, which win.
 ///
-/// `job-index` is not among them: a template gives all pods the same labels. It is added to each
-/// pod when it is there ([`crate::controller::index_labels`]).
+/// `job-index` is not among them, be it the user's: a template gives all pods the same labels. It is
+/// added to each pod when it is there ([`crate::controller::index_labels`]).
 pub(super) fn pod_labels(cluster: &Cluster) -> BTreeMap<String, String> {
     let mut all = cluster.pod.labels.clone();
+    all.remove(labels::JOB_INDEX);
     all.extend(owned([
         (labels::NAMESPACE, cluster.namespace.as_str()),
         (labels::APP, labels::APP_VALUE),
