@@ -80,8 +80,14 @@ impl ClusterName {
         &self.0
     }
 
-    /// The Secret that holds the CURVE certificate.
-    pub fn curve_secret(&self) -> String {
+    /// The Secret that holds the CURVE certificate of one run. `run` tells the runs of all MiniClusters
+    /// of this name apart, so that a Secret of this name is always this run's.
+    pub fn curve_secret(&self, run: &str) -> String {
+        format!("{}-curve-{run}", self.0)
+    }
+
+    /// The volume with that Secret.
+    pub fn curve_volume(&self) -> String {
         format!("{}-curve", self.0)
     }
 
@@ -139,7 +145,7 @@ mod tests {
     fn the_longest_name_still_fits_every_derived_name() {
         let name = ClusterName::new(&"a".repeat(ClusterName::LIMIT)).unwrap();
         for derived in [
-            name.curve_secret(),
+            name.curve_volume(),
             name.agent_config_map(),
             name.lead_service(),
             name.services_pod(),

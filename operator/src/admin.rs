@@ -1,5 +1,6 @@
 //! `/healthz`, `/readyz` and `/metrics`.
 
+use crate::health::Health;
 use crate::metrics::Metrics;
 use axum::Router;
 use axum::extract::State;
@@ -10,6 +11,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 use tokio::net::TcpListener;
 
 /// Why an endpoint does not answer.
@@ -51,31 +53,53 @@ impl Readiness {
     }
 }
 
+/// What the endpoints tell of.
+#[derive(Debug, Clone)]
+pub struct Endpoints {
+    /// Answers `/readyz`.
+    pub readiness: Readiness,
+    /// Answers `/healthz`.
+    pub health: Arc<Health>,
+    /// Answers `/metrics`.
+    pub metrics: Arc<Metrics>,
+}
+
 /// Serves the endpoints until it fails; with two equal addresses, on one listener.
 pub async fn serve(
-    health: SocketAddr,
+    health_address: SocketAddr,
     metrics_address: SocketAddr,
-    readiness: Readiness,
-    metrics: Arc<Metrics>,
+    endpoints: Endpoints,
 ) -> Result<(), AdminError> {
-    if health == metrics_address {
-        return listen(health, health_routes(readiness).merge(metrics_routes(metrics))).await;
+    let Endpoints { readiness, health, metrics } = endpoints;
+    let probes = probe_routes(readiness, health);
+    if health_address == metrics_address {
+        return listen(health_address, probes.merge(metrics_routes(metrics))).await;
     }
     futures::try_join!(
-        listen(health, health_routes(readiness)),
+        listen(health_address, probes),
         listen(metrics_address, metrics_routes(metrics)),
     )
     .map(|((), ())| ())
 }
 
-fn health_routes(readiness: Readiness) -> Router {
+fn probe_routes(readiness: Readiness, health: Arc<Health>) -> Router {
     Router::new()
-        .route("/healthz", get(async || "ok"))
+        .route("/healthz", get(healthy).with_state(health))
         .route("/readyz", get(ready).with_state(readiness))
 }
 
 fn metrics_routes(metrics: Arc<Metrics>) -> Router {
     Router::new().route("/metrics", get(text).with_state(metrics))
+}
+
+async fn healthy(State(health): State<Arc<Health>>) -> (StatusCode, String) {
+    match health.check(Instant::now()) {
+        Ok(()) => (StatusCode::OK, "ok".to_owned()),
+        Err(stuck) => {
+            tracing::error!(%stuck, "not healthy");
+            (StatusCode::SERVICE_UNAVAILABLE, stuck.to_string())
+        }
+    }
 }
 
 async fn ready(State(readiness): State<Readiness>) -> (StatusCode, &'static str) {
@@ -114,6 +138,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
     use clap::Parser as _;
+    use std::time::Duration;
     use tokio::net::TcpStream;
 
     #[tokio::test]
@@ -129,6 +154,18 @@ mod tests {
         if std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
             TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn an_operator_that_gets_nowhere_is_not_healthy_and_says_why() {
+        let now = Instant::now();
+        let long_ago = now.checked_sub(Duration::from_mins(10)).unwrap();
+        let health = Arc::new(Health::new(long_ago));
+        let (code, text) = healthy(State(Arc::clone(&health))).await;
+        assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(text.contains("have not come round"), "{text}");
+        health.beat(now);
+        assert_eq!(healthy(State(health)).await.0, StatusCode::OK);
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::cluster::Defaults;
-use crate::manifests::AGENT_IMAGE;
+use crate::manifests::{AGENT_IMAGE, Installation, OPERATOR_IMAGE};
 use crate::telemetry::LogFormat;
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
@@ -24,11 +24,7 @@ pub enum Command {
     /// Print the custom resource definition of MiniCluster
     Crd,
     /// Write the manifests that install the operator
-    Manifests {
-        /// Directory to write to; it must exist
-        #[arg(long, value_name = "DIRECTORY")]
-        output_directory: PathBuf,
-    },
+    Manifests(ManifestsArguments),
     /// Write the page that explains every field of MiniCluster
     Reference {
         /// File to write to
@@ -41,6 +37,38 @@ pub enum Command {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
+}
+
+/// Options of `manifests`.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct ManifestsArguments {
+    /// Directory to write to, which must exist; `-` prints them instead
+    #[arg(long, value_name = "DIRECTORY")]
+    pub output_directory: PathBuf,
+    /// Install into this namespace an operator that serves and sees only this one, with Roles alone.
+    /// The definition of MiniCluster is for an administrator to apply: `flux-operator crd`
+    #[arg(long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Image of the operator
+    #[arg(long, value_name = "IMAGE", default_value = OPERATOR_IMAGE)]
+    pub operator_image: String,
+    /// Image that holds the agent
+    #[arg(long, value_name = "IMAGE", default_value = AGENT_IMAGE)]
+    pub agent_image: String,
+    /// View image where a MiniCluster names none; the operator's default unless given
+    #[arg(long, value_name = "IMAGE")]
+    pub view_image: Option<String>,
+}
+
+impl From<ManifestsArguments> for Installation {
+    fn from(arguments: ManifestsArguments) -> Self {
+        Self {
+            only: arguments.namespace,
+            operator_image: arguments.operator_image,
+            agent_image: arguments.agent_image,
+            view_image: arguments.view_image,
+        }
+    }
 }
 
 /// Options of `run`.
@@ -65,6 +93,10 @@ pub struct RunArguments {
     /// Watch this namespace only
     #[arg(long, env = "FLUX_OPERATOR_NAMESPACE", value_name = "NAMESPACE")]
     pub namespace: Option<String>,
+    /// Reconciles that run at the same time; as many pods are labelled besides
+    #[arg(long, env = "FLUX_OPERATOR_CONCURRENCY", value_name = "NUMBER", default_value_t = 8)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    pub concurrency: u16,
     /// Act only while holding a Lease, so that several operators may run
     #[arg(long, env = "FLUX_OPERATOR_LEADER_ELECT", num_args = 0..=1)]
     #[arg(default_value_t = false, default_missing_value = "true", require_equals = true)]
@@ -77,7 +109,7 @@ pub struct RunArguments {
     /// Namespace of the Lease; the operator's own unless given
     #[arg(long, env = "FLUX_OPERATOR_LEASE_NAMESPACE", value_name = "NAMESPACE")]
     pub lease_namespace: Option<String>,
-    /// Name of this operator in the Lease and in Events; its pod's unless given
+    /// Name of this operator in Events and, with a random end, in the Lease; its pod's unless given
     #[arg(long, env = "HOSTNAME", value_name = "NAME", default_value = "flux-operator")]
     pub identity: String,
     /// Address of /metrics; `[::]` is every address, of IPv4 too

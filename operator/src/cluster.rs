@@ -81,6 +81,17 @@ impl Cluster {
             owner: self.owner.clone(),
         }
     }
+
+    /// The Secret with the CURVE certificate: the user's own, or the one that the operator creates
+    /// for this run.
+    pub fn curve_secret(&self) -> String {
+        match &self.flux.curve {
+            Curve::Secret(name) => name.clone(),
+            Curve::Generate | Curve::Given(_) => {
+                self.name.curve_secret(&self.fixed_fields.run(&self.owner.uid))
+            }
+        }
+    }
 }
 
 /// Services and affinity.

@@ -11,8 +11,10 @@ pub mod course;
 pub mod ended_run;
 mod error;
 pub mod events;
+mod failures;
 #[cfg(test)]
 pub(crate) mod fixtures;
+mod guard;
 pub mod index_labels;
 pub mod job_change;
 pub mod observe;
@@ -29,7 +31,9 @@ pub use error::Error;
 
 use crate::cluster::Defaults;
 use crate::crd::MiniCluster;
+use crate::health::{Health, UnderWay};
 use crate::metrics::Metrics;
+use failures::Failures;
 use flux_contract::labels;
 use futures::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::NamespaceResourceScope;
@@ -41,16 +45,12 @@ use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::{Controller, PredicateConfig, WatchStreamExt as _, predicates, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::future::ready;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Reconciles that run at the same time; never two of one MiniCluster.
-const CONCURRENCY: u16 = 8;
-/// Wait after the first failure; doubled with each further one.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// Longest wait between two attempts.
-const LAST_RETRY: Duration = Duration::from_mins(5);
+/// Longest time to say in a status that a look has failed when the look could not say it itself.
+const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// What every reconcile works with.
 pub struct Context {
@@ -59,8 +59,11 @@ pub struct Context {
     metrics: Arc<Metrics>,
     images: Images,
     defaults: Defaults,
-    /// Failures in a row, by MiniCluster.
-    failures: Mutex<HashMap<ObjectRef<Marker>, u32>>,
+    health: Arc<Health>,
+    /// Of MiniClusters.
+    failures: Failures,
+    /// Of pods that should get their label.
+    label_failures: Failures,
 }
 
 /// All that is kept in memory of a MiniCluster.
@@ -81,7 +84,9 @@ impl Context {
             metrics,
             images,
             defaults,
-            failures: Mutex::default(),
+            health: Arc::default(),
+            failures: Failures::default(),
+            label_failures: Failures::default(),
         }
     }
 
@@ -91,29 +96,38 @@ impl Context {
         Recorder::new(self.client.clone(), self.reporter.clone())
     }
 
-    /// Notes an outcome; the answer is how many failures in a row that makes.
-    fn count(&self, marker: &Marker, failed: bool) -> u32 {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = ObjectRef::from_obj(marker);
-        if failed {
-            let count = failures.entry(key).or_default();
-            *count = count.saturating_add(1);
-            *count
-        } else {
-            failures.remove(&key);
-            0
-        }
+    /// Whether the reconciles get anywhere.
+    pub fn health(&self) -> Arc<Health> {
+        Arc::clone(&self.health)
     }
 }
 
 /// Looks at one MiniCluster and notes how it went.
 pub async fn reconcile_one(marker: Arc<Marker>, context: Arc<Context>) -> Result<Action, Error> {
-    let begin = Instant::now();
     let look = reconcile::reconcile(Arc::clone(&marker), Arc::clone(&context));
-    let result = Box::pin(look).await;
+    supervise(&marker, &context, Box::pin(look)).await
+}
+
+/// Does `look`, a look at the MiniCluster `marker`, so that whatever it does the others go on: it
+/// has a deadline, and a panic is an error of this MiniCluster. Either is told in its status.
+pub async fn supervise<T>(
+    marker: &Marker,
+    context: &Context,
+    look: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let under_way = UnderWay::new(&context.health);
+    let begin = Instant::now();
+    let result = guard::guarded(guard::LIMIT, look).await;
+    if let Err(error @ (Error::TimedOut { .. } | Error::Internal)) = &result {
+        let told = guard::guarded(LAST_WORDS, report::report_interrupted(context, marker, error));
+        if let Err(untold) = told.await {
+            tracing::warn!(error = untold.chain(), "report why the look was interrupted");
+        }
+    }
+    drop(under_way);
     context.metrics.observe(begin.elapsed(), result.as_ref().err().map(Error::category));
     if result.is_ok() {
-        context.count(&marker, false);
+        context.failures.forget(marker.namespace().as_deref(), &marker.name_any());
     }
     result
 }
@@ -121,34 +135,39 @@ pub async fn reconcile_one(marker: Arc<Marker>, context: Arc<Context>) -> Result
 /// Tries again after a wait that doubles with each failure in a row.
 #[expect(clippy::needless_pass_by_value, reason = "the signature that `Controller::run` asks for")]
 fn retry(marker: Arc<Marker>, error: &Error, context: Arc<Context>) -> Action {
-    let failures = context.count(&marker, true);
-    let wait = backoff(failures);
+    let (failures, wait) = context.failures.failed(marker.as_ref());
     let (name, namespace) = (marker.name_any(), marker.namespace().unwrap_or_default());
     let (category, error) = (error.category(), error.chain());
     tracing::warn!(name, namespace, category, error, failures, ?wait, "try again later");
     Action::requeue(wait)
 }
 
-fn backoff(failures: u32) -> Duration {
-    let doublings = failures.saturating_sub(1).min(16);
-    FIRST_RETRY.saturating_mul(1 << doublings).min(LAST_RETRY)
+/// Where to look, and at how much at the same time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    /// The only namespace; all of them unless given.
+    pub namespace: Option<String>,
+    /// Reconciles that run at the same time, never two of one MiniCluster; as many pods are
+    /// labelled besides.
+    pub concurrency: u16,
 }
 
-/// Watches and reconciles until `shutdown` resolves. `namespace`: only that one. `synced` is called
-/// whenever every MiniCluster that exists is known.
+/// Watches and reconciles until `shutdown` resolves. `synced` is called whenever every MiniCluster
+/// that exists is known.
 pub async fn run(
     context: Arc<Context>,
-    namespace: Option<&str>,
+    scope: Scope,
     synced: impl Fn() + Send + 'static,
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
     let client = context.client.clone();
+    let namespace = scope.namespace.as_deref();
     let shutdown = shutdown.shared();
-    let labels = index_labels::run(Arc::clone(&context), namespace, shutdown.clone());
+    let labels = index_labels::run(Arc::clone(&context), &scope, shutdown.clone());
     let (store, markers) = markers(api(&client, namespace), synced);
     let ours = || watcher::Config::default().labels(MANAGED);
     let clusters = Controller::for_stream(markers, store)
-        .with_config(Config::default().concurrency(CONCURRENCY))
+        .with_config(Config::default().concurrency(scope.concurrency))
         .owns(api::<Job>(&client, namespace), ours())
         .owns(api::<PartialObjectMeta<Service>>(&client, namespace), ours())
         .owns(api::<PartialObjectMeta<ConfigMap>>(&client, namespace), ours())
@@ -162,14 +181,27 @@ pub async fn run(
             |pod| cluster_of(&pod),
         )
         .graceful_shutdown_on(shutdown)
-        .run(reconcile_one, retry, context)
-        .for_each(|result| async {
-            // The outcome of a reconcile is told where it happens; this is about the watches.
-            if let Err(kube::runtime::controller::Error::QueueError(error)) = result {
-                tracing::warn!(%error, "watch");
-            }
+        .run(reconcile_one, retry, Arc::clone(&context))
+        .for_each(|result| {
+            notice(result, &context.failures);
+            ready(())
         });
     futures::join!(clusters, labels);
+}
+
+/// What the controller tells of itself; the outcome of a reconcile is told where it happens.
+fn notice<T>(
+    result: Result<T, kube::runtime::controller::Error<Error, watcher::Error>>,
+    failures: &Failures,
+) {
+    use kube::runtime::controller::Error as Told;
+    match result {
+        // It was to be tried again, and is gone.
+        Err(Told::ObjectNotFound(gone)) => failures.forget(gone.namespace.as_deref(), &gone.name),
+        Err(Told::QueueError(error)) => tracing::warn!(%error, "watch"),
+        Err(Told::RunnerError(error)) => tracing::error!(%error, "run the controller"),
+        Err(Told::ReconcilerFailed(..)) | Ok(_) => {}
+    }
 }
 
 /// Everything the operator makes carries this label, so that it hears of nothing else.
@@ -225,14 +257,6 @@ fn cluster_of(pod: &PartialObjectMeta<Pod>) -> Option<ObjectRef<Marker>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn waits_double_up_to_five_minutes() {
-        assert_eq!(backoff(1), Duration::from_secs(1));
-        assert_eq!(backoff(4), Duration::from_secs(8));
-        assert_eq!(backoff(9), Duration::from_secs(256));
-        assert_eq!(backoff(u32::MAX), LAST_RETRY);
-    }
 
     #[test]
     fn the_watches_select_what_the_objects_are_labelled_with() {

@@ -1,86 +1,294 @@
 //! One operator acts at a time: who holds the Lease.
+//!
+//! The rules are client-go's: a holder renews every [`RETRY_PERIOD`] and gives up when no renewal
+//! was confirmed for [`RENEW_DEADLINE`]; another takes the Lease when it has seen no renewal for
+//! [`DURATION`], by its own clock, and only as the version that it has seen. See
+//! `docs/decisions/025-leadership.md`.
 
-use kube::Client;
-use kube_lease_manager::{LeaseManager, LeaseManagerBuilder, LeaseManagerError};
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// Seconds after which the Lease of an operator that is gone may be taken.
-const DURATION_SECONDS: u64 = 15;
-/// Seconds before that in which the holder renews it.
-const GRACE_SECONDS: u64 = 5;
+/// Time after which the Lease of an operator that does not renew it may be taken.
+pub const DURATION: Duration = Duration::from_secs(15);
+/// Time after which a holder that cannot renew the Lease stops acting.
+pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+/// Time between two attempts to get or to renew the Lease.
+pub const RETRY_PERIOD: Duration = Duration::from_secs(2);
+/// Longest time for one attempt: a connection that died must not use up the deadline.
+const ATTEMPT: Duration = Duration::from_secs(4);
 
-/// Why there is no Lease to be had.
+/// Why an attempt to get or to keep the Lease has failed. It is made again.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaderError {
-    /// The Lease cannot be read or created.
-    #[error("open the Lease {namespace}/{name}")]
-    Open {
+    /// The API server did not do it.
+    #[error("{action} the Lease {namespace}/{name}")]
+    Request {
+        /// What was being done: read, create, write.
+        action: &'static str,
         /// Namespace of the Lease.
         namespace: String,
         /// Its name.
         name: String,
         /// Why.
         #[source]
-        source: Box<LeaseManagerError>,
+        source: Box<kube::Error>,
     },
-    /// Nobody tries to get or to keep the Lease any more.
-    #[error("the task that renews the Lease has ended")]
-    Ended,
+    /// The API server did not answer.
+    #[error("no answer about the Lease {namespace}/{name} for {} s", ATTEMPT.as_secs())]
+    NoAnswer {
+        /// Namespace of the Lease.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
 }
 
-/// A hold, or the wait for one.
-pub struct Leadership {
-    held: watch::Receiver<bool>,
-    task: JoinHandle<Result<LeaseManager, LeaseManagerError>>,
+/// Why the Lease is no longer held.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Lost {
+    /// Somebody else has it.
+    #[error("the Lease is held by {holder}")]
+    Taken {
+        /// Its identity.
+        holder: String,
+    },
+    /// No renewal was confirmed in time: another may take it soon.
+    #[error("the Lease could not be renewed for {} s", RENEW_DEADLINE.as_secs())]
+    NotRenewed,
 }
 
-impl Leadership {
-    /// Begins to try for the Lease `name` in `namespace` as `identity`.
-    pub async fn seek(
-        client: Client,
-        namespace: &str,
-        name: &str,
-        identity: &str,
-    ) -> Result<Self, LeaderError> {
-        let manager = LeaseManagerBuilder::new(client, name)
-            .with_namespace(namespace)
-            .with_identity(identity)
-            .with_field_manager(identity)
-            .with_duration(DURATION_SECONDS)
-            .with_grace(GRACE_SECONDS)
-            .build()
-            .await
-            .map_err(|source| LeaderError::Open {
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
-                source: Box::new(source),
-            })?;
-        let (held, task) = manager.watch().await;
-        Ok(Self { held, task })
-    }
+/// A candidate for the Lease, and its holder once [`Self::gain`] has resolved.
+pub struct Candidate {
+    api: Api<Lease>,
+    namespace: String,
+    name: String,
+    identity: String,
+    /// The Lease as it was last seen.
+    seen: Option<Seen>,
+    /// When the request began that last made the Lease ours.
+    confirmed: Instant,
+}
 
-    /// Resolves when the Lease is ours.
-    pub async fn gained(&mut self) -> Result<(), LeaderError> {
-        self.held.wait_for(|held| *held).await.map(|_| ()).map_err(|_| LeaderError::Ended)
-    }
+/// The Lease as it was last seen.
+struct Seen {
+    lease: Lease,
+    /// Since when it has said the same.
+    since: Instant,
+    /// It is what our own write was answered with: no need to read it before the next one.
+    ours: bool,
+}
 
-    /// Resolves when the Lease is no longer ours.
-    pub fn lost(&self) -> impl Future<Output = ()> + Send + Sync + 'static {
-        let mut held = self.held.clone();
-        async move {
-            // An ended task does not renew: that is a loss too.
-            let _ = held.wait_for(|held| !*held).await;
+/// What an attempt found out.
+#[derive(Debug, PartialEq, Eq)]
+enum Standing {
+    /// The Lease is ours for [`DURATION`].
+    Held,
+    /// Somebody else's.
+    Theirs(String),
+    /// It changed while we looked.
+    Unclear,
+}
+
+impl Candidate {
+    /// A candidate for the Lease `name` in `namespace`. `identity` is this process's and no other's.
+    pub fn new(client: Client, namespace: &str, name: &str, identity: String) -> Self {
+        Self {
+            api: Api::namespaced(client, namespace),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            identity,
+            seen: None,
+            confirmed: Instant::now(),
         }
     }
 
-    /// Gives the Lease back, so that another operator need not wait for its end.
-    pub async fn release(self) {
-        drop(self.held);
-        match self.task.await {
+    /// Resolves when the Lease is ours. `standing_by` is called whenever the API server has said whose
+    /// it is.
+    pub async fn gain(&mut self, standing_by: impl Fn()) {
+        loop {
+            match self.attempt().await {
+                Ok(Standing::Held) => return,
+                Ok(Standing::Theirs(_) | Standing::Unclear) => standing_by(),
+                Err(error) => warn(&error),
+            }
+            sleep(RETRY_PERIOD).await;
+        }
+    }
+
+    /// Renews the Lease; resolves when it is lost, before another can take it.
+    pub async fn keep(&mut self) -> Lost {
+        loop {
+            let deadline = self.confirmed + RENEW_DEADLINE;
+            let next = async {
+                sleep(RETRY_PERIOD).await;
+                self.attempt().await
+            };
+            match timeout_at(deadline, next).await {
+                Ok(Ok(Standing::Theirs(holder))) => return Lost::Taken { holder },
+                Ok(Ok(Standing::Held | Standing::Unclear)) => {}
+                Ok(Err(error)) => warn(&error),
+                Err(_) => return Lost::NotRenewed,
+            }
+        }
+    }
+
+    /// Gives the Lease back if it is ours, so that another operator need not wait for its end.
+    pub async fn release(mut self) {
+        let Some(Seen { mut lease, ours: true, .. }) = self.seen.take() else { return };
+        let spec = lease.spec.get_or_insert_default();
+        (spec.holder_identity, spec.renew_time) = (None, Some(MicroTime(Timestamp::now())));
+        let parameters = PostParams::default();
+        match timeout(ATTEMPT, self.api.replace(&self.name, &parameters, &lease)).await {
             Ok(Ok(_)) => tracing::info!("released the Lease"),
             Ok(Err(error)) => tracing::warn!(%error, "release the Lease"),
-            Err(error) => tracing::warn!(%error, "wait for the task that renews the Lease"),
+            Err(_) => tracing::warn!("release the Lease: no answer"),
         }
+    }
+
+    /// Tries once to get or to renew the Lease.
+    async fn attempt(&mut self) -> Result<Standing, LeaderError> {
+        if let Ok(answer) = timeout(ATTEMPT, self.try_once()).await {
+            return answer;
+        }
+        // It may have been done all the same.
+        self.mistrust();
+        let (namespace, name) = (self.namespace.clone(), self.name.clone());
+        Err(LeaderError::NoAnswer { namespace, name })
+    }
+
+    async fn try_once(&mut self) -> Result<Standing, LeaderError> {
+        let begin = Instant::now();
+        let found = self.look().await?;
+        let claim = claim(found.as_ref(), &self.identity, self.has_expired(), Timestamp::now());
+        let Some(spec) = claim else {
+            return Ok(Standing::Theirs(found.as_ref().and_then(holder).unwrap_or_default()));
+        };
+        let parameters = PostParams::default();
+        let (action, written) = if let Some(found) = found {
+            // With the resource version that was read: if it changed since, nothing is written.
+            let lease = Lease { spec: Some(spec), ..found };
+            ("renew", self.api.replace(&self.name, &parameters, &lease).await)
+        } else {
+            let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
+            ("create", self.api.create(&parameters, &Lease { metadata, spec: Some(spec) }).await)
+        };
+        match written {
+            Ok(lease) => {
+                self.confirmed = begin;
+                self.seen = Some(Seen { lease, since: begin, ours: true });
+                Ok(Standing::Held)
+            }
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {
+                self.mistrust();
+                Ok(Standing::Unclear)
+            }
+            Err(source) => {
+                self.mistrust();
+                Err(self.failed(action, source))
+            }
+        }
+    }
+
+    /// The Lease as it is: as our last write was answered, else read now.
+    async fn look(&mut self) -> Result<Option<Lease>, LeaderError> {
+        if let Some(Seen { lease, ours: true, .. }) = &self.seen {
+            return Ok(Some(lease.clone()));
+        }
+        let found =
+            self.api.get_opt(&self.name).await.map_err(|source| self.failed("read", source))?;
+        let Some(lease) = found else { return Ok(None) };
+        let same = self.seen.as_ref().filter(|seen| seen.lease.spec == lease.spec);
+        let since = same.map_or_else(Instant::now, |seen| seen.since);
+        self.seen = Some(Seen { lease: lease.clone(), since, ours: false });
+        Ok(Some(lease))
+    }
+
+    /// The Lease is read before it is written again.
+    fn mistrust(&mut self) {
+        if let Some(seen) = &mut self.seen {
+            seen.ours = false;
+        }
+    }
+
+    /// Nobody has renewed the Lease for as long as it says that it holds.
+    fn has_expired(&self) -> bool {
+        self.seen.as_ref().is_some_and(|Seen { lease, since, .. }| {
+            let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
+            let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+            since.elapsed() >= seconds.map_or(DURATION, Duration::from_secs)
+        })
+    }
+
+    fn failed(&self, action: &'static str, source: kube::Error) -> LeaderError {
+        let (namespace, name) = (self.namespace.clone(), self.name.clone());
+        LeaderError::Request { action, namespace, name, source: Box::new(source) }
+    }
+}
+
+/// What the Lease has to say to be `identity`'s; `None` while it is another's.
+fn claim(
+    found: Option<&Lease>,
+    identity: &str,
+    expired: bool,
+    now: Timestamp,
+) -> Option<LeaseSpec> {
+    let holder = found.and_then(holder);
+    let ours = holder.as_deref() == Some(identity);
+    if holder.is_some() && !ours && !expired {
+        return None;
+    }
+    let old = found.and_then(|lease| lease.spec.clone()).unwrap_or_default();
+    let transitions = old.lease_transitions.unwrap_or_default();
+    Some(LeaseSpec {
+        holder_identity: Some(identity.to_owned()),
+        lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+        acquire_time: if ours { old.acquire_time } else { Some(MicroTime(now)) },
+        renew_time: Some(MicroTime(now)),
+        lease_transitions: Some(if ours { transitions } else { transitions.saturating_add(1) }),
+        ..LeaseSpec::default()
+    })
+}
+
+fn holder(lease: &Lease) -> Option<String> {
+    let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+    holder.filter(|holder| !holder.is_empty())
+}
+
+fn warn(error: &LeaderError) {
+    let cause = std::error::Error::source(error).map(ToString::to_string);
+    tracing::warn!(%error, cause, "try for the Lease again");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn held_by(holder: &str) -> Lease {
+        let spec = claim(None, holder, false, NOW);
+        Lease { spec, ..Lease::default() }
+    }
+
+    #[test]
+    fn a_lease_is_claimed_when_it_is_nobodys_ours_or_expired() {
+        let claim = |found: Option<&Lease>, expired| {
+            claim(found, "us", expired, NOW).and_then(|spec| spec.lease_transitions)
+        };
+        assert_eq!(claim(None, false), Some(1));
+        assert_eq!(claim(Some(&held_by("us")), false), Some(1));
+        assert_eq!(claim(Some(&held_by("them")), false), None);
+        assert_eq!(claim(Some(&held_by("them")), true), Some(2));
+        assert_eq!(claim(Some(&held_by("")), false), Some(2));
+    }
+
+    #[test]
+    fn a_holder_gives_up_before_another_may_take_over() {
+        assert!(RETRY_PERIOD + ATTEMPT < RENEW_DEADLINE && RENEW_DEADLINE < DURATION);
     }
 }

@@ -1,7 +1,7 @@
 //! The command `flux-operator`.
 
 use clap::Parser as _;
-use flux_operator::cli::{Cli, Command, DEFAULT_VIEW_IMAGE, defaults};
+use flux_operator::cli::{Cli, Command, DEFAULT_VIEW_IMAGE, ManifestsArguments, defaults};
 use flux_operator::{crd, manifests, offline, reference, run, telemetry};
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -49,15 +49,14 @@ fn execute(command: Command) -> Result<ExitCode, Box<dyn Error>> {
     match command {
         Command::Run(arguments) => {
             telemetry::start(arguments.log_format, &arguments.log_level)?;
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            runtime.block_on(run::run(*arguments))?;
+            run::run(*arguments)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Crd => {
             output::answer(&serde_saphyr::to_string(&crd::definition()?)?);
             Ok(ExitCode::SUCCESS)
         }
-        Command::Manifests { output_directory } => write_manifests(&output_directory),
+        Command::Manifests(arguments) => write_manifests(arguments),
         Command::Reference { output_file } => {
             write_file(&output_file, &reference::reference()?)?;
             Ok(ExitCode::SUCCESS)
@@ -66,9 +65,14 @@ fn execute(command: Command) -> Result<ExitCode, Box<dyn Error>> {
     }
 }
 
-fn write_manifests(directory: &Path) -> Result<ExitCode, Box<dyn Error>> {
-    for (name, text) in manifests::files()? {
-        write_file(&directory.join(name), &text)?;
+fn write_manifests(arguments: ManifestsArguments) -> Result<ExitCode, Box<dyn Error>> {
+    let directory = arguments.output_directory.clone();
+    for (name, text) in manifests::files(&arguments.into())? {
+        if directory == Path::new("-") {
+            output::answer(&text);
+        } else {
+            write_file(&directory.join(name), &text)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

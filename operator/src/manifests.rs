@@ -1,6 +1,7 @@
 //! The manifests that install the operator, as typed objects.
 //!
-//! `deploy/` holds what [`files`] gives; a test compares the two.
+//! `deploy/` holds what [`files`] gives for an operator that serves all namespaces; a test compares
+//! the two.
 
 mod rbac;
 mod workload;
@@ -27,6 +28,43 @@ pub const OPERATOR_IMAGE: &str =
 pub const AGENT_IMAGE: &str =
     concat!("ghcr.io/flux-framework/flux-agent:v", env!("CARGO_PKG_VERSION"));
 
+/// How an operator is installed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Installation {
+    /// The only namespace that the operator sees, and lives in. Otherwise it serves all of them, and
+    /// lives in [`NAMESPACE`].
+    pub only: Option<String>,
+    /// Image of the operator.
+    pub operator_image: String,
+    /// Image that holds the agent.
+    pub agent_image: String,
+    /// View image where a MiniCluster names none; the operator's default unless given.
+    pub view_image: Option<String>,
+}
+
+impl Default for Installation {
+    fn default() -> Self {
+        Self {
+            only: None,
+            operator_image: OPERATOR_IMAGE.to_owned(),
+            agent_image: AGENT_IMAGE.to_owned(),
+            view_image: None,
+        }
+    }
+}
+
+impl Installation {
+    /// The namespace that the operator lives in.
+    pub fn namespace(&self) -> &str {
+        self.only.as_deref().unwrap_or(NAMESPACE)
+    }
+
+    /// Metadata of an object called `name` in the operator's namespace.
+    fn namespaced(&self, name: &str) -> ObjectMeta {
+        ObjectMeta { namespace: Some(self.namespace().to_owned()), ..global(name) }
+    }
+}
+
 /// First line of each file.
 const HEADER: &str = "# Written by `flux-operator manifests`; changes here are lost.\n";
 
@@ -51,28 +89,39 @@ pub enum ManifestError {
     },
 }
 
-/// The files of `deploy/`: name and text.
+/// The files that install an operator: name and text.
 ///
-/// `crd.yaml` is a file of its own, because it has to be there first and outlives an operator.
-pub fn files() -> Result<Vec<(String, String)>, ManifestError> {
-    let definition = crd::definition().map_err(|source| ManifestError::Definition { source })?;
-    let mut operator = vec![
-        document("Namespace", &namespace())?,
-        document("ServiceAccount", &service_account())?,
-        document("ClusterRole", &cluster_role())?,
-        document("ClusterRoleBinding", &cluster_role_binding())?,
-        document("Role", &role())?,
-        document("RoleBinding", &role_binding())?,
-    ];
-    for role in user_roles() {
-        operator.push(document("ClusterRole", &role)?);
+/// `crd.yaml` is the API: the definition and the roles of those who use it. It has to be there first
+/// and outlives an operator. An operator for one namespace comes without it, and with nothing else
+/// that is not in that namespace: a tenant may apply it.
+pub fn files(installation: &Installation) -> Result<Vec<(String, String)>, ManifestError> {
+    let operator = file("operator.yaml", &operator(installation)?);
+    if installation.only.is_some() {
+        return Ok(vec![operator]);
     }
-    operator.push(document("Deployment", &deployment())?);
-    operator.push(document("Service", &metrics_service())?);
-    Ok(vec![
-        file("crd.yaml", &[document("CustomResourceDefinition", &definition)?]),
-        file("operator.yaml", &operator),
-    ])
+    let definition = crd::definition().map_err(|source| ManifestError::Definition { source })?;
+    let mut api = vec![document("CustomResourceDefinition", &definition)?];
+    for role in user_roles() {
+        api.push(document("ClusterRole", &role)?);
+    }
+    Ok(vec![file("crd.yaml", &api), operator])
+}
+
+fn operator(installation: &Installation) -> Result<Vec<String>, ManifestError> {
+    let mut documents = Vec::new();
+    if installation.only.is_none() {
+        documents.push(document("Namespace", &namespace())?);
+    }
+    documents.push(document("ServiceAccount", &service_account(installation))?);
+    if installation.only.is_none() {
+        documents.push(document("ClusterRole", &cluster_role())?);
+        documents.push(document("ClusterRoleBinding", &cluster_role_binding())?);
+    }
+    documents.push(document("Role", &role(installation))?);
+    documents.push(document("RoleBinding", &role_binding(installation))?);
+    documents.push(document("Deployment", &deployment(installation))?);
+    documents.push(document("Service", &metrics_service(installation))?);
+    Ok(documents)
 }
 
 /// The operator's namespace; nothing in it may run with more rights than it needs.
@@ -95,11 +144,6 @@ pub fn namespace() -> Namespace {
 fn labels() -> BTreeMap<String, String> {
     let pairs = [("app.kubernetes.io/name", NAME), ("app.kubernetes.io/component", "operator")];
     pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
-}
-
-/// Metadata of an object called `name` in the operator's namespace.
-fn namespaced(name: &str) -> ObjectMeta {
-    ObjectMeta { namespace: Some(NAMESPACE.to_owned()), ..global(name) }
 }
 
 /// Metadata of an object called `name` that is in no namespace.

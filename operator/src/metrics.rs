@@ -3,7 +3,9 @@
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use std::fmt;
 use std::time::Duration;
@@ -20,7 +22,9 @@ pub struct Metrics {
     registry: Registry,
     runs: Counter,
     failures: Family<Failure, Counter>,
+    label_failures: Family<Failure, Counter>,
     duration: Histogram,
+    is_leader: Gauge,
 }
 
 impl Metrics {
@@ -29,20 +33,34 @@ impl Metrics {
         let mut registry = Registry::with_prefix("flux_operator");
         let runs = Counter::default();
         let failures = Family::default();
-        // From 1 ms to about 16 s.
-        let duration = Histogram::new(exponential_buckets(0.001, 2.0, 15));
+        let label_failures = Family::default();
+        // From 1 ms to about 65 s: a reconcile is given up after a minute.
+        let duration = Histogram::new(exponential_buckets(0.001, 2.0, 17));
+        let is_leader = Gauge::default();
         registry.register("reconcile_runs", "Looks at one MiniCluster", runs.clone());
         registry.register(
             "reconcile_failures",
-            "Looks that failed and will be repeated, by the kind of failure",
+            "Looks that failed and will be repeated, by the kind of failure; TimedOut: given up, Internal: a panic",
             failures.clone(),
+        );
+        registry.register(
+            "label_failures",
+            "Attempts to label a pod that failed and will be repeated, by the kind of failure",
+            label_failures.clone(),
         );
         registry.register(
             "reconcile_duration_seconds",
             "Duration of a look at one MiniCluster",
             duration.clone(),
         );
-        Self { registry, runs, failures, duration }
+        registry.register(
+            "is_leader",
+            "1 while this operator acts, 0 while it stands by",
+            is_leader.clone(),
+        );
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        registry.register("build", "The release of this operator", Info::new(version));
+        Self { registry, runs, failures, label_failures, duration, is_leader }
     }
 
     /// Counts one reconcile; `failure` is its category if it failed.
@@ -52,6 +70,16 @@ impl Metrics {
         if let Some(category) = failure {
             self.failures.get_or_create(&Failure { category }).inc();
         }
+    }
+
+    /// Counts a pod that could not be labelled.
+    pub fn count_label_failure(&self, category: &'static str) {
+        self.label_failures.get_or_create(&Failure { category }).inc();
+    }
+
+    /// Says whether this operator acts from now on.
+    pub fn set_leader(&self, leader: bool) {
+        self.is_leader.set(leader.into());
     }
 
     /// The `OpenMetrics` text of all counters.
@@ -83,5 +111,21 @@ mod tests {
             text.contains("flux_operator_reconcile_failures_total{category=\"ApplyFailed\"} 1"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn who_acts_what_release_and_what_was_not_labelled_is_told() {
+        let metrics = Metrics::new();
+        metrics.count_label_failure("TimedOut");
+        metrics.set_leader(true);
+        let text = metrics.text().unwrap();
+        let build =
+            format!("flux_operator_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
+        let label = "flux_operator_label_failures_total{category=\"TimedOut\"} 1";
+        for line in ["flux_operator_is_leader 1", &build, label] {
+            assert!(text.contains(line), "no {line} in\n{text}");
+        }
+        metrics.set_leader(false);
+        assert!(metrics.text().unwrap().contains("flux_operator_is_leader 0"));
     }
 }

@@ -1,21 +1,53 @@
 //! `flux-operator run`: the process around the controller.
+//!
+//! Two runtimes: a thread of its own for what must always be on time (the Lease, `/healthz`,
+//! signals), and the threads that reconcile. However long a decision takes, the Lease is renewed
+//! and `/healthz` says what is going on.
 
-use crate::admin::{self, AdminError, Readiness};
+use crate::admin::{self, AdminError, Endpoints, Readiness};
 use crate::cli::{RunArguments, defaults};
-use crate::controller::{self, Context, Images};
-use crate::leader::{LeaderError, Leadership};
+use crate::controller::{self, Context, Images, Scope};
+use crate::health::{BEAT, Health};
+use crate::leader::{Candidate, Lost};
 use crate::metrics::Metrics;
-use kube::Client;
+use kube::{Client, Config};
 use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tokio::task::JoinError;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::sleep;
+
+/// Longest silence of the API server on a connection in use: above the 290 s that a watch may be
+/// silent. Single requests are given up earlier, with the reconcile that makes them.
+const SILENCE: Duration = Duration::from_mins(5);
+/// Longest time for reconciles to end when asked to stop: the kubelet kills after 30 s, and the Lease is
+/// to be given back before.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Threads that reconcile, at least: with one, a decision would keep every other reconcile waiting.
+const WORKERS: usize = 2;
 
 /// Why the operator ended.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// There is no way to reach an API server.
+    /// There are no threads.
+    #[error("start the threads")]
+    Threads {
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// There is nothing that says where the API server is.
     #[error("find a Kubernetes API server")]
+    Infer {
+        /// Why.
+        #[source]
+        source: Box<kube::config::InferConfigError>,
+    },
+    /// There is no way to reach an API server.
+    #[error("make a client of the Kubernetes API server")]
     Connect {
         /// Why.
         #[source]
@@ -28,6 +60,13 @@ pub enum RunError {
         #[source]
         source: std::io::Error,
     },
+    /// There are no random numbers.
+    #[error("draw random numbers for a name in the Lease")]
+    Random {
+        /// Why.
+        #[source]
+        source: getrandom::Error,
+    },
     /// The endpoints for probes and metrics failed.
     #[error("serve health and metrics")]
     Admin {
@@ -35,129 +74,185 @@ pub enum RunError {
         #[source]
         source: AdminError,
     },
-    /// The endpoints for probes and metrics ended without an error of their own.
-    #[error("serve health and metrics")]
-    AdminTask {
+    /// The controller ended without being asked to.
+    #[error("run the controller")]
+    Controller {
         /// Why.
         #[source]
         source: JoinError,
     },
-    /// There is no Lease to be had.
-    #[error("become the acting operator")]
-    Lead {
+    /// This operator must not act any more, and starts over as a stand-by.
+    #[error("stop acting")]
+    LeaseLost {
         /// Why.
         #[source]
-        source: LeaderError,
+        source: Lost,
     },
-    /// Another operator acts now: this one must not, and starts over as a stand-by.
-    #[error("the Lease was lost to another operator")]
-    LeaseLost,
 }
 
 /// Runs until a signal asks to stop, or until something that it depends on fails.
-pub async fn run(arguments: RunArguments) -> Result<(), RunError> {
-    let RunArguments {
-        agent_image,
-        agent_pull_policy,
-        view_image,
-        arm_view_image,
-        namespace,
-        leader_elect,
-        lease_name,
-        lease_namespace,
-        identity,
-        metrics_bind,
-        health_bind,
-        log_format: _,
-        log_level: _,
-    } = arguments;
+pub fn run(arguments: RunArguments) -> Result<(), RunError> {
+    let threads = |source| RunError::Threads { source };
+    let count = available_parallelism().map_or(WORKERS, usize::from).max(WORKERS);
+    let workers =
+        Builder::new_multi_thread().worker_threads(count).enable_all().build().map_err(threads)?;
+    let control = Builder::new_current_thread().enable_all().build().map_err(threads)?;
+    let result = control.block_on(serve(arguments, workers.handle()));
+    // A reconcile that computes for ever does not keep the process.
+    workers.shutdown_background();
+    result
+}
+
+/// Serves the endpoints and acts, or stands by.
+async fn serve(arguments: RunArguments, workers: &Handle) -> Result<(), RunError> {
     let stop = stop_signal()?;
-    let client = Client::try_default()
-        .await
-        .map_err(|source| RunError::Connect { source: Box::new(source) })?;
-    let defaults = defaults(view_image, arm_view_image);
-    tracing::info!(%agent_image, ?defaults, namespace, leader_elect, "start");
+    let config =
+        Config::infer().await.map_err(|source| RunError::Infer { source: Box::new(source) })?;
+    tracing::info!(?arguments, "start");
+    let candidate = candidate(&arguments, &config)?;
     let (readiness, metrics) = (Readiness::default(), Arc::new(Metrics::new()));
-    let admin = admin::serve(health_bind, metrics_bind, readiness.clone(), Arc::clone(&metrics));
-    let admin = tokio::spawn(admin);
-    let context = Arc::new(Context::new(
-        client.clone(),
-        Some(identity.clone()),
+    let context = {
+        // A client's connections are served by the runtime that it was made in.
+        let _workers = workers.enter();
+        Context::new(
+            client(config)?,
+            Some(arguments.identity),
+            Arc::clone(&metrics),
+            Images { agent: arguments.agent_image, agent_pull_policy: arguments.agent_pull_policy },
+            defaults(arguments.view_image, arguments.arm_view_image),
+        )
+    };
+    let health = context.health();
+    workers.spawn(beat(Arc::clone(&health)));
+    let endpoints =
+        Endpoints { readiness: readiness.clone(), health, metrics: Arc::clone(&metrics) };
+    let operator = Operator {
+        context: Arc::new(context),
+        scope: Scope { namespace: arguments.namespace, concurrency: arguments.concurrency },
+        readiness,
         metrics,
-        Images { agent: agent_image, agent_pull_policy },
-        defaults,
-    ));
-    let lease_namespace = lease_namespace.unwrap_or_else(|| client.default_namespace().to_owned());
-    let lease = leader_elect.then_some(Lease {
-        client,
-        namespace: lease_namespace,
-        name: lease_name,
-        identity,
-    });
+        workers: workers.clone(),
+        stop,
+    };
     tokio::select! {
-        ended = act(context, namespace, lease, readiness, stop) => ended,
-        served = admin => match served {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(source)) => Err(RunError::Admin { source }),
-            Err(source) => Err(RunError::AdminTask { source }),
-        },
+        ended = operator.act(candidate) => ended,
+        served = admin::serve(arguments.health_bind, arguments.metrics_bind, endpoints) => {
+            served.map_err(|source| RunError::Admin { source })
+        }
     }
 }
 
-/// Which Lease to hold, and as whom.
-struct Lease {
-    client: Client,
-    namespace: String,
-    name: String,
-    identity: String,
+/// A client none of whose requests waits for ever.
+fn client(mut config: Config) -> Result<Client, RunError> {
+    config.read_timeout = Some(SILENCE);
+    // From the request on, not from the answer before it.
+    config.reset_reader_on_write = true;
+    Client::try_from(config).map_err(|source| RunError::Connect { source: Box::new(source) })
 }
 
-/// Stands by until the Lease is held, if there is one to hold; then reconciles.
-async fn act(
+/// A candidate for the Lease, if there is one to hold. It has a client of its own, on this thread.
+fn candidate(arguments: &RunArguments, config: &Config) -> Result<Option<Candidate>, RunError> {
+    if !arguments.leader_elect {
+        return Ok(None);
+    }
+    let namespace = arguments.lease_namespace.as_ref().unwrap_or(&config.default_namespace);
+    let identity = unique(&arguments.identity)?;
+    let client = client(config.clone())?;
+    Ok(Some(Candidate::new(client, namespace, &arguments.lease_name, identity)))
+}
+
+/// `name` with a random end: two processes never hold the Lease as one, be they on one machine or
+/// in one pod, one after the other.
+fn unique(name: &str) -> Result<String, RunError> {
+    let random = getrandom::u64().map_err(|source| RunError::Random { source })?;
+    Ok(format!("{name}_{random:016x}"))
+}
+
+/// Tells `health` for ever that the threads that reconcile come round.
+async fn beat(health: Arc<Health>) {
+    loop {
+        health.beat(Instant::now());
+        sleep(BEAT).await;
+    }
+}
+
+/// What acts once it may.
+struct Operator {
     context: Arc<Context>,
-    namespace: Option<String>,
-    lease: Option<Lease>,
+    scope: Scope,
     readiness: Readiness,
+    metrics: Arc<Metrics>,
+    workers: Handle,
     stop: watch::Receiver<bool>,
-) -> Result<(), RunError> {
-    let synced = {
-        let readiness = readiness.clone();
-        move || {
+}
+
+impl Operator {
+    /// Stands by until the Lease is held, if there is one to hold; then reconciles.
+    async fn act(self, candidate: Option<Candidate>) -> Result<(), RunError> {
+        let Some(mut candidate) = candidate else {
+            self.metrics.set_leader(true);
+            return self.reconcile().await;
+        };
+        tokio::select! {
+            // A stand-by that can read the Lease does all that is asked of it.
+            () = candidate.gain(|| self.readiness.set(true)) => {}
+            () = stopped(self.stop.clone()) => {
+                candidate.release().await;
+                return Ok(());
+            }
+        }
+        tracing::info!("the Lease is held: act");
+        self.metrics.set_leader(true);
+        let metrics = Arc::clone(&self.metrics);
+        let ended = while_held(&mut candidate, self.reconcile()).await;
+        metrics.set_leader(false);
+        match ended {
+            Ok(ended) => {
+                candidate.release().await;
+                ended
+            }
+            Err(source) => Err(RunError::LeaseLost { source }),
+        }
+    }
+
+    /// Reconciles until asked to stop. When this is dropped, the reconciles under way are too.
+    async fn reconcile(self) -> Result<(), RunError> {
+        let readiness = self.readiness;
+        let synced = move || {
             tracing::info!("all MiniClusters are known");
             readiness.set(true);
-        }
-    };
-    let Some(Lease { client, namespace: lease_namespace, name, identity }) = lease else {
-        controller::run(context, namespace.as_deref(), synced, stopped(stop)).await;
-        return Ok(());
-    };
-    let mut leadership = Leadership::seek(client, &lease_namespace, &name, &identity)
-        .await
-        .map_err(|source| RunError::Lead { source })?;
-    // A stand-by does all that is asked of it.
-    readiness.set(true);
-    tracing::info!(lease = name, "stand by");
-    let gained = tokio::select! {
-        gained = leadership.gained() => gained.map(|()| true),
-        () = stopped(stop.clone()) => Ok(false),
-    };
-    if !gained.map_err(|source| RunError::Lead { source })? {
-        leadership.release().await;
-        return Ok(());
-    }
-    tracing::info!(lease = name, "act");
-    let lost = leadership.lost();
-    let told = stop.clone();
-    let end = async move {
+        };
+        let stop = stopped(self.stop.clone());
+        let work = controller::run(self.context, self.scope, synced, stopped(self.stop));
+        let mut tasks = JoinSet::new();
+        tasks.spawn_on(work, &self.workers);
+        let impatient = async {
+            stop.await;
+            sleep(PATIENCE).await;
+        };
         tokio::select! {
-            () = lost => {}
-            () = stopped(told) => {}
+            ended = tasks.join_next() => match ended {
+                Some(Err(source)) => Err(RunError::Controller { source }),
+                Some(Ok(())) | None => Ok(()),
+            },
+            () = impatient => {
+                tracing::warn!(?PATIENCE, "reconciles are still under way: stop without them");
+                Ok(())
+            }
         }
-    };
-    controller::run(context, namespace.as_deref(), synced, end).await;
-    let asked = *stop.borrow();
-    leadership.release().await;
-    if asked { Ok(()) } else { Err(RunError::LeaseLost) }
+    }
+}
+
+/// Does `work` for as long as `candidate` holds the Lease: when it is lost, `work` is dropped where it
+/// is.
+pub async fn while_held<T>(
+    candidate: &mut Candidate,
+    work: impl Future<Output = T>,
+) -> Result<T, Lost> {
+    tokio::select! {
+        lost = candidate.keep() => Err(lost),
+        ended = work => Ok(ended),
+    }
 }
 
 /// A channel that turns true on SIGTERM or SIGINT.
@@ -183,5 +278,45 @@ async fn stopped(mut stop: watch::Receiver<bool>) {
     // A sender that is gone will never ask; wait for ever instead of stopping for no reason.
     if stop.wait_for(|stop| *stop).await.is_err() {
         std::future::pending::<()>().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_never_answered_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let client = client(Config::new(url.parse().unwrap())).unwrap();
+        let begin = tokio::time::Instant::now();
+        let answer = tokio::time::timeout(2 * SILENCE, client.apiserver_version()).await;
+        assert!(answer.expect("an end").is_err());
+        assert!(begin.elapsed() >= SILENCE, "{:?}", begin.elapsed());
+    }
+
+    #[test]
+    fn two_processes_of_one_name_are_told_apart() {
+        let (one, other) = (unique("flux-operator").unwrap(), unique("flux-operator").unwrap());
+        assert!(one.starts_with("flux-operator_") && one != other, "{one} {other}");
+    }
+
+    #[test]
+    fn work_on_the_workers_ends_when_it_is_dropped() {
+        let workers = Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let (alive, gone) = tokio::sync::oneshot::channel::<()>();
+        let mut tasks = JoinSet::new();
+        tasks.spawn_on(
+            async move {
+                let _alive = alive;
+                std::future::pending::<()>().await;
+            },
+            workers.handle(),
+        );
+        drop(tasks);
+        let control = Builder::new_current_thread().build().unwrap();
+        assert!(control.block_on(gone).is_err());
     }
 }

@@ -1,12 +1,36 @@
-//! The manifests that install the operator.
+//! The manifests that install the operator. That its role covers every request it makes is checked by
+//! the API server of the tests that look at MiniClusters (`support/rights.rs`).
 
-use flux_operator::manifests;
+use flux_operator::manifests::{self, Installation};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use serde_json::Value;
 use std::path::Path;
+
+/// An operator for one namespace, with images of its own.
+fn of_a_tenant() -> Installation {
+    Installation {
+        only: Some("tenant".to_owned()),
+        operator_image: "registry.example/operator:3".to_owned(),
+        agent_image: "registry.example/agent:3".to_owned(),
+        view_image: Some("registry.example/view:3".to_owned()),
+    }
+}
+
+/// Every document of every file.
+fn documents(installation: &Installation) -> Vec<Value> {
+    let files = manifests::files(installation).unwrap();
+    let texts = files.iter().flat_map(|(_, text)| text.split("---\n").skip(1));
+    texts.map(|text| serde_saphyr::from_str(text).unwrap()).collect()
+}
+
+fn resources(rule: &PolicyRule) -> Vec<String> {
+    rule.resources.clone().unwrap()
+}
 
 #[test]
 fn the_files_in_deploy_are_the_generated_ones() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
-    for (name, text) in manifests::files().unwrap() {
+    for (name, text) in manifests::files(&Installation::default()).unwrap() {
         let written = std::fs::read_to_string(directory.join(&name)).unwrap_or_default();
         assert!(
             written == text,
@@ -17,31 +41,56 @@ fn the_files_in_deploy_are_the_generated_ones() {
 
 #[test]
 fn every_document_reads_back_as_an_object_with_a_name() {
-    for (file, text) in manifests::files().unwrap() {
-        for document in text.split("---\n").skip(1) {
-            let object: serde_json::Value = serde_saphyr::from_str(document).unwrap();
-            assert!(object["kind"].is_string() && object["metadata"]["name"].is_string(), "{file}");
-        }
+    for object in documents(&Installation::default()).iter().chain(&documents(&of_a_tenant())) {
+        assert!(object["kind"].is_string() && object["metadata"]["name"].is_string(), "{object}");
     }
 }
 
 #[test]
 fn the_definition_reads_back_equal() {
-    let (_, text) = &manifests::files().unwrap()[0];
-    let written: serde_json::Value = serde_saphyr::from_str(text).unwrap();
     let definition = serde_json::to_value(flux_operator::crd::definition().unwrap()).unwrap();
-    assert_eq!(written, definition);
+    assert!(documents(&Installation::default()).contains(&definition));
 }
 
 #[test]
-fn the_operator_may_not_list_secrets_nor_touch_what_is_not_its_own() {
-    let rules = manifests::cluster_role().rules.unwrap();
-    for rule in &rules {
-        let resources = rule.resources.clone().unwrap();
+fn an_operator_for_one_namespace_comes_with_nothing_outside_it() {
+    let objects = documents(&of_a_tenant());
+    let kinds: Vec<&str> = objects.iter().map(|object| object["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["ServiceAccount", "Role", "RoleBinding", "Deployment", "Service"]);
+    for object in &objects {
+        assert_eq!(object["metadata"]["namespace"], "tenant", "{object}");
+    }
+    assert_eq!(objects[2]["subjects"][0]["namespace"], "tenant");
+    let container = &objects[3]["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["image"], "registry.example/operator:3");
+    let arguments = [
+        "run",
+        "--leader-elect=true",
+        "--agent-image=registry.example/agent:3",
+        "--view-image=registry.example/view:3",
+        "--namespace=tenant",
+    ];
+    assert_eq!(container["args"], serde_json::json!(arguments));
+}
+
+#[test]
+fn an_operator_for_one_namespace_may_do_there_what_the_other_may_do_everywhere() {
+    let everywhere = manifests::cluster_role().rules.unwrap();
+    let there = manifests::role(&of_a_tenant()).rules.unwrap();
+    assert!(everywhere.iter().all(|rule| there.contains(rule)));
+    let own = manifests::role(&Installation::default()).rules.unwrap();
+    assert_eq!(own.iter().flat_map(resources).collect::<Vec<_>>(), ["leases"]);
+    assert_eq!(there.len(), everywhere.len() + own.len());
+}
+
+#[test]
+fn the_operator_may_not_read_secrets_nor_touch_what_is_not_its_own() {
+    for rule in &manifests::cluster_role().rules.unwrap() {
+        let resources = resources(rule);
         assert!(!rule.verbs.iter().any(|verb| verb == "*"), "{resources:?}");
         assert!(!resources.iter().any(|resource| resource == "*" || resource == "pods/exec"));
         if resources.contains(&"secrets".to_owned()) {
-            assert_eq!(rule.verbs, ["get", "create"]);
+            assert_eq!(rule.verbs, ["create"]);
         }
         if rule.verbs.contains(&"delete".to_owned()) {
             assert!(["miniclusters", "pods"].contains(&resources[0].as_str()), "{resources:?}");
@@ -51,7 +100,8 @@ fn the_operator_may_not_list_secrets_nor_touch_what_is_not_its_own() {
 
 #[test]
 fn the_deployment_is_one_that_pod_security_restricted_admits() {
-    let template = manifests::deployment().spec.unwrap().template.spec.unwrap();
+    let template =
+        manifests::deployment(&Installation::default()).spec.unwrap().template.spec.unwrap();
     let pod = template.security_context.unwrap();
     assert_eq!(pod.run_as_non_root, Some(true));
     assert_eq!(pod.seccomp_profile.unwrap().type_, "RuntimeDefault");
@@ -67,8 +117,11 @@ fn the_deployment_is_one_that_pod_security_restricted_admits() {
 
 #[test]
 fn selectors_fit_the_pods() {
-    let deployment = manifests::deployment().spec.unwrap();
+    let deployment = manifests::deployment(&Installation::default()).spec.unwrap();
     let labels = deployment.template.metadata.unwrap().labels.unwrap();
     assert_eq!(deployment.selector.match_labels.unwrap(), labels);
-    assert_eq!(manifests::metrics_service().spec.unwrap().selector.unwrap(), labels);
+    assert_eq!(
+        manifests::metrics_service(&Installation::default()).spec.unwrap().selector.unwrap(),
+        labels
+    );
 }

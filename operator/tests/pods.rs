@@ -10,7 +10,7 @@ use kube::runtime::controller::Action;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use support::world::{CONFIG, JOB, World, finish, patch, status};
+use support::world::{CONFIG, JOB, World, create, finish, patch, status};
 
 const SERVICES: &str = "/api/v1/namespaces/work/pods/hello-services";
 const POD: &str = "/api/v1/namespaces/work/pods/hello-2-abcde";
@@ -27,8 +27,7 @@ fn position(writes: &[String], write: &str) -> usize {
 async fn the_services_pod_is_made_before_the_job_and_once() {
     let world = with_services();
     let writes = world.writes().await;
-    let create = "POST /api/v1/namespaces/work/pods";
-    assert!(position(&writes, create) < position(&writes, &patch(JOB)));
+    assert!(position(&writes, &create(SERVICES)) < position(&writes, &create(JOB)));
     assert_eq!(world.writes().await, [""; 0]);
 }
 
@@ -84,11 +83,12 @@ async fn a_pod_of_that_name_that_is_somebody_elses_is_left_alone() {
     world.server.put(SERVICES, foreign.clone());
     assert_eq!(world.look().await.unwrap_err().category(), "NameTaken");
     let world = World::new(&json!({}));
-    world.server.put(SERVICES, foreign.clone());
+    world.server.put(SERVICES, foreign);
+    let foreign = world.server.get(SERVICES);
     world.look().await.unwrap();
     finish(&world, "Complete", 0);
     world.look().await.unwrap();
-    assert_eq!(world.server.get(SERVICES).unwrap(), foreign);
+    assert_eq!(world.server.get(SERVICES), foreign);
 }
 
 /// A pod with `labels` that is owned by a Job with `uid`, and has been noticed.
@@ -106,9 +106,10 @@ async fn labelled(world: &World, labels: Value, uid: &str) -> Result<Value, Stri
             }],
         },
     });
-    world.server.put(POD, pod.clone());
+    world.server.put(POD, pod);
     world.server.writes();
-    let pod: PartialObjectMeta<Pod> = serde_json::from_value(pod).unwrap();
+    let pod: PartialObjectMeta<Pod> =
+        serde_json::from_value(world.server.get(POD).unwrap()).unwrap();
     label_one(Arc::new(pod), Arc::clone(&world.context)).await.map_err(|error| error.chain())?;
     Ok(world.server.get(POD).unwrap()["metadata"]["labels"].clone())
 }
@@ -169,7 +170,7 @@ async fn bug_09_a_service_with_several_ports_is_applied_under_both_names_at_the_
     let writes = world.writes().await;
     for name in ["web", "hello-web"] {
         let path = format!("/api/v1/namespaces/work/services/{name}");
-        assert!(writes.contains(&patch(&path)), "{writes:?}");
+        assert!(writes.contains(&create(&path)), "{writes:?}");
         let ports = world.server.get(&path).unwrap()["spec"]["ports"].clone();
         assert_eq!((&ports[0]["name"], &ports[1]["name"]), (&json!("port-80"), &json!("port-443")));
     }
@@ -181,11 +182,12 @@ async fn bug_09_a_short_name_that_another_cluster_has_is_left_to_it_and_stops_no
     let short = "/api/v1/namespaces/work/services/web";
     let foreign = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web" } });
     let world = with_web();
-    world.server.put(short, foreign.clone());
+    world.server.put(short, foreign);
+    let foreign = world.server.get(short);
     let writes = world.writes().await;
-    assert!(writes.contains(&patch("/api/v1/namespaces/work/services/hello-web")), "{writes:?}");
-    assert!(writes.contains(&patch(JOB)), "{writes:?}");
-    assert_eq!(world.server.get(short).unwrap(), foreign);
+    assert!(writes.contains(&create("/api/v1/namespaces/work/services/hello-web")), "{writes:?}");
+    assert!(writes.contains(&create(JOB)), "{writes:?}");
+    assert_eq!(world.server.get(short), foreign);
     let (_, reason, message) = world.condition("Accepted");
     assert_eq!(reason, "ServiceNameTaken");
     assert!(message.contains("the Service web"), "{message}");

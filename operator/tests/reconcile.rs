@@ -5,17 +5,17 @@ mod support;
 
 use flux_operator::crd::State;
 use serde_json::json;
-use support::world::{CLUSTER, CONFIG, EVENTS, JOB, SECRET, SERVICE, World, finish, patch, status};
+use support::world::{
+    CLUSTER, CONFIG, EVENTS, JOB, SECRETS, SERVICE, World, create, finish, patch, status,
+};
 
 #[tokio::test]
 async fn the_first_look_applies_everything_in_order_and_reports_last() {
     let world = World::new(&json!({}));
     let writes = world.writes().await;
-    let mut services = vec![writes[0].clone(), writes[1].clone()];
-    services.sort();
-    assert_eq!(services, [patch(SERVICE), patch(&format!("{SERVICE}-lead"))]);
-    let secrets = "POST /api/v1/namespaces/work/secrets".to_owned();
-    assert_eq!(writes[2..], [secrets, patch(CONFIG), patch(JOB), status()]);
+    assert_eq!(writes[..2], [create(SERVICE), create(&format!("{SERVICE}-lead"))]);
+    let secrets = format!("POST {SECRETS}");
+    assert_eq!(writes[2..], [secrets, create(CONFIG), create(JOB), status()]);
     assert_eq!(world.status().state, Some(State::Pending));
 }
 
@@ -40,7 +40,9 @@ async fn a_settled_look_writes_nothing() {
 async fn the_certificate_is_written_to_the_secret_and_nowhere_else() {
     let world = World::new(&json!({}));
     world.look().await.unwrap();
-    let secret = world.server.get(SECRET).unwrap();
+    let paths = world.server.paths(SECRETS);
+    assert_eq!(paths.len(), 1);
+    let secret = world.server.get(&paths[0]).unwrap();
     assert!(secret["stringData"]["curve.cert"].as_str().unwrap().contains("secret-key"));
     let others = world.server.bodies().into_iter().filter(|body| body["kind"] != "Secret");
     let others: Vec<String> = others.map(|body| body.to_string()).collect();
@@ -54,6 +56,7 @@ async fn an_object_changed_by_hand_is_brought_back() {
     world.server.writes();
     world.server.change(SERVICE, |service| service["spec"]["ports"] = json!([]));
     assert_eq!(world.writes().await, [patch(SERVICE)]);
+    assert_eq!(world.server.get(SERVICE).unwrap()["spec"]["ports"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -86,9 +89,10 @@ async fn an_object_of_somebody_else_is_left_alone() {
     let foreign = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": { "name": "hello" }, "spec": {},
     });
-    world.server.put(SERVICE, foreign.clone());
+    world.server.put(SERVICE, foreign);
+    let foreign = world.server.get(SERVICE);
     assert_eq!(world.look().await.unwrap_err().category(), "NameTaken");
-    assert_eq!(world.server.get(SERVICE).unwrap(), foreign);
+    assert_eq!(world.server.get(SERVICE), foreign);
 }
 
 #[tokio::test]
@@ -99,10 +103,10 @@ async fn an_object_of_a_deleted_namesake_is_waited_for() {
         "uid": "of-the-one-before",
     }]);
     world.server.put(
-        SECRET,
+        CONFIG,
         json!({
-            "apiVersion": "v1", "kind": "Secret",
-            "metadata": { "name": "hello-curve", "ownerReferences": owner },
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "hello-agent", "ownerReferences": owner },
         }),
     );
     assert_eq!(world.look().await.unwrap_err().category(), "WaitingForDeletion");
@@ -184,7 +188,7 @@ async fn a_changed_specification_runs_again_once_the_finished_job_is_deleted() {
     world.server.remove(JOB);
     world.server.put_pods(vec![]);
     world.edit(2, |spec| spec["containers"][0]["command"] = json!("echo again"));
-    assert!(world.writes().await.contains(&patch(JOB)));
+    assert!(world.writes().await.contains(&create(JOB)));
     assert_eq!((world.status().exit_code, world.status().state), (None, Some(State::Pending)));
 }
 
@@ -208,5 +212,5 @@ async fn a_deleted_mini_cluster_is_nothing_to_do() {
 async fn an_event_that_cannot_be_written_stops_nothing() {
     let world = World::new(&json!({}));
     world.server.refuse(EVENTS, 403, "no events for you");
-    assert!(world.writes().await.contains(&patch(JOB)));
+    assert!(world.writes().await.contains(&create(JOB)));
 }

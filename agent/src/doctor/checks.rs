@@ -117,7 +117,7 @@ async fn view(pod: &Pod) -> Check {
 
 fn certificate(pod: &Pod) -> Check {
     let mounted = Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY);
-    let remedy = "it comes from the Secret <name>-curve, or from flux.curveCert: look at both";
+    let remedy = "it comes from the Secret that the pod's volume <name>-curve names: look at that, and at flux.curveCert";
     let text = match fs::read_to_string(pod.root.at(&mounted)) {
         Ok(text) => text,
         Err(error) => {

@@ -6,6 +6,7 @@
 
 mod clients;
 mod life;
+mod namespaced;
 mod pods;
 mod private;
 mod refusals;

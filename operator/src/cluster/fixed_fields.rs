@@ -93,6 +93,13 @@ impl FixedFields {
         annotations.get(ANNOTATION).map(|note| hash(&noted(note)))
     }
 
+    /// Ten hexadecimal digits that tell the runs of all MiniClusters apart, in names: the same for as
+    /// long as the MiniCluster with this `uid` would run the same.
+    pub fn run(&self, uid: &str) -> String {
+        let digest = Sha256::digest(format!("{uid} {}", self.hash()));
+        digest.iter().take(5).map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// Paths of the fields that do not say what is noted in `annotations`; none where nothing is.
     pub fn changed_since(&self, annotations: &BTreeMap<String, String>) -> Vec<String> {
         let Some(note) = annotations.get(ANNOTATION) else { return Vec::new() };
@@ -231,6 +238,17 @@ mod tests {
         assert_eq!(fields.changed_since(&annotations), [""; 0]);
         // Another value would name what runs otherwise after a change of the operator.
         assert_eq!(hash(json!({})), "52278ad725f3a8ae");
+    }
+
+    #[test]
+    fn a_run_is_another_for_another_mini_cluster_or_another_specification() {
+        let run = |uid: &str, change: &Value| FixedFields::of_instance(&spec(change)).run(uid);
+        let one = run("1", &json!({}));
+        assert!(one.len() == 10 && one.chars().all(|digit| digit.is_ascii_hexdigit()), "{one}");
+        assert_eq!(run("1", &json!({ "size": 9 })), one);
+        assert_ne!(run("2", &json!({})), one);
+        let keys = ["a", "b"].map(|key| run("1", &json!({ "flux": { "curveCert": key } })));
+        assert!(keys[0] != keys[1] && !keys.contains(&one), "{keys:?}");
     }
 
     #[test]

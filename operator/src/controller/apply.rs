@@ -1,4 +1,12 @@
 //! Writes objects, when they differ from what there is.
+//!
+//! A create is a POST, which fails where somebody else has the name; any other write is a merge
+//! patch with the uid and the resource version of what was read. So an object that is not ours is
+//! never written to, however short the time between the look and the write.
+//!
+//! It is no server-side apply: that creates what is not there, whoever has just taken the name, and
+//! it takes away only what an earlier apply has brought, not what a POST has: a port that went would
+//! stay. A merge patch replaces lists, and leaves all else that others have added.
 
 use super::build::{Desired, Prepared, Services, SidecarServices};
 use super::error::Error;
@@ -14,7 +22,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::net::IpAddr;
@@ -46,17 +54,35 @@ pub(super) async fn services(
 
 /// Creates the Secret unless it is there. It is never written again: the brokers that have read it
 /// could not talk to those that read another.
+///
+/// Its name says whose it is and of which run, so one that is there is not read: the operator has
+/// no right to read Secrets.
 pub(super) async fn secret(
     client: &Client,
     cluster: &Cluster,
     secret: &Redacted<Secret>,
 ) -> Result<(), Error> {
     let api: Api<Secret> = Api::namespaced(client.clone(), &cluster.namespace);
-    create(&api, secret.expose(), &cluster.owner).await
+    post(&api, secret.expose()).await.map(|_| ())
 }
 
-/// Creates an object unless it is there; then it must be `owner`'s.
-pub(super) async fn create<K>(api: &Api<K>, object: &K, owner: &OwnerReference) -> Result<(), Error>
+/// Creates an object unless it is there; then it must be `owner`'s. The answer is the object as
+/// it is in the cluster.
+pub(super) async fn create<K>(api: &Api<K>, object: &K, owner: &OwnerReference) -> Result<K, Error>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+{
+    if let Some(created) = post(api, object).await? {
+        return Ok(created);
+    }
+    let name = object.name_any();
+    // Gone again since: the next look begins anew.
+    let there = ours(api, &name, owner).await?;
+    there.ok_or_else(|| Error::Conflict { kind: K::kind(&()).into_owned(), name })
+}
+
+/// Creates an object; `None` when the name is taken.
+async fn post<K>(api: &Api<K>, object: &K) -> Result<Option<K>, Error>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
 {
@@ -65,10 +91,8 @@ where
     let parameters =
         PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
     match api.create(&parameters, object).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_already_exists() => {
-            ours(api, &name, owner).await.map(|_| ())
-        }
+        Ok(created) => Ok(Some(created)),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(None),
         Err(source) => Err(write_error::<K>(&name, source)),
     }
 }
@@ -108,11 +132,12 @@ pub(super) async fn desired(
         settle(client, cluster, &own).await?;
         names_taken.extend(offer(client, cluster, &alias).await?);
     }
+    let jobs = Api::namespaced(client.clone(), &cluster.namespace);
     let job = match change {
-        JobChange::Create => write(client, cluster, &job).await?,
+        JobChange::Create => create(&jobs, &job, &cluster.owner).await?,
         JobChange::Adjust(patch) => {
-            let jobs = Api::namespaced(client.clone(), &cluster.namespace);
-            merge(&jobs, &job, patch).await?
+            // A Job's template is not applied again: it must not differ, and may.
+            merge(&jobs, &live.job.unwrap_or(job), patch.clone()).await?
         }
         JobChange::Keep => live.job.unwrap_or(job),
     };
@@ -158,37 +183,34 @@ async fn settle<K: Written>(client: &Client, cluster: &Cluster, desired: &K) -> 
     bring(client, cluster, live, desired).await
 }
 
-/// Brings `live` in line with `desired`; writes only if something of it is missing or other.
+/// Brings `live` in line with `desired`: creates what is not there, writes only if something of it
+/// is missing or other.
 async fn bring<K: Written>(
     client: &Client,
     cluster: &Cluster,
     live: Option<K>,
     desired: &K,
 ) -> Result<K, Error> {
-    match live {
-        Some(live) if carries(&to_value(&live), &to_value(desired)) => Ok(live),
-        Some(_) | None => write(client, cluster, desired).await,
-    }
-}
-
-/// Server-side apply.
-async fn write<K: Written>(client: &Client, cluster: &Cluster, desired: &K) -> Result<K, Error> {
     let api: Api<K> = Api::namespaced(client.clone(), &cluster.namespace);
-    let name = desired.name_any();
-    tracing::info!(kind = %K::kind(&()), %name, "apply");
-    let parameters = PatchParams::apply(FIELD_MANAGER).force();
-    api.patch(&name, &parameters, &Patch::Apply(desired))
-        .await
-        .map_err(|source| write_error::<K>(&name, source))
+    let live = match live {
+        Some(live) => live,
+        None => create(&api, desired, &cluster.owner).await?,
+    };
+    if carries(&to_value(&live), &to_value(desired)) {
+        return Ok(live);
+    }
+    merge(&api, &live, to_value(desired)).await
 }
 
-/// Merge patch of an object with a template: an apply would have to repeat what must not differ.
-pub(super) async fn merge<K>(api: &Api<K>, object: &K, patch: &Value) -> Result<K, Error>
+/// Merge patch of `live`, and of no other object that has got its name since.
+pub(super) async fn merge<K>(api: &Api<K>, live: &K, mut patch: Value) -> Result<K, Error>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
-    let name = object.name_any();
-    tracing::info!(kind = %K::kind(&()), name, %patch, "adjust");
+    let name = live.name_any();
+    tracing::info!(kind = %K::kind(&()), name, "change");
+    patch["metadata"]["uid"] = json!(live.uid());
+    patch["metadata"]["resourceVersion"] = json!(live.resource_version());
     let parameters =
         PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     api.patch(&name, &parameters, &Patch::Merge(patch))
@@ -197,10 +219,10 @@ where
 }
 
 fn write_error<K: Resource<DynamicType = ()>>(name: &str, source: kube::Error) -> Error {
-    Error::Apply {
-        kind: K::kind(&()).into_owned(),
-        name: name.to_owned(),
-        source: Box::new(source),
+    let (kind, name) = (K::kind(&()).into_owned(), name.to_owned());
+    match source {
+        kube::Error::Api(status) if status.is_conflict() => Error::Conflict { kind, name },
+        source => Error::Apply { kind, name, source: Box::new(source) },
     }
 }
 
@@ -225,7 +247,6 @@ fn carries(live: &Value, desired: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn defaults_added_by_the_api_server_are_no_difference() {

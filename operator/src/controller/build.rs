@@ -126,7 +126,7 @@ pub fn secret(cluster: &Cluster, text: &Redacted<String>) -> Option<Redacted<Sec
     match &cluster.flux.curve {
         Curve::Secret(_) => None,
         Curve::Generate | Curve::Given(_) => Some(Redacted::new(Secret {
-            metadata: meta::object_meta(cluster, &cluster.name.curve_secret()),
+            metadata: meta::object_meta(cluster, &cluster.curve_secret()),
             type_: Some("Opaque".to_owned()),
             string_data: Some(BTreeMap::from([(
                 CURVE_SECRET_KEY.to_owned(),

@@ -4,6 +4,7 @@ use super::build::BuildError;
 use crate::curve::CurveError;
 use kube::core::Status;
 use std::error::Error as _;
+use std::time::Duration;
 
 /// Why a MiniCluster could not be brought in line with its specification.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +67,29 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// An object was changed, or replaced by another, between the look at it and the write.
+    #[error("{kind} {name:?} has changed since it was read: it is read again")]
+    Conflict {
+        /// Kind of the object.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
+    /// It took longer than it may.
+    #[error(
+        "gave up after {} seconds: the API server answers slowly or not at all; it is tried again",
+        limit.as_secs()
+    )]
+    TimedOut {
+        /// How long it may take.
+        limit: Duration,
+    },
+    /// A defect of the operator: the code panicked. What it said is in the log alone, because it
+    /// may quote anything.
+    #[error(
+        "the operator failed inside while looking at this object, and goes on with the others: its log says where; please report it"
+    )]
+    Internal,
     /// The objects could not be built.
     #[error("build the objects")]
     Build {
@@ -92,6 +116,9 @@ impl Error {
             Self::Delete { .. } => "DeleteFailed",
             Self::NameTaken { .. } => "NameTaken",
             Self::Predecessor { .. } => "WaitingForDeletion",
+            Self::Conflict { .. } => "Conflict",
+            Self::TimedOut { .. } => "TimedOut",
+            Self::Internal => "Internal",
             Self::Build { .. } => "BuildFailed",
             Self::Curve { .. } => "CertificateFailed",
         }

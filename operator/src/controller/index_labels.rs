@@ -6,7 +6,8 @@
 //! pods without the label only: a pod that has it is forgotten.
 
 use super::error::Error;
-use super::{Context, api};
+use super::guard::{LIMIT, guarded};
+use super::{Context, Scope, api, notice};
 use crate::crd::MiniCluster;
 use flux_contract::labels;
 use futures::StreamExt as _;
@@ -19,37 +20,38 @@ use kube::runtime::controller::{Action, Config};
 use kube::runtime::{Controller, watcher};
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::json;
+use std::future::ready;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Pods of Indexed Jobs of ours that have not got the label yet.
 pub(super) const UNLABELLED: &str = "app.kubernetes.io/managed-by=flux-operator,batch.kubernetes.io/job-completion-index,!job-index";
 
-/// Pods that are labelled at the same time.
-const CONCURRENCY: u16 = 8;
-/// Wait before the next attempt at a pod.
-const RETRY: Duration = Duration::from_secs(5);
-
 /// Labels pods until `shutdown` resolves.
 pub(super) async fn run(
     context: Arc<Context>,
-    namespace: Option<&str>,
+    scope: &Scope,
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
-    let pods = api::<PartialObjectMeta<Pod>>(&context.client, namespace);
+    let pods = api::<PartialObjectMeta<Pod>>(&context.client, scope.namespace.as_deref());
     Controller::new(pods, watcher::Config::default().labels(UNLABELLED))
-        .with_config(Config::default().concurrency(CONCURRENCY))
+        .with_config(Config::default().concurrency(scope.concurrency))
         .graceful_shutdown_on(shutdown)
-        .run(label_one, retry, context)
-        .for_each(|_| async {})
+        .run(label_one, retry, Arc::clone(&context))
+        .for_each(|result| {
+            notice(result, &context.label_failures);
+            ready(())
+        })
         .await;
 }
 
+/// Tries again after a wait that doubles with each failure in a row.
 #[expect(clippy::needless_pass_by_value, reason = "the signature that `Controller::run` asks for")]
-fn retry(pod: Arc<PartialObjectMeta<Pod>>, error: &Error, _: Arc<Context>) -> Action {
+fn retry(pod: Arc<PartialObjectMeta<Pod>>, error: &Error, context: Arc<Context>) -> Action {
+    let (failures, wait) = context.label_failures.failed(pod.as_ref());
     let (name, namespace) = (pod.name_any(), pod.namespace().unwrap_or_default());
-    tracing::warn!(name, namespace, error = error.chain(), "label the pod later");
-    Action::requeue(RETRY)
+    let (category, error) = (error.category(), error.chain());
+    tracing::warn!(name, namespace, category, error, failures, ?wait, "label the pod later");
+    Action::requeue(wait)
 }
 
 /// Puts the label on a pod, if the pod belongs to a Job that belongs to a MiniCluster.
@@ -57,16 +59,27 @@ pub async fn label_one(
     pod: Arc<PartialObjectMeta<Pod>>,
     context: Arc<Context>,
 ) -> Result<Action, Error> {
+    let result = guarded(LIMIT, label(&pod, &context)).await;
+    match &result {
+        Ok(_) => context.label_failures.forget(pod.namespace().as_deref(), &pod.name_any()),
+        Err(error) => context.metrics.count_label_failure(error.category()),
+    }
+    result
+}
+
+async fn label(pod: &PartialObjectMeta<Pod>, context: &Context) -> Result<Action, Error> {
     let (name, namespace) = (pod.name_any(), pod.namespace().unwrap_or_default());
     let index = pod.labels().get(labels::COMPLETION_INDEX);
     let (Some(owner), Some(index)) = (controller(pod.owner_references()), index) else {
         return Ok(Action::await_change());
     };
-    if owner.kind != "Job" || !is_ours(&context, &namespace, owner).await? {
+    if owner.kind != "Job" || !is_ours(context, &namespace, owner).await? {
         return Ok(Action::await_change());
     }
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
-    let patch = json!({ "metadata": { "labels": { labels::JOB_INDEX: index } } });
+    let patch = json!({
+        "metadata": { "uid": pod.uid(), "labels": { labels::JOB_INDEX: index } },
+    });
     let parameters = PatchParams::default();
     match pods.patch_metadata(&name, &parameters, &Patch::Merge(patch)).await {
         Ok(_) => {}

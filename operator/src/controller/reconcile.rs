@@ -55,6 +55,10 @@ pub(super) async fn reconcile(
         ..Observed::default()
     };
     let result = Box::pin(look.observe_and_act(&mut observed)).await;
+    if let Err(conflict @ Error::Conflict { .. }) = result {
+        // What was read is out of date already: no reason to tell of it.
+        return Err(conflict);
+    }
     observed.trouble = result.as_ref().err().map(Trouble::from);
     let status = status(object.status.as_ref(), &name, &observed, look.now.clone());
     let ended = match &result {
@@ -250,7 +254,7 @@ fn maximum_size(name: &ClusterName, config: &AgentConfig) -> Option<u32> {
 }
 
 /// The time in whole seconds, as Kubernetes writes it.
-fn now() -> Time {
+pub(super) fn now() -> Time {
     let now = Timestamp::now();
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }

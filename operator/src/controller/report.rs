@@ -3,8 +3,11 @@
 use super::apply::FIELD_MANAGER;
 use super::error::Error;
 use super::events::events;
-use super::read::reported;
-use super::status::is_over;
+use super::observe::Trouble;
+use super::read::{Read, read, reported};
+use super::reconcile::now;
+use super::status::{interrupted, is_over};
+use super::{Context, Marker};
 use crate::crd::{MiniCluster, MiniClusterStatus};
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, Recorder};
@@ -25,6 +28,8 @@ pub(super) async fn report(
     let patch = json!({
         "apiVersion": MiniCluster::api_version(&()),
         "kind": MiniCluster::kind(&()),
+        // Not to one of the same name that was created since.
+        "metadata": { "uid": cluster.uid() },
         "status": status,
     });
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
@@ -65,4 +70,20 @@ fn log_end(cluster: &MiniCluster, status: &MiniClusterStatus) {
         exit_code = status.exit_code,
         "the MiniCluster has ended"
     );
+}
+
+/// Says in the status of a MiniCluster that a look at it was interrupted by `error`.
+pub(super) async fn report_interrupted(
+    context: &Context,
+    marker: &Marker,
+    error: &Error,
+) -> Result<(), Error> {
+    let name = marker.name_any();
+    let namespace = marker.namespace().unwrap_or_default();
+    let api: Api<MiniCluster> = Api::namespaced(context.client.clone(), &namespace);
+    let Some(Read { object, .. }) = read(&context.client, &namespace, &name).await? else {
+        return Ok(());
+    };
+    let status = interrupted(&object, &Trouble::from(error), now());
+    report(&api, &context.recorder(), &object, &status).await
 }

@@ -31,8 +31,7 @@ pub(super) async fn realise(
     let api = api(client, &cluster.namespace);
     match (change, live) {
         (ServicesChange::Create(desired), _) => {
-            create(&api, desired.as_ref(), &cluster.owner).await?;
-            Ok(Some(desired.as_ref().clone()))
+            create(&api, desired.as_ref(), &cluster.owner).await.map(Some)
         }
         (ServicesChange::Delete, Some(live)) => {
             tracing::info!("delete the services pod: it has failed and is made again");

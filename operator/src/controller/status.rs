@@ -9,13 +9,14 @@ mod tests;
 
 pub use conditions::{CALM_REASONS, kind};
 
-use super::observe::{Acceptance, Observed};
-use crate::crd::{MiniClusterStatus, State, TimelineEntry};
+use super::observe::{Acceptance, Observed, Trouble};
+use crate::crd::{MiniCluster, MiniClusterStatus, State, TimelineEntry};
 use conditions::Conditions;
 use end::{Phase, phase};
 use flux_contract::labels;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::ResourceExt as _;
 use pod::PodView;
 
 /// The status of the MiniCluster called `name`.
@@ -60,6 +61,23 @@ pub fn status(
         observed_generation: Some(observed.generation),
         conditions,
         timeline: record.timeline,
+    }
+}
+
+/// The status of a MiniCluster the look at which was interrupted: what is known stays, and why no more
+/// is known is added.
+pub fn interrupted(cluster: &MiniCluster, trouble: &Trouble, now: Time) -> MiniClusterStatus {
+    let old = cluster.status.as_ref();
+    let generation = cluster.metadata.generation.unwrap_or_default();
+    let mut conditions = Conditions::new(old, generation, now);
+    conditions.no(kind::PROGRESSING, trouble.reason, trouble.message.clone());
+    let old = old.cloned().unwrap_or_default();
+    MiniClusterStatus {
+        selector: selector(&cluster.name_any()),
+        state: old.state.or(Some(State::Pending)),
+        reason: if is_over(&old) { old.reason } else { Some(trouble.reason.to_owned()) },
+        conditions: conditions.merged_over(&old.conditions),
+        ..old
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the operator may do, and what users may do with `MiniCluster` objects.
 
-use super::{NAME, NAMESPACE, global, namespaced};
+use super::{Installation, NAME, NAMESPACE, global};
 use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
 };
@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 const GROUP: &str = "flux-framework.org";
 
-/// What the operator does, in all namespaces: API group, resource, verbs.
+/// What the operator does, in all namespaces or in its only one: API group, resource, verbs.
 ///
-/// Each row is used: what it watches, what it applies (server-side apply creates and patches), and
-/// nothing more. Pods: it makes and deletes services pods, and labels those of its Jobs. Events: it reads those about
-/// its Jobs. Secrets are made and read back by their name, never listed. Updating finalizers is
-/// what an owner reference that blocks deletion asks for.
+/// Each row is used: what it watches, reads, creates and patches, and nothing more. Pods: it makes and
+/// deletes services pods, and labels those of its Jobs. Events: it reads those about its Jobs.
+/// Secrets: it makes them and never reads one, be it its own. Updating finalizers is what an owner
+/// reference that blocks deletion asks for.
 const OPERATOR: &[(&str, &str, &[&str])] = &[
     (GROUP, "miniclusters", &["get", "list", "watch", "delete"]),
     (GROUP, "miniclusters/status", &["patch"]),
@@ -21,7 +21,7 @@ const OPERATOR: &[(&str, &str, &[&str])] = &[
     ("batch", "jobs", &["get", "list", "watch", "create", "patch"]),
     ("", "services", &["get", "list", "watch", "create", "patch"]),
     ("", "configmaps", &["get", "list", "watch", "create", "patch"]),
-    ("", "secrets", &["get", "create"]),
+    ("", "secrets", &["create"]),
     ("", "pods", &["get", "list", "watch", "create", "patch", "delete"]),
     ("", "events", &["list"]),
     ("events.k8s.io", "events", &["create", "patch"]),
@@ -29,7 +29,7 @@ const OPERATOR: &[(&str, &str, &[&str])] = &[
 
 /// What the operator does in its own namespace: the Lease by which one of several acts.
 const LEADER: &[(&str, &str, &[&str])] =
-    &[("coordination.k8s.io", "leases", &["get", "create", "patch"])];
+    &[("coordination.k8s.io", "leases", &["get", "create", "update"])];
 
 /// What a person with the role `edit` may do.
 const EDIT: &[(&str, &str, &[&str])] = &[
@@ -59,21 +59,23 @@ pub fn cluster_role_binding() -> ClusterRoleBinding {
     ClusterRoleBinding {
         metadata: global(NAME),
         role_ref: role_ref("ClusterRole", NAME),
-        subjects: Some(vec![operator()]),
+        subjects: Some(vec![operator(NAMESPACE)]),
     }
 }
 
-/// What the operator may do in its own namespace.
-pub fn role() -> Role {
-    Role { metadata: namespaced(NAME), rules: Some(rules(LEADER)) }
+/// What the operator may do in its own namespace; everything, if it has no other.
+pub fn role(installation: &Installation) -> Role {
+    let everything = installation.only.iter().flat_map(|_| OPERATOR);
+    let list: Vec<_> = everything.chain(LEADER).copied().collect();
+    Role { metadata: installation.namespaced(NAME), rules: Some(rules(&list)) }
 }
 
 /// Gives the operator [`role`].
-pub fn role_binding() -> RoleBinding {
+pub fn role_binding(installation: &Installation) -> RoleBinding {
     RoleBinding {
-        metadata: namespaced(NAME),
+        metadata: installation.namespaced(NAME),
         role_ref: role_ref("Role", NAME),
-        subjects: Some(vec![operator()]),
+        subjects: Some(vec![operator(installation.namespace())]),
     }
 }
 
@@ -108,11 +110,11 @@ fn role_ref(kind: &str, name: &str) -> RoleRef {
     }
 }
 
-fn operator() -> Subject {
+fn operator(namespace: &str) -> Subject {
     Subject {
         kind: "ServiceAccount".to_owned(),
         name: NAME.to_owned(),
-        namespace: Some(NAMESPACE.to_owned()),
+        namespace: Some(namespace.to_owned()),
         ..Subject::default()
     }
 }

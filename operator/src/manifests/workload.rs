@@ -1,6 +1,6 @@
 //! The operator itself: account, Deployment and the Service of its metrics.
 
-use super::{AGENT_IMAGE, NAME, OPERATOR_IMAGE, labels, namespaced};
+use super::{Installation, NAME, labels};
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy},
@@ -28,14 +28,14 @@ const HEALTH: (&str, i32) = ("health", 8081);
 const USER: i64 = 65_532;
 
 /// The account the operator acts as.
-pub fn service_account() -> ServiceAccount {
-    ServiceAccount { metadata: namespaced(NAME), ..ServiceAccount::default() }
+pub fn service_account(installation: &Installation) -> ServiceAccount {
+    ServiceAccount { metadata: installation.namespaced(NAME), ..ServiceAccount::default() }
 }
 
 /// One operator. More may run: the Lease decides which one acts.
-pub fn deployment() -> Deployment {
+pub fn deployment(installation: &Installation) -> Deployment {
     Deployment {
-        metadata: namespaced(NAME),
+        metadata: installation.namespaced(NAME),
         spec: Some(DeploymentSpec {
             replicas: Some(1),
             selector: LabelSelector { match_labels: Some(labels()), ..LabelSelector::default() },
@@ -46,7 +46,7 @@ pub fn deployment() -> Deployment {
             }),
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta { labels: Some(labels()), ..ObjectMeta::default() }),
-                spec: Some(pod()),
+                spec: Some(pod(installation)),
             },
             ..DeploymentSpec::default()
         }),
@@ -55,10 +55,10 @@ pub fn deployment() -> Deployment {
 }
 
 /// Where a Prometheus finds the metrics.
-pub fn metrics_service() -> Service {
+pub fn metrics_service(installation: &Installation) -> Service {
     let (name, number) = METRICS;
     Service {
-        metadata: namespaced(&format!("{NAME}-metrics")),
+        metadata: installation.namespaced(&format!("{NAME}-metrics")),
         spec: Some(ServiceSpec {
             selector: Some(labels()),
             ports: Some(vec![ServicePort {
@@ -74,7 +74,7 @@ pub fn metrics_service() -> Service {
 }
 
 /// A pod that Pod Security `restricted` admits.
-fn pod() -> PodSpec {
+fn pod(installation: &Installation) -> PodSpec {
     PodSpec {
         service_account_name: Some(NAME.to_owned()),
         enable_service_links: Some(false),
@@ -89,18 +89,17 @@ fn pod() -> PodSpec {
             }),
             ..PodSecurityContext::default()
         }),
-        containers: vec![container()],
+        containers: vec![container(installation)],
         ..PodSpec::default()
     }
 }
 
-fn container() -> Container {
-    let agent = format!("--agent-image={AGENT_IMAGE}");
+fn container(installation: &Installation) -> Container {
     Container {
         name: NAME.to_owned(),
-        image: Some(OPERATOR_IMAGE.to_owned()),
+        image: Some(installation.operator_image.clone()),
         image_pull_policy: Some("IfNotPresent".to_owned()),
-        args: Some(vec!["run".to_owned(), "--leader-elect=true".to_owned(), agent]),
+        args: Some(arguments(installation)),
         ports: Some(vec![port(METRICS), port(HEALTH)]),
         liveness_probe: Some(probe("/healthz", 10)),
         readiness_probe: Some(probe("/readyz", 5)),
@@ -119,6 +118,18 @@ fn container() -> Container {
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         ..Container::default()
     }
+}
+
+fn arguments(installation: &Installation) -> Vec<String> {
+    let Installation { only, operator_image: _, agent_image, view_image } = installation;
+    let mut arguments = vec![
+        "run".to_owned(),
+        "--leader-elect=true".to_owned(),
+        format!("--agent-image={agent_image}"),
+    ];
+    arguments.extend(view_image.iter().map(|image| format!("--view-image={image}")));
+    arguments.extend(only.iter().map(|namespace| format!("--namespace={namespace}")));
+    arguments
 }
 
 fn port((name, number): (&str, i32)) -> ContainerPort {

@@ -1,5 +1,10 @@
-//! As much of an API server as the reconciler talks to: objects by path, and a log of requests.
+//! As much of an API server as the operator talks to: objects by path, and a log of requests.
+//!
+//! It is strict: what the operator's own role does not allow is forbidden, a name that is taken
+//! cannot be created again, and a write that carries another uid or an old resource version is a
+//! conflict.
 
+use super::rights;
 use http::{Method, Request, Response};
 use kube::Client;
 use kube::client::Body;
@@ -7,9 +12,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// The server's memory, shared with the test.
+/// The server's memory, shared with the test, and the way there.
 #[derive(Clone, Default)]
-pub(crate) struct Server(Arc<Mutex<Memory>>);
+pub(crate) struct Server(Arc<Mutex<Memory>>, Arc<Mutex<Option<Outage>>>);
 
 #[derive(Default)]
 struct Memory {
@@ -19,6 +24,17 @@ struct Memory {
     log: Vec<String>,
     bodies: Vec<Value>,
     refusals: BTreeMap<String, (u16, String)>,
+    intruders: BTreeMap<String, Value>,
+    version: u64,
+}
+
+/// What is wrong with the way to the server.
+#[derive(Clone, Copy)]
+pub(crate) enum Outage {
+    /// It takes requests and answers none.
+    Silent,
+    /// It answers each with this code.
+    Answers(u16),
 }
 
 impl Server {
@@ -27,21 +43,54 @@ impl Server {
         let (service, mut handle) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let server = self.clone();
         tokio::spawn(async move {
+            // Held, not dropped: a dropped one would be an answer.
+            let mut unanswered = Vec::new();
             while let Some((request, respond)) = handle.next_request().await {
-                respond.send_response(server.answer(request).await);
+                match server.outage() {
+                    Some(Outage::Silent) => unanswered.push(respond),
+                    Some(Outage::Answers(code)) => respond.send_response(refusal(code, "outage")),
+                    None => respond.send_response(server.answer(request).await),
+                }
             }
         });
         Client::new(service, "default")
     }
 
-    /// Puts an object at `path`.
+    /// Another way to the same server, with outages of its own.
+    pub(crate) fn another_way(&self) -> Self {
+        Self(Arc::clone(&self.0), Arc::default())
+    }
+
+    /// Breaks this way to the server, or mends it.
+    pub(crate) fn set_outage(&self, outage: Option<Outage>) {
+        *self.1.lock().unwrap() = outage;
+    }
+
+    fn outage(&self) -> Option<Outage> {
+        *self.1.lock().unwrap()
+    }
+
+    /// Puts an object at `path`, as somebody else would have created it.
     pub(crate) fn put(&self, path: &str, object: Value) {
-        self.0.lock().unwrap().objects.insert(path.to_owned(), object);
+        self.0.lock().unwrap().store(path, object);
+    }
+
+    /// Lets somebody else put `object` at `path` right after the operator has found nothing there,
+    /// or in place of what it has found there.
+    pub(crate) fn intrude(&self, path: &str, object: Value) {
+        self.0.lock().unwrap().intruders.insert(path.to_owned(), object);
     }
 
     /// The object at `path`.
     pub(crate) fn get(&self, path: &str) -> Option<Value> {
         self.0.lock().unwrap().objects.get(path).cloned()
+    }
+
+    /// The paths of all objects of the collection at `path`.
+    pub(crate) fn paths(&self, path: &str) -> Vec<String> {
+        let memory = self.0.lock().unwrap();
+        let inside = memory.objects.keys().filter(|other| other.starts_with(&format!("{path}/")));
+        inside.cloned().collect()
     }
 
     /// Removes the object at `path`.
@@ -51,7 +100,10 @@ impl Server {
 
     /// Changes the object at `path`.
     pub(crate) fn change(&self, path: &str, change: impl FnOnce(&mut Value)) {
-        change(self.0.lock().unwrap().objects.get_mut(path).unwrap());
+        let mut memory = self.0.lock().unwrap();
+        let mut object = memory.objects[path].clone();
+        change(&mut object);
+        memory.store(path, object);
     }
 
     /// The pods that every list of pods holds.
@@ -93,40 +145,22 @@ impl Server {
         let path = parts.uri.path().to_owned();
         let mut memory = self.0.lock().unwrap();
         memory.log.push(format!("{} {path}", parts.method));
+        if !rights::allowed(&parts.method, &path, parts.uri.query().unwrap_or_default()) {
+            return refusal(403, "the operator's role does not allow it");
+        }
         if parts.method != Method::GET {
             memory.bodies.push(body.clone());
-            if let Some((code, message)) = memory.refusals.get(&path) {
+            let created = format!("{path}/{}", body["metadata"]["name"].as_str().unwrap_or(""));
+            let refused = memory.refusals.get(&path).or_else(|| memory.refusals.get(&created));
+            if let Some((code, message)) = refused {
                 return refusal(*code, message);
             }
         }
         match parts.method {
-            Method::GET if path.ends_with("/pods") => respond(
-                200,
-                &json!({
-                    "apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": memory.pods,
-                }),
-            ),
-            Method::GET if path == "/api/v1/namespaces/work/events" => respond(
-                200,
-                &json!({
-                    "apiVersion": "v1", "kind": "EventList", "metadata": {},
-                    "items": memory.events,
-                }),
-            ),
-            Method::GET => match memory.objects.get(&path) {
-                Some(object) => respond(200, object),
-                None => refusal(404, "not found"),
-            },
-            Method::POST => {
-                let name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-                let path = format!("{path}/{name}");
-                if memory.objects.contains_key(&path) {
-                    return refusal(409, "already exists");
-                }
-                memory.objects.insert(path, body.clone());
-                respond(201, &body)
-            }
-            Method::PATCH => patch(&mut memory, &path, &body),
+            Method::GET => memory.read(&path),
+            Method::POST => memory.create(&path, &body),
+            Method::PUT => memory.write(&path, &body, |object| *object = body.clone()),
+            Method::PATCH => memory.patch(&path, &body),
             Method::DELETE => match memory.objects.remove(&path) {
                 Some(object) => respond(200, &object),
                 None => refusal(404, "not found"),
@@ -136,22 +170,85 @@ impl Server {
     }
 }
 
-/// Merges `body` into what is at `path`, as far as these tests need it.
-fn patch(memory: &mut Memory, path: &str, body: &Value) -> Response<Body> {
-    let target = path.trim_end_matches("/status");
-    let object = memory.objects.entry(target.to_owned()).or_insert_with(|| json!({}));
-    if target == path {
-        merge(object, body);
-    } else {
-        object["status"] = body["status"].clone();
+impl Memory {
+    /// Stores an object with a resource version of its own, a uid and what else a server fills in.
+    fn store(&mut self, path: &str, mut object: Value) -> Value {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        if object["kind"] == "Job" {
+            object["metadata"]["uid"] = json!("job-uid");
+        }
+        if object["metadata"]["uid"].is_null() {
+            object["metadata"]["uid"] = json!(format!("uid-{}", self.version));
+        }
+        if object["kind"] == "Service" && object["spec"]["clusterIP"].is_null() {
+            object["spec"]["clusterIP"] = json!("10.96.0.7");
+        }
+        self.objects.insert(path.to_owned(), object.clone());
+        object
     }
-    if object["kind"] == "Job" {
-        object["metadata"]["uid"] = json!("job-uid");
+
+    fn read(&mut self, path: &str) -> Response<Body> {
+        let list = |kind: &str, version: &str, items: &[Value]| {
+            let (kind, metadata) = (format!("{kind}List"), json!({}));
+            let list = json!({
+                "apiVersion": version, "kind": kind, "metadata": metadata, "items": items,
+            });
+            respond(200, &list)
+        };
+        if path.ends_with("/pods") {
+            return list("Pod", "v1", &self.pods);
+        }
+        if path == "/api/v1/namespaces/work/events" {
+            return list("Event", "v1", &self.events);
+        }
+        let found = self.objects.get(path).map(|object| respond(200, object));
+        if let Some(intruder) = self.intruders.remove(path) {
+            self.store(path, intruder);
+        }
+        found.unwrap_or_else(|| refusal(404, "not found"))
     }
-    if object["kind"] == "Service" && object["spec"]["clusterIP"].is_null() {
-        object["spec"]["clusterIP"] = json!("10.96.0.7");
+
+    fn create(&mut self, path: &str, body: &Value) -> Response<Body> {
+        let name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let path = format!("{path}/{name}");
+        if self.objects.contains_key(&path) {
+            return refusal(409, "already exists");
+        }
+        respond(201, &self.store(&path, body.clone()))
     }
-    respond(200, object)
+
+    /// Merges `body` into what is at `path`, as far as these tests need it.
+    fn patch(&mut self, path: &str, body: &Value) -> Response<Body> {
+        let target = path.trim_end_matches("/status").to_owned();
+        self.write(&target, body, |object| {
+            if target == path {
+                merge(object, body);
+            } else {
+                object["status"] = body["status"].clone();
+            }
+        })
+    }
+
+    /// Changes what is at `path`, unless `body` names another object or another version of it.
+    fn write(
+        &mut self,
+        path: &str,
+        body: &Value,
+        change: impl FnOnce(&mut Value),
+    ) -> Response<Body> {
+        let Some(mut object) = self.objects.get(path).cloned() else {
+            return refusal(404, "not found");
+        };
+        for field in ["uid", "resourceVersion"] {
+            let given = &body["metadata"][field];
+            if !given.is_null() && *given != object["metadata"][field] {
+                return conflict(field);
+            }
+        }
+        change(&mut object);
+        respond(200, &self.store(path, object))
+    }
 }
 
 fn merge(object: &mut Value, patch: &Value) {
@@ -169,6 +266,10 @@ fn merge(object: &mut Value, patch: &Value) {
     }
 }
 
+fn conflict(field: &str) -> Response<Body> {
+    status(409, "Conflict", &format!("the object has been modified: {field}"))
+}
+
 fn refusal(code: u16, message: &str) -> Response<Body> {
     let reason = match code {
         404 => "NotFound",
@@ -176,6 +277,10 @@ fn refusal(code: u16, message: &str) -> Response<Body> {
         403 => "Forbidden",
         _ => "InternalError",
     };
+    status(code, reason, message)
+}
+
+fn status(code: u16, reason: &str, message: &str) -> Response<Body> {
     let status = json!({
         "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
         "message": message, "reason": reason, "code": code,

@@ -4,7 +4,7 @@ use super::server::Server;
 use flux_operator::controller::{Context, Error, reconcile_one};
 use flux_operator::crd::{MiniCluster, MiniClusterStatus};
 use flux_operator::metrics::Metrics;
-use kube::core::{ObjectMeta, PartialObjectMetaExt as _};
+use kube::core::{ObjectMeta, PartialObjectMeta, PartialObjectMetaExt as _};
 use kube::runtime::controller::Action;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(crate) const CLUSTER: &str =
 pub(crate) const JOB: &str = "/apis/batch/v1/namespaces/work/jobs/hello";
 pub(crate) const SERVICE: &str = "/api/v1/namespaces/work/services/hello";
 pub(crate) const CONFIG: &str = "/api/v1/namespaces/work/configmaps/hello-agent";
-pub(crate) const SECRET: &str = "/api/v1/namespaces/work/secrets/hello-curve";
+pub(crate) const SECRETS: &str = "/api/v1/namespaces/work/secrets";
 pub(crate) const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/work/events";
 
 /// A server with one MiniCluster, and an operator that looks at it.
@@ -23,20 +23,33 @@ pub(crate) struct World {
     pub(crate) server: Server,
     /// The operator.
     pub(crate) context: Arc<Context>,
+    /// What it counts.
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl World {
     pub(crate) fn new(spec: &Value) -> Self {
         let server = Server::default();
         server.put(CLUSTER, serde_json::to_value(super::hello(spec)).unwrap());
+        let metrics = Arc::new(Metrics::new());
         let context = Context::new(
             server.client(),
             Some("operator-0".to_owned()),
-            Arc::new(Metrics::new()),
+            Arc::clone(&metrics),
             super::images(),
             super::defaults(),
         );
-        Self { server, context: Arc::new(context) }
+        Self { server, context: Arc::new(context), metrics }
+    }
+
+    /// What the controller knows of the MiniCluster.
+    pub(crate) fn marker(&self) -> PartialObjectMeta<MiniCluster> {
+        let metadata = ObjectMeta {
+            name: Some("hello".to_owned()),
+            namespace: Some("work".to_owned()),
+            ..ObjectMeta::default()
+        };
+        metadata.into_response_partial::<MiniCluster>()
     }
 
     pub(crate) async fn look(&self) -> Result<(), Error> {
@@ -45,13 +58,7 @@ impl World {
 
     /// When to look again, after a look.
     pub(crate) async fn action(&self) -> Result<Action, Error> {
-        let metadata = ObjectMeta {
-            name: Some("hello".to_owned()),
-            namespace: Some("work".to_owned()),
-            ..ObjectMeta::default()
-        };
-        let marker = metadata.into_response_partial::<MiniCluster>();
-        reconcile_one(Arc::new(marker), Arc::clone(&self.context)).await
+        reconcile_one(Arc::new(self.marker()), Arc::clone(&self.context)).await
     }
 
     /// The writes of one look, without the Events.
@@ -91,6 +98,11 @@ impl World {
         let found = found.unwrap();
         (found.status, found.reason, found.message)
     }
+}
+
+/// The write that creates the object at `path`.
+pub(crate) fn create(path: &str) -> String {
+    format!("POST {}", path.rsplit_once('/').unwrap().0)
 }
 
 pub(crate) fn patch(path: &str) -> String {

@@ -1,6 +1,6 @@
 //! Volumes of the pods and the operator's own mounts of them.
 
-use crate::cluster::{Cluster, Curve};
+use crate::cluster::Cluster;
 use flux_contract::{
     CONFIG_MOUNT, CURVE_MOUNT, CURVE_SECRET_KEY, INSTALL_MOUNT, Layout, MUNGE_MOUNT,
     MUNGE_SECRET_KEY, PRIVATE_MOUNT,
@@ -58,7 +58,7 @@ pub(super) fn private_mount(cluster: &Cluster) -> VolumeMount {
 
 /// The CURVE certificate: for the runner, for no other container.
 pub(super) fn curve_mount(cluster: &Cluster) -> VolumeMount {
-    read_only(mount(&cluster.name.curve_secret(), CURVE_MOUNT))
+    read_only(mount(&cluster.name.curve_volume(), CURVE_MOUNT))
 }
 
 /// The munge key, if there is one: for the runner, for no other container.
@@ -103,7 +103,7 @@ fn config(cluster: &Cluster) -> Volume {
 }
 
 fn curve(cluster: &Cluster) -> Volume {
-    key_volume(cluster.name.curve_secret(), curve_secret_name(cluster), CURVE_SECRET_KEY)
+    key_volume(cluster.name.curve_volume(), cluster.curve_secret(), CURVE_SECRET_KEY)
 }
 
 fn munge(cluster: &Cluster) -> Option<Volume> {
@@ -126,14 +126,6 @@ fn key_volume(name: String, secret: String, key: &str) -> Volume {
             optional: None,
         }),
         ..Volume::default()
-    }
-}
-
-/// The Secret with the certificate: the user's own, or the one the operator creates.
-pub(super) fn curve_secret_name(cluster: &Cluster) -> String {
-    match &cluster.flux.curve {
-        Curve::Secret(name) => name.clone(),
-        Curve::Generate | Curve::Given(_) => cluster.name.curve_secret(),
     }
 }
 

@@ -1,0 +1,94 @@
+//! Failures in a row, by object, and how long to wait after them.
+
+use kube::ResourceExt;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Wait after the first failure; doubled with each further one.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// Longest wait between two attempts.
+const LAST_RETRY: Duration = Duration::from_mins(5);
+
+/// Failures in a row of the objects that fail now.
+#[derive(Debug, Default)]
+pub(super) struct Failures(Mutex<HashMap<Name, Streak>>);
+
+/// Namespace and name.
+type Name = (Option<String>, String);
+
+#[derive(Debug, Default)]
+struct Streak {
+    /// Whose failures these are: an object that takes over the name begins at none.
+    uid: Option<String>,
+    count: u32,
+}
+
+impl Failures {
+    /// Notes a failure; the answer is how many in a row that makes, and the wait before the next
+    /// attempt.
+    pub(super) fn failed(&self, object: &impl ResourceExt) -> (u32, Duration) {
+        let mut streaks = self.streaks();
+        let streak = streaks.entry((object.namespace(), object.name_any())).or_default();
+        if streak.uid != object.uid() {
+            *streak = Streak { uid: object.uid(), count: 0 };
+        }
+        streak.count = streak.count.saturating_add(1);
+        (streak.count, backoff(streak.count))
+    }
+
+    /// Forgets the failures of an object that did well, or is gone.
+    pub(super) fn forget(&self, namespace: Option<&str>, name: &str) {
+        self.streaks().remove(&(namespace.map(str::to_owned), name.to_owned()));
+    }
+
+    fn streaks(&self) -> MutexGuard<'_, HashMap<Name, Streak>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn backoff(failures: u32) -> Duration {
+    let doublings = failures.saturating_sub(1).min(16);
+    FIRST_RETRY.saturating_mul(1 << doublings).min(LAST_RETRY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Pod;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    fn pod(uid: &str) -> Pod {
+        let metadata = ObjectMeta {
+            name: Some("a".to_owned()),
+            namespace: Some("work".to_owned()),
+            uid: Some(uid.to_owned()),
+            ..ObjectMeta::default()
+        };
+        Pod { metadata, ..Pod::default() }
+    }
+
+    #[test]
+    fn waits_double_up_to_five_minutes() {
+        assert_eq!(backoff(1), Duration::from_secs(1));
+        assert_eq!(backoff(4), Duration::from_secs(8));
+        assert_eq!(backoff(9), Duration::from_secs(256));
+        assert_eq!(backoff(u32::MAX), LAST_RETRY);
+    }
+
+    #[test]
+    fn a_namesake_does_not_inherit_the_failures_of_an_object_that_is_gone() {
+        let failures = Failures::default();
+        failures.failed(&pod("1"));
+        assert_eq!(failures.failed(&pod("1")).0, 2);
+        assert_eq!(failures.failed(&pod("2")).0, 1);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_an_object_that_did_well_or_is_gone() {
+        let failures = Failures::default();
+        failures.failed(&pod("1"));
+        failures.forget(Some("work"), "a");
+        assert!(failures.streaks().is_empty());
+    }
+}

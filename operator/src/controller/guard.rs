@@ -1,0 +1,61 @@
+//! What happens to one object stays with it: a deadline, and panics that go no further.
+
+use super::error::Error;
+use futures::FutureExt as _;
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+/// Longest time for one look at one object. It is a dozen requests, each of milliseconds.
+pub(super) const LIMIT: Duration = Duration::from_mins(1);
+
+/// Does `work` on one object, for at most `limit`. A panic is an error of that object: kube-runtime
+/// would raise it again in the loop that serves all of them.
+///
+/// Nothing that outlives `work` can be left half-changed by it: what is shared is counters, maps
+/// behind a `Mutex` that no decision is taken under, and the client.
+pub(super) async fn guarded<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    match tokio::time::timeout(limit, AssertUnwindSafe(work).catch_unwind()).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(panic)) => {
+            tracing::error!(panic = message(panic.as_ref()), "a panic: this is a defect");
+            Err(Error::Internal)
+        }
+        Err(_) => Err(Error::TimedOut { limit }),
+    }
+}
+
+/// What a panic said.
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no text)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::pending;
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_never_ends_is_given_up_at_the_limit() {
+        let error = guarded(LIMIT, pending::<Result<(), Error>>()).await.unwrap_err();
+        assert_eq!(error.category(), "TimedOut");
+        assert!(error.to_string().contains("60 seconds"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_an_error_that_does_not_quote_it() {
+        let work = async { panic!("the password is {}", "swordfish") };
+        let error = guarded::<()>(LIMIT, work).await.unwrap_err();
+        assert_eq!(error.category(), "Internal");
+        assert!(!error.chain().contains("swordfish"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn work_that_ends_is_passed_on() {
+        assert_eq!(guarded(LIMIT, async { Ok(7) }).await.unwrap(), 7);
+    }
+}

@@ -1,0 +1,60 @@
+//! Whether a request is one that the operator's own role allows.
+
+use flux_operator::manifests::{Installation, role};
+use http::Method;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+
+/// Whether the role of an operator for one namespace allows the request. It has everything that
+/// the cluster-wide one has.
+pub(crate) fn allowed(method: &Method, path: &str, query: &str) -> bool {
+    let Some(request) = Asked::new(method, path, query) else { return false };
+    let here = Installation { only: Some("work".to_owned()), ..Installation::default() };
+    role(&here).rules.unwrap_or_default().iter().any(|rule| request.is_granted(rule))
+}
+
+/// What a request asks for, in the words of a role.
+#[derive(Debug)]
+struct Asked<'path> {
+    verb: &'static str,
+    group: &'path str,
+    resource: String,
+}
+
+impl<'path> Asked<'path> {
+    /// Reads `/api/v1/...` or `/apis/GROUP/VERSION/...`, always in a namespace or in all of them.
+    fn new(method: &Method, path: &'path str, query: &str) -> Option<Self> {
+        let mut parts = path.trim_start_matches('/').split('/');
+        let group = match parts.next()? {
+            "api" => "",
+            _ => parts.next()?,
+        };
+        let rest: Vec<&str> = parts.skip(1).collect();
+        let rest = if rest.first() == Some(&"namespaces") { rest.get(2..)? } else { &rest };
+        let (resource, named) = match rest {
+            [resource] => ((*resource).to_owned(), false),
+            [resource, _] => ((*resource).to_owned(), true),
+            [resource, _, subresource] => (format!("{resource}/{subresource}"), true),
+            _ => return None,
+        };
+        let verb = match *method {
+            Method::GET if query.contains("watch=true") => "watch",
+            Method::GET if named => "get",
+            Method::GET => "list",
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            Method::DELETE => "delete",
+            _ => return None,
+        };
+        Some(Self { verb, group, resource })
+    }
+
+    fn is_granted(&self, rule: &PolicyRule) -> bool {
+        let has = |list: &Option<Vec<String>>, value: &str| {
+            list.iter().flatten().any(|entry| entry == value)
+        };
+        has(&rule.api_groups, self.group)
+            && has(&rule.resources, &self.resource)
+            && rule.verbs.iter().any(|verb| verb == self.verb)
+    }
+}
