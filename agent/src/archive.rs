@@ -9,7 +9,7 @@ mod whole;
 
 pub use whole::{WholeError, check_whole};
 
-use crate::execute::{Context, files};
+use crate::execute::{Context, StepError, files};
 use crate::output::chain;
 use crate::step::ArchiveRun;
 use crate::supervise::BrokerEnd;
@@ -63,6 +63,16 @@ pub fn options(archive: &ArchiveRun, exists: bool, has_place: bool) -> Vec<Strin
     restore.into_iter().chain(dump).collect()
 }
 
+/// Whether there is an archive to restore from. A place that cannot be looked at ends the run: Flux
+/// would start without the state of before, and in the end put its own in that one's place.
+pub fn exists(context: &Context, archive: &ArchiveRun) -> Result<bool, StepError> {
+    context.root.at(&archive.path).try_exists().map_err(|source| StepError::File {
+        doing: "look for archive",
+        path: archive.path.clone(),
+        source,
+    })
+}
+
 /// Makes the directory that the broker's user dumps into. Without it the run goes on and its state
 /// is not kept: the volume may be meant to be read only.
 pub fn make_place(context: &Context, archive: &ArchiveRun) -> bool {
@@ -109,6 +119,8 @@ async fn try_keep(
     archive: &ArchiveRun,
     broker: BrokerEnd,
 ) -> Result<(), KeepError> {
+    // Large files are read and synchronised on threads of their own: signals and the status must
+    // not wait for them.
     let (path, dump) = (context.root.at(&archive.path), context.root.at(&archive.dump));
     if !dump.is_file() {
         return Err(KeepError::NoDump { path: archive.path.clone(), dump: archive.dump.clone() });
@@ -117,13 +129,14 @@ async fn try_keep(
     // be the command's own, which hides those of later phases.
     if broker.code != 0 {
         let checked = dump.clone();
-        // On a thread of its own: signals and the status must not wait for a large file.
         let whole = tokio::task::spawn_blocking(move || check_whole(&checked)).await;
         whole
             .unwrap_or_else(|error| Err(WholeError::Read { source: io::Error::other(error) }))
             .map_err(|source| KeepError::NotWhole { path: archive.path.clone(), source })?;
     }
-    replace(&dump, &path)
+    let replaced = tokio::task::spawn_blocking(move || replace(&dump, &path)).await;
+    replaced
+        .unwrap_or_else(|error| Err(io::Error::other(error)))
         .map_err(|source| KeepError::Replace { path: archive.path.clone(), source })
 }
 

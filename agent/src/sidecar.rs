@@ -7,7 +7,7 @@ use crate::execute::{Context, StepError, run_hook, wait_or_stop};
 use crate::facts::Facts;
 use crate::output::chain;
 use crate::plan::{Surroundings, shell, sidecar_hook, surroundings};
-use crate::runner_lock::is_abandoned;
+use crate::runner_lock::{RunnerState, runner_state};
 use flux_contract::{AgentConfig, Exit, SidecarConfig};
 use nix::sys::signal::Signal;
 use std::fs;
@@ -29,7 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const GOES_ON: [&str; 5] = ["join", "config-sync", "init", "quorum", "run"];
 
 /// Runs sidecar `name` and returns how it ended: with its command's code, or with 0 when the runner has
-/// finished. A command that ends well before the runner is waited behind: a pod with an ended
+/// finished well. Where the runner has failed the sidecar fails as well: the kubelet then starts both
+/// again, or none (`restartPolicy`). A command that ends well before the runner is waited behind: a pod with an ended
 /// container is not ready, though its broker is. One that fails ends its container: that is what
 /// shows the failure outside.
 pub async fn run(
@@ -61,15 +62,19 @@ pub async fn run(
             run_hook(context, &pre).await?;
         }
         let ended = main(context, config, facts, sidecar, &runner).await?;
-        if let Some(post) = hook("commands.post", sidecar.post.as_ref()) {
-            run_hook(context, &post).await?;
+        if let Some(post) = hook("commands.post", sidecar.post.as_ref())
+            && let Err(error) = run_hook(context, &post).await
+        {
+            // The code stays what it was, as the runner's does.
+            context.log.error(&chain(&error));
         }
-        if ended.code == 0 {
-            context.log.say("done: staying until the runner has finished");
-            // Told to stop or finished: the sidecar's own work is done either way.
-            let _ = context.signals.unless_stopped(runner.end()).await;
+        if ended.code != 0 {
+            return Ok(ended);
         }
-        Ok(ended)
+        context.log.say("done: staying until the runner has finished");
+        // Told to stop: the sidecar's own work is done.
+        let end = context.signals.unless_stopped(runner.end()).await;
+        Ok(end.ok().filter(|end| *end != RunnerEnd::Finished).map_or(ended, Into::into))
     };
     ran.await.map_err(|error: StepError| (error.exit(), chain(&error)))
 }
@@ -94,7 +99,7 @@ async fn main(
     if sidecar.wait_for_socket
         && let Some(end) = end_before_socket(context, runner).await?
     {
-        context.log.say(end.text());
+        context.log.say(&end.text());
         return Ok(end.into());
     }
     if sidecar.wait_for_socket
@@ -149,8 +154,10 @@ async fn end_before_socket(
     context.log.say(&format!("waiting for the broker's socket {}", runner.socket.display()));
     let waited = async {
         tokio::select! {
-            () = appearance(&runner.socket) => None,
+            // A runner that was killed leaves its socket behind.
+            biased;
             end = runner.end() => Some(end),
+            () = appearance(&runner.socket) => None,
         }
     };
     Ok(context.signals.unless_stopped(waited).await?)
@@ -174,6 +181,7 @@ async fn judged(
             context.log.say("the runner has finished: so had the command, whatever its exit code");
             Ended::well(0)
         }
+        Ok(Some(end @ RunnerEnd::Failed(_))) => end.into(),
         Ok(Some(RunnerEnd::Gone) | None) | Err(_) => ended,
     }
 }
@@ -190,16 +198,20 @@ struct Runner {
 enum RunnerEnd {
     /// It said so.
     Finished,
+    /// It said so, and that it ended with this code.
+    Failed(i32),
     /// It was killed, or could not even begin.
     Gone,
 }
 
 impl RunnerEnd {
-    const fn text(self) -> &'static str {
+    fn text(self) -> String {
         match self {
-            Self::Finished => "the runner has finished",
+            Self::Finished => "the runner has finished".to_owned(),
+            Self::Failed(code) => format!("the runner has ended with exit code {code}"),
             Self::Gone => {
                 "the runner is gone without having finished: its container's state says why"
+                    .to_owned()
             }
         }
     }
@@ -209,7 +221,7 @@ impl From<RunnerEnd> for Ended {
     fn from(end: RunnerEnd) -> Self {
         match end {
             RunnerEnd::Finished => Self::well(0),
-            RunnerEnd::Gone => Self::by_agent(Exit::Broker, end.text()),
+            RunnerEnd::Failed(_) | RunnerEnd::Gone => Self::by_agent(Exit::Broker, end.text()),
         }
     }
 }
@@ -226,12 +238,19 @@ impl Runner {
     }
 
     fn present_end(&self) -> Option<RunnerEnd> {
-        // First the lock: it is held until the marker is there.
-        let is_abandoned = is_abandoned(&self.lock);
-        if self.complete.exists() {
-            return Some(RunnerEnd::Finished);
+        // First the lock: it is held until the marker is there. While it is held a marker is that of
+        // an earlier runner, which a new one is about to remove.
+        let state = runner_state(&self.lock);
+        if state == RunnerState::Alive {
+            return None;
         }
-        is_abandoned.then_some(RunnerEnd::Gone)
+        match fs::read_to_string(&self.complete) {
+            Ok(code) => Some(match code.trim().parse() {
+                Ok(0) | Err(_) => RunnerEnd::Finished,
+                Ok(code) => RunnerEnd::Failed(code),
+            }),
+            Err(_) => (state == RunnerState::Gone).then_some(RunnerEnd::Gone),
+        }
     }
 
     /// Whether it ends now: how, or nothing when its broker goes on.

@@ -24,13 +24,16 @@ pub enum Exit {
     Broker,
     /// The agent was told to stop (SIGTERM) before the command ran.
     Stopped,
+    /// Flux refused the command, or could not start it: it asks for more than there is, an option
+    /// of its submission is none, its output file cannot be opened, ...
+    FluxRefused,
     /// A mistake in the agent itself.
     Internal,
 }
 
 impl Exit {
     /// Every variant, in the order of the table in `docs/agent.md`.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Usage,
         Self::Config,
         Self::View,
@@ -39,6 +42,7 @@ impl Exit {
         Self::Hook,
         Self::Broker,
         Self::Stopped,
+        Self::FluxRefused,
         Self::Internal,
     ];
 
@@ -53,6 +57,7 @@ impl Exit {
             Self::Hook => 69,
             Self::Broker => 76,
             Self::Stopped => 75,
+            Self::FluxRefused => 71,
             Self::Internal => 70,
         }
     }
@@ -73,6 +78,7 @@ impl Exit {
             Self::Hook => "HookFailed",
             Self::Broker => "BrokerFailed",
             Self::Stopped => "Stopped",
+            Self::FluxRefused => "FluxRefused",
             Self::Internal => "AgentInternal",
         }
     }
