@@ -73,22 +73,29 @@ pub fn exists(context: &Context, archive: &ArchiveRun) -> Result<bool, StepError
     })
 }
 
-/// Makes the directory that the broker's user dumps into. Without it the run goes on and its state
-/// is not kept: the volume may be meant to be read only.
-pub fn make_place(context: &Context, archive: &ArchiveRun) -> bool {
+/// Makes the directory that the broker's user dumps into. On a volume that is read only there is none:
+/// the run goes on and its state is not kept, which may be meant so. Any other place that takes no
+/// files ends the run: better now than when there is a state to keep.
+pub fn make_place(context: &Context, archive: &ArchiveRun) -> Result<bool, StepError> {
     let staging = context.root.at(&archive.staging);
     let made = remove_directory(&staging)
         .and_then(|()| files::make_directory(&staging, 0o700, context.broker_ids()));
-    if let Err(error) = &made {
-        let text = format!(
-            "the state will not be kept in archive {}: make directory {}: {error}",
-            archive.path.display(),
-            staging.display()
-        );
-        context.log.warn(&text);
-        context.progress.failed(&text);
+    match made {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
+            let text = format!(
+                "the state will not be kept in archive {}: {error}",
+                archive.path.display()
+            );
+            context.log.warn(&text);
+            context.progress.failed(&text);
+            Ok(false)
+        }
+        Err(source) => {
+            let doing = "make a place for the archive's next state,";
+            Err(StepError::File { doing, path: archive.staging.clone(), source })
+        }
     }
-    made.is_ok()
 }
 
 /// Puts the dump in the archive's place if the instance `ran` and the dump is whole.

@@ -11,7 +11,9 @@ use crate::runner_lock::{RunnerState, runner_state};
 use flux_contract::{AgentConfig, Exit, SidecarConfig};
 use nix::sys::signal::Signal;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
@@ -117,6 +119,8 @@ async fn main(
     let mut started = context.session.command(&words);
     let mut running = context.children.spawn(&mut started).map_err(start)?;
     let end = tokio::select! {
+        // A command that has failed says so, also when the runner ends at the same time.
+        biased;
         ended = wait_or_stop(&mut context.signals, &mut running) => {
             let (status, stop) = ended.map_err(start)?;
             let ended = ending::of_sidecar(status, stop);
@@ -154,8 +158,6 @@ async fn end_before_socket(
     context.log.say(&format!("waiting for the broker's socket {}", runner.socket.display()));
     let waited = async {
         tokio::select! {
-            // A runner that was killed leaves its socket behind.
-            biased;
             end = runner.end() => Some(end),
             () = appearance(&runner.socket) => None,
         }
@@ -282,7 +284,33 @@ impl Runner {
 }
 
 async fn appearance(path: &Path) {
-    while !path.exists() {
+    while !listens(path) {
         sleep(PAUSE).await;
+    }
+}
+
+/// Whether somebody listens at the socket: a broker that was killed leaves its own behind.
+fn listens(path: &Path) -> bool {
+    match UnixStream::connect(path) {
+        Ok(_) => true,
+        // It lets only its owner in.
+        Err(error) => error.kind() == ErrorKind::PermissionDenied,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_socket_that_a_dead_broker_left_is_none() {
+        let volume = tempfile::tempdir().unwrap();
+        let path = volume.path().join("local");
+        assert!(!listens(&path));
+        let listener = UnixListener::bind(&path).unwrap();
+        assert!(listens(&path));
+        drop(listener);
+        assert!(path.exists() && !listens(&path));
     }
 }

@@ -46,7 +46,7 @@ fn words(context: &Context, broker: &BrokerRun) -> Result<Vec<String>, StepError
     let options = match &broker.archive {
         Some(archive) => {
             let exists = archive::exists(context, archive)?;
-            archive::options(archive, exists, archive::make_place(context, archive))
+            archive::options(archive, exists, archive::make_place(context, archive)?)
         }
         None => Vec::new(),
     };

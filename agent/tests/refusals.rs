@@ -33,7 +33,7 @@ fn a_submission_that_flux_does_not_take_is_no_failed_command() {
     let told = "Flux did not take the command (exit code 2): flux submit: error: unrecognized arguments: --x";
     assert_eq!(end(&pod, &["true"]), (refused(), false, told.to_owned()));
     // Jobs of an earlier instance, restored from an archive, are not this one's.
-    fs::write(pod.at("jobs"), "old\n").unwrap();
+    fs::write(pod.at("history"), "old\n").unwrap();
     assert_eq!(end(&pod, &["true"]).0, refused());
     let output = pod.run(&pod.config(&["true"]));
     assert!(stderr(&output).contains("usage\nflux submit: error"), "the log has it, too");

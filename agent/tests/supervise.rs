@@ -375,8 +375,9 @@ fn a_sidecar_whose_command_fails_ends_its_container_and_says_why_in_log_and_mess
 fn a_sidecar_whose_command_fails_because_flux_ends_has_not_failed() {
     let pod = Pod::new();
     broker_in_state(&pod.layout().local_socket(), "shutdown");
-    let run = beside(&pod, sidecar("touch failed; exit 3"));
-    pod.await_file("work/failed");
+    let run = beside(&pod, sidecar("echo $$ > pid; mv pid failed; exit 3"));
+    let process = format!("/proc/{}", pod.await_file("work/failed").trim());
+    await_that("the command's end is seen", || !fs::exists(&process).unwrap());
     fs::write(pod.layout().complete_marker(), "").unwrap();
     let (code, _, error) = run.end();
     assert_eq!(code, 0, "{error}");
@@ -387,10 +388,10 @@ fn a_sidecar_whose_command_fails_because_flux_ends_has_not_failed() {
 fn a_failing_post_hook_of_a_sidecar_leaves_its_code_as_it_was() {
     for (command, expected) in [("exit 3", 3), ("true", 0)] {
         let pod = Pod::new();
-        fs::create_dir_all(pod.at("mnt/flux")).unwrap();
-        fs::write(pod.layout().complete_marker(), "").unwrap();
-        let post = Some("exit 1".to_owned());
+        let post = Some("touch posted; exit 1".to_owned());
         let run = beside(&pod, SidecarConfig { wait_for_socket: false, post, ..sidecar(command) });
+        pod.await_file("work/posted");
+        fs::write(pod.layout().complete_marker(), "").unwrap();
         let (code, _, error) = run.end();
         assert_eq!(code, expected, "{error}");
     }
@@ -408,8 +409,7 @@ fn a_sidecar_fails_with_the_runner_and_takes_nothing_of_an_earlier_one_for_the_p
         assert_eq!(code, i32::from(Exit::Broker.code()), "{error}");
         assert!(error.contains("the runner has ended with exit code 7"), "{error}");
     }
-    // The second attempt: marker and socket of the first are still there when it begins.
-    fs::write(pod.layout().local_socket(), "").unwrap();
+    // The second attempt: the marker of the first is still there when it begins.
     fs::remove_file(pod.at("broker-pid")).unwrap();
     pod.broker_does("exec sleep 600");
     let mut config = pod.config(&["true"]);
@@ -420,7 +420,6 @@ fn a_sidecar_fails_with_the_runner_and_takes_nothing_of_an_earlier_one_for_the_p
     pod.await_file("broker-pid");
     let seen = pod.read("work/seen");
     assert!(!seen.contains("flux-operator-complete.txt"), "{seen}");
-    assert!(!pod.layout().local_socket().exists());
     let mut second = pod.for_this_pod("run");
     second.args(["--container", "service"]);
     let _beside = Background::start(second);

@@ -51,7 +51,7 @@ start)
     ;;
 submit)
     if [ -e "$POD/refuses" ]; then . "$POD/refuses"; fi
-    echo "job-$$" >> "$POD/jobs"
+    echo "job-$$" >> "$POD/history"
     while [ $# -gt 0 ]; do
         case "$1" in
         -*) shift ;;
@@ -63,7 +63,7 @@ submit)
 batch)
     if [ -e "$POD/refuses" ]; then . "$POD/refuses"; fi
     for script; do :; done
-    echo "ƒfakejob" >> "$POD/jobs"
+    echo "ƒfakejob" >> "$POD/history"
     # As Flux does where the locale of the job is not one of UTF-8.
     "$script" > "$(dirname "$script")/flux-ffakejob.out" 2>&1
     echo $? > "$POD/batch-code"
@@ -77,8 +77,8 @@ job)
     "status "*) exit "$(cat "$POD/batch-code")" ;;
     "last "*)
         if [ -e "$POD/silent" ]; then exit 64; fi
-        if [ ! -e "$POD/jobs" ]; then echo "flux-job: job history is empty" >&2; exit 1; fi
-        sed '1!G;h;$!d' "$POD/jobs"
+        if [ ! -e "$POD/history" ]; then echo "flux-job: job history is empty" >&2; exit 1; fi
+        sed '1!G;h;$!d' "$POD/history"
         ;;
     "eventlog --path=exec") cat "$POD/execution" ;;
     "eventlog "*)
@@ -217,7 +217,10 @@ impl Pod {
     }
 
     pub fn write_config(&self, config: &AgentConfig) {
-        fs::write(self.at("flux_operator/config/agent.toml"), config.to_toml().unwrap()).unwrap();
+        // In one step, as the kubelet does: another process may read it now.
+        let path = self.at("flux_operator/config/agent.toml");
+        fs::write(path.with_extension("new"), config.to_toml().unwrap()).unwrap();
+        fs::rename(path.with_extension("new"), path).unwrap();
     }
 
     /// The agent with `arguments`, in this pod.

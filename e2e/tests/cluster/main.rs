@@ -7,6 +7,7 @@
 mod life;
 mod pods;
 mod refusals;
+mod runs;
 mod secrets;
 mod security;
 
