@@ -14,6 +14,8 @@ use std::process::{Command, Stdio};
 
 /// How much of one output file is shown, in bytes: its end.
 const SHOWN: u64 = 64 * 1024;
+/// Why a line failed that Flux did not take.
+const NOT_SUBMITTED: &str = "it was not submitted";
 /// How many lines that failed are named in the reason of the failure.
 const NAMED: usize = 5;
 
@@ -84,7 +86,7 @@ fn show(batch: &Batch, directory: &Path, job: &str) {
     let names = output_names(job);
     let Some(text) = names.iter().find_map(|name| end_of_file(&directory.join(name)).ok()) else {
         output::complain(&format!(
-            "the batch script failed; what it printed is not here ({}): it ran in another pod, or printed nothing",
+            "the batch script failed; what it printed is not here ({}): it never started, ran in another pod, or printed nothing",
             directory.join(&names[0]).display()
         ));
         return;
@@ -93,7 +95,7 @@ fn show(batch: &Batch, directory: &Path, job: &str) {
     let failed = failed_lines(&text);
     for Line { name, command, why } in &failed {
         output::complain(&format!("{name} failed: {why}: {command}"));
-        let mut found = false;
+        let mut found = why == NOT_SUBMITTED;
         for suffix in ["out", "err"] {
             let path = batch.output_directory.join(format!("{name}.{suffix}"));
             if let Ok(text) = end_of_file(&path) {
@@ -170,7 +172,7 @@ fn failed_lines(text: &str) -> Vec<Line> {
     }
     let failure = |line: &'_ str| {
         let (name, why) = if let Some(name) = line.strip_suffix(" was not submitted") {
-            (name.to_owned(), "it was not submitted".to_owned())
+            (name.to_owned(), NOT_SUBMITTED.to_owned())
         } else {
             let (id, why) = line.split_once(": ")?;
             ((*jobs.get(bare_id(id))?).to_owned(), why.to_owned())
@@ -179,7 +181,9 @@ fn failed_lines(text: &str) -> Vec<Line> {
         Some(Line { name, command, why })
     };
     let mut failed: Vec<Line> = text.lines().filter_map(failure).collect();
-    failed.dedup_by(|one, other| one.name == other.name);
+    let number = |line: &Line| line.name.trim_start_matches("job-").parse::<u64>().ok();
+    failed.sort_by_key(number);
+    failed.dedup_by_key(|line| line.name.clone());
     failed
 }
 
@@ -225,8 +229,8 @@ mod tests {
             why: why.to_owned(),
         };
         let expected = [
-            line("job-3", "-n9x", "it was not submitted"),
             line("job-2", "sh -c 'exit 2'", "task(s) exited with exit code 2"),
+            line("job-3", "-n9x", NOT_SUBMITTED),
         ];
         assert_eq!(failed_lines(text), expected);
         let reason = reason(&failed_lines(text)).unwrap();

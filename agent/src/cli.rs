@@ -297,7 +297,8 @@ fn dispatch(command: Command) -> u8 {
             commands::exec(&crate::exec::Target { uid, gid, groups, capabilities }, &words)
         }
         Command::Program { record, timed, flux, failure, output_directory, words } => {
-            let program = program::Program { record, timed, flux, failure, output_directory, words };
+            let program =
+                program::Program { record, timed, flux, failure, output_directory, words };
             block_on(program::run(&program))
         }
         Command::Batch { flux, output_directory, failure, quiet, flags } => {

@@ -214,7 +214,10 @@ async fn explain(
 }
 
 fn with(text: String, more: Option<String>) -> String {
-    more.map_or(text.clone(), |more| format!("{text}: {more}"))
+    match more {
+        Some(more) => format!("{text}: {more}"),
+        None => text,
+    }
 }
 
 /// What shells mean by a code (POSIX.1-2024, Shell Command Language, 2.8.2).

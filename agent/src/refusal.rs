@@ -162,7 +162,8 @@ mod tests {
         lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    const SUBMIT: &str = r#"{"timestamp":1.5,"name":"submit","context":{"userid":1000,"version":1}}"#;
+    const SUBMIT: &str =
+        r#"{"timestamp":1.5,"name":"submit","context":{"userid":1000,"version":1}}"#;
     const STARTED: &str = r#"{"timestamp":2.0,"name":"start"}"#;
     const READY: &str = r#"{"timestamp":2.0,"name":"shell.init","context":{"leader-rank":0}}"#;
     const NOT_FOUND: &str = r#"{"timestamp":2.5,"name":"exception","context":{"type":"exec","severity":0,"note":"task 0 (host a): start failed: x: No such file or directory","userid":1000}}"#;

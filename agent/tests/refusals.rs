@@ -28,7 +28,8 @@ fn refused() -> i32 {
 #[test]
 fn a_submission_that_flux_does_not_take_is_no_failed_command() {
     let pod = Pod::new();
-    let refuses = "echo usage >&2; echo 'flux submit: error: unrecognized arguments: --x' >&2; exit 2";
+    let refuses =
+        "echo usage >&2; echo 'flux submit: error: unrecognized arguments: --x' >&2; exit 2";
     fs::write(pod.at("refuses"), refuses).unwrap();
     let told = "Flux did not take the command (exit code 2): flux submit: error: unrecognized arguments: --x";
     assert_eq!(end(&pod, &["true"]), (refused(), false, told.to_owned()));
@@ -43,7 +44,8 @@ fn a_submission_that_flux_does_not_take_is_no_failed_command() {
 fn a_job_that_flux_never_started_is_no_failed_command() {
     let pod = Pod::new();
     fs::write(pod.at("events"), EXCEPTION).unwrap();
-    let told = "Flux did not start the command: alloc: need 2 node(s) with 25 cores each, only 0 eligible";
+    let told =
+        "Flux did not start the command: alloc: need 2 node(s) with 25 cores each, only 0 eligible";
     assert_eq!(end(&pod, &["sh", "-c", "exit 1"]), (refused(), false, told.to_owned()));
 }
 
@@ -86,13 +88,17 @@ fn a_command_that_reads_its_input_meets_its_end() {
     let pod = Pod::new();
     pod.run(&pod.config(&["true"]));
     let calls = pod.read("flux-calls");
-    assert!(calls.contains("submit --input=/dev/null -n1 "), "the user's flags come later: {calls}");
+    assert!(
+        calls.contains("submit --input=/dev/null -n1 "),
+        "the user's flags come later: {calls}"
+    );
     let mut config = pod.config(&[]);
     let command = ["sh", "-c", "cat; echo end"].map(str::to_owned).to_vec();
     config.workload = Workload::Launcher { prefix: vec![], command };
     // As of a container with `stdin: true` that nobody attaches to.
     let mut run = pod.prepared(&config);
-    let mut child = run.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        run.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let open = child.stdin.take();
     let run = pod::Background(child);
     let (code, output, _) = run.end();
@@ -122,7 +128,10 @@ fn a_batch_that_fails_shows_what_it_printed_and_names_the_line() {
     let (error, message) = (stderr(&output), pod.message());
     assert_eq!((code(&output), message.command_ran), (1, true), "{error}");
     assert!(error.contains("the last line\n"), "a line without its end is shown, too: {error}");
-    assert!(error.contains("job-2 failed: task(s) exited with exit code 2: false -x\nbroken\n"), "{error}");
+    assert!(
+        error.contains("job-2 failed: task(s) exited with exit code 2: false -x\nbroken\n"),
+        "{error}"
+    );
     assert!(!error.contains("\nhello\n"), "only what failed is shown: {error}");
     let told = "job-2 (false -x): task(s) exited with exit code 2";
     assert_eq!(message.last_error.unwrap(), told);

@@ -143,7 +143,8 @@ async fn a_name_server_that_is_not_there_is_a_failure_and_not_an_unknown_name() 
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     drop(socket);
-    let error = Resolver::from_name_server(address, &[], 5).unwrap().lookup(LATE).await.unwrap_err();
+    let error =
+        Resolver::from_name_server(address, &[], 5).unwrap().lookup(LATE).await.unwrap_err();
     let told_apart = matches!(error, ResolveError::Failed { .. } | ResolveError::NoAnswer { .. });
     assert!(told_apart, "{error:?}");
 }

@@ -259,7 +259,10 @@ async fn agent(pod: &Pod) -> Check {
             ),
             None if report.restarts > 0 => Check::warning(
                 "agent",
-                format!("phase {}, its broker was started again {} times", report.phase, report.restarts),
+                format!(
+                    "phase {}, its broker was started again {} times",
+                    report.phase, report.restarts
+                ),
                 "kubectl logs of this container says why it ended each time",
             ),
             None => Check::ok("agent", format!("phase {}", report.phase)),

@@ -1,8 +1,8 @@
 //! What the lead runs.
 
+use super::Pod;
 use super::environment::{chosen_shell, output_directory};
 use super::files::{BATCH_SCRIPT, BATCH_SCRIPT_VARIABLE, custom_script};
-use super::Pod;
 use crate::facts::IMAGE_SHELLS;
 use crate::step::{FileToWrite, Role, Step};
 use flux_contract::{Submission, Workload};
@@ -71,11 +71,12 @@ fn files(pod: Pod<'_>, submission: &Submission) -> Vec<FileToWrite> {
 /// which an image without a shell lacks, while the view has one.
 fn runnable(pod: Pod<'_>, script: &str) -> String {
     let (first, rest) = script.split_once('\n').unwrap_or((script, ""));
-    let asked = first.strip_prefix("#!").map(str::trim).unwrap_or_default();
+    let line = first.strip_prefix("#!").map(str::trim).unwrap_or_default();
+    let (asked, option) = line.split_at(line.find(char::is_whitespace).unwrap_or(line.len()));
     let is_missing =
         IMAGE_SHELLS.contains(&asked) && !pod.facts.executables.contains(Path::new(asked));
     if is_missing {
-        format!("#!{}\n{rest}", chosen_shell(pod.config, pod.facts).display())
+        format!("#!{}{option}\n{rest}", chosen_shell(pod.config, pod.facts).display())
     } else {
         script.to_owned()
     }

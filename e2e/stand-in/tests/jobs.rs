@@ -58,7 +58,10 @@ fn the_events_of_a_job_say_whether_it_was_started() {
     let site = Site::new(2);
     let _brokers = instance(&site);
     let none = site.ask(0, &["job", "last"]);
-    assert_eq!((none.status.code(), stderr(&none).as_str()), (Some(1), "flux-job: job history is empty\n"));
+    assert_eq!(
+        (none.status.code(), stderr(&none).as_str()),
+        (Some(1), "flux-job: job history is empty\n")
+    );
     site.ask(0, &["submit", "-N9", "--watch", "true"]);
     site.ask(0, &["submit", "--watch", "no-such-command"]);
     let ids = stdout(&site.ask(0, &["job", "last", "[:9]"]));

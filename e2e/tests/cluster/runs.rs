@@ -61,7 +61,8 @@ fn what_flux_refuses_is_no_failed_command() {
             ("no-flag", "flux: {optionFlags: --no-such-flag}", "unrecognized arguments"),
         ] {
             let containers = "containers: [{image: 'ubuntu:24.04', command: 'echo hello'}]";
-            let (cluster, _) = run(trial, name, &format!("{{size: 1, {more}, {containers}}}")).await?;
+            let (cluster, _) =
+                run(trial, name, &format!("{{size: 1, {more}, {containers}}}")).await?;
             let (code, reason, message) = failure(&cluster)?;
             ensure!(code == Some(refused.code().into()), "{code:?}: {message}");
             ensure!(reason == refused.reason() && message.contains(told), "{reason}: {message}");
@@ -78,8 +79,7 @@ fn a_second_attempt_in_the_same_pod_has_its_sidecar() {
         let command = "n=1; [ -e /state/failed ] && n=2; i=0; \
                        while [ ! -e /state/beside-$n ] && [ $i -lt 90 ]; do sleep 1; i=$((i+1)); done; \
                        [ -e /state/beside-$n ] || exit 3; [ $n = 2 ] || { touch /state/failed; exit 7; }";
-        let beside =
-            "n=1; [ -e /state/failed ] && n=2; touch /state/beside-$n; exec sleep 3600";
+        let beside = "n=1; [ -e /state/failed ] && n=2; touch /state/beside-$n; exec sleep 3600";
         let volumes = "volumes: {state: {path: /state}}";
         let spec = format!(
             r#"{{size: 1, backoffLimit: 5, pod: {{restartPolicy: OnFailure}}, containers: [

@@ -22,8 +22,8 @@ use flux_contract::{ClusterName, Logging};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource as _;
 use std::{collections::BTreeMap, fmt};
-use volume::is_mounted;
 use text::{given, is_absolute_path, is_label_key, is_label_value, is_service_name};
+use volume::is_mounted;
 
 /// Namespace of an object that was read from a file without one.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -213,7 +213,7 @@ fn archive(spec: &MiniClusterSpec, runner: Option<&Runner>, faults: &mut Faults)
         faults.add("spec.archive.path", format!("{path:?} is not an absolute path without '..'"));
     } else if let Some(runner) = runner {
         // The overlay may mount what no field here says.
-        let overlay = spec.pod.as_ref().and_then(|pod| pod.overlay.as_ref());
+        let overlay = spec.pod.overlay.as_ref();
         let kept = is_mounted(path, &runner.container.mounts)
             || overlay.is_some_and(|overlay| overlay.get("containers").is_some());
         faults.require(kept, "spec.archive.path", || {

@@ -88,7 +88,8 @@ fn job_labels_and_the_archive_are_checked() {
     for change in [on_no_volume, with_volume("/stat"), with_volume("/state/a.tar/b")] {
         assert_eq!(faults(change), ["spec.archive.path"], "its state would be gone with the pod");
     }
-    let mounts = json!([{ "name": "hello", "volumeMounts": [{ "name": "x", "mountPath": "/state" }] }]);
+    let mounts =
+        json!([{ "name": "hello", "volumeMounts": [{ "name": "x", "mountPath": "/state" }] }]);
     let volumes = json!([{ "name": "x", "emptyDir": {} }]);
     let overlay = json!({ "overlay": { "volumes": volumes, "containers": mounts } });
     good(json!({ "archive": { "path": "/state/a.tar" }, "pod": overlay }));

@@ -101,7 +101,9 @@ fn last(call: &Call) -> Result<u8, Failure> {
     let parsed = call.options("job", &[])?;
     let slice = match parsed.rest.as_slice() {
         [] => "1",
-        [slice] => slice.strip_prefix("[:").and_then(|rest| rest.strip_suffix(']')).unwrap_or(slice),
+        [slice] => {
+            slice.strip_prefix("[:").and_then(|rest| rest.strip_suffix(']')).unwrap_or(slice)
+        }
         _ => return Err(Failure::new("Usage: flux job last [N | SLICE]")),
     };
     let count: usize =

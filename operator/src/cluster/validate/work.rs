@@ -164,8 +164,8 @@ fn batch(
 
 /// Words that begin or end a compound command (POSIX.1-2024, Shell Command Language, 2.4).
 const SHELL_KEYWORDS: [&str; 15] = [
-    "!", "{", "}", "case", "do", "done", "elif", "else", "esac", "fi", "for", "if", "then", "until",
-    "while",
+    "!", "{", "}", "case", "do", "done", "elif", "else", "esac", "fi", "for", "if", "then",
+    "until", "while",
 ];
 
 /// The lines of a batch that are jobs, with their numbers, which count every line. Comments are none.
@@ -203,7 +203,8 @@ fn batch_script(text: &str, directory: &str) -> String {
         script.push(format!("flux submit --flags waitable --input=/dev/null {files} {line}"));
         script.push(format!("[ $? -eq 0 ] || {{ echo {name} was not submitted; code=1; }}"));
     }
-    let end = ["flux queue idle", "flux jobs -a", "flux job wait --all || code=1", "exit $code", ""];
+    let end =
+        ["flux queue idle", "flux jobs -a", "flux job wait --all || code=1", "exit $code", ""];
     script.extend(end.map(str::to_owned));
     script.join("\n")
 }
