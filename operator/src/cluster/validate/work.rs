@@ -199,7 +199,8 @@ fn batch_script(text: &str, directory: &str) -> String {
         let shown = format!("{name}: {line}");
         let shown = shlex::try_quote(&shown).unwrap_or_default();
         let files = format!("--error={directory}/{name}.err --output={directory}/{name}.out");
-        script.push(format!("echo {shown}"));
+        // Not echo: some take a backslash in it for an escape.
+        script.push(format!("printf '%s\\n' {shown}"));
         script.push(format!("flux submit --flags waitable --input=/dev/null {files} {line}"));
         script.push(format!("[ $? -eq 0 ] || {{ echo {name} was not submitted; code=1; }}"));
     }
