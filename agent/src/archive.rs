@@ -9,7 +9,7 @@ mod whole;
 
 pub use whole::{WholeError, check_whole};
 
-use crate::execute::{Context, files};
+use crate::execute::{Context, StepError, files};
 use crate::output::chain;
 use crate::step::ArchiveRun;
 use crate::supervise::BrokerEnd;
@@ -63,22 +63,39 @@ pub fn options(archive: &ArchiveRun, exists: bool, has_place: bool) -> Vec<Strin
     restore.into_iter().chain(dump).collect()
 }
 
-/// Makes the directory that the broker's user dumps into. Without it the run goes on and its state
-/// is not kept: the volume may be meant to be read only.
-pub fn make_place(context: &Context, archive: &ArchiveRun) -> bool {
+/// Whether there is an archive to restore from. A place that cannot be looked at ends the run: Flux
+/// would start without the state of before, and in the end put its own in that one's place.
+pub fn exists(context: &Context, archive: &ArchiveRun) -> Result<bool, StepError> {
+    context.root.at(&archive.path).try_exists().map_err(|source| StepError::File {
+        doing: "look for archive",
+        path: archive.path.clone(),
+        source,
+    })
+}
+
+/// Makes the directory that the broker's user dumps into. On a volume that is read only there is none:
+/// the run goes on and its state is not kept, which may be meant so. Any other place that takes no
+/// files ends the run: better now than when there is a state to keep.
+pub fn make_place(context: &Context, archive: &ArchiveRun) -> Result<bool, StepError> {
     let staging = context.root.at(&archive.staging);
     let made = remove_directory(&staging)
         .and_then(|()| files::make_directory(&staging, 0o700, context.broker_ids()));
-    if let Err(error) = &made {
-        let text = format!(
-            "the state will not be kept in archive {}: make directory {}: {error}",
-            archive.path.display(),
-            staging.display()
-        );
-        context.log.warn(&text);
-        context.progress.failed(&text);
+    match made {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
+            let text = format!(
+                "the state will not be kept in archive {}: {error}",
+                archive.path.display()
+            );
+            context.log.warn(&text);
+            context.progress.failed(&text);
+            Ok(false)
+        }
+        Err(source) => {
+            let doing = "make a place for the archive's next state,";
+            Err(StepError::File { doing, path: archive.staging.clone(), source })
+        }
     }
-    made.is_ok()
 }
 
 /// Puts the dump in the archive's place if the instance `ran` and the dump is whole.
@@ -109,6 +126,8 @@ async fn try_keep(
     archive: &ArchiveRun,
     broker: BrokerEnd,
 ) -> Result<(), KeepError> {
+    // Large files are read and synchronised on threads of their own: signals and the status must
+    // not wait for them.
     let (path, dump) = (context.root.at(&archive.path), context.root.at(&archive.dump));
     if !dump.is_file() {
         return Err(KeepError::NoDump { path: archive.path.clone(), dump: archive.dump.clone() });
@@ -117,13 +136,14 @@ async fn try_keep(
     // be the command's own, which hides those of later phases.
     if broker.code != 0 {
         let checked = dump.clone();
-        // On a thread of its own: signals and the status must not wait for a large file.
         let whole = tokio::task::spawn_blocking(move || check_whole(&checked)).await;
         whole
             .unwrap_or_else(|error| Err(WholeError::Read { source: io::Error::other(error) }))
             .map_err(|source| KeepError::NotWhole { path: archive.path.clone(), source })?;
     }
-    replace(&dump, &path)
+    let replaced = tokio::task::spawn_blocking(move || replace(&dump, &path)).await;
+    replaced
+        .unwrap_or_else(|error| Err(io::Error::other(error)))
         .map_err(|source| KeepError::Replace { path: archive.path.clone(), source })
 }
 

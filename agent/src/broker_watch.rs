@@ -58,7 +58,7 @@ impl Watch {
         while !events.is_closed() {
             let state = self.state(&mut way).await.map(Event::State);
             let record = self.record.as_deref().and_then(ProgramRecord::read);
-            let started = record.map(|_| Event::CommandStarted);
+            let started = record.as_ref().map(|_| Event::CommandStarted);
             let ended = record.and_then(|record| record.exit_code).map(|_| Event::CommandEnded);
             let now: Vec<Event> = [state, started, ended].into_iter().flatten().collect();
             let mut changed = false;

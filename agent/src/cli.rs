@@ -1,9 +1,6 @@
 //! The command line.
 
-use crate::commands;
-use crate::flux_command;
-use crate::output;
-use crate::run;
+use crate::{batch, commands, flux_command, output, program, run};
 use clap::builder::RangedU64ValueParser;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -125,6 +122,7 @@ enum Command {
         words: Vec<String>,
     },
     /// Run a command and record when it started and how it ended (used by `run` on the lead)
+    #[command(hide = true)]
     Program {
         /// Where the record is kept
         #[arg(long, value_name = "PATH")]
@@ -135,9 +133,37 @@ enum Command {
         /// Print the FLUXTIME line
         #[arg(long)]
         timed: bool,
+        /// The `flux` program that the command submits with: ask it whether it refused
+        #[arg(long, value_name = "PATH")]
+        flux: Option<String>,
+        /// Where the command may leave a sentence about its failure
+        #[arg(long, value_name = "PATH")]
+        failure: Option<PathBuf>,
+        /// Do not run the command unless this directory takes files
+        #[arg(long, value_name = "PATH")]
+        output_directory: Option<PathBuf>,
         /// Program and arguments
         #[arg(last = true, required = true)]
         words: Vec<String>,
+    },
+    /// Submit the batch script and wait for its end (used by `run` on the lead)
+    #[command(hide = true)]
+    Batch {
+        /// The `flux` program
+        #[arg(long, value_name = "PATH")]
+        flux: String,
+        /// Directory of the jobs' output files
+        #[arg(long, value_name = "PATH")]
+        output_directory: PathBuf,
+        /// Where to leave a sentence about a failure
+        #[arg(long, value_name = "PATH")]
+        failure: PathBuf,
+        /// Leave out the id of the job
+        #[arg(long)]
+        quiet: bool,
+        /// Flags of the submission
+        #[arg(last = true)]
+        flags: Vec<String>,
     },
     /// Check everything this pod needs, and say what to do about what is wrong
     Doctor {
@@ -301,9 +327,21 @@ fn dispatch(command: Command) -> u8 {
         Command::Exec { uid, gid, groups, capabilities, words } => {
             commands::exec(&crate::exec::Target { uid, gid, groups, capabilities }, &words)
         }
-        Command::Program { record, patience, timed, words } => {
+        Command::Program { record, patience, timed, flux, failure, output_directory, words } => {
             let patience = patience.map(Duration::from_millis);
-            block_on(crate::program::run(&record, patience, timed, &words))
+            let program = program::Program {
+                record,
+                patience,
+                timed,
+                flux,
+                failure,
+                output_directory,
+                words,
+            };
+            block_on(program::run(&program))
+        }
+        Command::Batch { flux, output_directory, failure, quiet, flags } => {
+            batch::run(&batch::Batch { flux, output_directory, failure, quiet, flags })
         }
         Command::Doctor { pod, output } => block_on(crate::doctor::doctor(&pod, output.output)),
         Command::Connect { pod, words } => crate::connect::connect(&pod, &words),

@@ -120,14 +120,23 @@ impl Pod {
 
     /// The certificate at `path`, else the broker's copy, else the mounted one.
     pub(crate) fn certificate(&self, path: Option<PathBuf>) -> Result<CurveCertificate, u8> {
+        self.read_certificate(path).map_err(|text| {
+            complain(&text);
+            Exit::Prepare.code()
+        })
+    }
+
+    /// As [`Self::certificate`]; what is wrong is the error's text.
+    pub(crate) fn read_certificate(
+        &self,
+        path: Option<PathBuf>,
+    ) -> Result<CurveCertificate, String> {
         let copy = self.root.at(self.config.layout.curve_certificate());
         let mounted = self.root.at(Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY));
         let path = path.unwrap_or_else(|| if copy.exists() { copy } else { mounted });
-        let text = fs::read_to_string(&path).map_err(|error| {
-            complain(&format!("read {}: {error}", path.display()));
-            Exit::Prepare.code()
-        })?;
-        CurveCertificate::parse(&text).map_err(|error| failed(Exit::Prepare, &error))
+        let text = fs::read_to_string(&path)
+            .map_err(|error| format!("read {}: {error}", path.display()))?;
+        CurveCertificate::parse(&text).map_err(|error| chain(&error))
     }
 
     fn lead(&self) -> Result<AwaitLead, u8> {
@@ -191,9 +200,9 @@ pub fn environment(arguments: &PodArguments, format: Format) -> u8 {
     0
 }
 
-/// The socket of the agent that runs this pod. The configuration says where the shared volume is;
-/// where it cannot be read, this program's own place in that volume does.
-fn agent_socket(arguments: &PodArguments) -> PathBuf {
+/// The paths below the shared volume. The configuration says where that is; where it cannot be read,
+/// this program's own place in it does.
+fn layout(arguments: &PodArguments) -> Layout {
     let root = Root::new(&arguments.root);
     let own_mount = || {
         let own = std::env::current_exe().ok()?;
@@ -201,12 +210,13 @@ fn agent_socket(arguments: &PodArguments) -> PathBuf {
         let layout = Layout::new(mount).with_private(PRIVATE_MOUNT);
         (layout.agent() == own).then_some(layout)
     };
-    let layout = read_config(&root.at(&arguments.config))
-        .map(|config| config.layout)
-        .ok()
-        .or_else(own_mount)
-        .unwrap_or_default();
-    root.at(layout.agent_socket())
+    let configured = read_config(&root.at(&arguments.config)).map(|config| config.layout);
+    configured.ok().or_else(own_mount).unwrap_or_default()
+}
+
+/// The socket of the agent that runs this pod.
+fn agent_socket(arguments: &PodArguments) -> PathBuf {
+    Root::new(&arguments.root).at(layout(arguments).agent_socket())
 }
 
 /// `status`
@@ -320,10 +330,7 @@ async fn reached(what: Awaited, arguments: &PodArguments, socket: &Path) -> bool
             status::ask(socket, PATIENCE).await.is_ok_and(|report| report.online)
         }
         Awaited::Complete => {
-            let root = Root::new(&arguments.root);
-            let config = read_config(&root.at(&arguments.config));
-            let layout = config.map(|config| config.layout).unwrap_or_default();
-            root.at(layout.complete_marker()).exists()
+            Root::new(&arguments.root).at(layout(arguments).complete_marker()).exists()
         }
     }
 }

@@ -4,7 +4,7 @@
 //! nothing: Flux does so, too, when it is told to stop while it waits for the quorum.
 
 use crate::exit_status::{end_text, exit_code};
-use crate::program::ProgramRecord;
+use crate::program::{NotRun, ProgramRecord};
 use crate::progress::phase;
 use crate::signals::Stop;
 use crate::supervise::BrokerEnd;
@@ -53,6 +53,9 @@ pub fn of_lead(record: Option<ProgramRecord>, broker: BrokerEnd) -> Ended {
         let text = format!("{stop} before the command had ended; told to stop, {end}");
         return Ended { signal: record.signal, ..Ended::by_agent(Exit::Deadline, text) };
     }
+    if let Some(NotRun { exit_code, reason }) = record.not_run {
+        return Ended { error: Some(reason), ..Ended::well(exit_code.into()) };
+    }
     // Without an end in the record the wrapper itself was killed; the broker saw how.
     let code = record.exit_code.unwrap_or(if broker.code == 0 { 1 } else { broker.code });
     let error = match record.exit_code {
@@ -64,7 +67,7 @@ pub fn of_lead(record: Option<ProgramRecord>, broker: BrokerEnd) -> Ended {
             "the broker ended with exit code {} after the command had ended with {code}",
             broker.code
         )),
-        Some(_) => None,
+        Some(_) => record.error,
     };
     Ended { code, command_ran: true, signal: record.signal, error }
 }
@@ -234,7 +237,7 @@ mod tests {
             started_monotonic_nanoseconds: 2_000_000_000,
             ended_monotonic_nanoseconds: exit_code.map(|_| 5_000_000_000),
             exit_code,
-            signal: None,
+            ..ProgramRecord::default()
         }
     }
 
@@ -248,6 +251,17 @@ mod tests {
         assert_eq!(summary(&ended), (7, true));
         assert!(ended.error.unwrap().contains("exit code 1 after the command had ended with 7"));
         assert_eq!(of_lead(Some(record(Some(0))), broker(0)).error, None);
+    }
+
+    #[test]
+    fn a_command_that_flux_refused_did_not_run_and_one_that_failed_says_what_is_known() {
+        let not_run = NotRun { exit_code: 71, reason: "Flux refused".to_owned() };
+        let refused = ProgramRecord { not_run: Some(not_run), ..record(Some(71)) };
+        let ended = of_lead(Some(refused), broker(71));
+        assert_eq!((summary(&ended), ended.error.as_deref()), ((71, false), Some("Flux refused")));
+        let not_found = ProgramRecord { error: Some("not found".to_owned()), ..record(Some(127)) };
+        let ended = of_lead(Some(not_found), broker(127));
+        assert_eq!((summary(&ended), ended.error.as_deref()), ((127, true), Some("not found")));
     }
 
     #[test]

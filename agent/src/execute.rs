@@ -54,6 +54,8 @@ pub struct Context {
     pub progress: Progress,
     /// Environment, working directory, user.
     pub session: Session,
+    /// Code that the run ends with, known when its last steps are done.
+    pub exit_code: i32,
 }
 
 impl Context {
@@ -154,7 +156,10 @@ pub async fn execute(context: &mut Context, step: &Step) -> Result<(), StepError
             context.session.environment.insert((*variable).into(), path.into());
             Ok(())
         }
-        Step::MarkComplete { path } => write_at(context, path, b"", 0o644, Owner::Container),
+        Step::MarkComplete { path } => {
+            let code = format!("{}\n", context.exit_code);
+            write_at(context, path, code.as_bytes(), 0o644, Owner::Container)
+        }
     }
 }
 

@@ -82,6 +82,8 @@ pub async fn wait_for_lead(
 trait World {
     async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, String>;
     async fn probe(&self, address: SocketAddr) -> Outcome;
+    /// `pause`, or less of it.
+    fn spread(&self, pause: Duration) -> Duration;
 }
 
 struct Network<'run> {
@@ -104,6 +106,16 @@ impl World for Network<'_> {
     async fn probe(&self, address: SocketAddr) -> Outcome {
         probe::probe(address, self.certificate, PROBE_TIMEOUT).await
     }
+
+    fn spread(&self, pause: Duration) -> Duration {
+        spread(pause, getrandom::u32().unwrap_or(u32::MAX))
+    }
+}
+
+/// A pause between half of `pause` and all of it: the workers of a large cluster start together, and
+/// would ask together every time.
+fn spread(pause: Duration, random: u32) -> Duration {
+    pause.mul_f64(f64::from(random) / f64::from(u32::MAX) / 2.0 + 0.5)
 }
 
 async fn wait(
@@ -132,7 +144,7 @@ async fn wait(
             let (name, port) = (target.name.clone(), target.port);
             return Err(LeadError { name, port, attempts, elapsed, last_seen: seen.text });
         }
-        sleep(pause.min(deadline.saturating_sub(elapsed))).await;
+        sleep(world.spread(pause).min(deadline.saturating_sub(elapsed))).await;
         pause = pause.mul_f64(1.5).min(LONGEST_PAUSE);
     }
 }
@@ -259,6 +271,10 @@ mod tests {
             self.probed.borrow_mut().push((self.began.elapsed(), address));
             (self.probe)(self.began.elapsed(), address.ip())
         }
+
+        fn spread(&self, pause: Duration) -> Duration {
+            pause
+        }
     }
 
     const SERVICE: &str = "10.96.0.5";
@@ -285,6 +301,13 @@ mod tests {
         let mut report = |text: &str| reports.push(text.to_owned());
         let result = wait(target, world, Duration::from_secs(seconds), &mut report).await;
         (result, reports)
+    }
+
+    #[test]
+    fn a_pause_is_spread_over_its_second_half() {
+        let pause = Duration::from_millis(100);
+        assert_eq!(spread(pause, 0), Duration::from_millis(50));
+        assert_eq!(spread(pause, u32::MAX), pause);
     }
 
     #[tokio::test(start_paused = true)]
@@ -355,7 +378,7 @@ mod tests {
         assert!(reports[0].starts_with("waiting for the lead broker: 10.96.0.5:8050: connection"));
         assert!(reports[1].starts_with("still waiting for the lead broker after 10 s"));
         assert!(reports[3].starts_with(
-            "WARNING: waiting for the lead broker: 10.96.0.5:8050: the server has another"
+            "WARNING: waiting for the lead broker: 10.96.0.5:8050: the server closed"
         ));
     }
 

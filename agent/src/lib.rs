@@ -2,6 +2,7 @@
 
 pub mod accounts;
 pub mod archive;
+pub mod batch;
 pub mod broker_socket;
 pub mod broker_watch;
 pub mod budget;
@@ -32,6 +33,7 @@ pub mod plan;
 pub mod probe;
 pub mod program;
 pub mod progress;
+pub mod refusal;
 pub mod resolver;
 pub mod resources;
 pub mod root;

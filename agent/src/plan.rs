@@ -213,11 +213,10 @@ fn steps(
     work: &workload::Work,
 ) -> Result<Vec<Step>, PlanError> {
     let Pod { config, role, .. } = pod;
-    let mut steps = hooks::init(pod)?;
+    let mut steps: Vec<Step> = files::left_by_an_earlier_run(pod).into();
+    steps.extend(hooks::init(pod)?);
     steps.push(account::account(pod));
     steps.extend(files::directories(pod));
-    steps.push(Step::RemoveFile { path: config.layout.complete_marker() });
-    steps.push(Step::RemoveFile { path: config.layout.program_record() });
     steps.push(files::certificate(pod));
     steps.extend(files::munge_key(pod));
     steps.push(Step::WriteFile(files::broker_config(pod, document)?));

@@ -107,7 +107,7 @@ impl fmt::Display for Outcome {
                 "what listens there is no broker with a CURVE certificate: it answered with {seen}"
             ),
             Self::WrongKey => formatter.write_str(
-                "the server has another CURVE certificate than this pod: compare their public keys",
+                "the server closed the connection or answered for another key, as one with another CURVE certificate than this pod's does: unless it was just ending, compare their public keys",
             ),
             Self::ConnectionRefused => {
                 formatter.write_str("connection refused: nothing listens there yet")

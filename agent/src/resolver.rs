@@ -6,6 +6,7 @@ use hickory_resolver::config::{
 };
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::Name;
 use hickory_resolver::{ResolverBuilder, TokioResolver};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -16,7 +17,9 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// How long all name servers together have, over UDP and TCP and for both kinds of address.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Names with as many dots are complete by the rule that Kubernetes writes into resolv.conf
-/// (`ndots:5`); shorter ones may be meant relative to the search list.
+/// (`ndots:5`); shorter ones may be meant relative to the search list. A pod may have another rule
+/// (`dnsConfig`): one of more dots counts. One of fewer does not, as libc asks the search list for
+/// every name that is not found otherwise (resolv.conf(5)).
 const COMPLETE_DOTS: usize = 5;
 
 /// Why a name has no address.
@@ -56,6 +59,7 @@ pub enum ResolveError {
 #[derive(Clone)]
 pub struct Resolver {
     resolver: TokioResolver,
+    complete_dots: usize,
 }
 
 impl Resolver {
@@ -66,36 +70,48 @@ impl Resolver {
         Self::build(builder)
     }
 
-    /// A resolver that asks only the name server at `address`; it has no search list.
-    pub fn from_name_server(address: SocketAddr) -> Result<Self, ResolveError> {
+    /// A resolver that asks only the name server at `address`, with `search` as its search list and
+    /// names of `ndots` dots complete.
+    pub fn from_name_server(
+        address: SocketAddr,
+        search: &[&str],
+        ndots: usize,
+    ) -> Result<Self, ResolveError> {
         let (mut udp, mut tcp) = (ConnectionConfig::udp(), ConnectionConfig::tcp());
         udp.port = address.port();
         tcp.port = address.port();
         let server = NameServerConfig::new(address.ip(), true, vec![udp, tcp]);
-        let configuration = ResolverConfig::from_parts(None, Vec::new(), vec![server]);
+        let search = search.iter().map(|domain| Name::from_ascii(domain)).collect();
+        let search: Result<Vec<Name>, _> = search;
+        let search = search.map_err(|cause| ResolveError::Configuration { cause: cause.into() })?;
+        let configuration = ResolverConfig::from_parts(None, search, vec![server]);
         let provider = TokioRuntimeProvider::default();
-        Self::build(TokioResolver::builder_with_config(configuration, provider))
+        let mut builder = TokioResolver::builder_with_config(configuration, provider);
+        builder.options_mut().ndots = ndots;
+        Self::build(builder)
     }
 
     fn build(mut builder: ResolverBuilder<TokioRuntimeProvider>) -> Result<Self, ResolveError> {
         set_options(builder.options_mut());
+        let complete_dots = builder.options_mut().ndots.max(COMPLETE_DOTS);
         let resolver = builder.build().map_err(|cause| ResolveError::Configuration { cause })?;
-        Ok(Self { resolver })
+        Ok(Self { resolver, complete_dots })
     }
 
     /// The addresses of `name`, first the IPv4 ones, then the IPv6 ones: which of them can be reached
     /// from here only a connection shows.
     ///
     /// The name is taken as absolute first: that costs two queries where the search list of a pod
-    /// makes it eight. Only a name with fewer dots than Kubernetes' `ndots` and no dot at its end
-    /// is then looked for in the search list as well.
+    /// makes it eight. A name with fewer dots than the pod's `ndots` and no dot at its end is then
+    /// looked for in the search list as well, whatever the first answer was: a name server that has
+    /// nobody to ask about the world fails for `lead.team.svc`.
     pub async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, ResolveError> {
         if let Ok(address) = name.parse() {
             return Ok(vec![address]);
         }
         let absolute = format!("{}.", name.trim_end_matches('.'));
         match self.ask(&absolute).await {
-            Err(ResolveError::Unknown { .. }) if may_be_relative(name) => self.ask(name).await,
+            Err(_) if may_be_relative(name, self.complete_dots) => self.ask(name).await,
             result => result,
         }
     }
@@ -129,8 +145,8 @@ fn set_options(options: &mut ResolverOpts) {
     options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
 }
 
-fn may_be_relative(name: &str) -> bool {
-    !name.ends_with('.') && name.matches('.').count() < COMPLETE_DOTS
+fn may_be_relative(name: &str, complete_dots: usize) -> bool {
+    !name.ends_with('.') && name.matches('.').count() < complete_dots
 }
 
 /// The cluster's domain (`cluster.local` unless the administrator chose another), from the entry
@@ -169,9 +185,11 @@ mod tests {
 
     #[test]
     fn complete_names_are_never_looked_for_in_the_search_list() {
-        assert!(!may_be_relative("hello-0.hello.team.svc.cluster.local"));
-        assert!(!may_be_relative("lead."));
-        assert!(may_be_relative("lead") && may_be_relative("hello-0.hello.team.svc"));
+        let relative = |name, ndots| may_be_relative(name, ndots);
+        assert!(!relative("hello-0.hello.team.svc.cluster.local", 5));
+        assert!(relative("hello-0.hello.team.svc.cluster.local", 6), "the pod's own rule");
+        assert!(!relative("lead.", 5));
+        assert!(relative("lead", 5) && relative("hello-0.hello.team.svc", 5));
     }
 
     #[test]
@@ -184,7 +202,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_needs_no_lookup() {
-        let resolver = Resolver::from_name_server("127.0.0.1:9".parse().unwrap()).unwrap();
+        let resolver = Resolver::from_name_server("127.0.0.1:9".parse().unwrap(), &[], 5).unwrap();
         let address: IpAddr = "fd00::7".parse().unwrap();
         assert_eq!(resolver.lookup("fd00::7").await.unwrap(), [address]);
     }

@@ -162,6 +162,7 @@ async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, 
         children,
         progress,
         session: Session::new(facts.agent.clone(), start),
+        exit_code: 0,
     };
     if let Some(name) = container {
         return sidecar::run(&mut context, &config, &facts, &name).await.map(Begun::Sidecar);
@@ -232,7 +233,7 @@ async fn of_lead(context: &mut Context, plan: &Plan) -> Result<Outcome, StepErro
         keep(context, archive, end, end.ran || record.is_some()).await;
     }
     let ended = if plan.broker.record.is_some() {
-        ending::of_lead(record, end)
+        ending::of_lead(record.clone(), end)
     } else {
         ending::of_interactive_lead(end)
     };
@@ -283,6 +284,7 @@ async fn finish(context: &mut Context, plan: &Plan, ended: Ended) -> Ended {
         context.log.error(error);
         context.progress.failed(error);
     }
+    context.exit_code = ended.code;
     for step in &plan.finish {
         context.progress.enter(phase::POST);
         announce(context, step);

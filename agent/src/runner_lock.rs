@@ -33,12 +33,25 @@ impl RunnerLock {
     }
 }
 
-/// True when there was a runner and it is gone; false also when that cannot be told.
-pub fn is_abandoned(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| match file.try_lock_shared() {
-        Ok(()) => true,
-        Err(TryLockError::WouldBlock | TryLockError::Error(_)) => false,
-    })
+/// What the lock says of the runner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunnerState {
+    /// There has been none, or that cannot be found out.
+    Unknown,
+    /// It runs.
+    Alive,
+    /// There was one and it is gone.
+    Gone,
+}
+
+/// Looks at the lock at `path`.
+pub fn runner_state(path: &Path) -> RunnerState {
+    let Ok(file) = File::open(path) else { return RunnerState::Unknown };
+    match file.try_lock_shared() {
+        Ok(()) => RunnerState::Gone,
+        Err(TryLockError::WouldBlock) => RunnerState::Alive,
+        Err(TryLockError::Error(_)) => RunnerState::Unknown,
+    }
 }
 
 #[cfg(test)]
@@ -60,12 +73,22 @@ mod tests {
     fn it_is_abandoned_when_its_holder_is_gone_and_not_before_there_was_one() {
         let volume = tempfile::tempdir().unwrap();
         let path = volume.path().join("runner.lock");
-        assert!(!is_abandoned(&path), "no runner yet");
+        assert_eq!(runner_state(&path), RunnerState::Unknown, "no runner yet");
         let held = RunnerLock::hold(&path).unwrap();
-        assert!(!is_abandoned(&path));
+        assert_eq!(runner_state(&path), RunnerState::Alive);
         drop(held);
-        assert!(is_abandoned(&path));
+        assert_eq!(runner_state(&path), RunnerState::Gone);
         let _again = RunnerLock::hold(&path).unwrap();
-        assert!(!is_abandoned(&path), "a runner that was started again");
+        assert_eq!(runner_state(&path), RunnerState::Alive, "a runner that was started again");
+    }
+
+    #[test]
+    fn a_link_that_a_sidecar_left_is_not_written_through() {
+        let volume = tempfile::tempdir().unwrap();
+        let (path, other) = (volume.path().join("runner.lock"), volume.path().join("other"));
+        fs::write(&other, "content").unwrap();
+        std::os::unix::fs::symlink(&other, path.with_extension("new")).unwrap();
+        let _held = RunnerLock::hold(&path).unwrap();
+        assert_eq!(fs::read_to_string(&other).unwrap(), "content");
     }
 }

@@ -8,9 +8,13 @@ use crate::execute::{Context, PrivateScript, StepError, files, run_hook, wait_or
 use crate::facts::Facts;
 use crate::output::chain;
 use crate::plan::{Surroundings, shell, sidecar_hook, surroundings};
-use crate::runner_lock::is_abandoned;
+use crate::runner_lock::{RunnerState, runner_state};
 use flux_contract::{AgentConfig, Exit, SidecarConfig};
 use nix::sys::signal::Signal;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
@@ -26,7 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const GOES_ON: [&str; 5] = ["join", "config-sync", "init", "quorum", "run"];
 
 /// Runs sidecar `name` and returns how it ended: with its command's code, or with 0 when the runner has
-/// finished. A command that ends well before the runner is waited behind: a pod with an ended
+/// finished well. Where the runner has failed the sidecar fails as well: the kubelet then starts both
+/// again, or none (`restartPolicy`). A command that ends well before the runner is waited behind: a pod with an ended
 /// container is not ready, though its broker is. One that fails ends its container: that is what
 /// shows the failure outside.
 pub async fn run(
@@ -59,15 +64,19 @@ pub async fn run(
             run_hook(context, &pre).await?;
         }
         let ended = main(context, config, facts, sidecar, &runner).await?;
-        if let Some(post) = hook("commands.post", sidecar.post.as_ref()) {
-            run_hook(context, &post).await?;
+        if let Some(post) = hook("commands.post", sidecar.post.as_ref())
+            && let Err(error) = run_hook(context, &post).await
+        {
+            // The code stays what it was, as the runner's does.
+            context.log.error(&chain(&error));
         }
-        if ended.code == 0 {
-            context.log.say("done: staying until the runner has finished");
-            // Told to stop or finished: the sidecar's own work is done either way.
-            let _ = context.signals.unless_stopped(runner.end()).await;
+        if ended.code != 0 {
+            return Ok(ended);
         }
-        Ok(ended)
+        context.log.say("done: staying until the runner has finished");
+        // Told to stop: the sidecar's own work is done.
+        let end = context.signals.unless_stopped(runner.end()).await;
+        Ok(end.ok().filter(|end| *end != RunnerEnd::Finished).map_or(ended, Into::into))
     };
     ran.await.map_err(|error: StepError| (error.exit(), chain(&error)))
 }
@@ -89,7 +98,7 @@ async fn main(
     if sidecar.wait_for_socket
         && let Some(end) = end_before_socket(context, runner).await?
     {
-        context.log.say(end.text());
+        context.log.say(&end.text());
         return Ok(end.into());
     }
     let Some(command) = &sidecar.command else { return Ok(Ended::well(0)) };
@@ -103,6 +112,9 @@ async fn main(
     let mut running = context.children.spawn(&mut started).map_err(start)?;
     let end = tokio::select! {
         ended = wait_or_stop(&mut context.signals, &mut running, context.budget.for_main()) => {
+        // A command that has failed says so, also when the runner ends at the same time.
+        biased;
+        ended = wait_or_stop(&mut context.signals, &mut running) => {
             let (status, stop) = ended.map_err(start)?;
             let ended = ending::of_sidecar(status, stop);
             return Ok(if stop.is_some() { ended } else { judged(context, sidecar, runner, ended).await });
@@ -140,8 +152,8 @@ async fn end_before_socket(
     context.log.say(&format!("waiting for the broker's socket {}", runner.socket.display()));
     let waited = async {
         tokio::select! {
-            () = appearance(&runner.socket) => None,
             end = runner.end() => Some(end),
+            () = appearance(&runner.socket) => None,
         }
     };
     Ok(context.signals.unless_stopped(waited).await?)
@@ -165,6 +177,7 @@ async fn judged(
             context.log.say("the runner has finished: so had the command, whatever its exit code");
             Ended::well(0)
         }
+        Ok(Some(end @ RunnerEnd::Failed(_))) => end.into(),
         Ok(Some(RunnerEnd::Gone) | None) | Err(_) => ended,
     }
 }
@@ -181,16 +194,20 @@ struct Runner {
 enum RunnerEnd {
     /// It said so.
     Finished,
+    /// It said so, and that it ended with this code.
+    Failed(i32),
     /// It was killed, or could not even begin.
     Gone,
 }
 
 impl RunnerEnd {
-    const fn text(self) -> &'static str {
+    fn text(self) -> String {
         match self {
-            Self::Finished => "the runner has finished",
+            Self::Finished => "the runner has finished".to_owned(),
+            Self::Failed(code) => format!("the runner has ended with exit code {code}"),
             Self::Gone => {
                 "the runner is gone without having finished: its container's state says why"
+                    .to_owned()
             }
         }
     }
@@ -200,7 +217,7 @@ impl From<RunnerEnd> for Ended {
     fn from(end: RunnerEnd) -> Self {
         match end {
             RunnerEnd::Finished => Self::well(0),
-            RunnerEnd::Gone => Self::by_agent(Exit::Broker, end.text()),
+            RunnerEnd::Failed(_) | RunnerEnd::Gone => Self::by_agent(Exit::Broker, end.text()),
         }
     }
 }
@@ -217,12 +234,19 @@ impl Runner {
     }
 
     fn present_end(&self) -> Option<RunnerEnd> {
-        // First the lock: it is held until the marker is there.
-        let is_abandoned = is_abandoned(&self.lock);
-        if self.complete.exists() {
-            return Some(RunnerEnd::Finished);
+        // First the lock: it is held until the marker is there. While it is held a marker is that of
+        // an earlier runner, which a new one is about to remove.
+        let state = runner_state(&self.lock);
+        if state == RunnerState::Alive {
+            return None;
         }
-        is_abandoned.then_some(RunnerEnd::Gone)
+        match fs::read_to_string(&self.complete) {
+            Ok(code) => Some(match code.trim().parse() {
+                Ok(0) | Err(_) => RunnerEnd::Finished,
+                Ok(code) => RunnerEnd::Failed(code),
+            }),
+            Err(_) => (state == RunnerState::Gone).then_some(RunnerEnd::Gone),
+        }
     }
 
     /// Whether it ends now: how, or nothing when its broker goes on.
@@ -254,7 +278,33 @@ impl Runner {
 }
 
 async fn appearance(path: &Path) {
-    while !path.exists() {
+    while !listens(path) {
         sleep(PAUSE).await;
+    }
+}
+
+/// Whether somebody listens at the socket: a broker that was killed leaves its own behind.
+fn listens(path: &Path) -> bool {
+    match UnixStream::connect(path) {
+        Ok(_) => true,
+        // It lets only its owner in.
+        Err(error) => error.kind() == ErrorKind::PermissionDenied,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_socket_that_a_dead_broker_left_is_none() {
+        let volume = tempfile::tempdir().unwrap();
+        let path = volume.path().join("local");
+        assert!(!listens(&path));
+        let listener = UnixListener::bind(&path).unwrap();
+        assert!(listens(&path));
+        drop(listener);
+        assert!(path.exists() && !listens(&path));
     }
 }

@@ -43,12 +43,15 @@ pub struct BrokerEnd {
 }
 
 /// Program and options of `broker`, complete with what depends on the moment it starts.
-fn words(context: &Context, broker: &BrokerRun) -> Vec<String> {
-    let options = broker.archive.as_ref().map_or_else(Vec::new, |archive| {
-        let exists = context.root.at(&archive.path).exists();
-        archive::options(archive, exists, archive::make_place(context, archive))
-    });
-    [broker.command.clone(), options, broker.program.clone()].concat()
+fn words(context: &Context, broker: &BrokerRun) -> Result<Vec<String>, StepError> {
+    let options = match &broker.archive {
+        Some(archive) => {
+            let exists = archive::exists(context, archive)?;
+            archive::options(archive, exists, archive::make_place(context, archive)?)
+        }
+        None => Vec::new(),
+    };
+    Ok([broker.command.clone(), options, broker.program.clone()].concat())
 }
 
 /// Starts the broker and stays until it has ended, whatever signals come, and nothing of it is left.
@@ -58,12 +61,16 @@ pub async fn run_broker(
     role: Role,
 ) -> Result<BrokerEnd, StepError> {
     context.progress.enter(phase::QUORUM);
-    let words = words(context, broker);
+    let words = words(context, broker)?;
     context.log.say(&format!("starting the broker: {}", shown(&words)));
     let started = monotonic_nanoseconds();
     let start = |source| StepError::Start { program: words.join(" "), source };
     let mut command = context.session.broker_command(&words);
     let before = Before::now();
+    if !io::stdin().is_terminal() {
+        // A command that reads it must meet its end, whatever the container's is.
+        command.stdin(Stdio::null());
+    }
     let mut running = context.children.spawn(&mut command).map_err(start)?;
     give_terminal(running.pid());
     let (events, mut changes) = mpsc::unbounded_channel();

@@ -8,7 +8,9 @@ mod pod;
 use flux_contract::{Archive, Exit, Hooks};
 use pod::{Pod, code, stderr};
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::process::Command;
 
 #[test]
 fn an_archive_is_restored_only_if_it_exists_when_the_broker_starts() {
@@ -87,13 +89,51 @@ fn a_broker_that_never_ran_leaves_the_archive_as_it_was() {
 }
 
 #[test]
-fn an_archive_in_a_place_that_takes_no_files_is_restored_and_its_state_said_to_be_lost() {
+fn a_place_that_takes_no_files_ends_the_run_before_there_is_a_state_to_keep() {
     let pod = Pod::new();
-    let mut config = pod.config(&["true"]);
-    fs::write(pod.at("file"), "").unwrap();
-    config.archive = Some(Archive { path: pod.at("file/archive.tgz").display().to_string() });
+    let mut config = pod.config(&["touch", "ran"]);
+    // A file system that takes no directories.
+    symlink("/proc", pod.at("state")).unwrap();
+    config.archive = Some(Archive { path: pod.at("state/archive.tgz").display().to_string() });
     let output = pod.run(&config);
+    assert_eq!(code(&output), i32::from(Exit::Prepare.code()), "{}", stderr(&output));
+    let message = pod.message();
+    assert!(message.last_error.unwrap().contains("place for the archive's next state"));
+    assert!(!message.command_ran && !pod.at("work/ran").exists());
+}
+
+#[test]
+fn an_archive_on_a_volume_that_is_read_only_is_restored_and_its_state_said_to_be_lost() {
+    let pod = Pod::new();
+    fs::create_dir(pod.at("state")).unwrap();
+    let mut config = pod.config(&["true"]);
+    config.archive = Some(Archive { path: pod.at("state/archive.tgz").display().to_string() });
+    let run = pod.prepared(&config);
+    let script = "mount --bind \"$0\" \"$0\" && mount -o remount,ro,bind \"$0\" && exec \"$@\"";
+    let mut isolated = Command::new("unshare");
+    isolated.args(["--mount", "sh", "-c", script]).arg(pod.at("state"));
+    let output = pod.wrapped(isolated, &run).output().unwrap();
+    if stderr(&output).contains("unshare:") {
+        eprintln!("skipped: no mount namespace can be made here");
+        return;
+    }
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert!(!pod.read("flux-calls").contains("content.dump"));
     assert!(pod.message().last_error.unwrap().contains("will not be kept"));
+}
+
+#[test]
+fn an_archive_that_cannot_be_looked_at_ends_the_run_and_is_not_replaced() {
+    let whole = [vec![b'x'; 512], vec![0; 1024]].concat();
+    let (pod, archive) = pod_with_archive(&whole, "archive.tar");
+    fs::remove_file(&archive).unwrap();
+    symlink(&archive, &archive).unwrap();
+    let mut config = pod.config(&["touch", "ran"]);
+    config.archive = Some(Archive { path: archive.display().to_string() });
+    let output = pod.run(&config);
+    assert_eq!(code(&output), i32::from(Exit::Prepare.code()), "{}", stderr(&output));
+    let message = pod.message();
+    let error = message.last_error.unwrap();
+    assert!(!message.command_ran && error.contains("look for archive"), "{error}");
+    assert!(archive.is_symlink() && !pod.at("work/ran").exists());
 }

@@ -51,6 +51,21 @@ fn the_doctor_names_cause_and_remedy_of_everything_that_is_wrong_at_once() {
     assert!(checks["configuration"].1.contains("agent.toml"));
 }
 
+/// The certificate is mounted in the container that runs Flux, and in no other.
+#[test]
+fn the_doctor_beside_the_runner_looks_for_nothing_that_is_not_there_by_design() {
+    let pod = Pod::new();
+    pod.write_config(&pod.config(&["true"]));
+    fs::remove_dir_all(pod.at("flux_operator/curve")).unwrap();
+    let (_, checks) = doctor(&pod);
+    for name in ["certificate", "agent", "lead"] {
+        let (finding, text) = &checks[name];
+        assert!(finding == "skipped" && text.contains("container that runs Flux"), "{name}: {text}");
+    }
+    let output = pod.for_this_pod("doctor").output().unwrap();
+    assert_eq!(stderr(&output), "", "what is wrong stands in the table");
+}
+
 #[test]
 fn the_doctor_does_not_wait_for_a_flux_that_hangs() {
     let mut pod = Pod::new();

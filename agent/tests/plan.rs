@@ -213,13 +213,13 @@ fn a_script_for_a_shell_that_the_image_lacks_gets_the_one_of_the_view() {
     config.workload = Workload::Batch {
         prefix: vec![],
         flags: vec![],
-        script: "#!/bin/bash\necho \"$0\"\n".to_owned(),
+        script: "#!/bin/bash -e\necho \"$0\"\n".to_owned(),
         output_directory: "/data/output".to_owned(),
     };
     let bare = paths(&["/mnt/shared/view/bin/flux", "/mnt/shared/view/bin/bash"]);
     let text = shown(&config, &Facts { executables: bare, ..facts("sample-0") });
-    assert!(text.contains("    #!/mnt/shared/view/bin/bash\n    echo \"$0\"\n"), "{text}");
-    assert!(shown(&config, &facts("sample-0")).contains("    #!/bin/bash\n"));
+    assert!(text.contains("    #!/mnt/shared/view/bin/bash -e\n    echo \"$0\"\n"), "{text}");
+    assert!(shown(&config, &facts("sample-0")).contains("    #!/bin/bash -e\n"));
 }
 
 #[test]

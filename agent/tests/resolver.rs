@@ -45,7 +45,7 @@ impl NameServer {
     }
 
     fn resolver(&self) -> Resolver {
-        Resolver::from_name_server(self.address).unwrap()
+        Resolver::from_name_server(self.address, &["cluster.local."], 5).unwrap()
     }
 
     fn questions(&self) -> Vec<String> {
@@ -59,6 +59,7 @@ fn reply(request: &Message, late_name_exists: bool) -> Message {
     let name = name.trim_end_matches('.');
     let data = match (name, query.query_type()) {
         (LATE, RecordType::A) if late_name_exists => Some(RData::A(A::new(10, 244, 1, 7))),
+        ("lead.team.svc.cluster.local", RecordType::A) => Some(RData::A(A::new(10, 244, 1, 9))),
         ("both.example", RecordType::A) => Some(RData::A(A::new(10, 244, 1, 8))),
         ("six.example" | "both.example", RecordType::AAAA) => {
             Some(RData::AAAA("fd00::7".parse::<AAAA>().unwrap()))
@@ -69,6 +70,11 @@ fn reply(request: &Message, late_name_exists: bool) -> Message {
     reply.add_query(query.clone());
     if let Some(data) = data {
         reply.add_answer(Record::from_rdata(query.name().clone(), 30, data));
+        return reply;
+    }
+    if name == "lead.team.svc" {
+        // As a name server of the cluster that has nobody to ask about other names.
+        reply.metadata.response_code = ResponseCode::ServFail;
         return reply;
     }
     if name != "six.example" {
@@ -101,6 +107,14 @@ async fn a_complete_name_costs_two_questions_at_most() {
     assert_eq!(questions, [format!("{LATE}. A"), format!("{LATE}. AAAA")]);
 }
 
+/// libc and libzmq find it, too.
+#[tokio::test]
+async fn a_short_name_is_looked_for_in_the_search_list_also_where_the_absolute_one_fails() {
+    let server = NameServer::start().await;
+    let address: IpAddr = "10.244.1.9".parse().unwrap();
+    assert_eq!(server.resolver().lookup("lead.team.svc").await.unwrap(), [address]);
+}
+
 #[tokio::test]
 async fn a_host_with_only_an_ipv6_address_is_found() {
     let server = NameServer::start().await;
@@ -129,7 +143,8 @@ async fn a_name_server_that_is_not_there_is_a_failure_and_not_an_unknown_name() 
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     drop(socket);
-    let error = Resolver::from_name_server(address).unwrap().lookup(LATE).await.unwrap_err();
+    let error =
+        Resolver::from_name_server(address, &[], 5).unwrap().lookup(LATE).await.unwrap_err();
     let told_apart = matches!(error, ResolveError::Failed { .. } | ResolveError::NoAnswer { .. });
     assert!(told_apart, "{error:?}");
 }

@@ -237,7 +237,7 @@ fn a_batch_script_is_written_to_the_working_directory_and_submitted() {
     assert_eq!(pod.mode("work/flux-job.batch"), 0o755);
     let calls = pod.read("flux-calls");
     assert!(calls.contains(" -N 2 --flags=waitable"), "{calls}");
-    assert!(calls.contains("job status fake-job-id"), "{calls}");
+    assert!(calls.contains("job status ƒfakejob"), "{calls}");
     assert!(outputs.is_dir());
 }
 

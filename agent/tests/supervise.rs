@@ -365,12 +365,56 @@ fn a_sidecar_whose_command_fails_ends_its_container_and_says_why_in_log_and_mess
 fn a_sidecar_whose_command_fails_because_flux_ends_has_not_failed() {
     let pod = Pod::new();
     broker_in_state(&pod.layout().local_socket(), "shutdown");
-    let run = beside(&pod, sidecar("touch failed; exit 3"));
-    pod.await_file("work/failed");
+    let run = beside(&pod, sidecar("echo $$ > pid; mv pid failed; exit 3"));
+    let process = format!("/proc/{}", pod.await_file("work/failed").trim());
+    await_that("the command's end is seen", || !fs::exists(&process).unwrap());
     fs::write(pod.layout().complete_marker(), "").unwrap();
     let (code, _, error) = run.end();
     assert_eq!(code, 0, "{error}");
     assert!(error.contains("ended with exit code 3"), "said all the same: {error}");
+}
+
+#[test]
+fn a_failing_post_hook_of_a_sidecar_leaves_its_code_as_it_was() {
+    for (command, expected) in [("exit 3", 3), ("true", 0)] {
+        let pod = Pod::new();
+        let post = Some("touch posted; exit 1".to_owned());
+        let run = beside(&pod, SidecarConfig { wait_for_socket: false, post, ..sidecar(command) });
+        pod.await_file("work/posted");
+        fs::write(pod.layout().complete_marker(), "").unwrap();
+        let (code, _, error) = run.end();
+        assert_eq!(code, expected, "{error}");
+    }
+}
+
+/// With `restartPolicy: OnFailure` the kubelet starts a container again only when it has failed.
+#[test]
+fn a_sidecar_fails_with_the_runner_and_takes_nothing_of_an_earlier_one_for_the_present_ones() {
+    let pod = Pod::new();
+    let output = pod.run(&pod.config(&["sh", "-c", "exit 7"]));
+    assert_eq!(code(&output), 7, "{}", stderr(&output));
+    for command in ["exec sleep 600", "true"] {
+        let run = beside(&pod, SidecarConfig { wait_for_socket: false, ..sidecar(command) });
+        let (code, _, error) = run.end();
+        assert_eq!(code, i32::from(Exit::Broker.code()), "{error}");
+        assert!(error.contains("the runner has ended with exit code 7"), "{error}");
+    }
+    // The second attempt: the marker of the first is still there when it begins.
+    fs::remove_file(pod.at("broker-pid")).unwrap();
+    pod.broker_does("exec sleep 600");
+    let mut config = pod.config(&["true"]);
+    config.hooks.init = Some(format!("ls {}/* > left; mv left seen", pod.at("mnt/flux").display()));
+    config.sidecars.insert("service".to_owned(), sidecar("touch started; exec sleep 600"));
+    pod.write_config(&config);
+    let _runner = Background::start(pod.for_this_pod("run"));
+    pod.await_file("broker-pid");
+    let seen = pod.read("work/seen");
+    assert!(!seen.contains("flux-operator-complete.txt"), "{seen}");
+    let mut second = pod.for_this_pod("run");
+    second.args(["--container", "service"]);
+    let _beside = Background::start(second);
+    broker_in_state(&pod.layout().local_socket(), "run");
+    pod.await_file("work/started");
 }
 
 #[test]

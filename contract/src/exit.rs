@@ -28,13 +28,16 @@ pub enum Exit {
     Answer,
     /// The deadline of the MiniCluster (`spec.deadlineSeconds`) passed before the command had ended.
     Deadline,
+    /// Flux refused the command, or could not start it: it asks for more than there is, an option
+    /// of its submission is none, its output file cannot be opened, ...
+    FluxRefused,
     /// A mistake in the agent itself.
     Internal,
 }
 
 impl Exit {
     /// Every variant, in the order of the table in `docs/agent.md`.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Usage,
         Self::Config,
         Self::View,
@@ -45,6 +48,7 @@ impl Exit {
         Self::Stopped,
         Self::Answer,
         Self::Deadline,
+        Self::FluxRefused,
         Self::Internal,
     ];
 
@@ -61,6 +65,7 @@ impl Exit {
             Self::Stopped => 75,
             Self::Answer => 74,
             Self::Deadline => 72,
+            Self::FluxRefused => 71,
             Self::Internal => 70,
         }
     }
@@ -83,6 +88,7 @@ impl Exit {
             Self::Stopped => "Stopped",
             Self::Answer => "AnswerLost",
             Self::Deadline => "DeadlineExceeded",
+            Self::FluxRefused => "FluxRefused",
             Self::Internal => "AgentInternal",
         }
     }

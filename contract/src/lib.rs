@@ -15,6 +15,7 @@ mod hostlist;
 mod layout;
 mod names;
 mod redacted;
+mod shell;
 mod termination;
 
 pub use agent_config::{
@@ -30,6 +31,7 @@ pub use layout::{
 };
 pub use names::{ClusterName, NameError, labels};
 pub use redacted::Redacted;
+pub use shell::{ShellSyntax, is_shell_name, shell_syntax};
 pub use termination::{Phase, TerminationMessage};
 
 /// Port of the Flux overlay network (TBON) on the lead broker, unless the specification says

@@ -56,6 +56,13 @@ const CONTEXTS: &[(&str, &[(&str, &str)])] = &[
         "volumes{}.csiDriverAttributes{}",
         &[("volumes{}.path", r#""/a""#), ("volumes{}.csiDriver", r#""b""#)],
     ),
+    (
+        ".archive.path",
+        &[
+            (".containers[].volumes{}.path", r#""/state""#),
+            (".containers[].volumes{}.hostPath", r#""/sample""#),
+        ],
+    ),
     ("volumes{}.emptyDir", &[]),
     ("volumes{}.*", &[("volumes{}.path", r#""/a""#)]),
     ("secrets{}.*", &[("secrets{}.name", r#""a""#), ("secrets{}.key", r#""b""#)]),

@@ -14,6 +14,7 @@ use crate::run::read_config;
 use crate::status;
 use crate::step::Role;
 use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate};
+use nix::sys::statvfs::statvfs;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -26,6 +27,10 @@ use tokio::time::timeout;
 const LEAD_PATIENCE: Duration = Duration::from_secs(7);
 /// How long `flux version` may take: it asks nobody.
 const VERSION_PATIENCE: Duration = Duration::from_secs(5);
+/// Where the kernel counts what it did for the memory limit of this container (cgroup v2).
+const MEMORY_EVENTS: &str = "/sys/fs/cgroup/memory.events";
+/// A shared volume with less free space than this is nearly full.
+const LOW_SPACE_MEBIBYTES: u64 = 64;
 /// How long agent and broker may take to answer on their sockets, which they do from memory.
 const SOCKET_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -42,6 +47,8 @@ pub(super) async fn all(arguments: &PodArguments) -> Vec<Check> {
         certificate(&pod),
         user(&pod),
         directories(&pod),
+        memory(&pod),
+        space(&pod),
     ];
     checks.push(agent(&pod).await);
     checks.push(lead(&pod).await);
@@ -115,7 +122,52 @@ async fn view(pod: &Pod) -> Check {
     }
 }
 
+/// Whether this is a container beside the runner: the certificate is mounted in the runner alone.
+fn is_beside_the_runner(pod: &Pod) -> bool {
+    !pod.root.at(CURVE_MOUNT).exists()
+}
+
+/// Processes of this container that the kernel killed for its memory limit.
+fn memory(pod: &Pod) -> Check {
+    let Ok(events) = fs::read_to_string(pod.root.at(MEMORY_EVENTS)) else {
+        return Check::skipped("memory", format!("no {MEMORY_EVENTS} (cgroup v2)"));
+    };
+    match killed_for_memory(&events) {
+        0 => Check::ok("memory", "no process was killed for it"),
+        killed => Check::warning(
+            "memory",
+            format!("{killed} processes were killed for the memory limit"),
+            "raise limits.memory, or run fewer tasks in a pod",
+        ),
+    }
+}
+
+/// `oom_kill` of `memory.events` (Linux, cgroup-v2).
+fn killed_for_memory(events: &str) -> u64 {
+    let count = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
+    count.and_then(|count| count.trim().parse().ok()).unwrap_or_default()
+}
+
+/// Room in the shared volume, which lies on the node's disk.
+fn space(pod: &Pod) -> Check {
+    let mount = pod.config.layout.mount();
+    let Ok(found) = statvfs(&pod.root.at(mount)) else {
+        return Check::skipped("space", format!("{} cannot be looked at", mount.display()));
+    };
+    let free = found.blocks_available().saturating_mul(found.fragment_size()) >> 20;
+    let seen = format!("{free} MiB free in {}", mount.display());
+    if free < LOW_SPACE_MEBIBYTES {
+        let remedy = "Flux keeps its content there, and jobs may write there: free the node's disk, \
+                      or raise resources of ephemeral-storage";
+        return Check::warning("space", seen, remedy);
+    }
+    Check::ok("space", seen)
+}
+
 fn certificate(pod: &Pod) -> Check {
+    if is_beside_the_runner(pod) {
+        return Check::skipped("certificate", "only the container that runs Flux has it");
+    }
     let mounted = Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY);
     let remedy = "it comes from the Secret that the pod's volume <name>-curve names: look at that, and at flux.curveCert";
     let text = match fs::read_to_string(pod.root.at(&mounted)) {
@@ -214,8 +266,19 @@ async fn agent(pod: &Pod) -> Check {
                 format!("phase {}, last error: {error}", report.phase),
                 "if the run went on since, nothing; else what the error names",
             ),
+            None if report.restarts > 0 => Check::warning(
+                "agent",
+                format!(
+                    "phase {}, its broker was started again {} times",
+                    report.phase, report.restarts
+                ),
+                "kubectl logs of this container says why it ended each time",
+            ),
             None => Check::ok("agent", format!("phase {}", report.phase)),
         },
+        Err(_) if is_beside_the_runner(pod) => {
+            Check::skipped("agent", "it answers in the container that runs Flux")
+        }
         Err(error) => Check::failed(
             "agent",
             chain(&error),
@@ -226,7 +289,11 @@ async fn agent(pod: &Pod) -> Check {
 
 async fn lead(pod: &Pod) -> Check {
     let is_lead = plan::plan(&pod.config, &pod.facts).is_ok_and(|plan| plan.role == Role::Lead);
-    let (Ok(lead), Ok(certificate)) = (plan::lead(&pod.config, &pod.facts), pod.certificate(None))
+    if is_beside_the_runner(pod) {
+        return Check::skipped("lead", "needs the certificate of the container that runs Flux");
+    }
+    let (Ok(lead), Ok(certificate)) =
+        (plan::lead(&pod.config, &pod.facts), pod.read_certificate(None))
     else {
         return Check::skipped("lead", "needs a known host and a certificate");
     };
@@ -294,5 +361,17 @@ fn resources(pod: &Pod) -> Check {
         ),
         (None, Some(cores)) => Check::ok("resources", format!("{cores} cores for Flux")),
         (None, None) => Check::skipped("resources", "the resource set is not written (yet)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_killed_for_memory_are_counted_and_groups_of_them_are_not() {
+        let events = "low 0\nhigh 0\nmax 12\noom 2\noom_kill 3\noom_group_kill 7\n";
+        assert_eq!(killed_for_memory(events), 3);
+        assert_eq!(killed_for_memory("low 0\n"), 0);
     }
 }

@@ -53,6 +53,13 @@ pub(super) fn directories(pod: Pod<'_>) -> Vec<Step> {
     steps
 }
 
+/// What a container that is started again finds in the shared volume, and others would take for its
+/// own: it comes first, before anything can fail.
+pub(super) fn left_by_an_earlier_run(pod: Pod<'_>) -> [Step; 2] {
+    let layout = &pod.config.layout;
+    [layout.complete_marker(), layout.program_record()].map(|path| Step::RemoveFile { path })
+}
+
 fn directory(path: PathBuf, mode: u32) -> Step {
     Step::MakeDirectory { path, mode, owner: Owner::Broker, ours: true, required: true }
 }

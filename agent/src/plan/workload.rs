@@ -6,7 +6,7 @@ use super::{Pod, hooks};
 use crate::facts::{ENV, Facts, IMAGE_SHELLS, USR_SHELLS};
 use crate::step::{FileToWrite, Role, Step, shown};
 use flux_contract::{Submission, Workload};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Files, initial program and submission of a workload.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -31,11 +31,19 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
         },
         Workload::Submit { submission } => Work {
             files: files(pod, submission),
-            program: program(pod, submit(pod, submission, &["--quiet", "--watch"])),
+            program: program(
+                pod,
+                Watched { refusals: submits_itself(submission), ..Watched::default() },
+                submit(pod, submission, &["--quiet", "--watch"]),
+            ),
             ..Work::default()
         },
         Workload::Launcher { prefix, command } => Work {
-            program: program(pod, [prefix.clone(), pod.with_flux(command)].concat()),
+            program: program(
+                pod,
+                Watched::default(),
+                [prefix.clone(), pod.with_flux(command)].concat(),
+            ),
             ..Work::default()
         },
         Workload::Batch { prefix, flags, script, output_directory: _ } => Work {
@@ -45,11 +53,11 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
                 variable: BATCH_SCRIPT_VARIABLE,
                 content: runnable(pod, script),
             }),
-            program: program(pod, batch(pod, prefix, flags)),
+            program: batch(pod, prefix, flags),
             ..Work::default()
         },
         Workload::Diagnostics {} => {
-            Work { program: program(pod, diagnose(pod)), ..Work::default() }
+            Work { program: program(pod, Watched::default(), diagnose(pod)), ..Work::default() }
         }
     }
 }
@@ -99,29 +107,49 @@ fn beside_the_broker(pod: Pod<'_>, submission: &Submission) -> Vec<String> {
 }
 
 /// The submit command, with `options` of ours behind the user's flags.
+///
+/// A job's standard input would stay open for somebody to attach to, and a command that reads it
+/// wait for ever; flags of the user that say otherwise come later and count.
 fn submit(pod: Pod<'_>, submission: &Submission, options: &[&str]) -> Vec<String> {
     let Submission { prefix, submit, flags, command, script: _ } = submission;
+    let input = is_flux_submit(submit).then(|| "--input=/dev/null".to_owned());
     let options = options.iter().map(|option| (*option).to_owned()).collect();
-    [prefix.clone(), pod.with_flux(submit), flags.clone(), options, command.clone()].concat()
+    let submit = pod.with_flux(submit).into_iter().chain(input).collect();
+    [prefix.clone(), submit, flags.clone(), options, command.clone()].concat()
 }
 
-/// Submits the script, waits for its end, and ends with its code. What the script itself prints goes
-/// to a file beside it, which is shown when it failed: nobody would see it otherwise.
+fn is_flux_submit(words: &[String]) -> bool {
+    words.starts_with(&["flux".to_owned(), "submit".to_owned()])
+}
+
+/// Whether the submission is Flux's own and runs the command as a job of this instance and in no
+/// other way: only then does the absence of a job prove anything.
+fn submits_itself(submission: &Submission) -> bool {
+    submission.prefix.is_empty() && is_flux_submit(&submission.submit)
+}
+
+/// Submits the script and waits for its end.
 fn batch(pod: Pod<'_>, prefix: &[String], flags: &[String]) -> Vec<String> {
-    let flux = shown(&[pod.flux()]);
-    let say_id = if pod.config.logging.quiet { "" } else { "echo \"$job\"; " };
-    let flags = shown(flags);
-    let line = format!(
-        "directory=\"${{{BATCH_SCRIPT_VARIABLE}%/*}}\"; \
-         job=$({flux} batch --output=\"$directory/flux-{{{{id}}}}.out\" {flags} --flags=waitable \"${BATCH_SCRIPT_VARIABLE}\") || exit; \
-         {say_id}{flux} job status \"$job\"; code=$?; output=\"$directory/flux-$job.out\"; \
-         if [ $code -ne 0 ] && [ -r \"$output\" ]; then \
-         while IFS= read -r line; do printf '%s\\n' \"$line\"; done <\"$output\" >&2; \
-         fi; exit $code"
-    );
-    let shell = hooks::shell(pod.config, pod.facts)
-        .map_or_else(|| "sh".to_owned(), |shell| shell.display().to_string());
-    [prefix.to_vec(), vec![shell, "-c".to_owned(), line]].concat()
+    let failure = pod.config.layout.program_record().with_extension("failure");
+    let output_directory = PathBuf::from(output_directory(pod));
+    let mut words = vec![
+        pod.facts.agent.display().to_string(),
+        "batch".to_owned(),
+        format!("--flux={}", pod.flux()),
+        format!("--output-directory={}", output_directory.display()),
+        format!("--failure={}", failure.display()),
+    ];
+    if pod.config.logging.quiet {
+        words.push("--quiet".to_owned());
+    }
+    words.push("--".to_owned());
+    words.extend_from_slice(flags);
+    let watched = Watched {
+        refusals: prefix.is_empty(),
+        failure: Some(failure),
+        output_directory: Some(output_directory),
+    };
+    program(pod, watched, [prefix.to_vec(), words].concat())
 }
 
 /// Says how the instance stands and keeps it up.
@@ -130,8 +158,19 @@ fn diagnose(pod: Pod<'_>) -> Vec<String> {
     vec![agent, "diagnose".to_owned(), "--flux".to_owned(), pod.flux()]
 }
 
+/// What the wrapper looks at besides the command.
+#[derive(Debug, Default)]
+struct Watched {
+    /// Whether Flux refused the command, when that failed.
+    refusals: bool,
+    /// A sentence that the command leaves about its failure.
+    failure: Option<PathBuf>,
+    /// The directory of the jobs' output files, which must take files.
+    output_directory: Option<PathBuf>,
+}
+
 /// The wrapper that records when `command` started and how it ended. Only the lead has a program.
-fn program(pod: Pod<'_>, command: Vec<String>) -> Vec<String> {
+fn program(pod: Pod<'_>, watched: Watched, command: Vec<String>) -> Vec<String> {
     if pod.role == Role::Worker {
         return Vec::new();
     }
@@ -146,6 +185,12 @@ fn program(pod: Pod<'_>, command: Vec<String>) -> Vec<String> {
     if pod.config.logging.timed {
         words.push("--timed".to_owned());
     }
+    if watched.refusals {
+        words.push(format!("--flux={}", pod.flux()));
+    }
+    let path = |option: &str, path: PathBuf| format!("--{option}={}", path.display());
+    words.extend(watched.failure.map(|failure| path("failure", failure)));
+    words.extend(watched.output_directory.map(|output| path("output-directory", output)));
     words.push("--".to_owned());
     words.extend(command);
     words

@@ -52,6 +52,8 @@ start)
     if [ $# -gt 0 ]; then FLUX_URI=local:///fake "$@"; fi
     ;;
 submit)
+    if [ -e "$POD/refuses" ]; then . "$POD/refuses"; fi
+    echo "job-$$" >> "$POD/history"
     while [ $# -gt 0 ]; do
         case "$1" in
         -*) shift ;;
@@ -61,16 +63,30 @@ submit)
     "$@"
     ;;
 batch)
+    if [ -e "$POD/refuses" ]; then . "$POD/refuses"; fi
     for script; do :; done
-    "$script" > "$(dirname "$script")/flux-fake-job-id.out"
+    echo "ƒfakejob" >> "$POD/history"
+    # As Flux does where the locale of the job is not one of UTF-8.
+    "$script" > "$(dirname "$script")/flux-ffakejob.out" 2>&1
     echo $? > "$POD/batch-code"
-    echo "fake-job-id"
+    echo "ƒfakejob"
     ;;
 version)
     echo "commands: fake 1.0"
     ;;
 job)
-    if [ "$1" = status ]; then exit "$(cat "$POD/batch-code")"; fi
+    case "$1 $3" in
+    "status "*) exit "$(cat "$POD/batch-code")" ;;
+    "last "*)
+        if [ -e "$POD/silent" ]; then exit 64; fi
+        if [ ! -e "$POD/history" ]; then echo "flux-job: job history is empty" >&2; exit 1; fi
+        sed '1!G;h;$!d' "$POD/history"
+        ;;
+    "eventlog --path=exec") cat "$POD/execution" ;;
+    "eventlog "*)
+        if [ -e "$POD/events" ]; then cat "$POD/events"; else echo '{"name":"start"}'; fi
+        ;;
+    esac
     ;;
 *)
     echo "fake flux: $command" >&2

@@ -67,6 +67,11 @@ pub(crate) enum Request {
         /// The batch job in which this is asked.
         scope: Option<u64>,
     },
+    /// The events of a job and of its execution.
+    Eventlog {
+        /// The job.
+        id: u64,
+    },
     /// Raise an exception of type cancel, or signal.
     Cancel {
         /// The jobs; empty for all active ones of `user`.

@@ -43,6 +43,43 @@ fn the_highest_exit_code_is_the_jobs() {
 }
 
 #[test]
+fn a_job_that_reads_its_input_waits_unless_there_is_none() {
+    let site = Site::new(2);
+    let _brokers = instance(&site);
+    let output = site.ask(0, &["submit", "--input=/dev/null", "--quiet", "--watch", "cat"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let waiting = stdout(&site.ask(0, &["submit", "cat"])).trim().to_owned();
+    let state = stdout(&site.ask(0, &["jobs", "-no", "{state}", &waiting]));
+    assert_eq!(state, "RUN\n");
+}
+
+#[test]
+fn the_events_of_a_job_say_whether_it_was_started() {
+    let site = Site::new(2);
+    let _brokers = instance(&site);
+    let none = site.ask(0, &["job", "last"]);
+    assert_eq!(
+        (none.status.code(), stderr(&none).as_str()),
+        (Some(1), "flux-job: job history is empty\n")
+    );
+    site.ask(0, &["submit", "-N9", "--watch", "true"]);
+    site.ask(0, &["submit", "--watch", "no-such-command"]);
+    let ids = stdout(&site.ask(0, &["job", "last", "[:9]"]));
+    let ids: Vec<&str> = ids.lines().collect();
+    let [not_found, refused] = ids.as_slice() else { panic!("{ids:?}") };
+    let events = |words: &[&str]| {
+        let output = site.ask(0, &[&["job", "eventlog", "--format=json"], words].concat());
+        (output.status.code(), stdout(&output))
+    };
+    let (_, log) = events(&[refused]);
+    assert!(log.contains("\"type\":\"alloc\"") && !log.contains("\"name\":\"start\""), "{log}");
+    assert_eq!(events(&["--path=exec", refused]).0, Some(1), "it has no such eventlog");
+    let (_, log) = events(&[not_found]);
+    assert!(log.contains("start failed") && log.contains("\"name\":\"start\""), "{log}");
+    assert!(events(&["-p", "exec", not_found]).1.contains("shell.init"));
+}
+
+#[test]
 fn requests_that_make_no_sense_are_refused() {
     let site = Site::new(1);
     let text = |words: &[&str]| {

@@ -10,6 +10,7 @@ mod namespaced;
 mod pods;
 mod private;
 mod refusals;
+mod runs;
 mod secrets;
 mod security;
 mod why;

@@ -15,12 +15,13 @@ mod text;
 mod volume;
 mod work;
 
-use super::{Cluster, FixedFields, Identity, Network};
+use super::{Cluster, FixedFields, Identity, Network, Runner};
 use crate::crd::{self, MiniCluster, MiniClusterSpec, SIZE_LIMIT, deadline_seconds};
 use container::{Containers, containers};
 use flux_contract::Logging;
 use std::{collections::BTreeMap, fmt};
 use text::{given, is_absolute_path, is_label_key, is_label_value, is_service_name};
+use volume::is_mounted;
 
 /// Namespace of an object that was read from a file without one.
 pub(super) const DEFAULT_NAMESPACE: &str = "default";
@@ -167,7 +168,7 @@ fn resolve(
             debug: spec.logging.debug,
         },
         zeromq_debug: spec.logging.zeromq,
-        archive: archive(spec, faults),
+        archive: archive(spec, runner.as_ref(), faults),
         pod,
         runner: runner?,
         sidecars,
@@ -237,11 +238,19 @@ fn network(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> Network {
     }
 }
 
-fn archive(spec: &MiniClusterSpec, faults: &mut Faults) -> Option<String> {
+fn archive(spec: &MiniClusterSpec, runner: Option<&Runner>, faults: &mut Faults) -> Option<String> {
     let path = &spec.archive.as_ref()?.path;
-    faults.require(is_absolute_path(path), "spec.archive.path", || {
-        format!("{path:?} is not an absolute path without '..'")
-    });
+    if !is_absolute_path(path) {
+        faults.add("spec.archive.path", format!("{path:?} is not an absolute path without '..'"));
+    } else if let Some(runner) = runner {
+        // The overlay may mount what no field here says.
+        let overlay = spec.pod.overlay.as_ref();
+        let kept = is_mounted(path, &runner.container.mounts)
+            || overlay.is_some_and(|overlay| overlay.get("containers").is_some());
+        faults.require(kept, "spec.archive.path", || {
+            format!("{path:?} is on no volume of the container that runs Flux, so that the state would be gone with its pod: mount a volume there, or give a path on one")
+        });
+    }
     Some(path.clone())
 }
 

@@ -127,7 +127,11 @@ const LOGGING: &[Example] = &[
     example("spec.logging.debug", "debug: true"),
     example("spec.logging.zeromq", "zeromq: true"),
     example("spec.logging.timed", "timed: true"),
-    example("spec.archive.path", "path: /state/archive.tar.gz"),
+    example_within(
+        "spec.archive.path",
+        "spec",
+        "archive:\n  path: /state/archive.tar.gz\ncontainers:\n  - image: ubuntu:24.04\n    volumes:\n      state:\n        path: /state\n        claimName: state",
+    ),
 ];
 
 const POD: &[Example] = &[

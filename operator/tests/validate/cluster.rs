@@ -78,8 +78,21 @@ fn the_headless_service_has_the_clusters_name_unless_given() {
 fn job_labels_and_the_archive_are_checked() {
     assert_eq!(faults(json!({ "jobLabels": { "a": "b c" } })), ["spec.jobLabels[a]"]);
     assert_eq!(faults(json!({ "archive": { "path": "a.tar" } })), ["spec.archive.path"]);
-    let archive = good(json!({ "archive": { "path": "/state/a.tar" } })).archive;
-    assert_eq!(archive.as_deref(), Some("/state/a.tar"));
+    let with_volume = |at: &str| {
+        let volumes = json!({ "state": { "path": at, "hostPath": "/x" } });
+        let containers = json!([{ "volumes": volumes }]);
+        json!({ "archive": { "path": "/state/a.tar" }, "containers": containers })
+    };
+    assert_eq!(good(with_volume("/state/")).archive.as_deref(), Some("/state/a.tar"));
+    let on_no_volume = json!({ "archive": { "path": "/state/a.tar" } });
+    for change in [on_no_volume, with_volume("/stat"), with_volume("/state/a.tar/b")] {
+        assert_eq!(faults(change), ["spec.archive.path"], "its state would be gone with the pod");
+    }
+    let mounts =
+        json!([{ "name": "hello", "volumeMounts": [{ "name": "x", "mountPath": "/state" }] }]);
+    let volumes = json!([{ "name": "x", "emptyDir": {} }]);
+    let overlay = json!({ "overlay": { "volumes": volumes, "containers": mounts } });
+    good(json!({ "archive": { "path": "/state/a.tar" }, "pod": overlay }));
 }
 
 #[test]

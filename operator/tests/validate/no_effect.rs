@@ -6,7 +6,12 @@ use serde_json::json;
 #[test]
 fn a_specification_whose_fields_all_count_names_none() {
     assert_eq!(good(json!({})).not_acted_on, Vec::<String>::new());
-    let archive = json!({ "archive": { "path": "/state/a.tar" }, "services": [{ "name": "db" }] });
+    let volumes = json!({ "state": { "path": "/state", "claimName": "state" } });
+    let archive = json!({
+        "archive": { "path": "/state/a.tar" },
+        "services": [{ "name": "db" }],
+        "containers": [{ "volumes": volumes }],
+    });
     assert_eq!(good(archive).not_acted_on, Vec::<String>::new());
 }
 

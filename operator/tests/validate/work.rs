@@ -61,8 +61,9 @@ fn a_launcher_is_not_submitted_wherever_it_is_asked_for() {
 
 #[test]
 fn batch_lines_become_numbered_submissions() {
-    let change =
-        container(json!({ "batch": true, "command": "a\n\nb 'c'\n", "logs": "/out dir/" }));
+    let change = container(
+        json!({ "batch": true, "command": "a\n\n # of b\nb 'c'\n", "logs": "/out dir/" }),
+    );
     match good(change).runner.work {
         Work::Batch { script, output_directory, flags, .. } => {
             assert_eq!(output_directory, "/out dir");
@@ -71,6 +72,19 @@ fn batch_lines_become_numbered_submissions() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// The whole script would be a syntax error, and not one of its jobs run.
+#[test]
+fn batch_lines_that_are_no_whole_command_are_refused_unless_they_are_the_script() {
+    for command in ["a\nfor i in 1 2; do", "echo 'a\nb'", "a \\\n-b", "done"] {
+        let change = |raw| container(json!({ "batch": true, "batchRaw": raw, "command": command }));
+        let path = "spec.containers[0].command".to_owned();
+        assert!(faults(change(false)).contains(&path), "{command}");
+        assert_eq!(good(change(true)).not_acted_on, Vec::<String>::new(), "{command}");
+    }
+    let harmless = "echo 'a; b' # for c\n# don't\nforge -x\n";
+    good(container(json!({ "batch": true, "command": harmless })));
 }
 
 #[test]

@@ -104,6 +104,7 @@ impl Broker {
                 return self.carry_out(effects);
             }
             Request::Jobs { scope } => Ok(self.jobs(scope)),
+            Request::Eventlog { id } => Ok(self.manager.eventlog(id)),
             Request::Cancel { ids, user, scope } => self.cancel(ids, user, scope),
             Request::Queue(action) => {
                 let (value, effects) = self.manager.queue(action);

@@ -48,7 +48,7 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
     spec.output = spec.output.or_else(|| Some("flux-{{id}}.out".to_owned()));
     let id = send(call, "batch", spec)?;
     if !parsed.has("quiet") {
-        output::line(&jobid::encode(id));
+        output::line(&jobid::encode_in_python(id));
     }
     Ok(0)
 }

@@ -22,6 +22,8 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
             attach(&call, job_id(id)?, parsed.count("verbose"))
         }
         "status" => status(&call),
+        "last" => last(&call),
+        "eventlog" => eventlog(&call),
         other => Err(Failure::not_simulated(&format!("job {other}"))),
     }
 }
@@ -92,6 +94,67 @@ fn status(call: &Call) -> Result<u8, Failure> {
         highest = highest.max(follow(call, job_id(id)?, false, 0)?);
     }
     Ok(highest)
+}
+
+/// The ids of one's own jobs, the newest first.
+fn last(call: &Call) -> Result<u8, Failure> {
+    let parsed = call.options("job", &[])?;
+    let slice = match parsed.rest.as_slice() {
+        [] => "1",
+        [slice] => {
+            slice.strip_prefix("[:").and_then(|rest| rest.strip_suffix(']')).unwrap_or(slice)
+        }
+        _ => return Err(Failure::new("Usage: flux job last [N | SLICE]")),
+    };
+    let count: usize =
+        slice.parse().map_err(|_| Failure::not_simulated(&format!("job last {slice}")))?;
+    let answer = ask(call, "flux-job", &Request::Jobs { scope: call.scope() })?;
+    let own = nix::unistd::getuid().as_raw();
+    let jobs = answer["jobs"].as_array().into_iter().flatten();
+    let ids: Vec<u64> =
+        jobs.filter(|job| job["userid"] == own).filter_map(|job| job["id"].as_u64()).collect();
+    if ids.is_empty() {
+        return Err(Failure::new("flux-job: job history is empty"));
+    }
+    for id in ids.into_iter().rev().take(count) {
+        output::line(&jobid::encode(id));
+    }
+    Ok(0)
+}
+
+/// The events of a job, or of its execution, as JSON.
+fn eventlog(call: &Call) -> Result<u8, Failure> {
+    let choices = [
+        short("format", 'f', Argument::Required),
+        short("path", 'p', Argument::Required),
+        short("time-format", 'T', Argument::Required),
+        short("human", 'H', Argument::None),
+        short("color", 'L', Argument::Optional),
+        short("follow", 'F', Argument::None),
+    ];
+    let parsed = call.options("job", &choices)?;
+    let path = parsed.value("path").unwrap_or("eventlog");
+    let simulated = parsed.first_of(&["time-format", "human", "color", "follow"]).is_none()
+        && parsed.value("format") == Some("json")
+        && ["eventlog", "exec"].contains(&path);
+    if !simulated {
+        return Err(Failure::not_simulated("job eventlog other than --format=json [--path=exec]"));
+    }
+    let [id] = parsed.rest.as_slice() else {
+        return Err(Failure::new("Usage: flux job eventlog [OPTIONS] id"));
+    };
+    let events = ask(call, "flux-job", &Request::Eventlog { id: job_id(id)? })?;
+    let Some(events) = events[path].as_array() else {
+        let text = match path {
+            "eventlog" => format!("job {id} not found"),
+            _ => "eventlog path guest.exec.eventlog not found".to_owned(),
+        };
+        return Err(Failure::new(format!("flux-job: {text}")));
+    };
+    for event in events {
+        output::line(&event.to_string());
+    }
+    Ok(0)
 }
 
 /// `flux cancel ID...` or `flux cancel --all`.

@@ -113,7 +113,7 @@ fn line(job: &Value, format: Option<&str>, users: &str) -> Result<String, Failur
             other.to_string()
         }
     };
-    let id = jobid::encode(job["id"].as_u64().unwrap_or_default());
+    let id = jobid::encode_in_python(job["id"].as_u64().unwrap_or_default());
     let user = job["userid"].as_u64().unwrap_or_default().to_string();
     let user = crate::client::uptime::user(&user, users).to_owned();
     let Some(format) = format else {

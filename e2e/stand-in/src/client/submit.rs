@@ -143,7 +143,7 @@ fn submit_copies(call: &Call, parsed: &Parsed, spec: &JobSpec) -> Result<Vec<u64
         }
         let id = send(call, "submit", spec)?;
         if !parsed.has("quiet") {
-            output::line(&jobid::encode(id));
+            output::line(&jobid::encode_in_python(id));
         }
         ids.push(id);
     }
@@ -201,7 +201,7 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
     spec.input = standard_input();
     let id = send(call, "run", spec)?;
     if parsed.has("verbose") {
-        output::error_line(&format!("jobid: {}", jobid::encode(id)));
+        output::error_line(&format!("jobid: {}", jobid::encode_in_python(id)));
     }
     attach(call, id, parsed.count("verbose"))
 }

@@ -49,7 +49,6 @@ const UNSUPPORTED: &[&str] = &[
     "begin-time",
     "env-file",
     "rlimit",
-    "input",
     "signal",
     "dry-run",
 ];
@@ -119,6 +118,11 @@ pub(crate) fn build(
             .filter(|urgency| *urgency <= 31)
             .ok_or_else(|| fault(command, &format!("invalid urgency {text}")))?,
     };
+    let input = match parsed.value("input") {
+        None => None,
+        Some("/dev/null") => Some(String::new()),
+        Some(path) => return Err(Failure::not_simulated(&format!("{command} --input={path}"))),
+    };
     let name = parsed.value("job-name").map(str::to_owned);
     let template = |option: &str| -> Result<Option<String>, Failure> {
         match parsed.value(option) {
@@ -136,7 +140,7 @@ pub(crate) fn build(
         exclusive: shape.exclusive,
         directory,
         environment: environment(call, command, parsed)?,
-        input: None,
+        input,
         output: template("output")?,
         error: template("error")?,
         label: parsed.has("label-io"),
@@ -243,6 +247,13 @@ mod tests {
         let names: Vec<&str> = spec.environment.keys().map(String::as_str).collect();
         assert_eq!(names, ["A", "C"]);
         assert_eq!(spec.name, "true");
+    }
+
+    #[test]
+    fn input_is_open_unless_it_is_the_null_device() {
+        assert_eq!(spec(&[]).expect("builds").input, None);
+        assert_eq!(spec(&["--input=/dev/null"]).expect("builds").input, Some(String::new()));
+        assert_eq!(spec(&["--input=file"]).expect_err("refused").code, 64);
     }
 
     #[test]

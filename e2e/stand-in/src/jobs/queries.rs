@@ -151,6 +151,36 @@ impl Manager {
         (json!({ "disabled": self.disabled, "stopped": self.stopped }), self.schedule())
     }
 
+    /// The eventlogs of a job (RFC 21), by the names that `flux job eventlog` knows them by; none of
+    /// a job that is unknown, none of its execution before it was started.
+    pub(crate) fn eventlog(&self, id: u64) -> Value {
+        let Some(job) = self.jobs.get(&id) else { return json!({}) };
+        let exception = job.exception.as_ref().map(|exception| {
+            let (kind, note) = (exception.kind, &exception.note);
+            json!({ "type": kind, "severity": 0, "note": note, "userid": job.spec.user })
+        });
+        let at = |seconds: f64| job.submitted_at + seconds;
+        let event = |(seconds, text): &(f64, String)| {
+            let name = text.split(' ').next().unwrap_or_default();
+            let mut event = json!({ "timestamp": at(*seconds), "name": name });
+            if name == "exception" {
+                event["context"] = json!(exception);
+            }
+            event
+        };
+        let mut events: Vec<Value> = job.events.iter().map(event).collect();
+        if exception.is_some() && !events.iter().any(|event| event["name"] == "exception") {
+            let end = events.iter().position(|event| event["name"] == "finish");
+            let raised = json!({ "timestamp": at(0.0), "name": "exception", "context": exception });
+            events.insert(end.unwrap_or(events.len()), raised);
+        }
+        let shells = ["init", "starting", "shell.init", "shell.start"];
+        let execution = job.started.map(|_| {
+            shells.map(|name| json!({ "timestamp": at(0.0), "name": name, "context": {} }))
+        });
+        json!({ "eventlog": events, "exec": execution })
+    }
+
     /// The resources and their states.
     pub(crate) fn resources(&self) -> Value {
         let free = self.free(None);

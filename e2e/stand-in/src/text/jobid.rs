@@ -3,14 +3,34 @@
 
 const ALPHABET: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
 
-/// The F58 text of an id.
-pub(crate) fn encode(mut id: u64) -> String {
+/// The F58 text of an id, as programs written in C print it.
+pub(crate) fn encode(id: u64) -> String {
+    with_prefix(id, is_plain(|name| std::env::var(name).ok()))
+}
+
+/// The F58 text of an id, as Flux's Python programs print it: Python has a locale of UTF-8 where the
+/// environment names none (PEP 538).
+pub(crate) fn encode_in_python(id: u64) -> String {
+    let variable = |name: &str| std::env::var(name).ok();
+    with_prefix(id, variable("FLUX_F58_FORCE_ASCII").is_some() || is_plain_in_python(variable))
+}
+
+fn is_plain_in_python(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let names = ["LC_ALL", "LC_CTYPE", "LANG"];
+    let locale = names.into_iter().filter_map(&variable).find(|value| !value.is_empty());
+    let none = locale.is_none_or(|locale| ["C", "POSIX"].contains(&locale.as_str()));
+    // `LC_ALL` is obeyed whatever it says.
+    let forced = variable("LC_ALL").is_some_and(|value| !value.is_empty());
+    if none && !forced { false } else { is_plain(variable) }
+}
+
+fn with_prefix(mut id: u64, plain: bool) -> String {
     let mut digits = Vec::new();
     while id > 0 || digits.is_empty() {
         digits.push(char::from(ALPHABET[usize::try_from(id % 58).unwrap_or_default()]));
         id /= 58;
     }
-    let prefix = if is_plain(|name| std::env::var(name).ok()) { 'f' } else { 'ƒ' };
+    let prefix = if plain { 'f' } else { 'ƒ' };
     std::iter::once(prefix).chain(digits.into_iter().rev()).collect()
 }
 
@@ -57,6 +77,17 @@ mod tests {
         assert!(plain(&[("LC_ALL", "C"), ("LANG", "C.UTF-8")]));
         assert!(!plain(&[("LC_ALL", ""), ("LANG", "en_US.utf8")]));
         assert!(plain(&[("LC_ALL", "C.UTF-8"), ("FLUX_F58_FORCE_ASCII", "1")]));
+    }
+
+    #[test]
+    fn python_has_a_locale_of_its_own_where_none_is_given() {
+        let plain = |given: Option<(&str, &str)>| {
+            is_plain_in_python(|name| {
+                given.filter(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
+            })
+        };
+        assert!(!plain(None) && !plain(Some(("LANG", "C"))));
+        assert!(plain(Some(("LC_ALL", "C"))) && plain(Some(("LANG", "en_US.ISO-8859-1"))));
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! What a text must look like to be a name, a quantity, a path or a command.
 
+pub(super) use flux_contract::is_shell_name;
+use flux_contract::shell_syntax;
+
 /// The text, unless it is absent or empty: in the API the two are the same.
 pub(super) fn given(text: Option<&String>) -> Option<&str> {
     text.map(String::as_str).filter(|text| !text.is_empty())
@@ -32,12 +35,6 @@ pub(super) fn is_object_name(text: &str) -> bool {
 /// The name of an environment variable, as every supported Kubernetes accepts it.
 pub(super) fn is_environment_name(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
-    !text.is_empty() && text.chars().all(fits) && !text.starts_with(|c: char| c.is_ascii_digit())
-}
-
-/// A name that a POSIX shell can export.
-pub(super) fn is_shell_name(text: &str) -> bool {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
     !text.is_empty() && text.chars().all(fits) && !text.starts_with(|c: char| c.is_ascii_digit())
 }
 
@@ -149,56 +146,10 @@ fn joined_lines(text: &str) -> String {
 pub(super) fn argument_vector(text: &str) -> Option<Vec<String>> {
     let text = text.trim();
     let words = words(text);
-    if words.is_some() && needs_shell(text) {
+    if words.is_some() && shell_syntax(text).is_some() {
         return Some(vec!["sh".to_owned(), "-c".to_owned(), text.to_owned()]);
     }
     words
-}
-
-/// Whether a shell would do more with `text` than split it into words.
-fn needs_shell(text: &str) -> bool {
-    /// Where in a command line a character stands.
-    #[derive(PartialEq)]
-    enum Place {
-        Start,
-        Word,
-        Single,
-        Double,
-    }
-    let assigns = text
-        .split_whitespace()
-        .next()
-        .and_then(|first| first.split_once('='))
-        .is_some_and(|(name, _)| is_shell_name(name));
-    let mut place = Place::Start;
-    let mut characters = text.chars();
-    while let Some(character) = characters.next() {
-        if character == '\\' && place != Place::Single {
-            characters.next();
-            place = if place == Place::Start { Place::Word } else { place };
-            continue;
-        }
-        place = match place {
-            Place::Single if character == '\'' => Place::Word,
-            Place::Single => Place::Single,
-            Place::Double => match character {
-                '$' | '`' => return true,
-                '"' => Place::Word,
-                _ => Place::Double,
-            },
-            Place::Start | Place::Word => match character {
-                '$' | '`' | ';' | '|' | '&' | '<' | '>' | '(' | ')' | '*' | '?' | '[' | '\n' => {
-                    return true;
-                }
-                '#' | '~' if place == Place::Start => return true,
-                '\'' => Place::Single,
-                '"' => Place::Double,
-                ' ' | '\t' => Place::Start,
-                _ => Place::Word,
-            },
-        };
-    }
-    assigns
 }
 
 #[cfg(test)]

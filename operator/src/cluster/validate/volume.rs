@@ -12,7 +12,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::api::resource::Quantity,
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 /// Where an `emptyDir` without a path is mounted: shared memory, as the API has always had it.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -122,6 +122,11 @@ impl<'cluster> Volumes<'cluster> {
             }
         }
     }
+}
+
+/// Whether the file at `path` lies on a volume.
+pub(super) fn is_mounted(path: &str, mounts: &[VolumeMount]) -> bool {
+    mounts.iter().any(|mount| Path::new(path).starts_with(&mount.mount_path))
 }
 
 /// The volume with its source and without its name.

@@ -147,6 +147,9 @@ fn batch(
         container.commands.as_ref().and_then(|commands| given(commands.script.as_ref()))
     });
     let text = text.unwrap_or_default();
+    if !container.batch_raw {
+        check_lines(path, text, faults);
+    }
     let directory = shlex::try_quote(&output_directory).unwrap_or_default().into_owned();
     let script = if container.batch_raw {
         raw_script(text)
@@ -166,26 +169,55 @@ fn batch(
     }))
 }
 
-/// One submission a line, numbered by line, empty lines included; then waits for all of them.
+/// Words that begin or end a compound command (POSIX.1-2024, Shell Command Language, 2.4).
+const SHELL_KEYWORDS: [&str; 15] = [
+    "!", "{", "}", "case", "do", "done", "elif", "else", "esac", "fi", "for", "if", "then",
+    "until", "while",
+];
+
+/// The lines of a batch that are jobs, with their numbers, which count every line. Comments are none.
+fn job_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let is_job = |(_, line): &(usize, &str)| !line.is_empty() && !line.starts_with('#');
+    text.lines().map(str::trim).enumerate().filter(is_job)
+}
+
+/// Refuses lines that are no whole command: the script made of them would fail as one, and no job run.
+fn check_lines(path: &str, text: &str, faults: &mut Faults) {
+    for (number, line) in job_lines(text) {
+        let path = format!("{path}.command");
+        let first = line.split_whitespace().next().unwrap_or_default();
+        let advice = "each line of a batch is a job; for a script of several lines set batchRaw";
+        if SHELL_KEYWORDS.contains(&first) {
+            let line = number + 1;
+            faults.add(path, format!("line {line} begins with the shell's {first:?}: {advice}"));
+        } else if shlex::split(line).is_none() {
+            let fault = format!("line {} is not a whole command: close every quote", number + 1);
+            faults.add(path, format!("{fault}, and let no line end with '\\'; {advice}"));
+        }
+    }
+}
+
+/// One submission a line, numbered by line, empty lines included; then waits for all of them. What it
+/// prints says which line a job is of: the agent reads that where one has failed.
 fn batch_script(path: &str, text: &str, directory: &str, faults: &mut Faults) -> String {
-    /// Bytes that a line of the command gets more, beside the directory, which it gets twice.
-    const MORE: usize = 80;
-    let lines = text.lines().count();
-    let bytes = text.len() + lines * (MORE + 2 * directory.len());
-    if bytes > BATCH_SCRIPT_LIMIT {
-        faults.add(format!("{path}.command"), format!("its {lines} lines become a script of {bytes} bytes, at most {BATCH_SCRIPT_LIMIT} are allowed: give fewer lines or a shorter logs, or submit them in a loop with batchRaw"));
-        return String::new();
+    let mut script = "#!/bin/sh\ncode=0\n".to_owned();
+    for (number, line) in job_lines(text) {
+        let name = format!("job-{number}");
+        let shown = format!("{name}: {line}");
+        let shown = shlex::try_quote(&shown).unwrap_or_default();
+        let files = format!("--error={directory}/{name}.err --output={directory}/{name}.out");
+        // Not echo: some take a backslash in it for an escape.
+        script += &format!(
+            "printf '%s\\n' {shown}\n\
+             flux submit --flags waitable --input=/dev/null {files} {line}\n\
+             [ $? -eq 0 ] || {{ echo {name} was not submitted; code=1; }}\n"
+        );
+        if script.len() > BATCH_SCRIPT_LIMIT {
+            faults.add(format!("{path}.command"), format!("the script made of its {} lines has more than the {BATCH_SCRIPT_LIMIT} bytes that are allowed: give fewer lines or a shorter logs, or submit them in a loop with batchRaw", text.lines().count()));
+            return String::new();
+        }
     }
-    let mut script = vec!["#!/bin/sh".to_owned()];
-    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let files =
-            format!("--error={directory}/job-{number}.err --output={directory}/job-{number}.out");
-        script.push(format!("flux submit --flags waitable {files} {line}"));
-    }
-    // Waiting comes last: it ends with 1 where a line has failed.
-    let end = ["flux queue idle", "flux jobs -a", "flux job wait --all", ""];
-    script.extend(end.map(str::to_owned));
-    script.join("\n")
+    script + "flux queue idle\nflux jobs -a\nflux job wait --all || code=1\nexit $code\n"
 }
 
 /// The lines themselves. Scripts were always run by bash, and may rely on it.

@@ -1,0 +1,161 @@
+//! Who failed, Flux or the command: whole runs of the real binary with a shell script in place of
+//! Flux.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod pod;
+
+use flux_contract::{Exit, Workload};
+use pod::{Pod, code, stderr, stdout};
+use std::fs;
+use std::process::Stdio;
+
+const EXCEPTION: &str = r#"{"name":"exception","context":{"type":"alloc","severity":0,"note":"need 2 node(s) with 25 cores each, only 0 eligible"}}"#;
+const NOT_FOUND: &str = r#"{"name":"exception","context":{"type":"exec","severity":0,"note":"task 0 (host hello-0): start failed: sh: No such file or directory"}}"#;
+
+/// What `pod` ends with: code, whether the command ran, and the error.
+fn end(pod: &Pod, command: &[&str]) -> (i32, bool, String) {
+    let output = pod.run(&pod.config(command));
+    let message = pod.message();
+    assert_eq!(code(&output), message.exit_code, "{}", stderr(&output));
+    (message.exit_code, message.command_ran, message.last_error.unwrap_or_default())
+}
+
+fn refused() -> i32 {
+    Exit::FluxRefused.code().into()
+}
+
+#[test]
+fn a_submission_that_flux_does_not_take_is_no_failed_command() {
+    let pod = Pod::new();
+    let refuses =
+        "echo usage >&2; echo 'flux submit: error: unrecognized arguments: --x' >&2; exit 2";
+    fs::write(pod.at("refuses"), refuses).unwrap();
+    let told = "Flux did not take the command (exit code 2): flux submit: error: unrecognized arguments: --x";
+    assert_eq!(end(&pod, &["true"]), (refused(), false, told.to_owned()));
+    // Jobs of an earlier instance, restored from an archive, are not this one's.
+    fs::write(pod.at("history"), "old\n").unwrap();
+    assert_eq!(end(&pod, &["true"]).0, refused());
+    let output = pod.run(&pod.config(&["true"]));
+    assert!(stderr(&output).contains("usage\nflux submit: error"), "the log has it, too");
+}
+
+#[test]
+fn a_job_that_flux_never_started_is_no_failed_command() {
+    let pod = Pod::new();
+    fs::write(pod.at("events"), EXCEPTION).unwrap();
+    let told =
+        "Flux did not start the command: alloc: need 2 node(s) with 25 cores each, only 0 eligible";
+    assert_eq!(end(&pod, &["sh", "-c", "exit 1"]), (refused(), false, told.to_owned()));
+}
+
+#[test]
+fn the_code_of_a_command_that_ran_is_its_own_whatever_it_is() {
+    let pod = Pod::new();
+    assert_eq!(end(&pod, &["sh", "-c", "exit 2"]), (2, true, String::new()));
+    fs::write(pod.at("events"), format!("{{\"name\":\"start\"}}\n{EXCEPTION}\n")).unwrap();
+    assert_eq!(end(&pod, &["sh", "-c", "exit 1"]).0, 1, "its execution is not known");
+    fs::write(pod.at("execution"), "{\"name\":\"shell.init\"}\n").unwrap();
+    assert_eq!(end(&pod, &["sh", "-c", "exit 1"]).0, 1);
+    fs::write(pod.at("execution"), "{\"name\":\"init\"}\n").unwrap();
+    assert_eq!(end(&pod, &["sh", "-c", "exit 1"]).0, refused(), "no shell was ever ready");
+}
+
+#[test]
+fn where_flux_cannot_be_asked_the_code_is_taken_for_the_commands() {
+    let pod = Pod::new();
+    fs::write(pod.at("refuses"), "exit 2").unwrap();
+    fs::write(pod.at("silent"), "").unwrap();
+    let (code, ran, _) = end(&pod, &["true"]);
+    assert_eq!((code, ran), (2, true));
+}
+
+#[test]
+fn a_program_that_was_not_found_is_named_and_so_is_what_asked_for_a_shell() {
+    let pod = Pod::new();
+    fs::write(pod.at("events"), format!("{{\"name\":\"start\"}}\n{NOT_FOUND}\n")).unwrap();
+    let (code, ran, error) = end(&pod, &["sh", "-c", "exit 127 $A"]);
+    assert_eq!((code, ran), (127, true));
+    assert!(error.contains("start failed: sh: No such file"), "{error}");
+    assert!(error.contains("run by sh because of its `$`"), "{error}");
+    fs::remove_file(pod.at("events")).unwrap();
+    let (_, _, error) = end(&pod, &["sh", "-c", "exit 127"]);
+    assert_eq!(error, "the command, or a program that it calls, was not found");
+}
+
+#[test]
+fn a_command_that_reads_its_input_meets_its_end() {
+    let pod = Pod::new();
+    pod.run(&pod.config(&["true"]));
+    let calls = pod.read("flux-calls");
+    assert!(
+        calls.contains("submit --input=/dev/null -n1 "),
+        "the user's flags come later: {calls}"
+    );
+    let mut config = pod.config(&[]);
+    let command = ["sh", "-c", "cat; echo end"].map(str::to_owned).to_vec();
+    config.workload = Workload::Launcher { prefix: vec![], command };
+    // As of a container with `stdin: true` that nobody attaches to.
+    let mut run = pod.prepared(&config);
+    let mut child =
+        run.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let open = child.stdin.take();
+    let run = pod::Background(child);
+    let (code, output, _) = run.end();
+    assert_eq!((code, output.as_str()), (0, "end\n"));
+    drop(open);
+}
+
+/// A pod whose workload is the batch `script`.
+fn batch(pod: &Pod, script: &str) -> flux_contract::AgentConfig {
+    let mut config = pod.config(&[]);
+    config.workload = Workload::Batch {
+        prefix: vec![],
+        flags: vec!["-N".to_owned(), "2".to_owned()],
+        script: format!("#!/bin/sh\n{script}"),
+        output_directory: pod.at("outputs").display().to_string(),
+    };
+    config
+}
+
+#[test]
+fn a_batch_that_fails_shows_what_it_printed_and_names_the_line() {
+    let pod = Pod::new();
+    let script = "echo \"job-0: echo hello\"; echo ƒaa; echo \"job-2: false -x\"; echo ƒab\n\
+                  echo hello > $FLUX_OUTPUT_DIR/job-0.out; echo broken > $FLUX_OUTPUT_DIR/job-2.err\n\
+                  echo 'fab: task(s) exited with exit code 2' >&2; printf 'the last line'; exit 1\n";
+    let output = pod.run(&batch(&pod, script));
+    let (error, message) = (stderr(&output), pod.message());
+    assert_eq!((code(&output), message.command_ran), (1, true), "{error}");
+    assert!(error.contains("the last line\n"), "a line without its end is shown, too: {error}");
+    assert!(
+        error.contains("job-2 failed: task(s) exited with exit code 2: false -x\nbroken\n"),
+        "{error}"
+    );
+    assert!(!error.contains("\nhello\n"), "only what failed is shown: {error}");
+    let told = "job-2 (false -x): task(s) exited with exit code 2";
+    assert_eq!(message.last_error.unwrap(), told);
+    assert_eq!(stdout(&output), "ƒfakejob\n");
+}
+
+#[test]
+fn a_batch_that_flux_does_not_take_is_no_failed_command() {
+    let pod = Pod::new();
+    fs::write(pod.at("refuses"), "echo 'flux-batch: ERROR: no slots' >&2; exit 1").unwrap();
+    let output = pod.run(&batch(&pod, "true\n"));
+    assert_eq!(code(&output), refused(), "{}", stderr(&output));
+    assert!(pod.message().last_error.unwrap().ends_with("flux-batch: ERROR: no slots"));
+}
+
+#[test]
+fn a_directory_for_outputs_that_takes_no_files_is_named_before_anything_is_submitted() {
+    let pod = Pod::new();
+    let (record, closed) = (pod.at("program.json"), pod.at("no/such/directory"));
+    let (record, closed) = (record.display().to_string(), closed.display().to_string());
+    let mut program = pod.agent(&["program", "--record", &record, "--output-directory", &closed]);
+    let output = program.args(["--", "touch", "ran"]).output().unwrap();
+    assert_eq!(code(&output), i32::from(Exit::Prepare.code()));
+    assert!(stderr(&output).contains(&closed) && stderr(&output).contains("logs"));
+    assert!(!pod.at("work/ran").exists());
+    assert!(pod.read("program.json").contains("notRun"));
+}
