@@ -2,10 +2,14 @@
 
 use clap::Parser as _;
 use flux_operator::cli::{Cli, Command, DEFAULT_VIEW_IMAGE, defaults};
+use flux_operator::offline::Findings;
 use flux_operator::{crd, manifests, offline, reference, run, telemetry};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// Exit code of `validate` when something cannot be read; that of a wrong command line.
+const CANNOT_READ: u8 = 2;
 
 /// Everything this program prints, except for the log. A reader that has gone away is its own
 /// business: output that nobody takes is no failure.
@@ -59,10 +63,14 @@ fn execute(command: Command) -> Result<ExitCode, Box<dyn Error>> {
         }
         Command::Manifests { output_directory } => write_manifests(&output_directory),
         Command::Reference { output_file } => {
-            write_file(&output_file, &reference::reference()?)?;
+            let page = reference::reference()?;
+            match output_file {
+                Some(path) => write_file(&path, &page)?,
+                None => output::answer(&page),
+            }
             Ok(ExitCode::SUCCESS)
         }
-        Command::Validate { files } => check(&files),
+        Command::Validate { files } => Ok(check(&files)),
     }
 }
 
@@ -79,20 +87,37 @@ fn write_file(path: &Path, text: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn check(files: &[PathBuf]) -> Result<ExitCode, Box<dyn Error>> {
+/// Checks everything that is named; what cannot be read keeps nothing else from being checked.
+fn check(arguments: &[PathBuf]) -> ExitCode {
     let defaults = defaults(DEFAULT_VIEW_IMAGE.to_owned(), None);
-    let mut faults = 0;
-    for file in files {
-        let text = std::fs::read_to_string(file)
-            .map_err(|source| format!("read {}: {source}", file.display()))?;
-        let found = offline::findings(file, &text, &defaults);
-        for fault in &found.faults {
-            output::complaint(&fault.to_string());
+    let (mut all_valid, mut all_read) = (true, true);
+    for argument in arguments {
+        match offline::check(argument, &mut std::io::stdin(), &defaults) {
+            Ok(all) => {
+                for findings in &all {
+                    print_findings(findings);
+                    all_valid &= findings.faults.is_empty();
+                }
+            }
+            Err(error) => {
+                output::failure(&error);
+                all_read = false;
+            }
         }
-        if found.faults.is_empty() {
-            output::answer(&format!("{}: {} valid", file.display(), found.checked));
-        }
-        faults += found.faults.len();
     }
-    Ok(if faults == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    match (all_read, all_valid) {
+        (true, true) => ExitCode::SUCCESS,
+        (true, false) => ExitCode::FAILURE,
+        (false, _) => ExitCode::from(CANNOT_READ),
+    }
+}
+
+/// Prints what was found in one file.
+fn print_findings(findings: &Findings) {
+    for remark in findings.faults.iter().chain(&findings.notes) {
+        output::complaint(&remark.to_string());
+    }
+    if findings.faults.is_empty() {
+        output::answer(&format!("{}: {} valid", findings.file.display(), findings.checked));
+    }
 }

@@ -37,7 +37,8 @@ fn offline_faults(spec: &Value) -> Vec<String> {
         "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
         "metadata": { "name": "hello" }, "spec": spec,
     });
-    let found = offline::findings(Path::new("file.yaml"), &object.to_string(), &defaults());
+    let text = object.to_string();
+    let found = offline::findings(Path::new("file.yaml"), &text, &defaults()).unwrap();
     found.faults.into_iter().map(|fault| fault.message).collect()
 }
 

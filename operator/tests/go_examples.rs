@@ -67,7 +67,8 @@ fn the_list_has_every_example_and_calls_refused_what_is_refused() {
     };
     let examples = Path::new(&checkout).join("examples");
     let seen = files(&examples).into_iter().map(|path| {
-        let found = offline::findings(&path, &fs::read_to_string(&path).unwrap(), &defaults());
+        let text = fs::read_to_string(&path).unwrap();
+        let found = offline::findings(&path, &text, &defaults()).unwrap();
         let file = path.strip_prefix(&examples).unwrap().to_owned();
         (file, !found.faults.is_empty())
     });

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
 mod life;
+mod pages;
 mod pods;
 mod refusals;
 mod secrets;
