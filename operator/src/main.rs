@@ -2,8 +2,9 @@
 
 use clap::Parser as _;
 use flux_operator::cli::{Cli, Command, DEFAULT_VIEW_IMAGE, defaults};
-use flux_operator::offline::Findings;
-use flux_operator::{crd, manifests, offline, reference, run, telemetry};
+use flux_operator::crd::{self, DefinitionError};
+use flux_operator::offline::{Checker, Findings};
+use flux_operator::{manifests, reference, run, telemetry};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -70,7 +71,7 @@ fn execute(command: Command) -> Result<ExitCode, Box<dyn Error>> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        Command::Validate { files } => Ok(check(&files)),
+        Command::Validate { files } => Ok(check(&files)?),
     }
 }
 
@@ -88,11 +89,11 @@ fn write_file(path: &Path, text: &str) -> Result<(), Box<dyn Error>> {
 }
 
 /// Checks everything that is named; what cannot be read keeps nothing else from being checked.
-fn check(arguments: &[PathBuf]) -> ExitCode {
-    let defaults = defaults(DEFAULT_VIEW_IMAGE.to_owned(), None);
+fn check(arguments: &[PathBuf]) -> Result<ExitCode, DefinitionError> {
+    let checker = Checker::new(defaults(DEFAULT_VIEW_IMAGE.to_owned(), None))?;
     let (mut all_valid, mut all_read) = (true, true);
     for argument in arguments {
-        match offline::check(argument, &mut std::io::stdin(), &defaults) {
+        match checker.check(argument, &mut std::io::stdin()) {
             Ok(all) => {
                 for findings in &all {
                     print_findings(findings);
@@ -105,11 +106,11 @@ fn check(arguments: &[PathBuf]) -> ExitCode {
             }
         }
     }
-    match (all_read, all_valid) {
+    Ok(match (all_read, all_valid) {
         (true, true) => ExitCode::SUCCESS,
         (true, false) => ExitCode::FAILURE,
         (false, _) => ExitCode::from(CANNOT_READ),
-    }
+    })
 }
 
 /// Prints what was found in one file.

@@ -4,12 +4,13 @@ mod document;
 mod schema;
 mod source;
 
-pub use source::{ReadError, check};
+pub use source::ReadError;
 
 use crate::cluster::{Defaults, validate};
 use crate::crd::{DefinitionError, MiniCluster};
 use document::{Node, documents};
 use kube::Resource as _;
+use kube::core::cel::{CompiledSchema, compile_schema, validate_compiled};
 use schema::FaultKind;
 use serde_json::Value;
 use serde_saphyr::UserMessageFormatter;
@@ -69,43 +70,112 @@ impl Findings {
     }
 }
 
-/// Checks every MiniCluster in the text of `file`. Other kinds are passed over.
-///
-/// # Errors
-/// If there is no definition to compare with, which is a mistake in this program.
-pub fn findings(
-    file: &Path,
-    text: &str,
-    defaults: &Defaults,
-) -> Result<Findings, DefinitionError> {
-    let mut findings = Findings::of(file);
-    let schema = schema::schema()?;
-    let documents = match documents(text) {
-        Ok(documents) => documents,
-        Err(error) => {
-            let line = error.location().map(|location| location.line());
-            findings.add_fault(line, None, error.render_with_formatter(&UserMessageFormatter));
-            return Ok(findings);
-        }
-    };
-    for node in documents.into_iter().flat_map(Node::unpacked) {
-        let document = node.value();
-        match kind(&document) {
-            Kind::MiniCluster => {}
-            Kind::Other => continue,
-            Kind::Missing => {
-                findings.add_fault(
-                    Some(node.line_of("")),
-                    None,
-                    "kind: missing: every object has apiVersion and kind",
-                );
-                continue;
+/// Checks MiniClusters against the definition that is installed and the operator's own rules.
+pub struct Checker {
+    schema: Value,
+    /// The CEL rules in the definition.
+    rules: CompiledSchema,
+    defaults: Defaults,
+}
+
+impl Checker {
+    /// A checker for an operator with these `defaults`.
+    ///
+    /// # Errors
+    /// If the definition cannot be written down, which is a mistake in this program.
+    pub fn new(defaults: Defaults) -> Result<Self, DefinitionError> {
+        let schema = schema::schema()?;
+        Ok(Self { rules: compile_schema(&schema), schema, defaults })
+    }
+
+    /// Checks every MiniCluster in the text of `file`. Other kinds are passed over.
+    pub fn findings(&self, file: &Path, text: &str) -> Findings {
+        let mut findings = Findings::of(file);
+        let documents = match documents(text) {
+            Ok(documents) => documents,
+            Err(error) => {
+                let line = error.location().map(|location| location.line());
+                findings.add_fault(line, None, error.render_with_formatter(&UserMessageFormatter));
+                return findings;
+            }
+        };
+        for node in documents.into_iter().flat_map(Node::unpacked) {
+            let document = node.value();
+            match kind(&document) {
+                Kind::MiniCluster => {
+                    findings.checked += 1;
+                    add_remarks(&mut findings, &node, &self.remarks(&document), &document);
+                }
+                Kind::Other => {}
+                Kind::Missing => {
+                    let message = "kind: missing: every object has apiVersion and kind";
+                    findings.add_fault(Some(node.line_of("")), None, message);
+                }
             }
         }
-        findings.checked += 1;
-        add_remarks(&mut findings, &node, &remarks(&schema, &document, defaults), &document);
+        findings
     }
-    Ok(findings)
+
+    fn remarks(&self, document: &Value) -> Remarks {
+        let mut remarks = Remarks { faults: identity_faults(document), ..Remarks::default() };
+        let (limits, other): (Vec<_>, Vec<_>) = schema::faults(&self.schema, document)
+            .into_iter()
+            .partition(|fault| fault.kind == FaultKind::Limit);
+        let is_readable = other.iter().all(|fault| fault.kind == FaultKind::Unknown);
+        remarks.faults.extend(other.into_iter().map(|fault| (fault.path, fault.message)));
+        let object = is_readable.then(|| read(document, &mut remarks)).flatten();
+        if let Some(object) = &object {
+            self.add_own_rules(&mut remarks, object);
+        }
+        if !is_readable {
+            let note = "the rules that need every value are checked when this is mended";
+            remarks.notes.push((String::new(), note.to_owned()));
+        }
+        // The operator's own rules repeat the limits and the rules of the definition, and say more.
+        for limit in limits {
+            if !remarks.faults.iter().any(|(path, _)| *path == limit.path) {
+                remarks.faults.push((limit.path, limit.message));
+            }
+        }
+        if let Some(object) = object.filter(|_| remarks.faults.is_empty()) {
+            self.add_rules_of_the_definition(&mut remarks, &object);
+        }
+        remarks
+    }
+
+    fn add_own_rules(&self, remarks: &mut Remarks, object: &MiniCluster) {
+        match validate(object, &self.defaults) {
+            Ok(cluster) => remarks.notes.extend(cluster.not_acted_on.iter().map(|said| {
+                let (path, detail) = said.split_once(' ').unwrap_or((said, ""));
+                (path.to_owned(), format!("not acted on {detail}").trim_end().to_owned())
+            })),
+            Err(violations) => {
+                let faults = violations.0.into_iter();
+                remarks.faults.extend(faults.map(|fault| (fault.path, fault.message)));
+            }
+        }
+    }
+
+    fn add_rules_of_the_definition(&self, remarks: &mut Remarks, object: &MiniCluster) {
+        // It was read from such a value.
+        let value = serde_json::to_value(object).unwrap_or_default();
+        if let Err(errors) = validate_compiled(&self.rules, &value, None) {
+            let faults = errors.into_iter().map(|error| (error.field_path, error.message));
+            remarks.faults.extend(faults);
+        }
+    }
+}
+
+/// The object, as it would be stored. That the definition allows what the types cannot read is a fault
+/// all the same.
+fn read(document: &Value, remarks: &mut Remarks) -> Option<MiniCluster> {
+    match serde_json::from_value(document.clone()) {
+        Ok(object) => Some(as_stored(object)),
+        Err(error) => {
+            remarks.faults.push((String::new(), error.to_string()));
+            None
+        }
+    }
 }
 
 /// Which kind of object a document is.
@@ -151,56 +221,6 @@ fn add_remarks(findings: &mut Findings, node: &Node, remarks: &Remarks, document
     findings.notes.extend(notes);
     if left_out > 0 {
         findings.add_fault(None, name, format!("{left_out} further faults"));
-    }
-}
-
-fn remarks(schema: &Value, document: &Value, defaults: &Defaults) -> Remarks {
-    let mut remarks = Remarks { faults: identity_faults(document), ..Remarks::default() };
-    let (limits, other): (Vec<_>, Vec<_>) = schema::faults(schema, document)
-        .into_iter()
-        .partition(|fault| fault.kind == FaultKind::Limit);
-    let is_readable = other.iter().all(|fault| fault.kind == FaultKind::Unknown);
-    remarks.faults.extend(other.into_iter().map(|fault| (fault.path, fault.message)));
-    let mut object = None;
-    if is_readable {
-        match serde_json::from_value::<MiniCluster>(document.clone()) {
-            Ok(read) => object = Some(as_stored(read)),
-            Err(error) => remarks.faults.push((String::new(), error.to_string())),
-        }
-    } else {
-        let note = "the rules that need every value are checked when the faults above are mended";
-        remarks.notes.push((String::new(), note.to_owned()));
-    }
-    if let Some(object) = &object {
-        add_rules(&mut remarks, object, defaults);
-    }
-    // The operator's own rules repeat the limits, and say more.
-    for limit in limits {
-        if !remarks.faults.iter().any(|(path, _)| *path == limit.path) {
-            remarks.faults.push((limit.path, limit.message));
-        }
-    }
-    if let Some(object) = object.filter(|_| remarks.faults.is_empty())
-        && let Err(errors) = object.validate_cel()
-    {
-        remarks.faults.extend(errors.into_iter().map(|error| (error.field_path, error.message)));
-    }
-    remarks
-}
-
-/// The operator's own rules.
-fn add_rules(remarks: &mut Remarks, object: &MiniCluster, defaults: &Defaults) {
-    match validate(object, defaults) {
-        Ok(cluster) => {
-            remarks.notes.extend(cluster.not_acted_on.iter().map(|said| {
-                let (path, detail) = said.split_once(' ').unwrap_or((said, ""));
-                (path.to_owned(), format!("not acted on {detail}").trim_end().to_owned())
-            }));
-        }
-        Err(violations) => {
-            let faults = violations.0.into_iter();
-            remarks.faults.extend(faults.map(|fault| (fault.path, fault.message)));
-        }
     }
 }
 

@@ -60,6 +60,19 @@ fn validate_reports_every_fault_of_everything_named_and_ends_with_0_1_or_2() {
 }
 
 #[test]
+fn every_example_is_valid() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let entries = fs::read_dir(examples).unwrap().map(|entry| entry.unwrap().path());
+    let directories = entries.filter(|path| path.is_dir());
+    let all = directories.flat_map(|path| [path.join("later"), path]).filter(|path| path.is_dir());
+    let all: Vec<String> = all.map(|path| path.display().to_string()).collect();
+    let arguments: Vec<&str> = ["validate"].into_iter().chain(all.iter().map(String::as_str)).collect();
+    let output = operator(&arguments, Path::new("."), "");
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+    assert!(text(&output.stdout).lines().count() >= 36);
+}
+
+#[test]
 fn the_reference_is_printed_or_written() {
     let directory = tempfile::tempdir().unwrap();
     let printed = text(&operator(&["reference"], directory.path(), "").stdout);

@@ -1,8 +1,6 @@
 //! Where the texts to be checked come from: files, directories, the standard input.
 
-use super::{Findings, findings};
-use crate::cluster::Defaults;
-use crate::crd::DefinitionError;
+use super::{Checker, Findings};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -35,40 +33,48 @@ pub enum ReadError {
         /// What was to be read.
         path: PathBuf,
     },
-    /// There is no definition to compare it with.
-    #[error("make the CustomResourceDefinition")]
-    Definition {
-        /// Why.
-        #[source]
-        source: DefinitionError,
-    },
 }
 
-/// Checks what an argument names: a file, the files directly in a directory, or `standard_input`. An
-/// argument without any MiniCluster is a fault, because it was asked for.
-pub fn check(
-    argument: &Path,
-    standard_input: &mut dyn Read,
-    defaults: &Defaults,
-) -> Result<Vec<Findings>, ReadError> {
-    let mut all = if argument == Path::new(STANDARD_INPUT) {
-        vec![check_text(Path::new("standard input"), standard_input, defaults)?]
-    } else if argument.is_dir() {
-        let mut all = Vec::new();
-        for path in files(argument).map_err(|source| cannot_read(argument, source))? {
-            all.push(check_file(&path, defaults)?);
+impl Checker {
+    /// Checks what an argument names: a file, the files directly in a directory, or `standard_input`.
+    /// An argument without any MiniCluster is a fault, because it was asked for.
+    pub fn check(
+        &self,
+        argument: &Path,
+        standard_input: &mut dyn Read,
+    ) -> Result<Vec<Findings>, ReadError> {
+        let mut all = if argument == Path::new(STANDARD_INPUT) {
+            vec![self.check_reader(Path::new("standard input"), standard_input)?]
+        } else if argument.is_dir() {
+            let paths = files(argument).map_err(|source| cannot_read(argument, source))?;
+            paths.iter().map(|path| self.check_file(path)).collect::<Result<_, _>>()?
+        } else {
+            vec![self.check_file(argument)?]
+        };
+        all.retain(|findings| findings.checked > 0 || !findings.faults.is_empty());
+        if all.is_empty() {
+            let mut nothing = Findings::of(argument);
+            nothing.add_fault(None, None, "no MiniCluster in here");
+            all.push(nothing);
         }
-        all
-    } else {
-        vec![check_file(argument, defaults)?]
-    };
-    all.retain(|findings| findings.checked > 0 || !findings.faults.is_empty());
-    if all.is_empty() {
-        let mut nothing = Findings::of(argument);
-        nothing.add_fault(None, None, "no MiniCluster in here");
-        all.push(nothing);
+        Ok(all)
     }
-    Ok(all)
+
+    fn check_file(&self, path: &Path) -> Result<Findings, ReadError> {
+        let mut file = File::open(path).map_err(|source| cannot_read(path, source))?;
+        self.check_reader(path, &mut file)
+    }
+
+    fn check_reader(&self, path: &Path, reader: &mut dyn Read) -> Result<Findings, ReadError> {
+        let mut text = String::new();
+        let limited = &mut reader.take(SIZE_LIMIT + 1);
+        let length =
+            limited.read_to_string(&mut text).map_err(|source| cannot_read(path, source))?;
+        if u64::try_from(length).is_ok_and(|length| length > SIZE_LIMIT) {
+            return Err(ReadError::TooLarge { path: path.to_owned() });
+        }
+        Ok(self.findings(path, &text))
+    }
 }
 
 fn cannot_read(path: &Path, source: io::Error) -> ReadError {
@@ -87,23 +93,4 @@ fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     }
     paths.sort();
     Ok(paths)
-}
-
-fn check_file(path: &Path, defaults: &Defaults) -> Result<Findings, ReadError> {
-    let mut file = File::open(path).map_err(|source| cannot_read(path, source))?;
-    check_text(path, &mut file, defaults)
-}
-
-fn check_text(
-    path: &Path,
-    reader: &mut dyn Read,
-    defaults: &Defaults,
-) -> Result<Findings, ReadError> {
-    let mut text = String::new();
-    let limited = &mut reader.take(SIZE_LIMIT + 1);
-    let length = limited.read_to_string(&mut text).map_err(|source| cannot_read(path, source))?;
-    if u64::try_from(length).is_ok_and(|length| length > SIZE_LIMIT) {
-        return Err(ReadError::TooLarge { path: path.to_owned() });
-    }
-    findings(path, &text, defaults).map_err(|source| ReadError::Definition { source })
 }

@@ -5,8 +5,12 @@ use std::fs;
 const HEADER: &str =
     "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata:\n  name: hello\n";
 
+fn checker() -> Checker {
+    Checker::new(fixtures::defaults()).unwrap()
+}
+
 fn check_text(text: &str) -> Findings {
-    findings(Path::new("file.yaml"), text, &fixtures::defaults()).unwrap()
+    checker().findings(Path::new("file.yaml"), text)
 }
 
 /// The faults of a MiniCluster whose `spec` is on line 5 and below.
@@ -131,9 +135,8 @@ fn a_flood_of_faults_is_cut_short() {
 #[test]
 fn files_directories_and_the_standard_input_are_read() {
     let directory = tempfile::tempdir().unwrap();
-    let check = |argument: &Path, input: &str| {
-        check(argument, &mut input.as_bytes(), &fixtures::defaults())
-    };
+    let checker = checker();
+    let check = |argument: &Path, input: &str| checker.check(argument, &mut input.as_bytes());
     let said = |all: Vec<Findings>| -> Vec<String> {
         all.iter().flat_map(|findings| &findings.faults).map(ToString::to_string).collect()
     };
