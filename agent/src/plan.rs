@@ -161,6 +161,7 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
             record: (!work.program.is_empty()).then(|| config.layout.program_record()),
             program: work.program,
             submission: work.submission,
+            entrance: work.entrance,
             socket: pod.socket(),
             uptime: vec![pod.flux(), "uptime".to_owned()],
             timed: config.logging.timed && role == Role::Lead,

@@ -264,6 +264,8 @@ pub struct BrokerRun {
     pub record: Option<PathBuf>,
     /// Run once when the broker is up, beside it.
     pub submission: Option<Vec<String>>,
+    /// What people type to enter the instance: said once it is up. `None` where it ends by itself.
+    pub entrance: Option<String>,
     /// The broker's own socket.
     pub socket: PathBuf,
     /// Prints the broker's state, where its socket does not answer.

@@ -234,6 +234,9 @@ impl<'run> Supervision<'run> {
                 context.progress.broker_state(self.role, state);
                 if state == "run" && !self.ran {
                     self.ran = true;
+                    if let Some(entrance) = &self.broker.entrance {
+                        context.log.say(&format!("the instance is up; to enter it: {entrance}"));
+                    }
                     self.submit(context);
                 }
             }

@@ -211,6 +211,8 @@ fn an_interactive_lead_submits_the_command_once_and_stays_until_it_is_shut_down(
     fs::write(pod.at("shutdown"), "").unwrap();
     let (code, output, error) = run.end();
     assert_eq!(code, 0, "{error}");
+    let entrance = "to enter it: kubectl exec -it -n apps job/hello -c hello -- ";
+    assert_eq!(error.matches(entrance).count(), 1, "{error}");
     assert_eq!(output, format!("{}\n", pod.layout().local_uri()));
     let calls = pod.read("flux-calls");
     let line = "kubectl exec -it -n apps job/hello -c hello -- ";

@@ -1,8 +1,9 @@
 //! The examples: what a user would apply, each with its expectation, which people and tests read alike.
 //!
 //! An example is a directory below `examples/` with a `README.md` that holds one fenced block
-//! `expect` (the module [`expectation`] has the words), a `minicluster.yaml`, and further manifests.
-//! Those are applied first, in the order of their names, unless the expectation says when.
+//! `expect` (the module [`expectation`] has the words), a `minicluster.yaml`, and further manifests,
+//! which are applied first, in the order of their names. What is applied later, when the expectation
+//! says so, is in the directory `later`: so `kubectl apply` of an example's directory starts it right.
 
 pub mod expectation;
 mod look;
@@ -10,6 +11,7 @@ pub mod run;
 mod volumes;
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -21,6 +23,8 @@ use crate::product::checkout;
 
 /// The file with an example's MiniCluster.
 const MINICLUSTER: &str = "minicluster.yaml";
+/// The directory with what is applied later.
+const LATER: &str = "later";
 
 /// One example, as its directory has it.
 #[derive(Debug, Clone)]
@@ -89,26 +93,30 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The manifests that are applied at the start: all but those with a step of their own, and the
-/// MiniCluster last.
+/// The manifests that are applied at the start, the MiniCluster last. Each of those that are applied
+/// later has a step, and each such step its manifest.
 fn manifests(directory: &Path, expectation: &Expectation) -> Result<Vec<PathBuf>> {
-    let mut later = Vec::new();
-    for step in &expectation.steps {
-        if let Step::Apply(file) = step {
-            ensure!(directory.join(file).is_file(), "there is no {file} to apply");
-            later.push(file.as_str());
-        }
-    }
-    let mut paths = entries(directory)?;
-    paths.retain(|path| {
-        let name = file_name(path);
-        path.extension().is_some_and(|extension| extension == "yaml")
-            && name != MINICLUSTER
-            && !later.contains(&name.as_str())
-    });
     let minicluster = directory.join(MINICLUSTER);
     ensure!(minicluster.is_file(), "there is no {}", minicluster.display());
+    let mut paths = yaml_files(directory)?;
+    paths.retain(|path| *path != minicluster);
     paths.push(minicluster);
+    let later = directory.join(LATER);
+    let later = if later.is_dir() { yaml_files(&later)? } else { Vec::new() };
+    let steps: BTreeSet<PathBuf> =
+        expectation.steps.iter().filter_map(applied).map(|file| directory.join(file)).collect();
+    let later: BTreeSet<PathBuf> = later.into_iter().collect();
+    ensure!(steps == later, "the steps apply {steps:?}, and in {LATER} there is {later:?}");
+    Ok(paths)
+}
+
+fn applied(step: &Step) -> Option<&String> {
+    if let Step::Apply(file) = step { Some(file) } else { None }
+}
+
+fn yaml_files(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut paths = entries(directory)?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
     Ok(paths)
 }
 
@@ -130,18 +138,22 @@ mod tests {
     #[test]
     fn the_minicluster_is_applied_last_and_what_has_a_step_is_not() {
         let directory = tempfile::tempdir().unwrap();
-        for name in ["z.yaml", "minicluster.yaml", "a.yaml", "second.yaml", "README.md"] {
+        fs::create_dir(directory.path().join(LATER)).unwrap();
+        for name in ["z.yaml", "minicluster.yaml", "a.yaml", "later/second.yaml", "README.md"] {
             fs::write(directory.path().join(name), "").unwrap();
         }
-        let expectation = Expectation {
-            steps: vec![Step::Apply("second.yaml".to_owned())],
+        let with_steps = |files: &[&str]| Expectation {
+            steps: files.iter().map(|file| Step::Apply((*file).to_owned())).collect(),
             ..Expectation::default()
         };
-        let names: Vec<String> = manifests(directory.path(), &expectation)
+        let names: Vec<String> = manifests(directory.path(), &with_steps(&["later/second.yaml"]))
             .unwrap()
             .iter()
             .map(|path| file_name(path))
             .collect();
         assert_eq!(names, ["a.yaml", "z.yaml", "minicluster.yaml"]);
+        for wrong in [&[][..], &["a.yaml"], &["later/second.yaml", "later/third.yaml"]] {
+            assert!(manifests(directory.path(), &with_steps(wrong)).is_err(), "{wrong:?}");
+        }
     }
 }

@@ -84,23 +84,23 @@ proptest! {
 fn every_pod_of_every_example_has_a_plan() {
     let examples = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples");
     let mut seen = 0;
-    for directory in std::fs::read_dir(examples).unwrap() {
-        let directory = directory.unwrap().path();
-        for file in std::fs::read_dir(&directory).into_iter().flatten() {
-            let path = file.unwrap().path();
-            let text = std::fs::read_to_string(&path).unwrap();
-            if !text.contains("\nkind: MiniCluster\n") {
-                continue;
-            }
-            let mut object: MiniCluster = serde_saphyr::from_str(&text).unwrap();
-            object.metadata.namespace.get_or_insert_with(|| "work".to_owned());
-            let cluster = validate(&object, &defaults())
-                .unwrap_or_else(|faults| panic!("{}: {faults}", path.display()));
-            for plan in planned(&cluster) {
-                assert!(plan.is_ok(), "{}: {plan:?}", path.display());
-            }
-            seen += 1;
+    for file in walkdir::WalkDir::new(examples) {
+        let path = file.unwrap().into_path();
+        if path.extension().is_none_or(|extension| extension != "yaml") {
+            continue;
         }
+        let text = std::fs::read_to_string(&path).unwrap();
+        if !text.contains("\nkind: MiniCluster\n") {
+            continue;
+        }
+        let mut object: MiniCluster = serde_saphyr::from_str(&text).unwrap();
+        object.metadata.namespace.get_or_insert_with(|| "work".to_owned());
+        let cluster = validate(&object, &defaults())
+            .unwrap_or_else(|faults| panic!("{}: {faults}", path.display()));
+        for plan in planned(&cluster) {
+            assert!(plan.is_ok(), "{}: {plan:?}", path.display());
+        }
+        seen += 1;
     }
-    assert!(seen >= 28, "only {seen} were found");
+    assert!(seen >= 36, "only {seen} were found");
 }

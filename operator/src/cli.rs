@@ -27,13 +27,16 @@ pub enum Command {
     Manifests(ManifestsArguments),
     /// Write the page that explains every field of MiniCluster
     Reference {
-        /// File to write to
+        /// File to write to; the standard output unless given
         #[arg(long, value_name = "FILE")]
-        output_file: PathBuf,
+        output_file: Option<PathBuf>,
     },
-    /// Check MiniCluster files without a cluster: print every fault, end with 1 if there is one
+    /// Check MiniCluster files without a cluster: print every fault with its line
+    ///
+    /// Ends with 0 if everything is valid, 1 if there is a fault, 2 if something cannot be read.
     Validate {
-        /// YAML files, each with one or more documents; other kinds are passed over
+        /// YAML or JSON files, directories of such files, or - for the standard input; other kinds
+        /// than MiniCluster are passed over
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },

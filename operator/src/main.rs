@@ -2,10 +2,15 @@
 
 use clap::Parser as _;
 use flux_operator::cli::{Cli, Command, DEFAULT_VIEW_IMAGE, ManifestsArguments, defaults};
-use flux_operator::{crd, manifests, offline, reference, run, telemetry};
+use flux_operator::crd::{self, DefinitionError};
+use flux_operator::offline::{Checker, Findings};
+use flux_operator::{manifests, reference, run, telemetry};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// Exit code of `validate` when something cannot be read; that of a wrong command line.
+const CANNOT_READ: u8 = 2;
 
 /// Everything this program prints, except for the log. A reader that has gone away is its own
 /// business: output that nobody takes is no failure.
@@ -58,10 +63,14 @@ fn execute(command: Command) -> Result<ExitCode, Box<dyn Error>> {
         }
         Command::Manifests(arguments) => write_manifests(arguments),
         Command::Reference { output_file } => {
-            write_file(&output_file, &reference::reference()?)?;
+            let page = reference::reference()?;
+            match output_file {
+                Some(path) => write_file(&path, &page)?,
+                None => output::answer(&page),
+            }
             Ok(ExitCode::SUCCESS)
         }
-        Command::Validate { files } => check(&files),
+        Command::Validate { files } => Ok(check(&files)?),
     }
 }
 
@@ -83,20 +92,37 @@ fn write_file(path: &Path, text: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn check(files: &[PathBuf]) -> Result<ExitCode, Box<dyn Error>> {
-    let defaults = defaults(DEFAULT_VIEW_IMAGE.to_owned(), None);
-    let mut faults = 0;
-    for file in files {
-        let text = std::fs::read_to_string(file)
-            .map_err(|source| format!("read {}: {source}", file.display()))?;
-        let found = offline::findings(file, &text, &defaults);
-        for fault in &found.faults {
-            output::complaint(&fault.to_string());
+/// Checks everything that is named; what cannot be read keeps nothing else from being checked.
+fn check(arguments: &[PathBuf]) -> Result<ExitCode, DefinitionError> {
+    let checker = Checker::new(defaults(DEFAULT_VIEW_IMAGE.to_owned(), None))?;
+    let (mut all_valid, mut all_read) = (true, true);
+    for argument in arguments {
+        match checker.check(argument, &mut std::io::stdin()) {
+            Ok(all) => {
+                for findings in &all {
+                    print_findings(findings);
+                    all_valid &= findings.faults.is_empty();
+                }
+            }
+            Err(error) => {
+                output::failure(&error);
+                all_read = false;
+            }
         }
-        if found.faults.is_empty() {
-            output::answer(&format!("{}: {} valid", file.display(), found.checked));
-        }
-        faults += found.faults.len();
     }
-    Ok(if faults == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match (all_read, all_valid) {
+        (true, true) => ExitCode::SUCCESS,
+        (true, false) => ExitCode::FAILURE,
+        (false, _) => ExitCode::from(CANNOT_READ),
+    })
+}
+
+/// Prints what was found in one file.
+fn print_findings(findings: &Findings) {
+    for remark in findings.faults.iter().chain(&findings.notes) {
+        output::complaint(&remark.to_string());
+    }
+    if findings.faults.is_empty() {
+        output::answer(&format!("{}: {} valid", findings.file.display(), findings.checked));
+    }
 }

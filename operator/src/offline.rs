@@ -1,149 +1,256 @@
 //! `flux-operator validate`: the checks of the API server and of the operator, without either.
 
-mod unknown;
+mod document;
+mod schema;
+mod source;
+
+pub use source::ReadError;
 
 use crate::cluster::{Defaults, validate};
-use crate::crd::MiniCluster;
+use crate::crd::{DefinitionError, MiniCluster};
+use document::{Node, documents};
 use kube::Resource as _;
+use kube::core::cel::{CompiledSchema, compile_schema, validate_compiled};
+use schema::FaultKind;
 use serde_json::Value;
 use serde_saphyr::UserMessageFormatter;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// One fault of one document.
+/// Most faults of one document that are reported.
+const FAULT_LIMIT: usize = 200;
+
+/// Something to say about a place of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct Remark {
     /// The file.
     pub file: PathBuf,
+    /// The line, counted from 1; absent if it concerns the file as a whole.
+    pub line: Option<u64>,
     /// Name of the MiniCluster, if the document has got as far as having one.
     pub name: Option<String>,
-    /// What is wrong.
+    /// What there is to say, beginning with the path of the field.
     pub message: String,
 }
 
-impl std::fmt::Display for Fault {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}: ", self.file.display())?;
-        if let Some(name) = &self.name {
-            write!(formatter, "{name}: ")?;
+impl fmt::Display for Remark {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:", self.file.display())?;
+        if let Some(line) = self.line {
+            write!(formatter, "{line}:")?;
         }
-        formatter.write_str(&self.message)
+        if let Some(name) = &self.name {
+            write!(formatter, " {name}:")?;
+        }
+        write!(formatter, " {}", self.message)
     }
 }
 
 /// What was found in one file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Findings {
-    /// How many documents were checked.
+    /// The file.
+    pub file: PathBuf,
+    /// How many MiniClusters were checked.
     pub checked: usize,
     /// Every fault of every one of them.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<Remark>,
+    /// What is no fault, and worth knowing.
+    pub notes: Vec<Remark>,
 }
 
-/// Checks every MiniCluster in the text of `file`. Other kinds are passed over; a file without
-/// any MiniCluster is a fault of its own, because it was asked for.
-pub fn findings(file: &Path, text: &str, defaults: &Defaults) -> Findings {
-    let fault = |name: Option<&str>, message: String| Fault {
-        file: file.to_owned(),
+impl Findings {
+    fn of(file: &Path) -> Self {
+        Self { file: file.to_owned(), ..Self::default() }
+    }
+
+    fn add_fault(&mut self, line: Option<u64>, name: Option<&str>, message: impl Into<String>) {
+        let (file, name) = (self.file.clone(), name.map(str::to_owned));
+        self.faults.push(Remark { file, line, name, message: message.into() });
+    }
+}
+
+/// Checks MiniClusters against the definition that is installed and the operator's own rules.
+pub struct Checker {
+    schema: Value,
+    /// The CEL rules in the definition.
+    rules: CompiledSchema,
+    defaults: Defaults,
+}
+
+impl Checker {
+    /// A checker for an operator with these `defaults`.
+    ///
+    /// # Errors
+    /// If the definition cannot be written down, which is a mistake in this program.
+    pub fn new(defaults: Defaults) -> Result<Self, DefinitionError> {
+        let schema = schema::schema()?;
+        Ok(Self { rules: compile_schema(&schema), schema, defaults })
+    }
+
+    /// Checks every MiniCluster in the text of `file`. Other kinds are passed over.
+    pub fn findings(&self, file: &Path, text: &str) -> Findings {
+        let mut findings = Findings::of(file);
+        let documents = match documents(text) {
+            Ok(documents) => documents,
+            Err(error) => {
+                let line = error.location().map(|location| location.line());
+                findings.add_fault(line, None, error.render_with_formatter(&UserMessageFormatter));
+                return findings;
+            }
+        };
+        for node in documents.into_iter().flat_map(Node::unpacked) {
+            let document = node.value();
+            match kind(&document) {
+                Kind::MiniCluster => {
+                    findings.checked += 1;
+                    add_remarks(&mut findings, &node, &self.remarks(&document), &document);
+                }
+                Kind::Other => {}
+                Kind::Missing => {
+                    let message = "kind: missing: every object has apiVersion and kind";
+                    findings.add_fault(Some(node.line_of("")), None, message);
+                }
+            }
+        }
+        findings
+    }
+
+    fn remarks(&self, document: &Value) -> Remarks {
+        let mut remarks = Remarks { faults: identity_faults(document), ..Remarks::default() };
+        let (limits, other): (Vec<_>, Vec<_>) = schema::faults(&self.schema, document)
+            .into_iter()
+            .partition(|fault| fault.kind == FaultKind::Limit);
+        let is_readable = other.iter().all(|fault| fault.kind == FaultKind::Unknown);
+        remarks.faults.extend(other.into_iter().map(|fault| (fault.path, fault.message)));
+        let object = is_readable.then(|| read(document, &mut remarks)).flatten();
+        if let Some(object) = &object {
+            self.add_own_rules(&mut remarks, object);
+        }
+        if !is_readable {
+            let note = "the rules that need every value are checked when this is mended";
+            remarks.notes.push((String::new(), note.to_owned()));
+        }
+        // The operator's own rules repeat the limits and the rules of the definition, and say more.
+        for limit in limits {
+            if !remarks.faults.iter().any(|(path, _)| *path == limit.path) {
+                remarks.faults.push((limit.path, limit.message));
+            }
+        }
+        if let Some(object) = object.filter(|_| remarks.faults.is_empty()) {
+            self.add_rules_of_the_definition(&mut remarks, &object);
+        }
+        remarks
+    }
+
+    fn add_own_rules(&self, remarks: &mut Remarks, object: &MiniCluster) {
+        match validate(object, &self.defaults) {
+            Ok(cluster) => remarks.notes.extend(cluster.not_acted_on.iter().map(|said| {
+                let (path, detail) = said.split_once(' ').unwrap_or((said, ""));
+                (path.to_owned(), format!("not acted on {detail}").trim_end().to_owned())
+            })),
+            Err(violations) => {
+                let faults = violations.0.into_iter();
+                remarks.faults.extend(faults.map(|fault| (fault.path, fault.message)));
+            }
+        }
+    }
+
+    fn add_rules_of_the_definition(&self, remarks: &mut Remarks, object: &MiniCluster) {
+        // It was read from such a value.
+        let value = serde_json::to_value(object).unwrap_or_default();
+        if let Err(errors) = validate_compiled(&self.rules, &value, None) {
+            let faults = errors.into_iter().map(|error| (error.field_path, error.message));
+            remarks.faults.extend(faults);
+        }
+    }
+}
+
+/// The object, as it would be stored. That the definition allows what the types cannot read is a fault
+/// all the same.
+fn read(document: &Value, remarks: &mut Remarks) -> Option<MiniCluster> {
+    match serde_json::from_value(document.clone()) {
+        Ok(object) => Some(as_stored(object)),
+        Err(error) => {
+            remarks.faults.push((String::new(), error.to_string()));
+            None
+        }
+    }
+}
+
+/// Which kind of object a document is.
+enum Kind {
+    MiniCluster,
+    Other,
+    Missing,
+}
+
+fn kind(document: &Value) -> Kind {
+    match document["kind"].as_str() {
+        Some(kind) if kind.eq_ignore_ascii_case(&MiniCluster::kind(&())) => Kind::MiniCluster,
+        Some(_) => Kind::Other,
+        None => Kind::Missing,
+    }
+}
+
+/// What there is to say about one document, as path and message.
+#[derive(Debug, Default)]
+struct Remarks {
+    faults: Vec<(String, String)>,
+    notes: Vec<(String, String)>,
+}
+
+/// Adds the remarks to `findings`, each once, in the order of their lines.
+fn add_remarks(findings: &mut Findings, node: &Node, remarks: &Remarks, document: &Value) {
+    let name = document["metadata"]["name"].as_str();
+    let placed = |(path, message): &(String, String)| Remark {
+        file: findings.file.clone(),
+        line: Some(node.line_of(path)),
         name: name.map(str::to_owned),
-        message,
+        message: if path.is_empty() { message.clone() } else { format!("{path}: {message}") },
     };
-    let documents = match serde_saphyr::from_multiple::<Value>(text) {
-        Ok(documents) => documents,
-        Err(error) => {
-            return Findings {
-                checked: 0,
-                faults: vec![fault(None, error.render_with_formatter(&UserMessageFormatter))],
-            };
-        }
+    let noted = |note| {
+        let remark = placed(note);
+        Remark { message: format!("note: {}", remark.message), ..remark }
     };
-    let mut findings = Findings::default();
-    for document in documents.into_iter().filter(is_mini_cluster) {
-        findings.checked += 1;
-        let name = document["metadata"]["name"].as_str().map(str::to_owned);
-        let messages = messages(document, defaults);
-        findings.faults.extend(messages.into_iter().map(|text| fault(name.as_deref(), text)));
+    let left_out = remarks.faults.len().saturating_sub(FAULT_LIMIT);
+    let mut faults: Vec<Remark> = remarks.faults.iter().take(FAULT_LIMIT).map(placed).collect();
+    let notes: Vec<Remark> = remarks.notes.iter().map(noted).collect();
+    faults.sort_by_key(|fault| fault.line);
+    findings.faults.extend(faults);
+    findings.notes.extend(notes);
+    if left_out > 0 {
+        findings.add_fault(None, name, format!("{left_out} further faults"));
     }
-    if findings.checked == 0 {
-        findings.faults.push(fault(None, "no MiniCluster in this file".to_owned()));
-    }
-    findings
 }
 
-fn is_mini_cluster(document: &Value) -> bool {
-    document["kind"] == MiniCluster::kind(&()).as_ref()
-        && document["apiVersion"] == MiniCluster::api_version(&()).as_ref()
+/// What is wrong with `apiVersion` and `kind` of something called MiniCluster in some spelling.
+fn identity_faults(document: &Value) -> Vec<(String, String)> {
+    let expected = [
+        ("apiVersion", MiniCluster::api_version(&())),
+        ("kind", MiniCluster::kind(&())),
+    ];
+    let wrong = expected.into_iter().filter(|(field, value)| document[field] != value.as_ref());
+    let fault = |(field, value): (&str, _)| {
+        let said = match document[field].as_str() {
+            Some(text) => format!("{text:?} is not what this operator serves: write {value}"),
+            None => format!("missing: write {value}"),
+        };
+        (field.to_owned(), said)
+    };
+    wrong.map(fault).collect()
 }
 
-/// Every fault of one document, each once.
-fn messages(document: Value, defaults: &Defaults) -> Vec<String> {
-    let mut messages = unknown::fields(&document);
-    let mut object: MiniCluster = match serde_json::from_value(document) {
-        Ok(object) => object,
-        Err(error) => {
-            messages.push(error.to_string());
-            return messages;
-        }
-    };
-    // What the API server would have filled in.
-    object.metadata.uid.get_or_insert_with(|| "00000000-0000-0000-0000-000000000000".to_owned());
-    object.metadata.namespace.get_or_insert_with(|| "default".to_owned());
-    if let Err(violations) = validate(&object, defaults) {
-        messages.extend(violations.0.iter().map(ToString::to_string));
+/// The object with what the API server would have filled in.
+fn as_stored(mut object: MiniCluster) -> MiniCluster {
+    let metadata = &mut object.metadata;
+    metadata.uid.get_or_insert_with(|| "00000000-0000-0000-0000-000000000000".to_owned());
+    metadata.namespace.get_or_insert_with(|| "default".to_owned());
+    if let (None, Some(prefix)) = (&metadata.name, &metadata.generate_name) {
+        metadata.name = Some(format!("{prefix}xxxxx"));
     }
-    // The rules of the schema repeat some of these: they only matter where the others are silent.
-    if messages.is_empty()
-        && let Err(errors) = object.validate_cel()
-    {
-        messages.push(errors.to_string());
-    }
-    messages
+    object
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(text: &str) -> Findings {
-        findings(Path::new("file.yaml"), text, &crate::controller::fixtures::defaults())
-    }
-
-    #[test]
-    fn a_file_without_a_mini_cluster_is_a_fault() {
-        let found = check("apiVersion: v1\nkind: Pod\n");
-        assert_eq!(found.checked, 0);
-        assert_eq!(found.faults[0].to_string(), "file.yaml: no MiniCluster in this file");
-    }
-
-    fn messages(spec: &str) -> Vec<String> {
-        let text = format!(
-            "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {{name: hello, labels: {{a: b}}}}\nspec: {spec}\n"
-        );
-        check(&text).faults.into_iter().map(|fault| fault.message).collect()
-    }
-
-    #[test]
-    fn every_unknown_field_is_a_fault_as_it_is_for_kubectl() {
-        let spec = "{volumes: {}, size: 0, containers: [{image: a, existingVolumes: {}, securityContext: {addCapabilities: []}}]}";
-        let found = messages(spec);
-        assert_eq!(found.len(), 4, "{found:#?}");
-        for (fault, place) in found.iter().zip([
-            "spec.containers[0].existingVolumes: no such field: use volumes",
-            "spec.containers[0].securityContext.addCapabilities: no such field: use capabilities.add",
-            "spec.volumes: no such field: ",
-            "spec.size: 0 is out of range",
-        ]) {
-            assert!(fault.starts_with(place), "{fault}");
-        }
-    }
-
-    #[test]
-    fn entries_of_maps_and_what_kubernetes_defines_are_not_unknown() {
-        let spec = "{pod: {labels: {x: one}, overlay: {priorityClassName: high}, resources: {cpu: 1}}, containers: [{image: a, volumes: {x: {path: /x}}, resources: {limits: {cpu: 1}}}]}";
-        assert_eq!(messages(spec), Vec::<String>::new());
-    }
-
-    #[test]
-    fn text_that_is_no_yaml_is_a_fault() {
-        assert_eq!(check("a: [").faults.len(), 1);
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@ mod support;
 
 use flux_contract::{AgentConfig, Bootstrap};
 use flux_operator::cluster::{Work, validate};
-use flux_operator::offline;
+use flux_operator::offline::Checker;
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -197,7 +197,8 @@ fn bug_17_only_the_leads_success_completes_the_job_and_a_failure_is_not_repeated
 
 #[test]
 fn bug_22_a_file_is_checked_offline_with_the_same_rules_and_defaults() {
-    let check = |text: &str| offline::findings(Path::new("file.yaml"), text, &defaults()).faults;
+    let checker = Checker::new(defaults()).unwrap();
+    let check = |text: &str| checker.findings(Path::new("file.yaml"), text).faults;
     let head = "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {name: a}\n";
     assert_eq!(check(&format!("{head}spec: {{containers: [{{command: hostname}}]}}")), []);
     let wrong = format!("{head}spec: {{size: -1, maxSize: -2, containers: [{{}}, {{}}]}}");

@@ -5,7 +5,7 @@
 mod support;
 
 use flux_operator::cluster::{Cluster, Work};
-use flux_operator::offline;
+use flux_operator::offline::Checker;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -37,7 +37,8 @@ fn offline_faults(spec: &Value) -> Vec<String> {
         "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
         "metadata": { "name": "hello" }, "spec": spec,
     });
-    let found = offline::findings(Path::new("file.yaml"), &object.to_string(), &defaults());
+    let text = object.to_string();
+    let found = Checker::new(defaults()).unwrap().findings(Path::new("file.yaml"), &text);
     found.faults.into_iter().map(|fault| fault.message).collect()
 }
 

@@ -5,7 +5,7 @@
 
 mod support;
 
-use flux_operator::offline;
+use flux_operator::offline::Checker;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
@@ -66,8 +66,10 @@ fn the_list_has_every_example_and_calls_refused_what_is_refused() {
         return;
     };
     let examples = Path::new(&checkout).join("examples");
+    let checker = Checker::new(defaults()).unwrap();
     let seen = files(&examples).into_iter().map(|path| {
-        let found = offline::findings(&path, &fs::read_to_string(&path).unwrap(), &defaults());
+        let text = fs::read_to_string(&path).unwrap();
+        let found = checker.findings(&path, &text);
         let file = path.strip_prefix(&examples).unwrap().to_owned();
         (file, !found.faults.is_empty())
     });

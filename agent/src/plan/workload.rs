@@ -19,6 +19,8 @@ pub(super) struct Work {
     pub(super) program: Vec<String>,
     /// Run beside the broker of an interactive MiniCluster.
     pub(super) submission: Option<Vec<String>>,
+    /// What people type to enter the instance, where it stays up for them.
+    pub(super) entrance: Option<String>,
 }
 
 pub(super) fn workload(pod: Pod<'_>) -> Work {
@@ -27,6 +29,7 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
         Workload::Interactive { submission } => Work {
             files: submission.iter().flat_map(|it| files(pod, it)).collect(),
             submission: submission.as_ref().filter(|_| lead).map(|it| beside_the_broker(pod, it)),
+            entrance: lead.then(|| entrance(pod)),
             ..Work::default()
         },
         Workload::Submit { submission } => Work {
@@ -150,6 +153,13 @@ fn batch(pod: Pod<'_>, prefix: &[String], flags: &[String]) -> Vec<String> {
         output_directory: Some(output_directory),
     };
     program(pod, watched, [prefix.to_vec(), words].concat())
+}
+
+/// Any pod will do: each is connected to the instance.
+fn entrance(pod: Pod<'_>) -> String {
+    let (name, namespace) = (&pod.config.cluster.name, &pod.config.cluster.namespace);
+    let agent = pod.facts.agent.display();
+    format!("kubectl exec -it -n {namespace} job/{name} -c {name} -- {agent} connect")
 }
 
 /// Says how the instance stands and keeps it up.

@@ -160,6 +160,9 @@ impl fmt::Display for BrokerRun {
         if let Some(submission) = &self.submission {
             write!(formatter, "\n    once it runs: {}", shown(submission))?;
         }
+        if let Some(entrance) = &self.entrance {
+            write!(formatter, "\n    to enter it: {entrance}")?;
+        }
         Ok(())
     }
 }

@@ -7,6 +7,7 @@
 mod clients;
 mod life;
 mod namespaced;
+mod pages;
 mod pods;
 mod private;
 mod refusals;

@@ -8,8 +8,10 @@
 mod architecture;
 mod container;
 mod flux;
+mod image;
 mod no_effect;
 mod pod;
+mod quantity;
 mod runner;
 mod text;
 mod volume;
@@ -142,6 +144,7 @@ fn resolve(
     let flux = flux::flux(name_text, &sizes, &spec.flux, defaults, faults);
     let Containers { runner, sidecars, services, volumes } =
         containers(name_text, spec, &flux.view, &network, faults);
+    labels("metadata.labels", cluster.metadata.labels.as_ref().unwrap_or(&BTreeMap::new()), faults);
     labels("spec.jobLabels", &spec.job_labels, faults);
     let pod = pod::pod(spec, volumes, faults);
     let Identity { name, namespace, owner } = identity?;

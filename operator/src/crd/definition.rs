@@ -27,6 +27,7 @@ const KUBERNETES_TYPES: [&str; 4] = ["resources", "securityContext", "toleration
 /// It differs from the derived one in that
 /// - no field is `nullable`, so that a null is as good as leaving the field out and defaults apply;
 /// - an object with defaults inside has the default `{}`, so that they apply without it as well;
+/// - a description's paragraphs are each one line: who shows them breaks them at a width of its own;
 /// - descriptions inside embedded Kubernetes types are left out;
 /// - every text, list and map of the specification has a limit.
 pub fn definition() -> Result<CustomResourceDefinition, DefinitionError> {
@@ -53,6 +54,9 @@ pub(crate) static SPECIFICATION_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
 fn plain(schema: &mut Value) {
     let Some(fields) = schema.as_object_mut() else { return };
     fields.remove("nullable");
+    if let Some(Value::String(description)) = fields.get_mut("description") {
+        *description = unbroken(description);
+    }
     if fields.get("default").is_some_and(Value::is_object) {
         fields.insert("default".to_owned(), Value::Object(serde_json::Map::default()));
     }
@@ -69,6 +73,19 @@ fn plain(schema: &mut Value) {
             plain(inner);
         }
     }
+}
+
+/// `text` with each paragraph on one line. Entries of lists keep their lines.
+fn unbroken(text: &str) -> String {
+    let mut unbroken = String::with_capacity(text.len());
+    for line in text.lines().map(str::trim_end) {
+        let begins = line.is_empty() || line.starts_with("- ");
+        if !unbroken.is_empty() {
+            unbroken.push(if begins || unbroken.ends_with('\n') { '\n' } else { ' ' });
+        }
+        unbroken.push_str(line.trim_start());
+    }
+    unbroken
 }
 
 /// Removes descriptions inside `schema`, and its own unless it is the outermost.
@@ -89,5 +106,42 @@ fn undescribed(schema: &mut Value, outermost: bool) {
         if let Some(inner) = fields.get_mut(inner) {
             undescribed(inner, false);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paragraphs_become_lines() {
+        for (text, expected) in [
+            ("one\ntwo", "one two"),
+            ("one\ntwo\n\nthree\nfour\n", "one two\n\nthree four"),
+            ("of these:\n- one,\n  more\n- two", "of these:\n- one, more\n- two"),
+        ] {
+            assert_eq!(unbroken(text), expected);
+        }
+    }
+
+    #[test]
+    fn no_description_is_broken_in_the_middle_of_a_sentence() {
+        fn walk(path: &str, schema: &Value) {
+            let text = schema["description"].as_str().unwrap_or_default();
+            let mut lines = text.lines().peekable();
+            while let Some(line) = lines.next() {
+                let next = lines.peek().copied().unwrap_or_default();
+                let may_end = line.is_empty() || next.is_empty() || next.starts_with("- ");
+                assert!(may_end, "{path}: {text}");
+            }
+            for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
+                walk(&format!("{path}.{name}"), inner);
+            }
+            for inner in ["items", "additionalProperties"].map(|name| schema.get(name)) {
+                inner.into_iter().for_each(|inner| walk(path, inner));
+            }
+        }
+        let definition = serde_json::to_value(definition().unwrap()).unwrap();
+        walk("", &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
     }
 }

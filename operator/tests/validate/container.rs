@@ -56,6 +56,12 @@ fn a_service_needs_a_name_and_has_no_flux_hooks() {
 fn values_kubernetes_would_refuse_are_refused_with_their_place() {
     for (change, path) in [
         (json!({ "image": "" }), "image"),
+        (json!({ "image": "ubuntu:24.04 " }), "image"),
+        (json!({ "image": "Ubuntu:24.04" }), "image"),
+        (
+            json!({ "resources": { "limits": { "cpu": 1 }, "requests": { "cpu": "1100m" } } }),
+            "resources.requests[cpu]",
+        ),
         (json!({ "imagePullPolicy": "Sometimes" }), "imagePullPolicy"),
         (json!({ "imagePullSecret": "A" }), "imagePullSecret"),
         (json!({ "workingDir": "here" }), "workingDir"),

@@ -2,10 +2,12 @@
 
 use super::{
     Faults,
+    image::image,
+    quantity::{billionths, is_quantity},
     runner::{runner, runner_position},
     text::{
         argument_vector, given, is_absolute_path, is_environment_name, is_label, is_object_name,
-        is_quantity, is_service_name, owned,
+        is_service_name, owned,
     },
     volume::Volumes,
 };
@@ -177,9 +179,7 @@ fn common(
     volumes: &mut Volumes<'_>,
     faults: &mut Faults,
 ) -> cluster::Container {
-    faults.require(!container.image.is_empty(), format!("{path}.image"), || {
-        "empty: name an image".to_owned()
-    });
+    image(&format!("{path}.image"), &container.image, faults);
     if let Some(secret) = given(container.image_pull_secret.as_ref()) {
         faults.require(is_object_name(secret), format!("{path}.imagePullSecret"), || {
             format!("{secret:?} cannot be the name of a Secret")
@@ -289,7 +289,8 @@ fn hook(
     vector
 }
 
-/// Resources with every quantity checked.
+/// Resources with every quantity checked; no request is more than its limit, as the API server asks
+/// of every pod.
 pub(super) fn resources(
     path: &str,
     resources: Option<&ResourceRequirements>,
@@ -300,6 +301,18 @@ pub(super) fn resources(
         for (name, quantity) in list.iter().flatten() {
             faults.require(is_quantity(&quantity.0), format!("{path}.{kind}[{name}]"), || {
                 format!("{:?} is not a quantity: write e.g. 4, 500m or 2Gi", quantity.0)
+            });
+        }
+    }
+    for (name, request) in resources.requests.iter().flatten() {
+        let limit = resources.limits.as_ref().and_then(|limits| limits.get(name));
+        let Some(limit) = limit else { continue };
+        if let (Some(asked), Some(allowed)) = (billionths(&request.0), billionths(&limit.0)) {
+            faults.require(asked <= allowed, format!("{path}.requests[{name}]"), || {
+                format!(
+                    "{} is more than the limit {}: lower the request or raise the limit",
+                    request.0, limit.0
+                )
             });
         }
     }

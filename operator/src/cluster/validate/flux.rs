@@ -4,6 +4,7 @@ use super::{
     Defaults, Faults, Sizes,
     architecture::{Architecture, architecture},
     container::resources,
+    image::image,
     text::{
         duration_seconds, given, is_absolute_path, is_label, is_object_name, is_shell_name, owned,
     },
@@ -282,6 +283,9 @@ fn view(name: &str, flux: &crd::Flux, defaults: &Defaults, faults: &mut Faults) 
     ]);
     if let Some(owner) = taken.get(view_name) {
         faults.add(path("name"), format!("{view_name:?} is the name of {owner}: use another"));
+    }
+    if let Some(name) = given(container.image.as_ref()) {
+        image(&path("image"), name, faults);
     }
     if let Some(secret) = given(container.image_pull_secret.as_ref()) {
         faults.require(is_object_name(secret), path("imagePullSecret"), || {

@@ -6,7 +6,8 @@ use super::{
     Faults,
     architecture::{ARCHITECTURE_LABEL, architecture},
     labels,
-    text::{given, is_label_key, is_label_value, is_object_name, is_quantity, owned},
+    quantity::is_quantity,
+    text::{given, is_label_key, is_label_value, is_object_name, owned},
 };
 use crate::{cluster::Pod, crd::MiniClusterSpec};
 use flux_contract::Shutdown;

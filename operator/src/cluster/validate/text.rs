@@ -59,24 +59,6 @@ fn is_qualified_part(text: &str) -> bool {
         && text.chars().all(|c| edge(c) || matches!(c, '-' | '.' | '_'))
 }
 
-/// A resource quantity (`Quantity` of the Kubernetes API): number and suffix, not negative.
-pub(super) fn is_quantity(text: &str) -> bool {
-    let text = text.strip_prefix('+').unwrap_or(text);
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, suffix) = text.split_at(end);
-    let digits = number.chars().filter(char::is_ascii_digit).count();
-    let exponent = |text: &str| {
-        let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-        !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit())
-    };
-    let suffix_fits = match suffix {
-        "" | "n" | "u" | "m" | "k" | "M" | "G" | "T" | "P" | "E" | "Ki" | "Mi" | "Gi" | "Ti"
-        | "Pi" | "Ei" => true,
-        other => other.strip_prefix(['e', 'E']).is_some_and(exponent),
-    };
-    digits > 0 && number.matches('.').count() <= 1 && suffix_fits
-}
-
 /// An absolute path that stays where it says.
 pub(super) fn is_absolute_path(text: &str) -> bool {
     text.starts_with('/') && !text.contains('\0') && !text.split('/').any(|part| part == "..")
@@ -198,16 +180,6 @@ mod tests {
     fn open_quotes_are_no_command() {
         for text in ["echo 'a", "echo \"a", "echo a\\", "echo $x 'a"] {
             assert_eq!(argument_vector(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn quantities_are_what_kubernetes_parses() {
-        for text in ["1", "0.5", ".5", "5.", "100m", "64Gi", "1e3", "1E-3", "+2k", "1E"] {
-            assert!(is_quantity(text), "{text}");
-        }
-        for text in ["", ".", "-1", "1.2.3", "64gi", "64 Gi", "Gi", "1e", "1e+", "ten"] {
-            assert!(!is_quantity(text), "{text}");
         }
     }
 

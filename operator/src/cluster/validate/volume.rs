@@ -2,7 +2,8 @@
 
 use super::{
     Faults,
-    text::{given, is_absolute_path, is_label, is_object_name, is_quantity, is_relative_path},
+    quantity::is_quantity,
+    text::{given, is_absolute_path, is_label, is_object_name, is_relative_path},
 };
 use crate::crd::ContainerVolume;
 use k8s_openapi::{

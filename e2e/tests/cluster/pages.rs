@@ -1,0 +1,89 @@
+//! The commands that README.md tells a newcomer to type, run as they stand there.
+
+use crate::trial;
+use anyhow::{Context as _, Result, ensure};
+use e2e::{environment::Environment, product::checkout, progress::Progress};
+
+const README: &str = include_str!("../../../README.md");
+
+/// A line to type, and the lines that the page shows below it.
+#[derive(Debug, PartialEq, Eq)]
+struct Typed<'page> {
+    line: &'page str,
+    shown: Vec<&'page str>,
+}
+
+/// The first block of `console` below the heading `heading` of `page`.
+fn console<'page>(page: &'page str, heading: &str) -> Vec<Typed<'page>> {
+    let section = page.split_once(&format!("\n## {heading}\n")).unwrap().1;
+    let block = section.split_once("```console\n").unwrap().1.split_once("```").unwrap().0;
+    let mut typed: Vec<Typed<'_>> = Vec::new();
+    for line in block.lines() {
+        match (line.strip_prefix("$ "), typed.last_mut()) {
+            (Some(line), _) => typed.push(Typed { line, shown: Vec::new() }),
+            (None, Some(last)) => last.shown.push(line),
+            (None, None) => {}
+        }
+    }
+    typed
+}
+
+/// The words of a line; the columns of a table are as wide as they need to be, and ages differ.
+fn words(line: &str) -> Vec<&str> {
+    let is_age = |word: &str| {
+        word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with(['s', 'm'])
+    };
+    line.split_whitespace().map(|word| if is_age(word) { "<age>" } else { word }).collect()
+}
+
+/// Runs what a line says, which is kubectl once or several times, in the directory of the checkout.
+fn run(environment: &Environment, namespace: &str, line: &str) -> Result<String> {
+    let mut printed = String::new();
+    for command in line.split(" && ") {
+        let words = shlex::split(command).with_context(|| format!("reading {command:?}"))?;
+        let (program, arguments) = words.split_first().context("an empty command")?;
+        ensure!(program == "kubectl", "{program} is not run here: {line}");
+        let checkout = checkout()?;
+        let in_checkout = |word: &String| {
+            let path = checkout.join(word);
+            if path.is_file() { path.to_string_lossy().into_owned() } else { word.clone() }
+        };
+        let arguments: Vec<String> = arguments.iter().map(in_checkout).collect();
+        let mut all = vec!["--namespace", namespace];
+        all.extend(arguments.iter().map(String::as_str));
+        printed = environment.kubectl(&all).with_context(|| format!("typing {command:?}"))?;
+    }
+    Ok(printed)
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn the_first_look_of_the_readme_shows_what_it_says() {
+    let progress = Progress::new();
+    let environment = Environment::shared(&progress).unwrap();
+    trial("readme", &[], async |trial| {
+        let typed = console(README, "A first look");
+        ensure!(typed.len() == 3, "{typed:?}");
+        for Typed { line, shown } in typed {
+            let printed = run(environment, trial.namespace(), line)?;
+            let printed: Vec<Vec<&str>> = printed.lines().map(words).collect();
+            for expected in shown.iter().filter(|line| **line != "...") {
+                let is_printed = printed.contains(&words(expected));
+                ensure!(is_printed, "{line}\nprinted, without {expected:?}:\n{printed:#?}");
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn blocks_of_a_page_are_read_line_by_line() {
+    let page = "# x\n## A\ntext\n```console\n$ a b\n$ c\nd\ne\n```\n```console\n$ f\n```\n";
+    assert_eq!(
+        console(page, "A"),
+        [
+            Typed { line: "a b", shown: vec![] },
+            Typed { line: "c", shown: vec!["d", "e"] },
+        ]
+    );
+}

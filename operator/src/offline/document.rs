@@ -1,0 +1,264 @@
+//! A YAML (or JSON) document, with the line on which each of its fields stands.
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Number, Value};
+use serde_saphyr::{Error, Options, Spanned};
+use std::fmt;
+
+/// How deeply lists and maps may be nested: twice what a pod's specification needs, and little enough
+/// that whoever walks a document may call itself for each level.
+const DEPTH_LIMIT: usize = 32;
+
+/// A value and its line.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Node {
+    /// Line on which it begins, counted from 1.
+    line: u64,
+    content: Content,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Content {
+    /// Nothing, a boolean, a number or a text.
+    Scalar(Value),
+    List(Vec<Node>),
+    Map(Vec<Field>),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Field {
+    name: String,
+    /// Line of the name.
+    line: u64,
+    value: Node,
+}
+
+/// The documents of `text`, read as kubectl reads them: with YAML 1.1's booleans (`yes`, `off`) and
+/// octal numbers.
+pub(super) fn documents(text: &str) -> Result<Vec<Node>, Error> {
+    serde_saphyr::from_multiple_with_options(text, options())
+}
+
+fn options() -> Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_depth: DEPTH_LIMIT },
+        legacy_octal_numbers: true,
+    }
+}
+
+impl Node {
+    /// The value without lines. Fields that are null are left out: to the API server they are not
+    /// there.
+    pub(super) fn value(&self) -> Value {
+        match &self.content {
+            Content::Scalar(value) => value.clone(),
+            Content::List(items) => items.iter().map(Self::value).collect(),
+            Content::Map(fields) => Value::Object(fields.iter().filter_map(Field::entry).collect()),
+        }
+    }
+
+    /// The documents that this one consists of: the items of a `List`, else itself.
+    pub(super) fn unpacked(self) -> Vec<Self> {
+        let is_list = self.value()["kind"] == "List";
+        let Content::Map(fields) = &self.content else { return vec![self] };
+        let items = fields.iter().find(|field| is_list && field.name == "items");
+        match items.map(|field| field.value.content.clone()) {
+            Some(Content::List(items)) => items,
+            Some(Content::Scalar(_) | Content::Map(_)) | None => vec![self],
+        }
+    }
+
+    /// The line of what is at `path`, such as `spec.containers[0].environment[A]`, or of the nearest
+    /// thing around it that is there.
+    pub(super) fn line_of(&self, path: &str) -> u64 {
+        let (mut node, mut line, mut rest) = (self, self.line, path);
+        loop {
+            rest = rest.trim_start_matches(['.', '[', ']']);
+            let next = match &node.content {
+                Content::Scalar(_) => None,
+                Content::List(items) => items.iter().enumerate().find_map(|(position, item)| {
+                    let rest = after(rest, &position.to_string())?;
+                    Some((item, item.line, rest))
+                }),
+                Content::Map(fields) => {
+                    let named = fields.iter().filter_map(|field| {
+                        Some((&field.value, field.line, after(rest, &field.name)?))
+                    });
+                    // A name may have dots in it, as those of labels have.
+                    named.min_by_key(|(_, _, rest)| rest.len())
+                }
+            };
+            let Some((inner, inner_line, inner_rest)) = next else { return line };
+            (node, line, rest) = (inner, inner_line, inner_rest);
+        }
+    }
+}
+
+/// What follows `name` in `path`, if the path begins with that name.
+fn after<'path>(path: &'path str, name: &str) -> Option<&'path str> {
+    let rest = path.strip_prefix(name).filter(|_| !name.is_empty())?;
+    (rest.is_empty() || rest.starts_with(['.', '[', ']'])).then_some(rest)
+}
+
+impl Field {
+    fn entry(&self) -> Option<(String, Value)> {
+        let value = self.value.value();
+        (!value.is_null()).then(|| (self.name.clone(), value))
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = Spanned::<Content>::deserialize(deserializer)?;
+        Ok(Self { line: spanned.referenced.line(), content: spanned.value })
+    }
+}
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ContentVisitor)
+    }
+}
+
+struct ContentVisitor;
+
+impl<'de> Visitor<'de> for ContentVisitor {
+    type Value = Content;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Content, E> {
+        Ok(Content::Scalar(Value::Null))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Content, E> {
+        Ok(Content::Scalar(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Content, E> {
+        Ok(Content::Scalar(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Content, E> {
+        Ok(Content::Scalar(value.into()))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Content, E> {
+        // On the way to the API server 4.0 becomes 4.
+        let whole = format!("{value:.0}").parse::<i64>().ok().filter(|_| value.fract() == 0.0);
+        let number = whole.map(Number::from).or_else(|| Number::from_f64(value));
+        let number = number.ok_or_else(|| E::custom(format!("{value} is no number of JSON")))?;
+        Ok(Content::Scalar(Value::Number(number)))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Content, E> {
+        Ok(Content::Scalar(value.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Content, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element()? {
+            items.push(item);
+        }
+        Ok(Content::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Content, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(name) = access.next_key::<Spanned<String>>()? {
+            let line = name.referenced.line();
+            if line == 0 {
+                return Err(A::Error::custom("the name of a field has no place"));
+            }
+            fields.push(Field { name: name.value, line, value: access.next_value()? });
+        }
+        Ok(Content::Map(fields))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn only(text: &str) -> Node {
+        documents(text).unwrap().remove(0)
+    }
+
+    #[test]
+    fn values_are_those_that_kubectl_sends() {
+        let text = "a: yes\nb: 'yes'\nc: 0755\nd: 4.0\ne: 1.5\nf: ~\n1: [x, ~, {}]\ng: &x {h: off}\ni: *x\n";
+        assert_eq!(
+            only(text).value(),
+            json!({
+                "a": true, "b": "yes", "c": 493, "d": 4, "e": 1.5, "1": ["x", null, {}],
+                "g": { "h": false }, "i": { "h": false },
+            })
+        );
+    }
+
+    #[test]
+    fn a_path_leads_to_the_line_of_the_field_or_of_what_is_around_it() {
+        let node = only(
+            "# comment\nspec:\n  list:\n    - a: 1\n      labels:\n        x.org/y: |\n          z\n    -\n      b: 2\n  size: {\n    c: 3 }\n",
+        );
+        for (path, line) in [
+            ("spec", 2),
+            ("spec.list", 3),
+            ("spec.list[0].a", 4),
+            ("spec.list[0].labels[x.org/y]", 6),
+            ("spec.list[0].labels.x.org/y", 6),
+            ("spec.list[1].b", 9),
+            ("spec.list[1].nothing", 9),
+            ("spec.size.c", 11),
+            ("spec.sizes", 2),
+            ("", 2),
+        ] {
+            assert_eq!(node.line_of(path), line, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_list_is_its_items() {
+        let documents = only("kind: List\nitems:\n- a: 1\n- a: 2\n").unpacked();
+        let values: Vec<Value> = documents.iter().map(Node::value).collect();
+        assert_eq!(values, [json!({ "a": 1 }), json!({ "a": 2 })]);
+        assert_eq!(documents[1].line_of("a"), 4);
+    }
+
+    #[test]
+    fn what_is_nested_as_deeply_as_allowed_is_read() {
+        for (open, close) in [("[", "]"), ("{a: ", "}")] {
+            let nested = |depth: usize| open.repeat(depth) + "1" + &close.repeat(depth);
+            assert_eq!(documents(&nested(DEPTH_LIMIT)).unwrap()[0].line_of("a.a.a"), 1);
+            assert!(documents(&nested(DEPTH_LIMIT + 1)).is_err());
+        }
+    }
+
+    #[test]
+    fn however_deep_a_text_is_nested_it_is_refused_in_words() {
+        let blocks = (0..10_000).fold(String::new(), |text, depth| {
+            text + &" ".repeat(depth % 200) + "a:\n"
+        });
+        let indented = (0..2_000).fold(String::new(), |text, depth| {
+            text + &" ".repeat(depth) + "a:\n"
+        });
+        let anchors = "a: &a [x, x, x, x, x, x, x, x, x]\n".to_owned()
+            + &(0..30).fold(String::new(), |text, _| text + "b: &a [*a, *a, *a, *a]\n");
+        for text in [
+            "[".repeat(10_000),
+            "[".repeat(10_000) + &"]".repeat(10_000),
+            "{\"a\":".repeat(10_000) + "1" + &"}".repeat(10_000),
+            "- ".repeat(10_000),
+            blocks,
+            indented,
+            anchors,
+            "? ".repeat(10_000),
+        ] {
+            assert!(documents(&text).unwrap_err().to_string().len() < 2_000);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+use super::*;
+use crate::controller::fixtures;
+use std::fs;
+
+const HEADER: &str =
+    "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata:\n  name: hello\n";
+
+fn checker() -> Checker {
+    Checker::new(fixtures::defaults()).unwrap()
+}
+
+fn check_text(text: &str) -> Findings {
+    checker().findings(Path::new("file.yaml"), text)
+}
+
+/// The faults of a MiniCluster whose `spec` is on line 5 and below.
+fn faults(spec: &str) -> Vec<String> {
+    let found = check_text(&format!("{HEADER}{spec}"));
+    found.faults.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn every_fault_is_reported_with_line_and_path() {
+    let spec = "spec:
+  size: 4
+  maxSize: 2
+  taks: 3
+  containers:
+    - image: \"Ubuntu:24.04 \"
+      command: echo 'a
+      resources:
+        limits: { cpu: 1 }
+        requests:
+          cpu: 2
+";
+    let faults = faults(spec);
+    for (fault, begin) in faults.iter().zip([
+        "file.yaml:7: hello: spec.maxSize: 2 is less than size 4",
+        "file.yaml:8: hello: spec.taks: no such field: did you mean tasks?",
+        "file.yaml:10: hello: spec.containers[0].image: \"Ubuntu:24.04 \" ",
+        "file.yaml:11: hello: spec.containers[0].command: ",
+        "file.yaml:15: hello: spec.containers[0].resources.requests[cpu]: 2 is more than the limit 1",
+    ]) {
+        assert!(fault.starts_with(begin), "{fault}");
+    }
+    assert_eq!(faults.len(), 5, "{faults:#?}");
+}
+
+#[test]
+fn every_type_error_is_reported_with_line_and_path() {
+    let spec = "spec:
+  size: \"4\"
+  containers:
+    - environment:
+        A: 4
+        B: yes
+      volumes:
+        - name: data
+          hostPath: /data
+";
+    let found = check_text(&format!("{HEADER}{spec}"));
+    let lines: Vec<Option<u64>> = found.faults.iter().map(|fault| fault.line).collect();
+    assert_eq!(lines, [6, 9, 10, 11].map(Some), "{found:#?}");
+    assert!(found.faults[3].message.starts_with("spec.containers[0].volumes: a list, but a map"));
+    assert_eq!(found.notes.len(), 1, "{found:#?}");
+}
+
+#[test]
+fn what_has_no_effect_yet_is_noted_and_no_fault() {
+    let text = format!("{HEADER}spec:\n  containers:\n    - image: a\n      batchRaw: true\n");
+    let found = check_text(&text);
+    assert_eq!((found.faults.len(), found.notes.len()), (0, 1), "{found:#?}");
+    let note = found.notes[0].to_string();
+    assert!(note.starts_with("file.yaml:8: hello: note: spec.containers[0].batchRaw: not acted on"), "{note}");
+}
+
+#[test]
+fn another_api_version_or_spelling_is_named() {
+    for (text, faults) in [
+        (
+            "apiVersion: flux-framework.org/v1alpha1\nkind: MiniCluster\nmetadata: {name: a}\nspec: {containers: [{}]}\n",
+            ["file.yaml:1: a: apiVersion: \"flux-framework.org/v1alpha1\" is not what this operator serves: write flux-framework.org/v1alpha2"],
+        ),
+        (
+            "kind: MiniCluster\nmetadata: {name: a}\nspec: {containers: [{}]}\n",
+            ["file.yaml:1: a: apiVersion: missing: write flux-framework.org/v1alpha2"],
+        ),
+        (
+            "apiVersion: flux-framework.org/v1alpha2\nkind: Minicluster\nmetadata: {name: a}\nspec: {containers: [{}]}\n",
+            ["file.yaml:2: a: kind: \"Minicluster\" is not what this operator serves: write MiniCluster"],
+        ),
+        ("metadata: {name: a}\n", ["file.yaml:1: kind: missing: every object has apiVersion and kind"]),
+    ] {
+        let found: Vec<String> =
+            check_text(text).faults.iter().map(ToString::to_string).collect();
+        assert_eq!(found, faults);
+    }
+}
+
+#[test]
+fn documents_and_lists_are_checked_one_by_one() {
+    let one = format!("{HEADER}spec:\n  containers: [{{}}]\n");
+    let pod = "apiVersion: v1\nkind: Pod\n";
+    assert_eq!(check_text(&format!("{one}---\n{pod}---\n{one}")).checked, 2);
+    let list = "apiVersion: v1\nkind: List\nitems:\n- kind: Pod\n- kind: MiniCluster\n  apiVersion: flux-framework.org/v1alpha2\n  metadata: {name: a}\n  spec: {containers: [{}], size: 0}\n";
+    let found = check_text(list);
+    assert_eq!((found.checked, found.faults[0].line), (1, Some(8)), "{found:#?}");
+    let generated = HEADER.replace("name", "generateName") + "spec:\n  containers: [{}]\n";
+    assert_eq!(check_text(&generated).faults, []);
+}
+
+#[test]
+fn text_that_is_no_yaml_or_nested_without_end_is_one_fault() {
+    let deep = format!("{HEADER}spec: {}", "{\"a\":".repeat(10_000) + "1" + &"}".repeat(10_000));
+    let deep_json = "{\"kind\": \"MiniCluster\", \"spec\": ".to_owned() + &"[".repeat(10_000);
+    let deep_yaml = (0..10_000).fold("kind: MiniCluster\nspec:\n".to_owned(), |text, _| text + " - ");
+    for text in ["a: [", "a: b: c", &deep, &deep_json, &deep_yaml] {
+        let found = check_text(text);
+        assert_eq!(found.faults.len(), 1, "{found:#?}");
+        assert!(found.faults[0].message.len() < 2_000, "{found:#?}");
+        assert!(found.faults[0].line.is_some(), "{found:#?}");
+    }
+}
+
+#[test]
+fn a_flood_of_faults_is_cut_short() {
+    let fields = (0..FAULT_LIMIT + 5).fold("spec:\n  containers: [{}]\n".to_owned(), |text, number| {
+        text + &format!("  x{number}: 1\n")
+    });
+    let faults = faults(&fields);
+    assert_eq!(faults.len(), FAULT_LIMIT + 1);
+    assert_eq!(faults[FAULT_LIMIT], "file.yaml: hello: 5 further faults");
+}
+
+#[test]
+fn files_directories_and_the_standard_input_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let checker = checker();
+    let check = |argument: &Path, input: &str| checker.check(argument, &mut input.as_bytes());
+    let said = |all: Vec<Findings>| -> Vec<String> {
+        all.iter().flat_map(|findings| &findings.faults).map(ToString::to_string).collect()
+    };
+    assert_eq!(
+        said(check(directory.path(), "").unwrap()),
+        [format!("{}: no MiniCluster in here", directory.path().display())]
+    );
+    let valid = format!("{HEADER}spec:\n  containers: [{{}}]\n");
+    let pod = "apiVersion: v1\nkind: Pod\n";
+    for (name, text) in [("b.yaml", valid.as_str()), ("a.yml", pod), ("c.txt", "a: [")] {
+        fs::write(directory.path().join(name), text).unwrap();
+    }
+    let all = check(directory.path(), "").unwrap();
+    let files: Vec<&Path> = all.iter().map(|findings| findings.file.as_path()).collect();
+    assert_eq!(files, [directory.path().join("b.yaml")]);
+    let pod = check(&directory.path().join("a.yml"), "").unwrap();
+    assert!(said(pod)[0].ends_with("a.yml: no MiniCluster in here"));
+    assert_eq!(check(Path::new("-"), &valid).unwrap()[0].checked, 1);
+    assert_eq!(said(check(Path::new("-"), "").unwrap()), ["-: no MiniCluster in here"]);
+    let missing = check(&directory.path().join("none"), "").unwrap_err();
+    assert!(missing.to_string().starts_with("read "), "{missing}");
+    let endless = check(Path::new("-"), &"#".repeat(17 << 20)).unwrap_err();
+    assert!(endless.to_string().contains("larger than 16 MiB"), "{endless}");
+}

@@ -1,0 +1,82 @@
+//! The command `flux-operator`, as people and scripts run it.
+#![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const VALID: &str = "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {name: hello}\nspec:\n  containers: [{}]\n";
+
+fn operator(arguments: &[&str], directory: &Path, input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_flux-operator"))
+        .args(arguments)
+        .current_dir(directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn validate_reports_every_fault_of_everything_named_and_ends_with_0_1_or_2() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in [
+        ("a.yaml", VALID.replace("containers", "size: 0\n  containers")),
+        ("b.yaml", VALID.replace("containers", "taks: 1\n  containers")),
+        ("c.yaml", VALID.to_owned()),
+    ] {
+        fs::write(directory.path().join(name), text).unwrap();
+    }
+    let validate = |arguments: &[&str], input: &str| {
+        let output = operator(&[&["validate"], arguments].concat(), directory.path(), input);
+        (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+    };
+    assert_eq!(validate(&["c.yaml"], ""), (0, "c.yaml: 1 valid\n".to_owned(), String::new()));
+    assert_eq!(validate(&["-"], VALID).0, 0);
+    let (code, valid, faults) = validate(&["."], "");
+    assert_eq!((code, valid.as_str()), (1, "./c.yaml: 1 valid\n"));
+    assert_eq!(
+        faults,
+        "./a.yaml:5: hello: spec.size: 0 is out of range: give 1 to 100000\n\
+         ./b.yaml:5: hello: spec.taks: no such field: did you mean tasks?\n"
+    );
+    let (code, valid, faults) = validate(&["none.yaml", "a.yaml", "c.yaml"], "");
+    assert_eq!((code, valid.as_str()), (2, "c.yaml: 1 valid\n"));
+    assert!(faults.contains("read none.yaml: No such file") && faults.contains("spec.size"));
+    let deep = "[".repeat(10_000);
+    for endless in [&deep, &format!("{VALID}  pod: {{overlay: {deep}")] {
+        let (code, _, faults) = validate(&["-"], endless);
+        assert!(code == 1 && faults.len() < 2_000, "{code} {faults}");
+    }
+    assert_eq!(validate(&[], "").0, 2);
+}
+
+#[test]
+fn every_example_is_valid() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let entries = fs::read_dir(examples).unwrap().map(|entry| entry.unwrap().path());
+    let directories = entries.filter(|path| path.is_dir());
+    let all = directories.flat_map(|path| [path.join("later"), path]).filter(|path| path.is_dir());
+    let all: Vec<String> = all.map(|path| path.display().to_string()).collect();
+    let arguments: Vec<&str> = ["validate"].into_iter().chain(all.iter().map(String::as_str)).collect();
+    let output = operator(&arguments, Path::new("."), "");
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+    assert!(text(&output.stdout).lines().count() >= 36);
+}
+
+#[test]
+fn the_reference_is_printed_or_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let printed = text(&operator(&["reference"], directory.path(), "").stdout);
+    let arguments = ["reference", "--output-file", "page.md"];
+    assert!(operator(&arguments, directory.path(), "").status.success());
+    assert_eq!(printed, fs::read_to_string(directory.path().join("page.md")).unwrap());
+}
