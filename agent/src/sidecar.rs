@@ -13,7 +13,6 @@ use flux_contract::{AgentConfig, Exit, SidecarConfig};
 use nix::sys::signal::Signal;
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -111,10 +110,9 @@ async fn main(
     let mut started = context.session.command(&script.command(&shell));
     let mut running = context.children.spawn(&mut started).map_err(start)?;
     let end = tokio::select! {
-        ended = wait_or_stop(&mut context.signals, &mut running, context.budget.for_main()) => {
         // A command that has failed says so, also when the runner ends at the same time.
         biased;
-        ended = wait_or_stop(&mut context.signals, &mut running) => {
+        ended = wait_or_stop(&mut context.signals, &mut running, context.budget.for_main()) => {
             let (status, stop) = ended.map_err(start)?;
             let ended = ending::of_sidecar(status, stop);
             return Ok(if stop.is_some() { ended } else { judged(context, sidecar, runner, ended).await });

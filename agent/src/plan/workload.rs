@@ -2,9 +2,9 @@
 
 use super::environment::{chosen_shell, output_directory};
 use super::files::{BATCH_SCRIPT, BATCH_SCRIPT_VARIABLE, custom_script};
-use super::{Pod, hooks};
+use super::Pod;
 use crate::facts::{ENV, Facts, IMAGE_SHELLS, USR_SHELLS};
-use crate::step::{FileToWrite, Role, Step, shown};
+use crate::step::{FileToWrite, Role, Step};
 use flux_contract::{Submission, Workload};
 use std::path::{Path, PathBuf};
 
