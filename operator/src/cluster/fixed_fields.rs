@@ -80,7 +80,7 @@ impl FixedFields {
         (ANNOTATION.to_owned(), fields.join(","))
     }
 
-    /// Ten hexadecimal digits that tell the runs of all MiniClusters apart, in names: the same for as
+    /// Ten hexadecimal digits that tell runs apart, in names: the same for as
     /// long as the MiniCluster with this `uid` would run the same.
     pub fn run(&self, uid: &str) -> String {
         let (_, fields) = self.annotation();

@@ -217,10 +217,10 @@ where
 
 fn write_error<K: Resource<DynamicType = ()>>(name: &str, source: kube::Error) -> Error {
     let (kind, name) = (K::kind(&()).into_owned(), name.to_owned());
-    match source {
-        kube::Error::Api(status) if status.is_conflict() => Error::Conflict { kind, name },
-        source => Error::Apply { kind, name, source: Box::new(source) },
+    if matches!(&source, kube::Error::Api(status) if status.is_conflict()) {
+        return Error::Conflict { kind, name };
     }
+    Error::Apply { kind, name, source: Box::new(source) }
 }
 
 fn to_value(object: &impl Serialize) -> Value {

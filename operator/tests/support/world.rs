@@ -41,19 +41,8 @@ impl World {
         Self { server, context: Arc::new(context), metrics }
     }
 
-    /// What the controller knows of the MiniCluster.
-    pub(crate) fn marker(&self) -> PartialObjectMeta<MiniCluster> {
-        let metadata = ObjectMeta {
-            name: Some("hello".to_owned()),
-            namespace: Some("work".to_owned()),
-            ..ObjectMeta::default()
-        };
-        metadata.into_response_partial::<MiniCluster>()
-    }
-
     pub(crate) async fn look(&self) -> Result<(), Error> {
-        let marker = Arc::new(self.marker());
-        reconcile_one(marker, Arc::clone(&self.context)).await.map(|_| ())
+        reconcile_one(Arc::new(marker()), Arc::clone(&self.context)).await.map(|_| ())
     }
 
     /// The writes of one look, without the Events.
@@ -86,6 +75,16 @@ impl World {
         let found = found.unwrap();
         (found.status, found.reason, found.message)
     }
+}
+
+/// What the controller knows of the MiniCluster.
+pub(crate) fn marker() -> PartialObjectMeta<MiniCluster> {
+    let metadata = ObjectMeta {
+        name: Some("hello".to_owned()),
+        namespace: Some("work".to_owned()),
+        ..ObjectMeta::default()
+    };
+    metadata.into_response_partial::<MiniCluster>()
 }
 
 /// The write that creates the object at `path`.
