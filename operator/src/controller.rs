@@ -60,9 +60,9 @@ pub struct Context {
     images: Images,
     defaults: Defaults,
     health: Arc<Health>,
-    /// Of MiniClusters.
+    /// Of each MiniCluster.
     failures: Failures,
-    /// Of pods that should get their label.
+    /// Of each pod that should get its label.
     label_failures: Failures,
 }
 
@@ -119,7 +119,8 @@ pub async fn supervise<T>(
     let begin = Instant::now();
     let result = guard::guarded(guard::LIMIT, look).await;
     if let Err(error @ (Error::TimedOut { .. } | Error::Internal)) = &result {
-        let told = guard::guarded(LAST_WORDS, report::report_interrupted(context, marker, error));
+        let report = Box::pin(report::report_interrupted(context, marker, error));
+        let told = guard::guarded(LAST_WORDS, report);
         if let Err(untold) = told.await {
             tracing::warn!(error = untold.chain(), "report why the look was interrupted");
         }

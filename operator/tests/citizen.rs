@@ -8,13 +8,15 @@ use serde_json::{Value, json};
 use std::future::pending;
 use std::sync::Arc;
 use support::server::Outage;
-use support::world::{CLUSTER, CONFIG, JOB, SECRETS, SERVICE, World, create, finish, patch};
+use support::world::{
+    CLUSTER, CONFIG, JOB, SECRETS, SERVICE, World, create, finish, marker, patch,
+};
 
 #[tokio::test]
 async fn a_panic_is_the_condition_of_its_object_and_the_next_look_goes_well() {
     let world = World::new(&json!({}));
     let decide = async { panic!("no rank {}", "hello-9") };
-    let result = supervise::<()>(&world.marker(), &world.context, decide).await;
+    let result = supervise::<()>(&marker(), &world.context, decide).await;
     assert_eq!(result.unwrap_err().category(), "Internal");
     let (progressing, reason, message) = world.condition("Progressing");
     assert_eq!((progressing.as_str(), reason.as_str()), ("False", "Internal"));
@@ -30,7 +32,7 @@ async fn a_panic_leaves_what_is_known_of_a_run() {
     finish(&world, "Failed", 7);
     world.look().await.unwrap();
     let before = world.status();
-    let result = supervise::<()>(&world.marker(), &world.context, async { panic!() }).await;
+    let result = supervise::<()>(&marker(), &world.context, async { panic!() }).await;
     assert!(result.is_err());
     assert_eq!(world.condition("Progressing").1, "Internal");
     let after = world.status();
@@ -48,7 +50,7 @@ async fn a_panic_leaves_what_is_known_of_a_run() {
 async fn a_look_that_never_ends_is_given_up_and_told() {
     let world = World::new(&json!({}));
     let begin = tokio::time::Instant::now();
-    let result = supervise(&world.marker(), &world.context, pending::<Result<(), Error>>()).await;
+    let result = supervise(&marker(), &world.context, pending::<Result<(), Error>>()).await;
     assert_eq!(result.unwrap_err().category(), "TimedOut");
     assert_eq!(begin.elapsed().as_secs(), 60);
     let (progressing, reason, _) = world.condition("Progressing");
@@ -210,9 +212,8 @@ async fn a_job_of_an_older_operator_keeps_the_secret_that_it_names() {
 async fn failures_are_counted_by_their_kind() {
     let world = World::new(&json!({}));
     world.server.refuse(JOB, 403, "exceeded quota");
-    let marker = Arc::new(world.marker());
-    reconcile_one(marker, Arc::clone(&world.context)).await.unwrap_err();
-    let result = supervise::<()>(&world.marker(), &world.context, async { panic!() }).await;
+    reconcile_one(Arc::new(marker()), Arc::clone(&world.context)).await.unwrap_err();
+    let result = supervise::<()>(&marker(), &world.context, async { panic!() }).await;
     assert!(result.is_err() && world.writes_so_far().contains(&create(JOB)));
     let text = world.metrics.text().unwrap();
     for category in ["ApplyFailed", "Internal"] {

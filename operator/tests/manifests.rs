@@ -1,5 +1,6 @@
 //! The manifests that install the operator. That its role covers every request it makes is checked by
-//! the API server of the tests that look at MiniClusters (`support/rights.rs`).
+//! the API server of the other tests (`support/rights.rs`).
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use flux_operator::manifests::{self, Installation};
 use k8s_openapi::api::rbac::v1::PolicyRule;

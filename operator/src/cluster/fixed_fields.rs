@@ -93,7 +93,7 @@ impl FixedFields {
         annotations.get(ANNOTATION).map(|note| hash(&noted(note)))
     }
 
-    /// Ten hexadecimal digits that tell the runs of all MiniClusters apart, in names: the same for as
+    /// Ten hexadecimal digits that tell runs apart, in names: the same for as
     /// long as the MiniCluster with this `uid` would run the same.
     pub fn run(&self, uid: &str) -> String {
         let digest = Sha256::digest(format!("{uid} {}", self.hash()));

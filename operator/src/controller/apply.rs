@@ -137,7 +137,7 @@ pub(super) async fn desired(
         JobChange::Create => create(&jobs, &job, &cluster.owner).await?,
         JobChange::Adjust(patch) => {
             // A Job's template is not applied again: it must not differ, and may.
-            merge(&jobs, &live.job.unwrap_or(job), patch.clone()).await?
+            merge(&jobs, &live.job.unwrap_or(job), patch).await?
         }
         JobChange::Keep => live.job.unwrap_or(job),
     };
@@ -199,16 +199,17 @@ async fn bring<K: Written>(
     if carries(&to_value(&live), &to_value(desired)) {
         return Ok(live);
     }
-    merge(&api, &live, to_value(desired)).await
+    merge(&api, &live, &to_value(desired)).await
 }
 
 /// Merge patch of `live`, and of no other object that has got its name since.
-pub(super) async fn merge<K>(api: &Api<K>, live: &K, mut patch: Value) -> Result<K, Error>
+pub(super) async fn merge<K>(api: &Api<K>, live: &K, patch: &Value) -> Result<K, Error>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
     let name = live.name_any();
     tracing::info!(kind = %K::kind(&()), name, "change");
+    let mut patch = patch.clone();
     patch["metadata"]["uid"] = json!(live.uid());
     patch["metadata"]["resourceVersion"] = json!(live.resource_version());
     let parameters =
@@ -220,10 +221,10 @@ where
 
 fn write_error<K: Resource<DynamicType = ()>>(name: &str, source: kube::Error) -> Error {
     let (kind, name) = (K::kind(&()).into_owned(), name.to_owned());
-    match source {
-        kube::Error::Api(status) if status.is_conflict() => Error::Conflict { kind, name },
-        source => Error::Apply { kind, name, source: Box::new(source) },
+    if matches!(&source, kube::Error::Api(status) if status.is_conflict()) {
+        return Error::Conflict { kind, name };
     }
+    Error::Apply { kind, name, source: Box::new(source) }
 }
 
 fn to_value(object: &impl Serialize) -> Value {

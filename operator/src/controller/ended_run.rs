@@ -125,5 +125,5 @@ pub(super) async fn forget(
 
 async fn annotate(api: &Api<ConfigMap>, live: &ConfigMap, note: Value) -> Result<ConfigMap, Error> {
     let patch = json!({ "metadata": { "annotations": { ENDED_RUN_ANNOTATION: note } } });
-    apply::merge(api, live, patch).await
+    apply::merge(api, live, &patch).await
 }

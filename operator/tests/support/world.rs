@@ -42,23 +42,13 @@ impl World {
         Self { server, context: Arc::new(context), metrics }
     }
 
-    /// What the controller knows of the MiniCluster.
-    pub(crate) fn marker(&self) -> PartialObjectMeta<MiniCluster> {
-        let metadata = ObjectMeta {
-            name: Some("hello".to_owned()),
-            namespace: Some("work".to_owned()),
-            ..ObjectMeta::default()
-        };
-        metadata.into_response_partial::<MiniCluster>()
-    }
-
     pub(crate) async fn look(&self) -> Result<(), Error> {
         self.action().await.map(|_| ())
     }
 
     /// When to look again, after a look.
     pub(crate) async fn action(&self) -> Result<Action, Error> {
-        reconcile_one(Arc::new(self.marker()), Arc::clone(&self.context)).await
+        reconcile_one(Arc::new(marker()), Arc::clone(&self.context)).await
     }
 
     /// The writes of one look, without the Events.
@@ -98,6 +88,16 @@ impl World {
         let found = found.unwrap();
         (found.status, found.reason, found.message)
     }
+}
+
+/// What the controller knows of the MiniCluster.
+pub(crate) fn marker() -> PartialObjectMeta<MiniCluster> {
+    let metadata = ObjectMeta {
+        name: Some("hello".to_owned()),
+        namespace: Some("work".to_owned()),
+        ..ObjectMeta::default()
+    };
+    metadata.into_response_partial::<MiniCluster>()
 }
 
 /// The write that creates the object at `path`.
