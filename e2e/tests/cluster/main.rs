@@ -6,6 +6,7 @@
 
 mod life;
 mod pods;
+mod quiet_events;
 mod refusals;
 mod secrets;
 mod security;
