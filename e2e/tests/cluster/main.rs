@@ -10,12 +10,13 @@ mod namespaced;
 mod pages;
 mod pods;
 mod private;
+mod quiet_events;
 mod refusals;
 mod runs;
 mod secrets;
 mod security;
-mod why;
 mod stop;
+mod why;
 
 use std::time::Duration;
 

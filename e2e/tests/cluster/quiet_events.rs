@@ -1,0 +1,53 @@
+//! Nothing warns of a run with which nothing is wrong.
+
+use crate::{DEADLINE, minicluster, trial};
+use anyhow::{Context as _, ensure};
+use e2e::trial::is_true;
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::{ResourceExt as _, api::ListParams, runtime::wait::await_condition};
+
+/// How long the commands take, in seconds: the kubelet looks at containers once a second, and a probe
+/// must not meet an end anywhere in between. The agent's own start and end come on top.
+const COMMANDS: [&str; 8] = ["0", "0.3", "0.6", "0.9", "1.2", "1.8", "2.5", "4"];
+
+/// Whether the kubelet has noticed that the pod's containers have ended: it asks it nothing any more.
+fn has_ended(pod: Option<&Pod>) -> bool {
+    let phase = pod.and_then(|pod| pod.status.as_ref()).and_then(|status| status.phase.as_deref());
+    pod.is_none() || matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn good_runs_of_any_length_leave_no_warning() {
+    trial("quiet", &[], async |trial| {
+        for (number, seconds) in COMMANDS.iter().enumerate() {
+            let spec = format!(
+                "{{size: 2, containers: [{{image: 'ubuntu:24.04', command: 'sleep {seconds}'}}]}}"
+            );
+            let name = trial.apply(&minicluster(&format!("quiet{number}"), &spec)).await?;
+            let cluster = trial.await_finished(&name, DEADLINE).await?;
+            ensure!(is_true(&cluster, "Complete"), "{name}: {:?}", cluster.status);
+            for pod in trial.pods(&name).await? {
+                let pod = pod.name_any();
+                let ended = await_condition(trial.api::<Pod>(), &pod, has_ended);
+                let waited = tokio::time::timeout(DEADLINE, ended).await;
+                waited.with_context(|| format!("waiting for the end of {pod}"))??;
+            }
+        }
+        let events = trial.api::<Event>().list(&ListParams::default()).await?.items;
+        ensure!(!events.is_empty(), "there are no Events at all");
+        let warnings: Vec<String> = events
+            .iter()
+            .filter(|event| event.type_.as_deref() == Some("Warning"))
+            .map(|event| {
+                let about = &event.involved_object;
+                let text = |text: &Option<String>| text.clone().unwrap_or_default();
+                let (kind, name) = (text(&about.kind), text(&about.name));
+                let (reason, message) = (text(&event.reason), text(&event.message));
+                format!("{kind} {name}: {reason}: {message}")
+            })
+            .collect();
+        ensure!(warnings.is_empty(), "{warnings:#?}");
+        Ok(())
+    });
+}
