@@ -106,7 +106,7 @@ fn processes() -> Vec<Process> {
     .collect()
 }
 
-/// Reads `/proc/PID/stat` (proc_pid_stat(5)). The name, in parentheses, may hold anything.
+/// Reads `/proc/PID/stat` (`proc_pid_stat(5)`). The name, in parentheses, may hold anything.
 fn process(pid: i32, stat: &str) -> Option<Process> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let ended = matches!(fields.next()?, "Z" | "X" | "x");

@@ -9,7 +9,7 @@ use flux_agent::plan::{lead, plan, sidecar_hook, surroundings};
 use flux_agent::step::{Plan, Step};
 use flux_contract::{
     AgentConfig, Archive, Bootstrap, Broker, ClusterName, FluxUser, Hooks, Hostlist, Layout,
-    Logging, Network, SidecarConfig, Submission, View, WorkerPolicy, Workload,
+    Logging, Network, Shutdown, SidecarConfig, Submission, View, WorkerPolicy, Workload,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
@@ -131,6 +131,16 @@ prop_compose! {
     }
 }
 
+/// Any time that the API has.
+fn seconds() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        0..1_000_u64,
+        any::<i64>()
+            .prop_map(i64::unsigned_abs)
+            .prop_filter("of the API", |it| i64::try_from(*it).is_ok())
+    ]
+}
+
 prop_compose! {
     fn hooks()(scripts in prop::array::uniform6(of(text()))) -> Hooks {
         let [init, pre_command, pre, broker_pre, worker_pre, post] = scripts;
@@ -159,6 +169,7 @@ prop_compose! {
         ]),
         [quiet, strict, timed, debug] in any::<[bool; 4]>(),
         (hooks, archive, munge) in (hooks(), of(text()), any::<bool>()),
+        (grace_seconds, deadline_seconds) in (seconds(), of(seconds())),
         environment in btree_map(text(), text(), 0..4),
         sidecars in btree_map(text(), sidecar(), 0..3),
         private in of(text()),
@@ -174,6 +185,7 @@ prop_compose! {
             user: FluxUser { name, uid, run_as_root, capabilities },
             logging: Logging { quiet, strict, timed, debug },
             archive: archive.map(|path| Archive { path }),
+            shutdown: Shutdown { grace_seconds, deadline_seconds },
             network, broker, worker, workload, hooks, munge, environment, sidecars,
         }
     }

@@ -8,7 +8,7 @@ mod support;
 use flux_contract::{AgentConfig, Archive, Exit, Hooks, Shutdown, SidecarConfig, Workload};
 use nix::sys::signal::Signal;
 use pod::namespace::{FirstProcess, first_process};
-use pod::{Background, Pod, await_that, broker_in_state};
+use pod::{Background, Pod, broker_in_state};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -271,14 +271,15 @@ fn a_deadline_during_a_hook_ends_it_as_a_signal_would_and_a_worker_keeps_none() 
 }
 
 /// Shell text of a worker's broker that dies at once the first time, as if killed for its memory: it
-/// leaves the shell of a job in a group of its own, which has a task.
-const LEAVES_A_JOB: &str = "
-[ -e $POD/second ] && { touch $POD/second-runs; while [ ! -e $POD/over ]; do sleep 0.02; done; exit 0; }
-setsid sh -c 'sleep 600 & echo $! > $POD/task; wait' &
-while [ ! -s $POD/task ]; do sleep 0.02; done
-touch $POD/second
+/// leaves the shell of a job in a group of its own, which has a task. Both show `$POD/job` in their
+/// command lines.
+const LEAVES_A_JOB: &str = r#"
+[ -e $POD/job.up ] && { touch $POD/second-runs; while [ ! -e $POD/over ]; do sleep 0.02; done; exit 0; }
+task='touch $0.up; while :; do sleep 0.05; done'
+setsid sh -c 'sh -c "$1" $0 & wait' $POD/job "$task" &
+while [ ! -e $POD/job.up ]; do sleep 0.02; done
 kill -KILL $$
-";
+"#;
 
 #[test]
 fn nothing_of_a_dead_broker_runs_beside_the_next_but_what_a_hook_started_does() {
@@ -290,21 +291,20 @@ fn nothing_of_a_dead_broker_runs_beside_the_next_but_what_a_hook_started_does() 
     let lead = runtime.block_on(support::start(support::curve(&certificate, &certificate)));
     let mut config = config(&pod);
     config.network.port = lead.port();
-    let daemon = "setsid sh -c 'exec sleep 601' >/dev/null 2>&1 &".to_owned();
-    config.hooks = Hooks { pre: Some(daemon), ..Hooks::default() };
+    let daemon =
+        "setsid sh -c 'touch $0.up; while :; do sleep 0.05; done' $POD/daemon >/dev/null 2>&1 &
+        while [ ! -e $POD/daemon.up ]; do sleep 0.02; done";
+    config.hooks = Hooks { pre: Some(daemon.to_owned()), ..Hooks::default() };
     let Some(run) = first_process(&pod, &pod.prepared(&config)) else { return };
     let run = FirstProcess::start(run);
     pod.await_file("second-runs");
-    let sleepers = || run.processes().iter().filter(|(name, _)| name == "sleep").count();
-    // The daemon's, and now and then the one of the second broker's loop.
-    await_that("only the daemon sleeps on", || sleepers() <= 2);
-    let commands = |text: &str| {
-        let pids = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
-        let lines = pids.filter_map(|path| fs::read_to_string(path.join("cmdline")).ok());
-        lines.filter(|line| line.contains(text)).count()
+    let commands = |name: &str| {
+        let argument = pod.at(name).display().to_string();
+        let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+        let lines = processes.filter_map(|path| fs::read_to_string(path.join("cmdline")).ok());
+        lines.filter(|line| line.split('\0').any(|word| word == argument)).count()
     };
-    assert_eq!(commands("sleep\u{0}600\u{0}"), 0, "the job's task is gone");
-    assert!(commands("sleep\u{0}601\u{0}") >= 1, "the daemon is not");
+    assert_eq!((commands("job"), commands("daemon")), (0, 1));
     fs::write(pod.at("over"), "").unwrap();
     let (code, _, error) = run.end();
     assert_eq!(code, 0, "{error}");
