@@ -44,7 +44,9 @@ impl Client {
         let home = pod.config.layout.home().display().to_string();
         changes.push(Change::Default { name: "HOME".to_owned(), value: home });
         let mut environment: Environment = std::env::vars_os().collect();
-        changes.iter().for_each(|change| change.apply(&mut environment));
+        for change in &changes {
+            change.apply(&mut environment);
+        }
         Self { environment, target }
     }
 

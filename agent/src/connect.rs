@@ -36,11 +36,9 @@ pub fn connect(arguments: &PodArguments, words: &[OsString]) -> u8 {
         }
     };
     let client = Client::new(&pod, &around, owner);
-    match words.split_first() {
-        Some((program, arguments)) => client.become_program(program, arguments, Leaves::Useless),
-        None => {
-            let shell = chosen_shell(&pod.config, &pod.facts);
-            client.become_program(shell.as_os_str(), &[], Leaves::Closed)
-        }
+    if let Some((program, arguments)) = words.split_first() {
+        return client.become_program(program, arguments, Leaves::Useless);
     }
+    let shell = chosen_shell(&pod.config, &pod.facts);
+    client.become_program(shell.as_os_str(), &[], Leaves::Closed)
 }

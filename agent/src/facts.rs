@@ -145,7 +145,7 @@ impl Facts {
     }
 }
 
-/// The standard library asks sched_getaffinity(2), which a cpuset narrows as well, and the quotas of the
+/// The standard library asks `sched_getaffinity(2)`, which a cpuset narrows as well, and the quotas of the
 /// control group and of all above it that are to be seen, in both versions.
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)

@@ -180,7 +180,10 @@ prop_compose! {
             cluster: flux_contract::ClusterIdentity {
                 name: ClusterName::new("sample").unwrap(), namespace, size,
             },
-            layout: private.map_or(layout.clone(), |private| layout.with_private(private)),
+            layout: match private {
+                Some(private) => layout.with_private(private),
+                None => layout,
+            },
             view: View { enabled, python_path },
             user: FluxUser { name, uid, run_as_root, capabilities },
             logging: Logging { quiet, strict, timed, debug },

@@ -36,7 +36,9 @@ fn view(pod: Pod<'_>) -> String {
         changes.push(Change::Append { name: "LD_LIBRARY_PATH".to_owned(), value });
     }
     changes.push(client_first(pod));
-    changes.iter().for_each(|change| entry(&mut text, change));
+    for change in &changes {
+        entry(&mut text, change);
+    }
     // Where neither is there, `flux proxy` finds no shell.
     let shell = quoted(&chosen_shell(pod.config, pod.facts).display().to_string());
     let _ = writeln!(text, "[ -x \"${{SHELL:-}}\" ] || export SHELL={shell}");

@@ -56,8 +56,10 @@ async fn ready_lead(trial: &Trial, name: &str) -> Result<String> {
     let ready = |cluster: Option<&MiniCluster>| cluster.is_some_and(|c| is_true(c, "Ready"));
     trial.await_minicluster(name, "ready", DEADLINE, ready).await?;
     let pods = trial.pods(name).await?;
-    let lead =
-        pods.iter().map(|pod| pod.name_any()).find(|pod| pod.starts_with(&format!("{name}-0-")));
+    let lead = pods
+        .iter()
+        .map(kube::ResourceExt::name_any)
+        .find(|pod| pod.starts_with(&format!("{name}-0-")));
     lead.with_context(|| format!("{name} has no lead pod"))
 }
 

@@ -124,7 +124,8 @@ pub struct Container {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub life_cycle: Option<LifeCycle>,
 
-    /// Resources of the container.
+    /// Resources of the container. In the one that runs Flux, the CPU limit decides how many cores Flux
+    /// schedules on in each pod: as many as the limit has whole ones, at least one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
 
