@@ -46,7 +46,7 @@ fn try_run(batch: &Batch) -> Result<u8, (String, io::Error)> {
     let script = env::var_os(BATCH_SCRIPT_VARIABLE).map(PathBuf::from).ok_or_else(|| {
         (format!("read {BATCH_SCRIPT_VARIABLE}"), io::Error::from(io::ErrorKind::NotFound))
     })?;
-    let directory = script.parent().unwrap_or(Path::new("/"));
+    let directory = script.parent().unwrap_or(&script);
     let fail = |what: &str| {
         let doing = format!("run {} {what}", batch.flux);
         move |error| (doing, error)

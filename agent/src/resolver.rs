@@ -81,8 +81,7 @@ impl Resolver {
         udp.port = address.port();
         tcp.port = address.port();
         let server = NameServerConfig::new(address.ip(), true, vec![udp, tcp]);
-        let search = search.iter().map(|domain| Name::from_ascii(domain)).collect();
-        let search: Result<Vec<Name>, _> = search;
+        let search: Result<Vec<Name>, _> = search.iter().map(Name::from_ascii).collect();
         let search = search.map_err(|cause| ResolveError::Configuration { cause: cause.into() })?;
         let configuration = ResolverConfig::from_parts(None, search, vec![server]);
         let provider = TokioRuntimeProvider::default();

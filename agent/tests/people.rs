@@ -60,7 +60,10 @@ fn the_doctor_beside_the_runner_looks_for_nothing_that_is_not_there_by_design() 
     let (_, checks) = doctor(&pod);
     for name in ["certificate", "agent", "lead"] {
         let (finding, text) = &checks[name];
-        assert!(finding == "skipped" && text.contains("container that runs Flux"), "{name}: {text}");
+        assert!(
+            finding == "skipped" && text.contains("container that runs Flux"),
+            "{name}: {text}"
+        );
     }
     let output = pod.for_this_pod("doctor").output().unwrap();
     assert_eq!(stderr(&output), "", "what is wrong stands in the table");

@@ -1,8 +1,6 @@
 //! Who failed, Flux or the command: whole runs of the real binary with a shell script in place of
 //! Flux.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 mod pod;
 
 use flux_contract::{Exit, Workload};
