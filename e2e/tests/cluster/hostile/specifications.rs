@@ -16,13 +16,20 @@ const PIECES: [&str; 18] = [
 /// Lengths around the limits, and far from them.
 const LENGTHS: [usize; 8] = [0, 1, 20, 300, 4_096, 4_097, 65_536, 70_000];
 
+/// Characters in one specification, nearly: the API server takes no request of more than 3 MB, and some
+/// are to be stored.
+const CHARACTERS: usize = 400_000;
+
 /// All of them.
 pub(super) fn specifications() -> Vec<Value> {
     let definition = serde_json::to_value(crd::definition().unwrap()).unwrap();
     let schema =
         &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
-    let mut chance = Chance(20_261_121);
-    let random = std::iter::repeat_with(|| specification(schema, &mut chance));
+    let mut chance = Chance { state: 20_261_121, characters: 0 };
+    let random = std::iter::repeat_with(|| {
+        chance.characters = CHARACTERS;
+        specification(schema, &mut chance)
+    });
     known().into_iter().chain(random).take(COUNT).map(unschedulable).collect()
 }
 
@@ -83,12 +90,14 @@ fn value(schema: &Value, chance: &mut Chance) -> Value {
             json!([1, 2, 0, -1, 65_536, i64::from(i32::MAX), i64::MAX][chance.below(7)])
         }
         Some("array") => {
-            let count = [1, 1, 2, 3, 65][chance.below(5)];
+            let is_small = !schema["items"]["properties"].is_object();
+            let count = [1, 1, 2, 3, if is_small { 65 } else { 17 }][chance.below(5)];
             (0..count).map(|_| value(&schema["items"], chance)).collect()
         }
         Some("object") if schema["properties"].is_object() => specification(schema, chance),
         Some("object") if schema["additionalProperties"].is_object() => {
-            let count = [1, 2, 3, 256, 300][chance.below(5)];
+            let is_small = !schema["additionalProperties"]["properties"].is_object();
+            let count = [1, 2, 3, 4, if is_small { 300 } else { 33 }][chance.below(5)];
             let mut entries = Map::new();
             for index in 0..count {
                 entries.insert(format!("k{index}"), value(&schema["additionalProperties"], chance));
@@ -107,16 +116,22 @@ fn text(chance: &mut Chance) -> String {
         return known[chance.below(known.len())].to_owned();
     }
     let piece = PIECES[chance.below(PIECES.len())];
-    piece.chars().cycle().take(LENGTHS[chance.below(LENGTHS.len())]).collect()
+    let length = LENGTHS[chance.below(LENGTHS.len())].min(chance.characters);
+    chance.characters -= length;
+    piece.chars().cycle().take(length).collect()
 }
 
 /// Numbers as if by chance (SplitMix64), the same each time.
-struct Chance(u64);
+struct Chance {
+    state: u64,
+    /// How many characters a specification may still get.
+    characters: usize,
+}
 
 impl Chance {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
