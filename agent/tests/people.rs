@@ -426,3 +426,15 @@ fn a_view_without_fluxion_keeps_its_scheduler_and_says_so() {
         }
     }
 }
+
+/// The longest number there is, as somebody writes who means for ever.
+#[test]
+fn a_probe_may_take_for_ever() {
+    let for_ever = u64::MAX.to_string();
+    let pod = Pod::new();
+    pod.write_config(&pod.config(&["true"]));
+    let target = format!("127.0.0.1:{}", closed_port());
+    let probe = pod.for_this_pod("probe").args([&target, "--timeout", &for_ever]).output().unwrap();
+    assert_eq!(code(&probe), 1, "{}", stderr(&probe));
+    assert!(stdout(&probe).contains("refused"), "{}", stdout(&probe));
+}

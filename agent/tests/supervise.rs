@@ -208,6 +208,9 @@ fn an_interactive_lead_submits_the_command_once_and_stays_until_it_is_shut_down(
         fs::read_to_string(pod.at("flux-calls")).is_ok_and(|calls| calls.contains("flux submit"))
     });
     await_that("the lead is ready", || code(&pod.for_this_pod("ready").output().unwrap()) == 0);
+    let for_ever = u64::MAX.to_string();
+    let ready = pod.for_this_pod("ready").args(["--timeout", &for_ever]).output().unwrap();
+    assert_eq!(code(&ready), 0, "{}", stderr(&ready));
     fs::write(pod.at("shutdown"), "").unwrap();
     let (code, output, error) = run.end();
     assert_eq!(code, 0, "{error}");

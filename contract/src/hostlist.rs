@@ -85,7 +85,7 @@ pub enum HostlistError {
 ///
 /// Equal lists have equal names: a list is always kept in the ranges that its names give when they
 /// are taken in one by one.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Hostlist {
     runs: Vec<Run>,
@@ -265,6 +265,12 @@ impl fmt::Display for Hostlist {
             run.fmt(formatter)?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for Hostlist {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Hostlist").field(&self.to_string()).finish()
     }
 }
 

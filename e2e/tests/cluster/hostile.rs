@@ -1,0 +1,127 @@
+//! Specifications that nobody would write by mistake: whoever writes them harms nobody else.
+
+mod specifications;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::{
+    product::install::NAMESPACE,
+    trial::{Trial, is_true},
+};
+use flux_operator::crd::{MiniCluster, MiniClusterStatus};
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, ResourceExt as _,
+    api::ListParams,
+    core::{ApiResource, Object},
+    runtime::wait::await_condition,
+};
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+use specifications::specifications;
+
+use crate::{DEADLINE, trial};
+
+/// How many are on their way at once, as from impatient users.
+const AT_ONCE: usize = 8;
+
+/// A MiniCluster whose specification is not read: no client may have to.
+type Reported = Object<IgnoredAny, MiniClusterStatus>;
+
+#[test]
+#[ignore = "needs a cluster"]
+fn two_hundred_hostile_specifications_harm_nobody() {
+    trial("hostile", &[], async |trial| {
+        // The first time images are brought to the node.
+        hello_world(trial).await?;
+        let usual = hello_world(trial).await?;
+        let before = operator(trial).await?;
+        let accepted = apply_all(trial).await?;
+        let beside = hello_world(trial).await?;
+        let answers = answers(trial, &accepted).await?;
+        ensure!(
+            answers.iter().any(|status| status == "True")
+                && answers.iter().any(|status| status == "False"),
+            "some are good and some are not: {answers:?}"
+        );
+        let after = operator(trial).await?;
+        ensure!(before == after, "the operator was {before:?} and is {after:?}");
+        ensure!(
+            beside <= usual * 2 + Duration::from_secs(10),
+            "hello-world took {beside:?} beside them, and {usual:?} before"
+        );
+        Ok(())
+    });
+}
+
+/// Applies all; the names of those that the API server took.
+async fn apply_all(trial: &Trial) -> Result<Vec<String>> {
+    let manifests = specifications().into_iter().enumerate().map(|(index, spec)| {
+        let object = json!({
+            "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
+            "metadata": { "name": format!("hostile-{index}") }, "spec": spec,
+        });
+        apply(trial, object)
+    });
+    let applied: Vec<Option<String>> =
+        stream::iter(manifests).buffer_unordered(AT_ONCE).collect().await;
+    let accepted: Vec<String> = applied.into_iter().flatten().collect();
+    ensure!((20..200).contains(&accepted.len()), "the API server took {} of 200", accepted.len());
+    Ok(accepted)
+}
+
+/// The name, unless the API server refuses the object, which is an answer too.
+async fn apply(trial: &Trial, object: Value) -> Option<String> {
+    // JSON is YAML, and this way no text is rewritten.
+    trial.apply(&object.to_string()).await.ok()
+}
+
+/// What the condition `Accepted` of each says: the operator answers each.
+async fn answers(trial: &Trial, names: &[String]) -> Result<Vec<String>> {
+    let resource = ApiResource::erase::<MiniCluster>(&());
+    let api: Api<Reported> =
+        Api::namespaced_with(trial.client().clone(), trial.namespace(), &resource);
+    let mut answers = Vec::new();
+    for name in names {
+        let answered = |object: Option<&Reported>| object.is_some_and(|it| accepted(it).is_some());
+        let waiting = await_condition(api.clone(), name, answered);
+        let found = tokio::time::timeout(DEADLINE, waiting)
+            .await
+            .with_context(|| format!("waiting for the operator's answer to {name}"))?
+            .with_context(|| format!("watching {name}"))?;
+        answers.extend(found.as_ref().and_then(accepted));
+    }
+    Ok(answers)
+}
+
+fn accepted(object: &Reported) -> Option<String> {
+    let conditions = &object.status.as_ref()?.conditions;
+    let found = conditions.iter().find(|condition| condition.type_ == "Accepted");
+    found.map(|condition| condition.status.clone())
+}
+
+/// How long a hello-world of another namespace takes from its apply to its end.
+async fn hello_world(trial: &Trial) -> Result<Duration> {
+    let example = include_str!("../../../examples/hello-world/minicluster.yaml");
+    let beside = Trial::begin(trial.client(), "beside", &[]).await?;
+    let begun = Instant::now();
+    let name = beside.apply(example).await?;
+    let cluster = beside.await_finished(&name, DEADLINE).await?;
+    let taken = begun.elapsed();
+    ensure!(is_true(&cluster, "Complete"), "conditions: {:?}", cluster.status);
+    beside.clean().await?;
+    Ok(taken)
+}
+
+/// Name and uid of each pod of the operator, and how often its containers were started again.
+async fn operator(trial: &Trial) -> Result<Vec<(String, Option<String>, i32)>> {
+    let api: Api<Pod> = Api::namespaced(trial.client().clone(), NAMESPACE);
+    let pods = api.list(&ListParams::default()).await.context("listing the operator's pods")?;
+    let restarts = |pod: &Pod| {
+        let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+        statuses.into_iter().flatten().map(|status| status.restart_count).sum()
+    };
+    Ok(pods.iter().map(|pod| (pod.name_any(), pod.uid(), restarts(pod))).collect())
+}
