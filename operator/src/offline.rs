@@ -226,10 +226,8 @@ fn add_remarks(findings: &mut Findings, node: &Node, remarks: &Remarks, document
 
 /// What is wrong with `apiVersion` and `kind` of something called MiniCluster in some spelling.
 fn identity_faults(document: &Value) -> Vec<(String, String)> {
-    let expected = [
-        ("apiVersion", MiniCluster::api_version(&())),
-        ("kind", MiniCluster::kind(&())),
-    ];
+    let expected =
+        [("apiVersion", MiniCluster::api_version(&())), ("kind", MiniCluster::kind(&()))];
     let wrong = expected.into_iter().filter(|(field, value)| document[field] != value.as_ref());
     let fault = |(field, value): (&str, _)| {
         let said = match document[field].as_str() {

@@ -1,8 +1,8 @@
 //! What the lead runs.
 
+use super::Pod;
 use super::environment::{chosen_shell, output_directory};
 use super::files::{BATCH_SCRIPT, BATCH_SCRIPT_VARIABLE, custom_script};
-use super::Pod;
 use crate::facts::{ENV, Facts, IMAGE_SHELLS, USR_SHELLS};
 use crate::step::{FileToWrite, Role, Step};
 use flux_contract::{Submission, Workload};
