@@ -75,7 +75,7 @@ fn somebody_asks() -> bool {
     })
 }
 
-/// Whether that is what `stat` says (proc_pid_stat(5)).
+/// Whether that is what `stat` says (proc(5)).
 fn asks(stat: &str) -> bool {
     let Some((name, rest)) = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')'))
     else {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn only_a_probe_that_is_due_is_waited_for() {
-        let (last, period) = (Instant::now(), Duration::from_secs(60));
+        let (last, period) = (Instant::now(), Duration::from_mins(1));
         let wait = |seconds| until_asked(last, period, last + Duration::from_secs(seconds));
         assert_eq!((wait(0), wait(30), wait(58)), (None, None, None));
         assert_eq!(wait(59), Some(Duration::from_millis(2500)));
@@ -115,7 +115,7 @@ mod tests {
     async fn a_kubelet_that_does_not_ask_is_not_waited_for_long() {
         let (_sender, mut answered) = watch::channel(Answered::default());
         let started = Instant::now();
-        answer_the_kubelet(&mut answered, Duration::from_secs(60)).await;
+        answer_the_kubelet(&mut answered, Duration::from_mins(1)).await;
         assert_eq!(started.elapsed(), FIRST_PROBES);
     }
 
@@ -124,7 +124,7 @@ mod tests {
         let last = Some(Instant::now());
         let (_sender, mut answered) = watch::channel(Answered { ready: 2, last });
         let started = Instant::now();
-        answer_the_kubelet(&mut answered, Duration::from_secs(60)).await;
+        answer_the_kubelet(&mut answered, Duration::from_mins(1)).await;
         assert_eq!(started.elapsed(), Duration::ZERO);
     }
 
@@ -139,7 +139,7 @@ mod tests {
             }
             sleep(Duration::from_mins(1)).await;
         });
-        answer_the_kubelet(&mut answered, Duration::from_secs(60)).await;
+        answer_the_kubelet(&mut answered, Duration::from_mins(1)).await;
         assert_eq!(started.elapsed(), Duration::from_secs(2));
     }
 }

@@ -1,7 +1,5 @@
 //! Waiting for every child of a process: tests take turns, for each of them waits for all there are.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use flux_agent::children::{Children, Running};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;

@@ -1,6 +1,8 @@
 //! Nothing brings PID 1 down or makes it forget a duty: the real binary as the first process of a
 //! process namespace, with closed outputs, orphans of every kind and brokers that hang.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod pod;
 mod support;
 
@@ -140,7 +142,7 @@ fn an_answer_that_nobody_takes_ends_quietly_and_one_that_cannot_be_written_is_an
         assert_eq!(code(&output), 74, "{subcommand}: {}", stderr(&output));
         assert!(stderr(&output).contains("write the answer: No space left"), "{}", stderr(&output));
     }
-    assert_eq!(stdout(&pod.for_this_pod("plan").output().unwrap()).lines().count() > 5, true);
+    assert!(stdout(&pod.for_this_pod("plan").output().unwrap()).lines().count() > 5);
 }
 
 #[test]

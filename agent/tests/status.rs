@@ -27,7 +27,7 @@ struct Agent {
 }
 
 /// A served socket whose directory did not exist, with a stale socket in it if asked for.
-async fn agent() -> Agent {
+fn agent() -> Agent {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("agent/status.sock");
     let (reports, receiver) = watch::channel(report("hooks"));
@@ -47,7 +47,7 @@ async fn say(path: &Path, text: &str) -> String {
 
 #[tokio::test]
 async fn the_latest_report_is_told() {
-    let agent = agent().await;
+    let agent = agent();
     assert_eq!(ask(&agent.path, PATIENCE).await.unwrap(), report("hooks"));
     agent.reports.send_replace(report("command"));
     assert_eq!(ask(&agent.path, PATIENCE).await.unwrap(), report("command"));
@@ -101,7 +101,7 @@ async fn a_path_longer_than_a_unix_socket_may_have_is_named() {
 
 #[tokio::test]
 async fn what_is_no_request_is_answered_with_an_error() {
-    let agent = agent().await;
+    let agent = agent();
     let wrong = [
         "",
         "status",
@@ -118,7 +118,7 @@ async fn what_is_no_request_is_answered_with_an_error() {
 
 #[tokio::test]
 async fn the_running_phase_counts_up_to_the_answer() {
-    let agent = agent().await;
+    let agent = agent();
     let phase = |name: &str, duration_milliseconds| Phase {
         name: name.to_owned(),
         start_milliseconds: 0,
@@ -139,7 +139,7 @@ async fn the_question_for_readiness_is_answered_when_it_is_settled() {
     let not_ready = StatusReport { ready: false, ..report("quorum") };
     let over = StatusReport { over: true, ..not_ready.clone() };
     for (settled, yes) in [(report("command"), 1), (over, 0)] {
-        let agent = agent().await;
+        let agent = agent();
         agent.reports.send_replace(not_ready.clone());
         let at_once = ask_when_ready(&agent.path, Duration::ZERO, PATIENCE).await.unwrap();
         assert_eq!(at_once, not_ready);
@@ -170,7 +170,7 @@ fn handshake() -> Vec<u8> {
 
 #[tokio::test]
 async fn a_client_that_breaks_the_protocol_loses_its_own_connection_and_nothing_else() {
-    let agent = agent().await;
+    let agent = agent();
     let huge = [&[0x02][..], &u64::MAX.to_be_bytes()].concat();
     let wrong: [&[u8]; 6] = [
         // Of a frame of nine bytes there comes one.
@@ -206,7 +206,7 @@ async fn a_client_that_breaks_the_protocol_loses_its_own_connection_and_nothing_
 
 #[tokio::test(start_paused = true)]
 async fn clients_that_say_nothing_make_room_for_others_after_a_while() {
-    let agent = agent().await;
+    let agent = agent();
     let mut silent = Vec::new();
     for _ in 0..100 {
         silent.push(UnixStream::connect(&agent.path).await.unwrap());
@@ -217,7 +217,7 @@ async fn clients_that_say_nothing_make_room_for_others_after_a_while() {
 
 #[tokio::test]
 async fn many_clients_at_once_all_get_their_answer() {
-    let agent = agent().await;
+    let agent = agent();
     let asked: Vec<_> = (0..20)
         .map(|_| {
             let path = agent.path.clone();

@@ -70,7 +70,9 @@ impl Shared {
             let lines = state.give();
             state.writing = true;
             drop(state);
-            lines.iter().for_each(|line| write_line(line));
+            for line in &lines {
+                write_line(line);
+            }
             self.state().writing = false;
             self.changed.notify_all();
         }

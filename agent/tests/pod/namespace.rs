@@ -77,7 +77,7 @@ impl FirstProcess {
         self.unshare.end()
     }
 
-    /// Name and state (`S`, `Z`, ...; `proc_pid_stat(5)`) of every process in its namespace.
+    /// Name and state (`S`, `Z`, ...; proc(5)) of every process in its namespace.
     pub fn processes(&self) -> Vec<(String, String)> {
         let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
         let own = namespace(&self.pid().to_string());
