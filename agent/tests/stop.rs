@@ -1,6 +1,5 @@
 //! A stop takes no longer than the pod's grace period, whatever does not want to end, and leaves a
 //! termination message, the marker and the exit code: on the real binary, as PID 1.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod pod;
 mod support;
