@@ -68,8 +68,8 @@ fn root_submits_from_any_directory_with_and_without_the_helper() {
         for container in [&*name, "beside"] {
             let ran = exec(trial, &lead, container, &[flux, "run", "-N2", "hostname"])?;
             ensure!(hosts(&ran) == ["root-0", "root-1"], "{container}: {ran}");
-            let user = exec(trial, &lead, container, &[flux, "run", "id", "-u"])?;
-            ensure!(user == "1000\n", "{container}: {user}");
+            let user = exec(trial, &lead, container, &[flux, "run", "id", "-un"])?;
+            ensure!(user == "flux\n", "{container}: {user}");
             // As the tutorials have it.
             let tutorial =
                 ". /mnt/flux/flux-view.sh && flux proxy $fluxsocket flux submit hostname";
