@@ -133,6 +133,7 @@ impl Hostlist {
     }
 
     /// All hosts but the one with rank 0.
+    #[must_use]
     pub fn without_first(&self) -> Self {
         let mut rest = Self::default();
         let mut names = self.names();
@@ -227,17 +228,14 @@ impl Hostlist {
 
     /// Appends one host.
     fn push_host(&mut self, host: &str) {
-        match Names::one(host) {
-            Names { numbers: Some(numbers), prefix, width } => {
-                self.push_numbered(prefix, numbers, width)
-            }
-            Names { numbers: None, .. } => {
-                let run = Run::plain(host);
-                self.length += 1;
-                self.written += run.text_length() + 1;
-                self.runs.push(run);
-            }
+        let names = Names::one(host);
+        if let Some(numbers) = names.numbers {
+            return self.push_numbered(names.prefix, numbers, names.width);
         }
+        let run = Run::plain(host);
+        self.length += 1;
+        self.written += run.text_length() + 1;
+        self.runs.push(run);
     }
 
     /// Appends the hosts `prefix` with each number from the first to the last, padded to `width`.

@@ -231,10 +231,12 @@ fn documents_nested_without_end_are_faults_of_their_file() {
             close.repeat(10_000)
         )
     };
-    let lines: String = (0..10_000).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
-    let aliases: String = (1..40)
+    let lines: Vec<String> =
+        (0..10_000).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
+    let aliases: Vec<String> = (1..40)
         .map(|index| format!("a{index}: &a{index} [*a{0}, *a{0}, *a{0}]\n", index - 1))
         .collect();
+    let (lines, aliases) = (lines.concat(), aliases.concat());
     for text in [
         nested("[", "]"),
         nested("{a: ", "}"),

@@ -1,5 +1,5 @@
 //! The definition of `MiniCluster` as it is installed.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use flux_operator::crd::{self, Container, Flux, Logging, MiniCluster, MiniClusterSpec, Pod};
 use serde_json::{Value, json};

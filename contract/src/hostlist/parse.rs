@@ -131,15 +131,15 @@ impl<'text> Name<'text> {
     /// Appends its hosts to `list`: the numbers of the last bracket as ranges, where nothing stands
     /// behind it, for each choice of numbers in the others.
     fn expand(&self, text: &str, list: &mut Hostlist) -> Result<(), HostlistError> {
-        let Some((last, others)) = self.brackets.split_last() else {
+        let Some((inner, outer)) = self.brackets.split_last() else {
             list.push_host(self.end);
             return list.check(text);
         };
-        let mut chosen: Vec<Choice<'_>> = others.iter().map(Choice::first).collect();
+        let mut chosen: Vec<Choice<'_>> = outer.iter().map(Choice::first).collect();
         loop {
             let mut prefix: String = chosen.iter().map(Choice::text).collect();
-            prefix.push_str(last.before);
-            for range in &last.ranges {
+            prefix.push_str(inner.before);
+            for range in &inner.ranges {
                 if self.end.is_empty() {
                     list.push_numbered(&prefix, (range.first, range.last), range.width);
                     list.check(text)?;

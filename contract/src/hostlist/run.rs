@@ -153,10 +153,10 @@ impl<'list> Names<'list> {
     /// The same hosts: first those whose numbers begin with zeros, then the others, which have no
     /// width then. So one host is never written in two ways.
     pub(super) fn by_padding(self) -> impl Iterator<Item = Self> {
-        let least = power(self.width.saturating_sub(1));
+        let full = power(self.width.saturating_sub(1));
         let (padded, others) = match self.numbers {
             Some((first, last)) if self.width > 1 => {
-                (Some((first, last.min(least - 1))), Some((first.max(least), last)))
+                (Some((first, last.min(full - 1))), Some((first.max(full), last)))
             }
             Some(_) | None => (None, self.numbers),
         };
@@ -206,8 +206,8 @@ pub(super) fn pieces(
     width: usize,
 ) -> impl Iterator<Item = Piece<'_>> {
     (digits(first)..=digits(last)).map(move |natural| {
-        let least = if natural == 1 { 0 } else { power(natural - 1) };
-        let numbers = (first.max(least), last.min(power(natural) - 1));
+        let lowest = if natural == 1 { 0 } else { power(natural - 1) };
+        let numbers = (first.max(lowest), last.min(power(natural) - 1));
         let written = natural.max(width);
         let (prefix, leading) =
             split_number(prefix, Hostlist::DIGITS_LIMIT.saturating_sub(written));

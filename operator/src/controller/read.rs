@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 /// A MiniCluster whose specification nobody asks for: whatever is in there, it can be read.
 pub(super) type Reported = Object<IgnoredAny, MiniClusterStatus>;
 
-/// The MiniClusters of `namespace` without their specifications.
+/// Every MiniCluster of `namespace` without its specification.
 pub(super) fn reported(client: Client, namespace: &str) -> Api<Reported> {
     Api::namespaced_with(client, namespace, &ApiResource::erase::<MiniCluster>(&()))
 }
