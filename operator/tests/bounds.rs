@@ -8,7 +8,7 @@ use flux_operator::cluster::{Violations, validate};
 use flux_operator::controller::agent_change::started;
 use flux_operator::controller::build::{agent_config, build};
 use flux_operator::crd::{MiniCluster, MiniClusterSpec, SPECIFICATION_LIMIT};
-use flux_operator::offline;
+use flux_operator::offline::Checker;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
@@ -237,6 +237,7 @@ fn documents_nested_without_end_are_faults_of_their_file() {
         .map(|index| format!("a{index}: &a{index} [*a{0}, *a{0}, *a{0}]\n", index - 1))
         .collect();
     let (lines, aliases) = (lines.concat(), aliases.concat());
+    let checker = Checker::new(defaults()).unwrap();
     for text in [
         nested("[", "]"),
         nested("{a: ", "}"),
@@ -245,7 +246,7 @@ fn documents_nested_without_end_are_faults_of_their_file() {
         format!("a0: &a0 [x]\n{aliases}{head}"),
         format!("{head}spec: {{containers: [{{}}], pod: {{overlay: {}}}}}", deep(100)),
     ] {
-        let found = offline::findings(Path::new("a.yaml"), &text, &defaults());
+        let found = checker.findings(Path::new("a.yaml"), &text);
         let message = found.faults[0].to_string();
         assert!(message.len() < 2_500, "{message}");
     }

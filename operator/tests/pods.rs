@@ -4,6 +4,7 @@
 mod support;
 
 use flux_operator::controller::index_labels::label_one;
+use flux_operator::crd::State;
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::PartialObjectMeta;
 use kube::runtime::controller::Action;
@@ -217,6 +218,28 @@ fn pod(name: &str, phase: &str, conditions: &Value) -> Value {
     })
 }
 
+/// A lead that runs, whose broker is ready or has been until now.
+fn lead(ready: bool) -> Value {
+    let (status, since) = (if ready { "True" } else { "False" }, jiff::Timestamp::now());
+    let condition =
+        json!({ "type": "Ready", "status": status, "lastTransitionTime": since.to_string() });
+    let mut pod = pod("hello-0-a", "Running", &json!([condition]));
+    pod["status"]["containerStatuses"] = json!([{
+        "name": "hello", "image": "", "imageID": "", "ready": ready, "started": true,
+        "restartCount": 0, "state": { "running": {} },
+    }]);
+    pod
+}
+
+#[tokio::test]
+async fn a_lead_that_is_not_ready_any_more_is_looked_at_again() {
+    let world = World::new(&json!({}));
+    world.look().await.unwrap();
+    running(&world, 3, vec![lead(false)]);
+    assert_eq!(world.action().await.unwrap(), Action::requeue(Duration::from_secs(10)));
+    assert_eq!(world.status().state, Some(State::Running));
+}
+
 /// The Job runs with `ready` brokers and `pods`.
 fn running(world: &World, ready: i32, pods: Vec<Value>) {
     world.server.change(JOB, |job| {
@@ -238,12 +261,11 @@ async fn a_worker_without_a_node_is_told_and_looked_at_again_until_all_are_ready
     assert_eq!(reason, "Waiting");
     assert_eq!(message, format!("pod hello-3-d has no node: {full}"));
     assert!(world.events().contains(&(reason, message)));
-    let ready = json!([{ "type": "Ready", "status": "True" }]);
-    running(&world, 4, vec![pod("hello-0-a", "Running", &ready)]);
+    running(&world, 4, vec![lead(true)]);
     assert_eq!(world.action().await.unwrap(), Action::await_change());
     assert_eq!(world.condition("Progressing").1, "Running");
     // A sidecar that has failed takes readiness from its pod for good: that is no reason to poll.
-    running(&world, 3, vec![pod("hello-0-a", "Running", &ready)]);
+    running(&world, 3, vec![lead(true)]);
     assert_eq!(world.action().await.unwrap(), Action::await_change());
 }
 

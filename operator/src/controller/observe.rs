@@ -5,7 +5,7 @@ use super::ended_run::EndedRun;
 use super::error::Error;
 use super::job_change::is_finished;
 use super::services_pod;
-use super::waiting::{Waiting, event_time, is_silent, waiting};
+use super::waiting::{SILENT_LIMIT, Waiting, containers, event_time, is_silent, waiting};
 use crate::cluster::{Identity, Violations};
 use flux_contract::labels;
 use k8s_openapi::api::batch::v1::Job;
@@ -18,8 +18,6 @@ use std::fmt::Debug;
 
 /// Pods that are asked why they do not start.
 const PENDING_LIMIT: u32 = 100;
-/// Pods of which the Events are read when they themselves do not say why they do not start.
-const SILENT_LIMIT: usize = 4;
 
 /// The objects that were read before anything is decided.
 #[derive(Debug, Clone, Default)]
@@ -181,6 +179,12 @@ pub(super) fn lacks_brokers(job: &Job) -> bool {
     let wanted = job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or_default();
     let ready = job.status.as_ref().and_then(|status| status.ready).unwrap_or_default();
     is_started(job) && ready < wanted
+}
+
+/// True when the broker in `pod` is ready, whatever the containers beside it are.
+pub(super) fn broker_is_ready(pod: &Pod, runner: &str) -> bool {
+    let mut all = pod.status.iter().flat_map(containers);
+    all.any(|container| container.name == runner && container.ready)
 }
 
 /// Why pods that wait do not start, if they do not only need more time.

@@ -9,7 +9,8 @@ use super::ended_run::{self, EndedRun, noted_generation};
 use super::error::Error;
 use super::events::scaled_down;
 use super::job_change::{JobChange, changed_fields, is_finished, job_change, shrinks};
-use super::observe::{self, Acceptance, Live, Observed, Trouble, lacks_brokers, lacks_pods};
+use super::observe::{self, Acceptance, Live, Observed, Trouble};
+use super::observe::{broker_is_ready, lacks_brokers, lacks_pods};
 use super::read::{Read, read};
 use super::report::{publish, report};
 use super::services_change::{ServicesChange, services_change};
@@ -54,17 +55,15 @@ pub(super) async fn reconcile(
         cleanup: object.spec.cleanup,
         ..Observed::default()
     };
-    let result = Box::pin(look.observe_and_act(&mut observed)).await;
+    let mut live = Live::default();
+    let result = Box::pin(look.observe_and_act(&mut live, &mut observed)).await;
     if let Err(conflict @ Error::Conflict { .. }) = result {
         // What was read is out of date already: no reason to tell of it.
         return Err(conflict);
     }
     observed.trouble = result.as_ref().err().map(Trouble::from);
     let status = status(object.status.as_ref(), &name, &observed, look.now.clone());
-    let ended = match &result {
-        Ok(live) => look.note_end(live, &observed, &status).await,
-        Err(_) => Ok(()),
-    };
+    let ended = look.note_end(&live, &observed, &status).await;
     let reported = report(&api, &context.recorder(), &object, &status).await;
     if let (Err(_), Err(error)) = (&result, &reported) {
         // The first error is the cause, and is the one that is returned.
@@ -76,13 +75,15 @@ pub(super) async fn reconcile(
         tracing::info!("delete the MiniCluster: its lead has finished and cleanup is asked for");
         apply::delete(&api, &object).await?;
     }
-    Ok(next_look(&observed, status.state))
+    Ok(next_look(&observed, status.state, &name))
 }
 
 /// When to look again although no watch has told of anything.
-fn next_look(observed: &Observed, state: Option<State>) -> Action {
+fn next_look(observed: &Observed, state: Option<State>, name: &str) -> Action {
     let Some(job) = &observed.job else { return Action::await_change() };
-    let starts = state != Some(State::Running) || observed.waiting.is_some();
+    // A lead that is not ready any more ends in a moment, or is found degraded.
+    let ready = observed.lead.as_ref().is_some_and(|lead| broker_is_ready(lead, name));
+    let starts = state != Some(State::Running) || observed.waiting.is_some() || !ready;
     let foreign = observed.left_alone == Some(Why::AnotherOperator);
     if lacks_pods(job) || (lacks_brokers(job) && starts) || foreign {
         Action::requeue(POLL)
@@ -105,7 +106,7 @@ struct Look<'look> {
 impl Look<'_> {
     /// Reads what there is, decides what is to be done, does it, and notes all of it in `observed`
     /// on the way, so that the status is as complete as can be even if a step fails.
-    async fn observe_and_act(&self, observed: &mut Observed) -> Result<Live, Error> {
+    async fn observe_and_act(&self, live: &mut Live, observed: &mut Observed) -> Result<(), Error> {
         let validated = self
             .unreadable
             .clone()
@@ -123,10 +124,10 @@ impl Look<'_> {
             }
         };
         // Under a name that cannot be one nothing was ever made.
-        let Ok(identity) = Identity::of(self.object) else { return Ok(Live::default()) };
+        let Ok(identity) = Identity::of(self.object) else { return Ok(()) };
         let client = &self.context.client;
         let services = cluster.as_ref().is_some_and(|cluster| cluster.services.is_some());
-        let live = observe::live(client, &identity, services).await?;
+        *live = observe::live(client, &identity, services).await?;
         observed.job.clone_from(&live.job);
         observed.services.clone_from(&live.services_pod);
         if let Some(config) = course::agent_config(live.config_map.as_ref()) {
@@ -138,10 +139,10 @@ impl Look<'_> {
             observed.refused = changed_fields(job, &cluster.fixed_fields);
         }
         let images = &self.context.images;
-        match course(&live, cluster.as_ref(), observed.generation, images) {
+        match course(live, cluster.as_ref(), observed.generation, images) {
             Course::Pursue => {
                 if let Some(cluster) = &cluster {
-                    Box::pin(self.realise(cluster, &live, observed)).await?;
+                    Box::pin(self.realise(cluster, live, observed)).await?;
                 }
             }
             Course::Over(run) => observed.ended = run,
@@ -152,7 +153,7 @@ impl Look<'_> {
         if observed.ended.is_some() || observed.job.as_ref().is_some_and(is_finished) {
             services_pod::retire(client, &identity, live.services_pod.as_ref()).await?;
         }
-        Ok(live)
+        Ok(())
     }
 
     /// Applies all objects.

@@ -20,8 +20,11 @@ pub struct Waiting {
     pub lasts: bool,
 }
 
-/// What keeps the first of `pods` that says so from starting; `refusals` are Warning Events of
-/// those that say nothing themselves ([`is_silent`]).
+/// Pods of which the Events are read when they themselves do not say why they do not start.
+pub const SILENT_LIMIT: usize = 4;
+
+/// What keeps the first of `pods` that says so from starting; `refusals` are Warning Events of the
+/// first [`SILENT_LIMIT`] that say nothing themselves ([`is_silent`]).
 pub fn waiting(pods: &[Pod], refusals: &[Event], now: &Time) -> Option<Waiting> {
     let said: Vec<(&Pod, String)> = pods
         .iter()
@@ -29,10 +32,11 @@ pub fn waiting(pods: &[Pod], refusals: &[Event], now: &Time) -> Option<Waiting> 
         .collect();
     let (pod, text) = said.first()?;
     let others = said[1..].iter().filter(|(_, other)| other == text).count();
-    // Events are read of the first few silent pods only: the others wait beside them.
-    let silent =
-        pods.iter().skip(1).filter(|pod| is_silent(pod) && refusal(pod, refusals).is_none());
-    let others = others + if is_silent(pod) { silent.count() } else { 0 };
+    // Where all silent pods that were asked say the same, those that were not are no others.
+    let silent: Vec<&Pod> = pods.iter().filter(|pod| is_silent(pod)).collect();
+    let mut asked = silent.iter().take(SILENT_LIMIT);
+    let agreed = asked.all(|pod| refusal(pod, refusals).as_ref() == Some(text));
+    let others = others + if agreed { silent.len().saturating_sub(SILENT_LIMIT) } else { 0 };
     let more = match others {
         0 => String::new(),
         1 => "; and 1 more pod".to_owned(),
@@ -186,16 +190,23 @@ mod tests {
 
     #[test]
     fn a_volume_that_cannot_be_mounted_is_told_by_the_newest_warning_of_the_pod() {
-        let pods = [silent("hello-0-a"), silent("hello-1-b"), silent("hello-2-c")];
+        let names = ["hello-0-a", "hello-1-b", "hello-2-c", "hello-3-d", "hello-4-e", "hello-5-f"];
+        let pods = names.map(silent);
+        let refused = |pod| event(pod, "FailedMount", 2, "secret \"nosuch\" not found");
         let events = [
-            event("hello-0-a", "FailedMount", 2, "secret \"nosuch\" not found"),
+            refused(names[0]),
+            refused(names[1]),
+            refused(names[2]),
+            refused(names[3]),
             event("hello-0-a", "FailedMount", 1, "older"),
             event("hello-0-a", "FailedScheduling", 9, "before it had its node"),
             event("another", "FailedMount", 9, "of another pod"),
         ];
-        let expected = "pod hello-0-a does not start: FailedMount: secret \"nosuch\" not found; and 2 \
-                        more pods";
-        assert_eq!(said(&pods, &events, 30), Some((expected.to_owned(), true)));
+        let told = "pod hello-0-a does not start: FailedMount: secret \"nosuch\" not found";
+        let all = format!("{told}; and 5 more pods");
+        assert_eq!(said(&pods, &events, 30), Some((all, true)));
+        let others_may_start = format!("{told}; and 2 more pods");
+        assert_eq!(said(&pods, &events[..3], 30), Some((others_may_start, true)));
     }
 
     #[test]
