@@ -66,7 +66,8 @@ fn every_example_is_valid() {
     let directories = entries.filter(|path| path.is_dir());
     let all = directories.flat_map(|path| [path.join("later"), path]).filter(|path| path.is_dir());
     let all: Vec<String> = all.map(|path| path.display().to_string()).collect();
-    let arguments: Vec<&str> = ["validate"].into_iter().chain(all.iter().map(String::as_str)).collect();
+    let arguments: Vec<&str> =
+        ["validate"].into_iter().chain(all.iter().map(String::as_str)).collect();
     let output = operator(&arguments, Path::new("."), "");
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
     assert!(text(&output.stdout).lines().count() >= 36);

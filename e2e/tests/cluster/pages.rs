@@ -30,9 +30,8 @@ fn console<'page>(page: &'page str, heading: &str) -> Vec<Typed<'page>> {
 
 /// The words of a line; the columns of a table are as wide as they need to be, and ages differ.
 fn words(line: &str) -> Vec<&str> {
-    let is_age = |word: &str| {
-        word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with(['s', 'm'])
-    };
+    let is_age =
+        |word: &str| word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with(['s', 'm']);
     line.split_whitespace().map(|word| if is_age(word) { "<age>" } else { word }).collect()
 }
 
@@ -81,9 +80,6 @@ fn blocks_of_a_page_are_read_line_by_line() {
     let page = "# x\n## A\ntext\n```console\n$ a b\n$ c\nd\ne\n```\n```console\n$ f\n```\n";
     assert_eq!(
         console(page, "A"),
-        [
-            Typed { line: "a b", shown: vec![] },
-            Typed { line: "c", shown: vec!["d", "e"] },
-        ]
+        [Typed { line: "a b", shown: vec![] }, Typed { line: "c", shown: vec!["d", "e"] },]
     );
 }

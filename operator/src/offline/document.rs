@@ -240,12 +240,10 @@ mod tests {
 
     #[test]
     fn however_deep_a_text_is_nested_it_is_refused_in_words() {
-        let blocks = (0..10_000).fold(String::new(), |text, depth| {
-            text + &" ".repeat(depth % 200) + "a:\n"
-        });
-        let indented = (0..2_000).fold(String::new(), |text, depth| {
-            text + &" ".repeat(depth) + "a:\n"
-        });
+        let blocks =
+            (0..10_000).fold(String::new(), |text, depth| text + &" ".repeat(depth % 200) + "a:\n");
+        let indented =
+            (0..2_000).fold(String::new(), |text, depth| text + &" ".repeat(depth) + "a:\n");
         let anchors = "a: &a [x, x, x, x, x, x, x, x, x]\n".to_owned()
             + &(0..30).fold(String::new(), |text, _| text + "b: &a [*a, *a, *a, *a]\n");
         for text in [

@@ -167,12 +167,9 @@ fn beyond_limits(schema: &Value, value: &Value) -> Option<String> {
     let limit = |keyword: &str| schema[keyword].as_f64();
     let (noun, measure, least, most) = match value {
         Value::Number(number) => ("", number.as_f64()?, limit("minimum"), limit("maximum")),
-        Value::String(text) => (
-            " characters",
-            count(text.chars().count()),
-            limit("minLength"),
-            limit("maxLength"),
-        ),
+        Value::String(text) => {
+            (" characters", count(text.chars().count()), limit("minLength"), limit("maxLength"))
+        }
         Value::Array(items) => {
             (" entries", count(items.len()), limit("minItems"), limit("maxItems"))
         }

@@ -71,7 +71,10 @@ fn what_has_no_effect_yet_is_noted_and_no_fault() {
     let found = check_text(&text);
     assert_eq!((found.faults.len(), found.notes.len()), (0, 1), "{found:#?}");
     let note = found.notes[0].to_string();
-    assert!(note.starts_with("file.yaml:8: hello: note: spec.containers[0].batchRaw: not acted on"), "{note}");
+    assert!(
+        note.starts_with("file.yaml:8: hello: note: spec.containers[0].batchRaw: not acted on"),
+        "{note}"
+    );
 }
 
 #[test]
@@ -79,7 +82,9 @@ fn another_api_version_or_spelling_is_named() {
     for (text, faults) in [
         (
             "apiVersion: flux-framework.org/v1alpha1\nkind: MiniCluster\nmetadata: {name: a}\nspec: {containers: [{}]}\n",
-            ["file.yaml:1: a: apiVersion: \"flux-framework.org/v1alpha1\" is not what this operator serves: write flux-framework.org/v1alpha2"],
+            [
+                "file.yaml:1: a: apiVersion: \"flux-framework.org/v1alpha1\" is not what this operator serves: write flux-framework.org/v1alpha2",
+            ],
         ),
         (
             "kind: MiniCluster\nmetadata: {name: a}\nspec: {containers: [{}]}\n",
@@ -87,12 +92,16 @@ fn another_api_version_or_spelling_is_named() {
         ),
         (
             "apiVersion: flux-framework.org/v1alpha2\nkind: Minicluster\nmetadata: {name: a}\nspec: {containers: [{}]}\n",
-            ["file.yaml:2: a: kind: \"Minicluster\" is not what this operator serves: write MiniCluster"],
+            [
+                "file.yaml:2: a: kind: \"Minicluster\" is not what this operator serves: write MiniCluster",
+            ],
         ),
-        ("metadata: {name: a}\n", ["file.yaml:1: kind: missing: every object has apiVersion and kind"]),
+        (
+            "metadata: {name: a}\n",
+            ["file.yaml:1: kind: missing: every object has apiVersion and kind"],
+        ),
     ] {
-        let found: Vec<String> =
-            check_text(text).faults.iter().map(ToString::to_string).collect();
+        let found: Vec<String> = check_text(text).faults.iter().map(ToString::to_string).collect();
         assert_eq!(found, faults);
     }
 }
@@ -113,7 +122,8 @@ fn documents_and_lists_are_checked_one_by_one() {
 fn text_that_is_no_yaml_or_nested_without_end_is_one_fault() {
     let deep = format!("{HEADER}spec: {}", "{\"a\":".repeat(10_000) + "1" + &"}".repeat(10_000));
     let deep_json = "{\"kind\": \"MiniCluster\", \"spec\": ".to_owned() + &"[".repeat(10_000);
-    let deep_yaml = (0..10_000).fold("kind: MiniCluster\nspec:\n".to_owned(), |text, _| text + " - ");
+    let deep_yaml =
+        (0..10_000).fold("kind: MiniCluster\nspec:\n".to_owned(), |text, _| text + " - ");
     for text in ["a: [", "a: b: c", &deep, &deep_json, &deep_yaml] {
         let found = check_text(text);
         assert_eq!(found.faults.len(), 1, "{found:#?}");
@@ -124,9 +134,10 @@ fn text_that_is_no_yaml_or_nested_without_end_is_one_fault() {
 
 #[test]
 fn a_flood_of_faults_is_cut_short() {
-    let fields = (0..FAULT_LIMIT + 5).fold("spec:\n  containers: [{}]\n".to_owned(), |text, number| {
-        text + &format!("  x{number}: 1\n")
-    });
+    let fields = (0..FAULT_LIMIT + 5)
+        .fold("spec:\n  containers: [{}]\n".to_owned(), |text, number| {
+            text + &format!("  x{number}: 1\n")
+        });
     let faults = faults(&fields);
     assert_eq!(faults.len(), FAULT_LIMIT + 1);
     assert_eq!(faults[FAULT_LIMIT], "file.yaml: hello: 5 further faults");

@@ -56,7 +56,9 @@ fn is_host(text: &str) -> bool {
     };
     let edge = |c: char| c.is_ascii_alphanumeric();
     let is_label = |label: &str| {
-        label.starts_with(edge) && label.ends_with(edge) && label.chars().all(|c| edge(c) || c == '-')
+        label.starts_with(edge)
+            && label.ends_with(edge)
+            && label.chars().all(|c| edge(c) || c == '-')
     };
     let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
     let is_name = match address {
@@ -72,9 +74,8 @@ fn is_host(text: &str) -> bool {
 fn is_component(text: &str) -> bool {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let separators: Vec<&str> = text.split(inner).filter(|part| !part.is_empty()).collect();
-    let is_separator = |part: &&str| {
-        matches!(*part, "." | "_" | "__") || part.chars().all(|c| c == '-')
-    };
+    let is_separator =
+        |part: &&str| matches!(*part, "." | "_" | "__") || part.chars().all(|c| c == '-');
     text.starts_with(inner) && text.ends_with(inner) && separators.iter().all(is_separator)
 }
 

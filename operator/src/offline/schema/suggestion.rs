@@ -33,16 +33,15 @@ pub(super) fn remedy(root: &Value, schema: &Value, path: &str, name: &str) -> St
 }
 
 fn names(schema: &Value) -> impl Iterator<Item = &str> {
-    schema["properties"].as_object().into_iter().flat_map(|fields| fields.keys().map(String::as_str))
+    schema["properties"]
+        .as_object()
+        .into_iter()
+        .flat_map(|fields| fields.keys().map(String::as_str))
 }
 
-fn most_similar<'name>(
-    name: &str,
-    known: impl Iterator<Item = &'name str>,
-) -> Option<&'name str> {
+fn most_similar<'name>(name: &str, known: impl Iterator<Item = &'name str>) -> Option<&'name str> {
     let wanted = name.to_lowercase();
-    let rated =
-        known.map(|known| (strsim::jaro_winkler(&wanted, &known.to_lowercase()), known));
+    let rated = known.map(|known| (strsim::jaro_winkler(&wanted, &known.to_lowercase()), known));
     let (similarity, best) = rated.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
     (similarity >= SIMILAR).then_some(best)
 }
