@@ -27,7 +27,7 @@ pub struct Remark {
     pub file: PathBuf,
     /// The line, counted from 1; absent if it concerns the file as a whole.
     pub line: Option<u64>,
-    /// Name of the MiniCluster, if the document has got as far as having one.
+    /// Name of the `MiniCluster`, if the document has got as far as having one.
     pub name: Option<String>,
     /// What there is to say, beginning with the path of the field.
     pub message: String,
@@ -51,7 +51,7 @@ impl fmt::Display for Remark {
 pub struct Findings {
     /// The file.
     pub file: PathBuf,
-    /// How many MiniClusters were checked.
+    /// How many `MiniCluster` objects were checked.
     pub checked: usize,
     /// Every fault of every one of them.
     pub faults: Vec<Remark>,
@@ -70,7 +70,7 @@ impl Findings {
     }
 }
 
-/// Checks MiniClusters against the definition that is installed and the operator's own rules.
+/// Checks `MiniCluster` objects against the definition that is installed and the operator's own rules.
 pub struct Checker {
     schema: Value,
     /// The CEL rules in the definition.
@@ -209,13 +209,13 @@ fn add_remarks(findings: &mut Findings, node: &Node, remarks: &Remarks, document
         name: name.map(str::to_owned),
         message: if path.is_empty() { message.clone() } else { format!("{path}: {message}") },
     };
-    let noted = |note| {
-        let remark = placed(note);
+    let as_note = |said| {
+        let remark = placed(said);
         Remark { message: format!("note: {}", remark.message), ..remark }
     };
     let left_out = remarks.faults.len().saturating_sub(FAULT_LIMIT);
     let mut faults: Vec<Remark> = remarks.faults.iter().take(FAULT_LIMIT).map(placed).collect();
-    let notes: Vec<Remark> = remarks.notes.iter().map(noted).collect();
+    let notes: Vec<Remark> = remarks.notes.iter().map(as_note).collect();
     faults.sort_by_key(|fault| fault.line);
     findings.faults.extend(faults);
     findings.notes.extend(notes);

@@ -137,8 +137,10 @@ mod tests {
             for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
                 walk(&format!("{path}.{name}"), inner);
             }
-            for inner in ["items", "additionalProperties"].map(|name| schema.get(name)) {
-                inner.into_iter().for_each(|inner| walk(path, inner));
+            for inner in ["items", "additionalProperties"] {
+                if let Some(inner) = schema.get(inner) {
+                    walk(path, inner);
+                }
             }
         }
         let definition = serde_json::to_value(definition().unwrap()).unwrap();

@@ -37,7 +37,7 @@ pub enum ReadError {
 
 impl Checker {
     /// Checks what an argument names: a file, the files directly in a directory, or `standard_input`.
-    /// An argument without any MiniCluster is a fault, because it was asked for.
+    /// An argument without any `MiniCluster` is a fault, because it was asked for.
     pub fn check(
         &self,
         argument: &Path,
@@ -81,7 +81,7 @@ fn cannot_read(path: &Path, source: io::Error) -> ReadError {
     ReadError::Read { path: path.to_owned(), source }
 }
 
-/// The files in a directory that may hold MiniClusters, in the order of their names.
+/// The files in a directory that may hold objects, in the order of their names.
 fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(directory)? {

@@ -20,7 +20,10 @@ pub(super) fn billionths(text: &str) -> Option<u128> {
     match power {
         0.. => value.checked_mul(scale?),
         // Kubernetes rounds up what is smaller than it counts.
-        ..0 => Some(scale.map_or(u128::from(value > 0), |scale| value.div_ceil(scale))),
+        ..0 => Some(match scale {
+            Some(scale) => value.div_ceil(scale),
+            None => u128::from(value > 0),
+        }),
     }
 }
 
