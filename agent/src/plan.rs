@@ -154,7 +154,6 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
         agent: facts.agent.clone(),
         certificate: Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY),
         steps: steps(pod, document.as_ref(), &work)?,
-        entrance: entrance(pod),
         broker: BrokerRun {
             command: broker_command::command(pod),
             archive: archive::archive(pod),
@@ -172,15 +171,6 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
             .chain([Step::MarkComplete { path: config.layout.complete_marker() }])
             .collect(),
     })
-}
-
-/// The line to type. A pod does not know its own name, and any pod's broker will do.
-fn entrance(pod: Pod<'_>) -> Option<String> {
-    let is_interactive = matches!(pod.config.workload, Workload::Interactive { .. });
-    let (cluster, agent) = (&pod.config.cluster, pod.config.layout.agent());
-    let (namespace, name, agent) = (&cluster.namespace, &cluster.name, agent.display());
-    (is_interactive && pod.role == Role::Lead)
-        .then(|| format!("kubectl exec -it -n {namespace} job/{name} -c {name} -- {agent} connect"))
 }
 
 /// Lead or worker, and the rank: the position in the hostlist, as Flux itself finds it.

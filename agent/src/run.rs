@@ -220,9 +220,6 @@ async fn through(context: &mut Context, plan: &Plan) -> Outcome {
 }
 
 async fn of_lead(context: &mut Context, plan: &Plan) -> Result<Outcome, StepError> {
-    if let Some(line) = &plan.entrance {
-        context.log.say(&format!("when the brokers are up, a shell is had by: {line}"));
-    }
     let end = run_broker(context, &plan.broker, plan.role).await?;
     if plan.broker.timed {
         let elapsed = Duration::from_nanos(end.ended.saturating_sub(end.started));

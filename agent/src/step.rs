@@ -319,8 +319,6 @@ pub struct Plan {
     pub certificate: PathBuf,
     /// What is done before the broker starts, in order.
     pub steps: Vec<Step>,
-    /// How people enter, said by the lead of an interactive instance.
-    pub entrance: Option<String>,
     /// The broker.
     pub broker: BrokerRun,
     /// What is done at the end, whatever happened.

@@ -314,7 +314,7 @@ mod tests {
             report_file: PathBuf::new(),
             signals: Signals::default(),
             budget: Budget::new(grace_seconds, Duties::default()),
-            children: Children::default(),
+            children: Children::reaped().unwrap(),
             progress: Progress::new(),
             session: Session::new("/agent".into(), start),
         }
@@ -327,6 +327,7 @@ mod tests {
             record: None,
             program: vec![],
             submission: None,
+            entrance: None,
             socket: "/none".into(),
             uptime: vec![],
             timed: false,
