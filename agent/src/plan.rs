@@ -20,7 +20,7 @@ use crate::environment::Change;
 use crate::facts::Facts;
 use crate::step::{AwaitLead, BrokerRun, LeadByName, Plan, Role, Step, WorkerRun};
 use broker_config::{BrokerDocument, Way};
-use flux_contract::{AgentConfig, Bootstrap, CURVE_MOUNT, CURVE_SECRET_KEY, Exit, Workload};
+use flux_contract::{AgentConfig, Bootstrap, CURVE_MOUNT, CURVE_SECRET_KEY, Exit};
 use std::path::{Path, PathBuf};
 
 /// Why there is no plan: configuration and pod do not go together.

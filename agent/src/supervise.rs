@@ -308,6 +308,7 @@ mod tests {
         };
         Context {
             root: Root::new("/"),
+            exit_code: 0,
             log: Log::new(true, false),
             strict: true,
             quiet: true,

@@ -108,7 +108,7 @@ fn a_hook_of_any_length_runs_and_its_text_is_in_no_command_line() {
     let text = stdout(&output);
     assert!(text.ends_with("200000\n"), "{text}");
     assert!(text.len() < 1000 && !text.contains("export"), "{text}");
-    let private = pod.layout().agent_run_dir();
+    let private = pod.layout().private_directory();
     let left = fs::read_dir(private).unwrap().flatten().map(|entry| entry.file_name());
     assert!(left.into_iter().all(|name| name != "commands.pre"), "it is gone afterwards");
 }

@@ -107,7 +107,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (target, link) = (directory.path().join("target"), directory.path().join("link"));
         make_directory(&target, 0o755, None).unwrap();
-        std::os::unix::fs::symlink(&target, &link).unwrap();
+        symlink(&target, &link).unwrap();
         assert!(make_directory(&link, 0o700, None).is_err());
         assert_eq!(mode(&target), 0o755);
     }
