@@ -1,7 +1,6 @@
 //! The command line.
 
 use crate::{batch, commands, flux_command, output, program, run};
-use clap::builder::RangedU64ValueParser;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use flux_contract::{AGENT_CONFIG_PATH, Exit, INSTALL_MOUNT, Layout};
@@ -40,7 +39,7 @@ enum Command {
         container: Option<String>,
         /// How often the kubelet's readiness probe asks: a run that ended well does not end in the
         /// moment before it
-        #[arg(long, hide = true, value_name = "SECONDS", value_parser = a_time())]
+        #[arg(long, hide = true, value_name = "SECONDS")]
         probe_period: Option<u64>,
     },
     /// Print what `run` would do in this pod, and change nothing
@@ -73,7 +72,7 @@ enum Command {
         #[command(flatten)]
         pod: PodArguments,
         /// How long it may take to become ready, in seconds
-        #[arg(long, default_value_t = 0, value_name = "SECONDS", value_parser = a_time())]
+        #[arg(long, default_value_t = 0, value_name = "SECONDS")]
         timeout: u64,
     },
     /// Wait for something and end with 0 when it is there
@@ -84,7 +83,7 @@ enum Command {
         #[command(flatten)]
         pod: PodArguments,
         /// How long, in seconds
-        #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = a_time())]
+        #[arg(long, default_value_t = 600, value_name = "SECONDS")]
         timeout: u64,
     },
     /// Ask a broker's port whether it would let this pod in
@@ -98,7 +97,7 @@ enum Command {
         #[arg(long, value_name = "PATH")]
         certificate: Option<PathBuf>,
         /// How long, in seconds
-        #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = a_time())]
+        #[arg(long, default_value_t = 5, value_name = "SECONDS")]
         timeout: u64,
         #[command(flatten)]
         output: OutputArgument,
@@ -273,11 +272,6 @@ pub enum Awaited {
     Broker,
     /// This pod's run is complete.
     Complete,
-}
-
-/// Seconds up to a year: a time that still is one when it is added to the present.
-fn a_time() -> RangedU64ValueParser<u64> {
-    RangedU64ValueParser::new().range(..=365 * 24 * 3600)
 }
 
 /// Reads the command line, does what it says, and returns the code to end with.

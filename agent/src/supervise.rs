@@ -301,7 +301,7 @@ mod tests {
     use crate::signals::Signals;
     use std::path::{Path, PathBuf};
 
-    fn context(directory: &Path, grace_seconds: u64) -> Context {
+    fn context(directory: &Path, children: &Children) -> Context {
         let start = Report {
             working_directory: directory.to_owned(),
             environment: [("PATH".into(), "/usr/bin:/bin".into())].into(),
@@ -314,8 +314,8 @@ mod tests {
             quiet: true,
             report_file: PathBuf::new(),
             signals: Signals::default(),
-            budget: Budget::new(grace_seconds, Duties::default()),
-            children: Children::reaped().unwrap(),
+            budget: Budget::new(2, Duties::default()),
+            children: children.clone(),
             progress: Progress::new(),
             session: Session::new("/agent".into(), start),
         }
@@ -337,9 +337,9 @@ mod tests {
     }
 
     /// How a worker's broker ends that does `script`, was seen in state `run`, and loses its lead.
-    async fn ends_without_lead(script: &str) -> (i32, bool) {
+    async fn ends_without_lead(children: &Children, script: &str) -> (i32, bool) {
         let directory = tempfile::tempdir().unwrap();
-        let mut context = context(directory.path(), 2);
+        let mut context = context(directory.path(), children);
         let script = format!("{script}; touch up; while :; do sleep 0.02; done");
         let words = ["sh".to_owned(), "-c".to_owned(), script];
         let mut command = context.session.command(&words);
@@ -361,7 +361,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_broker_without_its_lead_is_told_to_end_and_killed_if_it_does_not() {
-        assert_eq!(ends_without_lead("trap 'exit 3' TERM").await, (3, true));
-        assert_eq!(ends_without_lead("trap '' TERM").await, (137, true));
+        // One that waits for all children of this process: no other test here starts any.
+        let children = Children::reaped().unwrap();
+        assert_eq!(ends_without_lead(&children, "trap 'exit 3' TERM").await, (3, true));
+        assert_eq!(ends_without_lead(&children, "trap '' TERM").await, (137, true));
     }
 }

@@ -163,15 +163,16 @@ prop_compose! {
         (enabled, python_path) in (any::<bool>(), of(text())),
         (name, uid, run_as_root) in (text(), any::<u32>(), any::<bool>()),
         capabilities in vec(text(), 0..3),
-        (network, broker, workload) in (network(), broker(), workload()),
+        // Boxed: values of all strategies in one another do not fit the stack of a test.
+        (network, broker, workload) in (network().boxed(), broker().boxed(), workload().boxed()),
         worker in prop::sample::select(vec![
             WorkerPolicy::LeaveWhenDone, WorkerPolicy::LeaveAlways, WorkerPolicy::Rejoin,
         ]),
         [quiet, strict, timed, debug] in any::<[bool; 4]>(),
-        (hooks, archive, munge) in (hooks(), of(text()), any::<bool>()),
+        (hooks, archive, munge) in (hooks().boxed(), of(text()).boxed(), any::<bool>()),
         (grace_seconds, deadline_seconds) in (seconds(), of(seconds())),
         environment in btree_map(text(), text(), 0..4),
-        sidecars in btree_map(text(), sidecar(), 0..3),
+        sidecars in btree_map(text(), sidecar().boxed(), 0..3).boxed(),
         private in of(text()),
     ) -> AgentConfig {
         let layout = Layout::new(mount);
@@ -223,7 +224,8 @@ prop_compose! {
 }
 
 fn pod() -> impl Strategy<Value = (AgentConfig, Facts)> {
-    config().prop_flat_map(|config| (Just(config.clone()), any_facts(config)))
+    let facts = |config: AgentConfig| (Just(config.clone()), any_facts(config).boxed());
+    config().boxed().prop_flat_map(facts)
 }
 
 /// Everything that is decided about a pod, as text.

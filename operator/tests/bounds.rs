@@ -172,7 +172,10 @@ fn a_batch_is_measured_before_it_is_written() {
     container["command"] = json!("a\n".repeat(30_000));
     container["logs"] = json!(format!("/{}", "x".repeat(4_000)));
     let faults = faults(&spec);
-    assert!(faults[0].starts_with("spec.containers[0].command: its 30000 lines"), "{faults:?}");
+    assert!(
+        faults[0].starts_with("spec.containers[0].command: the script made of its 30000 lines"),
+        "{faults:?}"
+    );
 }
 
 #[test]

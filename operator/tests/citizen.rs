@@ -112,8 +112,7 @@ async fn an_object_that_is_replaced_between_look_and_write_is_looked_at_again() 
         world.look().await.unwrap();
         let status = world.status();
         world.server.change(path, |object| {
-            object["data"] = json!({});
-            object["spec"]["ports"] = json!([]);
+            object["metadata"]["labels"] = json!({});
         });
         world.server.intrude(path, foreign(kind, name));
         assert_eq!(world.look().await.unwrap_err().category(), "Conflict", "{path}");

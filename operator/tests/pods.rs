@@ -201,7 +201,7 @@ async fn bug_09_a_short_name_that_another_cluster_has_is_left_to_it_and_stops_no
     assert_eq!(world.action().await.unwrap(), Action::requeue(Duration::from_mins(1)));
     world.server.remove(short);
     world.server.writes();
-    assert_eq!(world.writes().await, [patch(short), status()]);
+    assert_eq!(world.writes().await, [create(short), status()]);
     assert_eq!(world.condition("Accepted").1, "Accepted");
 }
 

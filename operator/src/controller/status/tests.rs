@@ -282,12 +282,15 @@ fn a_passed_deadline_is_the_reason_whatever_the_lead_left() {
 
 #[test]
 fn a_deadline_that_the_lead_kept_is_told_in_its_words() {
-    let text =
-        r#"{"exitCode":72,"commandRan":false,"lastError":"the deadline of 5 seconds has passed"}"#;
+    let text = r#"{"exitCode":72,"commandRan":false,"lastError":"the deadline of 5 seconds has passed",
+        "phases":[{"name":"command","startMilliseconds":1,"durationMilliseconds":5000}]}"#;
     let lead = lead("Failed", ended(72, "Error", Some(text)));
     let status = of(None, &observed(Some(ended_job("Failed", "PodFailurePolicy")), lead));
     assert_eq!(table(&status)["Failed"], ("True", "DeadlineExceeded"));
-    assert_eq!(message(&status, "Failed"), "the deadline of 5 seconds has passed");
+    let told = message(&status, "Failed");
+    let expected =
+        "the run was ended (exit code 72): the deadline of 5 seconds has passed; its log: ";
+    assert!(told.starts_with(expected), "{told}");
     assert_eq!(status.exit_code, Some(72));
 }
 
