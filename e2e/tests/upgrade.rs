@@ -1,8 +1,7 @@
-//! Another release of the operator takes over while MiniClusters run. A test of its own program: it
+//! Another release of the operator takes over while `MiniClusters` run. A test of its own program: it
 //! replaces the operator that all other tests share.
 //!
 //! Run by `cargo verify`, or alone: `cargo test -p e2e --test upgrade -- --ignored`.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
@@ -45,7 +44,7 @@ fn what_runs_goes_on_when_the_operator_is_another_one() {
     }
 }
 
-/// Two MiniClusters that run: one whose configuration the next release can read, and one whose it
+/// Two `MiniClusters` that run: one whose configuration the next release can read, and one whose it
 /// cannot, because a release wrote it that has another version of it.
 async fn start_both(trial: &Trial) -> Result<(String, String)> {
     let (read, unread) = (start(trial, "read").await?, start(trial, "unread").await?);

@@ -8,7 +8,9 @@ fn hosts(text: &str) -> Vec<String> {
 /// The list of `hosts`, taken in one by one.
 fn list(hosts: &[&str]) -> Hostlist {
     let mut list = Hostlist::default();
-    hosts.iter().for_each(|host| list.push_host(host));
+    for host in hosts {
+        list.push_host(host);
+    }
     list
 }
 

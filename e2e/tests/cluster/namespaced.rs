@@ -78,7 +78,7 @@ async fn await_available(trial: &Trial) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the operator says that its watch of MiniClusters has been answered.
+/// Waits until the operator says that its watch of `MiniClusters` has been answered.
 async fn await_watches(trial: &Trial) -> Result<()> {
     let pods = trial.api::<Pod>();
     let pod = pods.list(&ListParams::default()).await?.items.pop().context("there is no pod")?;

@@ -63,7 +63,7 @@ fn a_lead_that_is_deleted_leaves_its_message_although_its_command_ignores_signal
         let ended = await_condition(pods.clone(), &pod, left);
         let deletion = DeleteParams::default();
         let delete = pods.delete(&pod, &deletion);
-        let both = async { tokio::join!(ended, delete) };
+        let both = Box::pin(async { tokio::join!(ended, delete) });
         let (ended, deleted) =
             tokio::time::timeout(DEADLINE, both).await.context("waiting for the message")?;
         deleted.context("deleting the lead's pod")?;

@@ -97,7 +97,7 @@ impl FixedFields {
     /// long as the MiniCluster with this `uid` would run the same.
     pub fn run(&self, uid: &str) -> String {
         let digest = Sha256::digest(format!("{uid} {}", self.hash()));
-        digest.iter().take(5).map(|byte| format!("{byte:02x}")).collect()
+        format!("{:010x}", first_bits(&digest) >> 24)
     }
 
     /// Paths of the fields that do not say what is noted in `annotations`; none where nothing is.
@@ -127,7 +127,12 @@ fn hash(fields: &Fields<'_>) -> String {
     for (path, hash) in fields {
         digest.update(format!("{path}={hash}\n"));
     }
-    digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    format!("{:016x}", first_bits(&digest.finalize()))
+}
+
+/// The first 64 bits of a digest.
+fn first_bits(digest: &[u8]) -> u64 {
+    digest.first_chunk().copied().map_or(0, u64::from_be_bytes)
 }
 
 /// How a changed field is named: by its list's element where that has come or gone as a whole.

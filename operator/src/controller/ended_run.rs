@@ -23,7 +23,7 @@ pub const ENDED_RUN_ANNOTATION: &str = "flux-framework.org/ended-run";
 const MESSAGE_LIMIT: usize = 2000;
 
 /// What ran, and how it ended. Fields that another release wrote are skipped.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EndedRun {
     /// uid of the Job.

@@ -185,7 +185,7 @@ impl Record {
             let complete = matches!(phase, Phase::Complete { .. }).then_some(0);
             let noted = observed.ended.as_ref().and_then(|run| run.exit_code);
             return Self {
-                exit_code: noted.or(kept.and_then(|old| old.exit_code)).or(complete),
+                exit_code: noted.or_else(|| kept.and_then(|old| old.exit_code)).or(complete),
                 timeline: kept.map(|old| old.timeline.clone()).unwrap_or_default(),
             };
         };

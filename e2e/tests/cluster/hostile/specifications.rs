@@ -121,7 +121,7 @@ fn text(chance: &mut Chance) -> String {
     piece.chars().cycle().take(length).collect()
 }
 
-/// Numbers as if by chance (SplitMix64), the same each time.
+/// Numbers as if by chance (`SplitMix64`), the same each time.
 struct Chance {
     state: u64,
     /// How many characters a specification may still get.

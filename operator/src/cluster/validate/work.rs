@@ -207,11 +207,12 @@ fn batch_script(path: &str, text: &str, directory: &str, faults: &mut Faults) ->
         let shown = shlex::try_quote(&shown).unwrap_or_default();
         let files = format!("--error={directory}/{name}.err --output={directory}/{name}.out");
         // Not echo: some take a backslash in it for an escape.
-        script += &format!(
-            "printf '%s\\n' {shown}\n\
-             flux submit --flags waitable --input=/dev/null {files} {line}\n\
-             [ $? -eq 0 ] || {{ echo {name} was not submitted; code=1; }}\n"
-        );
+        let commands = [
+            format!("printf '%s\\n' {shown}\n"),
+            format!("flux submit --flags waitable --input=/dev/null {files} {line}\n"),
+            format!("[ $? -eq 0 ] || {{ echo {name} was not submitted; code=1; }}\n"),
+        ];
+        script.extend(commands);
         if script.len() > BATCH_SCRIPT_LIMIT {
             faults.add(format!("{path}.command"), format!("the script made of its {} lines has more than the {BATCH_SCRIPT_LIMIT} bytes that are allowed: give fewer lines or a shorter logs, or submit them in a loop with batchRaw", text.lines().count()));
             return String::new();
