@@ -36,7 +36,7 @@ fn two_hundred_hostile_specifications_harm_nobody() {
     trial("hostile", &[], async |trial| {
         // The first time images are brought to the node.
         hello_world(trial).await?;
-        let usual = hello_world(trial).await?;
+        let earlier = hello_world(trial).await?;
         let before = operator(trial).await?;
         let accepted = apply_all(trial).await?;
         let beside = hello_world(trial).await?;
@@ -48,9 +48,11 @@ fn two_hundred_hostile_specifications_harm_nobody() {
         );
         let after = operator(trial).await?;
         ensure!(before == after, "the operator was {before:?} and is {after:?}");
+        // Other tests come and go meanwhile: what is usual is the longer of two.
+        let usual = earlier.max(hello_world(trial).await?);
         ensure!(
             beside <= usual * 2 + Duration::from_secs(10),
-            "hello-world took {beside:?} beside them, and {usual:?} before"
+            "hello-world took {beside:?} beside them, and {usual:?} without"
         );
         Ok(())
     });

@@ -29,14 +29,14 @@ async fn lead(trial: &Trial, name: &str) -> Result<String> {
 #[ignore = "needs a cluster"]
 fn a_deadline_fails_the_minicluster_and_keeps_pods_and_logs() {
     trial("deadline", &[], async |trial| {
-        let spec = r#"{size: 2, deadlineSeconds: 10, containers: [{image: "ubuntu:24.04",
+        let spec = r#"{size: 2, deadlineSeconds: 30, containers: [{image: "ubuntu:24.04",
             command: 'sh -c "echo begun; sleep 1000"', commands: {post: "echo saved"}}]}"#;
         let name = trial.apply(&minicluster("deadline", spec)).await?;
         let cluster = trial.await_finished(&name, DEADLINE).await?;
         ensure!(is_true(&cluster, "Failed"), "conditions: {:?}", cluster.status);
         let (_, reason, message) = condition(&cluster, "Failed").context("no Failed condition")?;
         ensure!(reason == "DeadlineExceeded", "Failed: {reason}: {message}");
-        ensure!(message.contains("10 seconds"), "Failed: {reason}: {message}");
+        ensure!(message.contains("30 seconds"), "Failed: {reason}: {message}");
         let code = cluster.status.as_ref().and_then(|status| status.exit_code);
         ensure!(code == Some(Exit::Deadline.code().into()), "exit code {code:?}");
         let log = lead_log(trial, &name).await?;
