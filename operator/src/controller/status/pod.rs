@@ -52,6 +52,15 @@ pub(super) struct PodView<'pod> {
     pub(super) waiting: Option<Waiting>,
 }
 
+/// True when `runner` was ready, and is not since a time that is too long ago for it to be about to
+/// end. Not ready since before it began: the readiness probe has not yet followed the startup probe.
+fn is_lost(runner: &ContainerStatus, since: &Time, now: &Time) -> bool {
+    let running = runner.state.as_ref().and_then(|state| state.running.as_ref());
+    let began = running.and_then(|running| running.started_at.as_ref());
+    began.is_some_and(|began| began.0 < since.0)
+        && now.0.duration_since(since.0).unsigned_abs() >= READINESS_PATIENCE
+}
+
 impl<'pod> PodView<'pod> {
     /// Reads the status of `pod`, whose runner container is called `runner`, at the time `now`.
     pub(super) fn new(pod: &'pod Pod, runner: &'pod str, now: &Time) -> Self {
@@ -76,10 +85,12 @@ impl<'pod> PodView<'pod> {
         };
         view.ready |= own.is_some_and(|own| own.ready) && view.failed_container().is_some();
         // The startup probe passes when the broker is ready for the first time.
-        if !view.ready && view.running && own.is_some_and(|own| own.started == Some(true)) {
+        if let Some(own) = own.filter(|own| own.started == Some(true))
+            && !view.ready
+            && view.running
+        {
             let since = ready.and_then(|ready| ready.last_transition_time.as_ref());
-            let lost = |since: &Time| now.0.duration_since(since.0).unsigned_abs();
-            view.degraded = since.is_some_and(|since| lost(since) >= READINESS_PATIENCE);
+            view.degraded = since.is_some_and(|since| is_lost(own, since, now));
             view.ready = !view.degraded;
         }
         view

@@ -153,11 +153,14 @@ fn a_run_that_the_agent_ended_while_the_command_ran_is_not_called_not_run() {
     assert!(message(&status, "Failed").starts_with("the run was ended (exit code 75): SIGTERM"));
 }
 
-/// A lead whose broker was ready until second `since`.
+/// A lead whose runner began at second 200 and passed its startup probe, and that is not ready since
+/// second `since`.
 fn lead_not_ready_since(since: i64) -> Pod {
     let mut lead = lead("Running", running());
     let status = lead.status.as_mut().unwrap();
-    status.container_statuses.as_mut().unwrap()[0].started = Some(true);
+    let runner = &mut status.container_statuses.as_mut().unwrap()[0];
+    runner.started = Some(true);
+    runner.state.as_mut().unwrap().running.as_mut().unwrap().started_at = Some(at(200));
     let ready = &mut status.conditions.as_mut().unwrap()[0];
     (ready.status, ready.last_transition_time) = ("False".to_owned(), Some(at(since)));
     lead
@@ -170,6 +173,14 @@ fn a_lead_that_was_ready_is_never_starting_again() {
     assert_eq!(table(&status)["Progressing"], ("False", "Degraded"));
     assert_eq!(table(&status)["Ready"], ("False", "LeadNotReady"));
     assert!(message(&status, "Progressing").ends_with("any more: 3 of 4 brokers are ready"));
+}
+
+/// Between the first answer of the startup probe and of the readiness probe the pod is not ready
+/// since it was made.
+#[test]
+fn a_lead_that_is_ready_for_the_first_time_has_lost_nothing() {
+    let status = of(None, &observed(Some(job(0)), lead_not_ready_since(150)));
+    assert_eq!((status.state, table(&status)["Ready"].0), (Some(State::Running), "True"));
 }
 
 #[test]
