@@ -33,9 +33,6 @@ const KEPT: usize = 2048;
 /// that it left behind may hold it open.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// Makes Python write at once what it is given to write (python(1)). Empty, it does nothing.
-const UNBUFFERED: &str = "PYTHONUNBUFFERED";
-
 /// What the wrapper leaves for PID 1.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -281,11 +278,6 @@ async fn run_forwarding(signals: &mut Signals, program: &Program) -> io::Result<
         program.words.split_first().ok_or_else(|| io::Error::from(ErrorKind::NotFound))?;
     let mut command = Command::new(first);
     command.args(arguments);
-    // `flux submit --watch` is Python, which keeps what the job prints until it has 8 KiB or the job
-    // has ended (flux-core, `watcher.py`): a log would show nothing for hours, and lose it at a stop.
-    if program.flux.is_some() && std::env::var_os(UNBUFFERED).is_none() {
-        command.env(UNBUFFERED, "1");
-    }
     // A terminal is the submission's own: it shows its progress there.
     if program.flux.is_some() && !io::stderr().is_terminal() {
         command.stderr(Stdio::piped());

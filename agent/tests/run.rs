@@ -93,17 +93,6 @@ fn what_a_hook_exports_unsets_and_changes_to_holds_for_later_hooks_and_the_broke
     assert!(!environment.lines().any(|line| line.starts_with("FLUX_URI=")), "{environment}");
 }
 
-/// `flux submit --watch` would keep what a long command prints to itself.
-#[test]
-fn what_a_submitted_command_prints_is_not_kept_back_unless_it_is_asked_for() {
-    let pod = Pod::new();
-    let config = pod.config(&["printenv", "PYTHONUNBUFFERED"]);
-    assert_eq!(stdout(&pod.run(&config)), "1\n");
-    let mut config = pod.config(&["printenv", "PYTHONUNBUFFERED"]);
-    config.hooks = Hooks { pre: Some("export PYTHONUNBUFFERED=".to_owned()), ..Hooks::default() };
-    assert_eq!(stdout(&pod.run(&config)), "\n");
-}
-
 #[test]
 fn a_hook_of_any_length_runs_and_its_text_is_in_no_command_line() {
     let pod = Pod::new();
