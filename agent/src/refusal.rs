@@ -1,6 +1,6 @@
 //! Whether Flux ever started the command of a submission that failed.
 //!
-//! `flux submit --watch` ends with 1 or 2 when Flux refuses a job, and those are codes that commands
+//! `flux run` and `flux submit --watch` end with 1 or 2 when Flux refuses a job, and those are codes that commands
 //! end with as well. What tells the two apart is the job itself: there is none, or its eventlog
 //! (flux-core, RFC 21) has a fatal exception before the event that starts it. Only programs of Flux
 //! that are written in C are asked, so that a view's Python plays no part.

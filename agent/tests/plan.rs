@@ -178,6 +178,38 @@ fn hooks_and_options_of_a_worker() {
 }
 
 #[test]
+fn one_job_is_run_and_several_are_submitted() {
+    let program = |submit: &str, flags: &str| {
+        let split = |text: &str| words(&text.split_whitespace().collect::<Vec<_>>());
+        let submission =
+            Submission { submit: split(submit), flags: split(flags), script: None, ..submission() };
+        let text = commands(
+            &AgentConfig { workload: Workload::Submit { submission }, ..config() },
+            "sample-0",
+        );
+        let (_, program) = text.split_once("view/bin/flux").unwrap();
+        let (_, program) = program.split_once("-- ").unwrap();
+        program.lines().next().unwrap().to_owned()
+    };
+    let flux = "/mnt/shared/view/bin/flux";
+    let run = program("flux submit", "-N2 --wait-event=start --cwd=/a");
+    assert!(run.starts_with(&format!("{flux} run '--input=/dev/null' -N2 ")), "{run}");
+    assert!(!run.contains("--watch"), "{run}");
+    for (submit, flags) in [
+        ("flux submit", "--cc=1-4"),
+        ("flux submit", "-N2 --bcc 1-4"),
+        ("flux submit", "--prog"),
+        ("flux submit --log=/tmp/log", "-N2"),
+    ] {
+        let submitted = program(submit, flags);
+        assert!(submitted.starts_with(&format!("{flux} submit ")), "{submitted}");
+        assert!(submitted.contains(" --quiet --watch "), "{submitted}");
+    }
+    let mini = program("flux mini submit", "-N2");
+    assert!(mini.starts_with(&format!("{flux} mini submit -N2 --quiet --watch ")), "{mini}");
+}
+
+#[test]
 fn batch() {
     let mut config = config();
     config.logging.quiet = true;

@@ -224,7 +224,7 @@ pub enum Workload {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         submission: Option<Submission>,
     },
-    /// `flux submit --watch`: the instance ends with the command.
+    /// `flux run`, or `flux submit --watch` for several jobs: the instance ends with the command.
     Submit {
         /// What is submitted.
         submission: Submission,

@@ -40,10 +40,12 @@ fn apply(cluster: &Kubernetes, object: &serde_json::Value) {
 fn wait_for_phase(cluster: &Kubernetes, pod: &str, phase: &str) {
     let seen = until(&format!("pod {pod} to be {phase}"), DEADLINE, || {
         let seen = kubectl(cluster, &["get", "pod", pod, "-ojsonpath={.status.phase}"]);
+        anyhow::ensure!(seen != "Failed" || seen == phase, "pod {pod} failed");
         Ok(if seen == phase { Look::Ready(()) } else { Look::NotYet(seen) })
     });
     if let Err(error) = seen {
-        panic!("{error:#}\n{}", kubectl(cluster, &["describe", "pod", pod]));
+        let described = kubectl(cluster, &["describe", "pod", pod]);
+        panic!("{error:#}\n{described}\n{}", kubectl(cluster, &["logs", pod]));
     }
 }
 
@@ -122,9 +124,10 @@ fn pods_have_logs_names_services_volumes_and_restrictions() {
     assert!(said.starts_with("hello\n12."), "{said}");
 
     serve_by_a_service(&cluster);
+    // A Service refuses until kube-proxy knows its endpoint, a moment after the pod is ready.
     let script = "getent hosts kubernetes.default.svc.cluster.local; getent hosts served; \
                   ! getent hosts no-such-name.example || exit 1; \
-                  exec 3<>/dev/tcp/served/80; cat <&3";
+                  until cat 2>/dev/null </dev/tcp/served/80; do sleep 0.2; done";
     let said = run_in_pod(&cluster, "client", script, &json!({}));
     assert!(said.contains("10.96.0.1 "), "{said}");
     assert!(said.contains("served.default.svc.cluster.local"), "{said}");

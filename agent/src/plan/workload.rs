@@ -8,6 +8,12 @@ use crate::step::{FileToWrite, Role, Step};
 use flux_contract::{Submission, Workload};
 use std::path::{Path, PathBuf};
 
+/// Submits one job, passes on what it prints, and ends as it does.
+const RUN: [&str; 2] = ["flux", "run"];
+/// Options of `flux submit` that `flux run` does not have: most are for several jobs at once.
+const BULK: [&str; 8] =
+    ["--cc", "--bcc", "--wait", "--watch", "--log", "--log-stderr", "--progress", "--jps"];
+
 /// Files, initial program and submission of a workload.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Work {
@@ -37,7 +43,7 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
             program: program(
                 pod,
                 Watched { refusals: submits_itself(submission), ..Watched::default() },
-                submit(pod, submission, &["--quiet", "--watch"]),
+                submit_and_wait(pod, submission),
             ),
             ..Work::default()
         },
@@ -109,13 +115,36 @@ fn beside_the_broker(pod: Pod<'_>, submission: &Submission) -> Vec<String> {
     submit(pod, submission, &[])
 }
 
+/// The command that submits and ends as the jobs do.
+///
+/// `flux run` passes on what a job prints as it comes. `flux submit --watch` keeps it until there are
+/// 8 KiB or the job has ended (flux-core, `flux/job/watcher.py`): the log stays empty for long, and a
+/// stop loses what was kept. It alone makes several jobs of one command.
+fn submit_and_wait(pod: Pod<'_>, submission: &Submission) -> Vec<String> {
+    let flags = submission.submit.iter().chain(&submission.flags);
+    if !is_flux_submit(&submission.submit) || flags.into_iter().any(|flag| is_of_bulk(flag)) {
+        return submit(pod, submission, &["--quiet", "--watch"]);
+    }
+    let mut run = submission.clone();
+    run.submit.splice(..2, RUN.map(str::to_owned));
+    submit(pod, &run, &[])
+}
+
+/// Whether `flux submit` takes this flag, abbreviated or not, and `flux run` does not
+/// (flux-submit(1), flux-run(1)).
+fn is_of_bulk(flag: &str) -> bool {
+    let name = flag.split_once('=').map_or(flag, |(name, _)| name);
+    name.len() > 2 && BULK.iter().any(|option| option.starts_with(name))
+}
+
 /// The submit command, with `options` of ours behind the user's flags.
 ///
 /// A job's standard input would stay open for somebody to attach to, and a command that reads it
 /// wait for ever; flags of the user that say otherwise come later and count.
 fn submit(pod: Pod<'_>, submission: &Submission, options: &[&str]) -> Vec<String> {
     let Submission { prefix, submit, flags, command, script: _ } = submission;
-    let input = is_flux_submit(submit).then(|| "--input=/dev/null".to_owned());
+    let input = (is_flux_submit(submit) || submit.starts_with(&RUN.map(str::to_owned)))
+        .then(|| "--input=/dev/null".to_owned());
     let options = options.iter().map(|option| (*option).to_owned()).collect();
     let submit = pod.with_flux(submit).into_iter().chain(input).collect();
     [prefix.clone(), submit, flags.clone(), options, command.clone()].concat()

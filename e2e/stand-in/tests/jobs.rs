@@ -43,6 +43,29 @@ fn the_highest_exit_code_is_the_jobs() {
 }
 
 #[test]
+fn run_prints_at_once_and_submit_when_the_job_has_ended() {
+    let site = Site::new(2);
+    let _brokers = instance(&site);
+    let task = "echo begun; echo said >&2; until [ -e go ]; do sleep 0.05; done";
+    let commands: [&[&str]; 2] = [&["run"], &["submit", "--quiet", "--watch"]];
+    let mut children = commands.map(|command| {
+        let file = |stream: &str| {
+            std::fs::File::create(site.path(&format!("{}.{stream}", command[0]))).expect("creates")
+        };
+        let mut question = site.question(0, &[command, &["bash", "-c", task]].concat());
+        question.stdout(file("out")).stderr(file("err")).spawn().expect("starts")
+    });
+    wait_for("the output of run", || (site.read("run.out") == "begun\n").then_some(()));
+    wait_for("the errors of submit", || (site.read("submit.err") == "said\n").then_some(()));
+    assert_eq!(site.read("submit.out"), "", "it keeps what is no error");
+    site.write("go", "");
+    for child in &mut children {
+        assert_eq!(child.wait().expect("waits").code(), Some(0));
+    }
+    assert_eq!(site.read("submit.out"), "begun\n");
+}
+
+#[test]
 fn a_job_that_reads_its_input_waits_unless_there_is_none() {
     let site = Site::new(2);
     let _brokers = instance(&site);

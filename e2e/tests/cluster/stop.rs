@@ -29,9 +29,7 @@ async fn lead(trial: &Trial, name: &str) -> Result<String> {
 #[ignore = "needs a cluster"]
 fn a_deadline_fails_the_minicluster_and_keeps_pods_and_logs() {
     trial("deadline", &[], async |trial| {
-        // A launcher: what a submitted command prints `flux submit --watch` keeps until it ends, and
-        // loses when it is ended.
-        let spec = r#"{size: 2, deadlineSeconds: 30, containers: [{image: "ubuntu:24.04", launcher: true,
+        let spec = r#"{size: 2, deadlineSeconds: 30, containers: [{image: "ubuntu:24.04",
             command: 'sh -c "echo begun; sleep 1000"', commands: {post: "echo saved"}}]}"#;
         let name = trial.apply(&minicluster("deadline", spec)).await?;
         let cluster = trial.await_finished(&name, DEADLINE).await?;

@@ -99,8 +99,8 @@ pub struct Flux {
     #[schemars(extend("enum" = ["", "amd64", "x86_64", "arm64", "arm", "aarch64"]))]
     pub arch: Option<String>,
 
-    /// Replaces `flux submit`, e.g. `flux mini submit` for old releases. Not used with `batch` and
-    /// `launcher`.
+    /// Replaces `flux submit`, e.g. `flux mini submit` for old releases. Without it one job is submitted by
+    /// `flux run`, which shows its output at once. Not used with `batch` and `launcher`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submit_command: Option<String>,
 

@@ -11,7 +11,7 @@ use super::submit_options::{COMMON, Shape, build, fault, integer};
 use crate::failure::Failure;
 use crate::jobs::spec::JobSpec;
 use crate::options::{Argument, Choice, Parsed, long, short};
-use crate::output;
+use crate::output::{self, Stream};
 use crate::protocol::{Reply, Request};
 use crate::text::{idset, jobid, signal};
 
@@ -38,6 +38,9 @@ const BULK: &[Choice] = &[
     long("progress", Argument::None),
     long("jps", Argument::None),
 ];
+
+/// How much Python keeps of what goes to a standard output that is no terminal (`io.DEFAULT_BUFFER_SIZE`).
+const KEPT_BY_PYTHON: usize = 8192;
 
 /// The numbers a job asks for; the error is Flux's text.
 fn shape(parsed: &Parsed) -> Result<Shape, String> {
@@ -168,9 +171,20 @@ pub(crate) fn send(call: &Call, command: &str, spec: JobSpec) -> Result<u64, Fai
     Ok(answer["id"].as_u64().unwrap_or_default())
 }
 
-/// Waits for a job's end and returns its code.
+/// Waits for a job's end and returns its code. Standard output is kept until there is much of it or
+/// the job has ended, as Python's is that is no terminal.
 pub(crate) fn follow(call: &Call, id: u64, watch: bool, verbose: usize) -> Result<u8, Failure> {
-    let end = watch_job(call, id, watch, verbose)?;
+    let mut kept = String::new();
+    let end = watch_job(call, id, watch, verbose, &mut |stream, text| match stream {
+        Stream::Output => {
+            kept.push_str(text);
+            if kept.len() >= KEPT_BY_PYTHON {
+                output::raw(stream, &std::mem::take(&mut kept));
+            }
+        }
+        Stream::Error => output::raw(stream, text),
+    })?;
+    output::raw(Stream::Output, &kept);
     if let Some(kind) = end["exception"]["type"].as_str() {
         let note = end["exception"]["note"].as_str().unwrap_or_default();
         output::error_line(&format!("job.exception: type={kind} severity=0 {note}"));
@@ -182,10 +196,16 @@ fn code(end: &Value) -> u8 {
     end["code"].as_u64().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-fn watch_job(call: &Call, id: u64, watch: bool, verbose: usize) -> Result<Value, Failure> {
+fn watch_job(
+    call: &Call,
+    id: u64,
+    watch: bool,
+    verbose: usize,
+    print: &mut dyn FnMut(Stream, &str),
+) -> Result<Value, Failure> {
     let request = Request::Watch { id, output: watch };
     ask_with(call, "flux-job", &request, None, &mut |reply| match reply {
-        Reply::Output { stream, text, .. } => output::raw(stream, &text),
+        Reply::Output { stream, text, .. } => print(stream, &text),
         Reply::Event { at, text } if verbose >= 2 => {
             output::error_line(&format!("{at:.3}s: job.{text}"));
         }
@@ -208,7 +228,7 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
 
 /// Shows a job's output and returns its code, as `flux job attach` does.
 pub(crate) fn attach(call: &Call, id: u64, verbose: usize) -> Result<u8, Failure> {
-    let end = watch_job(call, id, true, verbose)?;
+    let end = watch_job(call, id, true, verbose, &mut output::raw)?;
     let exception = &end["exception"];
     if let Some(kind) = exception["type"].as_str() {
         let note = exception["note"].as_str().unwrap_or_default();

@@ -115,16 +115,20 @@ cores = "0-1"
 
     /// Runs a `flux` command that talks to a broker.
     pub(crate) fn ask(&self, rank: u32, words: &[&str]) -> Output {
+        self.question(rank, words).output().expect("runs")
+    }
+
+    /// A `flux` command that talks to a broker, not started yet.
+    pub(crate) fn question(&self, rank: u32, words: &[&str]) -> Command {
         let uri = format!("local://{}", self.text(&format!("run{rank}/local-{rank}")));
-        self.command(words).env("FLUX_URI", uri).output().expect("runs")
+        let mut command = self.command(words);
+        command.env("FLUX_URI", uri);
+        command
     }
 
     /// Runs a `flux` command that talks to a broker, as another user.
     pub(crate) fn ask_as(&self, user: u32, rank: u32, words: &[&str]) -> Output {
-        let uri = format!("local://{}", self.text(&format!("run{rank}/local-{rank}")));
-        let mut command = self.command(words);
-        command.env("FLUX_URI", uri).uid(user);
-        command.output().expect("runs")
+        self.question(rank, words).uid(user).output().expect("runs")
     }
 
     /// Lets other users into the site and into the directories a broker makes there.
