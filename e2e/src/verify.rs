@@ -38,8 +38,8 @@ struct Check {
 /// Version of `cargo-deny` that checks the dependencies; kept in the cache once built.
 const CARGO_DENY: &str = "0.20.2";
 
-/// How many examples run at the same time.
-const TRIALS_AT_ONCE: u8 = 3;
+/// How many tests on a cluster run at the same time: they wait most of their time.
+const TRIALS_AT_ONCE: u8 = 5;
 
 /// Runs every check, shows the output of each as it comes, and says at the end how each one went.
 ///
@@ -97,19 +97,14 @@ fn obstacle(target: &Target) -> Option<&'static str> {
 fn on_the_cluster(options: &Options, progress: &Progress) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
     if matches!(options.target, Target::Own(_)) && options.filter.is_none() {
-        for (test, name) in
-            [("node", "tests of the node"), ("network", "IPv6 and another cluster domain")]
-        {
-            outcomes.push(run(ignored_tests(test, name, 1, options)?, progress)?);
-        }
+        let name = "tests with clusters of their own";
+        outcomes.push(run(ignored_tests("node", name, options)?, progress)?);
     }
     for (test, name) in [
-        ("cluster", "tests on a cluster"),
-        ("go_bugs", "faults of the Go operator, on a cluster"),
+        ("cluster", "tests and examples on a cluster"),
         ("upgrade", "another release of the operator, on a cluster"),
-        ("examples", "examples on a cluster"),
     ] {
-        outcomes.push(run(ignored_tests(test, name, TRIALS_AT_ONCE, options)?, progress)?);
+        outcomes.push(run(ignored_tests(test, name, options)?, progress)?);
     }
     if let Target::Own(own) = &options.target
         && !options.keep
@@ -119,9 +114,9 @@ fn on_the_cluster(options: &Options, progress: &Progress) -> Result<Vec<Outcome>
     Ok(outcomes)
 }
 
-fn ignored_tests(test: &str, name: &'static str, at_once: u8, options: &Options) -> Result<Check> {
+fn ignored_tests(test: &str, name: &'static str, options: &Options) -> Result<Check> {
     let mut command = cargo(&["test", "--package", "e2e", "--test", test, "--"])?;
-    let threads = format!("--test-threads={at_once}");
+    let threads = format!("--test-threads={TRIALS_AT_ONCE}");
     command.args(["--ignored", &threads]).args(&options.filter);
     command.envs(environment(&options.target));
     Ok(Check { name, usually: "5 min, 15 min cold", command })

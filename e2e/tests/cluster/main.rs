@@ -5,6 +5,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
 mod clients;
+mod examples;
+mod go_bugs;
 mod hostile;
 mod life;
 mod namespaced;

@@ -1,7 +1,10 @@
-//! What the harness's own node can do, and that it leaves nothing behind. Needs root.
+//! What needs clusters of its own: what the harness's node can do, that it leaves nothing behind, and
+//! other networks. Needs root.
 //!
 //! Run by `cargo verify`, or alone: `cargo test -p e2e --test node -- --ignored`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
+
+mod network;
 
 use std::{
     path::{Path, PathBuf},

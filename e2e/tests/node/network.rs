@@ -1,8 +1,5 @@
 //! A `MiniCluster` where all addresses are IPv6 and all names are under another domain than usual: on a small
 //! cluster of its own, beside the one of the other tests. Needs root.
-//!
-//! Run by `cargo verify`, or alone: `cargo test -p e2e --test network -- --ignored`.
-#![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 use std::{net::IpAddr, path::Path};
 

@@ -1,17 +1,8 @@
 //! The bugs of the operator in Go that only a cluster can show, by their numbers in
 //! `docs/compatibility.md`.
-//!
-//! Run by `cargo verify`, or alone: `cargo test -p e2e --test go_bugs -- --ignored`.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
-
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{
-    environment::Environment,
-    progress::Progress,
-    trial::{Trial, condition, is_true, pod_logs},
-};
+use e2e::trial::{Trial, condition, is_true, pod_logs};
 use flux_operator::crd::{MiniCluster, MiniClusterStatus};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::{
@@ -20,21 +11,10 @@ use kube::{
 };
 use serde_json::json;
 
-/// A MiniCluster that has everything it needs is done long before.
-const DEADLINE: Duration = Duration::from_mins(3);
-
-/// Runs `body` in a namespace of its own, on the environment that all tests share.
-fn trial(purpose: &str, body: impl AsyncFnOnce(&Trial) -> Result<()> + Send) {
-    let progress = Progress::new();
-    let environment = Environment::shared(&progress).unwrap();
-    if let Err(error) = environment.trial(purpose, &[], &progress, body) {
-        panic!("{error:#}");
-    }
-}
+use crate::{DEADLINE, minicluster, trial};
 
 async fn apply(trial: &Trial, name: &str, spec: &str) -> Result<String> {
-    let head = "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster";
-    trial.apply(&format!("{head}\nmetadata: {{name: {name}}}\nspec: {spec}\n")).await
+    trial.apply(&minicluster(name, spec)).await
 }
 
 /// Waits until the status fits.
@@ -63,7 +43,7 @@ const STAYS: &str =
 #[test]
 #[ignore = "needs a cluster"]
 fn bug_01a_and_01b_pods_of_others_are_left_alone_and_in_nobodys_way() {
-    trial("bug-01", async |trial| {
+    trial("bug-01", &[], async |trial| {
         let pods = trial.api::<Pod>();
         // Its node does not exist, so it stays as it is; and it has no labels at all.
         let stray = json!({
@@ -98,7 +78,7 @@ fn bug_01a_and_01b_pods_of_others_are_left_alone_and_in_nobodys_way() {
 #[test]
 #[ignore = "needs a cluster"]
 fn bug_06_and_07_the_size_in_the_status_is_that_of_the_job_also_after_a_refused_change() {
-    trial("bug-06", async |trial| {
+    trial("bug-06", &[], async |trial| {
         let name = apply(trial, "sizes", STAYS).await?;
         let sizes = |size| {
             move |status: &MiniClusterStatus| (status.size, status.maximum_size) == (size, 3)
@@ -127,7 +107,7 @@ fn bug_06_and_07_the_size_in_the_status_is_that_of_the_job_also_after_a_refused_
 #[test]
 #[ignore = "needs a cluster"]
 fn bug_08_conditions_follow_the_run_and_their_times_the_conditions() {
-    trial("bug-08", async |trial| {
+    trial("bug-08", &[], async |trial| {
         let spec = "{size: 2, containers: [{image: 'ubuntu:24.04', command: 'sleep 10'}]}";
         let name = apply(trial, "conditions", spec).await?;
         let ready = |status: &MiniClusterStatus| {
@@ -172,7 +152,7 @@ const ALL_AT_ONCE: &str = "
 #[test]
 #[ignore = "needs a cluster"]
 fn bug_02_09_10_and_13_what_was_refused_or_lost_runs_and_completes() {
-    trial("bug-09", async |trial| {
+    trial("bug-09", &[], async |trial| {
         let map = json!({ "metadata": { "name": "simulation" }, "data": { "text": "one two\n" } });
         let maps = trial.api::<ConfigMap>();
         maps.create(&PostParams::default(), &serde_json::from_value(map)?).await?;

@@ -1,7 +1,4 @@
 //! Applies each example below `examples/` to a cluster and checks what its README says to expect.
-//!
-//! Run by `cargo verify`, or alone: `cargo test -p e2e --test examples -- --ignored`.
-#![expect(clippy::panic, reason = "these are tests")]
 
 use std::sync::OnceLock;
 
