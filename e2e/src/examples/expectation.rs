@@ -35,8 +35,8 @@ pub enum Step {
     Apply(String),
     /// `minicluster: NAME`: what follows is about this MiniCluster; else that of `minicluster.yaml`.
     MiniCluster(String),
-    /// `pod: INDEX` or `pod: services`: what follows is about this pod; else the lead.
-    Pod(PodName),
+    /// `pod: INDEX`: what follows is about the pod of this index; else the lead.
+    Pod(u32),
     /// `container: NAME`: what follows is about this container; else the one that runs Flux.
     Container(String),
     /// `condition: NAME`: wait until the MiniCluster has this condition.
@@ -61,15 +61,6 @@ pub enum Step {
     OutputExactly(Vec<String>),
     /// `no-output: LINE`: the log does not have this line.
     NoOutput(String),
-}
-
-/// One pod of a MiniCluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PodName {
-    /// That of the Job's index.
-    Index(u32),
-    /// The pod of `spec.services`.
-    Services,
 }
 
 /// Why an expectation cannot be understood.
@@ -187,8 +178,7 @@ impl Step {
         Ok(match key {
             "apply" => Self::Apply(text()?),
             "minicluster" => Self::MiniCluster(text()?),
-            "pod" if value == "services" => Self::Pod(PodName::Services),
-            "pod" => Self::Pod(PodName::Index(number(key, value)?)),
+            "pod" => Self::Pod(number(key, value)?),
             "container" => Self::Container(text()?),
             "condition" => {
                 Self::Condition(one_of(key, value, &CONDITIONS, "a condition of a MiniCluster")?)
@@ -279,7 +269,7 @@ mod tests {
     fn an_expectation_is_read_in_order() {
         let text = readme(
             "flux: real\npod-security: restricted\ncondition: Ready\nscale: 4\nready: 4\n\
-             run: sh -c 'echo a: b'\nprints: a: *\npod: 2\npod: services\ncondition: Complete\n\
+             run: sh -c 'echo a: b'\nprints: a: *\npod: 2\ncondition: Complete\n\
              output-exactly: one\noutput-exactly: two\nexit: 7",
         );
         let expected = Expectation {
@@ -291,8 +281,7 @@ mod tests {
                 Step::Ready(4),
                 Step::Run(["sh", "-c", "echo a: b"].map(str::to_owned).to_vec()),
                 Step::Prints("a: *".to_owned()),
-                Step::Pod(PodName::Index(2)),
-                Step::Pod(PodName::Services),
+                Step::Pod(2),
                 Step::Condition("Complete".to_owned()),
                 Step::OutputExactly(vec!["one".to_owned(), "two".to_owned()]),
                 Step::Exit(7),

@@ -12,11 +12,10 @@ use kube::{
     api::{ListParams, LogParams},
 };
 
-use super::expectation::PodName;
 use crate::trial::Trial;
 
 /// How long a line may take to appear in a log.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_mins(2);
 /// How long to wait between two looks.
 const INTERVAL: Duration = Duration::from_millis(200);
 
@@ -25,8 +24,8 @@ const INTERVAL: Duration = Duration::from_millis(200);
 pub(super) struct Place {
     /// Name of the MiniCluster.
     pub(super) minicluster: String,
-    /// Which of its pods.
-    pub(super) pod: PodName,
+    /// Index of one of its pods.
+    pub(super) pod: u32,
     /// Name of the container, if it is not the pod's main one.
     pub(super) container: Option<String>,
 }
@@ -34,17 +33,13 @@ pub(super) struct Place {
 impl Place {
     /// The container of the lead that runs Flux.
     pub(super) fn lead(minicluster: &str) -> Self {
-        Self { minicluster: minicluster.to_owned(), pod: PodName::Index(0), container: None }
+        Self { minicluster: minicluster.to_owned(), pod: 0, container: None }
     }
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.pod {
-            PodName::Index(index) => write!(formatter, "pod {index}")?,
-            PodName::Services => write!(formatter, "the services pod")?,
-        }
-        write!(formatter, " of the MiniCluster {}", self.minicluster)?;
+        write!(formatter, "pod {} of the MiniCluster {}", self.pod, self.minicluster)?;
         match &self.container {
             Some(container) => write!(formatter, ", container {container}"),
             None => Ok(()),
@@ -57,16 +52,8 @@ impl fmt::Display for Place {
 /// # Errors
 /// When there is no such pod.
 pub(super) async fn pod(trial: &Trial, place: &Place) -> Result<(String, String)> {
-    let pod = match place.pod {
-        PodName::Services => format!("{}-services", place.minicluster),
-        PodName::Index(index) => newest_pod(trial, &place.minicluster, index).await?.name_any(),
-    };
-    let main = match place.pod {
-        PodName::Services => None,
-        PodName::Index(_) => Some(place.minicluster.clone()),
-    };
-    let container = place.container.clone().or(main).context("which container is not said")?;
-    Ok((pod, container))
+    let pod = newest_pod(trial, &place.minicluster, place.pod).await?.name_any();
+    Ok((pod, place.container.clone().unwrap_or_else(|| place.minicluster.clone())))
 }
 
 async fn newest_pod(trial: &Trial, minicluster: &str, index: u32) -> Result<Pod> {
