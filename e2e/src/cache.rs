@@ -9,6 +9,7 @@ use std::{
     fmt, fs,
     fs::File,
     path::{Path, PathBuf},
+    time::{Duration, SystemTime},
 };
 
 use anyhow::{Context as _, Result};
@@ -72,7 +73,42 @@ impl Cache {
     /// The artefact's directory if it is there.
     pub fn find(&self, key: &Key) -> Option<PathBuf> {
         let directory = self.built().join(key.to_string());
-        directory.is_dir().then_some(directory)
+        if !directory.is_dir() {
+            return None;
+        }
+        // So that `prune` knows what is used. Where that cannot be written, it is made again some day.
+        let _ = File::open(&directory).and_then(|it| it.set_modified(SystemTime::now()));
+        Some(directory)
+    }
+
+    /// Every artefact, finished or not, by name.
+    pub fn artefacts(&self) -> Vec<Artefact> {
+        let entries = fs::read_dir(self.built()).into_iter().flatten().flatten();
+        let directories = entries.filter(|entry| entry.path().is_dir());
+        let mut artefacts: Vec<_> = directories
+            .filter_map(|entry| {
+                let used = entry.metadata().ok()?.modified().ok()?;
+                let name = entry.file_name().into_string().ok()?;
+                let unused = SystemTime::now().duration_since(used).unwrap_or_default();
+                Some(Artefact { name, directory: entry.path(), unused })
+            })
+            .collect();
+        artefacts.sort_by(|left, right| left.name.cmp(&right.name));
+        artefacts
+    }
+
+    /// Removes the artefacts that nobody has used for `unused`; returns their names. The next who needs
+    /// one makes it again.
+    ///
+    /// # Errors
+    /// When one cannot be removed.
+    pub fn prune(&self, unused: Duration) -> Result<Vec<String>> {
+        let mut removed = Vec::new();
+        for artefact in self.artefacts().into_iter().filter(|it| it.unused >= unused) {
+            remove_tree(&artefact.directory)?;
+            removed.push(artefact.name);
+        }
+        Ok(removed)
     }
 
     /// The artefact's directory; `make` fills it if it is not there yet.
@@ -105,6 +141,17 @@ fn root_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     set(CACHE_VARIABLE)
         .or_else(|| set("XDG_CACHE_HOME").map(|path| path.join(DIRECTORY)))
         .or_else(|| set("HOME").map(|path| path.join(".cache").join(DIRECTORY)))
+}
+
+/// One directory of what takes long to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Artefact {
+    /// Its key.
+    pub name: String,
+    /// Where it is.
+    pub directory: PathBuf,
+    /// How long nobody has asked for it.
+    pub unused: Duration,
 }
 
 /// Names an artefact by what it is made from.
@@ -154,9 +201,20 @@ pub struct Lock(#[expect(dead_code, reason = "closing the file gives the lock up
 /// # Errors
 /// When the file cannot be opened or locked.
 pub fn lock(path: &Path) -> Result<Lock> {
+    lock_or(path, || {})
+}
+
+/// Like [`lock`]; calls `waiting` first where somebody else holds it.
+///
+/// # Errors
+/// As [`lock`].
+pub fn lock_or(path: &Path, waiting: impl FnOnce()) -> Result<Lock> {
     let file =
         File::create(path).with_context(|| format!("opening the lock {}", path.display()))?;
-    file.lock().with_context(|| format!("waiting for the lock {}", path.display()))?;
+    if file.try_lock().is_err() {
+        waiting();
+        file.lock().with_context(|| format!("waiting for the lock {}", path.display()))?;
+    }
     Ok(Lock(file))
 }
 
@@ -218,6 +276,22 @@ mod tests {
         assert_eq!(fs::read_to_string(made.join("it")).unwrap(), "1");
         let again = cache.artefact(&key, |_| panic!("must not be made again")).unwrap();
         assert_eq!(made, again);
+    }
+
+    #[test]
+    fn what_nobody_uses_goes_and_what_is_used_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::at(directory.path()).unwrap();
+        let keys = ["old", "used"].map(|name| Key::new(name, "v1", &[]));
+        let long_ago = SystemTime::now() - Duration::from_hours(48);
+        for key in &keys {
+            let made = cache.artefact(key, |_| Ok(())).unwrap();
+            File::open(made).unwrap().set_modified(long_ago).unwrap();
+        }
+        assert!(cache.find(&keys[1]).is_some());
+        let removed = cache.prune(Duration::from_hours(24)).unwrap();
+        assert_eq!(removed, [keys[0].to_string()]);
+        assert_eq!(cache.artefacts().len(), 1);
     }
 
     #[test]

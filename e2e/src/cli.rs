@@ -4,6 +4,7 @@ use std::{
     ffi::OsString,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::{
     cache::Cache,
     cluster::{Cluster, Target},
+    interruption::{self, Scope},
     kubernetes::{
         ClusterDomain, ClusterId, DnsCache, IpFamilies, Kubernetes, Network, Options, Settings,
         Status,
@@ -101,6 +103,17 @@ pub enum ClusterCommand {
         /// Which cluster.
         #[command(flatten)]
         cluster: ClusterArguments,
+        /// End every cluster on this machine whose state is in the cache, of other checkouts, too.
+        #[arg(long)]
+        all: bool,
+    },
+    /// List the clusters on this machine and what is kept in the cache.
+    List,
+    /// Remove from the cache what nobody has used for some time, and clusters that do not run.
+    Prune {
+        /// Days without use after which something goes.
+        #[arg(long, value_name = "DAYS", default_value_t = 14)]
+        unused: u64,
     },
     /// Tell what there is of the cluster; exit code 1 if it is not ready.
     Status {
@@ -200,10 +213,21 @@ impl ClusterCommand {
         let progress = Progress::new();
         match self {
             Self::Up { cluster } => up(cluster, &progress),
-            Self::Down { cluster } => {
-                let options = cluster.own("end")?;
-                progress.step("the cluster is down", || Kubernetes::down(&options))?;
+            Self::Down { cluster, all } => {
+                let clusters = if *all {
+                    Kubernetes::all(&Cache::locate()?)
+                } else {
+                    vec![cluster.own("end")?]
+                };
+                for options in clusters {
+                    let what = format!("the cluster {} is down", options.id.as_str());
+                    progress.step(&what, || Kubernetes::down(&options))?;
+                }
                 Ok(ExitCode::SUCCESS)
+            }
+            Self::List => list(&Cache::locate()?),
+            Self::Prune { unused } => {
+                prune(&Cache::locate()?, Duration::from_hours(24 * *unused), &progress)
             }
             Self::Status { cluster } => {
                 let status = Kubernetes::status(&cluster.own("look at")?)?;
@@ -226,9 +250,40 @@ impl ClusterCommand {
 }
 
 fn up(arguments: &ClusterArguments, progress: &Progress) -> Result<ExitCode> {
-    let cluster = Cluster::up(&arguments.target()?, progress)?;
+    let target = arguments.target()?;
+    interruption::guard(&target, Scope::Target)?;
+    let cluster = Cluster::up(&target, progress)?;
     progress.say(&format!("ready, kubeconfig {}", cluster.kubeconfig().display()));
     progress.say("try: cargo e2e kubectl -- get pods -A");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(cache: &Cache) -> Result<ExitCode> {
+    for options in Kubernetes::all(cache) {
+        let state = match Kubernetes::status(&options)?.fault {
+            None => "ready".to_owned(),
+            Some(fault) => format!("not ready: {fault}"),
+        };
+        progress::print(&format!("cluster  {:<16} {state}", options.id.as_str()));
+    }
+    for artefact in cache.artefacts() {
+        let days = artefact.unused.as_secs() / Duration::from_hours(24).as_secs();
+        progress::print(&format!("built    {}, not used for {days} days", artefact.name));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn prune(cache: &Cache, unused: Duration, progress: &Progress) -> Result<ExitCode> {
+    for options in Kubernetes::all(cache) {
+        if Kubernetes::status(&options)?.processes.iter().any(|(_, alive)| *alive) {
+            continue;
+        }
+        Kubernetes::down(&options)?;
+        progress.say(&format!("removed the cluster {}, which did not run", options.id.as_str()));
+    }
+    for name in cache.prune(unused)? {
+        progress.say(&format!("removed {name}"));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -11,7 +11,7 @@ use crate::{
     environment::Environment,
     product::checkout,
     progress::Progress,
-    trial::{Trial, follow_lead, is_true, print_evidence},
+    trial::{Trial, follow_lead, is_true, keep_evidence},
 };
 
 /// The example that the demo runs.
@@ -24,18 +24,17 @@ const FINISH_DEADLINE: Duration = Duration::from_mins(2);
 /// Runs the hello-world example in `environment` and shows what happens.
 ///
 /// # Errors
-/// When something on the way fails: says what, and shows the objects, Events and logs there are.
+/// When something on the way fails: says what, with a digest of the objects, Events and logs there are.
 pub fn demo(environment: &Environment, progress: &Progress) -> Result<()> {
     let path = checkout()?.join(EXAMPLE);
     let manifest = std::fs::read_to_string(&path)
         .with_context(|| format!("reading the example {}", path.display()))?;
     environment.run(async |client| {
         let trial = Trial::begin(&client, "flux-demo", &[]).await?;
-        let shown = show(&trial, &manifest, environment, progress).await;
-        if shown.is_err() {
-            print_evidence(&trial, progress).await;
+        match show(&trial, &manifest, environment, progress).await {
+            Err(error) => bail!("{error:#}\n{}", keep_evidence(&trial).await),
+            shown => shown,
         }
-        shown
     })
 }
 

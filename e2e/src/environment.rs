@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::OnceLock};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -18,7 +18,7 @@ use crate::{
     },
     programs,
     progress::Progress,
-    trial::{Trial, print_evidence},
+    trial::{Trial, keep_evidence},
 };
 
 /// A cluster with the operator of this checkout installed.
@@ -53,18 +53,18 @@ impl Environment {
         Ok(environment)
     }
 
-    /// The cluster as it is: nothing is built, loaded or installed.
-    fn as_it_is(target: &Target, progress: &Progress) -> Result<Self> {
-        Ok(Self { cluster: Cluster::up(target, progress)?, built: None })
-    }
-
-    /// Loads the images that only examples need.
+    /// Loads the images that only tests and examples need.
     ///
     /// # Errors
     /// When one cannot be made or loaded.
-    pub fn load_images_of_examples(&self, progress: &Progress) -> Result<()> {
+    pub fn load_images_of_tests(&self, progress: &Progress) -> Result<()> {
         let Some(built) = &self.built else { return Ok(()) };
-        images::load_for_examples(&self.cluster, built, &View::from_environment()?, progress)
+        images::load_for_tests(&self.cluster, built, &View::from_environment()?, progress)
+    }
+
+    /// The cluster as it is: nothing is built, loaded or installed.
+    fn as_it_is(target: &Target, progress: &Progress) -> Result<Self> {
+        Ok(Self { cluster: Cluster::up(target, progress)?, built: None })
     }
 
     /// The environment that the tests of one process share, on the cluster that the environment
@@ -77,10 +77,12 @@ impl Environment {
         static SHARED: OnceLock<Result<Environment>> = OnceLock::new();
         let prepared = SHARED.get_or_init(|| {
             let target = ClusterArguments::from_environment()?.target()?;
-            match std::env::var_os("FLUX_E2E_AS_INSTALLED") {
-                Some(_) => Self::as_it_is(&target, progress),
-                None => Self::prepare(&target, false, progress),
+            if std::env::var_os("FLUX_E2E_AS_INSTALLED").is_some() {
+                return Self::as_it_is(&target, progress);
             }
+            let environment = Self::prepare(&target, false, progress)?;
+            environment.load_images_of_tests(progress)?;
+            Ok(environment)
         });
         prepared.as_ref().map_err(|error| anyhow::anyhow!("preparing the environment: {error:#}"))
     }
@@ -104,26 +106,22 @@ impl Environment {
         })
     }
 
-    /// Runs `body` in a namespace of its own; shows the evidence when it fails, cleans up when it
+    /// Runs `body` in a namespace of its own; keeps the evidence when it fails, cleans up when it
     /// does not.
     ///
     /// # Errors
-    /// Those of `body`, and when the namespace cannot be made or removed.
+    /// Those of `body`, with a digest of the evidence; when the namespace cannot be made or removed.
     pub fn trial(
         &self,
         purpose: &str,
         labels: &[(&str, &str)],
-        progress: &Progress,
         body: impl AsyncFnOnce(&Trial) -> Result<()> + Send,
     ) -> Result<()> {
         self.run(async |client| {
             let trial = Trial::begin(&client, purpose, labels).await?;
             match body(&trial).await {
                 Ok(()) => trial.clean().await,
-                Err(error) => {
-                    print_evidence(&trial, progress).await;
-                    Err(error)
-                }
+                Err(error) => Err(anyhow!("{error:#}\n{}", keep_evidence(&trial).await)),
             }
         })
     }

@@ -8,6 +8,7 @@ use e2e::{
     cli::{ClusterArguments, ClusterCommand},
     demo::demo,
     environment::Environment,
+    interruption::{self, Scope},
     progress::{self, Progress},
     verify::{Options, verify},
 };
@@ -39,6 +40,9 @@ enum Command {
         /// Leave the cluster up at the end.
         #[arg(long)]
         keep: bool,
+        /// Fail where the tests on a cluster cannot run, instead of saying so.
+        #[arg(long)]
+        require_cluster: bool,
     },
     #[command(flatten)]
     Cluster(ClusterCommand),
@@ -49,13 +53,15 @@ impl Command {
         match self {
             Self::Demo { cluster } => {
                 let progress = Progress::new();
-                demo(&Environment::prepare(&cluster.target()?, true, &progress)?, &progress)?;
+                let target = cluster.target()?;
+                interruption::guard(&target, Scope::Target)?;
+                demo(&Environment::prepare(&target, true, &progress)?, &progress)?;
             }
-            Self::Verify { cluster, test, keep } => {
-                verify(
-                    &Options { target: cluster.target()?, filter: test, keep },
-                    &Progress::new(),
-                )?;
+            Self::Verify { cluster, test, keep, require_cluster } => {
+                let target = cluster.target()?;
+                interruption::guard(&target, Scope::Checkout)?;
+                let options = Options { target, filter: test, keep, require_cluster };
+                verify(&options, &Progress::new())?;
             }
             Self::Cluster(command) => return command.run(),
         }

@@ -1,11 +1,21 @@
-//! Running other programs to their end, with what they said in the error when they fail.
+//! Running other programs to their end, with what they said in the error when they fail. None runs for
+//! ever.
 
 use std::{
+    io::Write,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    thread,
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
+use process_control::{ChildExt as _, Control as _};
+
+/// How long a program may take whose output is read: the longest make images from packages.
+const LIMIT: Duration = Duration::from_mins(15);
+/// How long a program may take that shows its output itself: the longest build everything.
+const BUILD_LIMIT: Duration = Duration::from_hours(1);
 
 /// Directories that hold system programs and are not in every user's PATH.
 const SYSTEM_DIRECTORIES: [&str; 4] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin"];
@@ -24,11 +34,21 @@ pub fn find(program: &str) -> Option<PathBuf> {
 /// # Errors
 /// When it cannot be started or fails; names the command and the end of what it wrote.
 pub fn run(command: &mut Command) -> Result<Output> {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("starting {}", describe(command)))?;
-    check(command, output)
+    feed(command, |_| Ok(()))
+}
+
+/// Runs a command that shows its output itself to its end.
+///
+/// # Errors
+/// When it cannot be started, fails, or takes longer than an hour; names the command.
+pub fn show(command: &mut Command) -> Result<()> {
+    let mut child = command.spawn().with_context(|| format!("starting {}", describe(command)))?;
+    let ended = child.controlled().time_limit(BUILD_LIMIT).terminate_for_timeout().wait();
+    match ended.with_context(|| format!("waiting for {}", describe(command)))? {
+        Some(status) if status.success() => Ok(()),
+        Some(status) => bail!("{} ended with {status}", describe(command)),
+        None => bail!("{}: {}", describe(command), overdue(BUILD_LIMIT)),
+    }
 }
 
 /// Like [`run`], with `input` on the command's standard input.
@@ -45,7 +65,15 @@ pub fn run_with_input(command: &mut Command, input: &[u8]) -> Result<Output> {
 /// As [`run`]; where the command fails, its own message comes before that of `write`.
 pub fn feed(
     command: &mut Command,
-    write: impl FnOnce(&mut dyn std::io::Write) -> Result<()>,
+    write: impl FnOnce(&mut dyn Write) -> Result<()> + Send,
+) -> Result<Output> {
+    feed_within(LIMIT, command, write)
+}
+
+fn feed_within(
+    limit: Duration,
+    command: &mut Command,
+    write: impl FnOnce(&mut dyn Write) -> Result<()> + Send,
 ) -> Result<Output> {
     let mut child = command
         .stdin(Stdio::piped())
@@ -54,13 +82,26 @@ pub fn feed(
         .spawn()
         .with_context(|| format!("starting {}", describe(command)))?;
     let mut stdin = child.stdin.take().context("taking the standard input of a child")?;
-    let written = write(&mut stdin);
-    drop(stdin);
-    let output =
-        child.wait_with_output().with_context(|| format!("waiting for {}", describe(command)))?;
-    let output = check(command, output)?;
-    written.with_context(|| format!("feeding {}", describe(command)))?;
-    Ok(output)
+    thread::scope(|scope| {
+        // Beside the reading: a program that talks while it is fed would wait for ever.
+        let writing = scope.spawn(move || write(&mut stdin));
+        let ended = child.controlled_with_output().time_limit(limit).terminate_for_timeout().wait();
+        let written = writing.join();
+        let ended = ended.with_context(|| format!("waiting for {}", describe(command)))?;
+        let Some(output) = ended else {
+            bail!("{}: {}", describe(command), overdue(limit));
+        };
+        let output = check(command, output.into_std_lossy())?;
+        match written {
+            Ok(written) => written.with_context(|| format!("feeding {}", describe(command)))?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        Ok(output)
+    })
+}
+
+fn overdue(limit: Duration) -> String {
+    format!("ended here: it had not ended after {} s", limit.as_secs())
 }
 
 fn check(command: &Command, output: Output) -> Result<Output> {
@@ -111,6 +152,23 @@ mod tests {
     fn input_reaches_the_command() {
         let output = run_with_input(&mut Command::new("cat"), b"meow").unwrap();
         assert_eq!(output.stdout, b"meow");
+    }
+
+    #[test]
+    fn a_command_that_talks_while_it_is_fed_gets_everything() {
+        let much = vec![b'x'; 1 << 20];
+        let output = run_with_input(&mut Command::new("cat"), &much).unwrap();
+        assert_eq!(output.stdout.len(), much.len());
+    }
+
+    #[test]
+    fn a_command_that_does_not_end_is_ended_and_named() {
+        let mut command = Command::new("sleep");
+        let failed = feed_within(Duration::from_millis(100), command.arg("600"), |_| Ok(()));
+        assert_eq!(
+            failed.unwrap_err().to_string(),
+            "`sleep 600`: ended here: it had not ended after 0 s"
+        );
     }
 
     #[test]

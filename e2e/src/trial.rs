@@ -3,7 +3,7 @@
 mod evidence;
 mod logs;
 
-pub use evidence::print_evidence;
+pub use evidence::{EVIDENCE, keep_evidence};
 pub use logs::{follow_lead, pod_logs};
 
 use std::time::Duration;

@@ -9,12 +9,15 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 
 use crate::{
-    cache::{Cache, Key},
+    cache::{self, Cache, Key},
     cli::environment,
     cluster::Target,
-    kubernetes::Kubernetes,
+    kubernetes::{ClusterId, Kubernetes},
+    not_run,
     product::{binaries, cargo, checkout},
+    programs,
     progress::Progress,
+    trial::EVIDENCE,
 };
 
 /// What is to be verified, and where.
@@ -26,6 +29,8 @@ pub struct Options {
     pub filter: Option<String>,
     /// The cluster stays up at the end.
     pub keep: bool,
+    /// That the tests on a cluster cannot run is a failure.
+    pub require_cluster: bool,
 }
 
 /// One check: its name, and the command that makes it.
@@ -41,14 +46,27 @@ const CARGO_DENY: &str = "0.20.2";
 /// How many tests on a cluster run at the same time: they wait most of their time.
 const TRIALS_AT_ONCE: u8 = 5;
 
+/// Tests that have clusters of their own, beside the one that [`SHARED`] share.
+const OWN: [(&str, &str); 1] = [("node", "tests with clusters of their own")];
+/// Tests on one cluster, one program after the other: the last exchanges the operator.
+const SHARED: [(&str, &str); 2] = [
+    ("cluster", "tests and examples on a cluster"),
+    ("upgrade", "another release of the operator, on a cluster"),
+];
+
 /// Runs every check, shows the output of each as it comes, and says at the end how each one went.
 ///
 /// # Errors
-/// When a check fails: names every one that did.
+/// When a check fails: names every one that did. When no test has the filter in its name.
 pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
+    let _alone = alone(progress)?;
+    cache::remove_tree(&checkout()?.join(EVIDENCE))?;
     let mut outcomes = Vec::new();
+    if let Some(filter) = &options.filter {
+        check_filter(filter)?;
+    }
     for check in checks()? {
-        outcomes.push(run(check, progress)?);
+        outcomes.push(run(check, progress));
     }
     outcomes.push(timed("the agent is static and free of Kubernetes", progress, || {
         let built = binaries::build(progress)?;
@@ -58,9 +76,38 @@ pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
     outcomes.push(timed("dependencies: licences, bans, sources", progress, || deny(progress)));
     match obstacle(&options.target) {
         None => outcomes.extend(on_the_cluster(options, progress)?),
-        Some(reason) => progress.say(&format!("cluster tests not run: {reason}")),
+        Some(reason) if options.require_cluster => bail!("--require-cluster: {reason}"),
+        Some(reason) => outcomes.push(Outcome {
+            name: "tests on a cluster",
+            result: Verdict::NotRun(reason.to_owned()),
+            took: Duration::ZERO,
+        }),
     }
     summary(&outcomes, progress)
+}
+
+/// Waits until no other `cargo verify` of this checkout runs: they share a cluster.
+fn alone(progress: &Progress) -> Result<cache::Lock> {
+    let name = format!(".{}.verify", ClusterId::of_this_checkout().as_str());
+    let path = Cache::locate()?.clusters().join(name);
+    cache::lock_or(&path, || {
+        progress.say("waiting for another `cargo verify` of this checkout to end");
+    })
+}
+
+/// Fails where no test on a cluster has `filter` in its name: nothing that runs nothing has passed.
+fn check_filter(filter: &str) -> Result<()> {
+    for (test, _) in SHARED {
+        let words = ["test", "--quiet", "--package", "e2e", "--test", test];
+        let mut list = cargo(&words)?;
+        let listed = programs::run(list.args(["--", "--ignored", "--list", filter]))?;
+        if String::from_utf8_lossy(&listed.stdout).contains(": test") {
+            return Ok(());
+        }
+    }
+    bail!(
+        "--test {filter}: no test on a cluster has that in its name; `cargo test -p e2e --test cluster -- --ignored --list` lists them"
+    )
 }
 
 /// The checks that are one cargo command each.
@@ -96,16 +143,19 @@ fn obstacle(target: &Target) -> Option<&'static str> {
 
 fn on_the_cluster(options: &Options, progress: &Progress) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
-    if matches!(options.target, Target::Own(_)) && options.filter.is_none() {
-        let name = "tests with clusters of their own";
-        outcomes.push(run(ignored_tests("node", name, options)?, progress)?);
+    let notes = tempfile::NamedTempFile::new().context("making a file for what does not run")?;
+    let own = matches!(options.target, Target::Own(_)) && options.filter.is_none();
+    for (test, name) in OWN.iter().filter(|_| own).chain(&SHARED) {
+        let mut check = ignored_tests(test, name, options)?;
+        let (variable, path) = not_run::environment(notes.path());
+        check.command.env(variable, path);
+        outcomes.push(run(check, progress));
     }
-    for (test, name) in [
-        ("cluster", "tests and examples on a cluster"),
-        ("upgrade", "another release of the operator, on a cluster"),
-    ] {
-        outcomes.push(run(ignored_tests(test, name, options)?, progress)?);
-    }
+    outcomes.extend(not_run::noted(notes.path()).into_iter().map(|reason| Outcome {
+        name: "a test",
+        result: Verdict::NotRun(reason),
+        took: Duration::ZERO,
+    }));
     if let Target::Own(own) = &options.target
         && !options.keep
     {
@@ -125,38 +175,55 @@ fn ignored_tests(test: &str, name: &'static str, options: &Options) -> Result<Ch
 /// How one check went.
 struct Outcome {
     name: &'static str,
-    passed: bool,
+    result: Verdict,
     took: Duration,
 }
 
-fn run(mut check: Check, progress: &Progress) -> Result<Outcome> {
+/// What there is to say of a check.
+enum Verdict {
+    Passed,
+    Failed,
+    /// For this reason; that it would pass nobody knows.
+    NotRun(String),
+}
+
+fn run(mut check: Check, progress: &Progress) -> Outcome {
     progress.say(&format!("{} (usually {}) ...", check.name, check.usually));
-    let begun = Instant::now();
-    let status =
-        check.command.status().with_context(|| format!("starting cargo for {}", check.name))?;
-    Ok(Outcome { name: check.name, passed: status.success(), took: begun.elapsed() })
+    timed(check.name, progress, || programs::show(&mut check.command))
 }
 
 fn timed(name: &'static str, progress: &Progress, work: impl FnOnce() -> Result<()>) -> Outcome {
     let begun = Instant::now();
-    let result = work();
-    if let Err(error) = &result {
-        progress.say(&format!("{name}: {error:#}"));
-    }
-    Outcome { name, passed: result.is_ok(), took: begun.elapsed() }
+    let result = match work() {
+        Ok(()) => Verdict::Passed,
+        Err(error) => {
+            progress.say(&format!("{name}: {error:#}"));
+            Verdict::Failed
+        }
+    };
+    Outcome { name, result, took: begun.elapsed() }
 }
 
 fn summary(outcomes: &[Outcome], progress: &Progress) -> Result<()> {
-    for outcome in outcomes {
-        let word = if outcome.passed { "passed" } else { "FAILED" };
-        progress.say(&format!("{word} {:>6.1} s  {}", outcome.took.as_secs_f64(), outcome.name));
+    let mut failed = Vec::new();
+    for Outcome { name, result, took } in outcomes {
+        let took = format!("{:>6.1} s", took.as_secs_f64());
+        progress.say(&match result {
+            Verdict::Passed => format!("passed  {took}  {name}"),
+            Verdict::Failed => format!("FAILED  {took}  {name}"),
+            Verdict::NotRun(reason) => format!("not run           {name}: {reason}"),
+        });
+        if matches!(result, Verdict::Failed) {
+            failed.push(*name);
+        }
     }
-    let failed: Vec<&str> =
-        outcomes.iter().filter(|outcome| !outcome.passed).map(|outcome| outcome.name).collect();
     if failed.is_empty() {
         return Ok(());
     }
-    bail!("failed: {}", failed.join("; "))
+    bail!(
+        "failed: {}; what there is to see of tests on a cluster is in {EVIDENCE}",
+        failed.join("; ")
+    )
 }
 
 /// Checks licences, bans and sources of the crates of every platform; advisories need a database
@@ -164,22 +231,18 @@ fn summary(outcomes: &[Outcome], progress: &Progress) -> Result<()> {
 fn deny(progress: &Progress) -> Result<()> {
     fetch_every_platform(progress)?;
     let program = cargo_deny(progress)?;
-    let status = Command::new(&program)
-        .args(["--offline", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"])
-        .current_dir(checkout()?)
-        .status()
-        .with_context(|| format!("starting {}", program.display()))?;
-    if status.success() { Ok(()) } else { bail!("cargo deny ended with {status}") }
+    programs::show(
+        Command::new(&program)
+            .args(["--offline", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"])
+            .current_dir(checkout()?),
+    )
 }
 
 /// Downloads the crates of every platform: a build downloads those of its own only, and
 /// `cargo deny --offline` reads them all.
 fn fetch_every_platform(progress: &Progress) -> Result<()> {
     progress.step("the crates of every platform are downloaded", || {
-        let status = cargo(&["fetch", "--locked", "--quiet"])?
-            .status()
-            .context("starting cargo fetch for the crates of every platform")?;
-        if status.success() { Ok(()) } else { bail!("cargo fetch --locked ended with {status}") }
+        programs::show(&mut cargo(&["fetch", "--locked", "--quiet"])?)
     })
 }
 
@@ -199,6 +262,5 @@ fn cargo_deny(progress: &Progress) -> Result<PathBuf> {
 fn install_cargo_deny(directory: &Path) -> Result<()> {
     let mut command = cargo(&["install", "--quiet", "--locked", "cargo-deny"])?;
     command.args(["--version", CARGO_DENY, "--no-default-features", "--root"]).arg(directory);
-    let status = command.status().context("starting cargo install cargo-deny")?;
-    if status.success() { Ok(()) } else { bail!("cargo install cargo-deny ended with {status}") }
+    programs::show(&mut command)
 }

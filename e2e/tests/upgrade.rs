@@ -31,7 +31,7 @@ const OTHER_AGENT: &str = "localhost/flux-e2e/agent-of-another-release:1";
 fn what_runs_goes_on_when_the_operator_is_another_one() {
     let progress = Progress::new();
     let environment = Environment::shared(&progress).unwrap();
-    let outcome = environment.trial("upgrade", &[], &progress, async |trial| {
+    let outcome = environment.trial("upgrade", &[], async |trial| {
         let (read, unread) = start_both(trial).await?;
         let former = install::set_agent_image(trial.client(), OTHER_AGENT).await?;
         let outcome = go_on(trial, &read, &unread).await;

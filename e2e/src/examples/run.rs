@@ -14,28 +14,21 @@ use super::{
 };
 use crate::{
     environment::Environment,
+    not_run,
     product::images::View,
     progress::Progress,
-    trial::{Trial, is_true, print_evidence},
+    trial::{Trial, is_true, keep_evidence},
 };
 
 /// No step of an example takes nearly as long.
 pub(super) const DEADLINE: Duration = Duration::from_mins(2);
 
-/// How an example went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// It showed what is expected.
-    Passed,
-    /// It was not run: it needs another Flux than there is.
-    NeedsAnotherFlux,
-}
-
-/// Runs the example of that name; shows the evidence when it fails, cleans up when it does not.
+/// Runs the example of that name; keeps the evidence when it fails, cleans up when it does not. One that
+/// needs another Flux than there is does not run, which is noted.
 ///
 /// # Errors
 /// When it cannot be read or applied, or does not show what its expectation says: names the step.
-pub fn run(name: &str, environment: &Environment, progress: &Progress) -> Result<Outcome> {
+pub fn run(name: &str, environment: &Environment, progress: &Progress) -> Result<()> {
     let example = Example::load(name)?;
     let needed = example.expectation.flux;
     if View::from_environment()?.flux()? < needed {
@@ -43,8 +36,8 @@ pub fn run(name: &str, environment: &Environment, progress: &Progress) -> Result
             Flux::StandIn | Flux::Real => "real Flux",
             Flux::Fluxion => "a view with Fluxion",
         };
-        progress.say(&format!("example {name}: not run, it needs {what}"));
-        return Ok(Outcome::NeedsAnotherFlux);
+        not_run::note(&format!("example {name}"), &format!("it needs {what}"), progress);
+        return Ok(());
     }
     environment.run(async |client| {
         let labels: Vec<(&str, &str)> = example
@@ -56,15 +49,13 @@ pub fn run(name: &str, environment: &Environment, progress: &Progress) -> Result
         let trial = Trial::begin(&client, &format!("example-{name}"), &labels).await?;
         let volumes = Volumes::provide(&trial, &example).await?;
         let played = async { Scene::new(environment, &trial, &example)?.play().await }.await;
-        if played.is_err() {
+        if let Err(error) = played {
             // What fails stays, to be looked at.
-            print_evidence(&trial, progress).await;
-            return played;
+            bail!("{error:#}\n{}", keep_evidence(&trial).await);
         }
         trial.clean().await?;
         Box::pin(volumes.remove(&client)).await
-    })?;
-    Ok(Outcome::Passed)
+    })
 }
 
 /// An example on the cluster, and what its steps are about now.

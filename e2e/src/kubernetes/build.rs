@@ -205,20 +205,20 @@ impl Recipe {
         self.write_files(&source)?;
         let output = File::create(log).with_context(|| format!("opening {}", log.display()))?;
         let errors = output.try_clone().with_context(|| format!("opening {}", log.display()))?;
-        let status = Command::new("go")
-            .args(self.arguments())
-            .current_dir(&source)
-            .env("CGO_ENABLED", "0")
-            .env("GOWORK", "off")
-            .stdin(Stdio::null())
-            .stdout(output)
-            .stderr(errors)
-            .status()
-            .context("starting go build")?;
-        if !status.success() {
+        let built = programs::show(
+            Command::new("go")
+                .args(self.arguments())
+                .current_dir(&source)
+                .env("CGO_ENABLED", "0")
+                .env("GOWORK", "off")
+                .stdin(Stdio::null())
+                .stdout(output)
+                .stderr(errors),
+        );
+        built.with_context(|| {
             let tail = programs::tail(log, 20);
-            bail!("go build of {} failed, {status}; {}:\n{tail}", self.name, log.display());
-        }
+            format!("building {}; {}:\n{tail}", self.name, log.display())
+        })?;
         cache::remove_tree(&source)
     }
 

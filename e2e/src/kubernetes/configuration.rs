@@ -6,7 +6,7 @@ use super::{
     Settings,
     build::Built,
     certificates::NODE_NAME,
-    layout::{ClusterId, inside},
+    layout::inside,
     namespaces::program_inside,
     network::{ClusterDomain, Network, in_url},
 };
@@ -33,12 +33,16 @@ pub(crate) struct ConfigurationFile {
 }
 
 /// All configuration files but the certificates.
-pub(crate) fn files(id: &ClusterId, built: &Built, settings: &Settings) -> Vec<ConfigurationFile> {
+pub(crate) fn files(
+    control_group: &str,
+    built: &Built,
+    settings: &Settings,
+) -> Vec<ConfigurationFile> {
     let Settings { dns_cache, network } = settings;
     let file = |path: &str, content: String| ConfigurationFile { path: path.to_owned(), content };
     let mut files = vec![
         file("containerd.toml", containerd(built)),
-        file("kubelet.json", pretty(&kubelet(id, network))),
+        file("kubelet.json", pretty(&kubelet(control_group, network))),
         file("cni/10-pods.conflist", pretty(&pod_network(network))),
         file("audit-policy.json", pretty(&audit_policy())),
         file("Corefile", corefile(*dns_cache, &network.domain)),
@@ -106,7 +110,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.tracing.processor
 
 /// kubeadm's settings, with what a machine that also does other things needs: no eviction or image removal
 /// when its disk fills, swap and version 1 control groups accepted.
-fn kubelet(id: &ClusterId, network: &Network) -> Value {
+fn kubelet(control_group: &str, network: &Network) -> Value {
     let pki = format!("{}/pki", inside::CONFIGURATION);
     json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -124,7 +128,7 @@ fn kubelet(id: &ClusterId, network: &Network) -> Value {
         "resolvConf": format!("{}/resolv.conf", inside::CONFIGURATION),
         "containerRuntimeEndpoint": format!("unix://{}", inside::CONTAINERD_SOCKET),
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": format!("/{}", id.control_group()),
+        "cgroupRoot": format!("/{control_group}"),
         "failCgroupV1": false,
         "failSwapOn": false,
         "evictionHard": {
@@ -268,9 +272,8 @@ mod tests {
 
     #[test]
     fn every_file_is_a_function_of_the_options() {
-        let id = ClusterId::named("test").unwrap();
         let built = Built::at(std::path::Path::new("/cache/built"));
-        for file in files(&id, &built, &Settings::default()) {
+        for file in files("flux-e2e-test", &built, &Settings::default()) {
             if file.path.ends_with(".kubeconfig") && file.path != "proxy.kubeconfig" {
                 continue; // They differ in the user's name only.
             }
@@ -290,10 +293,9 @@ mod tests {
             domain: "k8s.example".parse().unwrap(),
         };
         let settings = Settings { network, ..Settings::default() };
-        let id = ClusterId::named("test").unwrap();
         let built = Built::at(std::path::Path::new("/cache/built"));
         let wanted = ["kubelet.json", "cni/10-pods.conflist", "Corefile", "proxy.kubeconfig"];
-        let files = files(&id, &built, &settings).into_iter();
+        let files = files("flux-e2e-test", &built, &settings).into_iter();
         let content = files.filter(|file| wanted.contains(&file.path.as_str()));
         let content: Vec<_> =
             content.map(|file| format!("# {}\n{}", file.path, file.content)).collect();

@@ -11,15 +11,15 @@ use std::{
 use anyhow::{Context as _, Result};
 use nix::errno::Errno;
 
-use super::layout::ClusterId;
+use super::layout::Layout;
 
 /// Makes the cluster's group in every hierarchy.
 ///
 /// # Errors
 /// When a group cannot be made.
-pub(crate) fn create(id: &ClusterId) -> Result<()> {
+pub(crate) fn create(layout: &Layout) -> Result<()> {
     for hierarchy in mounted()? {
-        let group = hierarchy.join(id.control_group());
+        let group = hierarchy.join(layout.control_group());
         enable_controllers(&hierarchy);
         fs::create_dir_all(&group)
             .with_context(|| format!("making the control group {}", group.display()))?;
@@ -40,9 +40,9 @@ pub(crate) fn create(id: &ClusterId) -> Result<()> {
 ///
 /// # Errors
 /// When one cannot be removed.
-pub(crate) fn remove(id: &ClusterId) -> Result<()> {
+pub(crate) fn remove(layout: &Layout) -> Result<()> {
     for hierarchy in mounted()? {
-        remove_group(&hierarchy.join(id.control_group()))?;
+        remove_group(&hierarchy.join(layout.control_group()))?;
     }
     Ok(())
 }

@@ -33,8 +33,20 @@ pub struct ClusterId(String);
 impl ClusterId {
     /// The cluster of a checkout: a short hash of its path.
     pub fn of_checkout(path: &Path) -> Self {
-        let hash = Sha256::digest(path.as_os_str().as_encoded_bytes());
-        Self(hexadecimal(&hash)[..8].to_owned())
+        Self(short_hash(path))
+    }
+
+    /// Another cluster of the checkout that this program was built from.
+    ///
+    /// # Errors
+    /// When `purpose` is not 1 to 7 lower-case letters, digits and dashes.
+    pub fn beside_that_of_this_checkout(purpose: &str) -> Result<Self> {
+        Self::named(&format!("{}-{purpose}", Self::of_this_checkout().0))
+    }
+
+    /// Whether it is a cluster of the checkout that this program was built from, or one beside it.
+    pub fn is_of_this_checkout(&self) -> bool {
+        self.0.split('-').next() == Some(&Self::of_this_checkout().0)
     }
 
     /// The cluster of the checkout that this program was built from.
@@ -58,11 +70,11 @@ impl ClusterId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
 
-    /// The control group above all of the cluster's pods, as seen from the control groups' root.
-    pub(crate) fn control_group(&self) -> String {
-        format!("flux-e2e-{}", self.0)
-    }
+/// Eight hexadecimal digits that tell paths apart.
+fn short_hash(path: &Path) -> String {
+    hexadecimal(&Sha256::digest(path.as_os_str().as_encoded_bytes()))[..8].to_owned()
 }
 
 /// Paths of one cluster's state on this machine.
@@ -70,6 +82,7 @@ impl ClusterId {
 pub(crate) struct Layout {
     state: PathBuf,
     lock: PathBuf,
+    control_group: String,
 }
 
 impl Layout {
@@ -80,6 +93,7 @@ impl Layout {
         let layout = Self {
             state: clusters.join(id.as_str()),
             lock: clusters.join(format!(".{}.lock", id.as_str())),
+            control_group: format!("flux-e2e-{}-{}", short_hash(&clusters), id.as_str()),
         };
         ensure!(
             !clusters.starts_with("/run"),
@@ -100,6 +114,12 @@ impl Layout {
     /// The directory that holds all state and goes away with the cluster.
     pub(crate) fn state(&self) -> &Path {
         &self.state
+    }
+
+    /// The control group above all of the cluster's pods, as seen from the control groups' root: another
+    /// one for each cache, which may hold clusters of the same id.
+    pub(crate) fn control_group(&self) -> &str {
+        &self.control_group
     }
 
     /// Held by whoever starts or ends the cluster; outlives the state.
@@ -182,10 +202,20 @@ mod tests {
 
     #[test]
     fn an_id_fits_in_file_names() {
-        assert_eq!(ClusterId::named("ci-2").unwrap().control_group(), "flux-e2e-ci-2");
+        assert_eq!(ClusterId::named("ci-2").unwrap().as_str(), "ci-2");
         for bad in ["", "A", "a/b", "..", "seventeen-letters"] {
             assert!(ClusterId::named(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn clusters_of_a_checkout_are_told_from_those_of_others() {
+        let beside = ClusterId::beside_that_of_this_checkout("network").unwrap();
+        assert!(
+            beside.is_of_this_checkout() && ClusterId::of_this_checkout().is_of_this_checkout()
+        );
+        assert!(!ClusterId::of_checkout(Path::new("/elsewhere")).is_of_this_checkout());
+        assert!(ClusterId::beside_that_of_this_checkout("too-long").is_err());
     }
 
     #[test]

@@ -23,6 +23,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
+pub(crate) use self::processes::end_descendants;
 pub use self::{
     build::Built,
     configuration::DnsCache,
@@ -143,6 +144,25 @@ impl Kubernetes {
         take_down(&layout, options)
     }
 
+    /// The control group above all of the cluster's pods, as seen from the control groups' root.
+    ///
+    /// # Errors
+    /// When there can be no such cluster.
+    pub fn control_group(options: &Options) -> Result<String> {
+        Ok(Layout::new(&options.cache, &options.id)?.control_group().to_owned())
+    }
+
+    /// Every cluster that has left a trace in this cache, whatever became of it.
+    pub fn all(cache: &Cache) -> Vec<Options> {
+        let entries = fs::read_dir(cache.clusters()).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut ids: Vec<_> = names.filter_map(|name| ClusterId::named(&name).ok()).collect();
+        ids.sort_by(|left, right| left.as_str().cmp(right.as_str()));
+        // What is taken down or looked at does not depend on how it was set up.
+        let options = |id| Options { cache: cache.clone(), id, settings: Settings::default() };
+        ids.into_iter().map(options).collect()
+    }
+
     /// What there is of the cluster.
     ///
     /// # Errors
@@ -260,7 +280,7 @@ fn take_down(layout: &Layout, options: &Options) -> Result<()> {
     for (_, process) in processes::all_recorded(&layout.processes()) {
         process.end()?;
     }
-    control_groups::remove(&options.id)?;
+    control_groups::remove(layout)?;
     cache::remove_tree(layout.state())
 }
 

@@ -114,6 +114,21 @@ impl FromStr for Process {
     }
 }
 
+/// Kills everything that this process has started, and what that has started. That it has ended is no
+/// fault.
+pub(crate) fn end_descendants() {
+    let mut ours = vec![Pid::this().as_raw()];
+    let mut next = 0;
+    while let Some(parent) = ours.get(next).copied() {
+        next += 1;
+        let is_child = |pid: &i32| read_stat(*pid).is_some_and(|stat| stat.parent == parent);
+        ours.extend(all_pids().into_iter().filter(is_child));
+    }
+    for pid in ours.into_iter().skip(1) {
+        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+    }
+}
+
 /// Starts a program in a session of its own, so that neither Ctrl-C nor a closed terminal reaches it.
 ///
 /// # Errors

@@ -44,7 +44,7 @@ pub(super) fn start(
     fs::create_dir_all(layout.state())
         .with_context(|| format!("making {}", layout.state().display()))?;
     let node = progress.step("namespaces, certificates and configuration", || {
-        control_groups::create(&options.id)?;
+        control_groups::create(layout)?;
         let pause = built.pause.join("pause");
         let network = &options.settings.network;
         let namespaces = Namespaces::create(layout, &pause, &options.cache.built(), network)?;
@@ -91,7 +91,7 @@ fn write_configuration(layout: &Layout, built: &Built, options: &Options) -> Res
     let directory = layout.configuration();
     let pki = directory.join("pki");
     certificates::write_all(&pki, &options.settings.network)?;
-    for file in configuration::files(&options.id, built, &options.settings) {
+    for file in configuration::files(layout.control_group(), built, &options.settings) {
         write(&directory.join(file.path), &file.content)?;
     }
     let pki = pki.display().to_string();

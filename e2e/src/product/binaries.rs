@@ -2,10 +2,10 @@
 
 use std::{path::PathBuf, process::Command};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use super::{cargo, checkout};
-use crate::progress::Progress;
+use crate::{programs, progress::Progress};
 
 /// Static binaries are built for this target explicitly: without one, the flag for static linking
 /// would reach procedural macros, which cannot be static.
@@ -34,12 +34,20 @@ pub fn build(progress: &Progress) -> Result<Binaries> {
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| checkout.join("target"), |directory| checkout.join(directory));
     progress.step("building the operator", || {
-        run(&mut cargo(&["build", "--package", "flux-operator", "--bin", "flux-operator"])?)
+        programs::show(&mut cargo(&[
+            "build",
+            "--package",
+            "flux-operator",
+            "--bin",
+            "flux-operator",
+        ])?)
     })?;
     progress.step("building the static agent and the stand-in Flux", || {
-        run(cargo(&["build", "--profile", "agent", "--target", TARGET])?
-            .args(["--package", "flux-agent", "--package", "flux-stand-in"])
-            .env("RUSTFLAGS", "-C target-feature=+crt-static"))
+        programs::show(
+            cargo(&["build", "--profile", "agent", "--target", TARGET])?
+                .args(["--package", "flux-agent", "--package", "flux-stand-in"])
+                .env("RUSTFLAGS", "-C target-feature=+crt-static"),
+        )
     })?;
     let agent_profile = target.join(TARGET).join("agent");
     Ok(Binaries {
@@ -47,11 +55,6 @@ pub fn build(progress: &Progress) -> Result<Binaries> {
         agent: agent_profile.join("flux-agent"),
         stand_in: agent_profile.join("flux-stand-in"),
     })
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("starting {command:?}"))?;
-    if status.success() { Ok(()) } else { bail!("{command:?} ended with {status}") }
 }
 
 /// Checks that the agent and the stand-in need no loader and no library, and that the agent is small.
@@ -87,11 +90,8 @@ pub fn check_static(binaries: &Binaries) -> Result<()> {
 /// # Errors
 /// When one has.
 pub fn check_agent_dependencies() -> Result<()> {
-    let output =
-        cargo(&["tree", "--package", "flux-agent", "--edges", "normal", "--prefix", "none"])?
-            .output()
-            .context("asking cargo tree about the agent")?;
-    ensure!(output.status.success(), "cargo tree ended with {}", output.status);
+    let words = ["tree", "--package", "flux-agent", "--edges", "normal", "--prefix", "none"];
+    let output = programs::run(&mut cargo(&words)?)?;
     let tree = String::from_utf8_lossy(&output.stdout);
     let unwanted: Vec<&str> =
         tree.lines().filter(|line| line.starts_with("kube") || line.starts_with("k8s-")).collect();

@@ -1,8 +1,8 @@
 //! The images that a trial needs, made here and loaded into the cluster: none comes from a registry.
 
-mod examples;
+mod for_tests;
 
-pub use examples::load_for_examples;
+pub use for_tests::load_for_tests;
 
 use std::{
     fs::File,
@@ -18,7 +18,6 @@ use crate::{
     cluster::Cluster,
     examples::expectation::Flux,
     images::{Image, ImageConfig, Layer, Source, debian, with_libraries},
-    packages, programs,
     progress::Progress,
 };
 
@@ -130,7 +129,7 @@ fn has_fluxion(archive: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// Makes every image and loads it; returns a text that changes with the operator's and the agent's
+/// Makes every image and loads it, under a published name only into a cluster of ours; returns a text that changes with the operator's and the agent's
 /// content.
 ///
 /// # Errors
@@ -157,10 +156,6 @@ pub fn load(
             || cluster.load_image(&system, &[OPERATING_SYSTEM]),
         )?;
     }
-    packages::ensure(packages::STATIC_PROGRAM, progress)?;
-    let busybox = programs::find("busybox").context("looking for busybox in PATH")?;
-    let no_shell = program(scratch.path(), "/bin/echo", &busybox)?;
-    cluster.load_image(&no_shell, &[NO_SHELL])?;
     Ok(digest)
 }
 

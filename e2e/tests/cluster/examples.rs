@@ -1,8 +1,5 @@
 //! Applies each example below `examples/` to a cluster and checks what its README says to expect.
 
-use std::sync::OnceLock;
-
-use anyhow::{Result, bail};
 use e2e::{
     environment::Environment,
     examples::{names, run::run},
@@ -61,19 +58,9 @@ examples! {
 
 fn example(name: &str) {
     let progress = Progress::new();
-    let outcome = prepared(&progress).and_then(|environment| run(name, environment, &progress));
-    if let Err(error) = outcome {
+    let environment = Environment::shared(&progress).unwrap();
+    if let Err(error) = run(name, environment, &progress) {
         panic!("{error:#}");
-    }
-}
-
-/// The environment, with the images of examples; made once.
-fn prepared(progress: &Progress) -> Result<&'static Environment> {
-    static LOADED: OnceLock<Result<()>> = OnceLock::new();
-    let environment = Environment::shared(progress)?;
-    match LOADED.get_or_init(|| environment.load_images_of_examples(progress)) {
-        Ok(()) => Ok(environment),
-        Err(error) => bail!("loading the images of examples: {error:#}"),
     }
 }
 

@@ -43,7 +43,7 @@ fn trial(
 ) {
     let progress = Progress::new();
     let environment = Environment::shared(&progress).unwrap();
-    if let Err(error) = environment.trial(purpose, labels, &progress, body) {
+    if let Err(error) = environment.trial(purpose, labels, body) {
         panic!("{error:#}");
     }
 }

@@ -20,12 +20,16 @@ use e2e::{
     progress::Progress,
     wait::{Look, until},
 };
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::json;
 
 const DEADLINE: Duration = Duration::from_mins(2);
 
-fn options(id: &str, dns_cache: DnsCache) -> Options {
-    let id = ClusterId::named(id).unwrap();
+fn options(purpose: &str, dns_cache: DnsCache) -> Options {
+    let id = ClusterId::beside_that_of_this_checkout(purpose).unwrap();
     let settings = Settings { dns_cache, ..Settings::default() };
     Options { cache: Cache::locate().unwrap(), id, settings }
 }
@@ -112,7 +116,7 @@ fn serve_by_a_service(cluster: &Kubernetes) {
 #[ignore = "needs root"]
 fn pods_have_logs_names_services_volumes_and_restrictions() {
     let progress = Progress::new();
-    let options = options("node-test", DnsCache::Off);
+    let options = options("node", DnsCache::Off);
     let _down = DownAtEnd(options.clone());
     let cluster = Kubernetes::up(&options, &progress).unwrap();
     let debian = debian(&options.cache, &[], &progress).unwrap();
@@ -162,7 +166,7 @@ fn pods_have_logs_names_services_volumes_and_restrictions() {
 /// What a cluster could leave: processes, control groups, mounts, state.
 fn traces(options: &Options) -> Vec<String> {
     let state = options.cache.clusters().join(options.id.as_str());
-    let group = format!("flux-e2e-{}", options.id.as_str());
+    let group = Kubernetes::control_group(options).unwrap();
     let mut traces = Vec::new();
     if state.exists() {
         traces.push(state.display().to_string());
@@ -188,15 +192,17 @@ fn traces(options: &Options) -> Vec<String> {
 #[test]
 #[ignore = "needs root"]
 fn whatever_interrupts_it_up_starts_anew_and_down_leaves_nothing() {
-    let options = options("interrupted", DnsCache::Seconds(30));
+    let options = options("broken", DnsCache::Seconds(30));
     let _down = DownAtEnd(options.clone());
     let progress = Progress::quiet();
     Kubernetes::down(&options).unwrap();
-    let log = |name: &str| options.cache.clusters().join(format!("interrupted/log/{name}.log"));
+    let log = |name: &str| {
+        options.cache.clusters().join(options.id.as_str()).join(format!("log/{name}.log"))
+    };
     // Interrupted before anything was remembered, while the API starts, and while the node does.
-    for moment in ["namespaces", "kube-apiserver", "kubelet"] {
-        let mut up = Command::new(env!("CARGO_BIN_EXE_e2e"))
-            .args(["up", "--id=interrupted", "--dns-cache=30"])
+    let up_until = |moment: &str| {
+        let up = Command::new(env!("CARGO_BIN_EXE_e2e"))
+            .args(["up", &format!("--id={}", options.id.as_str()), "--dns-cache=30"])
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
@@ -204,10 +210,20 @@ fn whatever_interrupts_it_up_starts_anew_and_down_leaves_nothing() {
             Ok(if log(moment).exists() { Look::Ready(()) } else { Look::NotYet("no".into()) })
         })
         .unwrap();
+        up
+    };
+    for moment in ["namespaces", "kube-apiserver", "kubelet"] {
+        let mut up = up_until(moment);
         up.kill().unwrap();
         up.wait().unwrap();
         assert!(!traces(&options).is_empty(), "interrupted too early at {moment}");
     }
+    Kubernetes::down(&options).unwrap();
+    // Ctrl-C is noticed, and takes down what there is.
+    let mut up = up_until("kubelet");
+    kill(Pid::from_raw(up.id().cast_signed()), Signal::SIGINT).unwrap();
+    assert_eq!(up.wait().unwrap().code(), Some(130));
+    assert_eq!(traces(&options), Vec::<String>::new());
     let first = Kubernetes::up(&options, &progress).unwrap();
     kubectl(&first, &["create", "configmap", "kept"]);
     let again = Kubernetes::up(&options, &progress).unwrap();

@@ -9,6 +9,7 @@ use e2e::{
     environment::Environment,
     examples::run::run,
     kubernetes::{ClusterId, DownAtEnd, Network, Options, Settings},
+    not_run,
     progress::Progress,
 };
 
@@ -20,7 +21,7 @@ fn options() -> Options {
         Network { ip_families: "ipv6".parse().unwrap(), domain: "k8s.example".parse().unwrap() };
     Options {
         cache: Cache::locate().unwrap(),
-        id: ClusterId::named("network-test").unwrap(),
+        id: ClusterId::beside_that_of_this_checkout("network").unwrap(),
         settings: Settings { network, ..Settings::default() },
     }
 }
@@ -31,7 +32,8 @@ fn options() -> Options {
 fn miniclusters_run_over_ipv6_under_any_cluster_domain() {
     let progress = Progress::new();
     if !Path::new(KERNEL_HAS_IPV6).exists() {
-        progress.say(&format!("not run: the kernel has no IPv6, there is no {KERNEL_HAS_IPV6}"));
+        let reason = format!("the kernel has no IPv6, there is no {KERNEL_HAS_IPV6}");
+        not_run::note("MiniClusters over IPv6", &reason, &progress);
         return;
     }
     let options = options();

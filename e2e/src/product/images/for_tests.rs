@@ -1,8 +1,8 @@
-//! Images that only examples name: made here in the place of published ones of the same use.
+//! Images that only tests and examples name: made here in the place of published ones of the same use.
 
 use anyhow::{Context as _, Result};
 
-use super::{Binaries, View, program, view_layer};
+use super::{Binaries, NO_SHELL, View, program, view_layer};
 use crate::{
     cache::Cache,
     cluster::Cluster,
@@ -18,12 +18,12 @@ const WITH_FLUX: &str = "fluxrm/flux-sched:jammy";
 /// An image without a shell. What is made here has one program, which no example uses.
 const DISTROLESS: &str = "gcr.io/distroless/static-debian12:latest";
 
-/// Makes and loads them. Where the view is an image of a registry, that with Flux has to come from
-/// there, too.
+/// Makes and loads them; into a cluster of somebody else only what has a name of ours: what has a
+/// published one has to come from its registry, as does the image with Flux where the view comes from one.
 ///
 /// # Errors
 /// When an image cannot be made or the cluster does not take it.
-pub fn load_for_examples(
+pub fn load_for_tests(
     cluster: &Cluster,
     binaries: &Binaries,
     view: &View,
@@ -33,6 +33,10 @@ pub fn load_for_examples(
     let scratch = tempfile::tempdir().context("making a directory for image layers")?;
     packages::ensure(packages::STATIC_PROGRAM, progress)?;
     let busybox = programs::find("busybox").context("looking for busybox in PATH")?;
+    cluster.load_image(&program(scratch.path(), "/bin/echo", &busybox)?, &[NO_SHELL])?;
+    if matches!(cluster, Cluster::External(_)) {
+        return Ok(());
+    }
     cluster.load_image(&program(scratch.path(), "/bin/busybox", &busybox)?, &[DISTROLESS])?;
     let system = debian(&cache, &["curl", "munge", "nginx"], progress)?;
     let web_server = web_server(&system, scratch.path())?;

@@ -1,0 +1,55 @@
+//! What somebody interrupts leaves nothing behind.
+//!
+//! Clusters run in sessions of their own, so neither Ctrl-C nor a signal to this process reaches them, and
+//! a process that a signal ends drops nothing.
+
+use std::process::exit;
+
+use anyhow::{Context as _, Result};
+
+use crate::{
+    cache::Cache,
+    cluster::Target,
+    kubernetes::{self, Kubernetes, Options},
+    progress,
+};
+
+/// What a shell reports for a program that Ctrl-C has ended.
+const INTERRUPTED: i32 = 130;
+
+/// Which clusters an interruption ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// The one to be used.
+    Target,
+    /// Besides, all those of this checkout.
+    Checkout,
+}
+
+/// From now on SIGINT, SIGTERM and SIGHUP end what this process has started, then clusters on this
+/// machine, then this process. A cluster of somebody else stays.
+///
+/// # Errors
+/// When the cache cannot be found, or signals are handled already.
+pub fn guard(target: &Target, scope: Scope) -> Result<()> {
+    let cache = Cache::locate()?;
+    let own: Vec<Options> = match target {
+        Target::Own(options) => vec![options.clone()],
+        Target::External { .. } => Vec::new(),
+    };
+    let interrupted = move || {
+        progress::complain("interrupted: ending what was started");
+        kubernetes::end_descendants();
+        let mut beside = Kubernetes::all(&cache);
+        beside.retain(|it| scope == Scope::Checkout && it.id.is_of_this_checkout());
+        for options in own.iter().chain(&beside) {
+            if let Err(error) = Kubernetes::down(options) {
+                let id = options.id.as_str();
+                progress::complain(&format!("ending the cluster {id} failed: {error:#}"));
+            }
+        }
+        #[expect(clippy::exit, reason = "the main thread waits for what was just ended")]
+        exit(INTERRUPTED);
+    };
+    ctrlc::set_handler(interrupted).context("preparing for an interruption")
+}

@@ -1,0 +1,29 @@
+//! What a test did not do, and why: the test's own result can only say that it passed.
+
+use std::{ffi::OsString, fs::File, io::Write as _, path::Path};
+
+use crate::progress::Progress;
+
+/// Names the file that takes a line for each test that did not run.
+const VARIABLE: &str = "FLUX_E2E_NOT_RUN";
+
+/// Says that `what` was not run, to whoever watches and to `cargo verify`, which shows it at its end.
+pub fn note(what: &str, reason: &str, progress: &Progress) {
+    let line = format!("{what}: {reason}");
+    progress.say(&format!("not run: {line}"));
+    let Some(path) = std::env::var_os(VARIABLE) else { return };
+    let file = File::options().append(true).create(true).open(path);
+    if let Err(error) = file.and_then(|mut file| writeln!(file, "{line}")) {
+        progress.say(&format!("noting that it was not run failed: {error}"));
+    }
+}
+
+/// The variable that makes [`note`] write into this file.
+pub(crate) fn environment(path: &Path) -> (&'static str, OsString) {
+    (VARIABLE, path.into())
+}
+
+/// What was noted in this file.
+pub(crate) fn noted(path: &Path) -> Vec<String> {
+    std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+}
