@@ -3,7 +3,10 @@
 //! Clusters run in sessions of their own, so neither Ctrl-C nor a signal to this process reaches them, and
 //! a process that a signal ends drops nothing.
 
-use std::process::exit;
+use std::{
+    process::exit,
+    sync::{Mutex, PoisonError},
+};
 
 use anyhow::{Context as _, Result};
 
@@ -16,6 +19,9 @@ use crate::{
 
 /// What a shell reports for a program that Ctrl-C has ended.
 const INTERRUPTED: i32 = 130;
+
+/// Held for good by an interruption.
+static AT_WORK: Mutex<()> = Mutex::new(());
 
 /// Which clusters an interruption ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +44,7 @@ pub fn guard(target: &Target, scope: Scope) -> Result<()> {
         Target::External { .. } => Vec::new(),
     };
     let interrupted = move || {
+        let _at_work = AT_WORK.lock();
         progress::complain("interrupted: ending what was started");
         kubernetes::end_descendants();
         let mut beside = Kubernetes::all(&cache);
@@ -52,4 +59,10 @@ pub fn guard(target: &Target, scope: Scope) -> Result<()> {
         exit(INTERRUPTED);
     };
     ctrlc::set_handler(interrupted).context("preparing for an interruption")
+}
+
+/// Does not return while an interruption is at work, which ends the process: what fails then fails because
+/// of it.
+pub fn await_end() {
+    drop(AT_WORK.lock().unwrap_or_else(PoisonError::into_inner));
 }

@@ -70,7 +70,9 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().command.run() {
+    let ended = Arguments::parse().command.run();
+    interruption::await_end();
+    match ended {
         Ok(code) => code,
         Err(error) => {
             progress::complain(&format!("error: {error:#}"));
