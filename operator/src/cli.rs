@@ -25,12 +25,6 @@ pub enum Command {
     Crd,
     /// Write the manifests that install the operator
     Manifests(ManifestsArguments),
-    /// Write the page that explains every field of MiniCluster
-    Reference {
-        /// File to write to; the standard output unless given
-        #[arg(long, value_name = "FILE")]
-        output_file: Option<PathBuf>,
-    },
     /// Check MiniCluster files without a cluster: print every fault with its line
     ///
     /// Ends with 0 if everything is valid, 1 if there is a fault, 2 if something cannot be read.

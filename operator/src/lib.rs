@@ -14,6 +14,5 @@ pub mod leader;
 pub mod manifests;
 pub mod metrics;
 pub mod offline;
-pub mod reference;
 pub mod run;
 pub mod telemetry;

@@ -4,7 +4,7 @@ use clap::Parser as _;
 use flux_operator::cli::{Cli, Command, DEFAULT_VIEW_IMAGE, ManifestsArguments, defaults};
 use flux_operator::crd::{self, DefinitionError};
 use flux_operator::offline::{Checker, Findings};
-use flux_operator::{manifests, reference, run, telemetry};
+use flux_operator::{manifests, run, telemetry};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -62,14 +62,6 @@ fn execute(command: Command) -> Result<ExitCode, Box<dyn Error>> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Manifests(arguments) => write_manifests(arguments),
-        Command::Reference { output_file } => {
-            let page = reference::reference()?;
-            match output_file {
-                Some(path) => write_file(&path, &page)?,
-                None => output::answer(&page),
-            }
-            Ok(ExitCode::SUCCESS)
-        }
         Command::Validate { files } => Ok(check(&files)?),
     }
 }

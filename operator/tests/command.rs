@@ -72,12 +72,3 @@ fn every_example_is_valid() {
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
     assert!(text(&output.stdout).lines().count() >= 36);
 }
-
-#[test]
-fn the_reference_is_printed_or_written() {
-    let directory = tempfile::tempdir().unwrap();
-    let printed = text(&operator(&["reference"], directory.path(), "").stdout);
-    let arguments = ["reference", "--output-file", "page.md"];
-    assert!(operator(&arguments, directory.path(), "").status.success());
-    assert_eq!(printed, fs::read_to_string(directory.path().join("page.md")).unwrap());
-}

@@ -1,5 +1,10 @@
 //! The pages for users: the one that is generated, and the tests that the other one names.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
+mod about_examples;
+mod examples;
+mod fields;
+mod page;
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +12,10 @@ fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
+/// Written anew by `UPDATE_EXPECT=1 cargo test -p flux-operator --test reference`.
 #[test]
 fn the_page_in_docs_is_the_generated_one() {
-    let written = std::fs::read_to_string(in_repository("docs/minicluster.md")).unwrap_or_default();
-    let page = flux_operator::reference::reference().unwrap();
-    assert!(
-        written == page,
-        "docs/minicluster.md is not what the code says: run `cargo run -q -p flux-operator -- reference --output-file docs/minicluster.md`"
-    );
+    expect_test::expect_file!["../../../docs/minicluster.md"].assert_eq(&page::page());
 }
 
 /// The text of every Rust file below `directory`.

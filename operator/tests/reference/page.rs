@@ -1,42 +1,15 @@
-//! `flux-operator reference`: the page that explains every field, from the definition and from what
-//! the code does with an example of each.
-//!
-//! `docs/minicluster.md` holds what [`reference()`] gives; a test compares the two.
+//! The page that explains every field, from the definition and from what the code does with an example
+//! of each.
 
-mod examples;
-mod fields;
-
-use crate::cli::{self, DEFAULT_VIEW_IMAGE};
-use crate::cluster::{Defaults, validate};
-use crate::crd::{self, DefinitionError, MiniCluster};
-use examples::{EXAMPLES, Example};
-use fields::{Field, fields, kubernetes_type, limits, rules, same_as, text, type_name};
+use crate::examples::{EXAMPLES, Example};
+use crate::fields::{Field, fields, kubernetes_type, limits, rules, same_as, text, type_name};
+use flux_operator::cli::{self, DEFAULT_VIEW_IMAGE};
+use flux_operator::cluster::{Defaults, validate};
+use flux_operator::crd::{self, MiniCluster};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// Why there is no page.
-#[derive(Debug, thiserror::Error)]
-pub enum ReferenceError {
-    /// The definition of MiniCluster.
-    #[error("make the CustomResourceDefinition")]
-    Definition {
-        /// Why.
-        #[source]
-        source: DefinitionError,
-    },
-    /// The definition is no JSON.
-    #[error("read the CustomResourceDefinition")]
-    Schema {
-        /// Why.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// The definition and the examples do not go together.
-    #[error("{}", .0.join("; "))]
-    Examples(Vec<String>),
-}
-
-const INTRODUCTION: &str = "<!-- Written by `flux-operator reference`; changes here are lost. -->
+const INTRODUCTION: &str = "<!-- Generated, see operator/tests/reference/; changes here are lost. -->
 
 # MiniCluster
 
@@ -50,8 +23,8 @@ if everything is valid, with 1 if there is a fault, and with 2 if something cann
 ";
 
 /// The page, as Markdown.
-pub fn reference() -> Result<String, ReferenceError> {
-    let all = ordered()?;
+pub(crate) fn page() -> String {
+    let all = ordered();
     let mut sections = vec![("spec".to_owned(), None)];
     for field in &all {
         let inner = field.inner().filter(|path| path != "spec" && !path.starts_with("status"));
@@ -64,18 +37,18 @@ pub fn reference() -> Result<String, ReferenceError> {
         let depth = path.matches('.').count().saturating_sub(usize::from(path.contains("<name>")));
         let _ = writeln!(page, "{}- [`{path}`](#{})", "  ".repeat(depth), anchor(path));
     }
-    page.push_str(&metadata()?);
+    page.push_str(&metadata());
     for (path, field) in sections {
-        page.push_str(&section(&path, field, &all)?);
+        page.push_str(&section(&path, field, &all));
     }
-    Ok(page)
+    page
 }
 
 /// One object: what is said about it, its fields, and the objects in it.
-fn section(path: &str, object: Option<&Field>, all: &[Field]) -> Result<String, ReferenceError> {
+fn section(path: &str, object: Option<&Field>, all: &[Field]) -> String {
     let mut section = format!("\n## `{path}`\n");
     if let Some(object) = object {
-        section.push_str(&about(object, all)?);
+        section.push_str(&about(object, all));
     }
     let own = all.iter().filter(|field| field.parent() == path);
     let (objects, leaves): (Vec<&Field>, _) = own.partition(|field| field.inner().is_some());
@@ -87,9 +60,9 @@ fn section(path: &str, object: Option<&Field>, all: &[Field]) -> Result<String, 
     }
     for field in leaves {
         let _ = write!(section, "\n### `{}`\n", field.path);
-        section.push_str(&about(field, all)?);
+        section.push_str(&about(field, all));
     }
-    Ok(section)
+    section
 }
 
 /// The identifier that renderers of Markdown give to a heading.
@@ -100,16 +73,14 @@ fn anchor(path: &str) -> String {
 
 /// All fields in the order of their examples. Every field without fields of its own has one, and
 /// every example has a field.
-fn ordered() -> Result<Vec<Field>, ReferenceError> {
-    let all = fields("", &schema()?);
+pub(crate) fn ordered() -> Vec<Field> {
+    let all = fields("", &schema());
     let all: Vec<Field> = all
         .into_iter()
         .filter(|field| field.path.starts_with("spec.") || field.path.starts_with("status."))
         .collect();
     let faults = mismatches(&all);
-    if !faults.is_empty() {
-        return Err(ReferenceError::Examples(faults));
-    }
+    assert!(faults.is_empty(), "{}", faults.join("; "));
     let position = |field: &Field| {
         let inner = field.inner().map(|path| format!("{path}."));
         let belongs = |example: &&Example| {
@@ -121,10 +92,10 @@ fn ordered() -> Result<Vec<Field>, ReferenceError> {
     let mut all = all;
     // An object is where its first field is, and before it.
     all.sort_by_key(|field| (position(field), field.path.len()));
-    Ok(all)
+    all
 }
 
-fn examples() -> impl Iterator<Item = &'static Example> {
+pub(crate) fn examples() -> impl Iterator<Item = &'static Example> {
     EXAMPLES.iter().copied().flatten()
 }
 
@@ -136,24 +107,22 @@ fn mismatches(all: &[Field]) -> Vec<String> {
     missing.chain(foreign.map(|it| format!("{} is no field", it.path))).collect()
 }
 
-fn schema() -> Result<Value, ReferenceError> {
-    let definition = crd::definition().map_err(|source| ReferenceError::Definition { source })?;
-    let definition =
-        serde_json::to_value(definition).map_err(|source| ReferenceError::Schema { source })?;
-    Ok(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone())
+pub(crate) fn schema() -> Value {
+    let definition = serde_json::to_value(crd::definition().unwrap()).unwrap();
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
 
 /// The section about what belongs to no field of ours.
-fn metadata() -> Result<String, ReferenceError> {
+fn metadata() -> String {
     let mut text = "\n## `metadata`\n\nAs of every object of Kubernetes.\n\n".to_owned();
-    for (_, message) in rules(&schema()?) {
+    for (_, message) in rules(&schema()) {
         let _ = writeln!(text, "- Refused: {message}");
     }
-    Ok(text)
+    text
 }
 
 /// All that is said about one field, under its heading.
-fn about(field: &Field, all: &[Field]) -> Result<String, ReferenceError> {
+fn about(field: &Field, all: &[Field]) -> String {
     let mut facts = vec![type_name(field)];
     if field.required {
         facts.push("required".to_owned());
@@ -175,14 +144,14 @@ fn about(field: &Field, all: &[Field]) -> Result<String, ReferenceError> {
         let _ = write!(about, "\nIts fields are those of `{kind}` in the API of Kubernetes.\n");
     }
     let refusals: Vec<String> =
-        refusals(field, all)?.iter().map(|refusal| format!("- Refused: {refusal}\n")).collect();
+        refusals(field, all).iter().map(|refusal| format!("- Refused: {refusal}\n")).collect();
     if !refusals.is_empty() {
         let _ = write!(about, "\n{}", refusals.concat());
     }
     if let Some(example) = example {
         let _ = write!(about, "\n```yaml\n{}```\n", snippet(example));
     }
-    Ok(about)
+    about
 }
 
 /// The schemas in which the rules about `field` itself may be written.
@@ -191,18 +160,18 @@ fn layers(schema: &Value) -> [&Value; 3] {
 }
 
 /// The rules about a field: those of the object around it that name it, and its own.
-fn refusals(field: &Field, all: &[Field]) -> Result<Vec<String>, ReferenceError> {
+fn refusals(field: &Field, all: &[Field]) -> Vec<String> {
     let name = field.path.rsplit_once('.').map_or("", |(_, name)| name);
     let around = match all.iter().find(|it| it.inner().as_deref() == Some(field.parent())) {
         Some(object) => object.schema.clone(),
-        None => schema()?["properties"][field.parent()].clone(),
+        None => schema()["properties"][field.parent()].clone(),
     };
     let around = layers(&around).into_iter().flat_map(rules);
     let named = around.filter(|(path, _)| path.trim_start_matches('.') == name);
     let own = layers(&field.schema).into_iter().flat_map(rules).filter(|(path, _)| path.is_empty());
     // What is the same elsewhere has its rules there.
     let own = own.filter(|_| field.path == "spec.services" || same_as(&field.path).is_none());
-    Ok(named.chain(own).map(|(_, message)| message).collect())
+    named.chain(own).map(|(_, message)| message).collect()
 }
 
 /// The doc comment, without the sentence that only repeats the schema's default.
@@ -220,7 +189,7 @@ fn description(schema: &Value) -> String {
 }
 
 /// The example at its place in a document.
-fn snippet(example: &Example) -> String {
+pub(crate) fn snippet(example: &Example) -> String {
     let path = example.path.split(".<name>").next().unwrap_or_default();
     let nearest = path.rsplit_once('.').map_or("", |(parents, _)| parents);
     let parents = example.within.unwrap_or(nearest);
@@ -245,7 +214,7 @@ fn snippet(example: &Example) -> String {
 
 /// What the operator itself says about a cluster with the example: whether it does nothing, or
 /// not everything, with the field.
-fn not_acted_on(example: &Example) -> Option<String> {
+pub(crate) fn not_acted_on(example: &Example) -> Option<String> {
     let cluster = validate(&document(example)?, &defaults()).ok()?;
     let wanted = example.path.replace(".<name>", "");
     cluster.not_acted_on.iter().find_map(|said| {
@@ -255,12 +224,12 @@ fn not_acted_on(example: &Example) -> Option<String> {
     })
 }
 
-fn defaults() -> Defaults {
+pub(crate) fn defaults() -> Defaults {
     cli::defaults(DEFAULT_VIEW_IMAGE.to_owned(), None)
 }
 
 /// A MiniCluster with nothing but the example and what it needs.
-fn document(example: &Example) -> Option<MiniCluster> {
+pub(crate) fn document(example: &Example) -> Option<MiniCluster> {
     let mut document: Value = serde_saphyr::from_str(&snippet(example)).ok()?;
     document["apiVersion"] = json!("flux-framework.org/v1alpha2");
     document["kind"] = json!("MiniCluster");
@@ -275,6 +244,3 @@ fn document(example: &Example) -> Option<MiniCluster> {
     }
     serde_json::from_value(document).ok()
 }
-
-#[cfg(test)]
-mod tests;
