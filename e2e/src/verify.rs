@@ -40,9 +40,6 @@ struct Check {
     command: Command,
 }
 
-/// Version of `cargo-deny` that checks the dependencies; kept in the cache once built.
-const CARGO_DENY: &str = "0.20.2";
-
 /// How many tests on a cluster run at the same time: they wait most of their time.
 const TRIALS_AT_ONCE: u8 = 5;
 
@@ -74,6 +71,7 @@ pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
         binaries::check_agent_dependencies()
     }));
     outcomes.push(timed("dependencies: licences, bans, sources", progress, || deny(progress)));
+    outcomes.push(timed("dependencies: used", progress, || unused_dependencies(progress)));
     match obstacle(&options.target) {
         None => outcomes.extend(on_the_cluster(options, progress)?),
         Some(reason) if options.require_cluster => bail!("--require-cluster: {reason}"),
@@ -230,7 +228,7 @@ fn summary(outcomes: &[Outcome], progress: &Progress) -> Result<()> {
 /// from the network and are not checked here.
 fn deny(progress: &Progress) -> Result<()> {
     fetch_every_platform(progress)?;
-    let program = cargo_deny(progress)?;
+    let program = CARGO_DENY.program(progress)?;
     programs::show(
         Command::new(&program)
             .args(["--offline", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"])
@@ -246,21 +244,41 @@ fn fetch_every_platform(progress: &Progress) -> Result<()> {
     })
 }
 
-/// The `cargo-deny` of the cache, built there if need be.
-fn cargo_deny(progress: &Progress) -> Result<PathBuf> {
-    let cache = Cache::locate()?;
-    let key = Key::new("cargo-deny", CARGO_DENY, &[]);
-    let directory = match cache.find(&key) {
-        Some(found) => found,
-        None => progress.long_step("building cargo-deny", "4 min", || {
-            cache.artefact(&key, install_cargo_deny)
-        })?,
-    };
-    Ok(directory.join("bin/cargo-deny"))
+/// Fails where a crate names a dependency that it does not use. What it does not use of itself the
+/// compiler finds: little is public.
+fn unused_dependencies(progress: &Progress) -> Result<()> {
+    let program = CARGO_MACHETE.program(progress)?;
+    programs::show(Command::new(&program).arg("--skip-target-dir").current_dir(checkout()?))
 }
 
-fn install_cargo_deny(directory: &Path) -> Result<()> {
-    let mut command = cargo(&["install", "--quiet", "--locked", "cargo-deny"])?;
-    command.args(["--version", CARGO_DENY, "--no-default-features", "--root"]).arg(directory);
-    programs::show(&mut command)
+/// A program of cargo's that checks something; kept in the cache once built.
+struct Tool {
+    name: &'static str,
+    version: &'static str,
+    options: &'static [&'static str],
+}
+
+const CARGO_DENY: Tool =
+    Tool { name: "cargo-deny", version: "0.20.2", options: &["--no-default-features"] };
+const CARGO_MACHETE: Tool = Tool { name: "cargo-machete", version: "0.9.2", options: &[] };
+
+impl Tool {
+    /// Its path in the cache; it is built there if need be.
+    fn program(&self, progress: &Progress) -> Result<PathBuf> {
+        let cache = Cache::locate()?;
+        let key = Key::new(self.name, self.version, &[]);
+        let directory = match cache.find(&key) {
+            Some(found) => found,
+            None => progress.long_step(&format!("building {}", self.name), "4 min", || {
+                cache.artefact(&key, |directory| self.install(directory))
+            })?,
+        };
+        Ok(directory.join("bin").join(self.name))
+    }
+
+    fn install(&self, directory: &Path) -> Result<()> {
+        let mut command = cargo(&["install", "--quiet", "--locked", self.name])?;
+        command.args(["--version", self.version]).args(self.options).arg("--root").arg(directory);
+        programs::show(&mut command)
+    }
 }
