@@ -1,13 +1,13 @@
 //! The local socket: accepting clients, and checking who they are.
 
-use nix::errno::Errno;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::{UnboundedSender, WeakSender, unbounded_channel};
 
+use super::core::News;
 use super::message::{self, MAGIC, Question};
-use crate::config::tables::Access;
+use crate::config::Access;
 use crate::protocol::{Reply, Request};
 
 /// `EPERM` of Linux.
@@ -50,7 +50,7 @@ pub(crate) struct Door {
     /// Rank of the broker.
     pub(crate) rank: u32,
     /// Where to tell what clients do.
-    pub(crate) news: UnboundedSender<ClientNews>,
+    pub(crate) news: UnboundedSender<News>,
     /// Held while an answer is under way.
     pub(crate) alive: WeakSender<()>,
 }
@@ -65,49 +65,35 @@ pub(crate) async fn accept(listener: UnixListener, door: Door) {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    Owner,
-    Guest,
-}
-
 /// Whoever is at the other end of a connection.
 #[derive(Clone, Copy)]
 struct Peer {
     user: u32,
-    standing: Standing,
+    is_owner: bool,
 }
 
 /// Who the peer is, or the user id of a stranger.
 fn peer(stream: &UnixStream, access: Access) -> Result<Peer, u32> {
     let user = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
-    let owner = nix::unistd::getuid().as_raw();
-    let standing = match user {
-        user if user == owner => Standing::Owner,
-        0 if access.root_is_owner => Standing::Owner,
-        _ if access.guests => Standing::Guest,
-        stranger => return Err(stranger),
-    };
-    Ok(Peer { user, standing })
+    let is_owner = user == nix::unistd::getuid().as_raw() || (user == 0 && access.allow_root_owner);
+    if is_owner || access.allow_guest_user { Ok(Peer { user, is_owner }) } else { Err(user) }
 }
 
 impl Peer {
     /// Why it may not ask this (flux-core, `modules/job-ingest`, for jobs).
     fn refusal(self, request: &Request) -> Option<Reply> {
-        let submits = matches!(request, Request::Submit(_));
-        let text = match self.standing {
-            Standing::Guest if submits => "only instance owner can use sign-type=none",
-            Standing::Guest if request.is_for_owner() => {
-                let reason = "requests of guests: not simulated by the stand-in".to_owned();
-                let code = crate::failure::NOT_SIMULATED;
-                return Some(Reply::Failed { reason, code, errno: Errno::EPERM as i32 });
+        let root = self.user == 0 && !nix::unistd::getuid().is_root();
+        match (self.is_owner, matches!(request, Request::Submit(_))) {
+            (false, true) => Some(Reply::failed("only instance owner can use sign-type=none")),
+            (true, true) if root => {
+                Some(Reply::failed("submission of jobs as user root not supported"))
             }
-            Standing::Owner if submits && self.user == 0 && !nix::unistd::getuid().is_root() => {
-                return Some(Reply::failed("submission of jobs as user root not supported"));
+            (false, false) if !request.is_for_guests() => {
+                let reason = "requests of guests: not simulated by the stand-in";
+                Some(Reply::Failed(reason.to_owned(), crate::failure::NOT_SIMULATED))
             }
-            Standing::Guest | Standing::Owner => return None,
-        };
-        Some(Reply::refused(text, Errno::EPERM))
+            _ => None,
+        }
     }
 }
 
@@ -118,7 +104,7 @@ async fn serve(id: u64, stream: UnixStream, door: Door) {
     let peer = match peer {
         Ok(peer) => peer,
         Err(user) => {
-            drop(door.news.send(ClientNews::Stranger(user)));
+            drop(door.news.send(News::Client(ClientNews::Stranger(user))));
             drop(write.write_all(&[REFUSED]).await);
             return;
         }
@@ -143,7 +129,7 @@ async fn serve_line(
     mut reader: BufReader<OwnedReadHalf>,
     mut write: OwnedWriteHalf,
     peer: Peer,
-    news: UnboundedSender<ClientNews>,
+    news: UnboundedSender<News>,
 ) {
     let mut line = String::new();
     if reader.read_line(&mut line).await.is_err() {
@@ -155,9 +141,9 @@ async fn serve_line(
     match request {
         Ok(request) => {
             let (sender, replies) = unbounded_channel();
-            drop(news.send(ClientNews::Asked { id, request, sender }));
+            drop(news.send(News::Client(ClientNews::Asked { id, request, sender })));
             answer(reader, write, replies).await;
-            drop(news.send(ClientNews::Gone(id)));
+            drop(news.send(News::Client(ClientNews::Gone(id))));
         }
         Err(refusal) => drop(send(&mut write, &refusal).await),
     }
@@ -197,7 +183,7 @@ async fn next_question(reader: &mut BufReader<OwnedReadHalf>) -> Option<Question
 /// The payload that tells the broker's state, in the order of Flux.
 async fn state(id: u64, door: &Door) -> Option<String> {
     let (sender, mut replies) = unbounded_channel();
-    door.news.send(ClientNews::Asked { id, request: Request::State, sender }).ok()?;
+    door.news.send(News::Client(ClientNews::Asked { id, request: Request::State, sender })).ok()?;
     let Reply::Done(value) = replies.recv().await? else { return None };
     Some(format!(r#"{{"state":{},"duration":{}}}"#, value["state"], value["duration"]))
 }

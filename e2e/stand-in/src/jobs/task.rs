@@ -11,7 +11,9 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::broker::core::News;
 use crate::broker::program::rc1_fault;
+use crate::front::find_program;
 use crate::output::Stream;
 
 /// A task to start.
@@ -52,12 +54,12 @@ pub(crate) struct Report {
     /// Task rank.
     pub(crate) task: u32,
     /// What happened.
-    pub(crate) news: News,
+    pub(crate) news: Happened,
 }
 
 /// What happened to a task.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum News {
+pub(crate) enum Happened {
     /// It wrote something.
     Output(Stream, String),
     /// It could not be started: exit code and reason.
@@ -70,7 +72,7 @@ pub(crate) enum News {
 #[derive(Debug, Clone)]
 pub(crate) struct Runner {
     /// For news.
-    pub(crate) reports: UnboundedSender<Report>,
+    pub(crate) reports: UnboundedSender<News>,
     /// The broker's `local-uri`.
     pub(crate) uri: String,
     /// The broker's `rundir`.
@@ -81,7 +83,7 @@ impl Runner {
     /// Starts a task and returns its process id. A task that cannot be started is reported.
     pub(crate) fn start(&self, order: &TaskOrder) -> Option<u32> {
         let report = |news| {
-            drop(self.reports.send(Report { job: order.job, task: order.task, news }));
+            drop(self.reports.send(News::Task(Report { job: order.job, task: order.task, news })));
         };
         match self.command(order).and_then(|mut command| command.spawn()) {
             Ok(child) => {
@@ -94,7 +96,7 @@ impl Runner {
                 let code = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
                 let program = order.command.first().map_or("batch script", String::as_str);
                 let reason = crate::failure::strerror(&error);
-                report(News::NotStarted(code, format!("{program}: {reason}")));
+                report(Happened::NotStarted(code, format!("{program}: {reason}")));
                 None
             }
         }
@@ -104,9 +106,8 @@ impl Runner {
         let mut words = order.command.clone();
         if let Some(script) = &order.script {
             // The instance of a batch job runs rc1 like any other.
-            if let Some((code, _)) = rc1_fault(&order.environment, true) {
-                let number = if code == 126 { nix::libc::EACCES } else { nix::libc::ENOENT };
-                return Err(std::io::Error::from_raw_os_error(number));
+            if rc1_fault(&order.environment, true).is_some() {
+                return Err(ErrorKind::NotFound.into());
             }
             let path = format!("{}/script-{}", self.rundir, order.job);
             let mut options = std::fs::OpenOptions::new();
@@ -117,40 +118,17 @@ impl Runner {
         }
         let (program, arguments) =
             words.split_first().ok_or_else(|| std::io::Error::from(ErrorKind::InvalidInput))?;
-        let program = find(program, order)?;
+        // As the shell that starts tasks does, it is looked up in the task's own `PATH`.
+        let path = crate::front::path(&order.environment);
+        let program = find_program(path, program).ok_or(ErrorKind::NotFound)?;
         let mut command = Command::new(program);
         command.args(arguments).env_clear().envs(&order.environment).env("FLUX_URI", &self.uri);
-        command.current_dir(self.directory(order));
+        command.current_dir(&order.directory);
         // A task's input stays open, as long as nobody attaches to it.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0);
         Ok(command)
     }
-
-    fn directory(&self, order: &TaskOrder) -> String {
-        let reason = match std::fs::metadata(&order.directory) {
-            Ok(found) if found.is_dir() => return order.directory.clone(),
-            Ok(_) => "Not a directory".to_owned(),
-            Err(error) => crate::failure::strerror(&error),
-        };
-        let text = format!(
-            "flux-shell[{}]:  WARN: host: Could not change dir to {}: {reason}. Going to /tmp instead\n",
-            order.task, order.directory
-        );
-        let news = News::Output(Stream::Error, text);
-        drop(self.reports.send(Report { job: order.job, task: order.task, news }));
-        "/tmp".to_owned()
-    }
-}
-
-/// Looks a program up in the task's own `PATH`, as the shell that starts tasks does.
-fn find(program: &str, order: &TaskOrder) -> std::io::Result<String> {
-    if program.contains('/') {
-        return Ok(program.to_owned());
-    }
-    let path = order.environment.get("PATH").map_or("/bin:/usr/bin", String::as_str);
-    crate::front::search_path(path, program)
-        .ok_or_else(|| std::io::Error::from_raw_os_error(nix::libc::ENOENT))
 }
 
 async fn follow(
@@ -158,7 +136,7 @@ async fn follow(
     input: Option<String>,
     job: u64,
     task: u32,
-    reports: UnboundedSender<Report>,
+    reports: UnboundedSender<News>,
 ) {
     let mut pipe = child.stdin.take();
     let feed = async {
@@ -173,7 +151,7 @@ async fn follow(
     let read_error = read(error, Stream::Error, job, task, &reports);
     let (status, (), (), ()) = tokio::join!(child.wait(), read_output, read_error, feed);
     let code = status.map_or(1, exit_code);
-    drop(reports.send(Report { job, task, news: News::Ended(code) }));
+    drop(reports.send(News::Task(Report { job, task, news: Happened::Ended(code) })));
 }
 
 async fn read(
@@ -181,14 +159,14 @@ async fn read(
     stream: Stream,
     job: u64,
     task: u32,
-    reports: &UnboundedSender<Report>,
+    reports: &UnboundedSender<News>,
 ) {
     let Some(pipe) = pipe else { return };
     let mut reader = BufReader::new(pipe);
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line).await.is_ok_and(|count| count > 0) {
         let text = String::from_utf8_lossy(&line).into_owned();
-        drop(reports.send(Report { job, task, news: News::Output(stream, text) }));
+        drop(reports.send(News::Task(Report { job, task, news: Happened::Output(stream, text) })));
         line.clear();
     }
 }

@@ -43,22 +43,3 @@ pub(crate) fn encode(ids: impl IntoIterator<Item = u32>) -> String {
     };
     parts.iter().map(text).collect::<Vec<_>>().join(",")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_fold_and_unfold() {
-        let ids = decode("0-2,7,5-6").expect("valid");
-        assert_eq!(encode(ids), "0-2,5-7");
-        assert_eq!(decode("").expect("empty").len(), 0);
-    }
-
-    #[test]
-    fn nonsense_is_refused() {
-        for bad in ["a", "3-1", "1,,2", "1-", "[0-1", "+1"] {
-            assert_eq!(decode(bad), None, "{bad}");
-        }
-    }
-}

