@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Environment variables by name. Values that are not UTF-8 are taken over as near as possible.
 pub(crate) type Environment = BTreeMap<String, String>;
@@ -17,8 +17,9 @@ pub(crate) fn environment(called_as: &str) -> Environment {
             (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
         })
         .collect();
-    if let Some(own) = own_directory().filter(|_| called_as != "flux") {
-        let path = with_own_first(path(&environment), &own);
+    let own = std::env::current_exe().ok().filter(|_| called_as != "flux");
+    if let Some(own) = own.as_deref().and_then(Path::parent) {
+        let path = with_own_first(path(&environment), own);
         environment.insert("PATH".to_owned(), path);
     }
     environment
@@ -27,11 +28,6 @@ pub(crate) fn environment(called_as: &str) -> Environment {
 /// The search path of an environment.
 pub(crate) fn path(environment: &Environment) -> &str {
     environment.get("PATH").map_or("/bin:/usr/bin", String::as_str)
-}
-
-/// The directory this executable is in.
-fn own_directory() -> Option<PathBuf> {
-    std::env::current_exe().ok()?.parent().map(Path::to_path_buf)
 }
 
 fn with_own_first(path: &str, own: &Path) -> String {

@@ -1,8 +1,8 @@
 //! Command line options under the rules Flux's own tools share: they end at the first word that is
 //! none, and long ones are not abbreviated.
 //!
-//! A command lists its options in one text: `n|ntasks=` is `-n` or `--ntasks` with a value; `,` in
-//! place of `=` splits the value at commas, `?` takes one only if it is attached. A `!` behind all
+//! A command lists its options in one text: `n|ntasks=` is `-n` or `--ntasks` with a value; `?` in
+//! place of `=` takes one only if it is attached. A `!` behind all
 //! that marks what real Flux has and the stand-in does not simulate.
 
 use lexopt::Arg;
@@ -43,7 +43,6 @@ enum Argument {
     None,
     Required,
     Optional,
-    Split,
 }
 
 struct Choice<'list> {
@@ -57,11 +56,9 @@ impl<'list> Choice<'list> {
     fn read(word: &'list str) -> Self {
         let known = word.strip_suffix('!');
         let word = known.unwrap_or(word);
-        let kinds = [('=', Argument::Required), ('?', Argument::Optional), (',', Argument::Split)];
-        let (word, argument) = kinds
-            .into_iter()
-            .find_map(|(mark, argument)| Some((word.strip_suffix(mark)?, argument)))
-            .unwrap_or((word, Argument::None));
+        let required = word.strip_suffix('=').map(|word| (word, Argument::Required));
+        let optional = word.strip_suffix('?').map(|word| (word, Argument::Optional));
+        let (word, argument) = required.or(optional).unwrap_or((word, Argument::None));
         let (short, name) = word.split_once('|').unwrap_or(("", word));
         Self { short: short.chars().next(), name, argument, simulated: known.is_none() }
     }
@@ -98,18 +95,10 @@ pub(crate) fn parse(command: &str, words: &[String], list: &str) -> Result<Parse
         let value = match choice.argument {
             Argument::None => None,
             Argument::Optional => parser.optional_value(),
-            Argument::Required | Argument::Split => Some(parser.value().map_err(fault)?),
+            Argument::Required => Some(parser.value().map_err(fault)?),
         };
         let value = value.map(|value| value.to_string_lossy().into_owned());
-        let split = value.iter().filter(|_| choice.argument == Argument::Split);
-        let parts: Vec<&str> = split.flat_map(|text| text.split(',')).collect();
-        if choice.argument == Argument::Split {
-            let parts = parts.into_iter().filter(|part| !part.is_empty());
-            let named = |part: &str| (choice.name.to_owned(), Some(part.to_owned()));
-            parsed.given.extend(parts.map(named));
-        } else {
-            parsed.given.push((choice.name.to_owned(), value));
-        }
+        parsed.given.push((choice.name.to_owned(), value));
     }
     Ok(parsed)
 }
@@ -128,31 +117,4 @@ fn refusal(command: &str, text: &str) -> Failure {
         return Failure::with_code(2, text);
     }
     Failure::new(format!("flux-{command}: {text}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parsed(command: &str, text: &str) -> Result<Parsed, Failure> {
-        let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
-        parse(command, &words, "S|setattr, v|verbose N|nodes= color? bank=!")
-    }
-
-    #[test]
-    fn options_end_at_the_first_word_that_is_none() {
-        let parsed =
-            parsed("run", "-Sa=1,b=2 -vvv -N 3 --color --nodes=4 -- x -v").expect("parses");
-        assert_eq!(parsed.values("setattr").collect::<Vec<_>>(), ["a=1", "b=2"]);
-        assert_eq!((parsed.value("nodes"), parsed.has("color")), (Some("4"), true));
-        assert_eq!(parsed.rest, ["x", "-v"]);
-    }
-
-    #[test]
-    fn what_is_wrong_is_said_as_the_command_says_it() {
-        let code = |command, text| parsed(command, text).expect_err("refused").code;
-        assert_eq!((code("start", "--nope"), code("start", "-N")), (1, 1));
-        assert_eq!((code("run", "--nope"), code("run", "-N")), (2, 2));
-        assert_eq!(code("run", "--bank=a"), 64);
-    }
 }

@@ -67,9 +67,10 @@ pub(crate) fn read(path: &str, hosts: &[String]) -> Result<Cores, String> {
             .ok_or("error parsing R: invalid idset in R_lite")?;
         cores.extend(ranks.into_iter().map(|rank| (rank, given.clone())));
     }
-    let names = Hostlist::parse(&set.execution.nodelist.join(","))
+    let nodelist = Hostlist::parse(&set.execution.nodelist.join(","))
         .map_err(|error| format!("error parsing R: {error}"))?;
-    let named: BTreeMap<String, BTreeSet<u32>> = names.hosts().zip(cores.into_values()).collect();
+    let named: BTreeMap<String, BTreeSet<u32>> =
+        nodelist.hosts().zip(cores.into_values()).collect();
     rerank(named, hosts).map_err(|error| format!("error reranking R: {error}"))
 }
 

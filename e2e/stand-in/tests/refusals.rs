@@ -1,5 +1,7 @@
 //! What real Flux refuses; and what is not simulated, with exit code 64.
 
+#![allow(clippy::expect_used, reason = "a test that cannot be set up fails")]
+
 mod support;
 
 use support::{Site, skipped_with_real_flux, stderr};

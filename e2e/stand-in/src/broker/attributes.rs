@@ -33,8 +33,8 @@ impl Attributes {
     }
 
     /// Sets a value, whatever the rules.
-    pub(crate) fn set(&mut self, name: &str, value: impl ToString) {
-        self.0.insert(name.to_owned(), value.to_string());
+    pub(crate) fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.0.insert(name.to_owned(), value.into());
     }
 
     /// Whether it exists, with or without a value.

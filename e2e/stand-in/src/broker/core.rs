@@ -13,7 +13,7 @@ use super::log::Severity;
 use super::startup::Startup;
 use super::state::State;
 use crate::jobs::manager::Manager;
-use crate::jobs::task::Report;
+use crate::jobs::task::Happened;
 use crate::overlay::link::LinkEvent;
 use crate::protocol::Reply;
 
@@ -38,8 +38,8 @@ pub(crate) enum News {
     Child(u64, LinkEvent),
     /// At the local socket.
     Client(ClientNews),
-    /// To a task.
-    Task(Report),
+    /// To a task of a job.
+    Task(u64, u32, Happened),
     /// The initial program has ended.
     ProgramEnded(ExitStatus),
     /// A deadline has come.

@@ -39,14 +39,9 @@ fn check(path: &Path) -> Result<(), String> {
     let shown = path.display();
     let found = std::fs::metadata(path)
         .map_err(|error| format!("cannot stat {shown}: {}", strerror(&error)))?;
-    if found.uid() != nix::unistd::getuid().as_raw() {
-        return Err(format!("{shown} is not owned by instance owner: Operation not permitted"));
-    }
-    if !found.is_dir() {
-        return Err(format!("{shown}: Not a directory"));
-    }
-    if found.permissions().mode() & 0o700 != 0o700 {
-        return Err(format!("{shown} does not have owner=rwx permissions"));
+    let owned = found.uid() == nix::unistd::getuid().as_raw();
+    if !owned || !found.is_dir() || found.permissions().mode() & 0o700 != 0o700 {
+        return Err(format!("{shown} is no directory of the instance owner with owner=rwx"));
     }
     Ok(())
 }

@@ -78,10 +78,7 @@ impl Broker {
         match event {
             LinkEvent::Message(bytes) => match serde_json::from_slice(&bytes) {
                 Ok(message) => self.told_by_parent(message),
-                Err(error) => {
-                    let text = format!("DROP upstream message: {error}");
-                    self.log_as("overlay", Severity::Error, &text);
-                }
+                Err(_) => self.log_as("overlay", Severity::Error, "DROP upstream message"),
             },
             LinkEvent::Unresolved(reason) => {
                 let text = format!("unable to resolve upstream peer {reason}");
@@ -93,7 +90,7 @@ impl Broker {
         }
     }
 
-    pub(super) fn told_by_parent(&mut self, message: Downward) {
+    fn told_by_parent(&mut self, message: Downward) {
         match message {
             Downward::Welcome => self.change_parent(|parent| parent.responded = true),
             Downward::Refused(reason) => self.parent_failed(&format!("overlay.hello: {reason}")),
@@ -109,9 +106,7 @@ impl Broker {
                 }
             }
             Downward::Farewell => self.post("goodbye"),
-            command @ (Downward::Start(_) | Downward::Signal(..) | Downward::Write(_)) => {
-                self.obey(command);
-            }
+            Downward::Order(order) => self.obey(order),
             Downward::Reply(id, reply) => self.tell((None, id), reply),
         }
     }
@@ -193,7 +188,7 @@ impl Broker {
                 self.send_down(rank, &Downward::Farewell);
                 self.child_gone(rank);
             }
-            Upward::Task(report) => self.task_report(report),
+            Upward::Task(job, task, happened) => self.task_news(job, task, happened),
             Upward::Request(id, request) => self.serve((Some(rank), id), request),
             Upward::RequestGone(id) => self.manager.forget((Some(rank), id)),
         }
@@ -212,15 +207,10 @@ impl Broker {
             return;
         }
         if self.children.online.contains_key(&rank) {
-            let text = format!(
-                "{configured} (rank {rank}) reconnected after crash, dropping old connection state"
-            );
-            self.log_as("overlay", Severity::Error, &text);
+            // It has come again after a crash that nobody has noticed.
             self.child_gone(rank);
         }
         self.children.online.insert(rank, link);
-        let text = format!("accepting connection from {configured} (rank {rank}) status full");
-        self.log_as("overlay", Severity::Debug, &text);
         self.send_down(rank, &Downward::Welcome);
         self.send_down(rank, &Downward::State(self.state()));
     }

@@ -159,13 +159,8 @@ async fn serve_messages(
     let owner = nix::unistd::getuid().as_raw();
     while let Some(question) = next_question(&mut reader).await {
         let alive = door.alive.upgrade();
-        let bytes = if question.is_for_state(door.rank) {
-            let Some(payload) = state(id, door).await else { return };
-            question.answer(owner, &payload)
-        } else {
-            question.refuse(owner, door.rank)
-        };
-        if write.write_all(&bytes).await.is_err() {
+        let Some(state) = state(id, door).await else { return };
+        if write.write_all(&question.answer(owner, door.rank, &state)).await.is_err() {
             return;
         }
         drop(alive);

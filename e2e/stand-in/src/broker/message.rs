@@ -66,24 +66,13 @@ impl Question {
         Some(Self { topic, node: word(8)?, matchtag: word(12)? })
     }
 
-    /// Whether it is the question for the state of the broker of this rank.
-    pub(crate) fn is_for_state(&self, rank: u32) -> bool {
-        self.is_for(rank) && self.topic == STATE_TOPIC
-    }
-
-    fn is_for(&self, rank: u32) -> bool {
-        self.node == ANY_NODE || self.node == rank
-    }
-
-    /// The whole answer with a JSON payload, by the owner's broker.
-    pub(crate) fn answer(&self, owner: u32, payload: &str) -> Vec<u8> {
-        self.respond(owner, 0, Some(payload))
-    }
-
-    /// The whole answer to a question that is not understood.
-    pub(crate) fn refuse(&self, owner: u32, rank: u32) -> Vec<u8> {
-        if !self.is_for(rank) {
+    /// The whole answer of the broker of `rank`, which belongs to `owner` and is in `state`.
+    pub(crate) fn answer(&self, owner: u32, rank: u32, state: &str) -> Vec<u8> {
+        if self.node != ANY_NODE && self.node != rank {
             return self.respond(owner, NO_SUCH_NODE, None);
+        }
+        if self.topic == STATE_TOPIC {
+            return self.respond(owner, 0, Some(state));
         }
         let text = format!("No service matching {} is registered", self.topic);
         self.respond(owner, NO_SERVICE, Some(&text))

@@ -53,7 +53,7 @@ async fn serve(startup: startup::Startup) -> Result<u8, Failure> {
             News::Parent(event) => broker.parent_event(event),
             News::Child(link, event) => broker.child_event(link, event),
             News::Client(news) => broker.client_news(news),
-            News::Task(report) => broker.task_report(report),
+            News::Task(job, task, happened) => broker.task_news(job, task, happened),
             News::ProgramEnded(status) => broker.program_ended(status),
             News::Due(deadline) => broker.deadline(deadline),
         }

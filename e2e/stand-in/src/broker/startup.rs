@@ -146,12 +146,12 @@ fn finish(
 }
 
 fn set_facts(attributes: &mut Attributes, rank: u32, hosts: &[String]) {
-    attributes.set("rank", rank);
-    attributes.set("size", hosts.len());
+    attributes.set("rank", rank.to_string());
+    attributes.set("size", hosts.len().to_string());
     attributes.set("hostlist", crate::resources::compress(hosts));
-    attributes.set("broker.pid", std::process::id());
-    attributes.set("security.owner", nix::unistd::getuid());
-    attributes.set("instance-level", 0);
+    attributes.set("broker.pid", std::process::id().to_string());
+    attributes.set("security.owner", nix::unistd::getuid().to_string());
+    attributes.set("instance-level", "0");
 }
 
 fn quorum(attributes: &Attributes, size: usize) -> Result<usize, String> {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::core::{Broker, Deadline};
+use super::core::{Broker, Deadline, News};
 use super::log::Severity;
 use crate::jobs::manager::Effect;
-use crate::jobs::task::{self, Happened, Report, Runner, TaskOrder};
+use crate::jobs::task::{self, Happened, Order, TaskOrder};
 use crate::overlay::wire::{Downward, Upward};
 use crate::text::duration;
 
@@ -20,8 +20,8 @@ impl Broker {
     pub(super) fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Command(0, command) => self.obey(command),
-                Effect::Command(rank, command) => self.send_down(rank, &command),
+                Effect::Order(0, order) => self.obey(order),
+                Effect::Order(rank, order) => self.send_down(rank, &Downward::Order(order)),
                 Effect::Tell(client, reply) => self.tell(client, reply),
                 Effect::KillLater(id) => {
                     let limit = self.setup.config.exec.kill_timeout.as_deref();
@@ -33,28 +33,25 @@ impl Broker {
     }
 
     /// Does what the job manager wants of this broker.
-    pub(super) fn obey(&mut self, command: Downward) {
-        match command {
-            Downward::Start(order) => self.start_task(&order),
-            Downward::Signal(job, signal) => self.signal_tasks(job, signal),
-            Downward::Write(order) => {
+    pub(super) fn obey(&mut self, order: Order) {
+        match order {
+            Order::Start(order) => self.start_task(&order),
+            Order::Signal(job, signal) => self.signal_tasks(job, signal),
+            Order::Write(order) => {
                 if let Err(error) = task::write(&order) {
                     self.log_as("job-exec", Severity::Error, &format!("output: {error}"));
                 }
             }
-            other => self.told_by_parent(other),
         }
     }
 
     fn start_task(&mut self, order: &TaskOrder) {
-        let runner = Runner {
-            reports: self.channels.news.clone(),
-            uri: self.setup.attributes.get("local-uri").unwrap_or_default().to_owned(),
-            rundir: self.setup.attributes.get("rundir").unwrap_or_default().to_owned(),
-        };
-        if let Some(process) = runner.start(order) {
-            self.processes.insert((order.job, order.task), process);
-        }
+        let (job, task) = (order.job, order.task);
+        let attribute = |name: &str| self.setup.attributes.get(name).unwrap_or_default();
+        let news = self.channels.news.clone();
+        let report = move |happened| drop(news.send(News::Task(job, task, happened)));
+        let started = task::start(order, attribute("local-uri"), attribute("rundir"), report);
+        self.processes.extend(started.map(|process| ((job, task), process)));
     }
 
     fn signal_tasks(&self, job: u64, number: i32) {
@@ -68,15 +65,15 @@ impl Broker {
     }
 
     /// News of a task: on a worker it goes up, on the lead to the manager.
-    pub(super) fn task_report(&mut self, report: Report) {
-        if !matches!(report.news, Happened::Output(..)) {
-            self.processes.remove(&(report.job, report.task));
+    pub(super) fn task_news(&mut self, job: u64, task: u32, happened: Happened) {
+        if !matches!(happened, Happened::Output(..)) {
+            self.processes.remove(&(job, task));
         }
         if self.is_leader() {
-            let effects = self.manager.report(report);
+            let effects = self.manager.report(job, task, happened);
             self.carry_out(effects);
         } else {
-            self.send_up(&Upward::Task(report));
+            self.send_up(&Upward::Task(job, task, happened));
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader, Error, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -13,9 +12,6 @@ use crate::protocol::{Reply, Request};
 
 /// Where brokers of the system listen.
 const DEFAULT_URI: &str = "local:///run/flux/local";
-
-/// How long a missing socket is waited for.
-const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The path behind a `local://` URI.
 pub(crate) fn socket_path(uri: &str) -> Result<&str, Failure> {
@@ -28,14 +24,7 @@ fn connect(call: &Call, prefix: &str) -> Result<UnixStream, Failure> {
     let uri = call.environment.get("FLUX_URI").map_or(DEFAULT_URI, String::as_str);
     let path = socket_path(uri)?;
     let fault = |error: Error| Failure::new(format!("{prefix}: {path}: {}", strerror(&error)));
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match UnixStream::connect(path) {
-            Ok(stream) => return admitted(stream).map_err(fault),
-            Err(error) if Instant::now() >= deadline => return Err(fault(error)),
-            Err(_) => std::thread::park_timeout(Duration::from_millis(50)),
-        }
-    }
+    UnixStream::connect(path).and_then(admitted).map_err(fault)
 }
 
 /// Reads the byte with which the broker lets a client in, 0, or refuses it, an errno.

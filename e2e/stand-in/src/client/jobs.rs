@@ -43,20 +43,19 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
 }
 
 fn line(job: &Value, format: Option<&str>) -> Result<String, Failure> {
-    let text = |key: &str| match &job[key] {
-        Value::Null => String::new(),
-        value => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+    let text = |key: &str| match job[key].as_str() {
+        Some(text) => text.to_owned(),
+        None => job[key].to_string(),
     };
     let id = jobid::encode_in_python(job["id"].as_u64().unwrap_or_default());
     let Some(format) = format else {
         let user = user_name(job["userid"].as_u64().unwrap_or_default());
         return Ok(format!(
-            "{id:>12} {user:<8.8} {name:<10.10} {status:>2} {tasks:>6} {nodes:>6} {time:>7.3}s {hosts}",
+            "{id:>12} {user:<8.8} {name:<10.10} {status:>2} {tasks:>6} {nodes:>6}        - {hosts}",
             name = text("name"),
             status = text("status_abbrev"),
             tasks = text("ntasks"),
             nodes = text("nnodes"),
-            time = job["runtime"].as_f64().unwrap_or_default(),
             hosts = text("nodelist"),
         ));
     };

@@ -7,15 +7,16 @@ use super::Call;
 use crate::failure::{Failure, strerror};
 use crate::options::Parsed;
 
-const OPTIONS: &str = "S|setattr, o|broker-opts, wrap, c|config-path= conf=! r|recovery?! sysconfig! \
+const OPTIONS: &str = "S|setattr= o|broker-opts= wrap= c|config-path= conf=! r|recovery?! sysconfig! \
                        v|verbose?! X|noexec! s|test-size=!";
 
 /// The command line that a call of `flux start` becomes, `own` being this program.
 fn command_line(parsed: &Parsed, own: String) -> Vec<String> {
-    let wrap = parsed.values("wrap").map(str::to_owned);
+    let split = |name| parsed.values(name).flat_map(|text| text.split(','));
+    let wrap = split("wrap").map(str::to_owned);
     let mut words: Vec<String> = wrap.chain([own, "broker".to_owned()]).collect();
-    words.extend(parsed.values("setattr").map(|value| format!("-S{value}")));
-    words.extend(parsed.values("broker-opts").map(str::to_owned));
+    words.extend(split("setattr").map(|value| format!("-S{value}")));
+    words.extend(split("broker-opts").map(str::to_owned));
     words.extend(parsed.value("config-path").map(|path| format!("-c{path}")));
     words.extend(parsed.rest.iter().cloned());
     words

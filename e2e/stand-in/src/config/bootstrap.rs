@@ -123,26 +123,3 @@ impl Table {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn expand(text: &str, hostname: &str) -> Result<Bootstrap, String> {
-        let table: Table = toml::from_str(text).expect("a table");
-        table.expand(hostname)
-    }
-
-    #[test]
-    fn hosts_expand_in_order_and_repeats_add_keys() {
-        let text = "curve_cert = '/c'\ndefault_port = 8050\ndefault_bind = 'tcp://*:%p'\n\
-                    default_connect = 'tcp://%h:%p'\n\
-                    hosts = [{host = 'a[0-2]'}, {host = 'a0', connect = 'tcp://[::1]:%p'}]";
-        let found = expand(text, "a2").expect("valid");
-        assert_eq!(found.names(), ["a0", "a1", "a2"]);
-        assert_eq!(found.hosts[0].connect.as_deref(), Some("tcp://[::1]:8050"));
-        assert_eq!(found.hosts[1].bind.as_deref(), Some("tcp://*:8050"));
-        assert_eq!(found.hosts[2].connect.as_deref(), Some("tcp://a2:8050"));
-        assert_eq!(expand("", "me").expect("valid").names(), ["me"]);
-    }
-}

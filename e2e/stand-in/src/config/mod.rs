@@ -105,6 +105,6 @@ impl Config {
         let table = NOT_SIMULATED.into_iter().find(|table| self.others.contains_key(*table));
         let imp = self.exec.imp.as_ref().or(self.exec.service.as_ref());
         let discovery = self.resource.path.is_empty().then_some("resource without a path");
-        table.or(imp.map(|_| "exec.imp and exec.service")).or(discovery)
+        table.or_else(|| imp.map(|_| "exec.imp and exec.service")).or(discovery)
     }
 }

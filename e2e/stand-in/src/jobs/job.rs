@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -45,10 +44,8 @@ pub(crate) struct Job {
     pub(crate) state: JobState,
     /// When it was submitted, in seconds since 1970.
     pub(crate) submitted_at: f64,
-    /// When its tasks were started.
-    pub(crate) started: Option<Instant>,
-    /// Seconds its tasks ran, once they are over.
-    pub(crate) ran: Option<f64>,
+    /// Whether its tasks were started.
+    pub(crate) started: bool,
     /// What it got.
     pub(crate) allocation: Allocation,
     /// Tasks that still run, and the rank of each.
@@ -75,8 +72,7 @@ impl Job {
             spec,
             state: JobState::Pending,
             submitted_at,
-            started: None,
-            ran: None,
+            started: false,
             allocation: Allocation::default(),
             running: BTreeMap::new(),
             code: 0,
@@ -125,11 +121,10 @@ impl Job {
             JobState::Running => "RUN",
             JobState::Inactive => "INACTIVE",
         };
-        let since = self.started.map_or(0.0, |started| started.elapsed().as_secs_f64());
         json!({
             "id": self.id, "userid": self.spec.user, "state": state, "name": self.spec.name,
             "ntasks": self.spec.tasks, "status": if result.is_empty() { state } else { result },
-            "status_abbrev": status_abbrev, "runtime": self.ran.unwrap_or(since),
+            "status_abbrev": status_abbrev,
             "nnodes": self.allocation.cores.len(), "nodelist": hosts,
             "returncode": (self.state == JobState::Inactive).then(|| self.exit_code()),
         })

@@ -6,9 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::job::{ClientId, Exception, Job, JobState};
 use super::schedule::{Allocation, allocate};
 use super::spec::JobSpec;
-use super::task::{Happened, Report, TaskOrder, WriteOrder};
+use super::task::{Happened, Order, TaskOrder, WriteOrder};
 use crate::output::Stream;
-use crate::overlay::wire::Downward;
 use crate::protocol::{Reply, Scope};
 use crate::resources::Cores;
 use crate::text::jobid;
@@ -17,7 +16,7 @@ use crate::text::jobid;
 #[derive(Debug)]
 pub(crate) enum Effect {
     /// What a rank is to do.
-    Command(u32, Downward),
+    Order(u32, Order),
     /// Tell a client.
     Tell(ClientId, Reply),
     /// Kill a job's tasks for good after the kill timeout.
@@ -114,32 +113,30 @@ impl Manager {
         let Some(job) = self.jobs.get_mut(&id) else { return effects };
         job.allocation = allocation;
         job.state = JobState::Running;
-        job.started = Some(std::time::Instant::now());
+        job.started = true;
         job.running = (0..).zip(job.allocation.tasks.iter().copied()).collect();
         let mut local: BTreeMap<u32, u32> = BTreeMap::new();
         for (task, rank) in (0_u32..).zip(&job.allocation.tasks) {
             let index = local.entry(*rank).or_default();
-            effects
-                .push(Effect::Command(*rank, Downward::Start(Box::new(order(job, task, *index)))));
+            effects.push(Effect::Order(*rank, Order::Start(Box::new(order(job, task, *index)))));
             *index += 1;
         }
         effects
     }
 
     /// Takes in what happened to a task.
-    pub(crate) fn report(&mut self, report: Report) -> Vec<Effect> {
-        match report.news {
-            Happened::Output(stream, text) => self.output(report.job, stream, text),
-            Happened::Ended(code) => self.task_ended(report.job, report.task, code),
+    pub(crate) fn report(&mut self, id: u64, task: u32, happened: Happened) -> Vec<Effect> {
+        match happened {
+            Happened::Output(stream, text) => self.output(id, stream, text),
+            Happened::Ended(code) => self.task_ended(id, task, code),
             Happened::NotStarted(code, reason) => {
-                let task = format!("task {}", report.task);
-                let text = format!("flux-shell[0]: FATAL: {task}: start failed: {reason}\n");
-                let mut effects = self.output(report.job, Stream::Error, text);
-                if let Some(job) = self.jobs.get_mut(&report.job) {
-                    let note = format!("{task}: start failed: {reason}");
+                let note = format!("task {task}: start failed: {reason}");
+                let text = format!("flux-shell[0]: FATAL: {note}\n");
+                if let Some(job) = self.jobs.get_mut(&id) {
                     job.exception.get_or_insert(Exception { kind: "exec", note });
                 }
-                effects.extend(self.task_ended(report.job, report.task, code));
+                let mut effects = self.output(id, Stream::Error, text);
+                effects.extend(self.task_ended(id, task, code));
                 effects
             }
         }
@@ -150,7 +147,7 @@ impl Manager {
         if let Some(path) = job.file(stream) {
             let first = job.files.insert(path.clone());
             let order = WriteOrder { path, text, first };
-            return vec![Effect::Command(job.allocation.first(), Downward::Write(order))];
+            return vec![Effect::Order(job.allocation.first(), Order::Write(order))];
         }
         job.output.push((stream, text.clone()));
         let reply = Reply::Output(stream, text);
@@ -184,11 +181,10 @@ impl Manager {
             // Real Flux creates output files whether or not anything is written to them.
             if job.state == JobState::Running && job.files.insert(path.clone()) {
                 let order = WriteOrder { path, text: String::new(), first: true };
-                effects.push(Effect::Command(job.allocation.first(), Downward::Write(order)));
+                effects.push(Effect::Order(job.allocation.first(), Order::Write(order)));
             }
         }
         job.state = JobState::Inactive;
-        job.ran = job.started.map(|started| started.elapsed().as_secs_f64());
         for (client, _) in std::mem::take(&mut job.watchers) {
             effects.push(Effect::Tell(client, super::queries::result(job)));
         }
@@ -261,37 +257,27 @@ fn signal(job: &Job, number: i32) -> Vec<Effect> {
     if job.state != JobState::Running {
         return Vec::new();
     }
-    let command = || Downward::Signal(job.id, number);
-    job.allocation.cores.keys().map(|rank| Effect::Command(*rank, command())).collect()
+    let command = || Order::Signal(job.id, number);
+    job.allocation.cores.keys().map(|rank| Effect::Order(*rank, command())).collect()
 }
 
 fn order(job: &Job, task: u32, index: u32) -> TaskOrder {
-    let mut environment = job.spec.environment.clone();
+    let mut spec = job.spec.clone();
     let id = jobid::encode(job.id);
-    let facts = [
-        ("FLUX_JOB_ID", id.clone()),
-        ("FLUX_JOB_ID_PATH", format!("/{id}")),
-        ("FLUX_JOB_SIZE", job.spec.processes().to_string()),
-        ("FLUX_JOB_NNODES", job.allocation.cores.len().to_string()),
-        ("FLUX_TASK_RANK", task.to_string()),
-        ("FLUX_TASK_LOCAL_ID", index.to_string()),
-        ("FLUX_KVS_NAMESPACE", format!("job-{}", job.id)),
-    ];
-    if job.spec.script.is_some() {
+    if spec.script.is_some() {
         // A script runs as the initial program of an instance of its own: no task variables.
-        environment
+        spec.environment
             .retain(|name, _| !name.starts_with("FLUX_JOB_") && !name.starts_with("FLUX_TASK_"));
-        environment.insert("FLUX_ENCLOSING_ID".to_owned(), id);
+        spec.environment.insert("FLUX_ENCLOSING_ID".to_owned(), id);
     } else {
-        environment.extend(facts.map(|(name, value)| (name.to_owned(), value)));
+        let facts = [
+            ("FLUX_JOB_ID", id),
+            ("FLUX_JOB_SIZE", spec.tasks.to_string()),
+            ("FLUX_JOB_NNODES", job.allocation.cores.len().to_string()),
+            ("FLUX_TASK_RANK", task.to_string()),
+            ("FLUX_TASK_LOCAL_ID", index.to_string()),
+        ];
+        spec.environment.extend(facts.map(|(name, value)| (name.to_owned(), value)));
     }
-    TaskOrder {
-        job: job.id,
-        task,
-        command: job.spec.command.clone(),
-        script: job.spec.script.clone(),
-        directory: job.spec.directory.clone(),
-        environment,
-        input: job.spec.input.clone(),
-    }
+    TaskOrder { job: job.id, task, spec }
 }

@@ -1,5 +1,7 @@
 //! Answers about jobs, and clients that wait for one.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::job::{ClientId, Exception, Job, JobState};
@@ -13,8 +15,8 @@ const NOT_WAITABLE: u8 = 2;
 pub(crate) fn result(job: &Job) -> Reply {
     let exception = job.exception.as_ref();
     let exception = exception.map(|it| format!("type={} severity=0 {}", it.kind, it.note));
-    let started = job.started.is_some();
-    Reply::Done(json!({ "code": job.exit_code(), "exception": exception, "started": started }))
+    let (code, started) = (job.exit_code(), job.started);
+    Reply::Done(json!({ "code": code, "exception": exception, "started": started }))
 }
 
 impl Manager {
@@ -95,7 +97,7 @@ impl Manager {
         let Some(job) = self.jobs.get(&id) else { return json!({}) };
         let event = |name: &str| json!({ "timestamp": job.submitted_at, "name": name });
         let mut events: Vec<Value> = ["submit", "depend", "priority"].map(event).into();
-        if job.started.is_some() {
+        if job.started {
             events.extend(["alloc", "start"].map(event));
         }
         if let Some(Exception { kind, note }) = &job.exception {
@@ -108,13 +110,13 @@ impl Manager {
             events.push(event("clean"));
         }
         let execution =
-            job.started.map(|_| ["init", "starting", "shell.init", "shell.start"].map(event));
+            job.started.then(|| ["init", "starting", "shell.init", "shell.start"].map(event));
         json!({ "eventlog": events, "exec": execution })
     }
 
     /// How many cores are free on each rank that may be used now and has any.
     pub(crate) fn resources(&self) -> Value {
-        self.free(None).values().filter(|cores| !cores.is_empty()).map(|it| it.len()).collect()
+        self.free(None).values().filter(|cores| !cores.is_empty()).map(BTreeSet::len).collect()
     }
 }
 

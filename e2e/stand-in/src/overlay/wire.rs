@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::broker::state::State;
 use crate::config::Config;
-use crate::jobs::task::{Report, TaskOrder, WriteOrder};
+use crate::jobs::task::{Happened, Order};
 use crate::protocol::{Reply, Request};
 
 /// From a worker to the lead.
@@ -24,8 +24,8 @@ pub(crate) enum Upward {
     },
     /// Leaving in good order.
     Goodbye,
-    /// News of a task.
-    Task(Report),
+    /// What happened to a task of a job.
+    Task(u64, u32, Happened),
     /// A client's request that only rank 0 can answer, with a number chosen by the sender.
     Request(u64, Request),
     /// That client has gone.
@@ -47,12 +47,8 @@ pub(crate) enum Downward {
     Config(Box<Config>),
     /// Answer to a goodbye.
     Farewell,
-    /// Start a task.
-    Start(Box<TaskOrder>),
-    /// Signal the tasks of a job.
-    Signal(u64, i32),
-    /// Append to an output file of a job.
-    Write(WriteOrder),
+    /// What the job manager wants of the worker.
+    Order(Order),
     /// Part of the answer to a request.
     Reply(u64, Reply),
 }

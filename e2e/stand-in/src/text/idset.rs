@@ -4,15 +4,8 @@ use std::collections::BTreeSet;
 
 /// The ids of a set, `None` where Flux would refuse the text.
 pub(crate) fn decode(text: &str) -> Option<BTreeSet<u32>> {
-    let inner = match text.strip_prefix('[') {
-        Some(rest) => rest.strip_suffix(']')?,
-        None => text,
-    };
     let mut ids = BTreeSet::new();
-    if inner.is_empty() {
-        return Some(ids);
-    }
-    for part in inner.split(',') {
+    for part in text.split(',').filter(|_| !text.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (number(first)?, number(last)?);
         if first > last || last - first > 1 << 20 {

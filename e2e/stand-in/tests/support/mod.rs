@@ -4,6 +4,7 @@
 // Each test binary uses its own part of this.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 #![allow(clippy::expect_used, reason = "a test that cannot be set up fails")]
+#![allow(clippy::print_stderr, reason = "why a test is skipped has to be seen")]
 
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
