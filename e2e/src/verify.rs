@@ -6,7 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
+use walkdir::WalkDir;
 
 use crate::{
     cache::{Cache, Key},
@@ -41,6 +42,10 @@ const CARGO_DENY: &str = "0.20.2";
 /// How many examples run at the same time.
 const TRIALS_AT_ONCE: u8 = 3;
 
+/// Lines of Rust that the stand-in for Flux may have, its tests included: nobody wants to keep more
+/// true for something that proves nothing about Flux.
+const STAND_IN_LINE_LIMIT: usize = 6000;
+
 /// Runs every check, shows the output of each as it comes, and says at the end how each one went.
 ///
 /// # Errors
@@ -55,6 +60,7 @@ pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
         binaries::check_static(&built)?;
         binaries::check_agent_dependencies()
     }));
+    outcomes.push(timed("the stand-in for Flux is small", progress, check_stand_in_size));
     outcomes.push(timed("dependencies: licences, bans, sources", progress, || deny(progress)));
     match obstacle(&options.target) {
         None => outcomes.extend(on_the_cluster(options, progress)?),
@@ -162,6 +168,23 @@ fn summary(outcomes: &[Outcome], progress: &Progress) -> Result<()> {
         return Ok(());
     }
     bail!("failed: {}", failed.join("; "))
+}
+
+fn check_stand_in_size() -> Result<()> {
+    let mut lines = 0;
+    for entry in WalkDir::new(checkout()?.join("e2e/stand-in")) {
+        let entry = entry.context("looking for the files of the stand-in")?;
+        if entry.path().extension().is_some_and(|suffix| suffix == "rs") {
+            let text = std::fs::read_to_string(entry.path())
+                .with_context(|| format!("reading {}", entry.path().display()))?;
+            lines += text.lines().count();
+        }
+    }
+    ensure!(
+        lines <= STAND_IN_LINE_LIMIT,
+        "the stand-in has {lines} lines of Rust, more than the {STAND_IN_LINE_LIMIT} it may have"
+    );
+    Ok(())
 }
 
 /// Checks licences, bans and sources of the crates of every platform; advisories need a database
