@@ -54,7 +54,7 @@ fn a_worker_with_another_certificate_stays_in_join_and_nobody_says_why() {
     let other = site.write("other.toml", &config);
     let mut stranger = site.start(2, &["-c", &other]);
     let _worker = site.start(1, &[]);
-    let _lead = site.start(0, &["-Sbroker.quorum=2", "sleep", "600"]);
+    let _lead = site.start(0, &["-Sbroker.quorum=2", "sleep", "120"]);
     site.wait_for_log(0, "quorum->run");
     let refused = site.ask(2, &["submit", "true"]);
     assert_eq!(refused.status.code(), Some(1));
@@ -88,7 +88,7 @@ fn signals_end_a_broker_as_its_state_has_it() {
 
     let single = Site::new(1);
     let handler = "trap 'exit 0' HUP; echo ready; while :; do sleep 0.05; done";
-    for (program, code) in [("echo ready; exec sleep 600", 129), (handler, 1)] {
+    for (program, code) in [("echo ready; exec sleep 120", 129), (handler, 1)] {
         let mut lead = single.start(0, &["bash", "-c", program]);
         wait_for("the program", || single.read("0.out").contains("ready").then_some(()));
         lead.signal(Signal::SIGTERM);
@@ -119,7 +119,7 @@ fn a_worker_outlives_its_lead_until_a_new_one_sends_it_away() {
     lead.signal(Signal::SIGKILL);
     drop(lead);
     assert!(worker.runs());
-    let _new = site.start(0, &["sleep", "600"]);
+    let _new = site.start(0, &["sleep", "120"]);
     assert_eq!(worker.code(), Some(1));
     let log = site.read("1.err");
     assert!(log.contains("overlay.crit[1]: a0 (rank 0) sent disconnect control message"), "{log}");
@@ -159,7 +159,7 @@ fn a_mismatched_configuration_is_refused_at_hello() {
 #[test]
 fn a_broker_that_leads_its_process_group_takes_the_group_along() {
     let site = Site::new(1);
-    let program = "sleep 600 & echo $!; flux getattr rank";
+    let program = "sleep 120 & echo $!; flux getattr rank";
     let mut command = site.broker("start", 0, &["bash", "-c", program]);
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     assert_eq!(site.spawn(command, 0).code(), Some(0));

@@ -99,7 +99,7 @@ fn the_events_of_a_job_say_whether_it_was_started() {
 fn requests_that_make_no_sense_are_refused() {
     let site = Site::new(1);
     let script = site.script("script", "#!/bin/bash\ntrue\n");
-    let _lead = site.start(0, &["sleep", "600"]);
+    let _lead = site.start(0, &["sleep", "120"]);
     site.wait_for_log(0, "quorum->run");
     for (words, code, text) in [
         (vec!["submit", "-N4", "-n2", "true"], 1, "node count must not be greater than task count"),
@@ -160,7 +160,7 @@ fn a_batch_job_has_an_instance_of_its_own() {
 #[test]
 fn jobs_are_cancelled_when_the_program_ends() {
     let site = Site::new(1);
-    let task = "trap \"\" TERM; echo $$ > task; sleep 600; sleep 600";
+    let task = "trap \"\" TERM; echo $$ > task; sleep 120; sleep 120";
     let program = format!("flux submit --quiet bash -c '{task}'; until [ -s task ]; do :; done");
     let config = site.read("broker.toml");
     site.write("broker.toml", &format!("{config}[exec]\nkill-timeout = \"200ms\"\n"));
@@ -186,7 +186,7 @@ fn a_dump_is_written_and_restored() {
 #[test]
 fn proxy_runs_commands_through_a_shell() {
     let site = Site::new(1);
-    let _lead = site.start(0, &["sleep", "600"]);
+    let _lead = site.start(0, &["sleep", "120"]);
     site.wait_for_log(0, "quorum->run");
     let uri = format!("local://{}", site.text("run0/local-0"));
     let output = site.flux(&["proxy", &uri, "flux", "getattr", "size;", "exit", "3"]);

@@ -72,7 +72,7 @@ fn protocol(errno: u32, matchtag: u32) -> Vec<u8> {
 #[test]
 fn the_state_is_told_several_times_over_one_connection_and_other_topics_are_unknown() {
     let site = Site::new(1);
-    let mut lead = site.start(0, &["sleep", "600"]);
+    let mut lead = site.start(0, &["sleep", "120"]);
     site.wait_for_log(0, "quorum->run");
     let mut stream = knock(&site, 0);
     for (node, matchtag) in [(ANY_NODE, 1), (0, 700)] {
@@ -153,7 +153,7 @@ fn root_and_guests_may_look_and_not_submit() {
             assert!(stderr(&refused).contains(text), "{user}: {}", stderr(&refused));
         }
     }
-    let submitted = site.ask_as(OTHER_USER, &["submit", "sleep", "600"]);
+    let submitted = site.ask_as(OTHER_USER, &["submit", "sleep", "120"]);
     assert_eq!(submitted.status.code(), Some(0), "{}", stderr(&submitted));
     // Everybody sees their own jobs unless all users' are asked for.
     let names = |option| stdout(&site.ask_as(0, &["jobs", option, "-no", "{name}"]));

@@ -106,7 +106,7 @@ fn a_cron_directory_may_be_empty_or_missing() {
 #[test]
 fn a_resource_file_that_is_missing_on_a_worker_fails_its_rc1() {
     let site = Site::new(2);
-    let mut lead = site.start(0, &["sleep", "600"]);
+    let mut lead = site.start(0, &["sleep", "120"]);
     site.wait_for_log(0, "rc1-success: init->quorum");
     std::fs::remove_file(site.path("R")).expect("removes");
     let mut worker = site.start(1, &[]);

@@ -191,7 +191,7 @@ impl Site {
 
     /// Starts the brokers of an instance of two, whose program sleeps.
     pub(crate) fn start_two(&self) -> [Broker; 2] {
-        let brokers = [self.start(0, &["sleep", "600"]), self.start(1, &[])];
+        let brokers = [self.start(0, &["sleep", "120"]), self.start(1, &[])];
         self.wait_for_log(1, "quorum->run");
         brokers
     }
