@@ -8,14 +8,13 @@ use serde_json::Value;
 use tokio::sync::mpsc::{Sender, UnboundedSender};
 
 use super::family::{Children, Parent};
-use super::local::ClientNews;
 use super::log::Severity;
 use super::startup::Startup;
 use super::state::State;
 use crate::jobs::manager::Manager;
 use crate::jobs::task::Happened;
 use crate::overlay::link::LinkEvent;
-use crate::protocol::Reply;
+use crate::protocol::{Reply, Request};
 
 /// Something that falls due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +35,12 @@ pub(crate) enum News {
     Parent(LinkEvent),
     /// On a child's link.
     Child(u64, LinkEvent),
-    /// At the local socket.
-    Client(ClientNews),
+    /// A client of the local socket, which has this number, asks something and waits for answers.
+    Asked(u64, Request, UnboundedSender<Reply>),
+    /// A client has gone.
+    Gone(u64),
+    /// A user without a role was turned away from the local socket.
+    Stranger(u32),
     /// To a task of a job.
     Task(u64, u32, Happened),
     /// The initial program has ended.

@@ -13,24 +13,6 @@ use crate::protocol::{Reply, Request};
 /// `EPERM` of Linux.
 const REFUSED: u8 = 1;
 
-/// What clients do.
-#[derive(Debug)]
-pub(crate) enum ClientNews {
-    /// A client asks something.
-    Asked {
-        /// Its number.
-        id: u64,
-        /// What it asks.
-        request: Request,
-        /// How to answer.
-        sender: UnboundedSender<Reply>,
-    },
-    /// A client has gone.
-    Gone(u64),
-    /// A user without a role was turned away.
-    Stranger(u32),
-}
-
 /// Binds the socket at `path`, replacing a dead one.
 pub(crate) fn bind(path: &str) -> std::io::Result<UnixListener> {
     if std::fs::symlink_metadata(path).is_ok() {
@@ -104,7 +86,7 @@ async fn serve(id: u64, stream: UnixStream, door: Door) {
     let peer = match peer {
         Ok(peer) => peer,
         Err(user) => {
-            drop(door.news.send(News::Client(ClientNews::Stranger(user))));
+            drop(door.news.send(News::Stranger(user)));
             drop(write.write_all(&[REFUSED]).await);
             return;
         }
@@ -141,9 +123,9 @@ async fn serve_line(
     match request {
         Ok(request) => {
             let (sender, replies) = unbounded_channel();
-            drop(news.send(News::Client(ClientNews::Asked { id, request, sender })));
+            drop(news.send(News::Asked(id, request, sender)));
             answer(reader, write, replies).await;
-            drop(news.send(News::Client(ClientNews::Gone(id))));
+            drop(news.send(News::Gone(id)));
         }
         Err(refusal) => drop(send(&mut write, &refusal).await),
     }
@@ -178,7 +160,7 @@ async fn next_question(reader: &mut BufReader<OwnedReadHalf>) -> Option<Question
 /// The payload that tells the broker's state, in the order of Flux.
 async fn state(id: u64, door: &Door) -> Option<String> {
     let (sender, mut replies) = unbounded_channel();
-    door.news.send(News::Client(ClientNews::Asked { id, request: Request::State, sender })).ok()?;
+    door.news.send(News::Asked(id, Request::State, sender)).ok()?;
     let Reply::Done(value) = replies.recv().await? else { return None };
     Some(format!(r#"{{"state":{},"duration":{}}}"#, value["state"], value["duration"]))
 }

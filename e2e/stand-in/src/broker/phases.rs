@@ -74,21 +74,19 @@ impl Broker {
     pub(super) fn signalled(&mut self, number: i32) {
         self.log(Severity::Info, &format!("signal {number}"));
         self.expedite = true;
-        match self.state() {
-            State::Join => self.post("parent-fail"),
-            State::ConfigSync => self.post("sync-fail"),
-            State::Quorum => self.post("quorum-fail"),
-            State::Run => self.abort_run(),
-            State::Cleanup => self.abort_cleanup(),
-            // rc1 and rc3 take no time here, and the others have nothing to abort.
-            State::Init
-            | State::Finalize
-            | State::LoadBuiltins
-            | State::Shutdown
-            | State::Goodbye
-            | State::UnloadBuiltins
-            | State::Exit => {}
+        // rc1 and rc3 take no time here, and the other states have nothing to abort.
+        let events = [
+            (State::Join, "parent-fail"),
+            (State::ConfigSync, "sync-fail"),
+            (State::Quorum, "quorum-fail"),
+        ];
+        if let Some((_, event)) = events.iter().find(|(state, _)| *state == self.state()) {
+            self.post(event);
         }
+        if self.state() == State::Run {
+            self.abort_run();
+        }
+        self.abort_cleanup();
     }
 
     fn enter_cleanup(&mut self) {

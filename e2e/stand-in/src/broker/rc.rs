@@ -15,13 +15,13 @@ impl Broker {
             self.log(Severity::Error, text);
             return Err(code);
         }
-        let configured = self.setup.config.resource.read(&self.setup.hosts).map_err(|text| {
-            self.log_as("resource", Severity::Error, &text);
-            self.log_as("resource", Severity::Critical, "module exiting abnormally");
-            1
-        })?;
-        self.manager.excluded = configured.excluded;
-        self.manager.cores = configured.cores;
+        let (cores, excluded) =
+            self.setup.config.resource.read(&self.setup.hosts).map_err(|text| {
+                self.log_as("resource", Severity::Error, &text);
+                self.log_as("resource", Severity::Critical, "module exiting abnormally");
+                1
+            })?;
+        (self.manager.cores, self.manager.excluded) = (cores, excluded);
         if let Some(path) =
             self.setup.attributes.get("content.restore").filter(|_| self.is_leader())
         {

@@ -1,9 +1,9 @@
 //! Answering clients.
 
 use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedSender;
 
 use super::core::Broker;
-use super::local::ClientNews;
 use super::log::Severity;
 use super::state::State;
 use crate::jobs::job::ClientId;
@@ -11,26 +11,22 @@ use crate::overlay::wire::{Downward, Upward};
 use crate::protocol::{Reply, Request, Scope};
 
 impl Broker {
-    /// A client of this broker's socket.
-    pub(super) fn client_news(&mut self, news: ClientNews) {
-        match news {
-            ClientNews::Asked { id, request, sender } => {
-                self.clients.insert(id, sender);
-                self.asked(id, request);
-            }
-            ClientNews::Gone(id) => {
-                self.clients.remove(&id);
-                self.manager.forget((None, id));
-                self.send_up(&Upward::RequestGone(id));
-            }
-            ClientNews::Stranger(user) => {
-                let text = format!("client_authenticate: uid={user} no assigned roles");
-                self.log_as("connector-local", Severity::Error, &text);
-            }
-        }
+    /// A client of this broker's socket has gone.
+    pub(super) fn client_gone(&mut self, id: u64) {
+        self.clients.remove(&id);
+        self.manager.forget((None, id));
+        self.send_up(&Upward::RequestGone(id));
     }
 
-    fn asked(&mut self, id: u64, request: Request) {
+    /// Somebody was turned away.
+    pub(super) fn stranger(&self, user: u32) {
+        let text = format!("client_authenticate: uid={user} no assigned roles");
+        self.log_as("connector-local", Severity::Error, &text);
+    }
+
+    /// A client of this broker's socket asks something.
+    pub(super) fn asked(&mut self, id: u64, request: Request, sender: UnboundedSender<Reply>) {
+        self.clients.insert(id, sender);
         if self.is_leader() || request.is_local() {
             self.serve((None, id), request);
         } else if self.is_joined() && self.state() > State::Join {

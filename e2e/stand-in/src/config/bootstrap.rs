@@ -9,7 +9,7 @@ use crate::overlay::endpoint;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Table {
-    hosts: Vec<Entry>,
+    hosts: Vec<Host>,
     curve_cert: Option<String>,
     default_port: Option<u16>,
     default_bind: Option<String>,
@@ -17,18 +17,12 @@ pub(crate) struct Table {
     enable_ipv6: bool,
 }
 
+/// One broker; in the table, all that its hostlist names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
-    host: String,
-    bind: Option<String>,
-    connect: Option<String>,
-}
-
-/// One broker.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Host {
     /// Name the broker must have.
+    #[serde(rename = "host")]
     pub(crate) name: String,
     /// What it listens on when it has children.
     pub(crate) bind: Option<String>,
@@ -81,7 +75,7 @@ impl Table {
     fn hosts(&self) -> Result<Vec<Host>, String> {
         let mut hosts: Vec<Host> = Vec::new();
         for entry in &self.hosts {
-            let names = Hostlist::parse(&entry.host)
+            let names = Hostlist::parse(&entry.name)
                 .map_err(|_| "host key is not a valid RFC 29 hostlist".to_owned())?;
             for name in names.hosts() {
                 let (bind, connect) = (entry.bind.clone(), entry.connect.clone());

@@ -19,25 +19,16 @@ pub(crate) struct Table {
     pub(crate) noverify: bool,
 }
 
-/// What the table says about the brokers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Configured {
-    /// The cores of every rank.
-    pub(crate) cores: Cores,
-    /// Ranks that are never scheduled.
-    pub(crate) excluded: BTreeSet<u32>,
-}
-
 impl Table {
-    /// Reads what the table names. Every rank opens the file, though all but the leader have the
-    /// leader's configuration.
+    /// The cores of every rank, and the ranks that are never scheduled. Every rank opens the file, though
+    /// all but the leader have the leader's configuration.
     ///
     /// # Errors
     /// What makes the resource module of Flux 0.88 refuse to start.
-    pub(crate) fn read(&self, hosts: &[String]) -> Result<Configured, String> {
+    pub(crate) fn read(&self, hosts: &[String]) -> Result<(Cores, BTreeSet<u32>), String> {
         let cores = resources::read(&self.path, hosts)?;
         let excluded = self.exclude.as_ref().map(|text| targets(text, hosts));
-        Ok(Configured { cores, excluded: excluded.transpose()?.unwrap_or_default() })
+        Ok((cores, excluded.transpose()?.unwrap_or_default()))
     }
 }
 
