@@ -91,7 +91,11 @@ fn the_events_of_a_job_say_whether_it_was_started() {
     assert!(log.contains("\"type\":\"alloc\"") && !log.contains("\"name\":\"start\""), "{log}");
     assert_eq!(events(&["--path=exec", refused]).0, Some(1), "it has no such eventlog");
     let (_, log) = events(&[not_found]);
-    assert!(log.contains("start failed") && log.contains("\"name\":\"start\""), "{log}");
+    assert!(
+        log.contains("no-such-command: No such file or directory")
+            && log.contains("\"name\":\"start\""),
+        "{log}"
+    );
     assert!(events(&["--path=exec", not_found]).1.contains("shell.init"));
 }
 

@@ -58,7 +58,9 @@ impl Broker {
             self.setup.attributes.get("tbon.topo").or(self.setup.config.tbon.topo.as_deref());
         let scheme = given.unwrap_or(if configured { "custom" } else { "kary:32" }).to_owned();
         let deepest = match scheme.split_once(':') {
-            Some(("kary", width)) => width.parse::<usize>().ok().map(|width| width + 1),
+            Some(("kary", width)) => {
+                width.parse::<usize>().ok().map(|width| width.saturating_add(1))
+            }
             Some(_) => None,
             None => (scheme == "custom").then_some(usize::MAX),
         };

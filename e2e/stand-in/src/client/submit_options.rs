@@ -104,9 +104,9 @@ pub(crate) fn build(
 }
 
 fn waitable(command: &str, parsed: &Parsed) -> Result<bool, Failure> {
-    let mut flags = parsed.values("flags").flat_map(|text| text.split(','));
-    match flags.find(|flag| !["waitable", "debug", "novalidate"].contains(flag)) {
+    let flags: Vec<&str> = parsed.values("flags").flat_map(|text| text.split(',')).collect();
+    match flags.iter().find(|flag| !["waitable", "debug", "novalidate"].contains(flag)) {
         Some(other) => Err(fault(command, &format!("--flags: Unknown flag {other}"))),
-        None => Ok(parsed.values("flags").any(|text| text.split(',').any(|f| f == "waitable"))),
+        None => Ok(flags.contains(&"waitable")),
     }
 }

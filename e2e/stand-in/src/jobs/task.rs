@@ -89,7 +89,7 @@ fn command(order: &TaskOrder, rundir: &str) -> std::io::Result<Command> {
     if let Some(script) = &order.spec.script {
         // The instance of a batch job runs rc1 like any other.
         if rc1_fault(&order.spec.environment, true).is_some() {
-            return Err(ErrorKind::NotFound.into());
+            return Err(not_found());
         }
         let path = format!("{rundir}/script-{}", order.job);
         let mut options = std::fs::OpenOptions::new();
@@ -100,13 +100,17 @@ fn command(order: &TaskOrder, rundir: &str) -> std::io::Result<Command> {
     let (program, arguments) = words.split_first().ok_or(ErrorKind::InvalidInput)?;
     // As the shell that starts tasks does, it is looked up in the task's own `PATH`.
     let path = crate::front::path(&order.spec.environment);
-    let program = find_program(path, program).ok_or(ErrorKind::NotFound)?;
+    let program = find_program(path, program).ok_or_else(not_found)?;
     let mut command = Command::new(program);
     command.args(arguments).env_clear().envs(&order.spec.environment);
     command.current_dir(&order.spec.directory).process_group(0);
     // A task's input stays open, as long as nobody attaches to it.
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     Ok(command)
+}
+
+fn not_found() -> std::io::Error {
+    std::io::Error::from_raw_os_error(nix::libc::ENOENT)
 }
 
 async fn follow(mut child: Child, input: Option<String>, report: impl Fn(Happened)) {
