@@ -6,7 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
+use walkdir::WalkDir;
 
 use crate::{
     cache::{self, Cache, Key},
@@ -51,6 +52,10 @@ const SHARED: [(&str, &str); 2] = [
     ("upgrade", "another release of the operator, on a cluster"),
 ];
 
+/// Lines of Rust that the stand-in for Flux may have, its tests included: nobody wants to keep more
+/// true for something that proves nothing about Flux.
+const STAND_IN_LINE_LIMIT: usize = 6000;
+
 /// Runs every check, shows the output of each as it comes, and says at the end how each one went.
 ///
 /// # Errors
@@ -70,6 +75,7 @@ pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
         binaries::check_static(&built)?;
         binaries::check_agent_dependencies()
     }));
+    outcomes.push(timed("the stand-in for Flux is small", progress, check_stand_in_size));
     outcomes.push(timed("dependencies: licences, bans, sources", progress, || deny(progress)));
     outcomes.push(timed("dependencies: used", progress, || unused_dependencies(progress)));
     match obstacle(&options.target) {
@@ -222,6 +228,23 @@ fn summary(outcomes: &[Outcome], progress: &Progress) -> Result<()> {
         "failed: {}; what there is to see of tests on a cluster is in {EVIDENCE}",
         failed.join("; ")
     )
+}
+
+fn check_stand_in_size() -> Result<()> {
+    let mut lines = 0;
+    for entry in WalkDir::new(checkout()?.join("e2e/stand-in")) {
+        let entry = entry.context("looking for the files of the stand-in")?;
+        if entry.path().extension().is_some_and(|suffix| suffix == "rs") {
+            let text = std::fs::read_to_string(entry.path())
+                .with_context(|| format!("reading {}", entry.path().display()))?;
+            lines += text.lines().count();
+        }
+    }
+    ensure!(
+        lines <= STAND_IN_LINE_LIMIT,
+        "the stand-in has {lines} lines of Rust, more than the {STAND_IN_LINE_LIMIT} it may have"
+    );
+    Ok(())
 }
 
 /// Checks licences, bans and sources of the crates of every platform; advisories need a database

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Environment variables by name. Values that are not UTF-8 are taken over as near as possible.
 pub(crate) type Environment = BTreeMap<String, String>;
@@ -17,32 +17,17 @@ pub(crate) fn environment(called_as: &str) -> Environment {
             (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
         })
         .collect();
-    let Some(own) = own_directory() else { return environment };
-    if called_as != "flux" {
-        let path = environment.get("PATH").map_or("/bin:/usr/bin", String::as_str);
-        let path = with_own_first(path, &own);
+    let own = std::env::current_exe().ok().filter(|_| called_as != "flux");
+    if let Some(own) = own.as_deref().and_then(Path::parent) {
+        let path = with_own_first(path(&environment), own);
         environment.insert("PATH".to_owned(), path);
-    }
-    let prefix = own.parent().unwrap_or(&own).display().to_string();
-    for (name, folder) in [
-        ("FLUX_EXEC_PATH", "libexec/flux/cmd"),
-        ("FLUX_CONNECTOR_PATH", "lib/flux/connectors"),
-        ("FLUX_MODULE_PATH", "lib/flux/modules"),
-    ] {
-        let added = format!("{prefix}/{folder}");
-        let value = match environment.get(name) {
-            Some(old) if old.split(':').any(|part| part == added) => old.clone(),
-            Some(old) if !old.is_empty() => format!("{added}:{old}"),
-            _ => added,
-        };
-        environment.insert(name.to_owned(), value);
     }
     environment
 }
 
-/// The directory this executable is in.
-fn own_directory() -> Option<PathBuf> {
-    std::env::current_exe().ok()?.parent().map(Path::to_path_buf)
+/// The search path of an environment.
+pub(crate) fn path(environment: &Environment) -> &str {
+    environment.get("PATH").map_or("/bin:/usr/bin", String::as_str)
 }
 
 fn with_own_first(path: &str, own: &Path) -> String {
@@ -63,30 +48,15 @@ pub(crate) fn is_executable(path: &Path) -> bool {
         .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// The first executable `program` in the directories of `path`.
-pub(crate) fn search_path(path: &str, program: &str) -> Option<String> {
+/// Where `program` is: as it says if it names a directory, else the first executable in the
+/// directories of `path`.
+pub(crate) fn find_program(path: &str, program: &str) -> Option<String> {
+    if program.contains('/') {
+        return Some(program.to_owned());
+    }
     path.split(':')
         .map(|part| if part.is_empty() { "." } else { part })
         .map(|part| Path::new(part).join(program))
         .find(|candidate| is_executable(candidate))
         .map(|found| found.display().to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_own_directory_goes_in_front_of_another_flux() {
-        let folder = tempfile::tempdir().expect("temporary directory");
-        let other = folder.path().join("other");
-        std::fs::create_dir(&other).expect("creates");
-        std::fs::write(other.join("flux"), "").expect("writes");
-        std::fs::set_permissions(other.join("flux"), PermissionsExt::from_mode(0o755))
-            .expect("chmod");
-        let path = format!("/nowhere:{}", other.display());
-        let found = with_own_first(&path, Path::new("/own"));
-        assert_eq!(found, format!("/nowhere:/own:{}", other.display()));
-        assert_eq!(with_own_first("/nowhere", Path::new("/own")), "/nowhere:/own");
-    }
 }

@@ -1,8 +1,8 @@
 //! A stand-in for Flux, for tests where real Flux cannot be had. It is no resource manager.
 //!
-//! Installed as `PREFIX/bin/flux` it is as strict as Flux 0.88 about options, attributes,
-//! configuration and certificates, forms its overlay over real connections with CURVE, and runs
-//! real programs. What it does not simulate it refuses with exit code 64.
+//! Installed as `PREFIX/bin/flux` it refuses what Flux 0.88 refuses of what the operator and the agent
+//! give it, forms its overlay over real connections with CURVE, and runs real programs. What it does
+//! not simulate it refuses with exit code 64.
 
 mod broker;
 mod certificate;
@@ -17,7 +17,6 @@ mod overlay;
 mod protocol;
 mod resources;
 mod text;
-mod topology;
 
 use std::process::ExitCode;
 
@@ -41,10 +40,7 @@ fn main() -> ExitCode {
 fn dispatch(called_as: &str, words: &[String]) -> Result<u8, Failure> {
     let name = called_as.rsplit('/').next().unwrap_or_default();
     if name != "flux" && name != "flux-stand-in" {
-        return Err(Failure::with_code(
-            failure::NOT_SIMULATED,
-            format!("{name}: not simulated by the stand-in"),
-        ));
+        return Err(Failure::not_simulated(&format!("the program {name}")));
     }
     let Some((command, rest)) = words.split_first() else {
         return Err(Failure::new("Usage: flux [OPTIONS] COMMAND ARGS"));
@@ -53,25 +49,19 @@ fn dispatch(called_as: &str, words: &[String]) -> Result<u8, Failure> {
     match command.as_str() {
         "broker" => broker::run(&call.words, call.environment),
         "start" => client::start::run(&call),
-        "getattr" => client::attributes::get(&call),
-        "setattr" => client::attributes::set(&call),
-        "lsattr" => client::attributes::list(&call),
-        "uptime" => client::uptime::run(&call),
-        "overlay" => client::overlay::run(&call),
+        "getattr" => client::asking::attribute(&call),
+        "uptime" => client::asking::uptime(&call),
+        "version" => client::asking::version(&call),
+        "shutdown" => client::asking::shutdown(&call),
         "submit" => client::submit::submit(&call),
         "run" => client::submit::run(&call),
         "batch" => client::batch::run(&call),
         "job" => client::job::run(&call),
         "jobs" => client::jobs::run(&call),
-        "cancel" => client::job::cancel(&call),
-        "queue" => client::queue::run(&call),
-        "resource" => client::resource::run(&call),
-        "R" => client::resource_set::run(&call),
-        "keygen" => client::keygen::run(&call),
-        "version" | "-V" | "--version" => client::version::run(&call),
-        "shutdown" => client::shutdown::run(&call),
+        "queue" => client::asking::queue(&call),
+        "resource" => client::resource::list(&call),
+        "R" => client::resource::encode(&call),
         "proxy" => client::proxy::run(&call),
-        "dump" => client::archive::dump(&call),
         other => Err(Failure::not_simulated(other)),
     }
 }

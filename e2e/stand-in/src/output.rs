@@ -16,7 +16,6 @@ pub(crate) fn error_line(text: &str) {
 
 /// Where task output goes on the watching side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
 pub(crate) enum Stream {
     /// Standard output.
     Output,

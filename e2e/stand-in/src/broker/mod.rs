@@ -1,16 +1,14 @@
 //! The broker: one event loop that owns all state.
 
-pub(crate) mod attributes;
-mod builtins;
-pub(crate) mod content;
-mod core;
-mod deadlines;
+mod attributes;
+mod begin;
+mod content;
+pub(crate) mod core;
 mod directories;
 mod family;
 mod local;
-pub(crate) mod log;
+mod log;
 mod message;
-mod notify;
 mod phases;
 pub(crate) mod program;
 mod rc;
@@ -18,13 +16,12 @@ mod running;
 mod services;
 mod startup;
 pub(crate) mod state;
-mod status;
 mod work;
 
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedSender, channel, unbounded_channel};
 
-use self::core::{Broker, Channels};
+use self::core::{Broker, Channels, News};
 use self::state::State;
 use crate::failure::Failure;
 use crate::front::Environment;
@@ -43,28 +40,30 @@ pub(crate) fn run(words: &[String], environment: Environment) -> Result<u8, Fail
 }
 
 async fn serve(startup: startup::Startup) -> Result<u8, Failure> {
-    let (channels, mut receivers) = Channels::new();
-    let (signals, mut caught) = unbounded_channel();
-    catch_signals(&signals)
+    let (news, mut received) = unbounded_channel();
+    let (alive, mut alive_ends) = channel(1);
+    catch_signals(&news)
         .map_err(|error| Failure::new(format!("Error installing signal handlers: {error}")))?;
-    let mut broker = Broker::new(startup, channels);
+    let mut broker = Broker::new(startup, Channels { news, alive });
     broker.begin().await?;
     while broker.state() != State::Exit {
-        let due = broker.next_deadline();
-        tokio::select! {
-            Some(number) = caught.recv() => broker.signalled(number),
-            Some(event) = receivers.parent.recv() => broker.parent_event(event),
-            Some((link, news)) = receivers.children.recv() => broker.link_news(link, news),
-            Some(news) = receivers.clients.recv() => broker.client_news(news),
-            Some(report) = receivers.reports.recv() => broker.task_report(report),
-            Some(status) = receivers.program.recv() => broker.program_ended(status),
-            () = tokio::time::sleep_until(due) => broker.deadline(),
+        let Some(news) = received.recv().await else { break };
+        match news {
+            News::Signal(number) => broker.signalled(number),
+            News::Parent(event) => broker.parent_event(event),
+            News::Child(link, event) => broker.child_event(link, event),
+            News::Asked(id, request, sender) => broker.asked(id, request, sender),
+            News::Gone(id) => broker.client_gone(id),
+            News::Stranger(user) => broker.stranger(user),
+            News::Task(job, task, happened) => broker.task_news(job, task, happened),
+            News::ProgramEnded(status) => broker.program_ended(status),
+            News::Due(deadline) => broker.deadline(deadline),
         }
         broker.settle();
     }
     let (code, directories) = broker.end();
     // What was said last has to be delivered; a peer that does not listen is not waited for.
-    drop(tokio::time::timeout(DELIVERY_LIMIT, receivers.alive.recv()).await);
+    drop(tokio::time::timeout(DELIVERY_LIMIT, alive_ends.recv()).await);
     drop(directories);
     Ok(code)
 }
@@ -73,37 +72,23 @@ async fn serve(startup: startup::Startup) -> Result<u8, Failure> {
 const DELIVERY_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// All signals a broker reacts to.
-fn catch_signals(sender: &UnboundedSender<i32>) -> std::io::Result<()> {
+fn catch_signals(sender: &UnboundedSender<News>) -> std::io::Result<()> {
     let kinds = [
         SignalKind::hangup(),
         SignalKind::interrupt(),
         SignalKind::quit(),
         SignalKind::terminate(),
-        SignalKind::alarm(),
-        SignalKind::user_defined1(),
-        SignalKind::user_defined2(),
     ];
     for kind in kinds {
         let mut stream = signal(kind)?;
         let sender = sender.clone();
         tokio::spawn(async move {
             while stream.recv().await.is_some() {
-                if sender.send(kind.as_raw_value()).is_err() {
+                if sender.send(News::Signal(kind.as_raw_value())).is_err() {
                     return;
                 }
             }
         });
     }
     Ok(())
-}
-
-/// The receiving ends of what happens around a broker.
-struct Receivers {
-    parent: UnboundedReceiver<crate::overlay::link::LinkEvent>,
-    children: UnboundedReceiver<(u64, crate::overlay::listen::LinkNews)>,
-    clients: UnboundedReceiver<local::ClientNews>,
-    reports: UnboundedReceiver<crate::jobs::task::Report>,
-    program: UnboundedReceiver<std::process::ExitStatus>,
-    /// Ends when all that was said has been delivered.
-    alive: Receiver<()>,
 }

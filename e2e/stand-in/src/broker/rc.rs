@@ -5,35 +5,28 @@ use super::content;
 use super::core::Broker;
 use super::log::Severity;
 use super::program;
-use crate::config::resource::{self, Refusal, ResourceConfig};
-use crate::config::tables::{self, Complaint};
-use crate::resources::{self, Node};
-use std::collections::BTreeSet;
+use super::state::State;
+use crate::resources;
 
 impl Broker {
     /// Runs rc1; the error is its exit code.
     pub(super) fn run_rc1(&mut self) -> Result<(), i32> {
-        if let Some((code, text)) = program::rc1_fault(&self.environment, self.is_leader()) {
-            self.log(Severity::Error, &text);
+        if let Some((code, text)) = program::rc1_fault(&self.setup.environment, self.is_leader()) {
+            self.log(Severity::Error, text);
             return Err(code);
         }
-        let parsed = tables::modules(&self.config).and_then(|()| {
-            resource::parse(&self.config, &self.hosts)
-                .map_err(|Refusal { text, errno }| Complaint { module: "resource", text, errno })
-        });
-        let parsed = parsed.map_err(|complaint| {
-            self.log_as(complaint.module, Severity::Error, &complaint.text);
-            self.log_as(complaint.module, Severity::Critical, "module exiting abnormally");
-            let Complaint { module, errno, .. } = complaint;
-            let (number, reason) = (errno as i32, errno.desc());
-            self.log(Severity::Error, &format!("{module}: {reason}"));
-            self.log(Severity::Error, &format!("rc1.0: {module}: [Errno {number}] {reason}"));
-            1
-        })?;
-        if self.is_leader() {
-            self.manager.excluded.clone_from(&parsed.excluded);
-            self.manager.nodes.clone_from(&parsed.nodes);
-            self.restore().map_err(|error| {
+        let (cores, excluded) =
+            self.setup.config.resource.read(&self.setup.hosts).map_err(|text| {
+                self.log_as("resource", Severity::Error, &text);
+                self.log_as("resource", Severity::Critical, "module exiting abnormally");
+                1
+            })?;
+        (self.manager.cores, self.manager.excluded) = (cores, excluded);
+        if let Some(path) =
+            self.setup.attributes.get("content.restore").filter(|_| self.is_leader())
+        {
+            self.log(Severity::Info, &format!("rc1.0: restoring content from {path}"));
+            self.restored = content::read(path).map_err(|error| {
                 self.log(Severity::Error, &format!("rc1.0: {error}"));
                 1
             })?;
@@ -41,68 +34,41 @@ impl Broker {
         Ok(())
     }
 
-    fn restore(&mut self) -> Result<(), String> {
-        let Some((path, exists)) = content::to_restore(&self.attributes) else { return Ok(()) };
-        self.log(Severity::Info, &format!("rc1.0: restoring content from {}", path.display()));
-        if exists {
-            self.restored = Some(content::read(&path)?);
-        }
-        Ok(())
-    }
-
     /// Runs rc3.
-    pub(super) fn run_rc3(&mut self) -> Result<(), String> {
-        if !self.is_leader() {
+    pub(super) fn run_rc3(&self) -> Result<(), String> {
+        if !self.is_leader() && !self.is_joined() {
+            return Err("Upstream Flux broker is offline. Try again later.".to_owned());
+        }
+        let Some(path) = self.setup.attributes.get("content.dump").filter(|_| self.is_leader())
+        else {
             return Ok(());
-        }
-        let content = self.content();
-        if let Some(path) = content::dump(&self.attributes, &content)? {
-            self.log(Severity::Info, &format!("rc3.0: dumping content to {}", path.display()));
-        }
+        };
+        content::write(path, &self.jobs(None))?;
+        self.log(Severity::Info, &format!("rc3.0: dumping content to {path}"));
         Ok(())
     }
 
-    /// Everything a dump holds: what was restored, and the jobs since.
-    pub(super) fn content(&self) -> serde_json::Value {
-        let mut content = self.jobs(None);
-        content["drained"] = serde_json::json!(self.manager.drained);
-        content
-    }
-
-    /// The cores here, and why this rank drains itself, if it does.
-    pub(super) fn own_hardware(&mut self) -> (Vec<u32>, Option<String>) {
+    /// Whether there are fewer cores here than configured: then this rank drains itself.
+    pub(super) fn drains_itself(&self) -> bool {
         let real = resources::local_cores();
-        let drain = resource::parse(&self.config, &self.hosts).ok().and_then(|parsed| {
-            let ResourceConfig { nodes, verify, .. } = parsed;
-            let expected = nodes?.get(&self.rank)?.cores.clone();
-            verify.complaint(self.rank, &self.hostname, &expected, &real)
-        });
-        if let Some(reason) = &drain {
-            self.log_as("resource", Severity::Error, &format!("draining: {reason}"));
+        let configured = self.manager.cores.get(&self.setup.rank);
+        let missing = configured.is_some_and(|cores| !cores.is_subset(&real));
+        let drained = missing && !self.setup.config.resource.noverify;
+        if drained {
+            let place = format!("rank {} ({})", self.setup.rank, self.host(self.setup.rank));
+            let text = format!("draining: {place} missing resources");
+            self.log_as("resource", Severity::Error, &text);
         }
-        (real.into_iter().collect(), drain)
+        drained
     }
 
     /// A broker has finished rc1.
-    pub(super) fn came_online(&mut self, rank: u32, cores: Vec<u32>, drain: Option<String>) {
+    pub(super) fn came_online(&mut self, rank: u32, drained: bool) {
         self.manager.online.insert(rank);
-        match drain {
-            Some(reason) => {
-                self.manager.drained.insert(rank, reason);
-            }
-            None => {
-                self.manager.drained.remove(&rank);
-            }
-        }
-        self.discovered.insert(rank, cores);
-        // Discovery is complete when every rank has reported, and not before.
-        if self.manager.nodes.is_none() && self.discovered.len() == self.hosts.len() {
-            let node = |(rank, cores): (&u32, &Vec<u32>)| {
-                let cores: BTreeSet<u32> = cores.iter().copied().collect();
-                (*rank, Node { host: self.host(*rank), cores, ..Node::default() })
-            };
-            let nodes = self.discovered.iter().map(node).collect();
-            self.manager.nodes = Some(nodes);
+        if drained {
+            self.manager.drained.insert(rank);
+        } else {
+            self.manager.drained.remove(&rank);
         }
         self.check_quorum();
         let effects = self.manager.schedule();
@@ -111,7 +77,6 @@ impl Broker {
 
     /// A broker that was online is not any more.
     pub(super) fn went_offline(&mut self, rank: u32) {
-        use super::state::State;
         if !self.manager.online.remove(&rank) {
             return;
         }

@@ -32,23 +32,14 @@ pub(crate) enum State {
     Exit,
 }
 
+/// The names of all states in their order.
+const NAMES: &str = "load-builtins join config-sync init quorum run cleanup shutdown finalize goodbye \
+    unload-builtins exit";
+
 impl State {
     /// The name in logs and in `flux uptime`.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::LoadBuiltins => "load-builtins",
-            Self::Join => "join",
-            Self::ConfigSync => "config-sync",
-            Self::Init => "init",
-            Self::Quorum => "quorum",
-            Self::Run => "run",
-            Self::Cleanup => "cleanup",
-            Self::Shutdown => "shutdown",
-            Self::Finalize => "finalize",
-            Self::Goodbye => "goodbye",
-            Self::UnloadBuiltins => "unload-builtins",
-            Self::Exit => "exit",
-        }
+        NAMES.split(' ').nth(self as usize).unwrap_or_default()
     }
 
     /// The state after `event`, `None` where the event means nothing in this state.
@@ -92,41 +83,4 @@ pub(crate) fn event_of_parent(own: State, parent: State, failed: bool) -> Option
         (State::Run, parent == State::Shutdown, "shutdown"),
     ];
     events.into_iter().find(|(state, holds, _)| *state == own && *holds).map(|(_, _, event)| event)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_worker_waits_for_its_parents_rc1() {
-        assert_eq!(event_of_parent(State::Join, State::Init, false), None);
-        assert_eq!(event_of_parent(State::Join, State::Quorum, false), Some("parent-ready"));
-        assert_eq!(event_of_parent(State::Join, State::Cleanup, false), Some("parent-fail"));
-        assert_eq!(event_of_parent(State::Run, State::Cleanup, false), None);
-        assert_eq!(event_of_parent(State::Run, State::Shutdown, false), Some("shutdown"));
-        assert_eq!(event_of_parent(State::Run, State::Run, true), Some("parent-fail"));
-    }
-
-    #[test]
-    fn every_state_leads_to_exit() {
-        let events = [
-            "builtins-success",
-            "parent-none",
-            "sync-none",
-            "rc1-success",
-            "quorum-full",
-            "rc2-success",
-            "cleanup-success",
-            "children-none",
-            "rc3-success",
-            "goodbye",
-            "builtins-done",
-        ];
-        let end = events
-            .iter()
-            .fold(State::LoadBuiltins, |state, event| state.after(event).expect("allowed"));
-        assert_eq!(end, State::Exit);
-        assert_eq!(State::Quorum.after("parent-fail"), None);
-    }
 }

@@ -5,11 +5,10 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::core::Broker;
-use super::deadlines::Deadline;
+use super::core::{Broker, Deadline, News};
 use super::log::Severity;
 use crate::jobs::manager::Effect;
-use crate::jobs::task::{self, News, Report, Runner, TaskOrder, WriteOrder};
+use crate::jobs::task::{self, Happened, Order, TaskOrder};
 use crate::overlay::wire::{Downward, Upward};
 use crate::text::duration;
 
@@ -21,50 +20,41 @@ impl Broker {
     pub(super) fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Start(0, order) => self.start_task(&order),
-                Effect::Start(rank, order) => {
-                    self.send_down(rank, &Downward::Start(Box::new(order)));
-                }
-                Effect::Signal(0, job, signal) => self.signal_tasks(job, signal),
-                Effect::Signal(rank, job, signal) => {
-                    self.send_down(rank, &Downward::Signal { job, signal });
-                }
-                Effect::Write(0, order) => self.write_output(&order),
-                Effect::Write(rank, order) => self.send_down(rank, &Downward::Write(order)),
+                Effect::Order(0, order) => self.obey(order),
+                Effect::Order(rank, order) => self.send_down(rank, &Downward::Order(order)),
                 Effect::Tell(client, reply) => self.tell(client, reply),
                 Effect::KillLater(id) => {
-                    self.deadlines.set(self.kill_timeout(), Deadline::JobKill(id));
-                }
-                Effect::LimitLater(id, seconds) => {
-                    if let Ok(limit) = Duration::try_from_secs_f64(seconds) {
-                        self.deadlines.set(limit, Deadline::JobLimit(id));
-                    }
+                    let limit = self.setup.config.exec.kill_timeout.as_deref();
+                    let limit = limit.and_then(duration::parse).unwrap_or(KILL_TIMEOUT);
+                    self.later(limit, Deadline::JobKill(id));
                 }
             }
         }
     }
 
-    fn kill_timeout(&self) -> Duration {
-        let text = self.config.pointer("/exec/kill-timeout").and_then(serde_json::Value::as_str);
-        text.and_then(duration::parse)
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-            .unwrap_or(KILL_TIMEOUT)
-    }
-
-    /// Starts a task on this broker.
-    pub(super) fn start_task(&mut self, order: &TaskOrder) {
-        let runner = Runner {
-            reports: self.channels.reports.clone(),
-            uri: self.attributes.get("local-uri").unwrap_or_default().to_owned(),
-            rundir: self.attributes.get("rundir").unwrap_or_default().to_owned(),
-        };
-        if let Some(process) = runner.start(order) {
-            self.processes.insert((order.job, order.task), process);
+    /// Does what the job manager wants of this broker.
+    pub(super) fn obey(&mut self, order: Order) {
+        match order {
+            Order::Start(order) => self.start_task(&order),
+            Order::Signal(job, signal) => self.signal_tasks(job, signal),
+            Order::Write(order) => {
+                if let Err(error) = task::write(&order) {
+                    self.log_as("job-exec", Severity::Error, &format!("output: {error}"));
+                }
+            }
         }
     }
 
-    /// Signals the tasks of a job on this broker.
-    pub(super) fn signal_tasks(&mut self, job: u64, number: i32) {
+    fn start_task(&mut self, order: &TaskOrder) {
+        let (job, task) = (order.job, order.task);
+        let attribute = |name: &str| self.setup.attributes.get(name).unwrap_or_default();
+        let news = self.channels.news.clone();
+        let report = move |happened| drop(news.send(News::Task(job, task, happened)));
+        let started = task::start(order, attribute("local-uri"), attribute("rundir"), report);
+        self.processes.extend(started.map(|process| ((job, task), process)));
+    }
+
+    fn signal_tasks(&self, job: u64, number: i32) {
         let Ok(signal) = Signal::try_from(number) else { return };
         for ((owner, _), process) in &self.processes {
             if let Some(process) = i32::try_from(*process).ok().filter(|_| *owner == job) {
@@ -74,23 +64,16 @@ impl Broker {
         }
     }
 
-    /// Writes job output to a file on this broker.
-    pub(super) fn write_output(&mut self, order: &WriteOrder) {
-        if let Err(error) = task::write(order) {
-            self.log_as("job-exec", Severity::Error, &format!("output: {error}"));
-        }
-    }
-
     /// News of a task: on a worker it goes up, on the lead to the manager.
-    pub(super) fn task_report(&mut self, report: Report) {
-        if !matches!(report.news, News::Output(..)) {
-            self.processes.remove(&(report.job, report.task));
+    pub(super) fn task_news(&mut self, job: u64, task: u32, happened: Happened) {
+        if !matches!(happened, Happened::Output(..)) {
+            self.processes.remove(&(job, task));
         }
         if self.is_leader() {
-            let effects = self.manager.report(report);
+            let effects = self.manager.report(job, task, happened);
             self.carry_out(effects);
         } else {
-            self.send_up(&Upward::Task(report));
+            self.send_up(&Upward::Task(job, task, happened));
         }
     }
 }

@@ -1,27 +1,20 @@
 //! The commands that talk to a broker.
 
-pub(crate) mod archive;
-pub(crate) mod attributes;
+pub(crate) mod asking;
 pub(crate) mod batch;
 pub(crate) mod connection;
 pub(crate) mod job;
 pub(crate) mod jobs;
-pub(crate) mod keygen;
-pub(crate) mod overlay;
 pub(crate) mod proxy;
-pub(crate) mod queue;
 pub(crate) mod resource;
-pub(crate) mod resource_set;
-pub(crate) mod shutdown;
 pub(crate) mod start;
 pub(crate) mod submit;
 pub(crate) mod submit_options;
-pub(crate) mod uptime;
-pub(crate) mod version;
 
 use crate::failure::Failure;
 use crate::front::Environment;
-use crate::options::{Choice, Parsed, parse};
+use crate::options::{Parsed, parse};
+use crate::protocol::Scope;
 use crate::text::jobid;
 
 /// One call of a command.
@@ -34,22 +27,27 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Parses the options; a fault is reported as `flux-NAME: TEXT`.
-    pub(crate) fn options(&self, name: &str, choices: &[Choice]) -> Result<Parsed, Failure> {
-        parse(&self.words, choices).map_err(|error| {
-            Failure::new(format!(
-                "flux-{name}: {error}\nTry `flux-{name} --help' for more information."
-            ))
-        })
+    /// Parses the options of `command`, as [`parse`] describes them.
+    pub(crate) fn options(&self, command: &str, list: &str) -> Result<Parsed, Failure> {
+        parse(command, &self.words, list)
     }
 
-    /// Parses the options of a command that is a Python script in real Flux.
-    pub(crate) fn python_options(&self, name: &str, choices: &[Choice]) -> Result<Parsed, Failure> {
-        parse(&self.words, choices).map_err(|error| usage(name, &error.python()))
+    /// Parses the options of a sub-command, which the first word has to be.
+    pub(crate) fn of_subcommand(
+        &self,
+        command: &str,
+        known: &str,
+        list: &str,
+    ) -> Result<Parsed, Failure> {
+        match self.words.split_first() {
+            Some((first, rest)) if first == known => parse(command, rest, list),
+            Some((first, _)) => Err(Failure::not_simulated(&format!("{command} {first}"))),
+            None => Err(Failure::new(format!("flux-{command}: missing subcommand"))),
+        }
     }
 
     /// The batch job this runs in: its script has an instance of its own.
-    pub(crate) fn scope(&self) -> Option<u64> {
+    pub(crate) fn scope(&self) -> Scope {
         self.environment.get("FLUX_ENCLOSING_ID").and_then(|text| jobid::decode(text))
     }
 
@@ -62,24 +60,20 @@ impl Call {
     }
 }
 
-/// A usage error of a Python script: exit code 2. Those that submit are parts of one program.
-pub(crate) fn usage(name: &str, text: &str) -> Failure {
-    let joint = if ["submit", "run", "batch"].contains(&name) { ' ' } else { '-' };
-    let text = format!("usage: flux {name} [OPTIONS...]\nflux{joint}{name}: error: {text}");
-    Failure::with_code(2, text)
-}
-
 /// A job id, or Flux's text about what is none.
 pub(crate) fn job_id(text: &str) -> Result<u64, Failure> {
     jobid::decode(text)
         .ok_or_else(|| Failure::new(format!("flux-job: error parsing jobid: \"{text}\"")))
 }
 
-/// The first sub-command of a command, and a call for the rest.
-pub(crate) fn split<'a>(call: &'a Call, name: &str) -> Result<(&'a str, Call), Failure> {
-    let (first, rest) = call
-        .words
-        .split_first()
-        .ok_or_else(|| Failure::new(format!("flux-{name}: missing subcommand")))?;
-    Ok((first, Call { words: rest.to_vec(), environment: call.environment.clone() }))
+/// The name of a user id, or the id. The binary is static: the C library is not asked.
+pub(crate) fn user_name(id: u64) -> String {
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let id = id.to_string();
+    let name = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1) == Some(&id)).then(|| name.to_owned())
+    });
+    name.unwrap_or(id)
 }

@@ -1,14 +1,14 @@
 //! One job's life.
 
-use std::collections::BTreeSet;
-use std::time::Instant;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::schedule::Allocation;
 use super::spec::JobSpec;
 use crate::output::Stream;
-use crate::text::{idset, jobid};
+use crate::text::jobid;
 
 /// Names a client of this broker or of a worker.
 pub(crate) type ClientId = (Option<u32>, u64);
@@ -27,7 +27,7 @@ pub(crate) enum JobState {
 /// A fatal exception.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Exception {
-    /// `cancel`, `exec`, `alloc`, `timeout`, `node-failure`.
+    /// `cancel`, `exec`, `alloc`, `node-failure`.
     pub(crate) kind: &'static str,
     /// What is said about it.
     pub(crate) note: String,
@@ -42,26 +42,20 @@ pub(crate) struct Job {
     pub(crate) spec: JobSpec,
     /// Where it is.
     pub(crate) state: JobState,
-    /// When it was submitted.
-    pub(crate) submitted: Instant,
     /// When it was submitted, in seconds since 1970.
     pub(crate) submitted_at: f64,
-    /// When its tasks were started.
-    pub(crate) started: Option<Instant>,
-    /// Seconds its tasks ran, once they are over.
-    pub(crate) ran: Option<f64>,
-    /// Events so far: seconds since submission, and text.
-    pub(crate) events: Vec<(f64, String)>,
+    /// Whether its tasks were started.
+    pub(crate) started: bool,
     /// What it got.
     pub(crate) allocation: Allocation,
-    /// Tasks that still run.
-    pub(crate) running: BTreeSet<u32>,
+    /// Tasks that still run, and the rank of each.
+    pub(crate) running: BTreeMap<u32, u32>,
     /// Highest exit code of its tasks.
     pub(crate) code: i32,
     /// The exception that ended it.
     pub(crate) exception: Option<Exception>,
     /// Output that does not go to files.
-    pub(crate) output: Vec<(Stream, u32, String)>,
+    pub(crate) output: Vec<(Stream, String)>,
     /// Files begun.
     pub(crate) files: BTreeSet<String>,
     /// Who watches, and whether they want output.
@@ -77,13 +71,10 @@ impl Job {
             id,
             spec,
             state: JobState::Pending,
-            submitted: Instant::now(),
             submitted_at,
-            started: None,
-            ran: None,
-            events: Vec::new(),
+            started: false,
             allocation: Allocation::default(),
-            running: BTreeSet::new(),
+            running: BTreeMap::new(),
             code: 0,
             exception: None,
             output: Vec::new(),
@@ -91,13 +82,6 @@ impl Job {
             watchers: Vec::new(),
             taken: false,
         }
-    }
-
-    /// Records an event and returns it.
-    pub(crate) fn event(&mut self, text: impl Into<String>) -> (f64, String) {
-        let event = (self.submitted.elapsed().as_secs_f64(), text.into());
-        self.events.push(event.clone());
-        event
     }
 
     /// Exit code for whoever waited: the tasks' highest, or 1 after an exception before the start.
@@ -113,9 +97,6 @@ impl Job {
             (JobState::Inactive, Some(exception), _) if exception.kind == "cancel" => {
                 ("CA", "CANCELED")
             }
-            (JobState::Inactive, Some(exception), _) if exception.kind == "timeout" => {
-                ("TO", "TIMEOUT")
-            }
             (JobState::Inactive, None, 0) => ("CD", "COMPLETED"),
             (JobState::Inactive, _, _) => ("F", "FAILED"),
         }
@@ -127,62 +108,25 @@ impl Job {
             Stream::Output => self.spec.output.as_ref(),
             Stream::Error => self.spec.error.as_ref().or(self.spec.output.as_ref()),
         }?;
-        Some(in_directory(&self.expand(template, 0), &self.spec.directory))
+        let file = template.replace("{{id}}", &jobid::encode(self.id));
+        let path = Path::new(&self.spec.directory).join(file);
+        Some(path.display().to_string())
     }
 
-    /// A text with the job's mustache tags filled in.
-    pub(crate) fn expand(&self, template: &str, task: u32) -> String {
-        let id = jobid::encode(self.id);
-        [
-            ("{{id}}", id.clone()),
-            ("{{id.f58}}", id.clone()),
-            ("{{jobid}}", id),
-            ("{{id.dec}}", self.id.to_string()),
-            ("{{name}}", self.spec.name.clone()),
-            ("{{size}}", self.spec.processes().to_string()),
-            ("{{nnodes}}", self.allocation.cores.len().to_string()),
-            ("{{taskid}}", task.to_string()),
-            ("{{task.rank}}", task.to_string()),
-        ]
-        .iter()
-        .fold(template.to_owned(), |text, (tag, value)| text.replace(tag, value))
-    }
-
-    /// The job as `flux jobs --json` shows it.
-    pub(crate) fn to_json(&self) -> Value {
+    /// The job as `flux jobs` shows it, on `hosts`.
+    pub(crate) fn to_json(&self, hosts: &str) -> Value {
         let (status_abbrev, result) = self.status();
         let state = match self.state {
             JobState::Pending => "SCHED",
             JobState::Running => "RUN",
             JobState::Inactive => "INACTIVE",
         };
-        let since = self.started.map_or(0.0, |started| started.elapsed().as_secs_f64());
-        let runtime = self.ran.unwrap_or(since);
-        let mut value = json!({
-            "id": self.id, "userid": self.spec.user, "urgency": self.spec.urgency,
-            "t_submit": self.submitted_at, "state": state, "name": self.spec.name,
+        json!({
+            "id": self.id, "userid": self.spec.user, "state": state, "name": self.spec.name,
             "ntasks": self.spec.tasks, "status": if result.is_empty() { state } else { result },
-            "status_abbrev": status_abbrev, "runtime": runtime,
-        });
-        if !self.allocation.cores.is_empty() {
-            let ranks = self.allocation.cores.keys().copied();
-            value["nnodes"] = json!(self.allocation.cores.len());
-            value["ranks"] = json!(idset::encode(ranks));
-        }
-        if self.state == JobState::Inactive {
-            value["result"] = json!(result);
-            value["success"] = json!(result == "COMPLETED");
-            value["returncode"] = json!(self.exit_code());
-        }
-        if let Some(exception) = &self.exception {
-            value["exception"] = json!({
-                "occurred": true, "severity": 0, "type": exception.kind, "note": exception.note,
-            });
-        }
-        value
+            "status_abbrev": status_abbrev,
+            "nnodes": self.allocation.cores.len(), "nodelist": hosts,
+            "returncode": (self.state == JobState::Inactive).then(|| self.exit_code()),
+        })
     }
-}
-
-fn in_directory(path: &str, directory: &str) -> String {
-    if path.starts_with('/') { path.to_owned() } else { format!("{directory}/{path}") }
 }

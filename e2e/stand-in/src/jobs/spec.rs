@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::protocol::Scope;
+
 /// What a job is and needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct JobSpec {
@@ -29,29 +31,17 @@ pub(crate) struct JobSpec {
     pub(crate) output: Option<String>,
     /// File for standard error; the output's file if only that is given.
     pub(crate) error: Option<String>,
-    /// Put the task rank in front of every line.
-    pub(crate) label: bool,
     /// `flux job wait` may take the result.
     pub(crate) waitable: bool,
     /// Job name.
     pub(crate) name: String,
-    /// 0 is held, 16 the default, 31 at once.
-    pub(crate) urgency: u32,
-    /// Seconds the job may run.
-    pub(crate) limit: Option<f64>,
     /// The batch job in whose instance it was submitted.
-    pub(crate) scope: Option<u64>,
+    pub(crate) scope: Scope,
     /// User id of the submitter.
     pub(crate) user: u32,
 }
 
 impl JobSpec {
-    /// The job name Flux derives from a command.
-    pub(crate) fn default_name(command: &[String]) -> String {
-        let first = command.first().map(String::as_str).unwrap_or_default();
-        first.rsplit('/').next().unwrap_or_default().to_owned()
-    }
-
     /// Tasks that are started: a batch job is one script.
     pub(crate) fn processes(&self) -> u32 {
         if self.script.is_some() { 1 } else { self.tasks }

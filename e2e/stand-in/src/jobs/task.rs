@@ -1,6 +1,5 @@
 //! Running tasks on the broker they are placed on.
 
-use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -9,10 +8,23 @@ use std::process::{ExitStatus, Stdio};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
-use tokio::sync::mpsc::UnboundedSender;
 
+use super::spec::JobSpec;
 use crate::broker::program::rc1_fault;
+use crate::failure::strerror;
+use crate::front::find_program;
 use crate::output::Stream;
+
+/// What the job manager wants of a broker.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// Start a task.
+    Start(Box<TaskOrder>),
+    /// Signal the tasks of a job.
+    Signal(u64, i32),
+    /// Append to an output file of a job.
+    Write(WriteOrder),
+}
 
 /// A task to start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -21,16 +33,8 @@ pub(crate) struct TaskOrder {
     pub(crate) job: u64,
     /// Task rank.
     pub(crate) task: u32,
-    /// Command and arguments.
-    pub(crate) command: Vec<String>,
-    /// Text of a batch script, to be run instead of a command of its own.
-    pub(crate) script: Option<String>,
-    /// Working directory.
-    pub(crate) directory: String,
-    /// The whole environment but for `FLUX_URI`.
-    pub(crate) environment: BTreeMap<String, String>,
-    /// Standard input; none leaves it open and empty.
-    pub(crate) input: Option<String>,
+    /// The job as submitted, with the environment of the task but for `FLUX_URI`.
+    pub(crate) spec: JobSpec,
 }
 
 /// Text for an output file.
@@ -44,20 +48,9 @@ pub(crate) struct WriteOrder {
     pub(crate) first: bool,
 }
 
-/// News of a task.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Report {
-    /// The job.
-    pub(crate) job: u64,
-    /// Task rank.
-    pub(crate) task: u32,
-    /// What happened.
-    pub(crate) news: News,
-}
-
 /// What happened to a task.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum News {
+pub(crate) enum Happened {
     /// It wrote something.
     Output(Stream, String),
     /// It could not be started: exit code and reason.
@@ -66,100 +59,61 @@ pub(crate) enum News {
     Ended(i32),
 }
 
-/// What runs a task: where news go, and where scripts may be put.
-#[derive(Debug, Clone)]
-pub(crate) struct Runner {
-    /// For news.
-    pub(crate) reports: UnboundedSender<Report>,
-    /// The broker's `local-uri`.
-    pub(crate) uri: String,
-    /// The broker's `rundir`.
-    pub(crate) rundir: String,
-}
-
-impl Runner {
-    /// Starts a task and returns its process id. A task that cannot be started is reported.
-    pub(crate) fn start(&self, order: &TaskOrder) -> Option<u32> {
-        let report = |news| {
-            drop(self.reports.send(Report { job: order.job, task: order.task, news }));
-        };
-        match self.command(order).and_then(|mut command| command.spawn()) {
-            Ok(child) => {
-                let process = child.id();
-                let input = order.input.clone();
-                tokio::spawn(follow(child, input, order.job, order.task, self.reports.clone()));
-                process
-            }
-            Err(error) => {
-                let code = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
-                let program = order.command.first().map_or("batch script", String::as_str);
-                let reason = crate::failure::strerror(&error);
-                report(News::NotStarted(code, format!("{program}: {reason}")));
-                None
-            }
+/// Starts a task and returns its process id. Its broker is at `uri` and lets it put scripts into
+/// `rundir`; what happens goes to `report`.
+pub(crate) fn start(
+    order: &TaskOrder,
+    uri: &str,
+    rundir: &str,
+    report: impl Fn(Happened) + Send + Sync + 'static,
+) -> Option<u32> {
+    let started =
+        command(order, rundir).and_then(|mut command| command.env("FLUX_URI", uri).spawn());
+    match started {
+        Ok(child) => {
+            let process = child.id();
+            tokio::spawn(follow(child, order.spec.input.clone(), report));
+            process
+        }
+        Err(error) => {
+            let code = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
+            let program = order.spec.command.first().map_or("batch script", String::as_str);
+            report(Happened::NotStarted(code, format!("{program}: {}", strerror(&error))));
+            None
         }
     }
+}
 
-    fn command(&self, order: &TaskOrder) -> std::io::Result<Command> {
-        let mut words = order.command.clone();
-        if let Some(script) = &order.script {
-            // The instance of a batch job runs rc1 like any other.
-            if let Some((code, _)) = rc1_fault(&order.environment, true) {
-                let number = if code == 126 { nix::libc::EACCES } else { nix::libc::ENOENT };
-                return Err(std::io::Error::from_raw_os_error(number));
-            }
-            let path = format!("{}/script-{}", self.rundir, order.job);
-            let mut options = std::fs::OpenOptions::new();
-            let mut file =
-                options.write(true).create(true).truncate(true).mode(0o700).open(&path)?;
-            file.write_all(script.as_bytes())?;
-            words.insert(0, path);
+fn command(order: &TaskOrder, rundir: &str) -> std::io::Result<Command> {
+    let mut words = order.spec.command.clone();
+    if let Some(script) = &order.spec.script {
+        // The instance of a batch job runs rc1 like any other.
+        if rc1_fault(&order.spec.environment, true).is_some() {
+            return Err(not_found());
         }
-        let (program, arguments) =
-            words.split_first().ok_or_else(|| std::io::Error::from(ErrorKind::InvalidInput))?;
-        let program = find(program, order)?;
-        let mut command = Command::new(program);
-        command.args(arguments).env_clear().envs(&order.environment).env("FLUX_URI", &self.uri);
-        command.current_dir(self.directory(order));
-        // A task's input stays open, as long as nobody attaches to it.
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.process_group(0);
-        Ok(command)
+        let path = format!("{rundir}/script-{}", order.job);
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o700).open(&path)?;
+        file.write_all(script.as_bytes())?;
+        words.insert(0, path);
     }
-
-    fn directory(&self, order: &TaskOrder) -> String {
-        let reason = match std::fs::metadata(&order.directory) {
-            Ok(found) if found.is_dir() => return order.directory.clone(),
-            Ok(_) => "Not a directory".to_owned(),
-            Err(error) => crate::failure::strerror(&error),
-        };
-        let text = format!(
-            "flux-shell[{}]:  WARN: host: Could not change dir to {}: {reason}. Going to /tmp instead\n",
-            order.task, order.directory
-        );
-        let news = News::Output(Stream::Error, text);
-        drop(self.reports.send(Report { job: order.job, task: order.task, news }));
-        "/tmp".to_owned()
-    }
+    let (program, arguments) = words.split_first().ok_or(ErrorKind::InvalidInput)?;
+    // As the shell that starts tasks does, it is looked up in the task's own `PATH`.
+    let path = crate::front::path(&order.spec.environment);
+    let program = find_program(path, program).ok_or_else(not_found)?;
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().envs(&order.spec.environment);
+    command.current_dir(&order.spec.directory).process_group(0);
+    // A task's input stays open, as long as nobody attaches to it.
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Ok(command)
 }
 
-/// Looks a program up in the task's own `PATH`, as the shell that starts tasks does.
-fn find(program: &str, order: &TaskOrder) -> std::io::Result<String> {
-    if program.contains('/') {
-        return Ok(program.to_owned());
-    }
-    let path = order.environment.get("PATH").map_or("/bin:/usr/bin", String::as_str);
-    crate::front::search_path(path, program)
-        .ok_or_else(|| std::io::Error::from_raw_os_error(nix::libc::ENOENT))
+fn not_found() -> std::io::Error {
+    std::io::Error::from_raw_os_error(nix::libc::ENOENT)
 }
 
-async fn follow(
-    mut child: Child,
-    input: Option<String>,
-    job: u64,
-    task: u32,
-    reports: UnboundedSender<Report>,
-) {
+async fn follow(mut child: Child, input: Option<String>, report: impl Fn(Happened)) {
     let mut pipe = child.stdin.take();
     let feed = async {
         if let (Some(text), Some(mut pipe)) = (&input, pipe.take_if(|_| input.is_some())) {
@@ -167,28 +121,18 @@ async fn follow(
             drop(pipe.write_all(text.as_bytes()).await);
         }
     };
-    let output = child.stdout.take();
-    let error = child.stderr.take();
-    let read_output = read(output, Stream::Output, job, task, &reports);
-    let read_error = read(error, Stream::Error, job, task, &reports);
+    let read_output = read(child.stdout.take(), Stream::Output, &report);
+    let read_error = read(child.stderr.take(), Stream::Error, &report);
     let (status, (), (), ()) = tokio::join!(child.wait(), read_output, read_error, feed);
-    let code = status.map_or(1, exit_code);
-    drop(reports.send(Report { job, task, news: News::Ended(code) }));
+    report(Happened::Ended(status.map_or(1, exit_code)));
 }
 
-async fn read(
-    pipe: Option<impl AsyncRead + Unpin>,
-    stream: Stream,
-    job: u64,
-    task: u32,
-    reports: &UnboundedSender<Report>,
-) {
+async fn read(pipe: Option<impl AsyncRead + Unpin>, stream: Stream, report: &impl Fn(Happened)) {
     let Some(pipe) = pipe else { return };
     let mut reader = BufReader::new(pipe);
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line).await.is_ok_and(|count| count > 0) {
-        let text = String::from_utf8_lossy(&line).into_owned();
-        drop(reports.send(Report { job, task, news: News::Output(stream, text) }));
+        report(Happened::Output(stream, String::from_utf8_lossy(&line).into_owned()));
         line.clear();
     }
 }
@@ -204,6 +148,6 @@ pub(crate) fn write(order: &WriteOrder) -> Result<(), String> {
     options.create(true).write(true).truncate(order.first).append(!order.first);
     let mut file = options
         .open(&order.path)
-        .map_err(|error| format!("{}: {}", order.path, crate::failure::strerror(&error)))?;
+        .map_err(|error| format!("{}: {}", order.path, strerror(&error)))?;
     file.write_all(order.text.as_bytes()).map_err(|error| format!("{}: {error}", order.path))
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use omq_proto::proto::{Connection, ConnectionConfig, Event, Role};
 use omq_proto::{CurveKeypair, CurveServerOptions, MechanismSetup, Message, SocketType};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 /// ZeroMQ's limit for a handshake.
@@ -17,76 +18,66 @@ const LARGEST_MESSAGE: usize = 64 << 20;
 /// What a link reports.
 #[derive(Debug)]
 pub(crate) enum LinkEvent {
-    /// The handshake is done; the identity is the peer's uuid.
-    Ready {
-        /// Routing identity the peer gave.
-        identity: String,
-    },
+    /// It was accepted; this is how to send on it.
+    Opened(UnboundedSender<Bytes>),
+    /// The handshake is done.
+    Ready,
     /// A message.
     Message(Bytes),
     /// The peer's key is not authorised.
     Refused,
     /// The link is gone.
     Closed,
-    /// The parent's name has no address, for now.
-    Unresolved {
-        /// The name.
-        host: String,
-        /// What the resolver says.
-        reason: String,
-    },
+    /// The parent's name has no address, for now: the name and why.
+    Unresolved(String),
 }
-
-/// A stream of either transport.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 /// The child's end: it presents the certificate and expects the same one.
-pub(crate) fn client(keys: &CurveKeypair, uuid: &str) -> Connection {
+pub(crate) fn client(keys: &CurveKeypair) -> Connection {
     let mechanism =
         MechanismSetup::CurveClient { our_keypair: keys.clone(), server_public: keys.public };
-    Connection::new(
-        ConnectionConfig::new(Role::Client, SocketType::Dealer)
-            .identity(Bytes::copy_from_slice(uuid.as_bytes()))
-            .max_message_size(LARGEST_MESSAGE)
-            .mechanism(mechanism),
-    )
+    connection(Role::Client, SocketType::Dealer, mechanism)
 }
 
-/// The parent's end: it lets in exactly one client key. `refused` is told of any other.
-pub(crate) fn server(keys: &CurveKeypair, refused: UnboundedSender<LinkEvent>) -> Connection {
+/// The parent's end: it lets in exactly one client key. `report` is told of any other.
+pub(crate) fn server(
+    keys: &CurveKeypair,
+    report: impl Fn(LinkEvent) + Send + Sync + 'static,
+) -> Connection {
     let authorised = keys.public.to_z85();
     let options = CurveServerOptions::new().authenticator(move |peer| {
         let accepted =
             omq_proto::CurvePublicKey::from_bytes(peer.public_key).to_z85() == authorised;
         if !accepted {
-            drop(refused.send(LinkEvent::Refused));
+            report(LinkEvent::Refused);
         }
         accepted
     });
     let mechanism = MechanismSetup::CurveServer { our_keypair: keys.clone(), options };
-    Connection::new(
-        ConnectionConfig::new(Role::Server, SocketType::Router)
-            .max_message_size(LARGEST_MESSAGE)
-            .mechanism(mechanism),
-    )
+    connection(Role::Server, SocketType::Router, mechanism)
+}
+
+fn connection(role: Role, socket: SocketType, mechanism: MechanismSetup) -> Connection {
+    let config = ConnectionConfig::new(role, socket);
+    Connection::new(config.max_message_size(LARGEST_MESSAGE).mechanism(mechanism))
 }
 
 /// Runs a link until either side ends it. Messages from `outgoing` wait until the handshake is
 /// done; what is still in `outgoing` afterwards stays there.
 pub(crate) async fn run(
-    mut stream: Box<dyn Stream>,
+    mut stream: TcpStream,
     mut connection: Connection,
     outgoing: &mut UnboundedReceiver<Bytes>,
-    events: &UnboundedSender<LinkEvent>,
+    report: impl Fn(LinkEvent),
 ) {
+    drop(stream.set_nodelay(true));
     let deadline = tokio::time::Instant::now() + HANDSHAKE_LIMIT;
     let mut buffer = vec![0_u8; 64 << 10];
     loop {
         if flush(&mut stream, &mut connection).await.is_err() {
             break;
         }
-        report(&mut connection, events);
+        tell(&mut connection, &report);
         let ready = connection.is_ready();
         tokio::select! {
             read = stream.read(&mut buffer) => match read {
@@ -112,10 +103,10 @@ pub(crate) async fn run(
         }
     }
     drop(stream.shutdown().await);
-    drop(events.send(LinkEvent::Closed));
+    report(LinkEvent::Closed);
 }
 
-async fn flush(stream: &mut Box<dyn Stream>, connection: &mut Connection) -> std::io::Result<()> {
+async fn flush(stream: &mut TcpStream, connection: &mut Connection) -> std::io::Result<()> {
     loop {
         let bytes = connection.poll_transmit();
         if bytes.is_empty() {
@@ -126,17 +117,15 @@ async fn flush(stream: &mut Box<dyn Stream>, connection: &mut Connection) -> std
     }
 }
 
-fn report(connection: &mut Connection, events: &UnboundedSender<LinkEvent>) {
+fn tell(connection: &mut Connection, report: &impl Fn(LinkEvent)) {
     while let Some(event) = connection.poll_event() {
-        if let Event::HandshakeSucceeded { peer_properties, .. } = event {
-            let identity = peer_properties.identity.clone().unwrap_or_default();
-            let identity = String::from_utf8_lossy(&identity).into_owned();
-            drop(events.send(LinkEvent::Ready { identity }));
+        if let Event::HandshakeSucceeded { .. } = event {
+            report(LinkEvent::Ready);
         }
     }
     while let Some(message) = connection.poll_message() {
         if let Some(bytes) = message.part_bytes(0) {
-            drop(events.send(LinkEvent::Message(bytes)));
+            report(LinkEvent::Message(bytes));
         }
     }
 }

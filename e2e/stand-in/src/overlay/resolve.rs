@@ -41,25 +41,3 @@ fn in_hosts_file(text: &str, host: &str) -> Vec<IpAddr> {
         })
         .collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_of_one_kind_are_used_as_zeromq_does() {
-        let [four, six] = ["10.0.0.1", "fd00::1"].map(|text| text.parse().expect("valid"));
-        assert_eq!(used(vec![four, six], false), [four]);
-        assert_eq!(used(vec![four, six], true), [six]);
-        assert_eq!(used(vec![four], true), [four]);
-        assert!(used(vec![six], false).is_empty());
-    }
-
-    #[test]
-    fn the_hosts_file_is_read_by_whole_names() {
-        let text = "127.0.0.1 localhost # a\n10.0.0.1\tflux-0.flux flux-0\n::1 localhost\n";
-        assert_eq!(in_hosts_file(text, "flux-0"), ["10.0.0.1".parse::<IpAddr>().expect("valid")]);
-        assert_eq!(in_hosts_file(text, "localhost").len(), 2);
-        assert!(in_hosts_file(text, "flux").is_empty());
-    }
-}

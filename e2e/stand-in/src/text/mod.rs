@@ -3,5 +3,3 @@
 pub(crate) mod duration;
 pub(crate) mod idset;
 pub(crate) mod jobid;
-pub(crate) mod signal;
-pub(crate) mod uuid;

@@ -1,15 +1,19 @@
-//! An instance of stand-in brokers on loopback, in a directory of its own.
+//! An instance of brokers on loopback, in a directory of its own: of the stand-in, or of the real
+//! Flux that `FLUX_UNDER_TEST` names.
 
 // Each test binary uses its own part of this.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 #![allow(clippy::expect_used, reason = "a test that cannot be set up fails")]
+#![allow(clippy::print_stderr, reason = "why a test is skipped has to be seen")]
 
 use std::net::TcpListener;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use flux_contract::CurveCertificate;
 
 /// Nothing here takes longer.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -26,9 +30,32 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
     }
 }
 
+/// The real Flux to be tested in place of the stand-in.
+fn real_flux() -> Option<PathBuf> {
+    std::env::var_os("FLUX_UNDER_TEST").map(PathBuf::from)
+}
+
+/// Whether a test has to be skipped, for this reason, because it is about the stand-in itself.
+pub(crate) fn skipped_with_real_flux(reason: &str) -> bool {
+    if real_flux().is_some() {
+        eprintln!("skipped with real Flux: {reason}");
+    }
+    real_flux().is_some()
+}
+
+/// Whether a test that needs other users cannot run.
+pub(crate) fn skipped_without_root() -> bool {
+    let skipped = !nix::unistd::getuid().is_root();
+    if skipped {
+        eprintln!("skipped: being other users needs root");
+    }
+    skipped
+}
+
 /// A place with a `flux`, a certificate and a configuration for `a0`, `a1`...
 pub(crate) struct Site {
     folder: tempfile::TempDir,
+    flux: PathBuf,
     /// Port of the lead.
     pub(crate) port: u16,
 }
@@ -41,32 +68,37 @@ impl Site {
             .and_then(|listener| listener.local_addr())
             .expect("a free port")
             .port();
-        let new = Self { folder, port };
+        let flux = real_flux().unwrap_or_else(|| folder.path().join("bin/flux"));
+        let new = Self { folder, flux, port };
         std::fs::create_dir(new.path("bin")).expect("creates");
-        symlink_copy(Path::new(env!("CARGO_BIN_EXE_flux-stand-in")), &new.path("bin/flux"));
-        assert!(new.flux(&["keygen", "--name=test", &new.text("curve.cert")]).status.success());
-        new.write("broker.toml", &new.config(size, ""));
+        // A symbolic link would lead back to the build, and the site's `flux` would not be found.
+        let (built, flux) = (env!("CARGO_BIN_EXE_flux-stand-in"), new.path("bin/flux"));
+        std::fs::hard_link(built, &flux)
+            .or_else(|_| std::fs::copy(built, &flux).map(|_| ()))
+            .expect("a flux");
+        new.certificate("curve.cert", [7; 32]);
+        let hosts = format!("--hosts=a[0-{}]", size - 1);
+        new.write("R", &stdout(&new.flux(&["R", "encode", &hosts, "--cores=0-1"])));
+        new.write("broker.toml", &new.config(size));
         new
     }
 
-    /// The configuration's text, with `extra` keys in `[bootstrap]`.
-    pub(crate) fn config(&self, size: u32, extra: &str) -> String {
-        let (certificate, port, last) = (self.text("curve.cert"), self.port, size - 1);
+    fn config(&self, size: u32) -> String {
+        let (certificate, set) = (self.text("curve.cert"), self.text("R"));
+        let (port, last) = (self.port, size - 1);
         format!(
-            r#"[bootstrap]
-curve_cert = "{certificate}"
-default_port = {port}
-default_bind = "tcp://lo:%p"
-default_connect = "tcp://127.0.0.1:%p"
-hosts = [{{ host = "a[0-{last}]" }}]
-{extra}
-[resource]
-noverify = true
-[[resource.config]]
-hosts = "a[0-{last}]"
-cores = "0-1"
-"#
+            "[bootstrap]\ncurve_cert = \"{certificate}\"\ndefault_port = {port}\n\
+             default_bind = \"tcp://lo:%p\"\ndefault_connect = \"tcp://127.0.0.1:%p\"\n\
+             hosts = [{{ host = \"a[0-{last}]\" }}]\n\
+             [resource]\nnoverify = true\npath = \"{set}\"\n"
         )
+    }
+
+    /// Writes the certificate of a secret key.
+    pub(crate) fn certificate(&self, name: &str, secret: [u8; 32]) {
+        let certificate = CurveCertificate::new("test", secret).expect("a certificate");
+        self.write(name, certificate.to_text().expose());
+        self.set_mode(name, 0o600);
     }
 
     /// A path in the site.
@@ -88,8 +120,13 @@ cores = "0-1"
     /// Writes an executable file.
     pub(crate) fn script(&self, name: &str, text: &str) -> String {
         let path = self.write(name, text);
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("chmod");
+        self.set_mode(name, 0o755);
         path
+    }
+
+    /// Changes the mode of a file.
+    pub(crate) fn set_mode(&self, name: &str, mode: u32) {
+        std::fs::set_permissions(self.path(name), PermissionsExt::from_mode(mode)).expect("chmod");
     }
 
     /// Reads a file; an absent one is empty.
@@ -99,7 +136,7 @@ cores = "0-1"
 
     /// A `flux` command, not started yet.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(self.path("bin/flux"));
+        let mut command = Command::new(&self.flux);
         command.args(words).current_dir(self.folder.path()).stdin(Stdio::null());
         command.env("LC_ALL", "C.UTF-8");
         for name in ["FLUX_URI", "FLUX_CONF_DIR", "FLUX_ENCLOSING_ID", "SHELL"] {
@@ -126,46 +163,37 @@ cores = "0-1"
         command
     }
 
-    /// Runs a `flux` command that talks to a broker, as another user.
-    pub(crate) fn ask_as(&self, user: u32, rank: u32, words: &[&str]) -> Output {
-        self.question(rank, words).uid(user).output().expect("runs")
+    /// Runs a `flux` command that talks to the lead, as another user.
+    pub(crate) fn ask_as(&self, user: u32, words: &[&str]) -> Output {
+        self.question(0, words).uid(user).output().expect("runs")
     }
 
-    /// Lets other users into the site and into the directories a broker makes there.
-    pub(crate) fn open_to_everyone(&self) {
-        let open = |name: &str| {
-            std::fs::set_permissions(self.path(name), PermissionsExt::from_mode(0o777))
-                .expect("chmod");
-        };
-        open(".");
-        for name in ["run0", "state"] {
-            std::fs::create_dir(self.path(name)).expect("creates");
-            open(name);
-        }
-    }
-
-    /// Broker words for a rank, with the site's configuration.
-    pub(crate) fn words(&self, command: &str, rank: u32, more: &[&str]) -> Vec<String> {
+    /// A command for a broker, with the site's configuration.
+    pub(crate) fn broker(&self, command: &str, rank: u32, more: &[&str]) -> Command {
         let mut words = vec![
             command.to_owned(),
             format!("-c{}", self.text("broker.toml")),
             format!("-Shostname=a{rank}"),
             format!("-Srundir={}", self.text(&format!("run{rank}"))),
+            format!("-Sstatedir={}", self.text(&format!("state{rank}"))),
             "-Slog-stderr-mode=local".to_owned(),
             "-Slog-stderr-level=6".to_owned(),
         ];
-        if rank == 0 {
-            words.push(format!("-Sstatedir={}", self.text("state")));
-        }
         words.extend(more.iter().map(|word| (*word).to_owned()));
-        words
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        self.command(&words)
     }
 
     /// Starts a broker; its output goes to `RANK.out` and `RANK.err`.
     pub(crate) fn start(&self, rank: u32, more: &[&str]) -> Broker {
-        let words = self.words("start", rank, more);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        self.spawn(self.command(&words), rank)
+        self.spawn(self.broker("start", rank, more), rank)
+    }
+
+    /// Starts the brokers of an instance of two, whose program sleeps.
+    pub(crate) fn start_two(&self) -> [Broker; 2] {
+        let brokers = [self.start(0, &["sleep", "120"]), self.start(1, &[])];
+        self.wait_for_log(1, "quorum->run");
+        brokers
     }
 
     /// Starts a prepared command as a broker.
@@ -174,7 +202,7 @@ cores = "0-1"
             std::fs::File::create(self.path(&format!("{rank}.{suffix}"))).expect("creates")
         };
         let child = command.stdout(file("out")).stderr(file("err")).spawn().expect("starts");
-        Broker { child }
+        Broker(child)
     }
 
     /// Waits until a broker's log holds a text.
@@ -183,52 +211,25 @@ cores = "0-1"
             self.read(&format!("{rank}.err")).contains(text).then_some(())
         });
     }
-
-    /// Runs a broker that is refused, and returns its exit code and standard error.
-    pub(crate) fn refusal(&self, rank: u32, more: &[&str]) -> (Option<i32>, String) {
-        let words = self.words("broker", rank, more);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let output = self.flux(&words);
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
-    }
-}
-
-/// A copy that the broker's own path resolves to; a link would lead back to the build directory.
-fn symlink_copy(from: &Path, to: &Path) {
-    if std::fs::hard_link(from, to).is_err() {
-        std::fs::copy(from, to).expect("copies");
-    }
-}
-
-/// Makes `name` in the site's `bin` another name of the stand-in or of a system program.
-pub(crate) fn provide(site: &Site, name: &str, target: &str) {
-    symlink(target, site.path(&format!("bin/{name}"))).expect("links");
 }
 
 /// A running broker; it is killed when forgotten.
-pub(crate) struct Broker {
-    child: Child,
-}
+pub(crate) struct Broker(Child);
 
 impl Broker {
-    /// Waits for its end.
-    pub(crate) fn end(&mut self) -> ExitStatus {
-        wait_for("the end of a broker", || self.child.try_wait().expect("waits"))
-    }
-
     /// Waits for its end and returns its exit code.
     pub(crate) fn code(&mut self) -> Option<i32> {
-        self.end().code()
+        wait_for("the end of a broker", || self.0.try_wait().expect("waits")).code()
     }
 
     /// Whether it still runs.
     pub(crate) fn runs(&mut self) -> bool {
-        self.child.try_wait().expect("waits").is_none()
+        self.0.try_wait().expect("waits").is_none()
     }
 
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
-        let process = i32::try_from(self.child.id()).expect("a process id");
+        let process = i32::try_from(self.0.id()).expect("a process id");
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(process), signal).expect("signals");
     }
 }
@@ -236,8 +237,8 @@ impl Broker {
 impl Drop for Broker {
     fn drop(&mut self) {
         // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

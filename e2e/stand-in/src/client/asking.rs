@@ -1,0 +1,72 @@
+//! Commands that ask one thing: `getattr`, `uptime`, `version`, `queue idle` and `shutdown`.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::connection::ask;
+use super::{Call, user_name};
+use crate::failure::Failure;
+use crate::output;
+use crate::protocol::Request;
+
+/// `flux getattr NAME`.
+pub(crate) fn attribute(call: &Call) -> Result<u8, Failure> {
+    let parsed = call.options("getattr", "")?;
+    let [name] = parsed.rest.as_slice() else {
+        return Err(Failure::new("Usage: flux getattr name"));
+    };
+    call.refuse_in_batch("getattr")?;
+    let value = ask(call, &format!("flux-getattr: {name}"), &Request::Attribute(name.clone()))?;
+    output::line(value.as_str().unwrap_or_default());
+    Ok(0)
+}
+
+/// `flux uptime`: ` 12:34:56 run 1.2m,  owner flux,  depth 0,  size 4`.
+pub(crate) fn uptime(call: &Call) -> Result<u8, Failure> {
+    call.options("uptime", "")?;
+    call.refuse_in_batch("uptime")?;
+    let state = ask(call, "flux-uptime", &Request::State)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() % 86400;
+    let owner = user_name(state["owner"].as_u64().unwrap_or_default());
+    output::line(&format!(
+        " {:02}:{:02}:{:02} {} {:.1}s,  owner {owner},  depth 0,  size {}",
+        now / 3600,
+        now / 60 % 60,
+        now % 60,
+        state["state"].as_str().unwrap_or_default(),
+        state["duration"].as_f64().unwrap_or_default(),
+        state["size"],
+    ));
+    Ok(0)
+}
+
+/// `flux version`: says first that it is not real Flux.
+pub(crate) fn version(call: &Call) -> Result<u8, Failure> {
+    call.options("version", "")?;
+    output::error_line("flux stand-in: not real Flux");
+    output::line("commands:    \t\t0.88.0");
+    output::line("libflux-core:\t\t0.88.0");
+    output::line("build-options:\t\t+stand-in");
+    Ok(0)
+}
+
+/// `flux queue idle`.
+pub(crate) fn queue(call: &Call) -> Result<u8, Failure> {
+    let parsed = call.of_subcommand("queue", "idle", "t|timeout=! quiet")?;
+    let pending = ask(call, "flux-queue: ERROR: idle", &Request::Idle(call.scope()))?;
+    if !parsed.has("quiet") || pending != 0 {
+        output::line(&format!("{pending} jobs"));
+    }
+    Ok(0)
+}
+
+/// `flux shutdown --background`.
+pub(crate) fn shutdown(call: &Call) -> Result<u8, Failure> {
+    let list = "background quiet! dump=! gc! skip-gc! v|verbose?! y|yes! n|no!";
+    let parsed = call.options("shutdown", list)?;
+    call.refuse_in_batch("shutdown")?;
+    if !parsed.has("background") || !parsed.rest.is_empty() {
+        return Err(Failure::not_simulated("shutdown other than --background"));
+    }
+    ask(call, "flux-shutdown", &Request::Shutdown)?;
+    Ok(0)
+}
