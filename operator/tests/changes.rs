@@ -37,7 +37,7 @@ fn as_built_by_another_release(world: &World) {
 #[tokio::test]
 async fn another_size_patches_the_job() {
     let world = World::new(&json!({ "maxSize": 6 }));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.writes();
     world.edit(2, |spec| spec["size"] = json!(6));
     let writes = world.writes().await;
@@ -51,9 +51,9 @@ async fn another_size_patches_the_job() {
 #[tokio::test]
 async fn a_size_above_the_hosts_flux_was_started_with_is_refused() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.edit(2, |spec| spec["size"] = json!(9));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(world.server.get(JOB).unwrap()["spec"]["parallelism"], 4);
     let (progressing, reason, message) = world.condition("Progressing");
     assert_eq!((progressing.as_str(), reason.as_str()), ("False", "ChangeRefused"));
@@ -64,9 +64,9 @@ async fn a_size_above_the_hosts_flux_was_started_with_is_refused() {
 #[tokio::test]
 async fn a_smaller_size_leaves_the_hosts_as_they_are() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.edit(2, |spec| spec["size"] = json!(2));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     let config = world.server.get(CONFIG).unwrap();
     let text = config["data"]["agent.toml"].as_str().unwrap().to_owned();
     assert!(text.contains("hello-[0-3]") && text.contains("quorum = 2"), "{text}");
@@ -76,9 +76,9 @@ async fn a_smaller_size_leaves_the_hosts_as_they_are() {
 #[tokio::test]
 async fn a_refused_size_stays_told() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.edit(2, |spec| spec["size"] = json!(9));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.writes();
     assert_eq!(world.writes().await, [""; 0]);
     assert_eq!(refused(&world), "spec.size: Flux was started with 4 hosts, not with 9");
@@ -87,7 +87,7 @@ async fn a_refused_size_stays_told() {
 #[tokio::test]
 async fn what_cannot_be_changed_is_told_by_the_fields_of_the_specification() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.writes();
     world.edit(2, |spec| {
         spec["containers"][0]["image"] = json!("other");
@@ -112,9 +112,9 @@ async fn a_container_that_comes_or_goes_is_told_as_one() {
     let two = json!([runner, beside]);
     for (before, after) in [(&one, &two), (&two, &one)] {
         let world = World::new(&json!({ "containers": before }));
-        world.look().await.unwrap();
+        world.reconcile().await.unwrap();
         world.edit(2, |spec| spec["containers"] = after.clone());
-        world.look().await.unwrap();
+        world.reconcile().await.unwrap();
         assert_eq!(refused(&world), "spec.containers[1]");
     }
 }
@@ -122,24 +122,24 @@ async fn a_container_that_comes_or_goes_is_told_as_one() {
 #[tokio::test]
 async fn a_change_that_is_taken_back_is_not_told_any_more() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.edit(2, |spec| spec["flux"]["topology"] = json!("kary:2"));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(refused(&world), "spec.flux.topology");
     world.edit(3, |spec| spec["flux"]["topology"] = Value::Null);
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_ne!(world.condition("Progressing").1, "ChangeRefused");
 }
 
 #[tokio::test]
 async fn a_size_that_can_be_had_is_applied_beside_a_change_that_cannot() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.edit(2, |spec| {
         spec["size"] = json!(2);
         spec["containers"][0]["image"] = json!("other");
     });
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(world.server.get(JOB).unwrap()["spec"]["parallelism"], 2);
     assert_eq!(refused(&world), "spec.containers[0].image");
 }
@@ -151,15 +151,15 @@ async fn deadline_and_backoff_limit_follow_unless_workers_would_have_to_know() {
         (job["spec"]["activeDeadlineSeconds"].clone(), job["spec"]["backoffLimit"].clone())
     };
     let world = World::new(&json!({ "backoffLimit": 1 }));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.edit(2, |spec| {
         spec["deadlineSeconds"] = json!(60);
         spec["backoffLimit"] = json!(3);
     });
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(limits(&world), (json!(60), json!(3)));
     world.edit(3, |spec| spec["backoffLimit"] = json!(0));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(limits(&world), (json!(60), json!(3)));
     let told = "spec.backoffLimit: a limit cannot become 0 or begin at 0, as the workers' agents know \
                 from their start whether a lead may follow the one that failed";
@@ -177,27 +177,27 @@ async fn agents_that_keep_a_deadline_learn_of_another_and_others_are_told_of_non
     };
     let margin = 30 + 1800;
     let world = World::new(&json!({ "deadlineSeconds": 60 }));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(deadlines(&world), (Some(60), 60 + margin));
     world.edit(2, |spec| spec["deadlineSeconds"] = json!(90));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(deadlines(&world), (Some(90), 90 + margin));
     // Left out it is the default, which such an agent has to be told.
     world.edit(3, |spec| drop(spec.as_object_mut().unwrap().remove("deadlineSeconds")));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(deadlines(&world), (Some(31_500_000), 31_500_000 + margin));
 
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.edit(2, |spec| spec["deadlineSeconds"] = json!(60));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(deadlines(&world), (None, 60), "an agent of another release could not read it");
 }
 
 #[tokio::test]
 async fn another_release_of_the_operator_leaves_a_running_job_alone() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     as_built_by_another_release(&world);
     world.server.writes();
     assert_eq!(world.writes().await, [""; 0]);
@@ -207,24 +207,24 @@ async fn another_release_of_the_operator_leaves_a_running_job_alone() {
 #[tokio::test]
 async fn after_an_upgrade_only_the_fields_that_the_user_touches_are_told() {
     let world = World::new(&json!({ "services": [{ "image": "db", "name": "db" }] }));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     as_built_by_another_release(&world);
     world.server.change("/api/v1/namespaces/work/pods/hello-services", |pod| {
         pod["spec"]["restartPolicy"] = json!("Always");
     });
     world.edit(2, |spec| spec["size"] = json!(2));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(world.server.get(JOB).unwrap()["spec"]["parallelism"], 2);
     assert_ne!(world.condition("Progressing").1, "ChangeRefused");
     world.edit(3, |spec| spec["flux"]["logLevel"] = json!(7));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(refused(&world), "spec.flux.logLevel");
 }
 
 #[tokio::test]
 async fn a_field_that_only_a_newer_release_has_is_no_change_until_it_is_used() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     // As noted by a release that did not know `logging.timed`.
     world.server.change(JOB, |job| {
         let note = &mut job["metadata"]["annotations"]["flux-framework.org/fields"];
@@ -233,19 +233,19 @@ async fn a_field_that_only_a_newer_release_has_is_no_change_until_it_is_used() {
         *note = json!(fields.collect::<Vec<_>>().join(","));
     });
     world.edit(2, |spec| spec["cleanup"] = json!(false));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_ne!(world.condition("Progressing").1, "ChangeRefused");
     world.edit(3, |spec| spec["logging"]["timed"] = json!(true));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(refused(&world), "spec.logging.timed");
 }
 
 #[tokio::test]
 async fn a_change_of_a_finished_mini_cluster_says_that_nothing_was_run() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     finish(&world, "Complete", 0);
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.writes();
     world.edit(2, |spec| spec["containers"][0]["command"] = json!("echo other"));
     assert_eq!(world.writes().await, [status()]);
@@ -267,9 +267,9 @@ async fn a_change_of_a_finished_mini_cluster_says_that_nothing_was_run() {
 #[tokio::test]
 async fn labels_of_the_job_follow() {
     let world = World::new(&json!({ "jobLabels": { "team": "physics" } }));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.edit(2, |spec| spec["jobLabels"] = json!({ "queue": "night" }));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_ne!(world.condition("Progressing").1, "ChangeRefused");
     let labels = world.server.get(JOB).unwrap()["metadata"]["labels"].clone();
     assert_eq!((&labels["queue"], &labels["team"]), (&json!("night"), &Value::Null));
@@ -279,10 +279,10 @@ async fn labels_of_the_job_follow() {
 #[tokio::test]
 async fn a_smaller_size_makes_an_event_that_names_the_pods_that_leave() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.edit(2, |spec| spec["size"] = json!(2));
-    world.look().await.unwrap();
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
+    world.reconcile().await.unwrap();
     let events = world.events().into_iter().filter(|(reason, _)| reason == "ScaledDown");
     let notes: Vec<String> = events.map(|(_, note)| note).collect();
     assert_eq!(notes.len(), 1);
@@ -292,13 +292,13 @@ async fn a_smaller_size_makes_an_event_that_names_the_pods_that_leave() {
 #[tokio::test]
 async fn an_invalid_change_of_what_runs_is_refused_and_its_end_is_seen() {
     let world = World::new(&json!({ "services": [{ "image": "db", "name": "db" }] }));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.writes();
     world.edit(2, |spec| spec["flux"]["topology"] = json!("nonsense"));
     assert_eq!(world.writes().await, [status()]);
     assert_eq!(world.condition("Accepted").1, "Invalid");
     world.edit(3, |spec| spec["flux"]["topology"] = json!("other nonsense"));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     let events = world.events().into_iter().filter(|(reason, _)| reason == "Invalid");
     let notes: Vec<String> = events.map(|(_, note)| note).collect();
     assert_eq!(notes.len(), 2, "{notes:?}");
@@ -314,7 +314,7 @@ async fn an_invalid_change_of_what_runs_is_refused_and_its_end_is_seen() {
 #[tokio::test]
 async fn a_run_whose_configuration_cannot_be_read_is_not_touched() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.change(CONFIG, |object| {
         let text = object["data"]["agent.toml"].as_str().unwrap();
         let news = text.replace("version = 1", "version = 2\nnews = true");
@@ -333,7 +333,7 @@ async fn a_run_whose_configuration_cannot_be_read_is_not_touched() {
     assert!(message.contains("agent image registry.example/agent:9"), "{message}");
     assert_eq!(world.server.get(CONFIG), before);
     finish(&world, "Complete", 0);
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(world.condition("Complete").0, "True");
     let after = world.server.get(CONFIG).unwrap();
     assert_eq!(after["data"], before.unwrap()["data"]);
@@ -360,7 +360,7 @@ async fn a_job_that_another_operator_made_is_left_alone_until_it_has_ended() {
     assert_eq!(world.condition("Progressing").1, "StartedByAnotherOperator");
     assert_eq!(world.writes().await, [""; 0]);
     finish(&world, "Failed", 7);
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(world.status().exit_code, Some(7));
     assert_eq!(world.condition("Failed").0, "True");
 }

@@ -41,7 +41,7 @@ fn told(path: &str, value: &Value, found: &mut BTreeSet<String>) {
 
 /// The status that the operator reports after a look.
 async fn look(world: &World) -> Value {
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.get(CLUSTER).unwrap()["status"].clone()
 }
 
