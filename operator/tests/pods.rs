@@ -21,18 +21,6 @@ fn with_services() -> World {
     World::new(&json!({ "services": [{ "image": "registry", "name": "registry" }] }))
 }
 
-fn position(writes: &[String], write: &str) -> usize {
-    writes.iter().position(|other| other == write).unwrap()
-}
-
-#[tokio::test]
-async fn the_services_pod_is_made_before_the_job_and_once() {
-    let world = with_services();
-    let writes = world.writes().await;
-    assert!(position(&writes, &create(SERVICES)) < position(&writes, &create(JOB)));
-    assert_eq!(world.writes().await, [""; 0]);
-}
-
 #[tokio::test]
 async fn the_services_pod_is_deleted_when_the_mini_cluster_has_finished() {
     for (type_, code) in [("Complete", 0), ("Failed", 7)] {
@@ -42,40 +30,6 @@ async fn the_services_pod_is_deleted_when_the_mini_cluster_has_finished() {
         assert_eq!(world.writes().await, [format!("DELETE {SERVICES}"), patch(CONFIG), status()]);
         assert_eq!(world.writes().await, [""; 0]);
     }
-}
-
-#[tokio::test]
-async fn a_services_pod_that_is_gone_is_made_again() {
-    let world = with_services();
-    world.writes().await;
-    world.server.remove(SERVICES);
-    assert_eq!(world.writes().await, ["POST /api/v1/namespaces/work/pods"]);
-}
-
-#[tokio::test]
-async fn changed_services_are_refused_by_name_and_the_pod_stays() {
-    for (change, told) in [
-        (json!([{ "image": "other", "name": "registry" }]), "spec.services[0].image"),
-        (json!([]), "spec.services"),
-    ] {
-        let world = with_services();
-        world.writes().await;
-        world.edit(2, |spec| spec["services"] = change);
-        assert_eq!(world.writes().await, [status()]);
-        let (_, reason, message) = world.condition("Progressing");
-        assert_eq!(reason, "ChangeRefused");
-        assert!(message.contains(&format!("{told};")), "{message}");
-    }
-}
-
-#[tokio::test]
-async fn services_can_be_added_to_what_runs() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
-    world.edit(2, |spec| spec["services"] = json!([{ "image": "registry", "name": "registry" }]));
-    world.reconcile().await.unwrap();
-    assert!(world.server.get(SERVICES).is_some());
-    assert_ne!(world.condition("Progressing").1, "ChangeRefused");
 }
 
 #[tokio::test]
@@ -240,6 +194,28 @@ fn running(world: &World, ready: i32, pods: Vec<Value>) {
         job["status"] = json!({ "startTime": "2026-01-01T00:00:00Z", "active": 4, "ready": ready });
     });
     put_pods(world, pods);
+}
+
+#[tokio::test]
+async fn the_worker_that_failed_is_found_among_the_pods() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    finish(&world, "Failed", 68);
+    let left = r#"{"exitCode":68,"commandRan":false,"lastError":"refused"}"#;
+    let pods = [("hello-1-b", "Running"), ("hello-2-c", "Failed")];
+    let pods = pods.map(|(name, phase)| {
+        let mut pod = pod(name, phase, &json!([]));
+        pod["status"]["containerStatuses"] = json!([{
+            "name": "hello", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": { "terminated": { "exitCode": 68, "message": left } },
+        }]);
+        pod
+    });
+    put_pods(&world, pods.to_vec());
+    world.reconcile().await.unwrap();
+    let (_, reason, message) = world.condition("Failed");
+    assert_eq!(reason, "LeadUnreachable");
+    assert!(message.starts_with("pod hello-2-c: "), "{message}");
 }
 
 #[tokio::test]

@@ -10,27 +10,15 @@ use support::world::{
 };
 
 #[tokio::test]
-async fn the_first_look_applies_everything_in_order_and_reports_last() {
+async fn the_first_reconcile_applies_everything_in_order_and_the_second_writes_nothing() {
     let world = World::new(&json!({}));
     let writes = world.writes().await;
     assert_eq!(writes[..2], [create(SERVICE), create(&format!("{SERVICE}-lead"))]);
     let secrets = format!("POST {SECRETS}");
     assert_eq!(writes[2..], [secrets, create(CONFIG), create(JOB), status()]);
     assert_eq!(world.status().state, Some(State::Pending));
-}
-
-#[tokio::test]
-async fn the_leads_address_is_in_the_configuration() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
     let config = world.server.get(CONFIG).unwrap();
     assert!(config["data"]["agent.toml"].as_str().unwrap().contains("\"10.96.0.7\""));
-}
-
-#[tokio::test]
-async fn a_settled_look_writes_nothing() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
     world.server.writes();
     world.reconcile().await.unwrap();
     assert_eq!(world.server.writes(), [""; 0]);

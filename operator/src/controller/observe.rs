@@ -4,14 +4,14 @@ mod pods;
 
 pub(super) use pods::{Pods, broker_is_ready, lacks_brokers, lacks_pods};
 
-use super::build::{Services, services};
+use super::build::services;
 use super::error::{Error, Taken};
 use crate::cluster::{Cluster, Identity};
 use futures::future::try_join_all;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
-use kube::{Api, Client, Resource, ResourceExt as _};
+use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -76,37 +76,42 @@ pub(super) async fn observe(
     let api: Api<Service> = Api::namespaced(client.clone(), namespace);
     let (config_name, companion_name) = (name.agent_config_map(), name.companion_pod());
     let services = cluster.map(services);
-    let names = services.iter().flat_map(all).map(|service| service.name_any());
-    let names: Vec<String> = names.collect();
-    let ((job, pods), config_map, companion, found) = futures::try_join!(
+    let needed = names(
+        services.iter().flat_map(|it| [&it.headless, &it.lead].into_iter().chain(&it.sidecars)),
+    );
+    let aliases = names(services.iter().flat_map(|it| &it.aliases));
+    let ((job, job_pods), config_map, companion, needed, aliases) = futures::try_join!(
         job_and_pods(client, identity, now),
         get_owned(&config_maps, &config_name, owner),
         get_owned(&pods, &companion_name, owner),
-        try_join_all(names.iter().map(|name| get_owned(&api, name, owner))),
+        try_join_all(needed.iter().map(|name| get_owned(&api, name, owner))),
+        try_join_all(aliases.iter().map(|name| get_owned(&api, name, owner))),
     )?;
-    let mut live = Live { pods, ..Live::default() };
-    live.job = job.or_note(&mut live.taken);
-    live.config_map = config_map.or_note(&mut live.taken);
+    let (mut taken, mut services_taken, mut names_taken) = (Vec::new(), Vec::new(), Vec::new());
+    let job = job.or_note(&mut taken);
+    let config_map = config_map.or_note(&mut taken);
     // A pod of somebody else with the companion's name is in nobody's way unless one is asked for.
     let asked_for = cluster.is_some_and(|cluster| cluster.companion.is_some());
     let mut unasked = Vec::new();
-    let taken = if asked_for { &mut live.taken } else { &mut unasked };
-    live.companion = companion.or_note(taken);
-    let needed = services.as_ref().map_or(0, |it| all(it).count() - it.aliases.len());
-    let mut aliases_taken = Vec::new();
-    for (index, service) in found.into_iter().enumerate() {
-        let taken = if index < needed { &mut live.services_taken } else { &mut aliases_taken };
-        let service = service.or_note(taken);
-        live.services.extend(service.map(|service| (service.name_any(), service)));
-    }
-    live.names_taken = aliases_taken.into_iter().map(|taken| taken.name).collect();
-    Ok(live)
+    let companion = companion.or_note(if asked_for { &mut taken } else { &mut unasked });
+    let needed = needed.into_iter().filter_map(|it| it.or_note(&mut services_taken));
+    let aliases = aliases.into_iter().filter_map(|it| it.or_note(&mut names_taken));
+    let services = needed.chain(aliases).map(|service| (service.name_any(), service)).collect();
+    let names_taken = names_taken.into_iter().map(|taken| taken.name).collect();
+    Ok(Live {
+        job,
+        config_map,
+        companion,
+        services,
+        pods: job_pods,
+        taken,
+        services_taken,
+        names_taken,
+    })
 }
 
-/// All Services, the aliases last.
-fn all(services: &Services) -> impl Iterator<Item = &Service> {
-    let Services { headless, lead, sidecars, aliases } = services;
-    [headless, lead].into_iter().chain(sidecars).chain(aliases)
+fn names<'all>(services: impl Iterator<Item = &'all Service>) -> Vec<String> {
+    services.map(ResourceExt::name_any).collect()
 }
 
 /// The Job, and of its pods what its state makes worth asking for.

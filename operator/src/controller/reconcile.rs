@@ -35,15 +35,15 @@ pub(super) async fn reconcile(
     }
     let now = now();
     let request = request(&context, &object, unreadable);
-    let mut live = match Identity::of(&object) {
-        Ok(identity) => {
-            match observe(client, &identity, request.cluster.as_ref().ok(), &now).await {
-                Ok(live) => live,
-                Err(error) => return Err(not_observed(&context, &object, error, now).await),
-            }
-        }
+    let cluster = request.cluster.as_ref().ok();
+    let observed = match Identity::of(&object) {
+        Ok(identity) => Box::pin(observe(client, &identity, cluster, &now)).await,
         // Under a name that cannot be one nothing was ever made.
-        Err(_) => Live::default(),
+        Err(_) => Ok(Live::default()),
+    };
+    let mut live = match observed {
+        Ok(live) => live,
+        Err(error) => return Err(not_observed(&context, &object, error, now).await),
     };
 
     let mut plan = decide(&request, &live);

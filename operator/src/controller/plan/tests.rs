@@ -80,9 +80,9 @@ fn create(plan: &Plan, live: &mut Live) {
         service.spec.as_mut().unwrap().cluster_ip.get_or_insert_with(|| "10.0.0.1".to_owned());
         live.services.insert(service.name_any(), service);
     }
-    live.companion = created(&writes.companion).or(live.companion.take());
-    live.config_map = created(&writes.config_map).or(live.config_map.take());
-    live.job = created(&writes.job).or(live.job.take());
+    live.companion = created(&writes.companion).or_else(|| live.companion.take());
+    live.config_map = created(&writes.config_map).or_else(|| live.config_map.take());
+    live.job = created(&writes.job).or_else(|| live.job.take());
 }
 
 /// What there is once `spec` has been applied as generation 1.
@@ -176,6 +176,9 @@ fn another_size_patches_parallelism_and_completions_of_the_job_that_was_read_alo
     });
     assert_eq!(*patch, expected);
     assert_eq!((plan.writes.scaled_down, plan.maximum_size), (Some((4, 2)), Some(6)));
+    let Change::Patch { patch, .. } = &plan.writes.config_map else { panic!() };
+    let text = patch["data"]["agent.toml"].as_str().unwrap();
+    assert!(text.contains("hello-[0-5]") && text.contains("quorum = 2"), "{text}");
     let more = decided(&json!({ "maxSize": 6, "size": 6 }), 2, &live);
     assert_eq!((written(&more), more.writes.scaled_down), (written(&plan), None));
 }
@@ -187,6 +190,13 @@ fn what_a_running_instance_cannot_take_is_refused_and_not_written() {
     let size = "spec.size: Flux was started with 4 hosts, not with 9";
     assert_eq!(plan.refused, [size, "spec.containers[0].image"]);
     assert_eq!((lines(&plan), plan.maximum_size), (nothing(), Some(4)));
+    // Beside it what can be had is written, and a change that is taken back is told no more.
+    let image = json!({ "containers": [{ "image": "other", "command": "echo hello" }], "size": 2 });
+    let plan = decided(&image, 2, &settled(&json!({})));
+    let Change::Patch { patch, .. } = &plan.writes.job else { panic!() };
+    assert_eq!(patch["spec"], json!({ "parallelism": 2, "completions": 2 }));
+    assert!(patch["metadata"]["annotations"].is_null() && plan.refused.len() == 1, "{patch}");
+    assert_eq!(decided(&json!({}), 3, &settled(&json!({}))).refused, nothing());
     let mut other = everything();
     other["services"][0]["image"] = json!("other");
     let plan = decided(&other, 2, &settled(&everything()));
@@ -202,8 +212,9 @@ fn a_specification_that_was_refused_changes_nothing_of_what_runs() {
         let (path, message) = ("spec.size".to_owned(), "bad".to_owned());
         Err(Violations(vec![Violation { path, message }]))
     };
-    for live in [Live::default(), settled(&everything())] {
-        let plan = with(faults(), 2, &live);
+    let settled = settled(&everything());
+    for live in [&Live::default(), &settled] {
+        let plan = with(faults(), 2, live);
         assert!(matches!(plan.acceptance, Acceptance::Refused(_)));
         assert_eq!(lines(&plan), nothing());
     }
@@ -244,6 +255,9 @@ fn a_missing_object_is_made_again_and_no_other_is_touched() {
     // Agents of another release may not read what this one writes.
     live.job.as_mut().unwrap().spec.as_mut().unwrap().template.spec = None;
     assert_eq!(lines(&decided(&everything(), 1, &live)), nothing());
+    let added = decided(&json!({ "services": everything()["services"] }), 2, &settled(&json!({})));
+    assert_eq!(written(&added), ["create Pod hello-services", "patch Job hello"]);
+    assert_eq!(added.refused, nothing());
     let mut live = settled(&everything());
     live.services.remove("hello-web");
     live.companion = None;
