@@ -121,9 +121,9 @@ pub async fn supervise<T>(
     let result = guard::guarded(guard::LIMIT, work).await;
     if let Err(error @ (Error::TimedOut { .. } | Error::Internal)) = &result {
         let report = Box::pin(report::report_interrupted(context, marker, error));
-        let told = guard::guarded(LAST_WORDS, report);
-        if let Err(untold) = told.await {
-            tracing::warn!(error = untold.chain(), "report why the reconcile was interrupted");
+        let reported = guard::guarded(LAST_WORDS, report).await;
+        if let Err(error) = reported {
+            tracing::warn!(error = error.chain(), "report why the reconcile was interrupted");
         }
     }
     drop(under_way);
@@ -196,13 +196,13 @@ fn notice<T>(
     result: Result<T, kube::runtime::controller::Error<Error, watcher::Error>>,
     failures: &Failures,
 ) {
-    use kube::runtime::controller::Error as Told;
+    use kube::runtime::controller::Error as Fault;
     match result {
         // It was to be tried again, and is gone.
-        Err(Told::ObjectNotFound(gone)) => failures.forget(gone.namespace.as_deref(), &gone.name),
-        Err(Told::QueueError(error)) => tracing::warn!(%error, "watch"),
-        Err(Told::RunnerError(error)) => tracing::error!(%error, "run the controller"),
-        Err(Told::ReconcilerFailed(..)) | Ok(_) => {}
+        Err(Fault::ObjectNotFound(gone)) => failures.forget(gone.namespace.as_deref(), &gone.name),
+        Err(Fault::QueueError(error)) => tracing::warn!(%error, "watch"),
+        Err(Fault::RunnerError(error)) => tracing::error!(%error, "run the controller"),
+        Err(Fault::ReconcilerFailed(..)) | Ok(_) => {}
     }
 }
 

@@ -4,9 +4,7 @@
 mod support;
 
 use flux_contract::AgentConfig;
-use kube::runtime::controller::Action;
-use serde_json::{Value, json};
-use std::time::Duration;
+use serde_json::json;
 use support::world::{CLUSTER, CONFIG, JOB, World, finish, patch, status};
 
 /// The fields that the user is told cannot be changed.
@@ -79,21 +77,6 @@ async fn what_cannot_be_changed_is_told_by_the_fields_of_the_specification() {
 }
 
 const CERTIFICATE: &str = "metadata\n    name = \"x\"\ncurve\n    public-key = \"Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID\"\n    secret-key = \"D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs\"\n";
-
-#[tokio::test]
-async fn a_container_that_comes_or_goes_is_told_as_one() {
-    let runner = json!({ "image": "app", "command": "a", "runFlux": true });
-    let beside = json!({ "image": "b", "name": "b", "command": "b" });
-    let one = json!([runner]);
-    let two = json!([runner, beside]);
-    for (before, after) in [(&one, &two), (&two, &one)] {
-        let world = World::new(&json!({ "containers": before }));
-        world.reconcile().await.unwrap();
-        world.edit(2, |spec| spec["containers"] = after.clone());
-        world.reconcile().await.unwrap();
-        assert_eq!(refused(&world), "spec.containers[1]");
-    }
-}
 
 #[tokio::test]
 async fn deadline_and_backoff_limit_follow_unless_workers_would_have_to_know() {
@@ -216,18 +199,6 @@ async fn a_change_of_a_finished_mini_cluster_says_that_nothing_was_run() {
 }
 
 #[tokio::test]
-async fn labels_of_the_job_follow() {
-    let world = World::new(&json!({ "jobLabels": { "team": "physics" } }));
-    world.reconcile().await.unwrap();
-    world.edit(2, |spec| spec["jobLabels"] = json!({ "queue": "night" }));
-    world.reconcile().await.unwrap();
-    assert_ne!(world.condition("Progressing").1, "ChangeRefused");
-    let labels = world.server.get(JOB).unwrap()["metadata"]["labels"].clone();
-    assert_eq!((&labels["queue"], &labels["team"]), (&json!("night"), &Value::Null));
-    assert_eq!(labels["app.kubernetes.io/name"], "hello");
-}
-
-#[tokio::test]
 async fn a_smaller_size_makes_an_event_that_names_the_pods_that_leave() {
     let world = World::new(&json!({}));
     world.reconcile().await.unwrap();
@@ -288,30 +259,4 @@ async fn a_run_whose_configuration_cannot_be_read_is_not_touched() {
     assert_eq!(world.condition("Complete").0, "True");
     let after = world.server.get(CONFIG).unwrap();
     assert_eq!(after["data"], before.unwrap()["data"]);
-}
-
-#[tokio::test]
-async fn a_job_that_another_operator_made_is_left_alone_until_it_has_ended() {
-    let world = World::new(&json!({}));
-    let owner = json!([{
-        "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "name": "hello",
-        "uid": "11111111-2222-3333-4444-555555555555", "controller": true,
-    }]);
-    world.server.put(
-        JOB,
-        json!({
-            "apiVersion": "batch/v1", "kind": "Job",
-            "metadata": { "name": "hello", "uid": "job-uid", "ownerReferences": owner },
-            "spec": { "parallelism": 4, "completions": 4, "backoffLimit": 100, "template": {} },
-            "status": { "startTime": "2026-01-01T00:00:00Z", "active": 4, "ready": 4 },
-        }),
-    );
-    assert_eq!(world.action().await.unwrap(), Action::requeue(Duration::from_secs(10)));
-    assert_eq!(world.writes_so_far(), [status()]);
-    assert_eq!(world.condition("Progressing").1, "StartedByAnotherOperator");
-    assert_eq!(world.writes().await, [""; 0]);
-    finish(&world, "Failed", 7);
-    world.reconcile().await.unwrap();
-    assert_eq!(world.status().exit_code, Some(7));
-    assert_eq!(world.condition("Failed").0, "True");
 }

@@ -6,7 +6,7 @@ mod support;
 use flux_operator::crd::State;
 use serde_json::json;
 use support::world::{
-    CLUSTER, CONFIG, EVENTS, JOB, SECRETS, SERVICE, World, create, finish, patch, put_pods, status,
+    CLUSTER, CONFIG, EVENTS, JOB, SECRETS, SERVICE, World, create, finish, patch, status,
 };
 
 #[tokio::test]
@@ -69,18 +69,6 @@ async fn a_refused_job_becomes_a_condition_and_is_tried_again() {
     world.server.accept_all();
     world.reconcile().await.unwrap();
     assert_eq!(world.condition("Progressing").0, "True");
-}
-
-#[tokio::test]
-async fn an_object_of_somebody_else_is_left_alone() {
-    let world = World::new(&json!({}));
-    let foreign = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": { "name": "hello" }, "spec": {},
-    });
-    world.server.put(SERVICE, foreign);
-    let foreign = world.server.get(SERVICE);
-    assert_eq!(world.reconcile().await.unwrap_err().category(), "NameTaken");
-    assert_eq!(world.server.get(SERVICE), foreign);
 }
 
 #[tokio::test]
@@ -165,19 +153,6 @@ async fn the_first_error_is_the_one_that_counts() {
     world.server.refuse(JOB, 403, "exceeded quota: pods");
     world.server.refuse(&format!("{CLUSTER}/status"), 500, "no status for you");
     assert_eq!(world.reconcile().await.unwrap_err().category(), "ApplyFailed");
-}
-
-#[tokio::test]
-async fn a_changed_specification_runs_again_once_the_finished_job_is_deleted() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
-    finish(&world, "Failed", 7);
-    world.reconcile().await.unwrap();
-    world.server.remove(JOB);
-    put_pods(&world, vec![]);
-    world.edit(2, |spec| spec["containers"][0]["command"] = json!("echo again"));
-    assert!(world.writes().await.contains(&create(JOB)));
-    assert_eq!((world.status().exit_code, world.status().state), (None, Some(State::Pending)));
 }
 
 #[tokio::test]

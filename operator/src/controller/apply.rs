@@ -10,7 +10,7 @@
 
 use super::change::Change;
 use super::error::Error;
-use super::observe::{Live, Owned, get_owned};
+use super::observe::{Live, get_owned};
 use super::plan::Writes;
 use flux_contract::Redacted;
 use k8s_openapi::api::core::v1::{Secret, Service};
@@ -104,9 +104,9 @@ where
     let owner =
         object.owner_references().first().map_or_else(OwnerReference::default, Clone::clone);
     Err(match get_owned(api, &name, &owner).await? {
-        Owned::Taken(taken) => taken.into(),
+        Err(taken) => taken.into(),
         // Ours, or gone again since: what there is has to be read anew.
-        Owned::Ours(_) | Owned::Absent => Error::Conflict { kind: K::kind(&()).into_owned(), name },
+        Ok(_) => Error::Conflict { kind: K::kind(&()).into_owned(), name },
     })
 }
 

@@ -37,30 +37,8 @@ pub(super) struct Live {
     pub(super) names_taken: Vec<String>,
 }
 
-/// What has a name that is ours to give.
-#[derive(Debug)]
-pub(super) enum Owned<K> {
-    /// Nothing.
-    Absent,
-    /// An object of this MiniCluster.
-    Ours(K),
-    /// An object of somebody else.
-    Taken(Taken),
-}
-
-impl<K> Owned<K> {
-    /// The object if it is ours; one of somebody else goes into `all_taken`.
-    fn or_note(self, all_taken: &mut Vec<Taken>) -> Option<K> {
-        match self {
-            Self::Absent => None,
-            Self::Ours(object) => Some(object),
-            Self::Taken(taken) => {
-                all_taken.push(taken);
-                None
-            }
-        }
-    }
-}
+/// The object of a name that is ours to give, if there is one, or what somebody else has there.
+type Owned<K> = Result<Option<K>, Taken>;
 
 /// Reads everything. The names of the Services are in the specification: none is read for one that
 /// was refused, of which `cluster` is absent.
@@ -88,14 +66,14 @@ pub(super) async fn observe(
         try_join_all(aliases.iter().map(|name| get_owned(&api, name, owner))),
     )?;
     let (mut taken, mut services_taken, mut names_taken) = (Vec::new(), Vec::new(), Vec::new());
-    let job = job.or_note(&mut taken);
-    let config_map = config_map.or_note(&mut taken);
+    let job = or_note(job, &mut taken);
+    let config_map = or_note(config_map, &mut taken);
     // A pod of somebody else with the companion's name is in nobody's way unless one is asked for.
     let asked_for = cluster.is_some_and(|cluster| cluster.companion.is_some());
     let mut unasked = Vec::new();
-    let companion = companion.or_note(if asked_for { &mut taken } else { &mut unasked });
-    let needed = needed.into_iter().filter_map(|it| it.or_note(&mut services_taken));
-    let aliases = aliases.into_iter().filter_map(|it| it.or_note(&mut names_taken));
+    let companion = or_note(companion, if asked_for { &mut taken } else { &mut unasked });
+    let needed = needed.into_iter().filter_map(|it| or_note(it, &mut services_taken));
+    let aliases = aliases.into_iter().filter_map(|it| or_note(it, &mut names_taken));
     let services = needed.chain(aliases).map(|service| (service.name_any(), service)).collect();
     let names_taken = names_taken.into_iter().map(|taken| taken.name).collect();
     Ok(Live {
@@ -108,6 +86,11 @@ pub(super) async fn observe(
         services_taken,
         names_taken,
     })
+}
+
+/// The object if it is ours; one of somebody else goes into `taken`.
+fn or_note<K>(found: Owned<K>, taken: &mut Vec<Taken>) -> Option<K> {
+    found.map_err(|other| taken.push(other)).ok().flatten()
 }
 
 fn names<'all>(services: impl Iterator<Item = &'all Service>) -> Vec<String> {
@@ -123,8 +106,8 @@ async fn job_and_pods(
     let api: Api<Job> = Api::namespaced(client.clone(), &identity.namespace);
     let job = get_owned(&api, identity.name.as_str(), &identity.owner).await?;
     let pods = match &job {
-        Owned::Ours(job) => pods::pods(client, identity, job, now).await?,
-        Owned::Absent | Owned::Taken(_) => Pods::default(),
+        Ok(Some(job)) => pods::pods(client, identity, job, now).await?,
+        Ok(None) | Err(_) => Pods::default(),
     };
     Ok((job, pods))
 }
@@ -144,12 +127,12 @@ where
         name: name.to_owned(),
         source: Box::new(source),
     })?;
-    let Some(object) = found else { return Ok(Owned::Absent) };
+    let Some(object) = found else { return Ok(Ok(None)) };
     let owners = object.owner_references();
     if owners.iter().any(|other| other.uid == owner.uid) {
-        return Ok(Owned::Ours(object));
+        return Ok(Ok(Some(object)));
     }
     let namesake = |other: &OwnerReference| other.kind == owner.kind && other.name == owner.name;
     let by_predecessor = owners.iter().any(namesake);
-    Ok(Owned::Taken(Taken { kind, name: name.to_owned(), by_predecessor }))
+    Ok(Err(Taken { kind, name: name.to_owned(), by_predecessor }))
 }

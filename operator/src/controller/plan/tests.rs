@@ -159,6 +159,7 @@ fn what_is_settled_or_left_alone_or_over_is_not_written_to() {
     let plan = decided(&json!({ "size": 2 }), 2, &foreign);
     assert_eq!(plan.course, Course::LeaveAlone(Why::AnotherOperator));
     assert_eq!(lines(&plan), nothing());
+    assert_eq!(next_reconcile(&foreign, &plan, None, "hello"), Action::requeue(POLL));
 }
 
 #[test]
@@ -197,6 +198,11 @@ fn what_a_running_instance_cannot_take_is_refused_and_not_written() {
     assert_eq!(patch["spec"], json!({ "parallelism": 2, "completions": 2 }));
     assert!(patch["metadata"]["annotations"].is_null() && plan.refused.len() == 1, "{patch}");
     assert_eq!(decided(&json!({}), 3, &settled(&json!({}))).refused, nothing());
+    let (one, two) = (json!({ "containers": [everything()["containers"][0]] }), everything());
+    for (live, asked) in [(&one, &two), (&two, &one)] {
+        let refused = decided(asked, 2, &settled(live)).refused;
+        assert_eq!(refused[0], "spec.containers[1]");
+    }
     let mut other = everything();
     other["services"][0]["image"] = json!("other");
     let plan = decided(&other, 2, &settled(&everything()));
