@@ -15,8 +15,8 @@ pub mod labels {
     pub const HPA_SELECTOR: &str = "hpa-selector";
     /// Index of a pod within the MiniCluster: `0` is the lead.
     pub const JOB_INDEX: &str = "job-index";
-    /// Value of [`JOB_INDEX`] on the services pod.
-    pub const SERVICES_INDEX: &str = "services";
+    /// Value of [`JOB_INDEX`] on the companion, the pod of `spec.services`.
+    pub const COMPANION_INDEX: &str = "services";
     /// Set by the Job controller on every pod of an Indexed Job (KEP-4017, stable since 1.32).
     pub const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
     /// Set by the Job controller on every pod of a Job.
@@ -91,6 +91,16 @@ impl ClusterName {
         format!("{}-curve", self.0)
     }
 
+    /// The volume with the munge key.
+    pub fn munge_volume(&self) -> String {
+        format!("{}-munge", self.0)
+    }
+
+    /// The volume in memory that only the runner mounts.
+    pub fn private_volume(&self) -> String {
+        format!("{}-private", self.0)
+    }
+
     /// The `ConfigMap` that holds `agent.toml`.
     pub fn agent_config_map(&self) -> String {
         format!("{}-agent", self.0)
@@ -106,8 +116,8 @@ impl ClusterName {
         format!("{}-{sidecar}", self.0)
     }
 
-    /// The pod of `spec.services`.
-    pub fn services_pod(&self) -> String {
+    /// The companion: the pod of `spec.services`.
+    pub fn companion_pod(&self) -> String {
         format!("{}-services", self.0)
     }
 
@@ -148,7 +158,7 @@ mod tests {
             name.curve_volume(),
             name.agent_config_map(),
             name.lead_service(),
-            name.services_pod(),
+            name.companion_pod(),
             name.pod_hostname(i32::MAX.unsigned_abs()),
         ] {
             assert!(derived.len() <= 63, "{derived}");

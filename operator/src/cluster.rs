@@ -64,8 +64,8 @@ pub struct Cluster {
     pub runner: Runner,
     /// The other containers of the pods.
     pub sidecars: Vec<Sidecar>,
-    /// The extra pod `<name>-services`, if there is one.
-    pub services: Option<ServicesPod>,
+    /// The pod of `spec.services`, if there is one.
+    pub companion: Option<Companion>,
     /// Paths of fields that were given and that this version does not act on yet.
     pub not_acted_on: Vec<String>,
     /// What an instance that was started with this specification keeps of it.
@@ -230,6 +230,9 @@ pub struct Pod {
     pub volumes: Vec<Volume>,
 }
 
+/// Name of the init container that brings the agent.
+pub const AGENT_CONTAINER: &str = "flux-agent";
+
 /// Tells a container's scripts how many cores the user means it to use (`cores`).
 pub const CORES_VARIABLE: &str = "FLUX_CORES";
 
@@ -308,20 +311,21 @@ pub enum Work {
     Diagnostics,
 }
 
-/// The pod beside the Job's: what the workload needs and Flux does not run.
+/// The pod beside the Job's, `<name>-services`, from `spec.services`: what the workload needs and Flux
+/// does not run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ServicesPod {
+pub struct Companion {
     /// Its containers, at least one.
-    pub containers: Vec<Service>,
+    pub containers: Vec<CompanionContainer>,
     /// Volumes of the user, by name, each once.
     pub volumes: Vec<Volume>,
-    /// What a services pod that was made from this specification keeps of it.
+    /// What a companion that was made from this specification keeps of it.
     pub fixed_fields: FixedFields,
 }
 
-/// A container of the services pod.
+/// A container of the companion.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Service {
+pub struct CompanionContainer {
     /// The container.
     pub container: Container,
     /// A text for the container's `sh`; absent: the image's own entrypoint runs.

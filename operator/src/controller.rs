@@ -1,30 +1,31 @@
 //! The controller: which changes it hears of, and what happens then.
 //!
-//! `reconcile` is the whole of a look at one MiniCluster: observe -> validate -> build -> apply ->
-//! status. Validate, course, build, the `*_change` modules, waiting and status are functions of
-//! values; the others act and decide nothing that the specification determines.
+//! `reconcile` is the whole of a reconcile: observe, decide, apply, report. `plan`, with `course`,
+//! `build` and the `*_change` modules, `waiting` and `status` are functions of values; the others act
+//! and decide nothing.
 
 pub mod agent_change;
-pub mod apply;
+mod apply;
 pub mod build;
-pub mod course;
-pub mod ended_run;
+mod change;
+mod companion;
+mod course;
+mod ended_run;
 mod error;
-pub mod events;
+mod events;
 mod failures;
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod guard;
 pub mod index_labels;
-pub mod job_change;
-pub mod observe;
+mod job_change;
+mod observe;
+mod plan;
 mod read;
 mod reconcile;
 mod report;
-pub mod services_change;
-mod services_pod;
-pub mod status;
-pub mod waiting;
+mod status;
+mod waiting;
 
 pub use build::Images;
 pub use error::Error;
@@ -49,7 +50,7 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest time to say in a status that a look has failed when the look could not say it itself.
+/// Longest time to say in a status that a reconcile has failed when it could not say so itself.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// What every reconcile works with.
@@ -102,27 +103,27 @@ impl Context {
     }
 }
 
-/// Looks at one MiniCluster and notes how it went.
+/// Reconciles one MiniCluster and notes how it went.
 pub async fn reconcile_one(marker: Arc<Marker>, context: Arc<Context>) -> Result<Action, Error> {
-    let look = reconcile::reconcile(Arc::clone(&marker), Arc::clone(&context));
-    supervise(&marker, &context, Box::pin(look)).await
+    let work = reconcile::reconcile(Arc::clone(&marker), Arc::clone(&context));
+    supervise(&marker, &context, Box::pin(work)).await
 }
 
-/// Does `look`, a look at the MiniCluster `marker`, so that whatever it does the others go on: it
+/// Does `work`, a reconcile of the MiniCluster `marker`, so that whatever it does the others go on: it
 /// has a deadline, and a panic is an error of this MiniCluster. Either is told in its status.
 pub async fn supervise<T>(
     marker: &Marker,
     context: &Context,
-    look: impl Future<Output = Result<T, Error>>,
+    work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
     let under_way = UnderWay::new(&context.health);
     let begin = Instant::now();
-    let result = guard::guarded(guard::LIMIT, look).await;
+    let result = guard::guarded(guard::LIMIT, work).await;
     if let Err(error @ (Error::TimedOut { .. } | Error::Internal)) = &result {
         let report = Box::pin(report::report_interrupted(context, marker, error));
-        let told = guard::guarded(LAST_WORDS, report);
-        if let Err(untold) = told.await {
-            tracing::warn!(error = untold.chain(), "report why the look was interrupted");
+        let reported = guard::guarded(LAST_WORDS, report).await;
+        if let Err(error) = reported {
+            tracing::warn!(error = error.chain(), "report why the reconcile was interrupted");
         }
     }
     drop(under_way);
@@ -143,7 +144,7 @@ fn retry(marker: Arc<Marker>, error: &Error, context: Arc<Context>) -> Action {
     Action::requeue(wait)
 }
 
-/// Where to look, and at how much at the same time.
+/// Where to reconcile, and how much at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
     /// The only namespace; all of them unless given.
@@ -174,7 +175,7 @@ pub async fn run(
         .owns(api::<PartialObjectMeta<ConfigMap>>(&client, namespace), ours())
         .owns(
             api::<PartialObjectMeta<Pod>>(&client, namespace),
-            watcher::Config::default().labels(SERVICES),
+            watcher::Config::default().labels(COMPANIONS),
         )
         .watches(
             api::<PartialObjectMeta<Pod>>(&client, namespace),
@@ -195,13 +196,13 @@ fn notice<T>(
     result: Result<T, kube::runtime::controller::Error<Error, watcher::Error>>,
     failures: &Failures,
 ) {
-    use kube::runtime::controller::Error as Told;
+    use kube::runtime::controller::Error as Fault;
     match result {
         // It was to be tried again, and is gone.
-        Err(Told::ObjectNotFound(gone)) => failures.forget(gone.namespace.as_deref(), &gone.name),
-        Err(Told::QueueError(error)) => tracing::warn!(%error, "watch"),
-        Err(Told::RunnerError(error)) => tracing::error!(%error, "run the controller"),
-        Err(Told::ReconcilerFailed(..)) | Ok(_) => {}
+        Err(Fault::ObjectNotFound(gone)) => failures.forget(gone.namespace.as_deref(), &gone.name),
+        Err(Fault::QueueError(error)) => tracing::warn!(%error, "watch"),
+        Err(Fault::RunnerError(error)) => tracing::error!(%error, "run the controller"),
+        Err(Fault::ReconcilerFailed(..)) | Ok(_) => {}
     }
 }
 
@@ -212,8 +213,8 @@ const MANAGED: &str = "app.kubernetes.io/managed-by=flux-operator";
 const LEADS: &str =
     "app.kubernetes.io/managed-by=flux-operator,batch.kubernetes.io/job-completion-index=0";
 
-/// The services pods: their end must be noticed, and why they do not start.
-const SERVICES: &str = "app.kubernetes.io/managed-by=flux-operator,job-index=services";
+/// The companions: their end must be noticed, and why they do not start.
+const COMPANIONS: &str = "app.kubernetes.io/managed-by=flux-operator,job-index=services";
 
 /// Every MiniCluster, as metadata, and the changes of their specifications. Status writes do not
 /// pass: they are our own. A MiniCluster that cannot be read does not stop the watch of the
@@ -264,8 +265,8 @@ mod tests {
         let managed = format!("{}={}", labels::MANAGED_BY, labels::MANAGED_BY_VALUE);
         assert_eq!(MANAGED, managed);
         assert_eq!(LEADS, format!("{managed},{}=0", labels::COMPLETION_INDEX));
-        let services = format!("{managed},{}={}", labels::JOB_INDEX, labels::SERVICES_INDEX);
-        assert_eq!(SERVICES, services);
+        let companions = format!("{managed},{}={}", labels::JOB_INDEX, labels::COMPANION_INDEX);
+        assert_eq!(COMPANIONS, companions);
         let (index, own) = (labels::COMPLETION_INDEX, labels::JOB_INDEX);
         assert_eq!(index_labels::UNLABELLED, format!("{managed},{index},!{own}"));
     }

@@ -5,7 +5,7 @@
 mod support;
 
 use flux_operator::cluster::{Violations, validate};
-use flux_operator::controller::agent_change::started;
+use flux_operator::controller::agent_change::constrain_to;
 use flux_operator::controller::build::{agent_config, build};
 use flux_operator::crd::{MiniCluster, MiniClusterSpec, SPECIFICATION_LIMIT};
 use flux_operator::offline::Checker;
@@ -66,7 +66,7 @@ fn faults(spec: &Value) -> Vec<String> {
     faults.unwrap_or_default().iter().map(ToString::to_string).collect()
 }
 
-/// Decides everything about `spec`, as each look does, and checks that what comes of it is modest.
+/// Decides everything about `spec`, as each reconcile does, and checks that what comes of it is modest.
 fn decide(spec: &Value) {
     let cluster = match validate(&object(spec), &defaults()) {
         Ok(cluster) => cluster,
@@ -75,14 +75,14 @@ fn decide(spec: &Value) {
             return;
         }
     };
-    let Ok(desired) = build(&cluster, Some(LEAD), &images(), 1) else { return };
     let config = agent_config(&cluster, Some(LEAD));
-    assert_eq!(started(cluster.clone(), &config, 0, Some(LEAD)).refused, [""; 0]);
+    let Ok(desired) = build(&cluster, &config, &images(), 1) else { return };
+    assert_eq!(constrain_to(cluster.clone(), &config, 0, Some(LEAD)).refused, [""; 0]);
     let data = desired.config_map.data.unwrap();
     assert!(data.values().map(String::len).sum::<usize>() <= CONFIG_MAP_LIMIT);
     let annotations = desired.job.metadata.annotations.clone().unwrap();
     assert!(annotations.values().map(String::len).sum::<usize>() <= ANNOTATIONS_LIMIT);
-    let pod = desired.services_pod.map(|pod| serde_json::to_string(&pod).unwrap().len());
+    let pod = desired.companion.map(|pod| serde_json::to_string(&pod).unwrap().len());
     let job = serde_json::to_string(&desired.job).unwrap().len();
     assert!(job.max(pod.unwrap_or_default()) <= OBJECT_LIMIT, "{job} {pod:?}");
 }

@@ -4,9 +4,7 @@
 mod support;
 
 use flux_contract::AgentConfig;
-use kube::runtime::controller::Action;
-use serde_json::{Value, json};
-use std::time::Duration;
+use serde_json::json;
 use support::world::{CLUSTER, CONFIG, JOB, World, finish, patch, status};
 
 /// The fields that the user is told cannot be changed.
@@ -37,7 +35,7 @@ fn as_built_by_another_release(world: &World) {
 #[tokio::test]
 async fn another_size_patches_the_job() {
     let world = World::new(&json!({ "maxSize": 6 }));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.writes();
     world.edit(2, |spec| spec["size"] = json!(6));
     let writes = world.writes().await;
@@ -49,45 +47,21 @@ async fn another_size_patches_the_job() {
 }
 
 #[tokio::test]
-async fn a_size_above_the_hosts_flux_was_started_with_is_refused() {
-    let world = World::new(&json!({}));
-    world.look().await.unwrap();
-    world.edit(2, |spec| spec["size"] = json!(9));
-    world.look().await.unwrap();
-    assert_eq!(world.server.get(JOB).unwrap()["spec"]["parallelism"], 4);
-    let (progressing, reason, message) = world.condition("Progressing");
-    assert_eq!((progressing.as_str(), reason.as_str()), ("False", "ChangeRefused"));
-    assert!(message.contains("spec.size"), "{message}");
-    assert_eq!(world.status().maximum_size, 4);
-}
-
-#[tokio::test]
-async fn a_smaller_size_leaves_the_hosts_as_they_are() {
-    let world = World::new(&json!({}));
-    world.look().await.unwrap();
-    world.edit(2, |spec| spec["size"] = json!(2));
-    world.look().await.unwrap();
-    let config = world.server.get(CONFIG).unwrap();
-    let text = config["data"]["agent.toml"].as_str().unwrap().to_owned();
-    assert!(text.contains("hello-[0-3]") && text.contains("quorum = 2"), "{text}");
-    assert_ne!(world.condition("Progressing").1, "ChangeRefused");
-}
-
-#[tokio::test]
 async fn a_refused_size_stays_told() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.edit(2, |spec| spec["size"] = json!(9));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.writes();
     assert_eq!(world.writes().await, [""; 0]);
     assert_eq!(refused(&world), "spec.size: Flux was started with 4 hosts, not with 9");
+    assert_eq!(world.status().maximum_size, 4);
 }
 
 #[tokio::test]
 async fn what_cannot_be_changed_is_told_by_the_fields_of_the_specification() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.writes();
     world.edit(2, |spec| {
         spec["containers"][0]["image"] = json!("other");
@@ -105,61 +79,21 @@ async fn what_cannot_be_changed_is_told_by_the_fields_of_the_specification() {
 const CERTIFICATE: &str = "metadata\n    name = \"x\"\ncurve\n    public-key = \"Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID\"\n    secret-key = \"D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs\"\n";
 
 #[tokio::test]
-async fn a_container_that_comes_or_goes_is_told_as_one() {
-    let runner = json!({ "image": "app", "command": "a", "runFlux": true });
-    let beside = json!({ "image": "b", "name": "b", "command": "b" });
-    let one = json!([runner]);
-    let two = json!([runner, beside]);
-    for (before, after) in [(&one, &two), (&two, &one)] {
-        let world = World::new(&json!({ "containers": before }));
-        world.look().await.unwrap();
-        world.edit(2, |spec| spec["containers"] = after.clone());
-        world.look().await.unwrap();
-        assert_eq!(refused(&world), "spec.containers[1]");
-    }
-}
-
-#[tokio::test]
-async fn a_change_that_is_taken_back_is_not_told_any_more() {
-    let world = World::new(&json!({}));
-    world.look().await.unwrap();
-    world.edit(2, |spec| spec["flux"]["topology"] = json!("kary:2"));
-    world.look().await.unwrap();
-    assert_eq!(refused(&world), "spec.flux.topology");
-    world.edit(3, |spec| spec["flux"]["topology"] = Value::Null);
-    world.look().await.unwrap();
-    assert_ne!(world.condition("Progressing").1, "ChangeRefused");
-}
-
-#[tokio::test]
-async fn a_size_that_can_be_had_is_applied_beside_a_change_that_cannot() {
-    let world = World::new(&json!({}));
-    world.look().await.unwrap();
-    world.edit(2, |spec| {
-        spec["size"] = json!(2);
-        spec["containers"][0]["image"] = json!("other");
-    });
-    world.look().await.unwrap();
-    assert_eq!(world.server.get(JOB).unwrap()["spec"]["parallelism"], 2);
-    assert_eq!(refused(&world), "spec.containers[0].image");
-}
-
-#[tokio::test]
 async fn deadline_and_backoff_limit_follow_unless_workers_would_have_to_know() {
     let limits = |world: &World| {
         let job = world.server.get(JOB).unwrap();
         (job["spec"]["activeDeadlineSeconds"].clone(), job["spec"]["backoffLimit"].clone())
     };
     let world = World::new(&json!({ "backoffLimit": 1 }));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.edit(2, |spec| {
         spec["deadlineSeconds"] = json!(60);
         spec["backoffLimit"] = json!(3);
     });
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(limits(&world), (json!(60), json!(3)));
     world.edit(3, |spec| spec["backoffLimit"] = json!(0));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(limits(&world), (json!(60), json!(3)));
     let told = "spec.backoffLimit: a limit cannot become 0 or begin at 0, as the workers' agents know \
                 from their start whether a lead may follow the one that failed";
@@ -177,27 +111,27 @@ async fn agents_that_keep_a_deadline_learn_of_another_and_others_are_told_of_non
     };
     let margin = 30 + 1800;
     let world = World::new(&json!({ "deadlineSeconds": 60 }));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(deadlines(&world), (Some(60), 60 + margin));
     world.edit(2, |spec| spec["deadlineSeconds"] = json!(90));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(deadlines(&world), (Some(90), 90 + margin));
     // Left out it is the default, which such an agent has to be told.
     world.edit(3, |spec| drop(spec.as_object_mut().unwrap().remove("deadlineSeconds")));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(deadlines(&world), (Some(31_500_000), 31_500_000 + margin));
 
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.edit(2, |spec| spec["deadlineSeconds"] = json!(60));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(deadlines(&world), (None, 60), "an agent of another release could not read it");
 }
 
 #[tokio::test]
 async fn another_release_of_the_operator_leaves_a_running_job_alone() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     as_built_by_another_release(&world);
     world.server.writes();
     assert_eq!(world.writes().await, [""; 0]);
@@ -207,24 +141,24 @@ async fn another_release_of_the_operator_leaves_a_running_job_alone() {
 #[tokio::test]
 async fn after_an_upgrade_only_the_fields_that_the_user_touches_are_told() {
     let world = World::new(&json!({ "services": [{ "image": "db", "name": "db" }] }));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     as_built_by_another_release(&world);
     world.server.change("/api/v1/namespaces/work/pods/hello-services", |pod| {
         pod["spec"]["restartPolicy"] = json!("Always");
     });
     world.edit(2, |spec| spec["size"] = json!(2));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(world.server.get(JOB).unwrap()["spec"]["parallelism"], 2);
     assert_ne!(world.condition("Progressing").1, "ChangeRefused");
     world.edit(3, |spec| spec["flux"]["logLevel"] = json!(7));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(refused(&world), "spec.flux.logLevel");
 }
 
 #[tokio::test]
 async fn a_field_that_only_a_newer_release_has_is_no_change_until_it_is_used() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     // As noted by a release that did not know `logging.timed`.
     world.server.change(JOB, |job| {
         let note = &mut job["metadata"]["annotations"]["flux-framework.org/fields"];
@@ -233,19 +167,19 @@ async fn a_field_that_only_a_newer_release_has_is_no_change_until_it_is_used() {
         *note = json!(fields.collect::<Vec<_>>().join(","));
     });
     world.edit(2, |spec| spec["cleanup"] = json!(false));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_ne!(world.condition("Progressing").1, "ChangeRefused");
     world.edit(3, |spec| spec["logging"]["timed"] = json!(true));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(refused(&world), "spec.logging.timed");
 }
 
 #[tokio::test]
 async fn a_change_of_a_finished_mini_cluster_says_that_nothing_was_run() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     finish(&world, "Complete", 0);
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.writes();
     world.edit(2, |spec| spec["containers"][0]["command"] = json!("echo other"));
     assert_eq!(world.writes().await, [status()]);
@@ -265,24 +199,12 @@ async fn a_change_of_a_finished_mini_cluster_says_that_nothing_was_run() {
 }
 
 #[tokio::test]
-async fn labels_of_the_job_follow() {
-    let world = World::new(&json!({ "jobLabels": { "team": "physics" } }));
-    world.look().await.unwrap();
-    world.edit(2, |spec| spec["jobLabels"] = json!({ "queue": "night" }));
-    world.look().await.unwrap();
-    assert_ne!(world.condition("Progressing").1, "ChangeRefused");
-    let labels = world.server.get(JOB).unwrap()["metadata"]["labels"].clone();
-    assert_eq!((&labels["queue"], &labels["team"]), (&json!("night"), &Value::Null));
-    assert_eq!(labels["app.kubernetes.io/name"], "hello");
-}
-
-#[tokio::test]
 async fn a_smaller_size_makes_an_event_that_names_the_pods_that_leave() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.edit(2, |spec| spec["size"] = json!(2));
-    world.look().await.unwrap();
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
+    world.reconcile().await.unwrap();
     let events = world.events().into_iter().filter(|(reason, _)| reason == "ScaledDown");
     let notes: Vec<String> = events.map(|(_, note)| note).collect();
     assert_eq!(notes.len(), 1);
@@ -292,13 +214,13 @@ async fn a_smaller_size_makes_an_event_that_names_the_pods_that_leave() {
 #[tokio::test]
 async fn an_invalid_change_of_what_runs_is_refused_and_its_end_is_seen() {
     let world = World::new(&json!({ "services": [{ "image": "db", "name": "db" }] }));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.writes();
     world.edit(2, |spec| spec["flux"]["topology"] = json!("nonsense"));
     assert_eq!(world.writes().await, [status()]);
     assert_eq!(world.condition("Accepted").1, "Invalid");
     world.edit(3, |spec| spec["flux"]["topology"] = json!("other nonsense"));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     let events = world.events().into_iter().filter(|(reason, _)| reason == "Invalid");
     let notes: Vec<String> = events.map(|(_, note)| note).collect();
     assert_eq!(notes.len(), 2, "{notes:?}");
@@ -314,7 +236,7 @@ async fn an_invalid_change_of_what_runs_is_refused_and_its_end_is_seen() {
 #[tokio::test]
 async fn a_run_whose_configuration_cannot_be_read_is_not_touched() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.change(CONFIG, |object| {
         let text = object["data"]["agent.toml"].as_str().unwrap();
         let news = text.replace("version = 1", "version = 2\nnews = true");
@@ -333,34 +255,8 @@ async fn a_run_whose_configuration_cannot_be_read_is_not_touched() {
     assert!(message.contains("agent image registry.example/agent:9"), "{message}");
     assert_eq!(world.server.get(CONFIG), before);
     finish(&world, "Complete", 0);
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(world.condition("Complete").0, "True");
     let after = world.server.get(CONFIG).unwrap();
     assert_eq!(after["data"], before.unwrap()["data"]);
-}
-
-#[tokio::test]
-async fn a_job_that_another_operator_made_is_left_alone_until_it_has_ended() {
-    let world = World::new(&json!({}));
-    let owner = json!([{
-        "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "name": "hello",
-        "uid": "11111111-2222-3333-4444-555555555555", "controller": true,
-    }]);
-    world.server.put(
-        JOB,
-        json!({
-            "apiVersion": "batch/v1", "kind": "Job",
-            "metadata": { "name": "hello", "uid": "job-uid", "ownerReferences": owner },
-            "spec": { "parallelism": 4, "completions": 4, "backoffLimit": 100, "template": {} },
-            "status": { "startTime": "2026-01-01T00:00:00Z", "active": 4, "ready": 4 },
-        }),
-    );
-    assert_eq!(world.action().await.unwrap(), Action::requeue(Duration::from_secs(10)));
-    assert_eq!(world.writes_so_far(), [status()]);
-    assert_eq!(world.condition("Progressing").1, "StartedByAnotherOperator");
-    assert_eq!(world.writes().await, [""; 0]);
-    finish(&world, "Failed", 7);
-    world.look().await.unwrap();
-    assert_eq!(world.status().exit_code, Some(7));
-    assert_eq!(world.condition("Failed").0, "True");
 }

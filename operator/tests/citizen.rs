@@ -4,16 +4,17 @@
 mod support;
 
 use flux_operator::controller::{Error, reconcile_one, supervise};
+use flux_operator::crd::State;
 use serde_json::{Value, json};
 use std::future::pending;
 use std::sync::Arc;
 use support::server::Outage;
 use support::world::{
-    CLUSTER, CONFIG, JOB, SECRETS, SERVICE, World, create, finish, marker, patch,
+    CLUSTER, CONFIG, JOB, SECRETS, SERVICE, World, create, finish, marker, put_pods,
 };
 
 #[tokio::test]
-async fn a_panic_is_the_condition_of_its_object_and_the_next_look_goes_well() {
+async fn a_panic_is_the_condition_of_its_object_and_the_next_reconcile_goes_well() {
     let world = World::new(&json!({}));
     let decide = async { panic!("no rank {}", "hello-9") };
     let result = supervise::<()>(&marker(), &world.context, decide).await;
@@ -21,16 +22,16 @@ async fn a_panic_is_the_condition_of_its_object_and_the_next_look_goes_well() {
     let (progressing, reason, message) = world.condition("Progressing");
     assert_eq!((progressing.as_str(), reason.as_str()), ("False", "Internal"));
     assert!(message.contains("its log") && !message.contains("hello-9"), "{message}");
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(world.condition("Progressing").0, "True");
 }
 
 #[tokio::test]
 async fn a_panic_leaves_what_is_known_of_a_run() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     finish(&world, "Failed", 7);
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     let before = world.status();
     let result = supervise::<()>(&marker(), &world.context, async { panic!() }).await;
     assert!(result.is_err());
@@ -47,7 +48,7 @@ async fn a_panic_leaves_what_is_known_of_a_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_that_never_ends_is_given_up_and_told() {
+async fn a_reconcile_that_never_ends_is_given_up_and_told() {
     let world = World::new(&json!({}));
     let begin = tokio::time::Instant::now();
     let result = supervise(&marker(), &world.context, pending::<Result<(), Error>>()).await;
@@ -58,14 +59,14 @@ async fn a_look_that_never_ends_is_given_up_and_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_stops_answering_holds_up_a_look_for_a_minute_and_no_longer() {
+async fn a_server_that_stops_answering_holds_up_a_reconcile_for_a_minute_and_no_longer() {
     let world = World::new(&json!({}));
     world.server.set_outage(Some(Outage::Silent));
     let begin = tokio::time::Instant::now();
-    assert_eq!(world.look().await.unwrap_err().category(), "TimedOut");
+    assert_eq!(world.reconcile().await.unwrap_err().category(), "TimedOut");
     assert!(begin.elapsed().as_secs() <= 70, "{:?}", begin.elapsed());
     world.server.set_outage(None);
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(world.condition("Progressing").0, "True");
 }
 
@@ -79,13 +80,13 @@ fn foreign(kind: &str, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_object_that_somebody_creates_between_look_and_write_is_not_adopted() {
+async fn an_object_that_somebody_creates_between_read_and_write_is_not_adopted() {
     for (path, kind, name) in
         [(SERVICE, "Service", "hello"), (CONFIG, "ConfigMap", "hello-agent"), (JOB, "Job", "hello")]
     {
         let world = World::new(&json!({}));
         world.server.intrude(path, foreign(kind, name));
-        assert_eq!(world.look().await.unwrap_err().category(), "NameTaken", "{path}");
+        assert_eq!(world.reconcile().await.unwrap_err().category(), "NameTaken", "{path}");
         let object = world.server.get(path).unwrap();
         assert!(object["metadata"]["ownerReferences"].is_null(), "{object}");
         assert_eq!(world.condition("Progressing").1, "NameTaken");
@@ -93,47 +94,47 @@ async fn an_object_that_somebody_creates_between_look_and_write_is_not_adopted()
 }
 
 #[tokio::test]
-async fn a_short_name_that_somebody_takes_between_look_and_write_is_left_to_them() {
+async fn a_short_name_that_somebody_takes_between_read_and_write_is_left_to_them() {
     let short = "/api/v1/namespaces/work/services/web";
     let world = World::new(&json!({ "containers": [
         { "image": "app", "command": "a", "runFlux": true },
         { "image": "web", "name": "web", "runFlux": false, "ports": [80] },
     ] }));
     world.server.intrude(short, foreign("Service", "web"));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert!(world.server.get(short).unwrap()["metadata"]["ownerReferences"].is_null());
 }
 
 #[tokio::test]
-async fn an_object_that_is_replaced_between_look_and_write_is_looked_at_again() {
+async fn an_object_that_is_replaced_between_read_and_write_is_read_again() {
     for (path, kind, name) in [(SERVICE, "Service", "hello"), (CONFIG, "ConfigMap", "hello-agent")]
     {
         let world = World::new(&json!({}));
-        world.look().await.unwrap();
+        world.reconcile().await.unwrap();
         let status = world.status();
         world.server.change(path, |object| {
             object["metadata"]["labels"] = json!({});
         });
         world.server.intrude(path, foreign(kind, name));
-        assert_eq!(world.look().await.unwrap_err().category(), "Conflict", "{path}");
+        assert_eq!(world.reconcile().await.unwrap_err().category(), "Conflict", "{path}");
         assert!(world.server.get(path).unwrap()["metadata"]["ownerReferences"].is_null());
         // It tells of nothing that is out of date already.
         assert_eq!(world.status(), status);
-        assert_eq!(world.look().await.unwrap_err().category(), "NameTaken");
+        assert_eq!(world.reconcile().await.unwrap_err().category(), "NameTaken");
     }
 }
 
 #[tokio::test]
-async fn a_job_that_changes_between_look_and_write_is_looked_at_again() {
+async fn a_job_that_changes_between_read_and_write_is_read_again() {
     let world = World::new(&json!({ "maxSize": 6 }));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     let mut job = world.server.get(JOB).unwrap();
     job["status"] = json!({ "active": 4 });
     world.server.intrude(JOB, job);
     world.edit(2, |spec| spec["size"] = json!(6));
-    assert_eq!(world.look().await.unwrap_err().category(), "Conflict");
+    assert_eq!(world.reconcile().await.unwrap_err().category(), "Conflict");
     assert_eq!(world.server.get(JOB).unwrap()["spec"]["parallelism"], 4);
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(world.server.get(JOB).unwrap()["spec"]["parallelism"], 6);
 }
 
@@ -143,17 +144,17 @@ async fn the_status_is_not_written_to_a_namesake_created_since() {
     let mut namesake = world.server.get(CLUSTER).unwrap();
     namesake["metadata"]["uid"] = json!("of-the-next-one");
     world.server.intrude(CLUSTER, namesake);
-    assert_eq!(world.look().await.unwrap_err().category(), "StatusWriteFailed");
+    assert_eq!(world.reconcile().await.unwrap_err().category(), "StatusWriteFailed");
     assert!(world.server.get(CLUSTER).unwrap()["status"].is_null());
 }
 
 /// Runs the MiniCluster to its end and deletes its Job.
 async fn run_and_delete(world: &World) {
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     finish(world, "Failed", 7);
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.remove(JOB);
-    world.server.put_pods(vec![]);
+    put_pods(world, vec![]);
 }
 
 /// The Secret that the Job's pods mount.
@@ -171,7 +172,8 @@ async fn another_specification_runs_with_another_key_in_another_secret() {
     run_and_delete(&world).await;
     let first = world.server.paths(SECRETS);
     world.edit(2, |spec| spec["containers"][0]["command"] = json!("echo again"));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
+    assert_eq!((world.status().exit_code, world.status().state), (None, Some(State::Pending)));
     let second = mounted(&world);
     assert!(first.len() == 1 && !first.contains(&second), "{first:?} {second}");
     let key = |path: &str| world.server.get(path).unwrap()["stringData"]["curve.cert"].clone();
@@ -182,29 +184,13 @@ async fn another_specification_runs_with_another_key_in_another_secret() {
 async fn a_secret_whose_job_could_not_be_created_is_used_by_the_next_attempt() {
     let world = World::new(&json!({}));
     world.server.refuse(JOB, 403, "exceeded quota");
-    world.look().await.unwrap_err();
+    world.reconcile().await.unwrap_err();
     let paths = world.server.paths(SECRETS);
     let secret = world.server.get(&paths[0]);
     world.server.accept_all();
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(world.server.paths(SECRETS), paths);
     assert_eq!((world.server.get(&paths[0]), &mounted(&world)), (secret, &paths[0]));
-}
-
-#[tokio::test]
-async fn a_job_of_an_older_operator_keeps_the_secret_that_it_names() {
-    let world = World::new(&json!({ "maxSize": 6 }));
-    world.look().await.unwrap();
-    world.server.writes();
-    world.server.change(JOB, |job| {
-        let volumes = job["spec"]["template"]["spec"]["volumes"].as_array_mut().unwrap();
-        let curve = volumes.iter_mut().find(|volume| volume["name"] == "hello-curve").unwrap();
-        curve["secret"]["secretName"] = json!("hello-curve");
-    });
-    world.edit(2, |spec| spec["size"] = json!(6));
-    let writes = world.writes().await;
-    assert!(writes.contains(&patch(JOB)) && !writes.contains(&format!("POST {SECRETS}")));
-    assert_eq!(mounted(&world), format!("{SECRETS}/hello-curve"));
 }
 
 #[tokio::test]

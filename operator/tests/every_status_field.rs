@@ -39,22 +39,22 @@ fn told(path: &str, value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The status that the operator reports after a look.
-async fn look(world: &World) -> Value {
-    world.look().await.unwrap();
+/// The status that the operator reports after a reconcile.
+async fn reported(world: &World) -> Value {
+    world.reconcile().await.unwrap();
     world.server.get(CLUSTER).unwrap()["status"].clone()
 }
 
 /// What is reported from the beginning of a run to its end.
 async fn life() -> Vec<Value> {
     let world = World::new(&json!({}));
-    let begun = look(&world).await;
+    let begun = reported(&world).await;
     world.server.change(JOB, |job| {
         job["status"] = json!({ "startTime": "2026-01-01T00:00:00Z", "active": 4, "ready": 4 });
     });
-    let running = look(&world).await;
+    let running = reported(&world).await;
     finish(&world, "Failed", 7);
-    vec![begun, running, look(&world).await]
+    vec![begun, running, reported(&world).await]
 }
 
 #[tokio::test]

@@ -4,32 +4,20 @@
 mod support;
 
 use flux_operator::controller::index_labels::label_one;
-use flux_operator::crd::State;
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::PartialObjectMeta;
 use kube::runtime::controller::Action;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use support::world::{CONFIG, JOB, World, create, finish, patch, status};
+use support::world::{CONFIG, JOB, World, create, finish, of_the_job, patch, put_pods, status};
 
+const CORE_EVENTS: &str = "/api/v1/namespaces/work/events";
 const SERVICES: &str = "/api/v1/namespaces/work/pods/hello-services";
 const POD: &str = "/api/v1/namespaces/work/pods/hello-2-abcde";
 
 fn with_services() -> World {
     World::new(&json!({ "services": [{ "image": "registry", "name": "registry" }] }))
-}
-
-fn position(writes: &[String], write: &str) -> usize {
-    writes.iter().position(|other| other == write).unwrap()
-}
-
-#[tokio::test]
-async fn the_services_pod_is_made_before_the_job_and_once() {
-    let world = with_services();
-    let writes = world.writes().await;
-    assert!(position(&writes, &create(SERVICES)) < position(&writes, &create(JOB)));
-    assert_eq!(world.writes().await, [""; 0]);
 }
 
 #[tokio::test]
@@ -44,51 +32,17 @@ async fn the_services_pod_is_deleted_when_the_mini_cluster_has_finished() {
 }
 
 #[tokio::test]
-async fn a_services_pod_that_is_gone_is_made_again() {
-    let world = with_services();
-    world.writes().await;
-    world.server.remove(SERVICES);
-    assert_eq!(world.writes().await, ["POST /api/v1/namespaces/work/pods"]);
-}
-
-#[tokio::test]
-async fn changed_services_are_refused_by_name_and_the_pod_stays() {
-    for (change, told) in [
-        (json!([{ "image": "other", "name": "registry" }]), "spec.services[0].image"),
-        (json!([]), "spec.services"),
-    ] {
-        let world = with_services();
-        world.writes().await;
-        world.edit(2, |spec| spec["services"] = change);
-        assert_eq!(world.writes().await, [status()]);
-        let (_, reason, message) = world.condition("Progressing");
-        assert_eq!(reason, "ChangeRefused");
-        assert!(message.contains(&format!("{told};")), "{message}");
-    }
-}
-
-#[tokio::test]
-async fn services_can_be_added_to_what_runs() {
-    let world = World::new(&json!({}));
-    world.look().await.unwrap();
-    world.edit(2, |spec| spec["services"] = json!([{ "image": "registry", "name": "registry" }]));
-    world.look().await.unwrap();
-    assert!(world.server.get(SERVICES).is_some());
-    assert_ne!(world.condition("Progressing").1, "ChangeRefused");
-}
-
-#[tokio::test]
 async fn a_pod_of_that_name_that_is_somebody_elses_is_left_alone() {
     let foreign = json!({ "metadata": { "name": "hello-services" } });
     let world = with_services();
     world.server.put(SERVICES, foreign.clone());
-    assert_eq!(world.look().await.unwrap_err().category(), "NameTaken");
+    assert_eq!(world.reconcile().await.unwrap_err().category(), "NameTaken");
     let world = World::new(&json!({}));
     world.server.put(SERVICES, foreign);
     let foreign = world.server.get(SERVICES);
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     finish(&world, "Complete", 0);
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(world.server.get(SERVICES), foreign);
 }
 
@@ -122,7 +76,7 @@ fn index_label() -> Value {
 #[tokio::test]
 async fn a_pod_of_the_job_gets_its_index_as_a_label() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     let labels = labelled(&world, index_label(), "job-uid").await.unwrap();
     assert_eq!(labels["job-index"], "2");
     assert_eq!(world.server.writes(), [patch(POD)]);
@@ -133,7 +87,7 @@ async fn bug_1a_pods_of_other_jobs_and_of_no_mini_cluster_are_not_labelled() {
     let world = World::new(&json!({}));
     let of_a_job_that_is_gone = labelled(&world, index_label(), "job-uid").await.unwrap();
     assert_eq!(of_a_job_that_is_gone, index_label());
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     let of_a_predecessor = labelled(&world, index_label(), "another-uid").await.unwrap();
     assert_eq!(of_a_predecessor, index_label());
     world.server.change(JOB, |job| job["metadata"]["ownerReferences"] = json!([]));
@@ -145,14 +99,14 @@ async fn bug_1a_pods_of_other_jobs_and_of_no_mini_cluster_are_not_labelled() {
 #[tokio::test]
 async fn bug_1b_a_pod_without_any_label_is_no_trouble() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(labelled(&world, Value::Null, "job-uid").await, Ok(Value::Null));
 }
 
 #[tokio::test]
 async fn a_label_that_is_refused_is_an_error_with_its_cause() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.refuse(POD, 403, "pods are forbidden");
     let error = labelled(&world, index_label(), "job-uid").await.unwrap_err();
     assert!(error.contains("hello-2-abcde") && error.contains("forbidden"), "{error}");
@@ -166,7 +120,7 @@ fn with_web() -> World {
 }
 
 #[tokio::test]
-async fn bug_09_a_service_with_several_ports_is_applied_under_both_names_at_the_first_look() {
+async fn bug_09_a_service_with_several_ports_is_applied_under_both_names_at_once() {
     let world = with_web();
     let writes = world.writes().await;
     for name in ["web", "hello-web"] {
@@ -193,11 +147,10 @@ async fn bug_09_a_short_name_that_another_cluster_has_is_left_to_it_and_stops_no
     assert_eq!(reason, "ServiceNameTaken");
     assert!(message.contains("the Service web"), "{message}");
     running(&world, 4, vec![]);
-    world.server.put_pods(vec![pod(
-        "hello-0-a",
-        "Running",
-        &json!([{ "type": "Ready", "status": "True" }]),
-    )]);
+    put_pods(
+        &world,
+        vec![pod("hello-0-a", "Running", &json!([{ "type": "Ready", "status": "True" }]))],
+    );
     assert_eq!(world.action().await.unwrap(), Action::requeue(Duration::from_mins(1)));
     world.server.remove(short);
     world.server.writes();
@@ -207,37 +160,20 @@ async fn bug_09_a_short_name_that_another_cluster_has_is_left_to_it_and_stops_no
 
 /// A pod of the Job in `phase`, with `conditions`.
 fn pod(name: &str, phase: &str, conditions: &Value) -> Value {
-    let owner =
-        json!({ "apiVersion": "batch/v1", "kind": "Job", "name": "hello", "uid": "job-uid" });
-    json!({
-        "metadata": {
-            "name": name, "namespace": "work", "uid": name, "ownerReferences": [owner],
-            "creationTimestamp": "2026-01-01T00:00:00Z",
-        },
-        "status": { "phase": phase, "conditions": conditions },
-    })
+    let index = name.split('-').nth(1).unwrap().parse().unwrap();
+    let status = json!({ "phase": phase, "conditions": conditions });
+    json!({ "metadata": of_the_job(name, index), "status": status })
 }
 
-/// A lead that runs, whose broker is ready or has been until now.
-fn lead(ready: bool) -> Value {
-    let (status, since) = (if ready { "True" } else { "False" }, jiff::Timestamp::now());
-    let condition =
-        json!({ "type": "Ready", "status": status, "lastTransitionTime": since.to_string() });
-    let mut pod = pod("hello-0-a", "Running", &json!([condition]));
+/// A lead that runs, whose broker is ready.
+fn lead() -> Value {
+    let condition = json!([{ "type": "Ready", "status": "True" }]);
+    let mut pod = pod("hello-0-a", "Running", &condition);
     pod["status"]["containerStatuses"] = json!([{
-        "name": "hello", "image": "", "imageID": "", "ready": ready, "started": true,
+        "name": "hello", "image": "", "imageID": "", "ready": true, "started": true,
         "restartCount": 0, "state": { "running": {} },
     }]);
     pod
-}
-
-#[tokio::test]
-async fn a_lead_that_is_not_ready_any_more_is_looked_at_again() {
-    let world = World::new(&json!({}));
-    world.look().await.unwrap();
-    running(&world, 3, vec![lead(false)]);
-    assert_eq!(world.action().await.unwrap(), Action::requeue(Duration::from_secs(10)));
-    assert_eq!(world.status().state, Some(State::Running));
 }
 
 /// The Job runs with `ready` brokers and `pods`.
@@ -245,13 +181,35 @@ fn running(world: &World, ready: i32, pods: Vec<Value>) {
     world.server.change(JOB, |job| {
         job["status"] = json!({ "startTime": "2026-01-01T00:00:00Z", "active": 4, "ready": ready });
     });
-    world.server.put_pods(pods);
+    put_pods(world, pods);
+}
+
+#[tokio::test]
+async fn the_worker_that_failed_is_found_among_the_pods() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    finish(&world, "Failed", 68);
+    let left = r#"{"exitCode":68,"commandRan":false,"lastError":"refused"}"#;
+    let pods = [("hello-1-b", "Running"), ("hello-2-c", "Failed")];
+    let pods = pods.map(|(name, phase)| {
+        let mut pod = pod(name, phase, &json!([]));
+        pod["status"]["containerStatuses"] = json!([{
+            "name": "hello", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": { "terminated": { "exitCode": 68, "message": left } },
+        }]);
+        pod
+    });
+    put_pods(&world, pods.to_vec());
+    world.reconcile().await.unwrap();
+    let (_, reason, message) = world.condition("Failed");
+    assert_eq!(reason, "LeadUnreachable");
+    assert!(message.starts_with("pod hello-2-c: "), "{message}");
 }
 
 #[tokio::test]
 async fn a_worker_without_a_node_is_told_and_looked_at_again_until_all_are_ready() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     let full = "0/1 nodes are available: 1 Insufficient cpu.";
     let condition = json!([{ "type": "PodScheduled", "status": "False", "message": full }]);
     running(&world, 3, vec![pod("hello-3-d", "Pending", &condition)]);
@@ -261,26 +219,33 @@ async fn a_worker_without_a_node_is_told_and_looked_at_again_until_all_are_ready
     assert_eq!(reason, "Waiting");
     assert_eq!(message, format!("pod hello-3-d has no node: {full}"));
     assert!(world.events().contains(&(reason, message)));
-    running(&world, 4, vec![lead(true)]);
+    running(&world, 4, vec![lead()]);
     assert_eq!(world.action().await.unwrap(), Action::await_change());
     assert_eq!(world.condition("Progressing").1, "Running");
     // A sidecar that has failed takes readiness from its pod for good: that is no reason to poll.
-    running(&world, 3, vec![lead(true)]);
+    running(&world, 3, vec![lead()]);
     assert_eq!(world.action().await.unwrap(), Action::await_change());
 }
 
 #[tokio::test]
 async fn a_volume_that_cannot_be_mounted_is_told_in_the_kubelets_words() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     let condition = json!([{ "type": "PodScheduled", "status": "True" }]);
     running(&world, 0, vec![pod("hello-0-a", "Pending", &condition)]);
-    world.server.put_events(vec![json!({
-        "metadata": { "name": "e" }, "involvedObject": { "uid": "hello-0-a" },
-        "reason": "FailedMount", "lastTimestamp": "2026-01-01T00:00:01Z",
-        "message": r#"MountVolume.SetUp failed for volume "data" : secret "nosuch" not found"#,
-    })]);
-    world.look().await.unwrap();
+    let refused = r#"MountVolume.SetUp failed for volume "data" : secret "nosuch" not found"#;
+    for (name, uid, type_, message) in [
+        ("a", "hello-0-a", "Warning", refused),
+        ("b", "hello-0-a", "Normal", "pulled"),
+        ("c", "another", "Warning", "of another pod"),
+    ] {
+        let event = json!({
+            "metadata": { "name": name }, "involvedObject": { "uid": uid }, "type": type_,
+            "reason": "FailedMount", "lastTimestamp": "2026-01-01T00:00:01Z", "message": message,
+        });
+        world.server.put(&format!("{CORE_EVENTS}/{name}"), event);
+    }
+    world.reconcile().await.unwrap();
     let (_, reason, message) = world.condition("Progressing");
     assert_eq!(reason, "Waiting");
     assert!(message.starts_with("pod hello-0-a does not start: FailedMount: "), "{message}");
@@ -290,37 +255,43 @@ async fn a_volume_that_cannot_be_mounted_is_told_in_the_kubelets_words() {
 #[tokio::test]
 async fn pods_that_the_api_server_refuses_become_a_condition_that_says_why_and_goes_again() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     let started = |active: i32| json!({ "startTime": "2026-01-01T00:00:00Z", "active": active });
     world.server.change(JOB, |job| job["status"] = started(0));
-    let event = |second: u8, message: &str| {
-        json!({
-            "metadata": { "name": "e" }, "involvedObject": {}, "reason": "FailedCreate",
-            "lastTimestamp": format!("2026-01-01T00:00:0{second}Z"), "message": message,
-        })
-    };
     let quota = r#"Error creating: pods "hello-0-x" is forbidden: exceeded quota: few"#;
-    world.server.put_events(vec![event(2, quota), event(1, "older")]);
-    world.look().await.unwrap();
+    for (second, uid, reason, message) in [
+        (1, "job-uid", "FailedCreate", "older"),
+        (2, "job-uid", "FailedCreate", quota),
+        (3, "job-uid", "SuccessfulCreate", "another reason"),
+        (4, "another", "FailedCreate", "of another Job"),
+    ] {
+        let name = second.to_string();
+        let event = json!({
+            "metadata": { "name": name }, "involvedObject": { "uid": uid }, "reason": reason,
+            "lastTimestamp": format!("2026-01-01T00:00:0{second}Z"), "message": message,
+        });
+        world.server.put(&format!("{CORE_EVENTS}/{name}"), event);
+    }
+    world.reconcile().await.unwrap();
     let (progressing, reason, message) = world.condition("Progressing");
     assert_eq!((progressing.as_str(), reason.as_str()), ("False", "PodsRefused"));
     assert_eq!(message, "pods are refused: forbidden: exceeded quota: few");
     world.server.change(JOB, |job| job["status"] = started(4));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(world.condition("Progressing").0, "True");
 }
 
 #[tokio::test]
 async fn a_services_pod_that_does_not_start_is_named_while_the_lead_is_awaited() {
     let world = with_services();
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.change(SERVICES, |pod| {
         pod["status"] = json!({ "phase": "Pending", "containerStatuses": [{
             "name": "registry", "image": "", "imageID": "", "ready": false, "restartCount": 0,
             "state": { "waiting": { "reason": "ImagePullBackOff", "message": "no such image" } },
         }] });
     });
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     let (_, reason, message) = world.condition("Progressing");
     assert_eq!(reason, "Waiting");
     assert!(message.contains("hello-services") && message.contains("no such image"), "{message}");

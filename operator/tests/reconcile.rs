@@ -10,36 +10,24 @@ use support::world::{
 };
 
 #[tokio::test]
-async fn the_first_look_applies_everything_in_order_and_reports_last() {
+async fn the_first_reconcile_applies_everything_in_order_and_the_second_writes_nothing() {
     let world = World::new(&json!({}));
     let writes = world.writes().await;
     assert_eq!(writes[..2], [create(SERVICE), create(&format!("{SERVICE}-lead"))]);
     let secrets = format!("POST {SECRETS}");
     assert_eq!(writes[2..], [secrets, create(CONFIG), create(JOB), status()]);
     assert_eq!(world.status().state, Some(State::Pending));
-}
-
-#[tokio::test]
-async fn the_leads_address_is_in_the_configuration() {
-    let world = World::new(&json!({}));
-    world.look().await.unwrap();
     let config = world.server.get(CONFIG).unwrap();
     assert!(config["data"]["agent.toml"].as_str().unwrap().contains("\"10.96.0.7\""));
-}
-
-#[tokio::test]
-async fn a_settled_look_writes_nothing() {
-    let world = World::new(&json!({}));
-    world.look().await.unwrap();
     world.server.writes();
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(world.server.writes(), [""; 0]);
 }
 
 #[tokio::test]
 async fn the_certificate_is_written_to_the_secret_and_nowhere_else() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     let paths = world.server.paths(SECRETS);
     assert_eq!(paths.len(), 1);
     let secret = world.server.get(&paths[0]).unwrap();
@@ -52,7 +40,7 @@ async fn the_certificate_is_written_to_the_secret_and_nowhere_else() {
 #[tokio::test]
 async fn an_object_changed_by_hand_is_brought_back() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.writes();
     world.server.change(SERVICE, |service| service["spec"]["ports"] = json!([]));
     assert_eq!(world.writes().await, [patch(SERVICE)]);
@@ -73,26 +61,14 @@ async fn an_invalid_specification_is_reported_and_nothing_is_applied() {
 async fn a_refused_job_becomes_a_condition_and_is_tried_again() {
     let world = World::new(&json!({}));
     world.server.refuse(JOB, 403, "exceeded quota: pods");
-    let error = world.look().await.unwrap_err();
+    let error = world.reconcile().await.unwrap_err();
     assert_eq!(error.category(), "ApplyFailed");
     let (progressing, reason, message) = world.condition("Progressing");
     assert_eq!((progressing.as_str(), reason.as_str()), ("False", "ApplyFailed"));
     assert!(message.contains("exceeded quota"), "{message}");
     world.server.accept_all();
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     assert_eq!(world.condition("Progressing").0, "True");
-}
-
-#[tokio::test]
-async fn an_object_of_somebody_else_is_left_alone() {
-    let world = World::new(&json!({}));
-    let foreign = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": { "name": "hello" }, "spec": {},
-    });
-    world.server.put(SERVICE, foreign);
-    let foreign = world.server.get(SERVICE);
-    assert_eq!(world.look().await.unwrap_err().category(), "NameTaken");
-    assert_eq!(world.server.get(SERVICE), foreign);
 }
 
 #[tokio::test]
@@ -109,14 +85,14 @@ async fn an_object_of_a_deleted_namesake_is_waited_for() {
             "metadata": { "name": "hello-agent", "ownerReferences": owner },
         }),
     );
-    assert_eq!(world.look().await.unwrap_err().category(), "WaitingForDeletion");
+    assert_eq!(world.reconcile().await.unwrap_err().category(), "WaitingForDeletion");
     assert!(world.server.get(JOB).is_none());
 }
 
 #[tokio::test]
 async fn a_finished_job_is_reported_and_nothing_is_applied_any_more() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.writes();
     finish(&world, "Failed", 7);
     world.server.remove(SERVICE);
@@ -128,9 +104,9 @@ async fn a_finished_job_is_reported_and_nothing_is_applied_any_more() {
 #[tokio::test]
 async fn a_finished_job_that_was_deleted_is_not_run_again() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     finish(&world, "Failed", 7);
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.writes();
     world.server.remove(JOB);
     assert_eq!(world.writes().await, [""; 0]);
@@ -147,9 +123,9 @@ async fn a_finished_job_that_was_deleted_is_not_run_again() {
 #[tokio::test]
 async fn whether_a_run_has_ended_is_never_read_from_the_status() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     finish(&world, "Failed", 7);
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.remove(JOB);
     world.server.change(CLUSTER, |object| object["status"] = json!(null));
     world.server.writes();
@@ -161,9 +137,9 @@ async fn whether_a_run_has_ended_is_never_read_from_the_status() {
 #[tokio::test]
 async fn the_end_is_noted_again_when_its_config_map_is_deleted() {
     let world = World::new(&json!({}));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     finish(&world, "Failed", 7);
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     world.server.remove(CONFIG);
     world.server.writes();
     assert_eq!(world.writes().await, ["POST /api/v1/namespaces/work/configmaps"]);
@@ -176,26 +152,13 @@ async fn the_first_error_is_the_one_that_counts() {
     let world = World::new(&json!({}));
     world.server.refuse(JOB, 403, "exceeded quota: pods");
     world.server.refuse(&format!("{CLUSTER}/status"), 500, "no status for you");
-    assert_eq!(world.look().await.unwrap_err().category(), "ApplyFailed");
-}
-
-#[tokio::test]
-async fn a_changed_specification_runs_again_once_the_finished_job_is_deleted() {
-    let world = World::new(&json!({}));
-    world.look().await.unwrap();
-    finish(&world, "Failed", 7);
-    world.look().await.unwrap();
-    world.server.remove(JOB);
-    world.server.put_pods(vec![]);
-    world.edit(2, |spec| spec["containers"][0]["command"] = json!("echo again"));
-    assert!(world.writes().await.contains(&create(JOB)));
-    assert_eq!((world.status().exit_code, world.status().state), (None, Some(State::Pending)));
+    assert_eq!(world.reconcile().await.unwrap_err().category(), "ApplyFailed");
 }
 
 #[tokio::test]
 async fn cleanup_deletes_the_mini_cluster_when_its_lead_has_finished() {
     let world = World::new(&json!({ "cleanup": true }));
-    world.look().await.unwrap();
+    world.reconcile().await.unwrap();
     finish(&world, "Complete", 0);
     world.server.writes();
     assert_eq!(world.writes().await, [patch(CONFIG), status(), format!("DELETE {CLUSTER}")]);

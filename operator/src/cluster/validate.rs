@@ -142,7 +142,7 @@ fn resolve(
     let sizes = sizes(spec, faults);
     let network = network(name_text, spec, faults);
     let flux = flux::flux(name_text, &sizes, &spec.flux, defaults, faults);
-    let Containers { runner, sidecars, services, volumes } =
+    let Containers { runner, sidecars, companion, volumes } =
         containers(name_text, spec, &flux.view, &network, faults);
     labels("metadata.labels", cluster.metadata.labels.as_ref().unwrap_or(&BTreeMap::new()), faults);
     labels("spec.jobLabels", &spec.job_labels, faults);
@@ -175,7 +175,7 @@ fn resolve(
         pod,
         runner: runner?,
         sidecars,
-        services,
+        companion,
         not_acted_on: no_effect::not_acted_on(spec),
         fixed_fields: FixedFields::of_instance(spec),
     })

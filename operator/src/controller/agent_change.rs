@@ -3,16 +3,19 @@
 //! Each broker reads its configuration once. As long as the Job exists, the `ConfigMap` therefore
 //! stays what the instance was started with, so that a pod made later fits the others; only what
 //! follows the size is brought up to date. Fields that cannot change at all are told by
-//! [`super::job_change::changed_fields`].
+//! `job_change::changed_fields`.
 
 use super::build::agent_config;
+use super::course;
+use super::ended_run::noted_generation;
+use super::observe::Live;
 use crate::cluster::Cluster;
 use flux_contract::{AgentConfig, Bootstrap, Hostlist, Workload};
 use std::net::IpAddr;
 
 /// A cluster cut to what the running instance can take.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Started {
+pub struct Constrained {
     /// The cluster with the hosts, and at most the size, that the instance was started for.
     pub cluster: Cluster,
     /// What goes into the `ConfigMap`.
@@ -21,13 +24,37 @@ pub struct Started {
     pub refused: Vec<String>,
 }
 
-/// Fits `cluster` to an instance that was started with `live` and has `backoff_limit`.
-pub fn started(
+/// Cuts `cluster` to what the instance can take that runs, if one does. `generation` is the
+/// MiniCluster's.
+pub(super) fn constrain(
+    cluster: &Cluster,
+    lead: Option<IpAddr>,
+    live: &Live,
+    generation: i64,
+) -> Constrained {
+    let running = live.job.as_ref().zip(course::agent_config(live.config_map.as_ref()));
+    let Some((job, running)) = running else {
+        let config = agent_config(cluster, lead);
+        return Constrained { cluster: cluster.clone(), config, refused: Vec::new() };
+    };
+    let backoff_limit = job.spec.as_ref().and_then(|spec| spec.backoff_limit).unwrap_or_default();
+    let constrained = constrain_to(cluster.clone(), &running, backoff_limit.unsigned_abs(), lead);
+    if noted_generation(job) == Some(generation) {
+        // Nothing was asked for since: what differs is a newer operator's way to say the same.
+        let mut config = running;
+        config.network.lead_address = lead;
+        return Constrained { config, refused: Vec::new(), ..constrained };
+    }
+    constrained
+}
+
+/// Cuts `cluster` to what an instance can take that was started with `live` and has `backoff_limit`.
+pub fn constrain_to(
     mut cluster: Cluster,
     live: &AgentConfig,
     backoff_limit: u32,
     lead: Option<IpAddr>,
-) -> Started {
+) -> Constrained {
     let mut refused = Vec::new();
     let hosts = live.network.bootstrap.hosts();
     if matches!(live.network.bootstrap, Bootstrap::Root { .. }) && cluster.flux.hosts != *hosts {
@@ -56,8 +83,8 @@ pub fn started(
     }
     // Agents that were started without a deadline, perhaps by another release, do not look for one.
     cluster.deadline_by_agent = live.shutdown.deadline_seconds.is_some();
-    let config = restored(agent_config(&cluster, lead), live);
-    Started { cluster, config, refused }
+    let config = updated(live, agent_config(&cluster, lead));
+    Constrained { cluster, config, refused }
 }
 
 /// True when the last of `size` pods is among `hosts`.
@@ -66,7 +93,7 @@ fn has_rank(cluster: &Cluster, hosts: &Hostlist, size: u32) -> bool {
 }
 
 /// `live` with the deadline and what follows the size taken from `new`.
-fn restored(new: AgentConfig, live: &AgentConfig) -> AgentConfig {
+fn updated(live: &AgentConfig, new: AgentConfig) -> AgentConfig {
     let mut config = live.clone();
     config.broker.quorum = new.broker.quorum;
     config.shutdown.deadline_seconds = new.shutdown.deadline_seconds;
@@ -112,10 +139,10 @@ mod tests {
     fn a_quorum_of_more_brokers_than_the_refused_size_leaves_is_cut() {
         let live = agent_config(&cluster(&json!({})), None);
         let asked = cluster(&json!({ "size": 9, "minSize": 6 }));
-        let Started { cluster, config, refused } = started(asked, &live, 0, None);
+        let Constrained { cluster, config, refused } = constrain_to(asked, &live, 0, None);
         assert_eq!((cluster.size, config.broker.quorum), (4, None));
         assert_eq!(refused, ["spec.size: Flux was started with 4 hosts, not with 9"]);
         let asked = crate::controller::fixtures::cluster(&json!({ "size": 9, "minSize": 2 }));
-        assert_eq!(started(asked, &live, 0, None).config.broker.quorum, Some(2));
+        assert_eq!(constrain_to(asked, &live, 0, None).config.broker.quorum, Some(2));
     }
 }

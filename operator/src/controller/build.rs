@@ -4,28 +4,25 @@
 
 mod affinity;
 mod agent_config;
+mod companion;
 mod config_map;
 mod containers;
 mod job;
 mod meta;
 mod pod;
 mod services;
-mod services_pod;
 mod volumes;
 
 pub use agent_config::agent_config;
 pub use config_map::AGENT_CONFIG_KEY;
-pub(super) use containers::AGENT_CONTAINER;
 pub(super) use meta::meta_of;
-pub use services::SidecarServices;
+pub use services::{Services, services};
 
 use crate::cluster::{Cluster, Curve};
 use flux_contract::{AgentConfig, CURVE_SECRET_KEY, ConfigError, Redacted};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
-use std::net::IpAddr;
 
 /// The operator's own images.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,61 +58,31 @@ pub enum BuildError {
     },
 }
 
-/// The Services that must be there before anything else can be built: one of them has the address
-/// that the agents need.
+/// The objects beside the Services. The Secret is not among them: it is created once, by [`secret`],
+/// and never compared.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Services {
-    /// Gives the pods their names.
-    pub headless: Service,
-    /// Gives the lead its address.
-    pub lead: Service,
-}
-
-/// State of [`Desired`]: built, not yet in the cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Prepared;
-
-/// The objects behind the Services. The Secret is not among them: it is created once, by
-/// [`secret`], and never compared.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Desired<State> {
+pub struct Desired {
     /// Holds `agent.toml`.
     pub config_map: ConfigMap,
-    /// For each sidecar with ports.
-    pub sidecar_services: Vec<SidecarServices>,
-    /// The services pod, if there is one.
-    pub services_pod: Option<Pod>,
+    /// The pod of `spec.services`, if there is one.
+    pub companion: Option<Pod>,
     /// The Indexed Job.
     pub job: Job,
-    /// Whether this is what we want or what there is.
-    pub state: PhantomData<State>,
 }
 
-/// The Services in front of the pods.
-pub fn services(cluster: &Cluster) -> Services {
-    Services { headless: services::headless(cluster), lead: services::lead(cluster) }
-}
-
-/// All other objects. `lead_address` is the address of [`Services::lead`]; `generation` is the
-/// MiniCluster's.
+/// All objects but the Services and the Secret. `config` is what the agents are told; `generation`
+/// is the MiniCluster's.
 pub fn build(
     cluster: &Cluster,
-    lead_address: Option<IpAddr>,
+    config: &AgentConfig,
     images: &Images,
     generation: i64,
-) -> Result<Desired<Prepared>, BuildError> {
+) -> Result<Desired, BuildError> {
     Ok(Desired {
-        config_map: config_map(cluster, &agent_config(cluster, lead_address))?,
-        sidecar_services: services::sidecars(cluster),
-        services_pod: services_pod::services_pod(cluster),
+        config_map: config_map::config_map(cluster, config)?,
+        companion: companion::companion(cluster),
         job: job::job(cluster, images, generation)?,
-        state: PhantomData,
     })
-}
-
-/// The `ConfigMap` with a given configuration of the agents.
-pub fn config_map(cluster: &Cluster, config: &AgentConfig) -> Result<ConfigMap, BuildError> {
-    config_map::config_map(cluster, config)
 }
 
 /// The Secret with the CURVE certificate `text`; `None` when the user brings an own Secret.

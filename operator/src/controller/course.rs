@@ -1,19 +1,20 @@
 //! What is to be done about a MiniCluster, from what there is of it.
 
-use super::build::{AGENT_CONFIG_KEY, AGENT_CONTAINER, Images};
+use super::build::{AGENT_CONFIG_KEY, Images};
 use super::ended_run::{EndedRun, noted_generation};
 use super::job_change::is_finished;
 use super::observe::Live;
-use crate::cluster::Cluster;
+use crate::cluster::{AGENT_CONTAINER, Cluster};
 use flux_contract::AgentConfig;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 /// What is to be done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Course {
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) enum Course {
     /// Bring the objects in line with the specification: there is no Job yet, or it is under way.
-    Pursue,
+    #[default]
+    Apply,
     /// The run has ended; with the note of it where there is one.
     Over(Option<EndedRun>),
     /// There is nothing, and nothing can be made of a specification that was refused.
@@ -24,7 +25,7 @@ pub enum Course {
 
 /// Why a run is not touched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Why {
+pub(super) enum Why {
     /// The specification was refused, so there is nothing to bring it in line with.
     Refused,
     /// The Job was made by another operator.
@@ -34,8 +35,25 @@ pub enum Why {
     AnotherRelease(String),
 }
 
+impl Course {
+    /// The note of the run, if it has ended and has one.
+    pub(super) const fn ended(&self) -> Option<&EndedRun> {
+        if let Self::Over(Some(run)) = self { Some(run) } else { None }
+    }
+
+    /// True when the Job is another operator's.
+    pub(super) fn is_of_another_operator(&self) -> bool {
+        *self == Self::LeaveAlone(Why::AnotherOperator)
+    }
+}
+
 /// Decides; `cluster` is absent where the specification was refused.
-pub fn course(live: &Live, cluster: Option<&Cluster>, generation: i64, images: &Images) -> Course {
+pub(super) fn course(
+    live: &Live,
+    cluster: Option<&Cluster>,
+    generation: i64,
+    images: &Images,
+) -> Course {
     let noted = live.config_map.as_ref().and_then(EndedRun::noted_on);
     let Some(job) = &live.job else {
         return match (noted, cluster) {
@@ -43,7 +61,7 @@ pub fn course(live: &Live, cluster: Option<&Cluster>, generation: i64, images: &
             (Some(run), Some(cluster)) if run.is_of(generation, &cluster.fixed_fields) => {
                 Course::Over(Some(run))
             }
-            (_, Some(_)) => Course::Pursue,
+            (_, Some(_)) => Course::Apply,
             (None, None) => Course::Refused,
         };
     };
@@ -59,11 +77,11 @@ pub fn course(live: &Live, cluster: Option<&Cluster>, generation: i64, images: &
             return Course::LeaveAlone(Why::AnotherRelease(image.to_owned()));
         }
     }
-    if cluster.is_some() { Course::Pursue } else { Course::LeaveAlone(Why::Refused) }
+    if cluster.is_some() { Course::Apply } else { Course::LeaveAlone(Why::Refused) }
 }
 
 /// The agents' configuration in `config_map`, if this operator can read it.
-pub fn agent_config(config_map: Option<&ConfigMap>) -> Option<AgentConfig> {
+pub(super) fn agent_config(config_map: Option<&ConfigMap>) -> Option<AgentConfig> {
     AgentConfig::from_toml(config_map?.data.as_ref()?.get(AGENT_CONFIG_KEY)?).ok()
 }
 
@@ -78,20 +96,16 @@ fn agent_image(job: &Job) -> Option<&str> {
 mod tests {
     use super::*;
     use crate::controller::ended_run::ENDED_RUN_ANNOTATION;
-    use crate::controller::fixtures::{built, cluster, ended_job};
+    use crate::controller::fixtures::{built, cluster, ended_job, images};
     use crate::controller::job_change::GENERATION_ANNOTATION;
     use kube::ResourceExt as _;
     use serde_json::json;
-
-    fn images(agent: &str) -> Images {
-        Images { agent: agent.to_owned(), agent_pull_policy: "IfNotPresent".to_owned() }
-    }
 
     /// What runs of `echo hello`.
     fn running() -> Live {
         let mut built = built(&cluster(&json!({})), 1);
         built.job.metadata.uid = Some("job-uid".to_owned());
-        Live { job: Some(built.job), config_map: Some(built.config_map), services_pod: None }
+        Live { job: Some(built.job), config_map: Some(built.config_map), ..Live::default() }
     }
 
     fn decide(live: &Live, spec: &serde_json::Value, generation: i64) -> Course {
@@ -114,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_ran_is_not_run_again_whatever_else_is_edited() {
-        assert_eq!(decide(&Live::default(), &json!({}), 1), Course::Pursue);
+        assert_eq!(decide(&Live::default(), &json!({}), 1), Course::Apply);
         for (spec, generation) in [
             (json!({}), 1),
             (json!({ "maxSize": 9, "size": 2, "cleanup": true, "deadlineSeconds": 5 }), 2),
@@ -123,7 +137,7 @@ mod tests {
         ] {
             assert!(matches!(decide(&deleted(), &spec, generation), Course::Over(Some(_))));
         }
-        assert_eq!(decide(&deleted(), &json!({ "tasks": 3 }), 2), Course::Pursue);
+        assert_eq!(decide(&deleted(), &json!({ "tasks": 3 }), 2), Course::Apply);
         let refused = course(&deleted(), None, 2, &images("agent"));
         assert!(matches!(refused, Course::Over(Some(_))));
     }
@@ -152,7 +166,7 @@ mod tests {
     #[test]
     fn a_run_whose_configuration_cannot_be_read_is_left_alone() {
         let mut live = running();
-        assert_eq!(decide(&live, &json!({}), 2), Course::Pursue);
+        assert_eq!(decide(&live, &json!({}), 2), Course::Apply);
         let data = live.config_map.as_mut().unwrap().data.as_mut().unwrap();
         data.insert(AGENT_CONFIG_KEY.to_owned(), "version = 2\nnews = 1\n".to_owned());
         let other = Course::LeaveAlone(Why::AnotherRelease("agent".to_owned()));
@@ -163,7 +177,7 @@ mod tests {
     fn a_deleted_configuration_is_made_anew_for_agents_of_this_release_only() {
         let mut live = running();
         live.config_map = None;
-        assert_eq!(decide(&live, &json!({}), 1), Course::Pursue);
+        assert_eq!(decide(&live, &json!({}), 1), Course::Apply);
         let newer = course(&live, Some(&cluster(&json!({}))), 1, &images("agent:2"));
         assert_eq!(newer, Course::LeaveAlone(Why::AnotherRelease("agent".to_owned())));
     }

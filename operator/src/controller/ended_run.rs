@@ -1,23 +1,22 @@
 //! The note of a run that has ended, kept on the `ConfigMap` of the agents, which stays when the Job
 //! is deleted: what was run is not run again because somebody tidied up.
 
-use super::apply;
 use super::build::meta_of;
-use super::error::Error;
+use super::change::Change;
 use super::job_change::GENERATION_ANNOTATION;
 use super::observe::Live;
-use super::status::{is_over, kind};
+use super::status::{Facts, is_over, kind};
 use crate::cluster::{FixedFields, Identity};
 use crate::crd::{MiniClusterStatus, State};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{Api, Client, ResourceExt as _};
+use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// Annotation of the `ConfigMap` with the note.
-pub const ENDED_RUN_ANNOTATION: &str = "flux-framework.org/ended-run";
+pub(super) const ENDED_RUN_ANNOTATION: &str = "flux-framework.org/ended-run";
 
 /// Longest message that is kept, in bytes.
 const MESSAGE_LIMIT: usize = 2000;
@@ -25,35 +24,35 @@ const MESSAGE_LIMIT: usize = 2000;
 /// What ran, and how it ended. Fields that another release wrote are skipped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct EndedRun {
+pub(super) struct EndedRun {
     /// uid of the Job.
-    pub job: String,
+    pub(super) job: String,
     /// Generation of the specification that the Job was last in line with.
-    pub generation: i64,
+    pub(super) generation: i64,
     /// [`FixedFields::hash`] of that specification; absent where a Job has no note of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fields: Option<String>,
+    pub(super) fields: Option<String>,
     /// True when it completed, false when it failed.
-    pub complete: bool,
+    pub(super) complete: bool,
     /// Reason of the condition `Complete` or `Failed`.
-    pub reason: String,
+    pub(super) reason: String,
     /// Its message.
-    pub message: String,
+    pub(super) message: String,
     /// Exit code of the command, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exit_code: Option<i32>,
+    pub(super) exit_code: Option<i32>,
     /// When the Job was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start_time: Option<Time>,
+    pub(super) start_time: Option<Time>,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub completion_time: Option<Time>,
+    pub(super) completion_time: Option<Time>,
 }
 
 impl EndedRun {
     /// The run of `job` that has ended as `status` says; `None` while it has not. `generation` is
     /// the MiniCluster's: that of a Job without a note.
-    pub fn of(job: &Job, status: &MiniClusterStatus, generation: i64) -> Option<Self> {
+    pub(super) fn of(job: &Job, status: &MiniClusterStatus, generation: i64) -> Option<Self> {
         let complete = status.state == Some(State::Complete);
         let type_ = if complete { kind::COMPLETE } else { kind::FAILED };
         let condition = status.conditions.iter().find(|condition| condition.type_ == type_);
@@ -73,57 +72,47 @@ impl EndedRun {
     }
 
     /// The run that is noted on `config_map`, if one is.
-    pub fn noted_on(config_map: &ConfigMap) -> Option<Self> {
+    pub(super) fn noted_on(config_map: &ConfigMap) -> Option<Self> {
         serde_json::from_str(config_map.annotations().get(ENDED_RUN_ANNOTATION)?).ok()
     }
 
     /// True when a specification of `generation` asks for what this run has done already: nobody has
     /// edited it since, or what would run is the same.
-    pub fn is_of(&self, generation: i64, fields: &FixedFields) -> bool {
+    pub(super) fn is_of(&self, generation: i64, fields: &FixedFields) -> bool {
         self.generation == generation || self.fields == Some(fields.hash())
     }
 }
 
 /// The generation of the specification that `job` was last in line with.
-pub fn noted_generation(job: &Job) -> Option<i64> {
+pub(super) fn noted_generation(job: &Job) -> Option<i64> {
     job.annotations().get(GENERATION_ANNOTATION)?.parse().ok()
 }
 
-/// Notes `run` on the `ConfigMap`, and on a new one where there is none any more. Nothing else of
-/// it is changed.
-pub(super) async fn note(
-    client: &Client,
+/// Notes the run on the `ConfigMap`, and on a new one where there is none any more, if it has ended as
+/// `status` says and is not noted yet. Nothing else of it is changed.
+pub(super) fn note(
     identity: &Identity,
-    config_map: Option<&ConfigMap>,
-    run: &EndedRun,
-) -> Result<(), Error> {
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), &identity.namespace);
-    let text = json!(run).to_string();
-    let Some(live) = config_map else {
+    facts: &Facts<'_>,
+    status: &MiniClusterStatus,
+) -> Change<ConfigMap> {
+    let job = facts.live.job.as_ref().filter(|_| facts.plan.course.ended().is_none());
+    let run = job.and_then(|job| EndedRun::of(job, status, facts.plan.generation));
+    let Some(text) = run.map(|run| json!(run).to_string()) else { return Change::Keep };
+    let Some(live) = &facts.live.config_map else {
         let mut metadata = meta_of(identity, &identity.name.agent_config_map());
         metadata.annotations = Some([(ENDED_RUN_ANNOTATION.to_owned(), text)].into());
-        let note = ConfigMap { metadata, ..ConfigMap::default() };
-        return apply::create(&api, &note, &identity.owner).await.map(|_| ());
+        return Change::Create(Box::new(ConfigMap { metadata, ..ConfigMap::default() }));
     };
-    annotate(&api, live, json!(text)).await.map(|_| ())
+    let annotations = json!({ ENDED_RUN_ANNOTATION: text });
+    Change::patch(live, json!({ "metadata": { "annotations": annotations } }))
 }
 
-/// Takes the note away before another run begins; the answer is the `ConfigMap` as it is then.
-pub(super) async fn forget(
-    client: &Client,
-    identity: &Identity,
-    live: &Live,
-) -> Result<Option<ConfigMap>, Error> {
-    let noted = |live: &&ConfigMap| live.annotations().contains_key(ENDED_RUN_ANNOTATION);
-    let Some(config_map) = live.config_map.as_ref().filter(noted).filter(|_| live.job.is_none())
-    else {
-        return Ok(live.config_map.clone());
-    };
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), &identity.namespace);
-    annotate(&api, config_map, Value::Null).await.map(Some)
-}
-
-async fn annotate(api: &Api<ConfigMap>, live: &ConfigMap, note: Value) -> Result<ConfigMap, Error> {
-    let patch = json!({ "metadata": { "annotations": { ENDED_RUN_ANNOTATION: note } } });
-    apply::merge(api, live, &patch).await
+/// From the `ConfigMap` there is to `desired`; the note goes before another run begins.
+pub(super) fn without_note(live: &Live, desired: ConfigMap) -> Change<ConfigMap> {
+    let is_noted = |it: &&ConfigMap| it.annotations().contains_key(ENDED_RUN_ANNOTATION);
+    let noted = live.config_map.as_ref().filter(is_noted).filter(|_| live.job.is_none());
+    let Some(noted) = noted else { return Change::between(live.config_map.as_ref(), desired) };
+    let mut patch = json!(desired);
+    patch["metadata"]["annotations"][ENDED_RUN_ANNOTATION] = Value::Null;
+    Change::patch(noted, patch)
 }

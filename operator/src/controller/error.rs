@@ -40,7 +40,7 @@ pub enum Error {
         #[source]
         source: Box<kube::Error>,
     },
-    /// An object could not be deleted: the MiniCluster with `cleanup: true`, or its services pod.
+    /// An object could not be deleted: the MiniCluster with `cleanup: true`, or its companion.
     #[error("delete {kind} {name:?}")]
     Delete {
         /// Kind of the object.
@@ -67,7 +67,7 @@ pub enum Error {
         /// Its name.
         name: String,
     },
-    /// An object was changed, or replaced by another, between the look at it and the write.
+    /// An object was changed, or replaced by another, between the read and the write.
     #[error("{kind} {name:?} has changed since it was read: it is read again")]
     Conflict {
         /// Kind of the object.
@@ -141,6 +141,27 @@ impl Error {
             cause = error.source();
         }
         text
+    }
+}
+
+/// An object of somebody else that has a name which is ours to give.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// Kind of the object.
+    pub(super) kind: String,
+    /// Its name.
+    pub(super) name: String,
+    /// True when it belongs to a MiniCluster of the same name that was deleted.
+    pub(super) by_predecessor: bool,
+}
+
+impl From<Taken> for Error {
+    fn from(Taken { kind, name, by_predecessor }: Taken) -> Self {
+        if by_predecessor {
+            Self::Predecessor { kind, name }
+        } else {
+            Self::NameTaken { kind, name }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ const NOTE_LIMIT: usize = 1000;
 
 /// One Event for each condition that says something else than it did, and that a person should hear
 /// of.
-pub fn events(old: &[Condition], new: &[Condition]) -> Vec<Event> {
+pub(super) fn events(old: &[Condition], new: &[Condition]) -> Vec<Event> {
     new.iter().filter(|new| is_news(old, new)).filter_map(event).collect()
 }
 
@@ -22,7 +22,7 @@ fn is_news(old: &[Condition], new: &Condition) -> bool {
 }
 
 /// The Event that a smaller size makes: what is taken away, before anybody misses it.
-pub fn scaled_down(name: &str, from: i64, to: i64) -> Event {
+pub(super) fn scaled_down(name: &str, from: i64, to: i64) -> Event {
     let leaving = if from - to == 1 {
         format!("{name}-{to} leaves")
     } else {
@@ -54,11 +54,7 @@ fn event(condition: &Condition) -> Option<Event> {
         _ => (false, false),
     };
     let mut note = condition.message.clone();
-    let mut length = NOTE_LIMIT.min(note.len());
-    while !note.is_char_boundary(length) {
-        length -= 1;
-    }
-    note.truncate(length);
+    note.truncate(note.floor_char_boundary(NOTE_LIMIT));
     (warns || tells).then(|| Event {
         type_: if warns { EventType::Warning } else { EventType::Normal },
         reason: condition.reason.clone(),

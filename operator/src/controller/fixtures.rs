@@ -1,7 +1,7 @@
 //! Values for the unit tests of this module.
 
 use crate::cluster::{Cluster, Defaults, validate};
-use crate::controller::build::{Desired, Images, Prepared, build};
+use crate::controller::build::{Desired, Images, agent_config, build};
 use crate::crd::MiniCluster;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
 use k8s_openapi::api::core::v1::{
@@ -37,10 +37,14 @@ pub(crate) fn cluster(spec: &serde_json::Value) -> Cluster {
     validate(&object, &defaults()).unwrap()
 }
 
+/// The operator's images; the agent's is `agent`.
+pub(crate) fn images(agent: &str) -> Images {
+    Images { agent: agent.to_owned(), agent_pull_policy: "IfNotPresent".to_owned() }
+}
+
 /// What is built of `cluster`.
-pub(crate) fn built(cluster: &Cluster, generation: i64) -> Desired<Prepared> {
-    let images = Images { agent: "agent".to_owned(), agent_pull_policy: "IfNotPresent".to_owned() };
-    build(cluster, None, &images, generation).unwrap()
+pub(crate) fn built(cluster: &Cluster, generation: i64) -> Desired {
+    build(cluster, &agent_config(cluster, None), &images("agent"), generation).unwrap()
 }
 
 /// The Job of [`cluster`] of generation 1 with four pods, started at second 100.

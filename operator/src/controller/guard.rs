@@ -6,7 +6,7 @@ use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-/// Longest time for one look at one object. It is a dozen requests, each of milliseconds.
+/// Longest time for one reconcile of one object. It is a dozen requests, each of milliseconds.
 pub(super) const LIMIT: Duration = Duration::from_mins(1);
 
 /// Does `work` on one object, for at most `limit`. A panic is an error of that object: kube-runtime

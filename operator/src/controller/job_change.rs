@@ -9,35 +9,24 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 /// Annotation of the Job: generation of the MiniCluster it was last brought in line with.
-pub const GENERATION_ANNOTATION: &str = "flux-framework.org/generation";
+pub(super) const GENERATION_ANNOTATION: &str = "flux-framework.org/generation";
 
 /// Annotation of the Job: the keys of its labels that come from the specification.
-pub const JOB_LABELS_ANNOTATION: &str = "flux-framework.org/job-labels";
+pub(super) const JOB_LABELS_ANNOTATION: &str = "flux-framework.org/job-labels";
 
-/// What to do with the Job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum JobChange {
-    /// There is none yet.
-    Create,
-    /// Leave it alone.
-    Keep,
-    /// Change what may be changed, by a merge patch.
-    Adjust(Value),
-}
-
-/// Decides from the Job there is and the one that would be built now; `refused`: something that was
-/// asked for cannot be had, so that the Job is not in line with the present generation.
+/// What is merged into the Job there is, so that it says what the one does that would be built now;
+/// `None` where it does, has ended or is being deleted. `in_line`: all that was asked for can be had,
+/// so that the Job is in line with the present generation.
 ///
 /// The two templates are not compared: what the user cannot change is told by [`changed_fields`],
 /// and what another release of the operator builds otherwise is no reason to touch a running Job.
-pub fn job_change(live: Option<&Job>, desired: &Job, refused: bool) -> JobChange {
-    let Some(live) = live else { return JobChange::Create };
+pub(super) fn job_patch(live: &Job, desired: &Job, in_line: bool) -> Option<Value> {
     if !is_under_way(live) {
-        return JobChange::Keep;
+        return None;
     }
     let mut patch = json!({});
     let generation = desired.annotations().get(GENERATION_ANNOTATION);
-    if !refused && live.annotations().get(GENERATION_ANNOTATION) != generation {
+    if in_line && live.annotations().get(GENERATION_ANNOTATION) != generation {
         patch["metadata"] = json!({ "annotations": { GENERATION_ANNOTATION: generation } });
     }
     if let Some(labels) = adjusted_labels(live, desired) {
@@ -48,26 +37,25 @@ pub fn job_change(live: Option<&Job>, desired: &Job, refused: bool) -> JobChange
     if let Some(spec) = adjusted_spec(live, desired) {
         patch["spec"] = spec;
     }
-    if patch == json!({}) { JobChange::Keep } else { JobChange::Adjust(patch) }
+    (patch != json!({})).then_some(patch)
 }
 
 /// What a smaller size takes away: from how many pods to how many.
-pub fn shrinks(live: Option<&Job>, change: &JobChange) -> Option<(i64, i64)> {
-    let JobChange::Adjust(patch) = change else { return None };
-    let size = live?.spec.as_ref()?.parallelism?;
+pub(super) fn shrinks(live: &Job, patch: &Value) -> Option<(i64, i64)> {
+    let size = live.spec.as_ref()?.parallelism?;
     let next = patch["spec"]["parallelism"].as_i64()?;
     (next < size.into()).then_some((size.into(), next))
 }
 
 /// Paths of the fields that were changed since the Job was made and cannot be while it exists, nor
 /// after its end.
-pub fn changed_fields(live: &Job, fields: &FixedFields) -> Vec<String> {
+pub(super) fn changed_fields(live: &Job, fields: &FixedFields) -> Vec<String> {
     let deleted = live.metadata.deletion_timestamp.is_some();
     if deleted { Vec::new() } else { fields.changed_since(live.annotations()) }
 }
 
 /// True once the Job has ended, well or not.
-pub fn is_finished(job: &Job) -> bool {
+pub(super) fn is_finished(job: &Job) -> bool {
     let conditions = job.status.as_ref().and_then(|status| status.conditions.as_deref());
     conditions.unwrap_or_default().iter().any(|condition| {
         condition.status == "True" && matches!(condition.type_.as_str(), "Complete" | "Failed")
@@ -126,32 +114,27 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_job_is_created() {
-        assert_eq!(job_change(None, &job(1, 4), false), JobChange::Create);
-    }
-
-    #[test]
     fn an_unchanged_job_is_kept() {
-        assert_eq!(job_change(Some(&job(1, 4)), &job(1, 4), false), JobChange::Keep);
+        assert_eq!(job_patch(&job(1, 4), &job(1, 4), true), None);
         assert_eq!(changed_fields(&job(1, 4), &fields("app")), [""; 0]);
     }
 
     #[test]
     fn another_size_changes_parallelism_and_completions_together() {
-        let change = job_change(Some(&job(1, 4)), &job(2, 2), false);
+        let change = job_patch(&job(1, 4), &job(2, 2), true);
         let patch = json!({
             "metadata": { "annotations": { GENERATION_ANNOTATION: "2" } },
             "spec": { "parallelism": 2, "completions": 2 },
         });
-        assert_eq!(change, JobChange::Adjust(patch));
+        assert_eq!(change, Some(patch));
     }
 
     #[test]
     fn a_job_that_lacks_what_was_asked_for_does_not_get_the_generation() {
-        let change = job_change(Some(&job(1, 4)), &job(2, 3), true);
+        let change = job_patch(&job(1, 4), &job(2, 3), false);
         let patch = json!({ "spec": { "parallelism": 3, "completions": 3 } });
-        assert_eq!(change, JobChange::Adjust(patch));
-        assert_eq!(job_change(Some(&job(1, 4)), &job(2, 4), true), JobChange::Keep);
+        assert_eq!(change, Some(patch));
+        assert_eq!(job_patch(&job(1, 4), &job(2, 4), false), None);
     }
 
     #[test]
@@ -164,20 +147,20 @@ mod tests {
         let with = |labels: Value| built(&cluster(&json!({ "jobLabels": labels })), 1).job;
         let mut live = with(json!({ "team": "physics", "old": "1" }));
         live.labels_mut().insert("kueue.x-k8s.io/managed".to_owned(), "true".to_owned());
-        let change = job_change(Some(&live), &with(json!({ "team": "chemistry" })), false);
+        let change = job_patch(&live, &with(json!({ "team": "chemistry" })), true);
         let patch = json!({ "metadata": {
             "labels": { "team": "chemistry", "old": null },
             "annotations": { JOB_LABELS_ANNOTATION: "team" },
         } });
-        assert_eq!(change, JobChange::Adjust(patch));
+        assert_eq!(change, Some(patch));
         let same = with(json!({ "team": "physics", "old": "1" }));
-        assert_eq!(job_change(Some(&live), &same, false), JobChange::Keep);
+        assert_eq!(job_patch(&live, &same, true), None);
     }
 
     #[test]
     fn only_a_smaller_size_takes_pods_away() {
         let live = job(1, 4);
-        let of = |size| shrinks(Some(&live), &job_change(Some(&live), &job(2, size), false));
+        let of = |size| shrinks(&live, &job_patch(&live, &job(2, size), true)?);
         assert_eq!((of(2), of(4), of(6)), (Some((4, 2)), None, None));
     }
 
@@ -188,7 +171,7 @@ mod tests {
         let mut going = job(1, 4);
         going.metadata.deletion_timestamp = Some(at(1));
         for live in [&finished, &going] {
-            assert_eq!(job_change(Some(live), &job(2, 2), false), JobChange::Keep);
+            assert_eq!(job_patch(live, &job(2, 2), true), None);
         }
         assert_eq!(changed_fields(&finished, &fields("b")), ["spec.containers[0].image"]);
         assert_eq!(changed_fields(&going, &fields("b")), [""; 0]);

@@ -3,7 +3,6 @@
 use super::apply::FIELD_MANAGER;
 use super::error::Error;
 use super::events::events;
-use super::observe::Trouble;
 use super::read::{Read, read, reported};
 use super::reconcile::now;
 use super::status::{interrupted, is_over};
@@ -11,13 +10,12 @@ use super::{Context, Marker};
 use crate::crd::{MiniCluster, MiniClusterStatus};
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, Recorder};
-use kube::{Api, Resource as _, ResourceExt as _};
+use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
 
 /// Writes `status` if it differs from the one `cluster` has, and publishes what changed.
 pub(super) async fn report(
-    api: &Api<MiniCluster>,
-    recorder: &Recorder,
+    context: &Context,
     cluster: &MiniCluster,
     status: &MiniClusterStatus,
 ) -> Result<(), Error> {
@@ -35,14 +33,14 @@ pub(super) async fn report(
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
     // The answer holds the whole object, also one that cannot be read.
     let namespace = cluster.namespace().unwrap_or_default();
-    let api = reported(api.clone().into_client(), &namespace);
+    let api = reported(context.client.clone(), &namespace);
     api.patch_status(&name, &parameters, &Patch::Apply(patch))
         .await
         .map_err(|source| Error::WriteStatus { name, source: Box::new(source) })?;
     let old = cluster.status.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();
     log_end(cluster, status);
     for event in events(old, &status.conditions) {
-        publish(recorder, cluster, &event).await;
+        publish(&context.recorder(), cluster, &event).await;
     }
     Ok(())
 }
@@ -72,7 +70,7 @@ fn log_end(cluster: &MiniCluster, status: &MiniClusterStatus) {
     );
 }
 
-/// Says in the status of a MiniCluster that a look at it was interrupted by `error`.
+/// Says in the status of a MiniCluster that its reconcile was interrupted by `error`.
 pub(super) async fn report_interrupted(
     context: &Context,
     marker: &Marker,
@@ -80,10 +78,9 @@ pub(super) async fn report_interrupted(
 ) -> Result<(), Error> {
     let name = marker.name_any();
     let namespace = marker.namespace().unwrap_or_default();
-    let api: Api<MiniCluster> = Api::namespaced(context.client.clone(), &namespace);
     let Some(Read { object, .. }) = read(&context.client, &namespace, &name).await? else {
         return Ok(());
     };
-    let status = interrupted(&object, &Trouble::from(error), now());
-    report(&api, &context.recorder(), &object, &status).await
+    let status = interrupted(&object, error, now());
+    report(context, &object, &status).await
 }

@@ -7,9 +7,12 @@ mod progressing;
 #[cfg(test)]
 mod tests;
 
-pub use conditions::{CALM_REASONS, kind};
+pub(super) use conditions::{CALM_REASONS, kind};
 
-use super::observe::{Acceptance, Observed, Trouble};
+use super::course::Course;
+use super::error::Error;
+use super::observe::Live;
+use super::plan::{Acceptance, Plan};
 use crate::crd::{MiniCluster, MiniClusterStatus, State, TimelineEntry};
 use conditions::Conditions;
 use end::{Phase, phase};
@@ -19,36 +22,46 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 use pod::PodView;
 
+/// What a status is made from.
+pub(super) struct Facts<'facts> {
+    /// What there is.
+    pub(super) live: &'facts Live,
+    /// What was decided.
+    pub(super) plan: &'facts Plan,
+    /// What kept the plan from being carried out.
+    pub(super) error: Option<&'facts Error>,
+}
+
 /// The status of the MiniCluster called `name`.
 ///
 /// `now` is used for conditions that flip and for how long something has lasted; everything else
-/// follows from the arguments, so that the same observation gives the same status and nothing is
+/// follows from the arguments, so that the same facts give the same status and nothing is
 /// written twice. Of `old` only those facts are kept that the objects of the run no longer show.
-pub fn status(
+pub(super) fn status(
     old: Option<&MiniClusterStatus>,
     name: &str,
-    observed: &Observed,
+    facts: &Facts<'_>,
     now: Time,
 ) -> MiniClusterStatus {
-    let lead = observed.lead.as_ref().map(|pod| PodView::new(pod, name, &now));
-    let phase = phase(name, observed, lead.as_ref(), &now);
-    let run = Run::of(observed);
+    let lead = facts.live.pods.lead.as_ref().map(|pod| PodView::new(pod, name, &now));
+    let phase = phase(name, facts, lead.as_ref(), &now);
+    let run = Run::of(facts);
     let old_run = old.filter(|old| old.start_time.is_some() && old.start_time == run.start_time);
-    let record = Record::of(old_run, &phase, observed, lead.as_ref());
-    let brokers = Brokers::of(observed, &phase, old_run);
-    let state = state(&phase, observed);
-    let mut list = Conditions::new(old, observed.generation, now);
-    accepted(&mut list, observed);
-    progressing::progressing(&mut list, observed, &phase, &brokers);
+    let record = Record::of(old_run, &phase, facts, lead.as_ref());
+    let brokers = Brokers::of(facts, &phase, old_run);
+    let state = state(&phase, facts);
+    let mut list = Conditions::new(old, facts.plan.generation, now);
+    accepted(&mut list, facts);
+    progressing::progressing(&mut list, facts, &phase, &brokers);
     ready(&mut list, &phase, &brokers, lead.as_ref());
     suspended(&mut list, &phase);
-    ended(&mut list, observed, &phase);
+    ended(&mut list, facts, &phase);
     let conditions = list.into_list();
     MiniClusterStatus {
         size: brokers.size,
         selector: selector(name),
         jobid: String::new(),
-        maximum_size: observed.maximum_size.map_or_else(
+        maximum_size: facts.plan.maximum_size.map_or_else(
             || old.map(|old| old.maximum_size).unwrap_or_default(),
             |size| i32::try_from(size).unwrap_or(i32::MAX),
         ),
@@ -58,37 +71,37 @@ pub fn status(
         exit_code: record.exit_code,
         start_time: run.start_time,
         completion_time: phase.ended_at(),
-        observed_generation: Some(observed.generation),
+        observed_generation: Some(facts.plan.generation),
         conditions,
         timeline: record.timeline,
     }
 }
 
-/// The status of a MiniCluster the look at which was interrupted: what is known stays, and why no more
-/// is known is added.
-pub fn interrupted(cluster: &MiniCluster, trouble: &Trouble, now: Time) -> MiniClusterStatus {
+/// The status of a MiniCluster whose reconcile was interrupted by `error`: what is known stays, and why
+/// no more is known is added.
+pub(super) fn interrupted(cluster: &MiniCluster, error: &Error, now: Time) -> MiniClusterStatus {
     let old = cluster.status.as_ref();
     let generation = cluster.metadata.generation.unwrap_or_default();
     let mut conditions = Conditions::new(old, generation, now);
-    conditions.no(kind::PROGRESSING, trouble.reason, trouble.message.clone());
+    conditions.no(kind::PROGRESSING, error.category(), error.chain());
     let old = old.cloned().unwrap_or_default();
     MiniClusterStatus {
         selector: selector(&cluster.name_any()),
         state: old.state.or(Some(State::Pending)),
-        reason: if is_over(&old) { old.reason } else { Some(trouble.reason.to_owned()) },
+        reason: if is_over(&old) { old.reason } else { Some(error.category().to_owned()) },
         conditions: conditions.merged_over(&old.conditions),
         ..old
     }
 }
 
 /// True when the run has ended and nothing more happens.
-pub fn is_over(status: &MiniClusterStatus) -> bool {
+pub(super) fn is_over(status: &MiniClusterStatus) -> bool {
     matches!(status.state, Some(State::Complete | State::Failed))
 }
 
-fn state(phase: &Phase, observed: &Observed) -> State {
-    let refused = matches!(observed.acceptance, Acceptance::Refused(_));
-    let nothing = observed.job.is_none() && observed.ended.is_none();
+fn state(phase: &Phase, facts: &Facts<'_>) -> State {
+    let refused = matches!(facts.plan.acceptance, Acceptance::Refused(_));
+    let nothing = facts.live.job.is_none() && facts.plan.course.ended().is_none();
     if refused && nothing { State::Invalid } else { phase.state() }
 }
 
@@ -116,9 +129,9 @@ struct Run {
 
 impl Run {
     /// From the Job; from the note of its end where the Job was deleted.
-    fn of(observed: &Observed) -> Self {
-        let job = observed.job.as_ref().and_then(|job| job.status.as_ref());
-        let ended = observed.ended.as_ref().and_then(|run| run.start_time.clone());
+    fn of(facts: &Facts<'_>) -> Self {
+        let job = facts.live.job.as_ref().and_then(|job| job.status.as_ref());
+        let ended = facts.plan.course.ended().and_then(|run| run.start_time.clone());
         Self { start_time: job.and_then(|status| status.start_time.clone()).or(ended) }
     }
 }
@@ -139,11 +152,11 @@ struct Brokers {
 }
 
 impl Brokers {
-    fn of(observed: &Observed, phase: &Phase, old_run: Option<&MiniClusterStatus>) -> Self {
-        let job_status = observed.job.as_ref().and_then(|job| job.status.as_ref());
+    fn of(facts: &Facts<'_>, phase: &Phase, old_run: Option<&MiniClusterStatus>) -> Self {
+        let job_status = facts.live.job.as_ref().and_then(|job| job.status.as_ref());
         let ready = job_status.and_then(|status| status.ready).unwrap_or_default();
         let kept = || old_run.map(|old| old.size);
-        let size = observed.job.as_ref().map_or_else(kept, size).unwrap_or_default();
+        let size = facts.live.job.as_ref().map_or_else(kept, size).unwrap_or_default();
         // The Job counts its ready pods a moment later than the lead is one of them.
         let ready = match phase {
             Phase::Running(_) => ready.max(1),
@@ -174,7 +187,7 @@ impl Record {
     fn of(
         old_run: Option<&MiniClusterStatus>,
         phase: &Phase,
-        observed: &Observed,
+        facts: &Facts<'_>,
         lead: Option<&PodView<'_>>,
     ) -> Self {
         let ended = lead.and_then(|lead| lead.ended.as_ref());
@@ -183,7 +196,7 @@ impl Record {
             let kept = if lead.is_none() || phase.is_over() { old_run } else { None };
             // A complete Job has a lead that ended well, whether its pod is still there or not.
             let complete = matches!(phase, Phase::Complete { .. }).then_some(0);
-            let noted = observed.ended.as_ref().and_then(|run| run.exit_code);
+            let noted = facts.plan.course.ended().and_then(|run| run.exit_code);
             return Self {
                 exit_code: noted.or_else(|| kept.and_then(|old| old.exit_code)).or(complete),
                 timeline: kept.map(|old| old.timeline.clone()).unwrap_or_default(),
@@ -213,14 +226,16 @@ fn suspended(conditions: &mut Conditions, phase: &Phase) {
     }
 }
 
-fn accepted(conditions: &mut Conditions, observed: &Observed) {
-    let fields = match &observed.acceptance {
+fn accepted(conditions: &mut Conditions, facts: &Facts<'_>) {
+    let fields = match &facts.plan.acceptance {
         Acceptance::Refused(violations) => {
             return conditions.no(kind::ACCEPTED, "Invalid", violations.to_string());
         }
         Acceptance::Accepted(not_acted_on) => not_acted_on.join(", "),
     };
-    let taken = observed.names_taken.join(", ");
+    // Nobody asks for a name once the run is over.
+    let applies = facts.plan.course == Course::Apply;
+    let taken = if applies { facts.live.names_taken.join(", ") } else { String::new() };
     let (reason, message) = match (fields.as_str(), taken.as_str()) {
         ("", "") => ("Accepted", "the specification is valid".to_owned()),
         ("", taken) => ("ServiceNameTaken", format!("valid; {}", name_taken(taken))),
@@ -266,12 +281,12 @@ fn ready(
     }
 }
 
-fn ended(conditions: &mut Conditions, observed: &Observed, phase: &Phase) {
+fn ended(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
     // The run belongs to the specification it was started from, not to a later one.
-    let generation = end::generation(observed);
+    let generation = end::generation(facts);
     match phase {
         Phase::Complete { .. } => {
-            let (reason, message) = success(observed);
+            let (reason, message) = success(facts);
             conditions.at(generation).yes(kind::COMPLETE, &reason, message);
             conditions.no(kind::FAILED, "NotFailed", "see the condition Complete".to_owned());
         }
@@ -294,11 +309,11 @@ fn ended(conditions: &mut Conditions, observed: &Observed, phase: &Phase) {
 }
 
 /// Reason and message of a good end.
-fn success(observed: &Observed) -> (String, String) {
-    if let Some(run) = &observed.ended {
+fn success(facts: &Facts<'_>) -> (String, String) {
+    if let Some(run) = facts.plan.course.ended() {
         return (run.reason.clone(), run.message.clone());
     }
-    let (reason, message) = if observed.interactive {
+    let (reason, message) = if facts.plan.interactive {
         ("ShutDown", "the instance was shut down")
     } else {
         ("CommandSucceeded", "the command ended with exit code 0")

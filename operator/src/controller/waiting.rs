@@ -9,23 +9,23 @@ use std::time::Duration;
 const PATIENT: [&str; 2] = ["PodInitializing", "ContainerCreating"];
 
 /// What waits longer is worth an Event: a node may just have been a moment late.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What keeps pods from starting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
+pub(super) struct Waiting {
     /// The first pod that waits, what for, and how many others wait for the same.
-    pub message: String,
+    pub(super) message: String,
     /// It has waited longer than [`PATIENCE`].
-    pub lasts: bool,
+    pub(super) lasts: bool,
 }
 
 /// Pods of which the Events are read when they themselves do not say why they do not start.
-pub const SILENT_LIMIT: usize = 4;
+pub(super) const SILENT_LIMIT: usize = 4;
 
 /// What keeps the first of `pods` that says so from starting; `refusals` are Warning Events of the
 /// first [`SILENT_LIMIT`] that say nothing themselves ([`is_silent`]).
-pub fn waiting(pods: &[Pod], refusals: &[Event], now: &Time) -> Option<Waiting> {
+pub(super) fn waiting(pods: &[Pod], refusals: &[Event], now: &Time) -> Option<Waiting> {
     let said: Vec<(&Pod, String)> = pods
         .iter()
         .filter_map(|pod| Some((pod, hindrance(pod).or_else(|| refusal(pod, refusals))?)))
@@ -48,7 +48,7 @@ pub fn waiting(pods: &[Pod], refusals: &[Event], now: &Time) -> Option<Waiting> 
 
 /// What `pod` itself says keeps it from starting, in one sentence that begins with a verb: no node,
 /// no image, a container that does not start.
-pub fn hindrance(pod: &Pod) -> Option<String> {
+pub(super) fn hindrance(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
     if let Some(scheduled) = condition(status, "PodScheduled").filter(|it| it.status == "False") {
         let message = scheduled.message.as_deref().unwrap_or("not scheduled");
@@ -64,7 +64,7 @@ pub fn hindrance(pod: &Pod) -> Option<String> {
 
 /// True when `pod` has a node, none of its containers has begun, and it does not say why: only its
 /// Events do (a volume that cannot be mounted, an address that cannot be had).
-pub fn is_silent(pod: &Pod) -> bool {
+pub(super) fn is_silent(pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return false };
     let begun = |container: &ContainerStatus| {
         let state = container.state.as_ref();
@@ -89,7 +89,7 @@ fn refusal(pod: &Pod, events: &[Event]) -> Option<String> {
 }
 
 /// When an Event was seen last.
-pub fn event_time(event: &Event) -> Option<jiff::Timestamp> {
+pub(super) fn event_time(event: &Event) -> Option<jiff::Timestamp> {
     let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
     let last = event.last_timestamp.as_ref().map(|time| time.0);
     let series = series.map(|time| time.0);
@@ -103,13 +103,13 @@ fn has_lasted(pod: &Pod, now: &Time) -> bool {
 }
 
 /// Main containers first: what keeps them waiting matters more than an init container's state.
-pub fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
+pub(super) fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
     let main = status.container_statuses.iter().flatten();
     main.chain(status.init_container_statuses.iter().flatten())
 }
 
 /// The condition of that type.
-pub fn condition<'pod>(status: &'pod PodStatus, type_: &str) -> Option<&'pod PodCondition> {
+pub(super) fn condition<'pod>(status: &'pod PodStatus, type_: &str) -> Option<&'pod PodCondition> {
     status.conditions.as_ref()?.iter().find(|condition| condition.type_ == type_)
 }
 

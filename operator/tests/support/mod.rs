@@ -9,7 +9,7 @@ pub(crate) mod world;
 
 use flux_operator::cluster::{Cluster, Defaults, validate};
 use flux_operator::controller::Images;
-use flux_operator::controller::build::{Desired, Prepared, Services, build, services};
+use flux_operator::controller::build::{Desired, Services, agent_config, build, services};
 use flux_operator::crd::MiniCluster;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
@@ -63,21 +63,22 @@ pub(crate) fn cluster(object: &MiniCluster) -> Cluster {
 }
 
 /// All that is built of `cluster`.
-pub(crate) fn built(cluster: &Cluster) -> (Services, Desired<Prepared>) {
-    (services(cluster), build(cluster, Some(LEAD), &images(), 1).unwrap())
+pub(crate) fn built(cluster: &Cluster) -> (Services, Desired) {
+    let config = agent_config(cluster, Some(LEAD));
+    (services(cluster), build(cluster, &config, &images(), 1).unwrap())
 }
 
 /// The built objects as documents, in the order of their creation.
 pub(crate) fn documents(cluster: &Cluster) -> Vec<Value> {
-    let (Services { headless, lead }, desired) = built(cluster);
+    let (Services { headless, lead, sidecars, aliases }, desired) = built(cluster);
     let mut documents = vec![
         serde_json::to_value(headless).unwrap(),
         serde_json::to_value(lead).unwrap(),
         serde_json::to_value(desired.config_map).unwrap(),
     ];
-    let sidecars = desired.sidecar_services.iter().flat_map(|both| [&both.own, &both.alias]);
+    let sidecars = sidecars.iter().zip(&aliases).flat_map(|(own, alias)| [own, alias]);
     documents.extend(sidecars.map(|service| serde_json::to_value(service).unwrap()));
-    documents.extend(desired.services_pod.map(|pod| serde_json::to_value(pod).unwrap()));
+    documents.extend(desired.companion.map(|pod| serde_json::to_value(pod).unwrap()));
     documents.push(serde_json::to_value(desired.job).unwrap());
     documents
 }

@@ -1,8 +1,8 @@
 //! As much of an API server as the operator talks to: objects by path, and a log of requests.
 //!
-//! It is strict: what the operator's own role does not allow is forbidden, a name that is taken
-//! cannot be created again, and a write that carries another uid or an old resource version is a
-//! conflict.
+//! It is strict: what the operator's own role does not allow is forbidden, a list holds what its
+//! selectors select, a name that is taken cannot be created again, and a write that carries another
+//! uid or an old resource version is a conflict.
 
 use super::rights;
 use http::{Method, Request, Response};
@@ -19,8 +19,6 @@ pub(crate) struct Server(Arc<Mutex<Memory>>, Arc<Mutex<Option<Outage>>>);
 #[derive(Default)]
 struct Memory {
     objects: BTreeMap<String, Value>,
-    pods: Vec<Value>,
-    events: Vec<Value>,
     log: Vec<String>,
     bodies: Vec<Value>,
     refusals: BTreeMap<String, (u16, String)>,
@@ -106,14 +104,15 @@ impl Server {
         memory.store(path, object);
     }
 
-    /// The pods that every list of pods holds.
-    pub(crate) fn put_pods(&self, pods: Vec<Value>) {
-        self.0.lock().unwrap().pods = pods;
-    }
-
-    /// The Events that every list of Events holds.
-    pub(crate) fn put_events(&self, events: Vec<Value>) {
-        self.0.lock().unwrap().events = events;
+    /// Puts `objects` into the collection at `path`, in place of all that are there with `label`.
+    pub(crate) fn replace(&self, path: &str, label: &str, objects: Vec<Value>) {
+        let mut memory = self.0.lock().unwrap();
+        let inside = format!("{path}/");
+        memory.objects.retain(|path, object| !path.starts_with(&inside) || !has(object, label));
+        for object in objects {
+            let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+            memory.store(&format!("{inside}{name}"), object);
+        }
     }
 
     /// Refuses writes to `path` from now on.
@@ -157,7 +156,7 @@ impl Server {
             }
         }
         match parts.method {
-            Method::GET => memory.read(&path),
+            Method::GET => memory.read(&path, parts.uri.query().unwrap_or_default()),
             Method::POST => memory.create(&path, &body),
             Method::PUT => memory.write(&path, &body, |object| *object = body.clone()),
             Method::PATCH => memory.patch(&path, &body),
@@ -188,25 +187,40 @@ impl Memory {
         object
     }
 
-    fn read(&mut self, path: &str) -> Response<Body> {
-        let list = |kind: &str, version: &str, items: &[Value]| {
-            let (kind, metadata) = (format!("{kind}List"), json!({}));
-            let list = json!({
-                "apiVersion": version, "kind": kind, "metadata": metadata, "items": items,
-            });
-            respond(200, &list)
-        };
-        if path.ends_with("/pods") {
-            return list("Pod", "v1", &self.pods);
-        }
-        if path == "/api/v1/namespaces/work/events" {
-            return list("Event", "v1", &self.events);
+    fn read(&mut self, path: &str, query: &str) -> Response<Body> {
+        let kinds = [("/pods", "Pod"), ("/events", "Event")];
+        if let Some((_, kind)) = kinds.iter().find(|(end, _)| path.ends_with(end)) {
+            return self.list(path, kind, query);
         }
         let found = self.objects.get(path).map(|object| respond(200, object));
         if let Some(intruder) = self.intruders.remove(path) {
             self.store(path, intruder);
         }
         found.unwrap_or_else(|| refusal(404, "not found"))
+    }
+
+    fn list(&self, path: &str, kind: &str, query: &str) -> Response<Body> {
+        let query: BTreeMap<_, _> = form_urlencoded::parse(query.as_bytes()).collect();
+        let terms = |selector: &str| {
+            let selector = query.get(selector).map_or("", AsRef::as_ref);
+            selector.split(',').filter(|term| !term.is_empty()).collect::<Vec<_>>()
+        };
+        let (labels, fields) = (terms("labelSelector"), terms("fieldSelector"));
+        let selected = |object: &&Value| {
+            labels.iter().all(|term| has(object, term))
+                && fields.iter().all(|term| {
+                    let (field, value) = term.split_once('=').unwrap();
+                    object.pointer(&format!("/{}", field.replace('.', "/"))) == Some(&json!(value))
+                })
+        };
+        let inside = self.objects.iter().filter(|(it, _)| it.starts_with(&format!("{path}/")));
+        let items: Vec<&Value> = inside.map(|(_, object)| object).filter(selected).collect();
+        respond(
+            200,
+            &json!({
+                "apiVersion": "v1", "kind": format!("{kind}List"), "metadata": {}, "items": items,
+            }),
+        )
     }
 
     fn create(&mut self, path: &str, body: &Value) -> Response<Body> {
@@ -248,6 +262,16 @@ impl Memory {
         }
         change(&mut object);
         respond(200, &self.store(path, object))
+    }
+}
+
+/// Whether the labels of `object` meet one term of a selector.
+fn has(object: &Value, term: &str) -> bool {
+    let labels = &object["metadata"]["labels"];
+    match (term.strip_prefix('!'), term.split_once('=')) {
+        (Some(key), _) => labels[key].is_null(),
+        (None, Some((key, value))) => labels[key] == value,
+        (None, None) => !labels[term].is_null(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A server with one MiniCluster, and an operator that looks at it.
+//! A server with one MiniCluster, and an operator that reconciles it.
 
 use super::server::Server;
 use flux_operator::controller::{Context, Error, reconcile_one};
@@ -17,7 +17,7 @@ pub(crate) const CONFIG: &str = "/api/v1/namespaces/work/configmaps/hello-agent"
 pub(crate) const SECRETS: &str = "/api/v1/namespaces/work/secrets";
 pub(crate) const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/work/events";
 
-/// A server with one MiniCluster, and an operator that looks at it.
+/// A server with one MiniCluster, and an operator that reconciles it.
 pub(crate) struct World {
     /// The server in memory.
     pub(crate) server: Server,
@@ -42,18 +42,18 @@ impl World {
         Self { server, context: Arc::new(context), metrics }
     }
 
-    pub(crate) async fn look(&self) -> Result<(), Error> {
+    pub(crate) async fn reconcile(&self) -> Result<(), Error> {
         self.action().await.map(|_| ())
     }
 
-    /// When to look again, after a look.
+    /// When to reconcile again, after a reconcile.
     pub(crate) async fn action(&self) -> Result<Action, Error> {
         reconcile_one(Arc::new(marker()), Arc::clone(&self.context)).await
     }
 
-    /// The writes of one look, without the Events.
+    /// The writes of one reconcile, without the Events.
     pub(crate) async fn writes(&self) -> Vec<String> {
-        self.look().await.unwrap();
+        self.reconcile().await.unwrap();
         self.writes_so_far()
     }
 
@@ -130,19 +130,39 @@ pub(crate) fn finish(world: &World, type_: &str, exit_code: i32) {
         "commandRan": true,
         "phases": [{ "name": "command", "startMilliseconds": 5, "durationMilliseconds": 9 }],
     });
-    world.server.put_pods(vec![json!({
-        "metadata": {
-            "name": "hello-0-abcde",
-            "ownerReferences": [
-                { "apiVersion": "batch/v1", "kind": "Job", "name": "hello", "uid": "job-uid" },
-            ],
+    put_pods(
+        world,
+        vec![json!({
+            "metadata": of_the_job("hello-0-abcde", 0),
+            "status": {
+                "phase": if exit_code == 0 { "Succeeded" } else { "Failed" },
+                "containerStatuses": [{
+                    "name": "hello", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                    "state": { "terminated": { "exitCode": exit_code, "message": message.to_string() } },
+                }],
+            },
+        })],
+    );
+}
+
+/// Metadata of a pod of the Job, as the Job controller gives it.
+pub(crate) fn of_the_job(name: &str, index: u32) -> Value {
+    json!({
+        "name": name, "namespace": "work", "uid": name,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "labels": {
+            "batch.kubernetes.io/job-name": "hello",
+            "batch.kubernetes.io/controller-uid": "job-uid",
+            "batch.kubernetes.io/job-completion-index": index.to_string(),
         },
-        "status": {
-            "phase": if exit_code == 0 { "Succeeded" } else { "Failed" },
-            "containerStatuses": [{
-                "name": "hello", "image": "", "imageID": "", "ready": false, "restartCount": 0,
-                "state": { "terminated": { "exitCode": exit_code, "message": message.to_string() } },
-            }],
-        },
-    })]);
+        "ownerReferences": [
+            { "apiVersion": "batch/v1", "kind": "Job", "name": "hello", "uid": "job-uid" },
+        ],
+    })
+}
+
+/// The pods of the Job there are.
+pub(crate) fn put_pods(world: &World, pods: Vec<Value>) {
+    let path = "/api/v1/namespaces/work/pods";
+    world.server.replace(path, "batch.kubernetes.io/job-name=hello", pods);
 }

@@ -12,15 +12,15 @@ use super::{
     volume::Volumes,
 };
 use crate::{
-    cluster::{self, FixedFields, Network, Runner, Service, ServicesPod, Sidecar, View},
+    cluster::{
+        self, AGENT_CONTAINER, Companion, CompanionContainer, FixedFields, Network, Runner,
+        Sidecar, View,
+    },
     crd::{self, MiniClusterSpec},
 };
 use flux_contract::{Layout, SidecarConfig};
 use k8s_openapi::api::core::v1::{ResourceRequirements, Volume};
 use std::collections::BTreeSet;
-
-/// Name of the init container that brings the agent.
-pub(super) const AGENT_CONTAINER: &str = "flux-agent";
 
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 
@@ -30,8 +30,8 @@ pub(super) struct Containers {
     pub(super) runner: Option<Runner>,
     /// The containers beside it.
     pub(super) sidecars: Vec<Sidecar>,
-    /// The services pod.
-    pub(super) services: Option<ServicesPod>,
+    /// The pod of `spec.services`.
+    pub(super) companion: Option<Companion>,
     /// The volumes of the Job's pods.
     pub(super) volumes: Vec<Volume>,
 }
@@ -70,12 +70,12 @@ pub(super) fn containers(
             sidecars.push(Sidecar { container: cluster::Container { name, ..common }, wrapped });
         }
     }
-    let services = services(name, spec, faults);
-    Containers { runner: flux, sidecars, services, volumes: volumes.into_volumes() }
+    let companion = companion(name, spec, faults);
+    Containers { runner: flux, sidecars, companion, volumes: volumes.into_volumes() }
 }
 
-/// The services pod. It is a pod of its own, and so has its own volumes.
-fn services(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> Option<ServicesPod> {
+/// The companion. It is a pod of its own, and so has its own volumes.
+fn companion(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> Option<Companion> {
     let mut volumes = Volumes::new(&[], &[]);
     let mut taken = BTreeSet::new();
     let mut containers = Vec::new();
@@ -97,12 +97,12 @@ fn services(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> Option<S
         }
         let common = common(&path, name, container, &mut volumes, faults);
         let name = container_name(&path, container, &mut taken, faults);
-        containers.push(Service {
+        containers.push(CompanionContainer {
             container: cluster::Container { name, ..common },
             command: owned(container.command.as_ref()),
         });
     }
-    (!containers.is_empty()).then(|| ServicesPod {
+    (!containers.is_empty()).then(|| Companion {
         containers,
         volumes: volumes.into_volumes(),
         fixed_fields: FixedFields::of_services(spec),

@@ -275,7 +275,7 @@ fn view(name: &str, flux: &crd::Flux, defaults: &Defaults, faults: &mut Faults) 
     });
     let taken: BTreeMap<String, &str> = BTreeMap::from([
         (name.to_owned(), "the container that runs Flux"),
-        (super::container::AGENT_CONTAINER.to_owned(), "the container that brings the agent"),
+        (crate::cluster::AGENT_CONTAINER.to_owned(), "the container that brings the agent"),
         (format!("{name}-agent"), "the volume with the agent's configuration"),
         (format!("{name}-curve"), "the volume with the certificate"),
         (format!("{name}-munge"), "the volume with the munge key"),

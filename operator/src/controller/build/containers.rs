@@ -2,16 +2,13 @@
 
 use super::Images;
 use super::volumes::{curve_mount, flux_mounts, install_mount, munge_mount, private_mount};
-use crate::cluster::{self, CORES_VARIABLE, Cluster, Sidecar};
+use crate::cluster::{self, AGENT_CONTAINER, CORES_VARIABLE, Cluster, CompanionContainer, Sidecar};
 use flux_contract::{INSTALL_MOUNT, Layout};
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, EnvVar, EnvVarSource, ExecAction, Lifecycle, LifecycleHandler, Probe,
     ResourceRequirements, SecretKeySelector, VolumeMount,
 };
 use std::collections::BTreeMap;
-
-/// Name of the init container that brings the agent.
-pub(in crate::controller) const AGENT_CONTAINER: &str = "flux-agent";
 
 /// Attempts of the startup probe: so many that it never ends a container. The agent has deadlines
 /// of its own and says why it gives up; a probe would only kill it.
@@ -159,10 +156,10 @@ fn plain(cluster: &Cluster, sidecar: &Sidecar) -> Container {
     }
 }
 
-/// A container of the services pod, which knows nothing of Flux.
-pub(super) fn service(service: &cluster::Service) -> Container {
-    let command = service.command.as_deref().map(|text| words(["sh", "-c", text]));
-    Container { command, ..common(&service.container, vec![]) }
+/// A container of the companion, which knows nothing of Flux.
+pub(super) fn of_companion(given: &CompanionContainer) -> Container {
+    let command = given.command.as_deref().map(|text| words(["sh", "-c", text]));
+    Container { command, ..common(&given.container, vec![]) }
 }
 
 /// The agent as the main containers see it.

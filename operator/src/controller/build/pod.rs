@@ -42,7 +42,7 @@ fn pod_spec(cluster: &Cluster, images: &Images) -> PodSpec {
     }
 }
 
-/// What the Job's pods and the services pod have in common.
+/// What the Job's pods and the companion have in common.
 pub(super) fn common(cluster: &Cluster) -> PodSpec {
     let pod = &cluster.pod;
     PodSpec {

@@ -8,11 +8,40 @@ use flux_contract::OVERLAY_PORT;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+/// The Services of a MiniCluster. They follow from the specification alone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Services {
+    /// Gives the pods their names.
+    pub headless: Service,
+    /// Gives the lead its address, which the agents' configuration holds.
+    pub lead: Service,
+    /// For each sidecar with ports `<name>-<sidecar>`, which no other MiniCluster of the namespace has.
+    pub sidecars: Vec<Service>,
+    /// The same ports under the sidecar's name alone, as it is documented: for whoever is the first to
+    /// have it.
+    pub aliases: Vec<Service>,
+}
+
+/// The Services of `cluster`.
+pub fn services(cluster: &Cluster) -> Services {
+    let exposed = |sidecar: &&Sidecar| !sidecar.container.ports.is_empty();
+    let named = |name: fn(&Cluster, &str) -> String| {
+        let sidecars = cluster.sidecars.iter().filter(exposed);
+        sidecars.map(|it| of_sidecar(cluster, it, &name(cluster, &it.container.name))).collect()
+    };
+    Services {
+        headless: headless(cluster),
+        lead: lead(cluster),
+        sidecars: named(|cluster, name| cluster.name.sidecar_service(name)),
+        aliases: named(|_, name| name.to_owned()),
+    }
+}
+
 /// Gives the pods their names: the pods' subdomain.
 ///
 /// Addresses are published before the pods are ready, because brokers need each other's names to
 /// become ready. With `flux.minimalService` it holds the lead only.
-pub(super) fn headless(cluster: &Cluster) -> Service {
+fn headless(cluster: &Cluster) -> Service {
     let network = &cluster.network;
     Service {
         metadata: object_meta(cluster, &network.headless_name),
@@ -32,7 +61,7 @@ pub(super) fn headless(cluster: &Cluster) -> Service {
 }
 
 /// Gives the lead an address that is known before its pod exists, so that workers need no DNS.
-pub(super) fn lead(cluster: &Cluster) -> Service {
+fn lead(cluster: &Cluster) -> Service {
     Service {
         metadata: object_meta(cluster, &cluster.name.lead_service()),
         spec: Some(ServiceSpec {
@@ -44,30 +73,6 @@ pub(super) fn lead(cluster: &Cluster) -> Service {
         }),
         status: None,
     }
-}
-
-/// The Services of a sidecar with ports: the same ports under two names.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SidecarServices {
-    /// `<name>-<sidecar>`, which no other MiniCluster of the namespace has.
-    pub own: Service,
-    /// The sidecar's name alone, as it is documented: for whoever is the first to have it.
-    pub alias: Service,
-}
-
-/// The Services of all sidecars with ports.
-pub(super) fn sidecars(cluster: &Cluster) -> Vec<SidecarServices> {
-    let exposed = |sidecar: &&Sidecar| !sidecar.container.ports.is_empty();
-    let sidecars = cluster.sidecars.iter().filter(exposed);
-    sidecars
-        .map(|sidecar| {
-            let name = &sidecar.container.name;
-            SidecarServices {
-                own: of_sidecar(cluster, sidecar, &cluster.name.sidecar_service(name)),
-                alias: of_sidecar(cluster, sidecar, name),
-            }
-        })
-        .collect()
 }
 
 /// Addresses are published before the pods are ready: ready says that the broker is online, and

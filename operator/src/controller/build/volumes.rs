@@ -53,7 +53,7 @@ pub(super) fn install_mount(cluster: &Cluster) -> VolumeMount {
 
 /// What the runner's agent shows to no other container.
 pub(super) fn private_mount(cluster: &Cluster) -> VolumeMount {
-    mount(&private_volume(cluster), PRIVATE_MOUNT)
+    mount(&cluster.name.private_volume(), PRIVATE_MOUNT)
 }
 
 /// The CURVE certificate: for the runner, for no other container.
@@ -64,7 +64,7 @@ pub(super) fn curve_mount(cluster: &Cluster) -> VolumeMount {
 /// The munge key, if there is one: for the runner, for no other container.
 pub(super) fn munge_mount(cluster: &Cluster) -> Option<VolumeMount> {
     let given = cluster.flux.munge_secret.is_some();
-    given.then(|| read_only(mount(&munge_volume(cluster), MUNGE_MOUNT)))
+    given.then(|| read_only(mount(&cluster.name.munge_volume(), MUNGE_MOUNT)))
 }
 
 fn shared(cluster: &Cluster) -> Volume {
@@ -78,17 +78,13 @@ fn shared(cluster: &Cluster) -> Volume {
 /// In memory, so that no key comes to lie on the node's disk.
 fn private(cluster: &Cluster) -> Volume {
     Volume {
-        name: private_volume(cluster),
+        name: cluster.name.private_volume(),
         empty_dir: Some(EmptyDirVolumeSource {
             medium: Some("Memory".to_owned()),
             size_limit: Some(Quantity(PRIVATE_LIMIT.to_owned())),
         }),
         ..Volume::default()
     }
-}
-
-fn private_volume(cluster: &Cluster) -> String {
-    format!("{}-private", cluster.name)
 }
 
 fn config(cluster: &Cluster) -> Volume {
@@ -108,11 +104,7 @@ fn curve(cluster: &Cluster) -> Volume {
 
 fn munge(cluster: &Cluster) -> Option<Volume> {
     let secret = cluster.flux.munge_secret.clone()?;
-    Some(key_volume(munge_volume(cluster), secret, MUNGE_SECRET_KEY))
-}
-
-fn munge_volume(cluster: &Cluster) -> String {
-    format!("{}-munge", cluster.name)
+    Some(key_volume(cluster.name.munge_volume(), secret, MUNGE_SECRET_KEY))
 }
 
 /// A volume with one key of a Secret as a file of the key's name.

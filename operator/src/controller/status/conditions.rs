@@ -4,23 +4,23 @@ use crate::crd::MiniClusterStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 /// The types of the conditions.
-pub mod kind {
+pub(in crate::controller) mod kind {
     /// The specification is valid.
-    pub const ACCEPTED: &str = "Accepted";
+    pub(in crate::controller) const ACCEPTED: &str = "Accepted";
     /// Something is under way; false with a reason when it is not, be it done or stuck.
-    pub const PROGRESSING: &str = "Progressing";
+    pub(in crate::controller) const PROGRESSING: &str = "Progressing";
     /// The brokers that are needed are online.
-    pub const READY: &str = "Ready";
+    pub(in crate::controller) const READY: &str = "Ready";
     /// The Job is suspended.
-    pub const SUSPENDED: &str = "Suspended";
+    pub(in crate::controller) const SUSPENDED: &str = "Suspended";
     /// The command ended with exit code 0.
-    pub const COMPLETE: &str = "Complete";
+    pub(in crate::controller) const COMPLETE: &str = "Complete";
     /// The command failed, or could not be run.
-    pub const FAILED: &str = "Failed";
+    pub(in crate::controller) const FAILED: &str = "Failed";
 }
 
 /// Reasons of `Progressing=False` that are no trouble.
-pub const CALM_REASONS: [&str; 3] = ["Running", "Suspended", "Finished"];
+pub(in crate::controller) const CALM_REASONS: [&str; 3] = ["Running", "Suspended", "Finished"];
 
 /// Longest message: the API server refuses more than 32768 characters.
 const MESSAGE_LIMIT: usize = 8192;
@@ -81,11 +81,7 @@ impl Conditions {
     ) {
         let same = |old: &&Condition| old.type_ == type_ && old.status == status;
         let since = self.old.iter().find(same).map(|old| old.last_transition_time.clone());
-        let mut length = MESSAGE_LIMIT.min(message.len());
-        while !message.is_char_boundary(length) {
-            length -= 1;
-        }
-        message.truncate(length);
+        message.truncate(message.floor_char_boundary(MESSAGE_LIMIT));
         self.list.push(Condition {
             type_: type_.to_owned(),
             status: status.to_owned(),

@@ -2,7 +2,7 @@
 
 use super::pod::{Failure, PodView};
 use crate::controller::ended_run::{EndedRun, noted_generation};
-use crate::controller::observe::Observed;
+use crate::controller::status::Facts;
 use crate::controller::waiting::Waiting;
 use crate::crd::State;
 use k8s_openapi::api::batch::v1::{Job, JobCondition};
@@ -84,23 +84,23 @@ impl From<&EndedRun> for Phase {
 }
 
 /// The generation of the specification that ran.
-pub(super) fn generation(observed: &Observed) -> i64 {
-    let noted = observed.job.as_ref().and_then(noted_generation);
-    let ended = observed.ended.as_ref().map(|run| run.generation);
-    noted.or(ended).unwrap_or(observed.generation)
+pub(super) fn generation(facts: &Facts<'_>) -> i64 {
+    let noted = facts.live.job.as_ref().and_then(noted_generation);
+    let ended = facts.plan.course.ended().map(|run| run.generation);
+    noted.or(ended).unwrap_or(facts.plan.generation)
 }
 
 /// Decides from the note of the run's end, else from the Job and the lead's pod.
 pub(super) fn phase(
     runner: &str,
-    observed: &Observed,
+    facts: &Facts<'_>,
     lead: Option<&PodView<'_>>,
     now: &Time,
 ) -> Phase {
-    if let Some(run) = &observed.ended {
+    if let Some(run) = facts.plan.course.ended() {
         return run.into();
     }
-    let Some(job) = &observed.job else { return Phase::Pending(None) };
+    let Some(job) = &facts.live.job else { return Phase::Pending(None) };
     if let Some(condition) = condition(job, "Complete") {
         let at = job.status.as_ref().and_then(|status| status.completion_time.clone());
         return Phase::Complete { at: at.or_else(|| condition.last_transition_time.clone()) };
@@ -111,13 +111,14 @@ pub(super) fn phase(
         if lead.is_some_and(PodView::is_about_to_end) {
             return Phase::Ending;
         }
-        let failure = failure(runner, observed, lead, condition, now);
+        let failure = failure(runner, facts, lead, condition, now);
         return Phase::Failed { at: condition.last_transition_time.clone(), failure };
     }
     if job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true) {
         return Phase::Suspended;
     }
-    let waiting = || observed.waiting.clone().or_else(|| lead.and_then(|it| it.waiting.clone()));
+    let waiting =
+        || facts.live.pods.waiting.clone().or_else(|| lead.and_then(|it| it.waiting.clone()));
     let Some(lead) = lead else { return Phase::Pending(waiting().or_else(|| no_pods(job))) };
     if lead.over {
         Phase::Ending
@@ -154,7 +155,7 @@ fn condition<'job>(job: &'job Job, type_: &str) -> Option<&'job JobCondition> {
 /// Why the Job failed: what the lead says, else what the worker says, else what the Job says.
 fn failure(
     runner: &str,
-    observed: &Observed,
+    facts: &Facts<'_>,
     lead: Option<&PodView<'_>>,
     condition: &JobCondition,
     now: &Time,
@@ -162,7 +163,7 @@ fn failure(
     let reason = condition.reason.clone().unwrap_or_else(|| "JobFailed".to_owned());
     let message = condition.message.clone().unwrap_or_else(|| "the Job failed".to_owned());
     if reason == "DeadlineExceeded" {
-        let job = observed.job.as_ref().and_then(|job| job.spec.as_ref());
+        let job = facts.live.job.as_ref().and_then(|job| job.spec.as_ref());
         let seconds = job.and_then(|spec| spec.active_deadline_seconds).unwrap_or_default();
         let message = format!(
             "the Job's deadline of {seconds} seconds has passed; the lead had not ended the run before"
@@ -172,7 +173,7 @@ fn failure(
     if let Some(failure) = lead.and_then(PodView::failure) {
         return failure;
     }
-    let worker = observed.failed_worker.as_ref();
+    let worker = facts.live.pods.failed_worker.as_ref();
     let worker = worker.map(|pod| (pod, PodView::new(pod, runner, now)));
     if let Some((pod, Some(failure))) = worker.map(|(pod, view)| (pod, view.failure())) {
         let message = format!("pod {}: {}", pod.name_any(), failure.message);

@@ -1,60 +1,60 @@
 //! The condition `Progressing`: what is under way, what it waits for, and what stands in its way.
 
-use super::Brokers;
 use super::conditions::{Conditions, kind};
 use super::end::{Phase, generation};
 use super::pod::PodView;
-use crate::controller::course::Why;
-use crate::controller::observe::{Acceptance, Observed};
+use super::{Brokers, Facts};
+use crate::controller::course::{Course, Why};
+use crate::controller::plan::Acceptance;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// Sets the condition: trouble first, then what was asked for and cannot be had, then the phase.
+/// Sets the condition: an error first, then what was asked for and cannot be had, then the phase.
 pub(super) fn progressing(
     conditions: &mut Conditions,
-    observed: &Observed,
+    facts: &Facts<'_>,
     phase: &Phase,
     brokers: &Brokers,
 ) {
-    if let Some(trouble) = &observed.trouble {
-        return conditions.no(kind::PROGRESSING, trouble.reason, trouble.message.clone());
+    if let Some(error) = facts.error {
+        return conditions.no(kind::PROGRESSING, error.category(), error.chain());
     }
-    let refused = matches!(observed.acceptance, Acceptance::Refused(_));
-    if refused && observed.job.is_none() && observed.ended.is_none() {
+    let refused = matches!(facts.plan.acceptance, Acceptance::Refused(_));
+    if refused && facts.live.job.is_none() && facts.plan.course.ended().is_none() {
         let message = "the specification was refused: see the condition Accepted".to_owned();
         return conditions.no(kind::PROGRESSING, "Invalid", message);
     }
-    if let Some(message) = not_run_again(observed, phase) {
+    if let Some(message) = not_run_again(facts, phase) {
         return conditions.no(kind::PROGRESSING, "NotRunAgain", message);
     }
     if phase.is_over() {
         let message = "the MiniCluster has finished".to_owned();
         return conditions.no(kind::PROGRESSING, "Finished", message);
     }
-    if let Some(message) = change_refused(observed) {
+    if let Some(message) = change_refused(facts) {
         let message = message + &waiting_beside(phase);
         return conditions.no(kind::PROGRESSING, "ChangeRefused", message);
     }
-    if let Some(refusal) = &observed.pods_refused {
+    if let Some(refusal) = &facts.live.pods.refused {
         return conditions.no(kind::PROGRESSING, "PodsRefused", refusal.clone());
     }
-    if observed.left_alone == Some(Why::AnotherOperator) {
+    if facts.plan.course.is_of_another_operator() {
         let message = "the Job was made by another operator: it is left alone, with all that belongs \
                        to it, until it has ended";
         let message = format!("{message}{}", waiting_beside(phase));
         return conditions.yes(kind::PROGRESSING, "StartedByAnotherOperator", message);
     }
-    of_phase(conditions, observed, phase, brokers);
+    of_phase(conditions, facts, phase, brokers);
 }
 
 /// What a change of a finished MiniCluster comes to: nothing. Neither is the specification that was
 /// refused run, but that is said already.
-fn not_run_again(observed: &Observed, phase: &Phase) -> Option<String> {
-    let refused = matches!(observed.acceptance, Acceptance::Refused(_));
-    let changed = generation(observed) != observed.generation || !observed.refused.is_empty();
-    if !phase.is_over() || !changed || refused || observed.cleanup {
+fn not_run_again(facts: &Facts<'_>, phase: &Phase) -> Option<String> {
+    let refused = matches!(facts.plan.acceptance, Acceptance::Refused(_));
+    let changed = generation(facts) != facts.plan.generation || !facts.plan.refused.is_empty();
+    if !phase.is_over() || !changed || refused || facts.plan.cleanup {
         return None;
     }
-    let what = match observed.refused.join(", ") {
+    let what = match facts.plan.refused.join(", ") {
         fields if fields.is_empty() => "what was changed since has no effect".to_owned(),
         fields => format!("what was changed since has no effect: {fields}"),
     };
@@ -65,10 +65,10 @@ fn not_run_again(observed: &Observed, phase: &Phase) -> Option<String> {
 }
 
 /// What was asked for and cannot be had while the Job exists.
-fn change_refused(observed: &Observed) -> Option<String> {
-    if let Some(Why::AnotherRelease(image)) = &observed.left_alone {
+fn change_refused(facts: &Facts<'_>) -> Option<String> {
+    if let Course::LeaveAlone(Why::AnotherRelease(image)) = &facts.plan.course {
         // Whatever was changed: nothing of it can reach a run that is not understood.
-        return (generation(observed) != observed.generation).then(|| {
+        return (generation(facts) != facts.plan.generation).then(|| {
             format!(
                 "cannot be changed while the Job exists: it was started by another release of the \
                  operator, with the agent image {image}, whose agent.toml this one cannot read; delete \
@@ -76,7 +76,7 @@ fn change_refused(observed: &Observed) -> Option<String> {
             )
         });
     }
-    let fields = observed.refused.join(", ");
+    let fields = facts.plan.refused.join(", ");
     (!fields.is_empty()).then(|| {
         format!(
             "cannot be changed while the Job exists: {fields}; delete and create the MiniCluster"
@@ -101,7 +101,7 @@ fn waiting_beside(phase: &Phase) -> String {
     }
 }
 
-fn of_phase(conditions: &mut Conditions, observed: &Observed, phase: &Phase, brokers: &Brokers) {
+fn of_phase(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase, brokers: &Brokers) {
     match phase {
         Phase::Pending(Some(waiting))
         | Phase::Starting(Some(waiting))
@@ -110,12 +110,12 @@ fn of_phase(conditions: &mut Conditions, observed: &Observed, phase: &Phase, bro
             let reason = if waiting.lasts { "Waiting" } else { "Starting" };
             conditions.yes(kind::PROGRESSING, reason, waiting.message.clone());
         }
-        Phase::Pending(None) | Phase::Starting(None) if services_wait(observed).is_some() => {
-            let waiting = services_wait(observed).unwrap_or_default();
+        Phase::Pending(None) | Phase::Starting(None) if companion_waits(facts).is_some() => {
+            let waiting = companion_waits(facts).unwrap_or_default();
             conditions.yes(kind::PROGRESSING, "Waiting", waiting);
         }
         Phase::Pending(None) => {
-            let message = match (&observed.job, &observed.lead) {
+            let message = match (&facts.live.job, &facts.live.pods.lead) {
                 (Some(_), None) => "waiting for the lead's pod",
                 (Some(_), Some(_)) => "the lead's pod has not started yet",
                 (None, _) => "waiting for the Job",
@@ -143,9 +143,9 @@ fn of_phase(conditions: &mut Conditions, observed: &Observed, phase: &Phase, bro
     }
 }
 
-/// What keeps the services pod from running, if there is one and it does not.
-fn services_wait(observed: &Observed) -> Option<String> {
-    let pod = observed.services.as_ref()?;
+/// What keeps the companion from running, if there is one and it does not.
+fn companion_waits(facts: &Facts<'_>) -> Option<String> {
+    let pod = facts.live.companion.as_ref()?;
     let view = PodView::new(pod, "", &Time(jiff::Timestamp::MAX));
     view.waiting.map(|waiting| waiting.message)
 }

@@ -2,16 +2,25 @@
 
 use super::*;
 use crate::cluster::{Violation, Violations};
-use crate::controller::course::Why;
+use crate::controller::course::{Course, Why};
 use crate::controller::ended_run::EndedRun;
 use crate::controller::fixtures::{at, ended, ended_job, job, pod, running, table, waiting};
-use crate::controller::observe::Trouble;
+use crate::controller::observe::Pods;
 use crate::controller::waiting::Waiting;
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
 
+/// What was observed and decided.
+#[derive(Default)]
+struct Observed {
+    live: Live,
+    plan: Plan,
+    error: Option<Error>,
+}
+
 fn observed(job: Option<Job>, lead: impl Into<Option<Pod>>) -> Observed {
-    let lead = lead.into();
-    Observed { generation: 1, job, lead, maximum_size: Some(4), ..Observed::default() }
+    let live = Live { job, pods: Pods { lead: lead.into(), ..Pods::default() }, ..Live::default() };
+    let plan = Plan { generation: 1, maximum_size: Some(4), ..Plan::default() };
+    Observed { live, plan, error: None }
 }
 
 fn lead(phase: &str, state: ContainerState) -> Pod {
@@ -19,7 +28,16 @@ fn lead(phase: &str, state: ContainerState) -> Pod {
 }
 
 fn of(old: Option<&MiniClusterStatus>, observed: &Observed) -> MiniClusterStatus {
-    status(old, "hello", observed, at(300))
+    at_second(300, old, observed)
+}
+
+fn at_second(
+    second: i64,
+    old: Option<&MiniClusterStatus>,
+    observed: &Observed,
+) -> MiniClusterStatus {
+    let Observed { live, plan, error } = observed;
+    status(old, "hello", &Facts { live, plan, error: error.as_ref() }, at(second))
 }
 
 fn message<'status>(status: &'status MiniClusterStatus, type_: &str) -> &'status str {
@@ -119,7 +137,7 @@ fn a_complete_job_is_complete_with_exit_code_0() {
 #[test]
 fn an_instance_that_was_shut_down_ran_no_command() {
     let mut observed = observed(Some(ended_job("Complete", "SuccessPolicy")), None);
-    observed.interactive = true;
+    observed.plan.interactive = true;
     let status = of(None, &observed);
     assert_eq!(table(&status)["Complete"], ("True", "ShutDown"));
     assert_eq!(message(&status, "Complete"), "the instance was shut down");
@@ -198,13 +216,13 @@ fn what_a_worker_waits_for_is_told_of_a_start_and_of_a_run() {
     let waiting = |lasts| Waiting { message: "pod hello-3-x has no node: full".to_owned(), lasts };
     let mut observed = observed(Some(job(3)), lead("Running", running()));
     for (lasts, reason) in [(false, "Starting"), (true, "Waiting")] {
-        observed.waiting = Some(waiting(lasts));
+        observed.live.pods.waiting = Some(waiting(lasts));
         let status = of(None, &observed);
         assert_eq!(status.state, Some(State::Running));
         assert_eq!(table(&status)["Progressing"], ("True", reason));
         assert_eq!(message(&status, "Progressing"), "pod hello-3-x has no node: full");
     }
-    observed.refused = vec!["spec.tasks".to_owned()];
+    observed.plan.refused = vec!["spec.tasks".to_owned()];
     let status = of(None, &observed);
     assert_eq!(table(&status)["Progressing"].1, "ChangeRefused");
     assert!(message(&status, "Progressing").ends_with(". Also: pod hello-3-x has no node: full"));
@@ -213,7 +231,7 @@ fn what_a_worker_waits_for_is_told_of_a_start_and_of_a_run() {
 #[test]
 fn what_another_operator_started_is_said_to_be_left_alone() {
     let mut observed = observed(Some(job(4)), lead("Running", running()));
-    observed.left_alone = Some(Why::AnotherOperator);
+    observed.plan.course = Course::LeaveAlone(Why::AnotherOperator);
     let status = of(None, &observed);
     assert_eq!(table(&status)["Progressing"], ("True", "StartedByAnotherOperator"));
     assert_eq!(status.state, Some(State::Running));
@@ -222,9 +240,9 @@ fn what_another_operator_started_is_said_to_be_left_alone() {
 #[test]
 fn a_change_of_what_another_release_started_is_refused_with_its_image() {
     let mut observed = observed(Some(job(4)), lead("Running", running()));
-    observed.left_alone = Some(Why::AnotherRelease("agent:9".to_owned()));
+    observed.plan.course = Course::LeaveAlone(Why::AnotherRelease("agent:9".to_owned()));
     assert_eq!(table(&of(None, &observed))["Progressing"].1, "Running");
-    observed.generation = 2;
+    observed.plan.generation = 2;
     let status = of(None, &observed);
     assert_eq!(table(&status)["Progressing"], ("False", "ChangeRefused"));
     assert!(message(&status, "Progressing").contains("agent image agent:9"));
@@ -277,7 +295,7 @@ fn a_failed_worker_is_named() {
     let text = r#"{"exitCode":68,"commandRan":false,"lastError":"refused"}"#;
     let worker = pod("hello-2-xyz", "Failed", "hello", ended(68, "Error", Some(text)));
     let mut observed = observed(Some(ended_job("Failed", "BackoffLimitExceeded")), None);
-    observed.failed_worker = Some(worker);
+    observed.live.pods.failed_worker = Some(worker);
     let status = of(None, &observed);
     assert_eq!(table(&status)["Failed"], ("True", "LeadUnreachable"));
     assert!(message(&status, "Failed").starts_with("pod hello-2-xyz: "));
@@ -330,7 +348,7 @@ fn a_new_run_begins_without_the_exit_code_of_the_last() {
     let mut again = job(0);
     again.status.as_mut().unwrap().start_time = Some(at(400));
     let mut observed = observed(Some(again), None);
-    observed.generation = 2;
+    observed.plan.generation = 2;
     assert_eq!(of(Some(&first), &observed).exit_code, None);
 }
 
@@ -344,7 +362,7 @@ fn a_finished_run_whose_job_was_deleted_stays_as_it_was() {
     let lead = lead("Failed", ended(7, "Error", Some(COMMAND_FAILED)));
     let first = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
     let mut later = observed(None, None);
-    later.ended = Some(note(&first));
+    later.plan.course = Course::Over(Some(note(&first)));
     assert_eq!(of(Some(&first), &later), first);
     // From a backup that has no status: what the note has is told again.
     let restored = of(None, &later);
@@ -358,24 +376,25 @@ fn a_failure_outlives_the_pod_that_told_it() {
     let lead = lead("Failed", ended(7, "Error", Some(COMMAND_FAILED)));
     let mut observed = observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead);
     let first = of(None, &observed);
-    (observed.lead, observed.ended) = (None, Some(note(&first)));
+    observed.live.pods.lead = None;
+    observed.plan.course = Course::Over(Some(note(&first)));
     assert_eq!(of(Some(&first), &observed), first);
 }
 
 #[test]
 fn a_change_of_what_has_finished_runs_nothing_and_says_so() {
     let mut observed = observed(Some(ended_job("Complete", "SuccessPolicy")), None);
-    observed.generation = 5;
+    observed.plan.generation = 5;
     let status = of(None, &observed);
     let complete = status.conditions.iter().find(|it| it.type_ == "Complete").unwrap();
     assert_eq!((complete.observed_generation, status.observed_generation), (Some(1), Some(5)));
     assert_eq!(table(&status)["Progressing"], ("False", "NotRunAgain"));
     assert_eq!(status.reason.as_deref(), Some("CommandSucceeded"));
-    observed.refused = vec!["spec.containers[0].command".to_owned()];
+    observed.plan.refused = vec!["spec.containers[0].command".to_owned()];
     let expected = "nothing was run: the MiniCluster has finished, and what was changed since has no \
                     effect: spec.containers[0].command; delete and create the MiniCluster to run it";
     assert_eq!(message(&of(None, &observed), "Progressing"), expected);
-    observed.cleanup = true;
+    observed.plan.cleanup = true;
     assert_eq!(table(&of(None, &observed))["Progressing"].1, "Finished");
 }
 
@@ -383,7 +402,7 @@ fn a_change_of_what_has_finished_runs_nothing_and_says_so() {
 fn the_same_observation_gives_the_same_status_at_any_time() {
     let observed = observed(Some(job(4)), lead("Running", running()));
     let first = of(None, &observed);
-    let later = status(Some(&first), "hello", &observed, at(999));
+    let later = at_second(999, Some(&first), &observed);
     assert_eq!(later, first);
 }
 
@@ -391,7 +410,7 @@ fn the_same_observation_gives_the_same_status_at_any_time() {
 fn a_transition_time_moves_only_when_the_condition_flips() {
     let first = of(None, &observed(Some(job(0)), None));
     let ready = observed(Some(job(4)), lead("Running", running()));
-    let later = status(Some(&first), "hello", &ready, at(999));
+    let later = at_second(999, Some(&first), &ready);
     let time = |status: &MiniClusterStatus, type_: &str| {
         let found = status.conditions.iter().find(|condition| condition.type_ == type_);
         found.unwrap().last_transition_time.clone()
@@ -403,17 +422,22 @@ fn a_transition_time_moves_only_when_the_condition_flips() {
 #[test]
 fn a_refused_job_is_told_with_the_servers_words() {
     let mut observed = observed(None, None);
-    observed.trouble = Some(Trouble { reason: "ApplyFailed", message: "quota".to_owned() });
+    let refused = kube::core::Status::failure("exceeded quota", "Forbidden").with_code(403);
+    observed.error = Some(Error::Apply {
+        kind: "Job".to_owned(),
+        name: "hello".to_owned(),
+        source: Box::new(kube::Error::Api(Box::new(refused))),
+    });
     let status = of(None, &observed);
     assert_eq!(status.state, Some(State::Pending));
     assert_eq!(table(&status)["Progressing"], ("False", "ApplyFailed"));
-    assert_eq!(message(&status, "Progressing"), "quota");
+    assert_eq!(message(&status, "Progressing"), "apply Job \"hello\": exceeded quota");
 }
 
 #[test]
 fn a_refused_change_is_told_while_the_job_exists() {
     let mut observed = observed(Some(job(4)), lead("Running", running()));
-    observed.refused = vec!["spec.containers[0].image".to_owned()];
+    observed.plan.refused = vec!["spec.containers[0].image".to_owned()];
     let status = of(None, &observed);
     assert_eq!(table(&status)["Progressing"], ("False", "ChangeRefused"));
     assert_eq!(status.state, Some(State::Running));
@@ -431,7 +455,7 @@ fn a_suspended_job_is_suspended() {
 #[test]
 fn fields_that_are_not_acted_on_are_named() {
     let mut observed = observed(None, None);
-    observed.acceptance = Acceptance::Accepted(vec!["spec.flux.arch".to_owned()]);
+    observed.plan.acceptance = Acceptance::Accepted(vec!["spec.flux.arch".to_owned()]);
     let status = of(None, &observed);
     assert_eq!(table(&status)["Accepted"], ("True", "FieldsNotActedOn"));
     assert!(message(&status, "Accepted").contains("spec.flux.arch"));
@@ -440,7 +464,7 @@ fn fields_that_are_not_acted_on_are_named() {
 #[test]
 fn a_short_name_that_somebody_else_has_is_told() {
     let mut observed = observed(None, None);
-    observed.names_taken = vec!["web".to_owned()];
+    observed.live.names_taken = vec!["web".to_owned()];
     let status = of(None, &observed);
     assert_eq!(table(&status)["Accepted"], ("True", "ServiceNameTaken"));
     assert!(message(&status, "Accepted").contains("the Service web"));
@@ -454,7 +478,7 @@ fn refused() -> Acceptance {
 #[test]
 fn an_invalid_specification_names_every_fault() {
     let mut observed = observed(None, None);
-    observed.acceptance = refused();
+    observed.plan.acceptance = refused();
     let status = of(None, &observed);
     assert_eq!(status.state, Some(State::Invalid));
     assert_eq!(status.reason.as_deref(), Some("Invalid"));
@@ -466,14 +490,14 @@ fn an_invalid_specification_names_every_fault() {
 #[test]
 fn an_invalid_change_of_what_runs_hides_nothing_of_the_run() {
     let mut running = observed(Some(job(4)), lead("Running", running()));
-    running.acceptance = refused();
+    running.plan.acceptance = refused();
     let status = of(None, &running);
     assert_eq!((status.state, status.ready_brokers), (Some(State::Running), 4));
     assert_eq!(table(&status)["Accepted"], ("False", "Invalid"));
     assert_eq!(table(&status)["Ready"].0, "True");
     let lead = lead("Failed", ended(7, "Error", Some(COMMAND_FAILED)));
     let mut over = observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead);
-    (over.acceptance, over.generation) = (refused(), 2);
+    (over.plan.acceptance, over.plan.generation) = (refused(), 2);
     let status = of(Some(&status), &over);
     assert_eq!((status.exit_code, status.state), (Some(7), Some(State::Failed)));
     assert_eq!(table(&status)["Failed"], ("True", "CommandFailed"));

@@ -1,33 +1,33 @@
-//! The pod `<name>-services`: what the workload needs beside the Flux instance.
+//! The companion, `<name>-services`: what the workload needs beside the Flux instance.
 
-use super::containers::service;
-use super::meta::{object_meta, services_labels};
+use super::containers::of_companion;
+use super::meta::{companion_labels, object_meta};
 use super::pod::{common, references};
 use crate::cluster::Cluster;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// The services pod. The fields it is made from are noted on it as on the Job: a pod cannot be
+/// The companion. The fields it is made from are noted on it as on the Job: a pod cannot be
 /// changed either.
-pub(super) fn services_pod(cluster: &Cluster) -> Option<Pod> {
-    let services = cluster.services.as_ref()?;
-    let name = cluster.name.services_pod();
-    let containers = &services.containers;
+pub(super) fn companion(cluster: &Cluster) -> Option<Pod> {
+    let given = cluster.companion.as_ref()?;
+    let name = cluster.name.companion_pod();
+    let containers = &given.containers;
     let secrets = containers.iter().filter_map(|it| it.container.pull_secret.as_ref());
     let spec = PodSpec {
-        containers: containers.iter().map(service).collect(),
+        containers: containers.iter().map(of_companion).collect(),
         // Found as `<name>-services.<headlessName>`.
         hostname: Some(name.clone()),
         image_pull_secrets: references(secrets),
         // A service that fails comes back; one that has done its work is not repeated.
         restart_policy: Some("OnFailure".to_owned()),
-        volumes: Some(services.volumes.clone()).filter(|volumes| !volumes.is_empty()),
+        volumes: Some(given.volumes.clone()).filter(|volumes| !volumes.is_empty()),
         ..common(cluster)
     };
     let mut annotations = cluster.pod.annotations.clone();
-    annotations.extend([services.fixed_fields.annotation()]);
+    annotations.extend([given.fixed_fields.annotation()]);
     let metadata = ObjectMeta {
-        labels: Some(services_labels(cluster)),
+        labels: Some(companion_labels(cluster)),
         annotations: Some(annotations),
         ..object_meta(cluster, &name)
     };

@@ -1,0 +1,91 @@
+//! What is done with one object, as a value.
+
+use kube::{Resource, ResourceExt as _};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// What is done with one object.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) enum Change<K> {
+    /// Nothing.
+    #[default]
+    Keep,
+    /// It is created: there is none.
+    Create(Box<K>),
+    /// It gets a merge patch, which names its uid and the resource version that was read: no other
+    /// object that has got its name since is written to, and no other version.
+    Patch {
+        /// Name of the object.
+        name: String,
+        /// What is merged into it.
+        patch: Value,
+    },
+    /// It is deleted, and no other that has its name.
+    Delete {
+        /// Name of the object.
+        name: String,
+        /// Its uid.
+        uid: Option<String>,
+    },
+}
+
+impl<K: Resource<DynamicType = ()> + Serialize> Change<K> {
+    /// From `live`, if there is one, to `desired`: nothing is written where `live` says all of it.
+    pub(super) fn between(live: Option<&K>, desired: K) -> Self {
+        let Some(live) = live else { return Self::Create(Box::new(desired)) };
+        let desired = to_value(&desired);
+        if is_subset(&desired, &to_value(live)) { Self::Keep } else { Self::patch(live, desired) }
+    }
+
+    /// Merges `patch` into `live`.
+    pub(super) fn patch(live: &K, mut patch: Value) -> Self {
+        patch["metadata"]["uid"] = json!(live.uid());
+        patch["metadata"]["resourceVersion"] = json!(live.resource_version());
+        Self::Patch { name: live.name_any(), patch }
+    }
+
+    /// Deletes `live`, unless somebody does already.
+    pub(super) fn delete(live: &K) -> Self {
+        if live.meta().deletion_timestamp.is_some() {
+            return Self::Keep;
+        }
+        Self::Delete { name: live.name_any(), uid: live.uid() }
+    }
+}
+
+fn to_value(object: &impl Serialize) -> Value {
+    serde_json::to_value(object).unwrap_or_default()
+}
+
+/// True when everything `desired` says is also said by `live`, which may say more.
+fn is_subset(desired: &Value, live: &Value) -> bool {
+    match (desired, live) {
+        (Value::Object(desired), Value::Object(live)) => desired.iter().all(|(key, desired)| {
+            live.get(key).map_or_else(|| desired.is_null(), |live| is_subset(desired, live))
+        }),
+        (Value::Array(desired), Value::Array(live)) => {
+            desired.len() == live.len()
+                && desired.iter().zip(live).all(|(desired, live)| is_subset(desired, live))
+        }
+        (desired, live) => desired == live,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_added_by_the_api_server_are_no_difference() {
+        let live = json!({ "spec": { "ports": [{ "port": 1, "protocol": "TCP" }], "type": "X" } });
+        assert!(is_subset(&json!({ "spec": { "ports": [{ "port": 1 }] } }), &live));
+    }
+
+    #[test]
+    fn another_value_a_missing_key_or_a_longer_list_is_a_difference() {
+        let live = json!({ "data": { "a": "1" }, "list": [1, 2] });
+        assert!(!is_subset(&json!({ "data": { "a": "2" } }), &live));
+        assert!(!is_subset(&json!({ "data": { "b": "1" } }), &live));
+        assert!(!is_subset(&json!({ "list": [1] }), &live));
+    }
+}

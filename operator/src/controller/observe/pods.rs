@@ -1,0 +1,209 @@
+//! The Job's pods, and why some of them do not start.
+
+use crate::cluster::Identity;
+use crate::controller::error::Error;
+use crate::controller::job_change::is_finished;
+use crate::controller::waiting::{
+    SILENT_LIMIT, Waiting, containers, event_time, is_silent, waiting,
+};
+use flux_contract::labels;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt as _};
+
+/// Pods that are asked why they do not start.
+const PENDING_LIMIT: u32 = 100;
+
+/// What there is to know of the pods of a Job.
+#[derive(Debug, Clone, Default)]
+pub(in crate::controller) struct Pods {
+    /// The newest pod with index 0.
+    pub(in crate::controller) lead: Option<Pod>,
+    /// A worker's pod that failed, when the Job did.
+    pub(in crate::controller) failed_worker: Option<Pod>,
+    /// What keeps pods from starting.
+    pub(in crate::controller) waiting: Option<Waiting>,
+    /// Why the Job gets fewer pods than it asks for.
+    pub(in crate::controller) refused: Option<String>,
+}
+
+/// Reads the lead's pod; why pods do not start, while some do not; and, when the Job has failed
+/// through no fault of the lead, a worker's pod that did.
+pub(super) async fn pods(
+    client: &Client,
+    identity: &Identity,
+    job: &Job,
+    now: &Time,
+) -> Result<Pods, Error> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), &identity.namespace);
+    let of_job = format!("{}={}", labels::JOB_NAME, identity.name);
+    let lead = ListParams::default().labels(&format!("{of_job},{}=0", labels::COMPLETION_INDEX));
+    let lead = list(&api, &lead, job).await?.into_iter().max_by_key(age);
+    let mut pods = Pods { lead, ..Pods::default() };
+    let failed = job.status.as_ref().and_then(|status| status.failed).unwrap_or_default() > 0;
+    let lead_failed = pods.lead.as_ref().is_some_and(has_failed);
+    if is_finished(job) && failed && !lead_failed {
+        let failed = ListParams::default().labels(&of_job).fields("status.phase=Failed");
+        pods.failed_worker = list(&api, &failed, job).await?.into_iter().min_by_key(age);
+    }
+    if lacks_pods(job) {
+        pods.refused = refusal(client, identity, job).await?;
+    }
+    if lacks_brokers(job) {
+        pods.waiting = pending(client, identity, job, now).await?;
+    }
+    Ok(pods)
+}
+
+/// True while the Job is under way and not all of its brokers are ready: then pods may wait for
+/// something, and no change of the Job says so.
+pub(in crate::controller) fn lacks_brokers(job: &Job) -> bool {
+    let wanted = job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or_default();
+    let ready = job.status.as_ref().and_then(|status| status.ready).unwrap_or_default();
+    is_started(job) && ready < wanted
+}
+
+/// True when the broker in `pod` is ready, whatever the containers beside it are.
+pub(in crate::controller) fn broker_is_ready(pod: &Pod, runner: &str) -> bool {
+    let mut all = pod.status.iter().flat_map(containers);
+    all.any(|container| container.name == runner && container.ready)
+}
+
+/// Why pods that wait do not start, if they do not only need more time.
+async fn pending(
+    client: &Client,
+    identity: &Identity,
+    job: &Job,
+    now: &Time,
+) -> Result<Option<Waiting>, Error> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), &identity.namespace);
+    let uid = job.uid().unwrap_or_default();
+    let pending = ListParams::default()
+        .labels(&format!("{}={uid}", labels::CONTROLLER_UID))
+        .fields("status.phase=Pending")
+        .limit(PENDING_LIMIT);
+    let mut pods = list(&api, &pending, job).await?;
+    pods.retain(|pod| phase(pod) == Some("Pending"));
+    pods.sort_by_key(index);
+    let silent = pods.iter().filter(|pod| is_silent(pod)).take(SILENT_LIMIT);
+    let warnings = silent.map(|pod| {
+        let uid = pod.uid().unwrap_or_default();
+        events(client, identity, "Pod", format!("involvedObject.uid={uid},type=Warning"))
+    });
+    let warnings: Vec<Event> =
+        futures::future::try_join_all(warnings).await?.into_iter().flatten().collect();
+    Ok(waiting(&pods, &warnings, now))
+}
+
+/// The index of a pod within its Job: the lead comes first.
+fn index(pod: &Pod) -> (u32, String) {
+    let index = pod.labels().get(labels::COMPLETION_INDEX).and_then(|index| index.parse().ok());
+    (index.unwrap_or(u32::MAX), pod.name_any())
+}
+
+/// True when the Job was started, is not suspended and has not ended.
+fn is_started(job: &Job) -> bool {
+    let started = job.status.as_ref().is_some_and(|status| status.start_time.is_some());
+    let suspended = job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true);
+    started && !suspended && !is_finished(job)
+}
+
+/// True when the Job is under way and the Job controller has made fewer pods than it should. No
+/// change of the Job tells when that ends, or why it is so. Pods that have failed are to be replaced,
+/// so they do not count.
+pub(in crate::controller) fn lacks_pods(job: &Job) -> bool {
+    let wanted = job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or_default();
+    let made: i32 = job.status.as_ref().map_or(0, |status| {
+        [status.active, status.succeeded, status.terminating].into_iter().flatten().sum()
+    });
+    is_started(job) && made < wanted
+}
+
+/// What the Job controller says about pods it could not make: an admission plugin refuses them
+/// (Pod Security, a quota), in Events alone.
+async fn refusal(client: &Client, identity: &Identity, job: &Job) -> Result<Option<String>, Error> {
+    let uid = job.uid().unwrap_or_default();
+    let fields = format!("involvedObject.uid={uid},reason=FailedCreate");
+    let events = events(client, identity, "Job", fields).await?;
+    let newest = events.into_iter().max_by_key(event_time);
+    Ok(newest.and_then(|event| event.message).map(|message| refused(&message)))
+}
+
+/// The Events about objects of `kind` that `fields` select.
+async fn events(
+    client: &Client,
+    identity: &Identity,
+    kind: &str,
+    fields: String,
+) -> Result<Vec<Event>, Error> {
+    let api: Api<Event> = Api::namespaced(client.clone(), &identity.namespace);
+    let list = api.list(&ListParams::default().fields(&fields)).await;
+    let list = list.map_err(|source| Error::Read {
+        kind: format!("Events of {kind}"),
+        name: identity.name.to_string(),
+        source: Box::new(source),
+    })?;
+    Ok(list.items)
+}
+
+/// The Job controller's words without the pod's name: it makes another pod each time.
+fn refused(message: &str) -> String {
+    let text = message.strip_prefix("Error creating: ").unwrap_or(message);
+    let rest = text.strip_prefix("pods \"").and_then(|rest| rest.split_once("\" "));
+    let rest = rest.map_or(text, |(_, rest)| rest.strip_prefix("is ").unwrap_or(rest));
+    format!("pods are refused: {rest}")
+}
+
+async fn list(api: &Api<Pod>, parameters: &ListParams, job: &Job) -> Result<Vec<Pod>, Error> {
+    let pods = api.list(parameters).await.map_err(|source| Error::Read {
+        kind: "Pods of Job".to_owned(),
+        name: job.name_any(),
+        source: Box::new(source),
+    })?;
+    // A Job of the same name may have gone a moment ago, and its pods not yet.
+    let owned = |pod: &Pod| {
+        pod.owner_references().iter().any(|owner| Some(&owner.uid) == job.uid().as_ref())
+    };
+    Ok(pods.items.into_iter().filter(owned).collect())
+}
+
+/// Orders pods by their creation, then by name.
+fn age(pod: &Pod) -> (Option<jiff::Timestamp>, String) {
+    (pod.creation_timestamp().map(|time| time.0), pod.name_any())
+}
+
+fn has_failed(pod: &Pod) -> bool {
+    phase(pod) == Some("Failed")
+}
+
+fn phase(pod: &Pod) -> Option<&str> {
+    pod.status.as_ref()?.phase.as_deref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::fixtures::{ended_job, job};
+
+    #[test]
+    fn a_refusal_is_quoted_without_the_name_of_the_pod_that_never_was() {
+        let message = r#"Error creating: pods "hello-0-9v5kq" is forbidden: exceeded quota: few"#;
+        assert_eq!(refused(message), "pods are refused: forbidden: exceeded quota: few");
+        assert_eq!(refused("no node"), "pods are refused: no node");
+    }
+
+    #[test]
+    fn pods_are_lacking_only_while_the_job_is_under_way() {
+        let mut job = job(0);
+        assert!(!lacks_pods(&job));
+        let status = job.status.as_mut().unwrap();
+        (status.active, status.succeeded) = (Some(2), Some(1));
+        assert!(lacks_pods(&job));
+        job.status.as_mut().unwrap().failed = Some(3);
+        assert!(lacks_pods(&job), "failed pods are to be made again");
+        job.spec.as_mut().unwrap().suspend = Some(true);
+        assert!(!lacks_pods(&job) && !lacks_pods(&ended_job("Failed", "BackoffLimitExceeded")));
+    }
+}

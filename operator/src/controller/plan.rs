@@ -1,0 +1,235 @@
+//! What is to be written and what is to be reported, from the specification and what there is: a
+//! function of values.
+
+#[cfg(test)]
+mod tests;
+
+use super::agent_change::{Constrained, constrain};
+use super::build::{self, Images};
+use super::change::Change;
+use super::companion::companion_change;
+use super::course::{Course, agent_config, course};
+use super::ended_run;
+use super::error::Error;
+use super::job_change::{changed_fields, job_patch, shrinks};
+use super::observe::{Live, broker_is_ready, lacks_brokers, lacks_pods};
+use crate::cluster::{Cluster, Violations};
+use crate::crd::State;
+use crate::curve;
+use flux_contract::{AgentConfig, Bootstrap, Redacted, Workload};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use kube::ResourceExt as _;
+use kube::runtime::controller::Action;
+use std::time::Duration;
+
+/// Wait before the next reconcile where no watch tells what happens: at pods that do not start, at a
+/// Job that gets fewer pods than it asks for, at one that another operator made.
+const POLL: Duration = Duration::from_secs(10);
+/// Wait before the next attempt at the short name of a Service that somebody else has.
+const NAME_TAKEN: Duration = Duration::from_mins(1);
+
+/// What is asked for, and what the answer is made with.
+pub(super) struct Request<'request> {
+    /// Generation of the MiniCluster.
+    pub(super) generation: i64,
+    /// True when a finished MiniCluster is deleted (`cleanup`).
+    pub(super) cleanup: bool,
+    /// The specification, validated, or its faults.
+    pub(super) cluster: Result<Cluster, Violations>,
+    /// The operator's own images.
+    pub(super) images: &'request Images,
+    /// Fills its argument with random bytes.
+    pub(super) draw: fn(&mut [u8]) -> Result<(), getrandom::Error>,
+}
+
+/// What is to be done, and what is to be told.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// Generation of the MiniCluster.
+    pub(super) generation: i64,
+    /// True when a finished MiniCluster is deleted (`cleanup`).
+    pub(super) cleanup: bool,
+    /// What became of the specification.
+    pub(super) acceptance: Acceptance,
+    /// What is done at all.
+    pub(super) course: Course,
+    /// Hosts registered with Flux; absent where nothing says so.
+    pub(super) maximum_size: Option<u32>,
+    /// True when the instance stays up until it is shut down.
+    pub(super) interactive: bool,
+    /// What was asked for and cannot be had while the Job exists, or after it has finished.
+    pub(super) refused: Vec<String>,
+    /// What is written.
+    pub(super) writes: Writes,
+    /// Why nothing is written, if something is in the way.
+    pub(super) obstacle: Option<Error>,
+}
+
+/// What is written, in this order.
+#[derive(Debug, Default)]
+pub(super) struct Writes {
+    /// The headless Service, then the lead's.
+    pub(super) services: Vec<Change<Service>>,
+    /// True when all else is decided once these Services are there.
+    pub(super) only_services: bool,
+    /// The CURVE certificate of a new Job. Shown to nobody: it is in the object that goes to the API
+    /// server alone.
+    pub(super) secret: Option<Redacted<Secret>>,
+    /// The pod of `spec.services`.
+    pub(super) companion: Change<Pod>,
+    /// Holds `agent.toml`.
+    pub(super) config_map: Change<ConfigMap>,
+    /// The sidecars' Services.
+    pub(super) sidecars: Vec<Change<Service>>,
+    /// The same under short names, which somebody else may take.
+    pub(super) aliases: Vec<Change<Service>>,
+    /// The Indexed Job.
+    pub(super) job: Change<Job>,
+    /// From how many pods to how many the Job goes, if they are fewer.
+    pub(super) scaled_down: Option<(i64, i64)>,
+}
+
+/// What became of a specification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Acceptance {
+    /// It is valid, but for fields that this version does not act on.
+    Accepted(Vec<String>),
+    /// It was refused for these faults.
+    Refused(Violations),
+}
+
+impl Default for Acceptance {
+    fn default() -> Self {
+        Self::Accepted(Vec::new())
+    }
+}
+
+/// Decides.
+pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
+    let cluster = request.cluster.as_ref();
+    let config = agent_config(live.config_map.as_ref());
+    let mut plan = Plan {
+        generation: request.generation,
+        cleanup: request.cleanup,
+        acceptance: match cluster {
+            Ok(cluster) => Acceptance::Accepted(cluster.not_acted_on.clone()),
+            Err(violations) => Acceptance::Refused(violations.clone()),
+        },
+        course: course(live, cluster.ok(), request.generation, request.images),
+        maximum_size: (config.as_ref().and_then(maximum_size))
+            .or_else(|| cluster.ok().map(|cluster| cluster.max_size)),
+        interactive: config.is_some_and(|config| {
+            matches!(config.workload, Workload::Interactive { .. } | Workload::Diagnostics {})
+        }),
+        ..Plan::default()
+    };
+    if let (Some(job), Ok(cluster)) = (&live.job, cluster) {
+        plan.refused = changed_fields(job, &cluster.fixed_fields);
+    }
+    match writes(request, live, &mut plan) {
+        Ok(writes) => plan.writes = writes,
+        Err(error) => plan.obstacle = Some(error),
+    }
+    plan
+}
+
+fn writes(request: &Request<'_>, live: &Live, plan: &mut Plan) -> Result<Writes, Error> {
+    if let Some(taken) = live.taken.first() {
+        return Err(taken.clone().into());
+    }
+    match (&plan.course, &request.cluster) {
+        (Course::Apply, Ok(cluster)) => apply_specification(request, cluster, live, plan),
+        // Nothing of a finished MiniCluster is left running.
+        (Course::Over(_), _) => {
+            let companion = live.companion.as_ref().map_or(Change::Keep, Change::delete);
+            Ok(Writes { companion, ..Writes::default() })
+        }
+        (Course::Apply | Course::Refused | Course::LeaveAlone(_), _) => Ok(Writes::default()),
+    }
+}
+
+/// Brings all objects in line with the specification, as far as a running instance can take it.
+fn apply_specification(
+    request: &Request<'_>,
+    cluster: &Cluster,
+    live: &Live,
+    plan: &mut Plan,
+) -> Result<Writes, Error> {
+    if let Some(taken) = live.services_taken.first() {
+        return Err(taken.clone().into());
+    }
+    let build::Services { headless, lead, sidecars, mut aliases } = build::services(cluster);
+    let change =
+        |desired: Service| Change::between(live.services.get(&desired.name_any()), desired);
+    let live_lead = live.services.get(&lead.name_any());
+    let services = vec![change(headless), change(lead)];
+    let Some(live_lead) = live_lead else {
+        return Ok(Writes { services, only_services: true, ..Writes::default() });
+    };
+    let address = live_lead.spec.as_ref().and_then(|spec| spec.cluster_ip.as_ref());
+    let address = address.and_then(|address| address.parse().ok());
+    let Constrained { cluster, config, refused } =
+        constrain(cluster, address, live, request.generation);
+    plan.refused.splice(0..0, refused);
+    plan.maximum_size = maximum_size(&config).or(plan.maximum_size);
+    let desired = build::build(&cluster, &config, request.images, request.generation)
+        .map_err(|source| Error::Build { source })?;
+    let companion = cluster.companion.as_ref();
+    let (companion, refused) =
+        companion_change(live.companion.as_ref(), desired.companion, companion);
+    plan.refused.extend(refused);
+    let in_line = plan.refused.is_empty();
+    let patch = live.job.as_ref().and_then(|job| job_patch(job, &desired.job, in_line));
+    let both = live.job.as_ref().zip(patch.as_ref());
+    let scaled_down = both.and_then(|(job, patch)| shrinks(job, patch));
+    aliases.retain(|alias| !live.names_taken.contains(&alias.name_any()));
+    Ok(Writes {
+        services,
+        only_services: false,
+        secret: if live.job.is_none() { secret(request, &cluster)? } else { None },
+        companion,
+        config_map: ended_run::without_note(live, desired.config_map),
+        sidecars: sidecars.into_iter().map(change).collect(),
+        aliases: aliases.into_iter().map(change).collect(),
+        job: match (&live.job, patch) {
+            (None, _) => Change::Create(Box::new(desired.job)),
+            (Some(job), Some(patch)) => Change::patch(job, patch),
+            (Some(_), None) => Change::Keep,
+        },
+        scaled_down,
+    })
+}
+
+/// The Secret of a new Job, unless the user has one.
+fn secret(request: &Request<'_>, cluster: &Cluster) -> Result<Option<Redacted<Secret>>, Error> {
+    let text = curve::certificate(cluster, request.draw);
+    let text = text.map_err(|source| Error::Curve { source })?;
+    Ok(text.and_then(|text| build::secret(cluster, &text)))
+}
+
+/// Hosts that a size may reach: all of Flux's that are this MiniCluster's pods.
+fn maximum_size(config: &AgentConfig) -> Option<u32> {
+    match &config.network.bootstrap {
+        Bootstrap::Child { .. } => None,
+        Bootstrap::Root { hosts } => Some(hosts.indexes_of(config.cluster.name.as_str())),
+    }
+}
+
+/// When to reconcile again although no watch has told of anything; `name` is the MiniCluster's.
+pub(super) fn next_reconcile(live: &Live, plan: &Plan, state: Option<State>, name: &str) -> Action {
+    let Some(job) = &live.job else { return Action::await_change() };
+    // A lead that is not ready any more ends in a moment, or is found degraded.
+    let ready = live.pods.lead.as_ref().is_some_and(|lead| broker_is_ready(lead, name));
+    let starts = state != Some(State::Running) || live.pods.waiting.is_some() || !ready;
+    if lacks_pods(job) || (lacks_brokers(job) && starts) || plan.course.is_of_another_operator() {
+        Action::requeue(POLL)
+    } else if plan.course == Course::Apply
+        && !live.names_taken.is_empty()
+        && state == Some(State::Running)
+    {
+        Action::requeue(NAME_TAKEN)
+    } else {
+        Action::await_change()
+    }
+}

@@ -1,0 +1,352 @@
+//! Specification and what there is in, what is written and told out.
+
+use super::*;
+use crate::cluster::{FixedFields, Violation};
+use crate::controller::course::Why;
+use crate::controller::ended_run::ENDED_RUN_ANNOTATION;
+use crate::controller::error::Taken;
+use crate::controller::fixtures::{at, cluster, ended_job, images, job, pod, running};
+use kube::Resource;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// With everything there can be: a companion, and a sidecar with a port.
+fn everything() -> Value {
+    json!({
+        "services": [{ "image": "db", "name": "db" }],
+        "containers": [
+            { "image": "app", "command": "echo hello", "runFlux": true },
+            { "image": "web", "name": "web", "runFlux": false, "ports": [80] },
+        ],
+    })
+}
+
+fn decided(spec: &Value, generation: i64, live: &Live) -> Plan {
+    with(Ok(cluster(spec)), generation, live)
+}
+
+fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Live) -> Plan {
+    let draw = |bytes: &mut [u8]| {
+        bytes.fill(7);
+        Ok(())
+    };
+    let images = &images("agent");
+    decide(&Request { generation, cleanup: false, cluster, images, draw }, live)
+}
+
+/// What is written, in order.
+fn lines(plan: &Plan) -> Vec<String> {
+    fn line<K: Resource<DynamicType = ()> + Serialize>(change: &Change<K>) -> Option<String> {
+        let kind = K::kind(&());
+        match change {
+            Change::Keep => None,
+            Change::Create(object) => Some(format!("create {kind} {}", object.name_any())),
+            Change::Patch { name, patch } => Some(format!("patch {kind} {name} {patch}")),
+            Change::Delete { name, uid } => {
+                Some(format!("delete {kind} {name} {}", uid.as_deref().unwrap_or_default()))
+            }
+        }
+    }
+    let writes = &plan.writes;
+    let mut lines: Vec<String> = writes.services.iter().filter_map(line).collect();
+    let secret = writes.secret.as_ref().map(|secret| secret.expose().name_any());
+    lines.extend(secret.map(|name| format!("create Secret {name}")));
+    lines.extend(line(&writes.companion));
+    lines.extend(line(&writes.config_map));
+    lines.extend(writes.sidecars.iter().chain(&writes.aliases).filter_map(line));
+    lines.extend(line(&writes.job));
+    lines
+}
+
+/// Kind and name of what is written, in order.
+fn written(plan: &Plan) -> Vec<String> {
+    let words = |line: &String| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
+    lines(plan).iter().map(words).collect()
+}
+
+/// Creates what `plan` says, as the API server would have.
+fn create(plan: &Plan, live: &mut Live) {
+    fn created<K: Resource<DynamicType = ()> + Clone>(change: &Change<K>) -> Option<K> {
+        let Change::Create(object) = change else { return None };
+        let mut object = object.as_ref().clone();
+        object.meta_mut().uid = Some(format!("{}-uid", K::kind(&()).to_lowercase()));
+        object.meta_mut().resource_version = Some("5".to_owned());
+        Some(object)
+    }
+    let writes = &plan.writes;
+    let services = writes.services.iter().chain(&writes.sidecars).chain(&writes.aliases);
+    for mut service in services.filter_map(created) {
+        service.spec.as_mut().unwrap().cluster_ip.get_or_insert_with(|| "10.0.0.1".to_owned());
+        live.services.insert(service.name_any(), service);
+    }
+    live.companion = created(&writes.companion).or_else(|| live.companion.take());
+    live.config_map = created(&writes.config_map).or_else(|| live.config_map.take());
+    live.job = created(&writes.job).or_else(|| live.job.take());
+}
+
+/// What there is once `spec` has been applied as generation 1.
+fn settled(spec: &Value) -> Live {
+    let mut live = Live::default();
+    for _ in 0..2 {
+        create(&decided(spec, 1, &live), &mut live);
+    }
+    live
+}
+
+/// The same, once the Job has ended.
+fn finished(spec: &Value) -> Live {
+    let mut live = settled(spec);
+    live.job.as_mut().unwrap().status = ended_job("Failed", "BackoffLimitExceeded").status;
+    live
+}
+
+/// The same, once somebody has deleted the Job whose end was noted.
+fn deleted(spec: &Value) -> Live {
+    let mut live = finished(spec);
+    let job = live.job.take().unwrap();
+    let note = json!({
+        "job": "job-uid", "generation": 1, "complete": false, "reason": "CommandFailed",
+        "message": "", "fields": FixedFields::noted_hash(job.annotations()),
+    });
+    let annotations = live.config_map.as_mut().unwrap().annotations_mut();
+    annotations.insert(ENDED_RUN_ANNOTATION.to_owned(), note.to_string());
+    live
+}
+
+fn taken(kind: &str, name: &str) -> Taken {
+    Taken { kind: kind.to_owned(), name: name.to_owned(), by_predecessor: false }
+}
+
+fn nothing() -> Vec<String> {
+    Vec::new()
+}
+
+#[test]
+fn the_first_reconcile_creates_the_services_and_with_the_leads_address_all_else_in_order() {
+    let mut live = Live::default();
+    let first = decided(&everything(), 1, &live);
+    assert!(first.writes.only_services);
+    assert_eq!(lines(&first), ["create Service hello", "create Service hello-lead"]);
+    create(&first, &mut live);
+    let second = decided(&everything(), 1, &live);
+    let secret = cluster(&everything()).curve_secret();
+    assert_eq!(
+        lines(&second),
+        [
+            &format!("create Secret {secret}"),
+            "create Pod hello-services",
+            "create ConfigMap hello-agent",
+            "create Service hello-web",
+            "create Service web",
+            "create Job hello",
+        ]
+    );
+    let Change::Create(config_map) = &second.writes.config_map else { panic!() };
+    assert!(config_map.data.as_ref().unwrap()["agent.toml"].contains("\"10.0.0.1\""));
+    assert!(!format!("{second:?}").contains("secret-key"));
+}
+
+#[test]
+fn what_is_settled_or_left_alone_or_over_is_not_written_to() {
+    for spec in [json!({}), everything(), json!({ "interactive": true, "maxSize": 9 })] {
+        assert_eq!(lines(&decided(&spec, 1, &settled(&spec))), nothing());
+    }
+    assert_eq!(lines(&decided(&json!({}), 1, &finished(&json!({})))), nothing());
+    assert_eq!(lines(&decided(&json!({}), 1, &deleted(&json!({})))), nothing());
+    let mut foreign = settled(&everything());
+    foreign.job.as_mut().unwrap().metadata.annotations = None;
+    let plan = decided(&json!({ "size": 2 }), 2, &foreign);
+    assert_eq!(plan.course, Course::LeaveAlone(Why::AnotherOperator));
+    assert_eq!(lines(&plan), nothing());
+    assert_eq!(next_reconcile(&foreign, &plan, None, "hello"), Action::requeue(POLL));
+}
+
+#[test]
+fn another_size_patches_parallelism_and_completions_of_the_job_that_was_read_alone() {
+    let live = settled(&json!({ "maxSize": 6 }));
+    let plan = decided(&json!({ "maxSize": 6, "size": 2 }), 2, &live);
+    assert_eq!(written(&plan), ["patch ConfigMap hello-agent", "patch Job hello"]);
+    let Change::Patch { patch, .. } = &plan.writes.job else { panic!() };
+    let expected = json!({
+        "metadata": {
+            "uid": "job-uid", "resourceVersion": "5",
+            "annotations": { "flux-framework.org/generation": "2" },
+        },
+        "spec": { "parallelism": 2, "completions": 2 },
+    });
+    assert_eq!(*patch, expected);
+    assert_eq!((plan.writes.scaled_down, plan.maximum_size), (Some((4, 2)), Some(6)));
+    let Change::Patch { patch, .. } = &plan.writes.config_map else { panic!() };
+    let text = patch["data"]["agent.toml"].as_str().unwrap();
+    assert!(text.contains("hello-[0-5]") && text.contains("quorum = 2"), "{text}");
+    let more = decided(&json!({ "maxSize": 6, "size": 6 }), 2, &live);
+    assert_eq!((written(&more), more.writes.scaled_down), (written(&plan), None));
+}
+
+#[test]
+fn what_a_running_instance_cannot_take_is_refused_and_not_written() {
+    let other = json!({ "containers": [{ "image": "other", "command": "echo hello" }], "size": 9 });
+    let plan = decided(&other, 2, &settled(&json!({})));
+    let size = "spec.size: Flux was started with 4 hosts, not with 9";
+    assert_eq!(plan.refused, [size, "spec.containers[0].image"]);
+    assert_eq!((lines(&plan), plan.maximum_size), (nothing(), Some(4)));
+    // Beside it what can be had is written, and a change that is taken back is told no more.
+    let image = json!({ "containers": [{ "image": "other", "command": "echo hello" }], "size": 2 });
+    let plan = decided(&image, 2, &settled(&json!({})));
+    let Change::Patch { patch, .. } = &plan.writes.job else { panic!() };
+    assert_eq!(patch["spec"], json!({ "parallelism": 2, "completions": 2 }));
+    assert!(patch["metadata"]["annotations"].is_null() && plan.refused.len() == 1, "{patch}");
+    assert_eq!(decided(&json!({}), 3, &settled(&json!({}))).refused, nothing());
+    let (one, two) = (json!({ "containers": [everything()["containers"][0]] }), everything());
+    for (live, asked) in [(&one, &two), (&two, &one)] {
+        let refused = decided(asked, 2, &settled(live)).refused;
+        assert_eq!(refused[0], "spec.containers[1]");
+    }
+    let mut other = everything();
+    other["services"][0]["image"] = json!("other");
+    let plan = decided(&other, 2, &settled(&everything()));
+    assert_eq!(
+        (lines(&plan), plan.refused),
+        (nothing(), vec!["spec.services[0].image".to_owned()])
+    );
+}
+
+#[test]
+fn a_specification_that_was_refused_changes_nothing_of_what_runs() {
+    let faults = || {
+        let (path, message) = ("spec.size".to_owned(), "bad".to_owned());
+        Err(Violations(vec![Violation { path, message }]))
+    };
+    let settled = settled(&everything());
+    for live in [&Live::default(), &settled] {
+        let plan = with(faults(), 2, live);
+        assert!(matches!(plan.acceptance, Acceptance::Refused(_)));
+        assert_eq!(lines(&plan), nothing());
+    }
+    let over = with(faults(), 2, &finished(&everything()));
+    assert_eq!(lines(&over), ["delete Pod hello-services pod-uid"]);
+}
+
+#[test]
+fn when_the_run_is_over_the_companion_goes_and_nothing_is_brought_back() {
+    let mut live = finished(&everything());
+    live.services.clear();
+    live.names_taken = vec!["web".to_owned()];
+    let plan = decided(&everything(), 1, &live);
+    assert_eq!(lines(&plan), ["delete Pod hello-services pod-uid"]);
+    live.companion.as_mut().unwrap().metadata.deletion_timestamp = Some(at(1));
+    assert_eq!(lines(&decided(&everything(), 1, &live)), nothing());
+    assert_eq!(next_reconcile(&live, &plan, Some(State::Failed), "hello"), Action::await_change());
+}
+
+#[test]
+fn another_specification_runs_with_another_secret_and_without_the_note_of_the_run_before() {
+    let live = deleted(&json!({}));
+    let plan = decided(&json!({ "tasks": 3 }), 2, &live);
+    let secret = cluster(&json!({ "tasks": 3 })).curve_secret();
+    assert_ne!(secret, cluster(&json!({})).curve_secret());
+    let secret = format!("create Secret {secret}");
+    assert_eq!(written(&plan), [&secret, "patch ConfigMap hello-agent", "create Job hello"]);
+    let Change::Patch { patch, .. } = &plan.writes.config_map else { panic!() };
+    let annotations = &patch["metadata"]["annotations"];
+    assert_eq!(*annotations, json!({ ENDED_RUN_ANNOTATION: null }));
+}
+
+#[test]
+fn a_missing_object_is_made_again_and_no_other_is_touched() {
+    let mut live = settled(&everything());
+    live.config_map = None;
+    assert_eq!(lines(&decided(&everything(), 1, &live)), ["create ConfigMap hello-agent"]);
+    // Agents of another release may not read what this one writes.
+    live.job.as_mut().unwrap().spec.as_mut().unwrap().template.spec = None;
+    assert_eq!(lines(&decided(&everything(), 1, &live)), nothing());
+    let added = decided(&json!({ "services": everything()["services"] }), 2, &settled(&json!({})));
+    assert_eq!(written(&added), ["create Pod hello-services", "patch Job hello"]);
+    assert_eq!(added.refused, nothing());
+    let mut live = settled(&everything());
+    live.services.remove("hello-web");
+    live.companion = None;
+    let expected = ["create Pod hello-services", "create Service hello-web"];
+    assert_eq!(lines(&decided(&everything(), 1, &live)), expected);
+}
+
+#[test]
+fn an_object_of_somebody_else_stops_all_that_needs_it() {
+    for (place, category) in [(taken("Job", "hello"), "NameTaken"), {
+        let by_predecessor = true;
+        (Taken { by_predecessor, ..taken("ConfigMap", "hello-agent") }, "WaitingForDeletion")
+    }] {
+        let live = Live { taken: vec![place], ..Live::default() };
+        let plan = decided(&everything(), 1, &live);
+        assert_eq!((lines(&plan), plan.obstacle.unwrap().category()), (nothing(), category));
+    }
+    let services_taken = vec![taken("Service", "hello")];
+    let live = Live { services_taken: services_taken.clone(), ..Live::default() };
+    assert_eq!(decided(&json!({}), 1, &live).obstacle.unwrap().category(), "NameTaken");
+    let over = Live { services_taken, ..finished(&everything()) };
+    assert!(decided(&everything(), 1, &over).obstacle.is_none());
+}
+
+#[test]
+fn a_short_name_of_somebody_else_stops_nothing_and_is_asked_for_again() {
+    let mut live = settled(&everything());
+    live.services.remove("web");
+    live.names_taken = vec!["web".to_owned()];
+    let plan = decided(&everything(), 1, &live);
+    assert_eq!(lines(&plan), nothing());
+    let next = |state| next_reconcile(&live, &plan, Some(state), "hello");
+    assert_eq!(next(State::Running), Action::requeue(NAME_TAKEN));
+    assert_eq!(next(State::Pending), Action::await_change());
+    live.names_taken.clear();
+    assert_eq!(lines(&decided(&everything(), 1, &live)), ["create Service web"]);
+}
+
+#[test]
+fn pods_that_nobody_tells_of_are_looked_for_again_soon() {
+    let mut live = settled(&json!({}));
+    live.job.as_mut().unwrap().status = job(3).status;
+    let plan = decided(&json!({}), 1, &live);
+    let next = |live: &Live, state| next_reconcile(live, &plan, Some(state), "hello");
+    let (soon, later) = (Action::requeue(POLL), Action::await_change());
+    assert_eq!(next(&live, State::Starting), soon);
+    let mut lead = pod("hello-0-a", "Running", "hello", running());
+    live.pods.lead = Some(lead.clone());
+    assert_eq!(next(&live, State::Running), soon, "the lead is not ready any more");
+    lead.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].ready = true;
+    live.pods.lead = Some(lead);
+    // A sidecar that has failed takes readiness from its pod for good: that is no reason to poll.
+    assert_eq!(next(&live, State::Running), later);
+    live.job.as_mut().unwrap().status.as_mut().unwrap().active = Some(3);
+    assert_eq!(next(&live, State::Running), soon, "the Job lacks a pod");
+}
+
+/// The labels of a pod of the Job with `index`, those of the Job controller among them.
+fn pod_labels(job: &Job, index: u32) -> BTreeMap<String, String> {
+    let template = job.spec.as_ref().unwrap().template.metadata.clone();
+    let mut labels = template.unwrap().labels.unwrap();
+    labels.insert("batch.kubernetes.io/job-name".to_owned(), job.name_any());
+    labels.insert("batch.kubernetes.io/job-completion-index".to_owned(), index.to_string());
+    labels
+}
+
+#[test]
+fn each_service_selects_the_pods_that_it_is_for() {
+    for (minimal, by_headless) in [(false, [true, true, true]), (true, [true, false, false])] {
+        let mut spec = everything();
+        spec["flux"] = json!({ "minimalService": minimal });
+        let live = settled(&spec);
+        let job = live.job.as_ref().unwrap();
+        let companion = live.companion.as_ref().unwrap().labels().clone();
+        let pods = [pod_labels(job, 0), pod_labels(job, 1), companion];
+        let selected = |name: &str| {
+            let spec = live.services[name].spec.as_ref().unwrap();
+            let selector = spec.selector.as_ref().unwrap();
+            pods.each_ref().map(|pod| selector.iter().all(|(key, it)| pod.get(key) == Some(it)))
+        };
+        assert_eq!(selected("hello"), by_headless);
+        assert_eq!(selected("hello-lead"), [true, false, false]);
+        assert_eq!(selected("hello-web"), [true, true, false]);
+        assert_eq!(selected("web"), [true, true, false]);
+    }
+}
