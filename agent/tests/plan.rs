@@ -2,8 +2,8 @@
 //! content of every file.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use flux_agent::facts::Facts;
-use flux_agent::passwd::Databases;
+use flux_agent::accounts::Databases;
+use flux_agent::plan::Facts;
 use flux_agent::plan::{PlanError, plan, surroundings};
 use flux_contract::{
     AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, ClusterName, Exit, FluxUser, Hooks,

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use flux_agent::resolver::{ResolveError, Resolver};
+use flux_agent::lead::{ResolveError, Resolver};
 use hickory_resolver::proto::op::{Message, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, AAAA, SOA};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};

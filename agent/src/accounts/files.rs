@@ -1,7 +1,7 @@
 //! Reading, locking and replacing the files of the user database.
 
-use super::{AccountError, LOCK_DEADLINE};
-use crate::passwd::Databases;
+use crate::accounts::error::{AccountError, LOCK_DEADLINE};
+use crate::accounts::passwd::Databases;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use std::fs::{self, File, OpenOptions, Permissions};

@@ -1,15 +1,15 @@
 //! Why a step of a run failed, and the exit code that says so.
 
-use crate::accounts::AccountError;
-use crate::lead::LeadError;
-use crate::signals::Stop;
+use crate::accounts::error::AccountError;
+use crate::lead::wait::LeadError;
+use crate::process::signals::Stop;
 use flux_contract::{CertificateError, Exit};
 use std::io;
 use std::path::PathBuf;
 
 /// Why a step failed.
 #[derive(Debug, thiserror::Error)]
-pub enum StepError {
+pub(crate) enum StepError {
     /// A signal came before the command ran.
     #[error("ended before the command ran")]
     Stopped {
@@ -111,7 +111,7 @@ pub enum StepError {
 
 impl StepError {
     /// The exit code of the run.
-    pub const fn exit(&self) -> Exit {
+    pub(crate) const fn exit(&self) -> Exit {
         match self {
             Self::Stopped { source } => source.exit(),
             Self::Late { .. } | Self::Hook { .. } => Exit::Hook,
@@ -123,5 +123,11 @@ impl StepError {
             Self::Lead { .. } => Exit::LeadUnreachable,
             Self::Order { .. } => Exit::Internal,
         }
+    }
+}
+
+impl From<Stop> for StepError {
+    fn from(source: Stop) -> Self {
+        Self::Stopped { source }
     }
 }

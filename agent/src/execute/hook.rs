@@ -6,12 +6,14 @@
 //! keeps the script's exit code. A script that sets its own `EXIT` trap, or ends by `exec`, does
 //! not report; that is said, and the environment stays.
 
-use super::capture::wait_or_stop;
-use super::script::PrivateScript;
-use super::{Context, StepError, files};
-use crate::environment::Report;
-use crate::exit_status::end_text;
-use crate::step::Hook;
+use crate::execute::capture::wait_or_stop;
+use crate::execute::context::Context;
+use crate::execute::error::StepError;
+use crate::execute::script::PrivateScript;
+use crate::plan::step::Hook;
+use crate::process::exit_status::end_text;
+use crate::system::environment::Report;
+use crate::system::files;
 use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
@@ -24,7 +26,7 @@ const LAST: &str = "commands.post";
 
 /// Runs `hook` as the container's own user. A failure is an error in a strict run and a warning
 /// otherwise.
-pub async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), StepError> {
+pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), StepError> {
     let Some(shell) = &hook.shell else {
         let end = "cannot run: neither the image nor the view has a shell";
         return refuse(context, hook, end);

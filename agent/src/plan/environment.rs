@@ -1,8 +1,9 @@
 //! The environment that everything after the set-up sees.
 
-use super::{Pod, fluxion};
-use crate::environment::Change;
-use crate::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
+use crate::plan::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
+use crate::plan::fluxion;
+use crate::plan::pod::Pod;
+use crate::system::environment::Change;
 use flux_contract::{AgentConfig, Workload};
 use std::path::{Path, PathBuf};
 
@@ -97,7 +98,7 @@ fn shell(pod: Pod<'_>) -> Option<Change> {
 }
 
 /// bash of the image, else of the view, else the image's `sh`.
-pub fn chosen_shell(config: &AgentConfig, facts: &Facts) -> PathBuf {
+pub(crate) fn chosen_shell(config: &AgentConfig, facts: &Facts) -> PathBuf {
     let there = |path: &PathBuf| facts.executables.contains(path);
     let [bash, sh] = IMAGE_SHELLS.map(PathBuf::from);
     let view = config.layout.view().join(VIEW_SHELLS[0]);

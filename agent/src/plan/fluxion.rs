@@ -1,6 +1,6 @@
 //! Fluxion, the graph-based scheduler that a view may have beside those of flux-core.
 
-use super::Pod;
+use crate::plan::pod::Pod;
 use std::path::PathBuf;
 
 /// `load-fluxion.sh`, behind the line that puts Flux on the shell's paths. Its rules:

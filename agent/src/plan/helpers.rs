@@ -1,9 +1,10 @@
 //! Shell files for people who enter a pod; other tools rely on them as well.
 
-use super::environment::{chosen_shell, client_first, lists};
-use super::{Pod, fluxion};
-use crate::environment::Change;
-use crate::step::{FileToWrite, Owner};
+use crate::plan::environment::{chosen_shell, client_first, lists};
+use crate::plan::fluxion;
+use crate::plan::pod::Pod;
+use crate::plan::step::{FileToWrite, Owner};
+use crate::system::environment::Change;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
 //! The server: PID 1's own, so it is the side with the bounds. So many clients, so much of each, so
 //! long for each.
 
-use super::rep::Connection;
-use super::{Refusal, Request, StatusError, StatusReport};
-use crate::timing::milliseconds;
+use crate::status::document::{PATH_LIMIT, Refusal, Request, StatusError, StatusReport};
+use crate::status::rep::Connection;
+use crate::status::timing::milliseconds;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -14,8 +14,6 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-/// Longest path of a Unix socket (unix(7): 108 bytes with the terminating one).
-pub(super) const PATH_LIMIT: usize = 107;
 /// Clients that are served at a time; others wait for their turn.
 const CLIENTS: usize = 32;
 /// How long a client may take to ask, and to take its answer.

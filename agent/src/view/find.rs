@@ -1,7 +1,8 @@
 //! Finding Flux in a view image.
 
+use super::error::Searched;
+use super::error::ViewError;
 use super::links::normalized;
-use super::{Searched, ViewError};
 use std::fs;
 use std::path::{Path, PathBuf};
 

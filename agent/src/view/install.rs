@@ -1,9 +1,17 @@
 //! Installing a view: find, copy beside the final place, put in place, mark as done.
 
-use super::copy::{Copy, Counters, Tree, UnresolvedLink};
-use super::find::{Source, SourceLayout, below, find};
+use super::copy::Copy;
+use super::copy::Counters;
+use super::copy::Tree;
+use super::copy::UnresolvedLink;
+use super::error::Searched;
+use super::error::ViewError;
+use super::error::failed;
+use super::find::Source;
+use super::find::SourceLayout;
+use super::find::below;
+use super::find::find;
 use super::links::LinkMap;
-use super::{Searched, ViewError, failed};
 use flux_contract::Layout;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::fmt;

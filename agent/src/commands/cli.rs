@@ -1,0 +1,343 @@
+//! The command line.
+
+use crate::accounts::become_user::Target;
+use crate::commands::arguments::{Awaited, OutputArgument, PodArguments};
+use crate::commands::{
+    connect, doctor, env, exec, flux, install, keygen, plan, probe, ready, resources, status,
+    view_install, wait,
+};
+use crate::pid1::run;
+use crate::program::{batch, diagnose, wrapper};
+use crate::system::output;
+use crate::system::root::Root;
+use crate::view::InstallRequest;
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use flux_contract::{Exit, INSTALL_MOUNT, Layout};
+use std::ffi::OsString;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// First process of every pod of a MiniCluster, and tools for people who enter one.
+#[derive(Debug, Parser)]
+#[command(name = "flux-agent", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Copy this program into a directory (what the agent image's init container does)
+    Install {
+        /// The directory; made if it is not there
+        directory: PathBuf,
+    },
+    /// Handle the Flux installation of a view image
+    View {
+        #[command(subcommand)]
+        command: ViewCommand,
+    },
+    /// Run a pod: prepare, start the broker, end with the code of the user's command
+    Run {
+        #[command(flatten)]
+        pod: PodArguments,
+        /// Run this sidecar of the configuration instead of the broker
+        #[arg(long, value_name = "NAME")]
+        container: Option<String>,
+        /// How often the kubelet's readiness probe asks: a run that ended well does not end in the
+        /// moment before it
+        #[arg(long, hide = true, value_name = "SECONDS")]
+        probe_period: Option<u64>,
+    },
+    /// Print what `run` would do in this pod, and change nothing
+    Plan {
+        #[command(flatten)]
+        pod: PodArguments,
+        #[command(flatten)]
+        output: OutputArgument,
+    },
+    /// Make a CURVE certificate
+    Keygen {
+        /// Where to write it, mode 0600; standard output if not given
+        path: Option<PathBuf>,
+        /// Name in its metadata
+        #[arg(long, default_value = "flux")]
+        name: String,
+        /// Replace an existing file
+        #[arg(long)]
+        force: bool,
+    },
+    /// Ask the running agent of this pod what it does
+    Status {
+        #[command(flatten)]
+        pod: PodArguments,
+        #[command(flatten)]
+        output: OutputArgument,
+    },
+    /// End with 0 if this pod is ready (the readiness probe), with 1 if not
+    Ready {
+        #[command(flatten)]
+        pod: PodArguments,
+        /// How long it may take to become ready, in seconds
+        #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+        timeout: u64,
+    },
+    /// Wait for something and end with 0 when it is there
+    Wait {
+        /// What to wait for
+        #[arg(value_enum)]
+        what: Awaited,
+        #[command(flatten)]
+        pod: PodArguments,
+        /// How long, in seconds
+        #[arg(long, default_value_t = 600, value_name = "SECONDS")]
+        timeout: u64,
+    },
+    /// Ask a broker's port whether it would let this pod in
+    Probe {
+        #[command(flatten)]
+        pod: PodArguments,
+        /// Host name or address and port; that of the lead if not given
+        #[arg(value_name = "HOST:PORT")]
+        target: Option<String>,
+        /// The certificate; that of this pod if not given
+        #[arg(long, value_name = "PATH")]
+        certificate: Option<PathBuf>,
+        /// How long, in seconds
+        #[arg(long, default_value_t = 5, value_name = "SECONDS")]
+        timeout: u64,
+        #[command(flatten)]
+        output: OutputArgument,
+    },
+    /// Become another user and then another program (used by `run`)
+    Exec {
+        /// User id
+        #[arg(long)]
+        uid: u32,
+        /// Group id
+        #[arg(long)]
+        gid: u32,
+        /// Supplementary groups
+        #[arg(long, value_delimiter = ',')]
+        groups: Vec<u32>,
+        /// Capabilities of this process to keep, e.g. `IPC_LOCK`
+        #[arg(long, value_delimiter = ',')]
+        capabilities: Vec<String>,
+        /// Program and arguments
+        #[arg(last = true, required = true)]
+        words: Vec<String>,
+    },
+    /// Run a command and record when it started and how it ended (used by `run` on the lead)
+    #[command(hide = true)]
+    Program {
+        /// Where the record is kept
+        #[arg(long, value_name = "PATH")]
+        record: PathBuf,
+        /// How long the command may take to end once a signal asked for it, in milliseconds
+        #[arg(long, value_name = "MILLISECONDS")]
+        patience: Option<u64>,
+        /// Print the FLUXTIME line
+        #[arg(long)]
+        timed: bool,
+        /// The `flux` program that the command submits with: ask it whether it refused
+        #[arg(long, value_name = "PATH")]
+        flux: Option<String>,
+        /// Where the command may leave a sentence about its failure
+        #[arg(long, value_name = "PATH")]
+        failure: Option<PathBuf>,
+        /// Do not run the command unless this directory takes files
+        #[arg(long, value_name = "PATH")]
+        output_directory: Option<PathBuf>,
+        /// Program and arguments
+        #[arg(last = true, required = true)]
+        words: Vec<String>,
+    },
+    /// Submit the batch script and wait for its end (used by `run` on the lead)
+    #[command(hide = true)]
+    Batch {
+        /// The `flux` program
+        #[arg(long, value_name = "PATH")]
+        flux: String,
+        /// Directory of the jobs' output files
+        #[arg(long, value_name = "PATH")]
+        output_directory: PathBuf,
+        /// Where to leave a sentence about a failure
+        #[arg(long, value_name = "PATH")]
+        failure: PathBuf,
+        /// Leave out the id of the job
+        #[arg(long)]
+        quiet: bool,
+        /// Flags of the submission
+        #[arg(last = true)]
+        flags: Vec<String>,
+    },
+    /// Check everything this pod needs, and say what to do about what is wrong
+    Doctor {
+        #[command(flatten)]
+        pod: PodArguments,
+        #[command(flatten)]
+        output: OutputArgument,
+    },
+    /// Start a shell, or a command, that is connected to this pod's broker, as the broker's user
+    Connect {
+        #[command(flatten)]
+        pod: PodArguments,
+        /// Program and arguments; a shell if not given
+        #[arg(last = true)]
+        words: Vec<OsString>,
+    },
+    /// Print what Flux takes this pod to have, and what its limits let it use
+    Resources {
+        #[command(flatten)]
+        pod: PodArguments,
+        #[command(flatten)]
+        output: OutputArgument,
+    },
+    /// Say how the instance stands, then keep it up (used by `run` where `diagnostics` is set)
+    Diagnose {
+        /// The `flux` program
+        #[arg(long, default_value = "flux", value_name = "PATH")]
+        flux: String,
+    },
+    /// Print the changes that put Flux into a shell's environment: `eval "$(flux-agent env)"`
+    Env {
+        #[command(flatten)]
+        pod: PodArguments,
+        #[command(flatten)]
+        output: OutputArgument,
+        /// Instead, leave this process' environment and working directory in a file (used by hooks)
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum ViewCommand {
+    /// Copy Flux from this image to the shared volume (what the view's init container does)
+    Install {
+        /// Where the shared volume is mounted now
+        #[arg(long, default_value = INSTALL_MOUNT, value_name = "PATH")]
+        destination: PathBuf,
+        /// Where it will be mounted in the pod's other containers
+        #[arg(long, default_value = Layout::DEFAULT_MOUNT, value_name = "PATH")]
+        mount_path: PathBuf,
+        /// Prefix of the Flux installation, instead of looking for it
+        #[arg(long, value_name = "PATH")]
+        source: Option<PathBuf>,
+        /// Root of the view image
+        #[arg(long, default_value = "/", hide = true)]
+        root: PathBuf,
+    },
+}
+
+/// Reads the command line, does what it says, and returns the code to end with.
+pub fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    let name = words.next().unwrap_or_default();
+    if Path::new(&name).file_name() == Some(flux::NAME.as_ref()) {
+        return ExitCode::from(flux::run(&words.collect::<Vec<_>>()));
+    }
+    match Cli::try_parse() {
+        Ok(cli) => ExitCode::from(output::end(dispatch(cli.command))),
+        Err(error) => {
+            // Nothing is to be done where even this cannot be printed.
+            let _ = error.print();
+            let asked = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion].contains(&error.kind());
+            ExitCode::from(if asked { 0 } else { Exit::Usage.code() })
+        }
+    }
+}
+
+fn dispatch(command: Command) -> u8 {
+    match command {
+        Command::Install { directory } => install::run(&directory),
+        Command::View {
+            command: ViewCommand::Install { destination, mount_path, source, root },
+        } => view_install::run(&InstallRequest { root, destination, mount_path, source }),
+        Command::Run { pod, container, probe_period } => block_on(run::run(run::Options {
+            config: pod.config,
+            root: Root::new(pod.root),
+            hostname: pod.hostname,
+            container,
+            probe_period: probe_period.map(Duration::from_secs),
+        })),
+        Command::Plan { pod, output } => plan::run(&pod, output.output),
+        Command::Keygen { path, name, force } => keygen::run(path.as_deref(), &name, force),
+        Command::Status { pod, output } => block_on(status::run(&pod, output.output)),
+        Command::Ready { pod, timeout } => block_on(ready::run(&pod, timeout)),
+        Command::Wait { what, pod, timeout } => block_on(wait::run(what, &pod, timeout)),
+        Command::Probe { pod, target, certificate, timeout, output } => {
+            block_on(probe::run(&pod, target.as_deref(), certificate, timeout, output.output))
+        }
+        Command::Exec { uid, gid, groups, capabilities, words } => {
+            exec::run(&Target { uid, gid, groups, capabilities }, &words)
+        }
+        Command::Program { record, patience, timed, flux, failure, output_directory, words } => {
+            let patience = patience.map(Duration::from_millis);
+            let program = wrapper::Program {
+                record,
+                patience,
+                timed,
+                flux,
+                failure,
+                output_directory,
+                words,
+            };
+            block_on(wrapper::run(&program))
+        }
+        Command::Batch { flux, output_directory, failure, quiet, flags } => {
+            batch::run(&batch::Batch { flux, output_directory, failure, quiet, flags })
+        }
+        Command::Doctor { pod, output } => block_on(doctor::command::run(&pod, output.output)),
+        Command::Connect { pod, words } => connect::run(&pod, &words),
+        Command::Resources { pod, output } => resources::run(&pod, output.output),
+        Command::Diagnose { flux } => block_on(diagnose::run(&flux)),
+        Command::Env { to: Some(file), pod: _, output: _ } => env::report_to(&file),
+        Command::Env { to: None, pod, output } => env::run(&pod, output.output),
+    }
+}
+
+/// Runs `work` on this thread alone. Threads that still wait for a lock do not hold up the end.
+fn block_on(work: impl Future<Output = u8>) -> u8 {
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => {
+            let code = runtime.block_on(work);
+            runtime.shutdown_background();
+            code
+        }
+        Err(error) => {
+            output::complain(&format!("start the runtime: {error}"));
+            Exit::Internal.code()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_words_of_a_program_are_left_alone() {
+        let cli = Cli::try_parse_from([
+            "flux-agent",
+            "program",
+            "--record=/r",
+            "--",
+            "a",
+            "--record",
+            "-x",
+        ])
+        .unwrap();
+        let Command::Program { words, .. } = cli.command else { panic!("another command") };
+        assert_eq!(words, ["a", "--record", "-x"]);
+    }
+}

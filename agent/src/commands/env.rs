@@ -1,0 +1,53 @@
+//! `flux-agent env`: the environment of a client of this pod's broker; and, for hooks, that of this process.
+
+use crate::commands::arguments::{Format, PodArguments};
+use crate::commands::failure::failed;
+use crate::commands::pod::Pod;
+use crate::plan::decide::surroundings;
+use crate::system::environment::{Environment, Report};
+use crate::system::files;
+use crate::system::output::{answer, answer_json, complain};
+use flux_contract::Exit;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Leaves this process' environment in `file`.
+pub(crate) fn report_to(file: &Path) -> u8 {
+    let written = Report::of_this_process()
+        .and_then(|report| files::write(file, &report.to_bytes(), 0o600, None));
+    match written {
+        Ok(()) => 0,
+        Err(error) => {
+            complain(&format!("report the environment to {}: {error}", file.display()));
+            Exit::Prepare.code()
+        }
+    }
+}
+
+/// Prints what is to be exported.
+pub(crate) fn run(arguments: &PodArguments, format: Format) -> u8 {
+    let around = Pod::read(arguments).and_then(|pod| {
+        surroundings(&pod.config, &pod.facts).map_err(|error| failed(error.exit(), &error))
+    });
+    let around = match around {
+        Ok(around) => around,
+        Err(code) => return code,
+    };
+    let before: Environment = std::env::vars_os().collect();
+    let mut after = before.clone();
+    for change in &around.changes {
+        change.apply(&mut after);
+    }
+    let new = after.iter().filter(|(name, value)| before.get(*name) != Some(*value));
+    let new = new.map(|(name, value)| (name.to_string_lossy(), value.to_string_lossy()));
+    match format {
+        Format::Json => answer_json(&new.collect::<BTreeMap<_, _>>()),
+        Format::Text => {
+            for (name, value) in new {
+                let value = shlex::try_quote(&value).unwrap_or_default();
+                answer(&format!("export {name}={value}"));
+            }
+        }
+    }
+    0
+}
