@@ -4,6 +4,7 @@ use crate::accounts::error::AccountError;
 use crate::accounts::files::Files;
 use crate::accounts::passwd;
 use crate::accounts::passwd::User;
+use crate::system::root::below;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -114,10 +115,6 @@ fn make_home(home: &Path, user: &User) -> io::Result<()> {
     fs::create_dir_all(home)?;
     fs::set_permissions(home, Permissions::from_mode(0o700))?;
     chown(home, Some(user.uid), Some(user.gid))
-}
-
-fn below(root: &Path, path: &Path) -> PathBuf {
-    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 #[cfg(test)]

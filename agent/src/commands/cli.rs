@@ -113,6 +113,7 @@ enum Command {
         output: OutputArgument,
     },
     /// Become another user and then another program (used by `run`)
+    #[command(hide = true)]
     Exec {
         /// User id
         #[arg(long)]
@@ -197,6 +198,7 @@ enum Command {
         output: OutputArgument,
     },
     /// Say how the instance stands, then keep it up (used by `run` where `diagnostics` is set)
+    #[command(hide = true)]
     Diagnose {
         /// The `flux` program
         #[arg(long, default_value = "flux", value_name = "PATH")]
@@ -237,7 +239,7 @@ enum ViewCommand {
 pub fn main() -> ExitCode {
     let mut words = std::env::args_os();
     let name = words.next().unwrap_or_default();
-    if Path::new(&name).file_name() == Some(flux::NAME.as_ref()) {
+    if Path::new(&name).file_name() == Some(Layout::CLIENT_NAME.as_ref()) {
         return ExitCode::from(flux::run(&words.collect::<Vec<_>>()));
     }
     match Cli::try_parse() {
@@ -319,10 +321,25 @@ fn block_on(work: impl Future<Output = u8>) -> u8 {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use flux_contract::invocation;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_the_operator_writes_into_containers_is_understood() {
+        let layout = Layout::default();
+        for words in [
+            invocation::install(),
+            invocation::install_view("/mnt/flux"),
+            invocation::run(&layout, 60),
+            invocation::run_sidecar(&layout, "proxy"),
+            invocation::ready(&layout, 1800),
+        ] {
+            assert!(Cli::try_parse_from(&words).is_ok(), "{words:?}");
+        }
     }
 
     #[test]

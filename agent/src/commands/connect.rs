@@ -3,6 +3,7 @@
 
 use crate::commands::arguments::PodArguments;
 use crate::commands::client::{Client, Leaves};
+use crate::commands::failure::failed;
 use crate::commands::pod::Pod;
 use crate::plan::decide::surroundings;
 use crate::plan::environment::chosen_shell;
@@ -20,10 +21,7 @@ pub(crate) fn run(arguments: &PodArguments, words: &[OsString]) -> u8 {
     };
     let around = match surroundings(&pod.config, &pod.facts) {
         Ok(around) => around,
-        Err(error) => {
-            complain(&error.to_string());
-            return error.exit().code();
-        }
+        Err(error) => return failed(error.exit(), &error),
     };
     let socket = pod.root.at(&around.socket);
     let owner = match fs::metadata(&socket) {

@@ -7,6 +7,7 @@ use crate::plan::decide::surroundings;
 use crate::system::environment::{Environment, Report};
 use crate::system::files;
 use crate::system::output::{answer, answer_json, complain};
+use crate::system::words::quoted;
 use flux_contract::Exit;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -44,8 +45,7 @@ pub(crate) fn run(arguments: &PodArguments, format: Format) -> u8 {
         Format::Json => answer_json(&new.collect::<BTreeMap<_, _>>()),
         Format::Text => {
             for (name, value) in new {
-                let value = shlex::try_quote(&value).unwrap_or_default();
-                answer(&format!("export {name}={value}"));
+                answer(&format!("export {name}={}", quoted(&value)));
             }
         }
     }

@@ -16,8 +16,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The name, which is also that of the program to become.
-pub(crate) const NAME: &str = "flux";
 /// Names the instance to talk to (flux-environment(7)).
 const URI: &str = "FLUX_URI";
 /// Code of a command that was not found, as shells have it.
@@ -68,6 +66,6 @@ fn real_flux(pod: Option<&Pod>) -> Option<PathBuf> {
     let is_other = |path: &Path| is_executable(path) && fs::canonicalize(path).ok() != own;
     of_view.filter(|path| is_executable(path)).or_else(|| {
         let environment: Environment = std::env::vars_os().collect();
-        find_program(&environment, NAME, is_other)
+        find_program(&environment, Layout::CLIENT_NAME, is_other)
     })
 }

@@ -1,18 +1,15 @@
 //! `flux-agent install`: what the agent image's init container does.
 
-use crate::commands::{failure, flux};
-use crate::system::files;
+use crate::commands::failure;
+use crate::system::files::{self, Attributes};
 use crate::system::output::complain;
-use flux_contract::Exit;
-use std::fs::{self, File, Permissions};
+use flux_contract::{Exit, Layout};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The running binary, whatever it is called and wherever it lies.
 const SELF: &str = "/proc/self/exe";
-/// Name of the installed binary, the last part of [`flux_contract::Layout::agent`].
-const NAME: &str = "flux-agent";
 
 /// Why the agent could not copy itself.
 #[derive(Debug, thiserror::Error)]
@@ -42,24 +39,14 @@ pub(crate) fn run(directory: &Path) -> u8 {
 /// init container or a runner that is quick to start never meets half a binary, and replacing a
 /// binary that runs is no error.
 fn copy_to(directory: &Path) -> Result<PathBuf, InstallError> {
-    let installed = directory.join(NAME);
-    let temporary = directory.join(format!(".{NAME}.{}", std::process::id()));
+    let installed = directory.join(Layout::AGENT_NAME);
     fs::create_dir_all(directory).map_err(failed("create directory", directory))?;
-    let copied = fs::copy(SELF, &temporary)
-        .and_then(|_| fs::set_permissions(&temporary, Permissions::from_mode(0o755)))
-        .and_then(|()| File::open(&temporary)?.sync_all())
-        .map_err(failed("copy the agent to", &temporary))
-        .and_then(|()| {
-            fs::rename(&temporary, &installed).map_err(failed("put in place", &installed))
-        });
-    if copied.is_err() {
-        // The first error is the one to report.
-        let _ = fs::remove_file(&temporary);
-    }
-    copied.and_then(|()| {
-        let link = directory.join(flux::NAME);
-        files::link(&link, Path::new(NAME)).map_err(failed("make the link", &link))
-    })?;
+    let attributes = Attributes { mode: 0o755, owner: None, durable: true };
+    let copy = |file: &mut File| io::copy(&mut File::open(SELF)?, file).map(drop);
+    files::replace(&installed, attributes, copy)
+        .map_err(failed("copy the agent to", &installed))?;
+    let link = directory.join(Layout::CLIENT_NAME);
+    files::link(&link, Path::new(Layout::AGENT_NAME)).map_err(failed("make the link", &link))?;
     Ok(installed)
 }
 
@@ -71,6 +58,7 @@ fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Install
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn the_copy_is_whole_executable_and_alone_even_when_installed_twice() {

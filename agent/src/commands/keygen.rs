@@ -1,11 +1,11 @@
 //! `flux-agent keygen`: makes CURVE certificates.
 
 use crate::commands::failure::failed;
+use crate::system::files::{self, Attributes};
 use crate::system::output::answer_text;
 use flux_contract::{CertificateError, CurveCertificate, Exit};
-use std::fs::{self, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Why no certificate was made or written.
@@ -73,8 +73,15 @@ pub(crate) fn write(
     certificate: &CurveCertificate,
     force: bool,
 ) -> Result<(), KeygenError> {
-    let written = if force { replace(path, certificate) } else { create(path, certificate) };
-    written.map_err(|cause| {
+    let attributes = Attributes { mode: 0o600, owner: None, durable: true };
+    let text = certificate.to_text();
+    let fill = |file: &mut File| file.write_all(text.expose().as_bytes());
+    let written = if force {
+        files::replace(path, attributes, fill)
+    } else {
+        files::create(path, attributes, fill)
+    };
+    written.map(drop).map_err(|cause| {
         if cause.kind() == io::ErrorKind::AlreadyExists {
             KeygenError::Exists { path: path.to_owned() }
         } else {
@@ -83,31 +90,10 @@ pub(crate) fn write(
     })
 }
 
-/// Creates `path`, which must not be there, and removes it again when writing fails halfway.
-fn create(path: &Path, certificate: &CurveCertificate) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    let written =
-        file.write_all(certificate.to_text().expose().as_bytes()).and_then(|()| file.sync_all());
-    if written.is_err() {
-        // The first error is the one to report; a leftover without a whole key is harmless.
-        let _ = fs::remove_file(path);
-    }
-    written
-}
-
-fn replace(path: &Path, certificate: &CurveCertificate) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let temporary = path.with_file_name(name);
-    create(&temporary, certificate)?;
-    fs::rename(&temporary, path).inspect_err(|_| {
-        let _ = fs::remove_file(&temporary);
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]

@@ -5,7 +5,7 @@ use crate::execute::error::StepError;
 use crate::execute::steps::write_file;
 use crate::lead::wait::{LeadTarget, wait_for_lead};
 use crate::plan::step::AwaitLead;
-use crate::status::progress::phase;
+use flux_contract::phase;
 use std::time::Duration;
 
 /// Waits until the lead lets this pod in; what was seen last is in the status all along.

@@ -3,10 +3,10 @@
 use crate::execute::context::Context;
 use crate::execute::error::StepError;
 use crate::plan::budget::Limits;
-use crate::plan::display::shown;
 use crate::process::children::Running;
 use crate::process::exit_status::end_text;
 use crate::process::signals::{Signals, Stop, at};
+use crate::system::words::shown;
 use nix::sys::signal::Signal;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};

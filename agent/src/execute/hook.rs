@@ -14,7 +14,7 @@ use crate::plan::step::Hook;
 use crate::process::exit_status::end_text;
 use crate::system::environment::Report;
 use crate::system::files;
-use std::borrow::Cow;
+use crate::system::words::quoted;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
@@ -85,8 +85,6 @@ fn refuse(context: &Context, hook: &Hook, end: &str) -> Result<(), StepError> {
 /// `script` behind a trap that reports. The script comes last, so that no text in it, not even an
 /// open quote, can swallow what is ours.
 fn reporting(agent: &Path, report_file: &Path, script: &str) -> String {
-    let quoted =
-        |text: &str| shlex::try_quote(text).map_or_else(|_| String::new(), Cow::into_owned);
     let (agent, file) =
         (quoted(&agent.display().to_string()), quoted(&report_file.display().to_string()));
     let trap = quoted(&format!("{agent} env --to {file}"));

@@ -3,8 +3,8 @@
 use crate::lead::probe;
 use crate::lead::probe::Outcome;
 use crate::lead::resolver::Resolver;
+use crate::system::output::chain;
 use flux_contract::CurveCertificate;
-use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -98,10 +98,7 @@ impl World for Network<'_> {
             Ok(resolver) => resolver.lookup(name).await,
             Err(error) => Err(error),
         };
-        found.map_err(|error| match error.source() {
-            Some(cause) => format!("{error}: {cause}"),
-            None => error.to_string(),
-        })
+        found.map_err(|error| chain(&error))
     }
 
     async fn probe(&self, address: SocketAddr) -> Outcome {

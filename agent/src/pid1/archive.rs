@@ -78,7 +78,7 @@ pub(crate) fn exists(context: &Context, archive: &ArchiveRun) -> Result<bool, St
 /// files ends the run: better now than when there is a state to keep.
 pub(crate) fn make_place(context: &Context, archive: &ArchiveRun) -> Result<bool, StepError> {
     let staging = context.root.at(&archive.staging);
-    let made = remove_directory(&staging)
+    let made = files::remove_directory(&staging)
         .and_then(|()| files::make_directory(&staging, 0o700, context.broker_ids()));
     match made {
         Ok(()) => Ok(true),
@@ -114,7 +114,7 @@ pub(crate) async fn keep(context: &Context, archive: &ArchiveRun, broker: Broker
         }
     }
     // What is left in it is of no use; that it stays is no harm.
-    let _ = remove_directory(&context.root.at(&archive.staging));
+    let _ = files::remove_directory(&context.root.at(&archive.staging));
 }
 
 fn never_ran(archive: &ArchiveRun) -> Result<(), KeepError> {
@@ -153,13 +153,6 @@ fn replace(dump: &Path, path: &Path) -> io::Result<()> {
     fs::rename(dump, path)?;
     let directory = path.parent().unwrap_or(path);
     File::open(directory)?.sync_all()
-}
-
-fn remove_directory(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 
 use crate::process::signals::Signals;
 use crate::status::server::Answered;
+use flux_contract::Layout;
 use nix::unistd::getpid;
 use std::fs;
 use std::time::Duration;
@@ -83,7 +84,7 @@ fn asks(stat: &str) -> bool {
     };
     let mut rest = rest.split_whitespace();
     let (state, parent) = (rest.next(), rest.next());
-    let is_ours = name == "flux-agent" || name.starts_with("runc:");
+    let is_ours = name == Layout::AGENT_NAME || name.starts_with("runc:");
     is_ours && parent == Some("0") && !matches!(state, None | Some("Z" | "X"))
 }
 

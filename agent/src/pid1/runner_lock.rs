@@ -4,10 +4,9 @@
 //! The runner's agent holds a lock (flock(2)) on a file in the shared volume for as long as it
 //! lives. The kernel lets go of it whatever ended the agent, and children do not inherit it.
 
-use crate::system::files;
-use std::fs::{self, File, Permissions, TryLockError};
+use crate::system::files::{self, Attributes};
+use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Held by the runner's agent.
@@ -17,19 +16,10 @@ pub(crate) struct RunnerLock(#[expect(dead_code, reason = "open as long as this 
 impl RunnerLock {
     /// Makes the file at `path` and locks it, in place of one that an earlier run has left. Nobody
     /// sees it before it is locked.
-    ///
-    /// # Errors
-    /// When the file cannot be written, locked or put in its place.
     pub(crate) fn hold(path: &Path) -> io::Result<Self> {
-        let new = path.with_extension("new");
-        // Never through a link: others may write in this volume.
-        files::remove(&new)?;
-        let file = File::create_new(&new)?;
-        file.lock()?;
-        // Those who look may be other users, whatever the umask is.
-        file.set_permissions(Permissions::from_mode(0o644))?;
-        fs::rename(&new, path)?;
-        Ok(Self(file))
+        // Those who look may be other users.
+        let attributes = Attributes { mode: 0o644, owner: None, durable: false };
+        files::replace(path, attributes, |file| file.lock()).map(Self)
     }
 }
 
@@ -59,17 +49,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_in_its_place_is_not_written_through() {
-        let volume = tempfile::tempdir().unwrap();
-        let path = volume.path().join("runner.lock");
-        let target = volume.path().join("target");
-        fs::write(&target, "kept").unwrap();
-        std::os::unix::fs::symlink(&target, path.with_extension("new")).unwrap();
-        let _held = RunnerLock::hold(&path).unwrap();
-        assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
-    }
-
-    #[test]
     fn it_is_abandoned_when_its_holder_is_gone_and_not_before_there_was_one() {
         let volume = tempfile::tempdir().unwrap();
         let path = volume.path().join("runner.lock");
@@ -80,15 +59,5 @@ mod tests {
         assert_eq!(runner_state(&path), RunnerState::Gone);
         let _again = RunnerLock::hold(&path).unwrap();
         assert_eq!(runner_state(&path), RunnerState::Alive, "a runner that was started again");
-    }
-
-    #[test]
-    fn a_link_that_a_sidecar_left_is_not_written_through() {
-        let volume = tempfile::tempdir().unwrap();
-        let (path, other) = (volume.path().join("runner.lock"), volume.path().join("other"));
-        fs::write(&other, "content").unwrap();
-        std::os::unix::fs::symlink(&other, path.with_extension("new")).unwrap();
-        let _held = RunnerLock::hold(&path).unwrap();
-        assert_eq!(fs::read_to_string(&other).unwrap(), "content");
     }
 }

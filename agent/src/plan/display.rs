@@ -3,18 +3,10 @@
 use crate::plan::step::{
     AccountChoice, ArchiveRun, AwaitLead, BrokerRun, FileToWrite, Hook, Plan, Step, WorkerRun,
 };
+use crate::system::words::shown;
 use flux_contract::WorkerPolicy;
 use std::fmt::{self, Write as _};
 use std::path::Path;
-
-/// `words` as a person would type them.
-pub(crate) fn shown(words: &[String]) -> String {
-    let quoted: Vec<String> = words
-        .iter()
-        .map(|word| shlex::try_quote(word).map_or_else(|_| format!("{word:?}"), Into::into))
-        .collect();
-    quoted.join(" ")
-}
 
 fn indented(text: &str) -> String {
     text.lines().fold(String::new(), |mut all, line| {

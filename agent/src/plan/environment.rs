@@ -4,11 +4,8 @@ use crate::plan::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
 use crate::plan::fluxion;
 use crate::plan::pod::Pod;
 use crate::system::environment::Change;
-use flux_contract::{AgentConfig, Workload};
+use flux_contract::{AgentConfig, DEFAULT_OUTPUT_DIRECTORY, Workload};
 use std::path::{Path, PathBuf};
-
-/// Where jobs may leave their output when the specification names no directory.
-pub(super) const DEFAULT_OUTPUT_DIRECTORY: &str = "/tmp/fluxout";
 
 /// The directory of the jobs' output files.
 pub(super) fn output_directory(pod: Pod<'_>) -> &str {

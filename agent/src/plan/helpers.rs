@@ -5,6 +5,7 @@ use crate::plan::fluxion;
 use crate::plan::pod::Pod;
 use crate::plan::step::{FileToWrite, Owner};
 use crate::system::environment::Change;
+use crate::system::words::quoted;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -84,12 +85,6 @@ fn is_variable_name(name: &str) -> bool {
     !name.starts_with(|c: char| c.is_ascii_digit())
         && !name.is_empty()
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-}
-
-/// `text` as one word of a POSIX shell.
-fn quoted(text: &str) -> String {
-    // Only NUL cannot be quoted, and no environment variable can hold it.
-    shlex::try_quote(text).map_or_else(|_| "''".to_owned(), Into::into)
 }
 
 fn file(path: PathBuf, mode: u32, content: String) -> FileToWrite {

@@ -1,9 +1,9 @@
 //! `flux-agent diagnose`: the initial program of a MiniCluster with `diagnostics: true`. It says how
 //! the instance stands and then keeps it up for a person to look around.
 
-use crate::plan::display::shown;
 use crate::process::signals::Signals;
 use crate::system::output::{answer, complain};
+use crate::system::words::shown;
 use flux_contract::Exit;
 use std::io;
 use std::os::fd::AsFd;

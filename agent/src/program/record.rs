@@ -1,9 +1,9 @@
 //! What the wrapper of the initial program leaves for PID 1.
 
+use crate::system::files;
 use serde::{Deserialize, Serialize};
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 /// What the wrapper leaves for PID 1.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -51,9 +51,7 @@ impl ProgramRecord {
 
     /// Writes the record in one step: a reader sees this one or the one before.
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
-        let temporary = path.with_extension("json.new");
-        fs::write(&temporary, serde_json::to_vec(self)?)?;
-        fs::rename(&temporary, path)
+        files::write(path, &serde_json::to_vec(self)?, 0o644, None)
     }
 }
 

@@ -3,26 +3,8 @@
 use crate::plan::step::{Plan, Role};
 use crate::status::document::StatusReport;
 use crate::status::timing::Timeline;
-use flux_contract::Phase;
+use flux_contract::{Phase, phase};
 use tokio::sync::watch;
-
-/// Names of phases, as in [`Phase::name`].
-pub(crate) mod phase {
-    /// Files, accounts, environment.
-    pub(crate) const PREPARE: &str = "prepare";
-    /// Scripts of the user before the broker starts.
-    pub(crate) const HOOKS: &str = "hooks";
-    /// A worker asks for the lead.
-    pub(crate) const WAIT_FOR_LEAD: &str = "wait-for-lead";
-    /// From the start of the broker to the start of the command (on workers: to being online).
-    pub(crate) const QUORUM: &str = "quorum";
-    /// The command runs; on workers: the broker is online.
-    pub(crate) const COMMAND: &str = "command";
-    /// From the end of the command to the end of the broker.
-    pub(crate) const SHUTDOWN: &str = "shutdown";
-    /// `commands.post`.
-    pub(crate) const POST: &str = "post";
-}
 
 /// States in which a broker is part of its instance (RFC 42: `quorum` waits only for others).
 const ONLINE: [&str; 2] = ["quorum", "run"];

@@ -4,8 +4,9 @@
 use crate::status::document::{PATH_LIMIT, Refusal, Request, StatusError, StatusReport};
 use crate::status::rep::Connection;
 use crate::status::timing::milliseconds;
+use crate::system::files;
 use std::fs::{self, DirBuilder, Permissions};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -49,12 +50,7 @@ impl StatusServer {
         make_private_directory(path.parent().unwrap_or(path))?;
         let prepare =
             |doing| move |cause| StatusError::Prepare { doing, path: path.to_owned(), cause };
-        match fs::remove_file(path) {
-            Err(cause) if cause.kind() != ErrorKind::NotFound => {
-                return Err(prepare("remove stale socket")(cause));
-            }
-            Ok(()) | Err(_) => {}
-        }
+        files::remove(path).map_err(prepare("remove stale socket"))?;
         let listener = UnixListener::bind(path).map_err(prepare("listen on"))?;
         Ok(Self { listener, answered: watch::Sender::default() })
     }

@@ -7,38 +7,72 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown, symlink};
 use std::path::{Path, PathBuf};
 
-/// Writes `content` to `path` under a temporary name and renames it. `owner` is uid and gid, or
-/// `None` to leave the file to whoever runs this.
+/// What a file that is made here is like.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attributes {
+    /// Permission bits, whatever the umask is.
+    pub(crate) mode: u32,
+    /// uid and gid, or `None` to leave the file to whoever runs this.
+    pub(crate) owner: Option<(u32, u32)>,
+    /// It is on the disk before it has its name.
+    pub(crate) durable: bool,
+}
+
+/// Writes `content` to `path` as [`replace`] does.
 pub(crate) fn write(
     path: &Path,
     content: &[u8],
     mode: u32,
     owner: Option<(u32, u32)>,
 ) -> io::Result<()> {
-    let temporary = beside(path);
-    remove(&temporary)?;
-    let written =
-        create(&temporary, content, mode, owner).and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        // The first error is the one to report.
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+    let attributes = Attributes { mode, owner, durable: false };
+    replace(path, attributes, |file| file.write_all(content)).map(drop)
 }
 
+/// Puts a file that `content` has filled in the place of `path`: under a temporary name, then renamed.
+/// Returns it open.
+pub(crate) fn replace(
+    path: &Path,
+    attributes: Attributes,
+    content: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<File> {
+    let temporary = beside(path);
+    remove(&temporary)?;
+    let file = create(&temporary, attributes, content)?;
+    or_remove(&temporary, fs::rename(&temporary, path))?;
+    Ok(file)
+}
+
+/// Makes a file at `path`, where none may be, and lets `content` fill it. Its mode is narrow from the
+/// first moment on and set in the end.
+pub(crate) fn create(
+    path: &Path,
+    Attributes { mode, owner, durable }: Attributes,
+    content: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<File> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode & 0o700).open(path)?;
+    let made = content(&mut file)
+        .and_then(|()| give(&file, owner))
+        .and_then(|()| file.set_permissions(Permissions::from_mode(mode)))
+        .and_then(|()| if durable { file.sync_all() } else { Ok(()) });
+    or_remove(path, made)?;
+    Ok(file)
+}
+
+/// Leaves no half of a file behind.
+fn or_remove(path: &Path, done: io::Result<()>) -> io::Result<()> {
+    done.inspect_err(|_| {
+        // The first error is the one to report.
+        let _ = fs::remove_file(path);
+    })
+}
+
+/// The temporary name: this process' own, and no other file's.
 fn beside(path: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
-    name.push(".new");
+    name.push(format!(".{}.new", std::process::id()));
     path.with_file_name(name)
-}
-
-/// The mode is narrow from the first moment on and set again in the end, against the umask.
-fn create(path: &Path, content: &[u8], mode: u32, owner: Option<(u32, u32)>) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode & 0o700).open(path)?;
-    file.write_all(content)?;
-    give(&file, owner)?;
-    file.set_permissions(Permissions::from_mode(mode))
 }
 
 /// Makes `path` a link to `target`, in place of what an earlier run has left.
@@ -74,7 +108,16 @@ fn give(file: &File, owner: Option<(u32, u32)>) -> io::Result<()> {
 
 /// Removes the file at `path`; that there is none is no error.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
+    unless_missing(fs::remove_file(path))
+}
+
+/// Removes the directory at `path` and all in it; that there is none is no error.
+pub(crate) fn remove_directory(path: &Path) -> io::Result<()> {
+    unless_missing(fs::remove_dir_all(path))
+}
+
+fn unless_missing(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),
     }
@@ -110,6 +153,16 @@ mod tests {
         fs::write(beside(&path), "half").unwrap();
         write(&path, b"whole", 0o644, None).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"whole");
+    }
+
+    #[test]
+    fn a_link_under_the_temporary_name_is_not_written_through() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, other) = (directory.path().join("file"), directory.path().join("other"));
+        fs::write(&other, "kept").unwrap();
+        symlink(&other, beside(&path)).unwrap();
+        write(&path, b"new", 0o644, None).unwrap();
+        assert_eq!(fs::read(&other).unwrap(), b"kept");
     }
 
     #[test]

@@ -6,3 +6,4 @@ pub(crate) mod files;
 pub(crate) mod log_writer;
 pub(crate) mod output;
 pub(crate) mod root;
+pub(crate) mod words;

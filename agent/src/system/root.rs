@@ -24,8 +24,13 @@ impl Root {
         if path.starts_with(&self.0) {
             return path.to_owned();
         }
-        self.0.join(path.strip_prefix("/").unwrap_or(path))
+        below(&self.0, path)
     }
+}
+
+/// Where the absolute `path` lies in the file system whose `/` is `directory`.
+pub(crate) fn below(directory: &Path, path: &Path) -> PathBuf {
+    directory.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 impl Default for Root {

@@ -1,8 +1,8 @@
 //! Finding Flux in a view image.
 
-use super::error::Searched;
-use super::error::ViewError;
+use super::error::{Searched, ViewError};
 use super::links::normalized;
+use crate::system::root::below;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -152,11 +152,6 @@ fn parts(path: &Path) -> Vec<PathBuf> {
     parts.retain(|part| part != Path::new("."));
     parts.reverse();
     parts
-}
-
-/// `path` of the image as a path of this system.
-pub(super) fn below(root: &Path, path: &Path) -> PathBuf {
-    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 #[cfg(test)]
