@@ -333,7 +333,7 @@ fn interactive_with_a_command() {
 fn commands(config: &AgentConfig, hostname: &str) -> String {
     let text = shown(config, &facts(hostname));
     let end_of_helpers = text.find("load-fluxion.sh").unwrap();
-    text[end_of_helpers..].split_once("    )\n").unwrap().1.to_owned()
+    text[end_of_helpers..].split_once("flux-agent fluxion\n").unwrap().1.to_owned()
 }
 
 #[test]

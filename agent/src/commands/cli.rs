@@ -3,8 +3,8 @@
 use crate::accounts::become_user::Target;
 use crate::commands::arguments::{Awaited, OutputArgument, PodArguments};
 use crate::commands::{
-    connect, doctor, env, exec, flux, install, keygen, plan, probe, ready, resources, status,
-    view_install, wait,
+    connect, doctor, env, exec, flux, fluxion, install, keygen, plan, probe, ready, resources,
+    status, view_install, wait,
 };
 use crate::pid1::run;
 use crate::program::{batch, diagnose, wrapper};
@@ -190,6 +190,9 @@ enum Command {
         #[arg(last = true)]
         words: Vec<OsString>,
     },
+    /// Make Fluxion the scheduler of the instance that `flux` talks to (what `load-fluxion.sh` does)
+    #[command(hide = true)]
+    Fluxion,
     /// Print what Flux takes this pod to have, and what its limits let it use
     Resources {
         #[command(flatten)]
@@ -295,6 +298,7 @@ fn dispatch(command: Command) -> u8 {
         }
         Command::Doctor { pod, output } => block_on(doctor::command::run(&pod, output.output)),
         Command::Connect { pod, words } => connect::run(&pod, &words),
+        Command::Fluxion => fluxion::run(),
         Command::Resources { pod, output } => resources::run(&pod, output.output),
         Command::Diagnose { flux } => block_on(diagnose::run(&flux)),
         Command::Env { to: Some(file), pod: _, output: _ } => env::report_to(&file),
@@ -340,6 +344,17 @@ mod tests {
         ] {
             assert!(Cli::try_parse_from(&words).is_ok(), "{words:?}");
         }
+    }
+
+    #[test]
+    fn becoming_another_user_is_understood() {
+        let (capabilities, groups) = (vec!["IPC_LOCK".to_owned()], vec![1, 2]);
+        let target = Target { uid: 1, gid: 2, groups, capabilities };
+        let words = target.command(Path::new("/agent"), &["true".to_owned(), "-x".to_owned()]);
+        let cli = Cli::try_parse_from(words).unwrap();
+        let Command::Exec { capabilities, groups, words, .. } = cli.command else { panic!() };
+        assert_eq!((capabilities, groups), (target.capabilities, target.groups));
+        assert_eq!(words, ["true", "-x"]);
     }
 
     #[test]

@@ -41,8 +41,7 @@ impl Client {
         let mut changes = around.changes.clone();
         let target =
             (pod.facts.uid == 0 && owner.0 != 0).then(|| brokers_user(pod, owner, &mut changes));
-        let home = pod.config.layout.home().display().to_string();
-        changes.push(Change::Default { name: "HOME".to_owned(), value: home });
+        changes.push(Change::fallback("HOME", pod.config.layout.home().display().to_string()));
         let mut environment: Environment = std::env::vars_os().collect();
         for change in &changes {
             change.apply(&mut environment);
@@ -106,10 +105,9 @@ fn brokers_user(pod: &Pod, (uid, gid): (u32, u32), changes: &mut Vec<Change>) ->
     let account = accounts.find_uid(uid);
     let groups = account.as_ref().map_or_else(|| vec![gid], |user| accounts.groups_of(user));
     let home = account.as_ref().map_or_else(|| pod.config.layout.home(), |user| user.home.clone());
-    let set = |name: &str, value: String| Change::Set { name: name.to_owned(), value };
-    changes.push(set("HOME", home.display().to_string()));
+    changes.push(Change::set("HOME", home.display().to_string()));
     let names = account.iter().flat_map(|user| [("USER", &user.name), ("LOGNAME", &user.name)]);
-    changes.extend(names.map(|(variable, name)| set(variable, name.clone())));
+    changes.extend(names.map(|(variable, name)| Change::set(variable, name)));
     let groups = groups.into_iter().chain(pod.facts.pod_groups()).collect();
     Target { uid, gid, groups, capabilities: pod.config.user.capabilities.clone() }
 }

@@ -10,6 +10,7 @@ pub(crate) mod env;
 pub(crate) mod exec;
 pub(crate) mod failure;
 pub(crate) mod flux;
+pub(crate) mod fluxion;
 pub(crate) mod install;
 pub(crate) mod keygen;
 pub(crate) mod plan;

@@ -90,8 +90,8 @@ pub(crate) async fn run(
 fn change_environment(context: &mut Context, config: &AgentConfig, around: &Surroundings) {
     context.session.change(&around.changes);
     // Flux's own commands refuse to run without one, be it there or not.
-    let value = config.layout.home().display().to_string();
-    context.session.change(&[Change::Default { name: "HOME".to_owned(), value }]);
+    let home = config.layout.home().display().to_string();
+    context.session.change(&[Change::fallback("HOME", home)]);
 }
 
 async fn main(

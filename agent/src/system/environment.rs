@@ -54,6 +54,26 @@ pub enum Change {
 }
 
 impl Change {
+    /// [`Self::Append`]
+    pub(crate) fn append(name: &str, value: impl Into<String>) -> Self {
+        Self::Append { name: name.to_owned(), value: value.into() }
+    }
+
+    /// [`Self::Prepend`]
+    pub(crate) fn prepend(name: &str, value: impl Into<String>) -> Self {
+        Self::Prepend { name: name.to_owned(), value: value.into() }
+    }
+
+    /// [`Self::Set`]
+    pub(crate) fn set(name: &str, value: impl Into<String>) -> Self {
+        Self::Set { name: name.to_owned(), value: value.into() }
+    }
+
+    /// [`Self::Default`]
+    pub(crate) fn fallback(name: &str, value: impl Into<String>) -> Self {
+        Self::Default { name: name.to_owned(), value: value.into() }
+    }
+
     /// Makes the change.
     pub fn apply(&self, environment: &mut Environment) {
         match self {
@@ -172,7 +192,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_appended_once_and_not_behind_an_empty_list() {
-        let change = Change::Append { name: "PATH".to_owned(), value: "/view/bin".to_owned() };
+        let change = Change::append("PATH", "/view/bin");
         let mut both = environment(&[("PATH", "/bin")]);
         change.apply(&mut both);
         change.apply(&mut both);
@@ -184,7 +204,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_put_first_once_and_not_before_an_empty_list() {
-        let change = Change::Prepend { name: "PATH".to_owned(), value: "/bin".to_owned() };
+        let change = Change::prepend("PATH", "/bin");
         for (before, after) in [("/a:/bin", "/bin:/a:/bin"), ("/bin:/a", "/bin:/a"), ("", "/bin")] {
             let mut list = environment(&[("PATH", before)]);
             change.apply(&mut list);
@@ -194,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_default_leaves_what_is_there() {
-        let change = Change::Default { name: "A".to_owned(), value: "new".to_owned() };
+        let change = Change::fallback("A", "new");
         let mut set = environment(&[("A", "")]);
         change.apply(&mut set);
         assert_eq!(set, environment(&[("A", "")]));
