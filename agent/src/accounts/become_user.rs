@@ -7,6 +7,7 @@ use crate::process::exit_status::start_failure_code;
 use crate::system::output::chain;
 use caps::errors::CapsError;
 use caps::{CapSet, CapsHashSet};
+use clap::Args;
 use flux_contract::Exit;
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use std::io;
@@ -15,16 +16,20 @@ use std::path::Path;
 use std::process::Command;
 
 /// Whom to become.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub(crate) struct Target {
     /// User id.
+    #[arg(long)]
     pub uid: u32,
     /// Group id.
+    #[arg(long)]
     pub gid: u32,
     /// Supplementary groups.
+    #[arg(long, value_delimiter = ',')]
     pub groups: Vec<u32>,
     /// Root's capabilities to keep, as Kubernetes writes them (`IPC_LOCK`, `ALL`); those that the
     /// container does not have are left out.
+    #[arg(long, value_delimiter = ',')]
     pub capabilities: Vec<String>,
 }
 
@@ -62,7 +67,6 @@ pub(crate) enum ExecError {
         uid: u32,
         /// The group asked for.
         gid: u32,
-        /// What the system said.
         #[source]
         source: io::Error,
     },
@@ -73,16 +77,13 @@ pub(crate) enum ExecError {
         names: String,
         /// The user who was to have them.
         uid: u32,
-        /// What the system said.
         #[source]
         source: CapsError,
     },
     /// The program could not be executed.
     #[error("start {program:?}")]
     Start {
-        /// The program.
         program: String,
-        /// What the system said.
         #[source]
         source: io::Error,
     },

@@ -19,16 +19,11 @@ pub(crate) enum AccountError {
     },
     /// Another program holds the lock.
     #[error("could not lock {}, held by another process for {} s", path.display(), LOCK_DEADLINE.as_secs())]
-    Locked {
-        /// The lock file.
-        path: PathBuf,
-    },
+    Locked { path: PathBuf },
     /// A file of the user database could not be read.
     #[error("could not read {}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// What the system said.
         #[source]
         cause: io::Error,
     },
@@ -38,20 +33,15 @@ pub(crate) enum AccountError {
         path.display()
     )]
     Write {
-        /// The user.
         name: String,
-        /// The file.
         path: PathBuf,
-        /// What the system said.
         #[source]
         cause: io::Error,
     },
     /// No number is left.
     #[error("could not add user {name:?}")]
     Full {
-        /// The user.
         name: String,
-        /// Why.
         #[source]
         cause: NoFreeId,
     },

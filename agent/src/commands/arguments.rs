@@ -1,7 +1,9 @@
 //! Arguments that several subcommands take.
 
+use crate::system::output::{answer_json, answer_text};
 use clap::{Args, ValueEnum};
 use flux_contract::AGENT_CONFIG_PATH;
+use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -43,6 +45,16 @@ pub(crate) enum Format {
     Text,
     /// For scripts.
     Json,
+}
+
+impl Format {
+    /// Prints `value` in this form; `text` is the one for people.
+    pub(super) fn print(self, value: &impl Serialize, text: impl FnOnce() -> String) {
+        match self {
+            Self::Text => answer_text(&text()),
+            Self::Json => answer_json(value),
+        }
+    }
 }
 
 /// What one can wait for.

@@ -2,6 +2,7 @@
 
 use crate::accounts::become_user::Target;
 use crate::commands::arguments::{Awaited, OutputArgument, PodArguments};
+use crate::commands::failure::code;
 use crate::commands::{
     connect, doctor, env, exec, flux, fluxion, install, keygen, plan, probe, ready, resources,
     status, view_install, wait,
@@ -14,6 +15,7 @@ use crate::view::InstallRequest;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use flux_contract::{Exit, INSTALL_MOUNT, Layout};
+use std::convert::identity;
 use std::ffi::OsString;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -115,66 +117,18 @@ enum Command {
     /// Become another user and then another program (used by `run`)
     #[command(hide = true)]
     Exec {
-        /// User id
-        #[arg(long)]
-        uid: u32,
-        /// Group id
-        #[arg(long)]
-        gid: u32,
-        /// Supplementary groups
-        #[arg(long, value_delimiter = ',')]
-        groups: Vec<u32>,
-        /// Capabilities of this process to keep, e.g. `IPC_LOCK`
-        #[arg(long, value_delimiter = ',')]
-        capabilities: Vec<String>,
+        #[command(flatten)]
+        target: Target,
         /// Program and arguments
         #[arg(last = true, required = true)]
         words: Vec<String>,
     },
     /// Run a command and record when it started and how it ended (used by `run` on the lead)
     #[command(hide = true)]
-    Program {
-        /// Where the record is kept
-        #[arg(long, value_name = "PATH")]
-        record: PathBuf,
-        /// How long the command may take to end once a signal asked for it, in milliseconds
-        #[arg(long, value_name = "MILLISECONDS")]
-        patience: Option<u64>,
-        /// Print the FLUXTIME line
-        #[arg(long)]
-        timed: bool,
-        /// The `flux` program that the command submits with: ask it whether it refused
-        #[arg(long, value_name = "PATH")]
-        flux: Option<String>,
-        /// Where the command may leave a sentence about its failure
-        #[arg(long, value_name = "PATH")]
-        failure: Option<PathBuf>,
-        /// Do not run the command unless this directory takes files
-        #[arg(long, value_name = "PATH")]
-        output_directory: Option<PathBuf>,
-        /// Program and arguments
-        #[arg(last = true, required = true)]
-        words: Vec<String>,
-    },
+    Program(wrapper::Program),
     /// Submit the batch script and wait for its end (used by `run` on the lead)
     #[command(hide = true)]
-    Batch {
-        /// The `flux` program
-        #[arg(long, value_name = "PATH")]
-        flux: String,
-        /// Directory of the jobs' output files
-        #[arg(long, value_name = "PATH")]
-        output_directory: PathBuf,
-        /// Where to leave a sentence about a failure
-        #[arg(long, value_name = "PATH")]
-        failure: PathBuf,
-        /// Leave out the id of the job
-        #[arg(long)]
-        quiet: bool,
-        /// Flags of the submission
-        #[arg(last = true)]
-        flags: Vec<String>,
-    },
+    Batch(batch::Batch),
     /// Check everything this pod needs, and say what to do about what is wrong
     Doctor {
         #[command(flatten)]
@@ -258,65 +212,56 @@ pub fn main() -> ExitCode {
 
 fn dispatch(command: Command) -> u8 {
     match command {
-        Command::Install { directory } => install::run(&directory),
+        Command::Install { directory } => code(install::run(&directory)),
         Command::View {
             command: ViewCommand::Install { destination, mount_path, source, root },
-        } => view_install::run(&InstallRequest { root, destination, mount_path, source }),
-        Command::Run { pod, container, probe_period } => block_on(run::run(run::Options {
-            config: pod.config,
-            root: Root::new(pod.root),
-            hostname: pod.hostname,
-            container,
-            probe_period: probe_period.map(Duration::from_secs),
-        })),
-        Command::Plan { pod, output } => plan::run(&pod, output.output),
-        Command::Keygen { path, name, force } => keygen::run(path.as_deref(), &name, force),
-        Command::Status { pod, output } => block_on(status::run(&pod, output.output)),
-        Command::Ready { pod, timeout } => block_on(ready::run(&pod, timeout)),
-        Command::Wait { what, pod, timeout } => block_on(wait::run(what, &pod, timeout)),
-        Command::Probe { pod, target, certificate, timeout, output } => {
-            block_on(probe::run(&pod, target.as_deref(), certificate, timeout, output.output))
-        }
-        Command::Exec { uid, gid, groups, capabilities, words } => {
-            exec::run(&Target { uid, gid, groups, capabilities }, &words)
-        }
-        Command::Program { record, patience, timed, flux, failure, output_directory, words } => {
-            let patience = patience.map(Duration::from_millis);
-            let program = wrapper::Program {
-                record,
-                patience,
-                timed,
-                flux,
-                failure,
-                output_directory,
-                words,
+        } => code(view_install::run(&InstallRequest { root, destination, mount_path, source })),
+        Command::Run { pod, container, probe_period } => {
+            let options = run::Options {
+                config: pod.config,
+                root: Root::new(pod.root),
+                hostname: pod.hostname,
+                container,
+                probe_period: probe_period.map(Duration::from_secs),
             };
-            block_on(wrapper::run(&program))
+            block_on(run::run(options), identity)
         }
-        Command::Batch { flux, output_directory, failure, quiet, flags } => {
-            batch::run(&batch::Batch { flux, output_directory, failure, quiet, flags })
+        Command::Plan { pod, output } => code(plan::run(&pod, output.output)),
+        Command::Keygen { path, name, force } => code(keygen::run(path.as_deref(), &name, force)),
+        Command::Status { pod, output } => code(block_on(status::run(&pod, output.output), Err)),
+        Command::Ready { pod, timeout } => code(block_on(ready::run(&pod, timeout), Err)),
+        Command::Wait { what, pod, timeout } => code(block_on(wait::run(what, &pod, timeout), Err)),
+        Command::Probe { pod, target, certificate, timeout, output } => code(block_on(
+            probe::run(&pod, target.as_deref(), certificate, timeout, output.output),
+            Err,
+        )),
+        Command::Exec { target, words } => exec::run(&target, &words),
+        Command::Program(program) => block_on(wrapper::run(&program), identity),
+        Command::Batch(batch) => batch::run(&batch),
+        Command::Doctor { pod, output } => {
+            code(block_on(doctor::command::run(&pod, output.output), Err))
         }
-        Command::Doctor { pod, output } => block_on(doctor::command::run(&pod, output.output)),
-        Command::Connect { pod, words } => connect::run(&pod, &words),
-        Command::Fluxion => fluxion::run(),
-        Command::Resources { pod, output } => resources::run(&pod, output.output),
-        Command::Diagnose { flux } => block_on(diagnose::run(&flux)),
-        Command::Env { to: Some(file), pod: _, output: _ } => env::report_to(&file),
-        Command::Env { to: None, pod, output } => env::run(&pod, output.output),
+        Command::Connect { pod, words } => code(connect::run(&pod, &words)),
+        Command::Fluxion => code(fluxion::run()),
+        Command::Resources { pod, output } => code(resources::run(&pod, output.output)),
+        Command::Diagnose { flux } => block_on(diagnose::run(&flux), identity),
+        Command::Env { to: Some(file), pod: _, output: _ } => code(env::report_to(&file)),
+        Command::Env { to: None, pod, output } => code(env::run(&pod, output.output)),
     }
 }
 
-/// Runs `work` on this thread alone. Threads that still wait for a lock do not hold up the end.
-fn block_on(work: impl Future<Output = u8>) -> u8 {
+/// Runs `work` on this thread alone; where that cannot be, `failed` has the code to end with. Threads that
+/// still wait for a lock do not hold up the end.
+fn block_on<T>(work: impl Future<Output = T>, failed: impl FnOnce(u8) -> T) -> T {
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => {
-            let code = runtime.block_on(work);
+            let done = runtime.block_on(work);
             runtime.shutdown_background();
-            code
+            done
         }
         Err(error) => {
             output::complain(&format!("start the runtime: {error}"));
-            Exit::Internal.code()
+            failed(Exit::Internal.code())
         }
     }
 }
@@ -349,11 +294,11 @@ mod tests {
     #[test]
     fn becoming_another_user_is_understood() {
         let (capabilities, groups) = (vec!["IPC_LOCK".to_owned()], vec![1, 2]);
-        let target = Target { uid: 1, gid: 2, groups, capabilities };
-        let words = target.command(Path::new("/agent"), &["true".to_owned(), "-x".to_owned()]);
+        let expected = Target { uid: 1, gid: 2, groups, capabilities };
+        let words = expected.command(Path::new("/agent"), &["true".to_owned(), "-x".to_owned()]);
         let cli = Cli::try_parse_from(words).unwrap();
-        let Command::Exec { capabilities, groups, words, .. } = cli.command else { panic!() };
-        assert_eq!((capabilities, groups), (target.capabilities, target.groups));
+        let Command::Exec { target, words } = cli.command else { panic!("another command") };
+        assert_eq!(target, expected);
         assert_eq!(words, ["true", "-x"]);
     }
 
@@ -369,7 +314,7 @@ mod tests {
             "-x",
         ])
         .unwrap();
-        let Command::Program { words, .. } = cli.command else { panic!("another command") };
-        assert_eq!(words, ["a", "--record", "-x"]);
+        let Command::Program(program) = cli.command else { panic!("another command") };
+        assert_eq!(program.words, ["a", "--record", "-x"]);
     }
 }

@@ -3,9 +3,8 @@
 
 use crate::commands::arguments::PodArguments;
 use crate::commands::client::{Client, Leaves};
-use crate::commands::failure::failed;
+use crate::commands::failure::Done;
 use crate::commands::pod::Pod;
-use crate::plan::decide::surroundings;
 use crate::plan::environment::chosen_shell;
 use crate::system::output::complain;
 use flux_contract::Exit;
@@ -14,30 +13,21 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 /// Becomes `words`, or a shell; returns only when it failed.
-pub(crate) fn run(arguments: &PodArguments, words: &[OsString]) -> u8 {
-    let pod = match Pod::read(arguments) {
-        Ok(pod) => pod,
-        Err(code) => return code,
-    };
-    let around = match surroundings(&pod.config, &pod.facts) {
-        Ok(around) => around,
-        Err(error) => return failed(error.exit(), &error),
-    };
+pub(crate) fn run(arguments: &PodArguments, words: &[OsString]) -> Done {
+    let pod = Pod::read(arguments)?;
+    let around = pod.surroundings()?;
     let socket = pod.root.at(&around.socket);
-    let owner = match fs::metadata(&socket) {
-        Ok(found) => (found.uid(), found.gid()),
-        Err(error) => {
-            complain(&format!(
-                "look at the broker's socket {}: {error}: the broker is not up (yet): see flux-agent status, flux-agent doctor",
-                socket.display()
-            ));
-            return Exit::Broker.code();
-        }
-    };
-    let client = Client::new(&pod, &around, owner);
+    let owner = fs::metadata(&socket).map_err(|error| {
+        complain(&format!(
+            "look at the broker's socket {}: {error}: the broker is not up (yet): see flux-agent status, flux-agent doctor",
+            socket.display()
+        ));
+        Exit::Broker.code()
+    })?;
+    let client = Client::new(&pod, &around, (owner.uid(), owner.gid()));
     if let Some((program, arguments)) = words.split_first() {
-        return client.become_program(program, arguments, Leaves::Useless);
+        return Err(client.become_program(program, arguments, Leaves::Useless));
     }
     let shell = chosen_shell(&pod.config, &pod.facts);
-    client.become_program(shell.as_os_str(), &[], Leaves::Closed)
+    Err(client.become_program(shell.as_os_str(), &[], Leaves::Closed))
 }

@@ -1,9 +1,8 @@
 //! `flux-agent env`: the environment of a client of this pod's broker; and, for hooks, that of this process.
 
 use crate::commands::arguments::{Format, PodArguments};
-use crate::commands::failure::failed;
+use crate::commands::failure::Done;
 use crate::commands::pod::Pod;
-use crate::plan::decide::surroundings;
 use crate::system::environment::{Environment, Report};
 use crate::system::files;
 use crate::system::output::{answer, answer_json, complain};
@@ -13,27 +12,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Leaves this process' environment in `file`.
-pub(crate) fn report_to(file: &Path) -> u8 {
+pub(crate) fn report_to(file: &Path) -> Done {
     let written = Report::of_this_process()
         .and_then(|report| files::write(file, &report.to_bytes(), 0o600, None));
-    match written {
-        Ok(()) => 0,
-        Err(error) => {
-            complain(&format!("report the environment to {}: {error}", file.display()));
-            Exit::Prepare.code()
-        }
-    }
+    written.map_err(|error| {
+        complain(&format!("report the environment to {}: {error}", file.display()));
+        Exit::Prepare.code()
+    })
 }
 
 /// Prints what is to be exported.
-pub(crate) fn run(arguments: &PodArguments, format: Format) -> u8 {
-    let around = Pod::read(arguments).and_then(|pod| {
-        surroundings(&pod.config, &pod.facts).map_err(|error| failed(error.exit(), &error))
-    });
-    let around = match around {
-        Ok(around) => around,
-        Err(code) => return code,
-    };
+pub(crate) fn run(arguments: &PodArguments, format: Format) -> Done {
+    let around = Pod::read(arguments)?.surroundings()?;
     let before: Environment = std::env::vars_os().collect();
     let mut after = before.clone();
     for change in &around.changes {
@@ -49,5 +39,5 @@ pub(crate) fn run(arguments: &PodArguments, format: Format) -> u8 {
             }
         }
     }
-    0
+    Ok(())
 }

@@ -6,6 +6,7 @@
 //! - Only the lead has a scheduler; a worker would fail in the same way.
 //! - Not while jobs are running: Fluxion cannot take over one without a time limit, and ends it.
 
+use crate::commands::failure::{Done, NO};
 use crate::process::exit_status::{exit_code, start_failure_code};
 use crate::system::output::{answer, complain, plain};
 use flux_contract::Layout;
@@ -21,13 +22,8 @@ const FEASIBILITY: &str = "sched-fluxion-feasibility";
 /// What Fluxion is to know of the resources.
 const KNOWN: &str = "load-allowlist=node,core,gpu";
 
-/// Makes Fluxion the scheduler and returns the code to end with: 0 when it is the scheduler, that of
-/// `flux` where it did not answer.
-pub(crate) fn run() -> u8 {
-    replace_scheduler().map_or_else(|code| code, |()| 0)
-}
-
-fn replace_scheduler() -> Result<(), u8> {
+/// Makes Fluxion the scheduler. Where `flux` does not answer, its code is the one to end with.
+pub(crate) fn run() -> Done {
     let rank = ask(&["getattr", "rank"])?;
     if rank != "0" {
         let why = "run it in the lead";
@@ -36,7 +32,8 @@ fn replace_scheduler() -> Result<(), u8> {
     let modules = ask(&["module", "list"])?;
     let scheduler = modules.lines().find_map(scheduler);
     if scheduler == Some(QUEUE_MANAGER) {
-        return say("Fluxion is the scheduler already");
+        say("Fluxion is the scheduler already");
+        return Ok(());
     }
     let stays = format!("{} stays", scheduler.unwrap_or("no scheduler"));
     if !ask(&["job", "list", "--user=all", "--states=running"])?.is_empty() {
@@ -49,7 +46,8 @@ fn replace_scheduler() -> Result<(), u8> {
         if load(&[FEASIBILITY, KNOWN]).is_err() {
             complain_as_helper("going on without that module: older Fluxions have none");
         }
-        return say("Fluxion is the scheduler now");
+        say("Fluxion is the scheduler now");
+        return Ok(());
     }
     // What fails from here on has said so; the refusal is what counts.
     let _ = tell(&["module", "remove", "-f", RESOURCE]);
@@ -67,21 +65,20 @@ fn scheduler(line: &str) -> Option<&str> {
     services.split(',').any(|service| service == "sched").then_some(module)
 }
 
-fn say(text: &str) -> Result<(), u8> {
+fn say(text: &str) {
     answer(&format!("load-fluxion.sh: {text}"));
-    Ok(())
 }
 
-fn refuse(text: &str) -> Result<(), u8> {
+fn refuse(text: &str) -> Done {
     complain_as_helper(text);
-    Err(1)
+    Err(NO)
 }
 
 fn complain_as_helper(text: &str) {
     plain(&format!("load-fluxion.sh: {text}"));
 }
 
-fn load(words: &[&str]) -> Result<(), u8> {
+fn load(words: &[&str]) -> Done {
     tell(&[&["module", "load"], words].concat())
 }
 
@@ -94,12 +91,12 @@ fn ask(words: &[&str]) -> Result<String, u8> {
 }
 
 /// Has `flux` do `words`.
-fn tell(words: &[&str]) -> Result<(), u8> {
+fn tell(words: &[&str]) -> Done {
     let status = flux(words).status().map_err(|error| not_started(&error))?;
     judged(exit_code(status))
 }
 
-fn judged(code: i32) -> Result<(), u8> {
+fn judged(code: i32) -> Done {
     if code == 0 { Ok(()) } else { Err(u8::try_from(code).unwrap_or(u8::MAX)) }
 }
 

@@ -1,6 +1,6 @@
 //! `flux-agent install`: what the agent image's init container does.
 
-use crate::commands::failure;
+use crate::commands::failure::{self, Done};
 use crate::system::files::{self, Attributes};
 use crate::system::output::complain;
 use flux_contract::{Exit, Layout};
@@ -22,14 +22,10 @@ pub(crate) struct InstallError {
 }
 
 /// Installs and says so.
-pub(crate) fn run(directory: &Path) -> u8 {
-    match copy_to(directory) {
-        Ok(path) => {
-            complain(&format!("installed {}", path.display()));
-            0
-        }
-        Err(error) => failure::failed(Exit::Prepare, &error),
-    }
+pub(crate) fn run(directory: &Path) -> Done {
+    let path = copy_to(directory).map_err(|error| failure::failed(Exit::Prepare, &error))?;
+    complain(&format!("installed {}", path.display()));
+    Ok(())
 }
 
 /// Copies the running binary to `directory`/flux-agent with mode 0755, makes the link `flux` to it

@@ -1,6 +1,6 @@
 //! `flux-agent keygen`: makes CURVE certificates.
 
-use crate::commands::failure::failed;
+use crate::commands::failure::{Done, failed};
 use crate::system::files::{self, Attributes};
 use crate::system::output::answer_text;
 use flux_contract::{CertificateError, CurveCertificate, Exit};
@@ -13,38 +13,28 @@ use std::path::{Path, PathBuf};
 pub(crate) enum KeygenError {
     /// The kernel gave no random bytes.
     #[error("could not get random bytes for a CURVE key: {cause}")]
-    Random {
-        /// What getrandom(2) said.
-        cause: getrandom::Error,
-    },
+    Random { cause: getrandom::Error },
     /// The name cannot be written into a certificate.
     #[error("could not make a CURVE certificate named {name:?}")]
     Name {
-        /// The name asked for.
         name: String,
-        /// What is wrong with it.
         #[source]
         cause: CertificateError,
     },
     /// There is a file already.
     #[error("{} exists already and may hold a key in use; pass --force to replace it", path.display())]
-    Exists {
-        /// The file in the way.
-        path: PathBuf,
-    },
+    Exists { path: PathBuf },
     /// The file could not be written.
     #[error("could not write the CURVE certificate to {}", path.display())]
     Write {
-        /// The file asked for.
         path: PathBuf,
-        /// What the system said.
         #[source]
         cause: io::Error,
     },
 }
 
 /// Makes a certificate and writes it to `path`, or prints it.
-pub(crate) fn run(path: Option<&Path>, name: &str, force: bool) -> u8 {
+pub(crate) fn run(path: Option<&Path>, name: &str, force: bool) -> Done {
     let made = generate(name).and_then(|certificate| {
         if let Some(path) = path {
             return write(path, &certificate, force);
@@ -52,7 +42,7 @@ pub(crate) fn run(path: Option<&Path>, name: &str, force: bool) -> u8 {
         answer_text(certificate.to_text().expose());
         Ok(())
     });
-    made.map_or_else(|error| failed(Exit::Prepare, &error), |()| 0)
+    made.map_err(|error| failed(Exit::Prepare, &error))
 }
 
 /// A new random certificate that carries `name` in its metadata (letters, digits, `-` and `.`).

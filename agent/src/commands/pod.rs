@@ -3,7 +3,7 @@
 use crate::commands::arguments::PodArguments;
 use crate::commands::failure::failed;
 use crate::plan::config::read_config;
-use crate::plan::decide;
+use crate::plan::decide::{self, Surroundings, surroundings};
 use crate::plan::facts::Facts;
 use crate::plan::step::AwaitLead;
 use crate::system::output::{chain, complain};
@@ -60,6 +60,12 @@ impl Pod {
         CurveCertificate::parse(&text).map_err(|error| chain(&error))
     }
 
+    /// What a client of its broker needs.
+    pub(crate) fn surroundings(&self) -> Result<Surroundings, u8> {
+        surroundings(&self.config, &self.facts).map_err(|error| failed(error.exit(), &error))
+    }
+
+    /// Where and how long to wait for the lead.
     pub(crate) fn lead(&self) -> Result<AwaitLead, u8> {
         decide::lead(&self.config, &self.facts).map_err(|error| failed(error.exit(), &error))
     }

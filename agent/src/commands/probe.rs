@@ -1,7 +1,7 @@
 //! `flux-agent probe`: whether a broker's port would let this pod in.
 
 use crate::commands::arguments::{Format, PodArguments, patience};
-use crate::commands::failure::{NO, failed, failed_with};
+use crate::commands::failure::{Done, NO, failed, failed_with};
 use crate::commands::pod::Pod;
 use crate::lead::probe;
 use crate::lead::resolver::Resolver;
@@ -18,19 +18,7 @@ pub(crate) async fn run(
     certificate: Option<PathBuf>,
     seconds: u64,
     format: Format,
-) -> u8 {
-    match try_probe(arguments, target, certificate, seconds, format).await {
-        Ok(code) | Err(code) => code,
-    }
-}
-
-async fn try_probe(
-    arguments: &PodArguments,
-    target: Option<&str>,
-    certificate: Option<PathBuf>,
-    seconds: u64,
-    format: Format,
-) -> Result<u8, u8> {
+) -> Done {
     let (certificate, name, port) = match (target, certificate) {
         (Some(target), Some(path)) => {
             let text = fs::read_to_string(&path).map_err(|error| {
@@ -59,12 +47,12 @@ async fn try_probe(
         Err(error) => Err(error),
     };
     let addresses = addresses.map_err(|error| failed_with(NO, &error))?;
-    let mut code = NO;
+    let mut done = Err(NO);
     for address in addresses {
         let address = SocketAddr::new(address, port);
         let outcome = probe(address, &certificate, patience(seconds)).await;
         if outcome.is_accepted() {
-            code = 0;
+            done = Ok(());
         }
         match format {
             Format::Text => answer(&format!("{address}: {outcome}")),
@@ -75,7 +63,7 @@ async fn try_probe(
             })),
         }
     }
-    Ok(code)
+    done
 }
 
 /// `host:port`, `1.2.3.4:port` or `[::1]:port`.

@@ -1,26 +1,19 @@
 //! `flux-agent status`: what the agent that runs this pod says of itself.
 
 use crate::commands::arguments::{Format, PodArguments};
-use crate::commands::failure::{NO, failed_with};
+use crate::commands::failure::{Done, NO, failed_with};
 use crate::commands::running_agent::{PATIENCE, agent_socket};
 use crate::status::client::ask;
 use crate::status::document::StatusReport;
-use crate::system::output::{answer_json, answer_text};
 use std::fmt::Write as _;
 use std::time::Duration;
 
 /// Asks and prints the answer.
-pub(crate) async fn run(arguments: &PodArguments, format: Format) -> u8 {
-    match ask(&agent_socket(arguments), PATIENCE).await {
-        Ok(report) => {
-            match format {
-                Format::Text => answer_text(&status_text(&report)),
-                Format::Json => answer_json(&report),
-            }
-            0
-        }
-        Err(error) => failed_with(NO, &error),
-    }
+pub(crate) async fn run(arguments: &PodArguments, format: Format) -> Done {
+    let report = ask(&agent_socket(arguments), PATIENCE).await;
+    let report = report.map_err(|error| failed_with(NO, &error))?;
+    format.print(&report, || status_text(&report));
+    Ok(())
 }
 
 fn status_text(report: &StatusReport) -> String {

@@ -1,7 +1,7 @@
 //! `flux-agent wait`: until something is there.
 
 use crate::commands::arguments::{Awaited, PodArguments, patience};
-use crate::commands::failure::{NO, failed};
+use crate::commands::failure::{Done, NO, failed};
 use crate::commands::pod::Pod;
 use crate::commands::running_agent::{PATIENCE, PAUSE, agent_socket, layout};
 use crate::lead::wait::{LeadTarget, wait_for_lead};
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Waits for `what`, `seconds` long at most.
-pub(crate) async fn run(what: Awaited, arguments: &PodArguments, seconds: u64) -> u8 {
+pub(crate) async fn run(what: Awaited, arguments: &PodArguments, seconds: u64) -> Done {
     let patience = patience(seconds);
     if what == Awaited::Lead {
         return wait_lead(arguments, patience).await;
@@ -25,10 +25,10 @@ pub(crate) async fn run(what: Awaited, arguments: &PodArguments, seconds: u64) -
         }
     };
     if tokio::time::timeout(patience, reached).await.is_ok() {
-        return 0;
+        return Ok(());
     }
     complain(&format!("still waiting after {seconds} s"));
-    NO
+    Err(NO)
 }
 
 async fn reached(what: Awaited, arguments: &PodArguments, socket: &Path) -> bool {
@@ -42,18 +42,11 @@ async fn reached(what: Awaited, arguments: &PodArguments, socket: &Path) -> bool
     }
 }
 
-async fn wait_lead(arguments: &PodArguments, patience: Duration) -> u8 {
-    let (lead, certificate) = match Pod::read(arguments).and_then(|pod| {
-        let certificate = pod.certificate(None)?;
-        Ok((pod.lead()?, certificate))
-    }) {
-        Ok(both) => both,
-        Err(code) => return code,
-    };
+async fn wait_lead(arguments: &PodArguments, patience: Duration) -> Done {
+    let pod = Pod::read(arguments)?;
+    let (certificate, lead) = (pod.certificate(None)?, pod.lead()?);
     let target = LeadTarget { address: lead.address, name: lead.name, port: lead.port };
     let mut report = |line: &str| complain(line);
-    match wait_for_lead(&target, &certificate, patience, &mut report).await {
-        Ok(_) => 0,
-        Err(error) => failed(Exit::LeadUnreachable, &error),
-    }
+    let found = wait_for_lead(&target, &certificate, patience, &mut report).await;
+    found.map(drop).map_err(|error| failed(Exit::LeadUnreachable, &error))
 }

@@ -38,35 +38,24 @@ pub(crate) enum SocketError {
     /// No socket yet, or nobody listening.
     #[error("connect to the broker's socket")]
     Connect {
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// The connection broke.
     #[error("talk to the broker")]
     Exchange {
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// The broker lets only the owner of the instance in.
     #[error("the broker refused the connection with errno {errno}")]
-    Refused {
-        /// What it said.
-        errno: u8,
-    },
+    Refused { errno: u8 },
     /// The broker does not offer the service, or failed to serve.
     #[error("the broker answered the question for its state with errno {errno}")]
-    Failed {
-        /// What it said.
-        errno: u32,
-    },
+    Failed { errno: u32 },
     /// Not an answer of a Flux broker.
     #[error("the broker's answer is not a Flux message: {what}")]
-    Malformed {
-        /// What is wrong with it.
-        what: &'static str,
-    },
+    Malformed { what: &'static str },
 }
 
 /// A connection to the local broker.

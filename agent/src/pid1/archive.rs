@@ -22,14 +22,10 @@ use std::path::{Path, PathBuf};
 pub(crate) enum KeepError {
     /// The instance never ran, so that there is nothing new.
     #[error("keep archive {} as it was: the broker did not get as far as to run", path.display())]
-    NeverRan {
-        /// The archive.
-        path: PathBuf,
-    },
+    NeverRan { path: PathBuf },
     /// There is no dump.
     #[error("keep archive {} as it was: Flux dumped nothing to {}", path.display(), dump.display())]
     NoDump {
-        /// The archive.
         path: PathBuf,
         /// Where the dump should be.
         dump: PathBuf,
@@ -37,18 +33,14 @@ pub(crate) enum KeepError {
     /// The dump is cut off.
     #[error("keep archive {} as it was: the dump is not whole", path.display())]
     NotWhole {
-        /// The archive.
         path: PathBuf,
-        /// What is missing.
         #[source]
         source: WholeError,
     },
     /// The dump is whole but cannot take its place.
     #[error("put the dump in the place of archive {}", path.display())]
     Replace {
-        /// The archive.
         path: PathBuf,
-        /// What the system said.
         #[source]
         source: io::Error,
     },

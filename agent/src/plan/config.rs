@@ -11,18 +11,14 @@ pub(crate) enum ReadConfigError {
     /// The configuration cannot be read.
     #[error("read {}", path.display())]
     Read {
-        /// Where it should be.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
     /// The configuration is none.
     #[error("{}", path.display())]
     Parse {
-        /// Where it is.
         path: PathBuf,
-        /// Why.
         #[source]
         source: flux_contract::ConfigError,
     },

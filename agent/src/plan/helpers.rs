@@ -43,7 +43,9 @@ fn view(pod: Pod<'_>) -> String {
         changes.push(Change::append("LD_LIBRARY_PATH", libraries.display().to_string()));
     }
     changes.push(client_first(pod));
-    changes.iter().for_each(|change| render(&mut text, change));
+    for change in &changes {
+        render(&mut text, change);
+    }
     // Where neither is there, `flux proxy` finds no shell.
     let shell = quoted(&chosen_shell(pod.config, pod.facts).display().to_string());
     let _ = writeln!(text, "[ -x \"${{SHELL:-}}\" ] || export SHELL={shell}");

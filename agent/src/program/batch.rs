@@ -4,6 +4,7 @@
 
 use crate::plan::files::BATCH_SCRIPT_VARIABLE;
 use crate::system::output;
+use clap::Args;
 use flux_contract::Exit;
 use std::collections::BTreeMap;
 use std::env;
@@ -20,17 +21,22 @@ const NOT_SUBMITTED: &str = "it was not submitted";
 const NAMED: usize = 5;
 
 /// How the batch script is submitted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub(crate) struct Batch {
     /// The `flux` program.
+    #[arg(long, value_name = "PATH")]
     pub flux: String,
     /// Directory of the jobs' output files (`logs`).
+    #[arg(long, value_name = "PATH")]
     pub output_directory: PathBuf,
     /// Where the lines that failed are written down for the wrapper.
+    #[arg(long, value_name = "PATH")]
     pub failure: PathBuf,
     /// Leave out the id of the job.
+    #[arg(long)]
     pub quiet: bool,
     /// Node, task and option flags.
+    #[arg(last = true)]
     pub flags: Vec<String>,
 }
 

@@ -11,11 +11,13 @@ use crate::program::refusal;
 use crate::program::refusal::{Newest, Verdict};
 use crate::status::timing::{fluxtime_line, monotonic_nanoseconds};
 use crate::system::output;
+use clap::Args;
 use flux_contract::{Exit, shell_syntax};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{AccessFlags, Pid, access};
 use std::fs;
 use std::io::{self, ErrorKind, IsTerminal};
+use std::num::ParseIntError;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -34,23 +36,34 @@ const KEPT: usize = 2048;
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A command to run and to record.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub(crate) struct Program {
     /// Where the record is kept.
+    #[arg(long, value_name = "PATH")]
     pub record: PathBuf,
     /// How long it may take to end once a signal asked for it; then it is killed, because Flux's
     /// cleanup waits for it.
+    #[arg(long, value_name = "MILLISECONDS", value_parser = milliseconds)]
     pub patience: Option<Duration>,
     /// Print the `FLUXTIME` line.
+    #[arg(long)]
     pub timed: bool,
     /// The `flux` program, where the command is a submission that Flux may refuse.
+    #[arg(long, value_name = "PATH")]
     pub flux: Option<String>,
     /// Where the command may leave a sentence about its failure.
+    #[arg(long, value_name = "PATH")]
     pub failure: Option<PathBuf>,
     /// A directory that the jobs write their output files to.
+    #[arg(long, value_name = "PATH")]
     pub output_directory: Option<PathBuf>,
     /// Program and arguments.
+    #[arg(last = true, required = true)]
     pub words: Vec<String>,
+}
+
+fn milliseconds(text: &str) -> Result<Duration, ParseIntError> {
+    text.parse().map(Duration::from_millis)
 }
 
 /// Runs `program`, keeps its record, and returns the code to end with: the command's own, 128 + N

@@ -4,17 +4,14 @@
 use crate::commands::arguments::{Format, PodArguments};
 use crate::commands::doctor::check::{Check, Finding};
 use crate::commands::doctor::checks;
-use crate::system::output::{answer_json, answer_text};
+use crate::commands::failure::{Done, NO};
 use std::fmt::Write as _;
 
 /// Checks everything and prints it; ends with 1 if a check failed.
-pub(crate) async fn run(arguments: &PodArguments, format: Format) -> u8 {
+pub(crate) async fn run(arguments: &PodArguments, format: Format) -> Done {
     let checks = checks::all(arguments).await;
-    match format {
-        Format::Text => answer_text(&text(&checks)),
-        Format::Json => answer_json(&checks),
-    }
-    u8::from(checks.iter().any(|check| check.finding == Finding::Failed))
+    format.print(&checks, || text(&checks));
+    if checks.iter().any(|check| check.finding == Finding::Failed) { Err(NO) } else { Ok(()) }
 }
 
 fn text(checks: &[Check]) -> String {
