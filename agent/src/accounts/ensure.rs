@@ -2,8 +2,7 @@
 
 use crate::accounts::error::AccountError;
 use crate::accounts::files::Files;
-use crate::accounts::passwd;
-use crate::accounts::passwd::User;
+use crate::accounts::passwd::{self, User};
 use crate::system::root::below;
 use std::fs::{self, Permissions};
 use std::io;

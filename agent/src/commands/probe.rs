@@ -3,7 +3,7 @@
 use crate::commands::arguments::{Format, PodArguments, patience};
 use crate::commands::failure::{Done, NO, failed, failed_with};
 use crate::commands::pod::Pod;
-use crate::lead::probe;
+use crate::lead::probe::probe;
 use crate::lead::resolver::Resolver;
 use crate::system::output::{answer, answer_json, complain};
 use flux_contract::{CurveCertificate, Exit};

@@ -1,7 +1,6 @@
 //! Waiting until the lead broker answers, and saying all along what is in the way.
 
-use crate::lead::probe;
-use crate::lead::probe::Outcome;
+use crate::lead::probe::{Outcome, probe};
 use crate::lead::resolver::Resolver;
 use crate::system::output::chain;
 use flux_contract::CurveCertificate;

@@ -7,8 +7,7 @@
 use crate::process::exit_status::{exit_code, start_failure_code};
 use crate::process::signals::{Signals, asks_to_stop, at};
 use crate::program::record::{NotRun, ProgramRecord};
-use crate::program::refusal;
-use crate::program::refusal::{Newest, Verdict};
+use crate::program::refusal::{self, Newest, Verdict};
 use crate::status::timing::{fluxtime_line, monotonic_nanoseconds};
 use crate::system::output;
 use clap::Args;
