@@ -9,5 +9,4 @@ pub(crate) mod watch;
 pub(crate) mod wire;
 
 pub use probe::{Outcome, Stage, probe};
-pub use resolver::{ResolveError, Resolver};
 pub use wait::{LeadTarget, wait_for_lead};

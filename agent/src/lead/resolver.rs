@@ -1,14 +1,10 @@
 //! Looking up names without libc's resolver, which a static binary cannot use.
 
-use hickory_resolver::config::{
-    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig,
-    ResolverOpts,
-};
+use hickory_resolver::config::{LookupIpStrategy, ResolveHosts, ResolverOpts};
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
-use hickory_resolver::proto::rr::Name;
 use hickory_resolver::{ResolverBuilder, TokioResolver};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -24,7 +20,7 @@ const COMPLETE_DOTS: usize = 5;
 
 /// Why a name has no address.
 #[derive(Debug, thiserror::Error)]
-pub enum ResolveError {
+pub(crate) enum ResolveError {
     /// The system's configuration of name servers is missing or unusable.
     #[error("could not read the name servers from /etc/resolv.conf")]
     Configuration {
@@ -57,36 +53,16 @@ pub enum ResolveError {
 
 /// A resolver that remembers nothing: what does not exist now may exist in a moment.
 #[derive(Clone)]
-pub struct Resolver {
+pub(crate) struct Resolver {
     resolver: TokioResolver,
     complete_dots: usize,
 }
 
 impl Resolver {
     /// A resolver with the system's name servers, search list and hosts file.
-    pub fn from_system() -> Result<Self, ResolveError> {
+    pub(crate) fn from_system() -> Result<Self, ResolveError> {
         let builder = TokioResolver::builder_tokio()
             .map_err(|cause| ResolveError::Configuration { cause })?;
-        Self::build(builder)
-    }
-
-    /// A resolver that asks only the name server at `address`, with `search` as its search list and
-    /// names of `ndots` dots complete.
-    pub fn from_name_server(
-        address: SocketAddr,
-        search: &[&str],
-        ndots: usize,
-    ) -> Result<Self, ResolveError> {
-        let (mut udp, mut tcp) = (ConnectionConfig::udp(), ConnectionConfig::tcp());
-        udp.port = address.port();
-        tcp.port = address.port();
-        let server = NameServerConfig::new(address.ip(), true, vec![udp, tcp]);
-        let search: Result<Vec<Name>, _> = search.iter().map(Name::from_ascii).collect();
-        let search = search.map_err(|cause| ResolveError::Configuration { cause: cause.into() })?;
-        let configuration = ResolverConfig::from_parts(None, search, vec![server]);
-        let provider = TokioRuntimeProvider::default();
-        let mut builder = TokioResolver::builder_with_config(configuration, provider);
-        builder.options_mut().ndots = ndots;
         Self::build(builder)
     }
 
@@ -104,7 +80,7 @@ impl Resolver {
     /// makes it eight. A name with fewer dots than the pod's `ndots` and no dot at its end is then
     /// looked for in the search list as well, whatever the first answer was: a name server that has
     /// nobody to ask about the world fails for `lead.team.svc`.
-    pub async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, ResolveError> {
+    pub(crate) async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, ResolveError> {
         if let Ok(address) = name.parse() {
             return Ok(vec![address]);
         }
@@ -149,30 +125,4 @@ fn may_be_relative(name: &str, complete_dots: usize) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn complete_names_are_never_looked_for_in_the_search_list() {
-        let relative = |name, ndots| may_be_relative(name, ndots);
-        assert!(!relative("hello-0.hello.team.svc.cluster.local", 5));
-        assert!(relative("hello-0.hello.team.svc.cluster.local", 6), "the pod's own rule");
-        assert!(!relative("lead.", 5));
-        assert!(relative("lead", 5) && relative("hello-0.hello.team.svc", 5));
-    }
-
-    #[test]
-    fn nothing_is_remembered_and_nobody_is_waited_for_long() {
-        let mut options = ResolverOpts::default();
-        set_options(&mut options);
-        assert_eq!((options.cache_size, options.attempts), (0, 1));
-        assert_eq!(options.timeout, Duration::from_secs(1));
-    }
-
-    #[tokio::test]
-    async fn an_address_needs_no_lookup() {
-        let resolver = Resolver::from_name_server("127.0.0.1:9".parse().unwrap(), &[], 5).unwrap();
-        let address: IpAddr = "fd00::7".parse().unwrap();
-        assert_eq!(resolver.lookup("fd00::7").await.unwrap(), [address]);
-    }
-}
+mod tests;

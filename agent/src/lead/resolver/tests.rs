@@ -1,17 +1,38 @@
 //! Looking up names against a name server of our own on loopback.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-use flux_agent::lead::{ResolveError, Resolver};
+use super::*;
+use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
 use hickory_resolver::proto::op::{Message, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, AAAA, SOA};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::net::UdpSocket;
 
 const LATE: &str = "hello-0.hello.team.svc.cluster.local";
+
+impl Resolver {
+    /// A resolver that asks only the name server at `address`, with `search` as its search list and
+    /// names of `ndots` dots complete.
+    fn from_name_server(
+        address: SocketAddr,
+        search: &[&str],
+        ndots: usize,
+    ) -> Result<Self, ResolveError> {
+        let (mut udp, mut tcp) = (ConnectionConfig::udp(), ConnectionConfig::tcp());
+        udp.port = address.port();
+        tcp.port = address.port();
+        let server = NameServerConfig::new(address.ip(), true, vec![udp, tcp]);
+        let search: Result<Vec<Name>, _> = search.iter().map(Name::from_ascii).collect();
+        let search = search.map_err(|cause| ResolveError::Configuration { cause: cause.into() })?;
+        let configuration = ResolverConfig::from_parts(None, search, vec![server]);
+        let provider = TokioRuntimeProvider::default();
+        let mut builder = TokioResolver::builder_with_config(configuration, provider);
+        builder.options_mut().ndots = ndots;
+        Self::build(builder)
+    }
+}
 
 /// A name server that knows one name late and two at once, and remembers what it was asked.
 struct NameServer {
@@ -147,4 +168,28 @@ async fn a_name_server_that_is_not_there_is_a_failure_and_not_an_unknown_name() 
         Resolver::from_name_server(address, &[], 5).unwrap().lookup(LATE).await.unwrap_err();
     let told_apart = matches!(error, ResolveError::Failed { .. } | ResolveError::NoAnswer { .. });
     assert!(told_apart, "{error:?}");
+}
+
+#[test]
+fn complete_names_are_never_looked_for_in_the_search_list() {
+    let relative = |name, ndots| may_be_relative(name, ndots);
+    assert!(!relative("hello-0.hello.team.svc.cluster.local", 5));
+    assert!(relative("hello-0.hello.team.svc.cluster.local", 6), "the pod's own rule");
+    assert!(!relative("lead.", 5));
+    assert!(relative("lead", 5) && relative("hello-0.hello.team.svc", 5));
+}
+
+#[test]
+fn nothing_is_remembered_and_nobody_is_waited_for_long() {
+    let mut options = ResolverOpts::default();
+    set_options(&mut options);
+    assert_eq!((options.cache_size, options.attempts), (0, 1));
+    assert_eq!(options.timeout, Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn an_address_needs_no_lookup() {
+    let resolver = Resolver::from_name_server("127.0.0.1:9".parse().unwrap(), &[], 5).unwrap();
+    let address: IpAddr = "fd00::7".parse().unwrap();
+    assert_eq!(resolver.lookup("fd00::7").await.unwrap(), [address]);
 }
