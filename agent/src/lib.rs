@@ -1,49 +1,17 @@
 //! The in-pod agent of the Flux Operator.
+//!
+//! Each folder is a room with one purpose, which its `mod.rs` says. What is `pub` there is for the
+//! binary and for the tests that drive a part from outside; everything else is the crate's own.
 
 pub mod accounts;
-pub mod archive;
-pub mod batch;
-pub mod broker_socket;
-pub mod broker_watch;
-pub mod budget;
-pub mod children;
-pub mod cli;
-pub(crate) mod client;
 pub mod commands;
-pub mod connect;
-pub mod deadline;
-pub mod diagnose;
-pub mod doctor;
-pub mod ending;
-pub mod environment;
-pub mod exec;
-pub mod execute;
-pub mod exit_status;
-pub mod facts;
-pub mod farewell;
-pub mod flux_command;
-pub mod install;
-pub mod keygen;
+mod execute;
+pub mod flux;
 pub mod lead;
-pub mod lead_watch;
-pub mod leftovers;
-pub mod output;
-pub mod passwd;
+mod pid1;
 pub mod plan;
-pub mod probe;
+pub mod process;
 pub mod program;
-pub mod progress;
-pub mod refusal;
-pub mod resolver;
-pub mod resources;
-pub mod root;
-pub mod run;
-pub mod runner_lock;
-pub mod session;
-pub mod sidecar;
-pub mod signals;
 pub mod status;
-pub mod step;
-pub mod supervise;
-pub mod timing;
+mod system;
 pub mod view;

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    flux_agent::cli::main()
+    flux_agent::commands::main()
 }

@@ -3,8 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use flux_agent::broker_watch::{Event, Watch};
-use flux_agent::children::Children;
+use flux_agent::flux::{Event, Watch};
+use flux_agent::process::Children;
 use std::fs;
 use std::io;
 use std::path::Path;

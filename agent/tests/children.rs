@@ -1,6 +1,6 @@
 //! Waiting for every child of a process: tests take turns, for each of them waits for all there are.
 
-use flux_agent::children::{Children, Running};
+use flux_agent::process::{Children, Running};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;

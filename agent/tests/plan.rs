@@ -2,8 +2,8 @@
 //! content of every file.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use flux_agent::facts::Facts;
-use flux_agent::passwd::Databases;
+use flux_agent::accounts::Databases;
+use flux_agent::plan::Facts;
 use flux_agent::plan::{PlanError, plan, surroundings};
 use flux_contract::{
     AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, ClusterName, Exit, FluxUser, Hooks,
@@ -333,7 +333,7 @@ fn interactive_with_a_command() {
 fn commands(config: &AgentConfig, hostname: &str) -> String {
     let text = shown(config, &facts(hostname));
     let end_of_helpers = text.find("load-fluxion.sh").unwrap();
-    text[end_of_helpers..].split_once("    )\n").unwrap().1.to_owned()
+    text[end_of_helpers..].split_once("flux-agent fluxion\n").unwrap().1.to_owned()
 }
 
 #[test]

@@ -2,10 +2,11 @@
 
 mod support;
 
-use flux_agent::probe::{Outcome, Stage, probe};
+use flux_agent::lead::{Outcome, Stage, probe};
 use flux_contract::CurveCertificate;
 use omq_proto::MechanismSetup;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::time::Duration;
 use support::{PATIENCE, certificate, curve, listen, start};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -25,10 +26,10 @@ async fn the_same_certificate_on_both_sides_is_accepted_every_time() {
 
 #[tokio::test]
 async fn generated_certificates_are_accepted_too() {
-    let certificate = flux_agent::keygen::generate("hello-0").unwrap();
-    let read_back = CurveCertificate::parse(certificate.to_text().expose()).unwrap();
+    let agent = Command::new(env!("CARGO_BIN_EXE_flux-agent")).arg("keygen").output().unwrap();
+    let certificate = CurveCertificate::parse(&String::from_utf8(agent.stdout).unwrap()).unwrap();
     let address = start(curve(&certificate, &certificate)).await;
-    assert_eq!(ask(address, &read_back).await, Outcome::Accepted);
+    assert_eq!(ask(address, &certificate).await, Outcome::Accepted);
 }
 
 #[tokio::test]

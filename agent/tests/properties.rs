@@ -3,10 +3,10 @@
 
 mod settings;
 
-use flux_agent::facts::Facts;
-use flux_agent::passwd::Databases;
+use flux_agent::accounts::Databases;
+use flux_agent::plan::Facts;
+use flux_agent::plan::{Plan, Step};
 use flux_agent::plan::{lead, plan, sidecar_hook, surroundings};
-use flux_agent::step::{Plan, Step};
 use flux_contract::{
     AgentConfig, Archive, Bootstrap, Broker, ClusterName, FluxUser, Hooks, Hostlist, Layout,
     Logging, Network, Shutdown, SidecarConfig, Submission, View, WorkerPolicy, Workload,

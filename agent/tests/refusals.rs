@@ -86,10 +86,7 @@ fn a_command_that_reads_its_input_meets_its_end() {
     let pod = Pod::new();
     pod.run(&pod.config(&["true"]));
     let calls = pod.read("flux-calls");
-    assert!(
-        calls.contains("submit --input=/dev/null -n1 "),
-        "the user's flags come later: {calls}"
-    );
+    assert!(calls.contains("run --input=/dev/null -n1 "), "the user's flags come later: {calls}");
     let mut config = pod.config(&[]);
     let command = ["sh", "-c", "cat; echo end"].map(str::to_owned).to_vec();
     config.workload = Workload::Launcher { prefix: vec![], command };

@@ -249,7 +249,7 @@ fn diagnostics_ask_everything_whatever_fails_and_stay_until_told_to_end() {
         2,
         "errors stand in their place: {text}"
     );
-    for (_, arguments) in flux_agent::diagnose::QUESTIONS {
+    for (_, arguments) in flux_agent::program::QUESTIONS {
         assert!(text.contains(&format!("asked: {}", arguments.join(" "))), "{text}");
     }
 }

@@ -275,7 +275,7 @@ pub struct Submission {
     pub flags: Vec<String>,
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Content of `/tmp/custom-entrypoint.sh` (`commands.script`); the command then runs it.
+    /// Content of [`CUSTOM_SCRIPT_PATH`](crate::CUSTOM_SCRIPT_PATH) (`commands.script`); the command then runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
 }

@@ -24,6 +24,11 @@ pub const INSTALL_MOUNT: &str = "/flux_operator/volume";
 /// Where the private volume is mounted, in the runner container only. It lies in memory.
 pub const PRIVATE_MOUNT: &str = "/flux_operator/private";
 
+/// Where `commands.script` is written, on every pod: the job may run on any of them.
+pub const CUSTOM_SCRIPT_PATH: &str = "/tmp/custom-entrypoint.sh";
+/// Where jobs leave their output when the specification names no directory.
+pub const DEFAULT_OUTPUT_DIRECTORY: &str = "/tmp/fluxout";
+
 /// Paths below the shared volume (`flux.container.mountPath`, `/mnt/flux` by default), which every
 /// container of the pod mounts, and below the private one, which only the runner mounts.
 ///
@@ -105,14 +110,19 @@ impl Layout {
         self.at("bin")
     }
 
+    /// Name of the agent's binary, and of its processes.
+    pub const AGENT_NAME: &str = "flux-agent";
+    /// Name of the `flux` command: of the agent where it goes by it, and of the view's own.
+    pub const CLIENT_NAME: &str = "flux";
+
     /// The agent's binary.
     pub fn agent(&self) -> PathBuf {
-        self.at("bin/flux-agent")
+        self.bin_dir().join(Self::AGENT_NAME)
     }
 
     /// The agent by the name `flux`: becomes the broker's user, then the `flux` of the view.
     pub fn client(&self) -> PathBuf {
-        self.at("bin/flux")
+        self.bin_dir().join(Self::CLIENT_NAME)
     }
 
     /// The Flux installation.

@@ -12,8 +12,10 @@ mod agent_config;
 mod curve_certificate;
 mod exit;
 mod hostlist;
+pub mod invocation;
 mod layout;
 mod names;
+pub mod phase;
 mod redacted;
 mod shell;
 mod termination;
@@ -26,8 +28,8 @@ pub use curve_certificate::{CertificateError, CurveCertificate};
 pub use exit::Exit;
 pub use hostlist::{Hostlist, HostlistError};
 pub use layout::{
-    AGENT_CONFIG_PATH, CONFIG_MOUNT, CURVE_MOUNT, CURVE_SECRET_KEY, INSTALL_MOUNT, Layout,
-    MUNGE_MOUNT, MUNGE_SECRET_KEY, PRIVATE_MOUNT,
+    AGENT_CONFIG_PATH, CONFIG_MOUNT, CURVE_MOUNT, CURVE_SECRET_KEY, CUSTOM_SCRIPT_PATH,
+    DEFAULT_OUTPUT_DIRECTORY, INSTALL_MOUNT, Layout, MUNGE_MOUNT, MUNGE_SECRET_KEY, PRIVATE_MOUNT,
 };
 pub use names::{ClusterName, NameError, labels};
 pub use redacted::Redacted;

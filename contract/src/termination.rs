@@ -29,7 +29,7 @@ pub struct TerminationMessage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Phase {
-    /// What happened: `prepare`, `hooks`, `wait-for-lead`, `quorum`, `command`, `shutdown`, `post`.
+    /// What happened, one of [`crate::phase`].
     pub name: String,
     /// Milliseconds from the agent's start to the phase's beginning.
     pub start_milliseconds: u64,

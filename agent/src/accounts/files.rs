@@ -1,12 +1,13 @@
 //! Reading, locking and replacing the files of the user database.
 
-use super::{AccountError, LOCK_DEADLINE};
-use crate::passwd::Databases;
+use crate::accounts::error::{AccountError, LOCK_DEADLINE};
+use crate::accounts::passwd::Databases;
+use crate::system::files::{self, Attributes};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
@@ -115,33 +116,18 @@ fn write(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
     }
 }
 
+/// The new file has the mode and owner of the one before, or `mode` if there is none.
 fn replace(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let temporary = path.with_file_name(name);
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
-    let replaced =
-        write_new(&temporary, path, text, mode).and_then(|()| fs::rename(&temporary, path));
-    if replaced.is_err() {
-        // The first error is the one that counts.
-        let _ = fs::remove_file(&temporary);
-    }
-    replaced
-}
-
-/// Writes `text` to `temporary` with the mode and owner that `path` has, or `mode` if it is new.
-fn write_new(temporary: &Path, path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
-    file.write_all(text)?;
     let existing = fs::metadata(path).ok();
-    if let Some(existing) = existing.as_ref() {
-        chown(temporary, Some(existing.uid()), Some(existing.gid()))?;
-    }
-    let mode = existing.map_or(mode, |existing| existing.mode() & 0o7777);
-    file.set_permissions(Permissions::from_mode(mode))?;
-    file.sync_all()
+    let attributes = Attributes {
+        mode: existing.as_ref().map_or(mode, |existing| existing.mode() & 0o7777),
+        owner: existing.map(|existing| (existing.uid(), existing.gid())),
+        durable: true,
+    };
+    files::replace(path, attributes, |file| file.write_all(text)).map(drop)
 }
 
 /// Writes `text` over the content of `path`. Texts only grow, so at no moment is there less than

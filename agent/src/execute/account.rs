@@ -1,9 +1,12 @@
 //! Making sure of the account that the broker runs as.
 
-use super::{Context, StepError, files};
-use crate::accounts::{Account, AccountError, ensure_user};
-use crate::session::Identity;
-use crate::step::AccountChoice;
+use crate::accounts::ensure::{Account, ensure_user};
+use crate::accounts::error::AccountError;
+use crate::execute::context::Context;
+use crate::execute::error::StepError;
+use crate::execute::session::Identity;
+use crate::plan::step::AccountChoice;
+use crate::system::files;
 use std::path::Path;
 
 /// Decides `session.identity`.
@@ -82,7 +85,7 @@ fn without_entry(
 ) -> Identity {
     context.log.warn(&format!(
         "{}; running Flux as uid {uid} without an entry in /etc/passwd",
-        crate::output::chain(error)
+        crate::system::output::chain(error)
     ));
     Identity {
         name: name.to_owned(),

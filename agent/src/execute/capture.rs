@@ -1,11 +1,12 @@
 //! Running a command for its output.
 
-use super::{Context, StepError};
-use crate::budget::Limits;
-use crate::children::Running;
-use crate::exit_status::end_text;
-use crate::signals::{Signals, Stop, at};
-use crate::step::shown;
+use crate::execute::context::Context;
+use crate::execute::error::StepError;
+use crate::plan::budget::Limits;
+use crate::process::children::Running;
+use crate::process::exit_status::end_text;
+use crate::process::signals::{Signals, Stop, at};
+use crate::system::words::shown;
 use nix::sys::signal::Signal;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
@@ -48,7 +49,7 @@ async fn read(stream: Option<impl AsyncRead + Unpin>) -> String {
 /// Waits for `running`. When a stop is asked for, its process group gets the signal and is killed as
 /// `limits` say. Returns how it ended, and the stop if it was asked to end for it. What cannot be
 /// killed is left, as if it had been.
-pub async fn wait_or_stop(
+pub(crate) async fn wait_or_stop(
     signals: &mut Signals,
     running: &mut Running,
     limits: Limits,

@@ -1,19 +1,18 @@
 //! Why a step of a run failed, and the exit code that says so.
 
-use crate::accounts::AccountError;
-use crate::lead::LeadError;
-use crate::signals::Stop;
+use crate::accounts::error::AccountError;
+use crate::lead::wait::LeadError;
+use crate::process::signals::Stop;
 use flux_contract::{CertificateError, Exit};
 use std::io;
 use std::path::PathBuf;
 
 /// Why a step failed.
 #[derive(Debug, thiserror::Error)]
-pub enum StepError {
+pub(crate) enum StepError {
     /// A signal came before the command ran.
     #[error("ended before the command ran")]
     Stopped {
-        /// Which one.
         #[source]
         source: Stop,
     },
@@ -22,7 +21,6 @@ pub enum StepError {
     Hook {
         /// Field of the specification it comes from.
         hook: String,
-        /// How it ended.
         end: String,
     },
     /// The pod's grace period was over before a script of the user had ended.
@@ -37,31 +35,23 @@ pub enum StepError {
     /// There is no account for the broker.
     #[error("prepare the account that Flux runs as")]
     Account {
-        /// Why.
         #[source]
         source: AccountError,
     },
     /// Something with a file.
     #[error("could not {doing} {}", path.display())]
     File {
-        /// What was being done.
         doing: &'static str,
-        /// To what.
         path: PathBuf,
-        /// What the system said.
         #[source]
         source: io::Error,
     },
     /// No directory takes a file.
     #[error("no directory takes {name}")]
-    NoPlace {
-        /// The file.
-        name: String,
-    },
+    NoPlace { name: String },
     /// The mounted certificate is none.
     #[error("read the CURVE certificate {}", path.display())]
     Certificate {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it. Never its content.
         #[source]
@@ -78,9 +68,7 @@ pub enum StepError {
     /// A program could not be started.
     #[error("start {program:?}")]
     Start {
-        /// The program.
         program: String,
-        /// What the system said.
         #[source]
         source: io::Error,
     },
@@ -89,29 +77,23 @@ pub enum StepError {
     Command {
         /// The command line.
         command: String,
-        /// How it ended.
         end: String,
-        /// What it said.
         output: String,
     },
     /// The lead did not answer in time.
     #[error("wait for the lead broker")]
     Lead {
-        /// What was seen.
         #[source]
         source: LeadError,
     },
     /// A step came before what it needs.
     #[error("{what} is missing: a mistake in the agent")]
-    Order {
-        /// What is missing.
-        what: &'static str,
-    },
+    Order { what: &'static str },
 }
 
 impl StepError {
     /// The exit code of the run.
-    pub const fn exit(&self) -> Exit {
+    pub(crate) const fn exit(&self) -> Exit {
         match self {
             Self::Stopped { source } => source.exit(),
             Self::Late { .. } | Self::Hook { .. } => Exit::Hook,
@@ -123,5 +105,11 @@ impl StepError {
             Self::Lead { .. } => Exit::LeadUnreachable,
             Self::Order { .. } => Exit::Internal,
         }
+    }
+}
+
+impl From<Stop> for StepError {
+    fn from(source: Stop) -> Self {
+        Self::Stopped { source }
     }
 }

@@ -6,13 +6,15 @@
 //! keeps the script's exit code. A script that sets its own `EXIT` trap, or ends by `exec`, does
 //! not report; that is said, and the environment stays.
 
-use super::capture::wait_or_stop;
-use super::script::PrivateScript;
-use super::{Context, StepError, files};
-use crate::environment::Report;
-use crate::exit_status::end_text;
-use crate::step::Hook;
-use std::borrow::Cow;
+use crate::execute::capture::wait_or_stop;
+use crate::execute::context::Context;
+use crate::execute::error::StepError;
+use crate::execute::script::PrivateScript;
+use crate::plan::step::Hook;
+use crate::process::exit_status::end_text;
+use crate::system::environment::Report;
+use crate::system::files;
+use crate::system::words::quoted;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
@@ -24,7 +26,7 @@ const LAST: &str = "commands.post";
 
 /// Runs `hook` as the container's own user. A failure is an error in a strict run and a warning
 /// otherwise.
-pub async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), StepError> {
+pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), StepError> {
     let Some(shell) = &hook.shell else {
         let end = "cannot run: neither the image nor the view has a shell";
         return refuse(context, hook, end);
@@ -83,8 +85,6 @@ fn refuse(context: &Context, hook: &Hook, end: &str) -> Result<(), StepError> {
 /// `script` behind a trap that reports. The script comes last, so that no text in it, not even an
 /// open quote, can swallow what is ours.
 fn reporting(agent: &Path, report_file: &Path, script: &str) -> String {
-    let quoted =
-        |text: &str| shlex::try_quote(text).map_or_else(|_| String::new(), Cow::into_owned);
     let (agent, file) =
         (quoted(&agent.display().to_string()), quoted(&report_file.display().to_string()));
     let trap = quoted(&format!("{agent} env --to {file}"));

@@ -1,7 +1,7 @@
 //! Directories of the image, above all the working directory: they often belong to root.
 
-use super::Context;
-use crate::session::Identity;
+use crate::execute::context::Context;
+use crate::execute::session::Identity;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};

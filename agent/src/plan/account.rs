@@ -1,7 +1,7 @@
 //! Who the broker runs as.
 
-use super::Pod;
-use crate::step::{AccountChoice, Step};
+use crate::plan::pod::Pod;
+use crate::plan::step::{AccountChoice, Step};
 use std::path::{Path, PathBuf};
 
 /// Started as root, Flux runs as its own user unless the specification says otherwise; started as

@@ -1,7 +1,7 @@
 //! Where the state of the instance is kept.
 
-use super::Pod;
-use crate::step::{ArchiveRun, Role};
+use crate::plan::pod::Pod;
+use crate::plan::step::{ArchiveRun, Role};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 

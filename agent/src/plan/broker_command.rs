@@ -1,6 +1,6 @@
 //! The command that starts the broker (flux-start(1), flux-broker(1)).
 
-use super::Pod;
+use crate::plan::pod::Pod;
 use flux_contract::Workload;
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
 //! `broker.toml` (flux-config(5)): typed, so that it is never text pasted together.
 
-use super::broker_command::flux_duration;
-use super::{PlanError, Pod};
-use crate::step::Role;
+use crate::plan::broker_command::flux_duration;
+use crate::plan::error::PlanError;
+use crate::plan::pod::Pod;
+use crate::plan::step::Role;
 use flux_contract::Bootstrap;
 use serde::Serialize;
 use std::net::Ipv6Addr;
@@ -14,7 +15,7 @@ const LOWEST_NODE_FIRST: &str = "lonode";
 
 /// The broker's configuration. Every pod of an instance gets the same hosts in the same order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct BrokerDocument {
+pub(crate) struct BrokerDocument {
     access: Access,
     bootstrap: BootstrapTable,
     exec: Exec,

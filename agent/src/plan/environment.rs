@@ -1,13 +1,11 @@
 //! The environment that everything after the set-up sees.
 
-use super::{Pod, fluxion};
-use crate::environment::Change;
-use crate::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
-use flux_contract::{AgentConfig, Workload};
+use crate::plan::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
+use crate::plan::fluxion;
+use crate::plan::pod::Pod;
+use crate::system::environment::Change;
+use flux_contract::{AgentConfig, DEFAULT_OUTPUT_DIRECTORY, Workload};
 use std::path::{Path, PathBuf};
-
-/// Where jobs may leave their output when the specification names no directory.
-pub(super) const DEFAULT_OUTPUT_DIRECTORY: &str = "/tmp/fluxout";
 
 /// The directory of the jobs' output files.
 pub(super) fn output_directory(pod: Pod<'_>) -> &str {
@@ -42,19 +40,14 @@ pub(super) fn lists(pod: Pod<'_>) -> Vec<Change> {
 
 /// `flux` of a client: first, so that neither the view's nor one of the image is taken for it.
 pub(super) fn client_first(pod: Pod<'_>) -> Change {
-    let value = pod.config.layout.bin_dir().display().to_string();
-    Change::Prepend { name: "PATH".to_owned(), value }
+    Change::prepend("PATH", pod.config.layout.bin_dir().display().to_string())
 }
 
 /// What a client of this pod's broker needs.
 pub(super) fn of_client(pod: Pod<'_>) -> Vec<Change> {
     let mut changes = changes(pod);
     changes.push(client_first(pod));
-    let uri = || pod.uri();
-    changes.extend(["FLUX_URI", "fluxsocket"].map(|name| {
-        let name = name.to_owned();
-        Change::Set { name, value: uri() }
-    }));
+    changes.extend(["FLUX_URI", "fluxsocket"].map(|name| Change::set(name, pod.uri())));
     changes
 }
 
@@ -73,11 +66,10 @@ pub(super) fn changes(pod: Pod<'_>) -> Vec<Change> {
     let mut changes = lists(pod);
     changes.extend(shell(pod));
     if !facts.has_temporary_directories {
-        let (name, value) = ("TMPDIR".to_owned(), temporary(pod).display().to_string());
-        changes.push(Change::Default { name, value });
+        changes.push(Change::fallback("TMPDIR", temporary(pod).display().to_string()));
     }
-    changes.push(set("STATE_DIR", &layout.state_dir()));
-    changes.push(set("FLUX_OUTPUT_DIR", Path::new(output_directory(pod))));
+    changes.push(Change::set("STATE_DIR", layout.state_dir().display().to_string()));
+    changes.push(Change::set("FLUX_OUTPUT_DIR", output_directory(pod)));
     changes
 }
 
@@ -88,16 +80,12 @@ fn shell(pod: Pod<'_>) -> Option<Change> {
     if own.is_some_and(there) {
         return None;
     }
-    let (name, value) =
-        ("SHELL".to_owned(), chosen_shell(pod.config, pod.facts).display().to_string());
-    Some(match own {
-        Some(_) => Change::Set { name, value },
-        None => Change::Default { name, value },
-    })
+    let change = if own.is_some() { Change::set } else { Change::fallback };
+    Some(change("SHELL", chosen_shell(pod.config, pod.facts).display().to_string()))
 }
 
 /// bash of the image, else of the view, else the image's `sh`.
-pub fn chosen_shell(config: &AgentConfig, facts: &Facts) -> PathBuf {
+pub(crate) fn chosen_shell(config: &AgentConfig, facts: &Facts) -> PathBuf {
     let there = |path: &PathBuf| facts.executables.contains(path);
     let [bash, sh] = IMAGE_SHELLS.map(PathBuf::from);
     let view = config.layout.view().join(VIEW_SHELLS[0]);
@@ -106,9 +94,5 @@ pub fn chosen_shell(config: &AgentConfig, facts: &Facts) -> PathBuf {
 }
 
 fn append(name: &str, value: &Path) -> Change {
-    Change::Append { name: name.to_owned(), value: value.display().to_string() }
-}
-
-fn set(name: &str, value: &Path) -> Change {
-    Change::Set { name: name.to_owned(), value: value.display().to_string() }
+    Change::append(name, value.display().to_string())
 }

@@ -1,20 +1,21 @@
 //! Directories and files that the broker needs.
 
-use super::broker_config::BrokerDocument;
-use super::environment::{output_directory, temporary};
-use super::{PlanError, Pod};
-use crate::step::{FileToWrite, Owner, Step};
-use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, MUNGE_MOUNT, MUNGE_SECRET_KEY, Workload};
+use crate::plan::broker_config::BrokerDocument;
+use crate::plan::environment::{output_directory, temporary};
+use crate::plan::error::PlanError;
+use crate::plan::pod::Pod;
+use crate::plan::step::{FileToWrite, Owner, Step};
+use flux_contract::{
+    CURVE_MOUNT, CURVE_SECRET_KEY, CUSTOM_SCRIPT_PATH, MUNGE_MOUNT, MUNGE_SECRET_KEY, Workload,
+};
 use std::path::{Path, PathBuf};
 
-/// Where `commands.script` is written, on every pod: the job may run on any of them.
-pub const CUSTOM_SCRIPT: &str = "/tmp/custom-entrypoint.sh";
 /// Where munged(8) looks for its key.
 const MUNGE_KEY: &str = "/etc/munge/munge.key";
 /// File name of the batch script.
-pub const BATCH_SCRIPT: &str = "flux-job.batch";
+pub(crate) const BATCH_SCRIPT: &str = "flux-job.batch";
 /// Variable that names the batch script.
-pub const BATCH_SCRIPT_VARIABLE: &str = "FLUX_BATCH_SCRIPT";
+pub(crate) const BATCH_SCRIPT_VARIABLE: &str = "FLUX_BATCH_SCRIPT";
 
 /// Directories, parents first. They belong to the broker's user: Flux insists for its run and
 /// state directories, the program's record lies in one of the others.
@@ -99,7 +100,7 @@ pub(super) fn hostlist(pod: Pod<'_>) -> FileToWrite {
 }
 
 pub(super) fn custom_script(content: &str) -> FileToWrite {
-    file(CUSTOM_SCRIPT.into(), 0o755, content.to_owned())
+    file(CUSTOM_SCRIPT_PATH.into(), 0o755, content.to_owned())
 }
 
 /// The resource set: all hosts are taken to have what this pod has, of which Flux, who asks hwloc, knows

@@ -1,9 +1,10 @@
 //! Shell files for people who enter a pod; other tools rely on them as well.
 
-use super::environment::{chosen_shell, client_first, lists};
-use super::{Pod, fluxion};
-use crate::environment::Change;
-use crate::step::{FileToWrite, Owner};
+use crate::plan::environment::{chosen_shell, client_first, lists};
+use crate::plan::pod::Pod;
+use crate::plan::step::{FileToWrite, Owner};
+use crate::system::environment::Change;
+use crate::system::words::quoted;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -19,10 +20,16 @@ pub(super) fn helpers(pod: Pod<'_>) -> Vec<FileToWrite> {
          . {view_helper}\n\
          {agent} connect -- \"$@\"\n"
     );
+    let fluxion = format!(
+        "#!/bin/sh\n\
+         # Makes Fluxion the scheduler of this instance, if its Flux has it. Run it or source it.\n\
+         . {view_helper}\n\
+         {agent} fluxion\n"
+    );
     vec![
         file(layout.view_helper(), 0o644, view(pod)),
         file(layout.connect_helper(), 0o755, connect),
-        file(layout.fluxion_helper(), 0o755, fluxion::helper(&view_helper)),
+        file(layout.fluxion_helper(), 0o755, fluxion),
     ]
 }
 
@@ -32,26 +39,29 @@ fn view(pod: Pod<'_>) -> String {
         String::from("#!/bin/sh\n# Puts Flux on the paths of the shell that sources this file.\n");
     let mut changes = lists(pod);
     if config.view.enabled && !pod.facts.view_has_libc {
-        let value = config.layout.view().join("lib").display().to_string();
-        changes.push(Change::Append { name: "LD_LIBRARY_PATH".to_owned(), value });
+        let libraries = config.layout.view().join("lib");
+        changes.push(Change::append("LD_LIBRARY_PATH", libraries.display().to_string()));
     }
     changes.push(client_first(pod));
     for change in &changes {
-        entry(&mut text, change);
+        render(&mut text, change);
     }
     // Where neither is there, `flux proxy` finds no shell.
     let shell = quoted(&chosen_shell(pod.config, pod.facts).display().to_string());
     let _ = writeln!(text, "[ -x \"${{SHELL:-}}\" ] || export SHELL={shell}");
-    // Flux's own commands refuse to run without one, be it there or not.
-    let home = quoted(&config.layout.home().display().to_string());
-    let _ = writeln!(text, "[ -n \"${{HOME:-}}\" ] || export HOME={home}");
-    let uri = quoted(&pod.uri());
-    let _ = writeln!(text, "export fluxsocket={uri}");
-    // Whoever is connected, as in a batch job with an instance of its own, stays so.
-    let _ = writeln!(text, "[ -n \"${{FLUX_URI:-}}\" ] || export FLUX_URI={uri}");
+    let uri = pod.uri();
+    for change in [
+        // Flux's own commands refuse to run without one, be it there or not.
+        Change::fallback("HOME", config.layout.home().display().to_string()),
+        Change::set("fluxsocket", uri.clone()),
+        // Whoever is connected, as in a batch job with an instance of its own, stays so.
+        Change::fallback("FLUX_URI", uri),
+    ] {
+        render(&mut text, &change);
+    }
     for (name, value) in &config.environment {
         if is_variable_name(name) {
-            let _ = writeln!(text, "export {name}={}", quoted(value));
+            render(&mut text, &Change::set(name, value.clone()));
         } else {
             // Escaped, so that it stays within its line.
             let _ = writeln!(text, "# left out: {name:?} is no name of a variable");
@@ -60,18 +70,30 @@ fn view(pod: Pod<'_>) -> String {
     text
 }
 
-/// Lines that add the entry of `change` to its list once, however often the file is sourced.
-fn entry(text: &mut String, change: &Change) {
-    let (name, value, first) = match change {
-        Change::Prepend { name, value } => (name, quoted(value), true),
-        Change::Append { name, value } => (name, quoted(value), false),
-        // No list: the file has words of its own for them.
-        Change::Set { .. } | Change::Default { .. } | Change::Unset { .. } => return,
-    };
-    let (there, longer) = if first {
-        (format!(":{value}:*"), format!("{value}\"${{{name}:+:${name}}}\""))
-    } else {
-        (format!("*:{value}:*"), format!("\"${{{name}:+${name}:}}\"{value}"))
+/// Lines that make `change`; an entry is added to its list once, however often the file is sourced.
+fn render(text: &mut String, change: &Change) {
+    let (name, there, longer) = match change {
+        Change::Prepend { name, value } => {
+            let value = quoted(value);
+            (name, format!(":{value}:*"), format!("{value}\"${{{name}:+:${name}}}\""))
+        }
+        Change::Append { name, value } => {
+            let value = quoted(value);
+            (name, format!("*:{value}:*"), format!("\"${{{name}:+${name}:}}\"{value}"))
+        }
+        Change::Set { name, value } => {
+            let _ = writeln!(text, "export {name}={}", quoted(value));
+            return;
+        }
+        Change::Default { name, value } => {
+            let value = quoted(value);
+            let _ = writeln!(text, "[ -n \"${{{name}:-}}\" ] || export {name}={value}");
+            return;
+        }
+        Change::Unset { name } => {
+            let _ = writeln!(text, "unset {name}");
+            return;
+        }
     };
     let _ = writeln!(
         text,
@@ -83,12 +105,6 @@ fn is_variable_name(name: &str) -> bool {
     !name.starts_with(|c: char| c.is_ascii_digit())
         && !name.is_empty()
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-}
-
-/// `text` as one word of a POSIX shell.
-fn quoted(text: &str) -> String {
-    // Only NUL cannot be quoted, and no environment variable can hold it.
-    shlex::try_quote(text).map_or_else(|_| "''".to_owned(), Into::into)
 }
 
 fn file(path: PathBuf, mode: u32, content: String) -> FileToWrite {

@@ -1,8 +1,9 @@
 //! The user's scripts and the shell they get.
 
-use super::{PlanError, Pod};
-use crate::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
-use crate::step::{Hook, Role, Step};
+use crate::plan::error::PlanError;
+use crate::plan::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
+use crate::plan::pod::Pod;
+use crate::plan::step::{Hook, Role, Step};
 use flux_contract::AgentConfig;
 use std::path::PathBuf;
 
@@ -44,7 +45,7 @@ fn hooks<'run>(
 }
 
 /// The shell for scripts of the user: the image's, else the view's.
-pub fn shell(config: &AgentConfig, facts: &Facts) -> Option<PathBuf> {
+pub(crate) fn shell(config: &AgentConfig, facts: &Facts) -> Option<PathBuf> {
     let image = IMAGE_SHELLS.iter().map(PathBuf::from);
     let view = VIEW_SHELLS.iter().filter(|_| config.view.enabled);
     let view = view.map(|path| config.layout.view().join(path));

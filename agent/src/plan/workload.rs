@@ -1,10 +1,10 @@
 //! What the lead runs.
 
-use super::Pod;
-use super::environment::{chosen_shell, output_directory};
-use super::files::{BATCH_SCRIPT, BATCH_SCRIPT_VARIABLE, custom_script};
-use crate::facts::{ENV, Facts, IMAGE_SHELLS, USR_SHELLS};
-use crate::step::{FileToWrite, Role, Step};
+use crate::plan::environment::{chosen_shell, output_directory};
+use crate::plan::facts::{ENV, Facts, IMAGE_SHELLS, USR_SHELLS};
+use crate::plan::files::{BATCH_SCRIPT, BATCH_SCRIPT_VARIABLE, custom_script};
+use crate::plan::pod::Pod;
+use crate::plan::step::{FileToWrite, Role, Step};
 use flux_contract::{Submission, Workload};
 use std::path::{Path, PathBuf};
 

@@ -1,11 +1,12 @@
 //! The server: PID 1's own, so it is the side with the bounds. So many clients, so much of each, so
 //! long for each.
 
-use super::rep::Connection;
-use super::{Refusal, Request, StatusError, StatusReport};
-use crate::timing::milliseconds;
+use crate::status::document::{PATH_LIMIT, Refusal, Request, StatusError, StatusReport};
+use crate::status::rep::Connection;
+use crate::status::timing::milliseconds;
+use crate::system::files;
 use std::fs::{self, DirBuilder, Permissions};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -14,8 +15,6 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-/// Longest path of a Unix socket (unix(7): 108 bytes with the terminating one).
-pub(super) const PATH_LIMIT: usize = 107;
 /// Clients that are served at a time; others wait for their turn.
 const CLIENTS: usize = 32;
 /// How long a client may take to ask, and to take its answer.
@@ -51,12 +50,7 @@ impl StatusServer {
         make_private_directory(path.parent().unwrap_or(path))?;
         let prepare =
             |doing| move |cause| StatusError::Prepare { doing, path: path.to_owned(), cause };
-        match fs::remove_file(path) {
-            Err(cause) if cause.kind() != ErrorKind::NotFound => {
-                return Err(prepare("remove stale socket")(cause));
-            }
-            Ok(()) | Err(_) => {}
-        }
+        files::remove(path).map_err(prepare("remove stale socket"))?;
         let listener = UnixListener::bind(path).map_err(prepare("listen on"))?;
         Ok(Self { listener, answered: watch::Sender::default() })
     }

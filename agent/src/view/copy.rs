@@ -6,9 +6,10 @@
 //! compares the times of its sources to tell whether its compiled files are still good. Files
 //! belong to whoever copies. Of files with several names the content is copied once.
 
-use super::find::{below, resolve};
+use super::error::{ViewError, failed};
+use super::find::resolve;
 use super::links::LinkMap;
-use super::{ViewError, failed};
+use crate::system::root::below;
 use rayon::Scope;
 use std::collections::HashMap;
 use std::fs::{self, DirEntry, File, FileTimes, Metadata, OpenOptions, Permissions};

@@ -1,7 +1,8 @@
 //! Finding Flux in a view image.
 
+use super::error::{Searched, ViewError};
 use super::links::normalized;
-use super::{Searched, ViewError};
+use crate::system::root::below;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -151,11 +152,6 @@ fn parts(path: &Path) -> Vec<PathBuf> {
     parts.retain(|part| part != Path::new("."));
     parts.reverse();
     parts
-}
-
-/// `path` of the image as a path of this system.
-pub(super) fn below(root: &Path, path: &Path) -> PathBuf {
-    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 #[cfg(test)]

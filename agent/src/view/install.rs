@@ -1,20 +1,19 @@
 //! Installing a view: find, copy beside the final place, put in place, mark as done.
 
 use super::copy::{Copy, Counters, Tree, UnresolvedLink};
-use super::find::{Source, SourceLayout, below, find};
+use super::error::{Searched, ViewError, failed};
+use super::find::{Source, SourceLayout, find};
 use super::links::LinkMap;
-use super::{Searched, ViewError, failed};
+use crate::system::files;
+use crate::system::root::below;
 use flux_contract::Layout;
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use std::fmt;
-use std::fs;
-use std::io;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fmt, fs, thread};
 
 /// How often progress is reported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -228,12 +227,7 @@ impl Plan {
     /// Removes what an interrupted run left behind, and a view that was not marked as done.
     fn clear(&self) -> Result<(), ViewError> {
         for path in self.renames.iter().flat_map(|(partial, place)| [partial, place]) {
-            match fs::remove_dir_all(path) {
-                Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
-                    return Err(failed("remove leftover", path)(cause));
-                }
-                Ok(()) | Err(_) => {}
-            }
+            files::remove_directory(path).map_err(failed("remove leftover", path))?;
         }
         Ok(())
     }

@@ -5,74 +5,12 @@
 //! other program.
 
 mod copy;
+mod error;
 mod find;
 mod install;
 mod links;
 
 pub use copy::UnresolvedLink;
+pub use error::ViewError;
 pub use find::{SourceLayout, find};
 pub use install::{InstallReport, InstallRequest, Progress, install_view};
-
-use std::fmt;
-use std::io;
-use std::path::PathBuf;
-
-/// A place that was searched for Flux, and what is wrong with it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Searched {
-    /// The place, as a path in the image.
-    pub place: PathBuf,
-    /// Why Flux is not taken from there.
-    pub reason: String,
-}
-
-impl fmt::Display for Searched {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} ({})", self.place.display(), self.reason)
-    }
-}
-
-/// Why there is no view.
-#[derive(Debug, thiserror::Error)]
-pub enum ViewError {
-    /// No usable Flux in the image.
-    #[error(
-        "found no Flux in this image; looked at {}; use a published view image, install Flux below one of these places, or name its prefix with --source",
-        searched.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-    )]
-    NotFound {
-        /// Every place that was searched.
-        searched: Vec<Searched>,
-    },
-    /// The destination lies in what is to be copied.
-    #[error("cannot copy {} into itself: the destination {} lies in it", source_path.display(), destination.display())]
-    IntoItself {
-        /// The view in the image.
-        source_path: PathBuf,
-        /// Where it was to go.
-        destination: PathBuf,
-    },
-    /// A file or directory could not be handled.
-    #[error("could not {doing} {}", path.display())]
-    File {
-        /// What was being done.
-        doing: &'static str,
-        /// To what.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        cause: io::Error,
-    },
-    /// The threads for copying could not be started, or were lost.
-    #[error("could not copy with several threads: {reason}")]
-    Threads {
-        /// Why.
-        reason: String,
-    },
-}
-
-/// For `map_err`: names what was being done and to what.
-fn failed(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> ViewError {
-    let path = path.into();
-    move |cause| ViewError::File { doing, path, cause }
-}

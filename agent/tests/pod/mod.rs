@@ -51,7 +51,7 @@ start)
     done
     if [ $# -gt 0 ]; then FLUX_URI=local:///fake "$@"; fi
     ;;
-submit)
+run | submit)
     if [ -e "$POD/refuses" ]; then . "$POD/refuses"; fi
     echo "job-$$" >> "$POD/history"
     while [ $# -gt 0 ]; do

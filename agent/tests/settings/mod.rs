@@ -2,8 +2,8 @@
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 #![allow(clippy::unwrap_used, reason = "a test helper that fails fails its test")]
 
-use flux_agent::facts::Facts;
-use flux_agent::passwd::Databases;
+use flux_agent::accounts::Databases;
+use flux_agent::plan::Facts;
 use flux_contract::{
     AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, ClusterName, FluxUser, Hooks,
     Hostlist, Layout, Logging, Network, Shutdown, SidecarConfig, Submission, View, WorkerPolicy,

@@ -8,17 +8,11 @@ use crate::{
     cluster::Work,
     crd::{self, MiniClusterSpec},
 };
-use flux_contract::Submission;
-
-/// Where a user's script is written before it is run.
-const SCRIPT_PATH: &str = "/tmp/custom-entrypoint.sh";
+use flux_contract::{CUSTOM_SCRIPT_PATH, DEFAULT_OUTPUT_DIRECTORY, Submission};
 
 /// Most bytes of the script that is made of a batch command's lines: with all else that goes into it,
 /// the agents' `ConfigMap` has to stay below 1 MiB.
 const BATCH_SCRIPT_LIMIT: usize = 524_288;
-
-/// Directory of the output files of batch jobs unless `logs` says otherwise.
-const OUTPUT_DIRECTORY: &str = "/tmp/fluxout";
 
 /// What the container at `path` runs; nothing when a command cannot be read.
 pub(super) fn work(
@@ -85,10 +79,10 @@ fn check_exclusive(
     );
 }
 
-/// How a script that lies at [`SCRIPT_PATH`] is run. Scripts that name no interpreter were always
+/// How a script that lies at [`CUSTOM_SCRIPT_PATH`] is run. Scripts that name no interpreter were always
 /// run by bash, and may rely on it: another shell would take `[[` for a missing program and go on.
 fn script_command(script: &str) -> Vec<String> {
-    let path = SCRIPT_PATH.to_owned();
+    let path = CUSTOM_SCRIPT_PATH.to_owned();
     if script.starts_with("#!") { vec![path] } else { vec!["bash".to_owned(), path] }
 }
 
@@ -138,8 +132,10 @@ fn batch(
     flags: Vec<String>,
     faults: &mut Faults,
 ) -> Work {
-    let output_directory =
-        given(container.logs.as_ref()).unwrap_or(OUTPUT_DIRECTORY).trim_end_matches('/').to_owned();
+    let output_directory = given(container.logs.as_ref())
+        .unwrap_or(DEFAULT_OUTPUT_DIRECTORY)
+        .trim_end_matches('/')
+        .to_owned();
     faults.require(is_absolute_path(&output_directory), format!("{path}.logs"), || {
         format!("{output_directory:?} is not an absolute path without '..', other than '/'")
     });
@@ -164,7 +160,7 @@ fn batch(
         prefix,
         submit: vec!["flux".to_owned(), "batch".to_owned()],
         flags,
-        command: vec![SCRIPT_PATH.to_owned()],
+        command: vec![CUSTOM_SCRIPT_PATH.to_owned()],
         script: Some(format!("{first}\nmkdir -p {directory}\n{rest}")),
     }))
 }

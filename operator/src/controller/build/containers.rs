@@ -3,7 +3,7 @@
 use super::Images;
 use super::volumes::{curve_mount, flux_mounts, install_mount, munge_mount, private_mount};
 use crate::cluster::{self, AGENT_CONTAINER, CORES_VARIABLE, Cluster, CompanionContainer, Sidecar};
-use flux_contract::{INSTALL_MOUNT, Layout};
+use flux_contract::{Layout, invocation};
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, EnvVar, EnvVarSource, ExecAction, Lifecycle, LifecycleHandler, Probe,
     ResourceRequirements, SecretKeySelector, VolumeMount,
@@ -52,7 +52,7 @@ fn agent(cluster: &Cluster, images: &Images) -> Container {
         name: AGENT_CONTAINER.to_owned(),
         image: Some(images.agent.clone()),
         image_pull_policy: Some(images.agent_pull_policy.clone()),
-        command: Some(words(["/flux-agent", "install", &format!("{INSTALL_MOUNT}/bin")])),
+        command: Some(invocation::install()),
         volume_mounts: Some(vec![install_mount(cluster)]),
         resources: helper_resources(&runner.resources),
         security_context: runner.security_context.clone(),
@@ -65,21 +65,12 @@ fn agent(cluster: &Cluster, images: &Images) -> Container {
 fn view(cluster: &Cluster) -> Container {
     let view = &cluster.flux.view;
     let runner = &cluster.runner.container;
-    let agent = Layout::new(INSTALL_MOUNT).agent().display().to_string();
     let own = Some(view.resources.clone()).filter(|own| *own != ResourceRequirements::default());
     Container {
         name: view.name.clone(),
         image: Some(view.image.clone()),
         image_pull_policy: Some(view.pull_policy.clone()),
-        command: Some(words([
-            agent.as_str(),
-            "view",
-            "install",
-            "--mount-path",
-            &view.mount_path,
-            "--destination",
-            INSTALL_MOUNT,
-        ])),
+        command: Some(invocation::install_view(&view.mount_path)),
         working_dir: view.working_dir.clone(),
         volume_mounts: Some(vec![install_mount(cluster)]),
         resources: own.or_else(|| helper_resources(&runner.resources)),
@@ -111,28 +102,27 @@ fn runner(cluster: &Cluster) -> Container {
     mounts.push(private_mount(cluster));
     mounts.push(curve_mount(cluster));
     mounts.extend(munge_mount(cluster));
-    let agent = agent_path(cluster);
-    let command = [&agent, "run", "--probe-period", &READINESS_PERIOD.to_string()];
+    let layout = layout(cluster);
     Container {
-        command: Some(command.map(str::to_owned).into()),
+        command: Some(invocation::run(&layout, READINESS_PERIOD.unsigned_abs())),
         startup_probe: Some(Probe {
             // The kubelet waits for this when a container has started; then no longer.
             period_seconds: Some(1),
             failure_threshold: Some(STARTUP_ATTEMPTS),
-            ..ready(&agent, STARTUP_PATIENCE)
+            ..ready(&layout, STARTUP_PATIENCE)
         }),
         readiness_probe: Some(Probe {
             period_seconds: Some(READINESS_PERIOD),
             failure_threshold: Some(1),
-            ..ready(&agent, READINESS_PATIENCE)
+            ..ready(&layout, READINESS_PATIENCE)
         }),
         ..common(&cluster.runner.container, mounts)
     }
 }
 
 /// Asks the agent, who answers when the pod is ready or after `patience` seconds.
-fn ready(agent: &str, patience: i32) -> Probe {
-    let command = words([agent, "ready", "--timeout", &patience.to_string()]);
+fn ready(layout: &Layout, patience: i32) -> Probe {
+    let command = invocation::ready(layout, patience.unsigned_abs());
     Probe {
         exec: Some(ExecAction { command: Some(command) }),
         timeout_seconds: Some(patience + PROBE_MARGIN),
@@ -142,9 +132,8 @@ fn ready(agent: &str, patience: i32) -> Probe {
 
 /// A sidecar whose command the agent runs.
 fn wrapped(cluster: &Cluster, sidecar: &Sidecar) -> Container {
-    let name = sidecar.container.name.clone();
-    let command = [agent_path(cluster), "run".to_owned(), "--container".to_owned(), name];
-    Container { command: Some(command.into()), ..common(&sidecar.container, flux_mounts(cluster)) }
+    let command = invocation::run_sidecar(&layout(cluster), &sidecar.container.name);
+    Container { command: Some(command), ..common(&sidecar.container, flux_mounts(cluster)) }
 }
 
 /// A sidecar that runs its image's own entrypoint. As a sidecar in the sense of Kubernetes
@@ -162,9 +151,9 @@ pub(super) fn of_companion(given: &CompanionContainer) -> Container {
     Container { command, ..common(&given.container, vec![]) }
 }
 
-/// The agent as the main containers see it.
-fn agent_path(cluster: &Cluster) -> String {
-    Layout::new(cluster.flux.view.mount_path.clone()).agent().display().to_string()
+/// The shared volume as the main containers see it.
+fn layout(cluster: &Cluster) -> Layout {
+    Layout::new(cluster.flux.view.mount_path.clone())
 }
 
 /// What every container of the user has; `mounts` come before the container's own.

@@ -1,0 +1,218 @@
+//! The account that the broker runs as, in the image's own /etc.
+
+use crate::accounts::error::AccountError;
+use crate::accounts::files::Files;
+use crate::accounts::passwd::{self, User};
+use crate::system::root::below;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+/// An account that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Account {
+    /// Login name.
+    pub name: String,
+    /// User id.
+    pub uid: u32,
+    /// Primary group id.
+    pub gid: u32,
+    /// Home directory; it exists unless a note says that it could not be made.
+    pub home: PathBuf,
+    /// What to hand to setgroups(2): the primary group, then the supplementary ones.
+    pub groups: Vec<u32>,
+    /// True when the account was made just now.
+    pub created: bool,
+    /// What a person should know: the number asked for was taken, the home could not be made.
+    pub notes: Vec<String>,
+}
+
+/// The account called `name` below `root` (`/` outside tests), made with `uid` and `home` if there
+/// is none.
+///
+/// An account that exists keeps its number and its home directory. When another account has `uid`,
+/// the new one gets the next number from 1000 that is free, and a note says so: failing instead
+/// would break the default user in images that come with a user 1000 of their own.
+pub(crate) fn ensure_user(
+    root: &Path,
+    name: &str,
+    uid: u32,
+    home: &Path,
+) -> Result<Account, AccountError> {
+    for text in [name, &home.to_string_lossy()] {
+        if text.is_empty() || !passwd::fits_field(text) {
+            return Err(AccountError::Field { text: text.to_owned() });
+        }
+    }
+    let files = Files::below(root);
+    if let Some(user) = files.read()?.find_user(name) {
+        return finish(root, &files, user, home, false);
+    }
+    let _lock = files.lock()?;
+    // Read again: whoever held the lock may have added the account.
+    let before = files.read()?;
+    let created = before.find_user(name).is_none();
+    let mut after = before.clone();
+    let user = after
+        .add_user(name, uid, home)
+        .map_err(|cause| AccountError::Full { name: name.to_owned(), cause })?;
+    files.write(&before, &after, name)?;
+    let mut account = finish(root, &files, user, home, created)?;
+    if created && account.uid != uid {
+        let owner = before.find_uid(uid).map(|owner| owner.name).unwrap_or_default();
+        account.notes.insert(
+            0,
+            format!(
+                "uid {uid} belongs to user {owner:?} of the image: user {name:?} was made with uid {}; set fluxUser to choose another name or uid",
+                account.uid
+            ),
+        );
+    }
+    Ok(account)
+}
+
+fn finish(
+    root: &Path,
+    files: &Files,
+    user: User,
+    wanted_home: &Path,
+    created: bool,
+) -> Result<Account, AccountError> {
+    let groups = files.read()?.groups_of(&user);
+    let mut notes = Vec::new();
+    let home = usable_home(root, &user, wanted_home, &mut notes);
+    let User { name, uid, gid, .. } = user;
+    Ok(Account { name, uid, gid, home, groups, created, notes })
+}
+
+/// The account's own home directory, made if it is missing; else `wanted`; else the account's own
+/// although it is not there, with a note.
+fn usable_home(root: &Path, user: &User, wanted: &Path, notes: &mut Vec<String>) -> PathBuf {
+    let own = Some(user.home.as_path()).filter(|home| home.is_absolute());
+    let mut candidates: Vec<&Path> = own.into_iter().collect();
+    if !candidates.contains(&wanted) {
+        candidates.push(wanted);
+    }
+    for home in candidates {
+        match make_home(&below(root, home), user) {
+            Ok(()) => return home.to_owned(),
+            Err(cause) => notes.push(format!(
+                "home directory {} of user {:?} could not be made: {cause}",
+                home.display(),
+                user.name
+            )),
+        }
+    }
+    user.home.clone()
+}
+
+fn make_home(home: &Path, user: &User) -> io::Result<()> {
+    if home.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(home)?;
+    fs::set_permissions(home, Permissions::from_mode(0o700))?;
+    chown(home, Some(user.uid), Some(user.gid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    const HOME: &str = "/home/flux";
+
+    fn image(passwd: &str, group: &str) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("etc")).unwrap();
+        fs::write(root.path().join("etc/passwd"), passwd).unwrap();
+        fs::write(root.path().join("etc/group"), group).unwrap();
+        root
+    }
+
+    /// The number tests give away: their own, since only root may give files to others.
+    fn own_uid() -> u32 {
+        nix::unistd::getuid().as_raw()
+    }
+
+    fn content(root: &Path, file: &str) -> String {
+        fs::read_to_string(root.join("etc").join(file)).unwrap()
+    }
+
+    #[test]
+    fn an_existing_account_keeps_its_number_home_and_groups_and_nothing_is_written() {
+        let root = image("flux:x:2000:2000::/srv/flux:/bin/sh\n", "wheel:x:10:flux\n");
+        fs::create_dir_all(root.path().join("srv/flux")).unwrap();
+        let account = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
+        assert_eq!((account.uid, account.gid, account.created), (2000, 2000, false));
+        assert_eq!(account.home, Path::new("/srv/flux"));
+        assert_eq!(account.groups, [2000, 10]);
+        assert!(account.notes.is_empty(), "{:?}", account.notes);
+        assert!(!root.path().join("etc/.pwd.lock").exists());
+    }
+
+    #[test]
+    fn a_missing_account_is_made_with_its_home_and_a_second_call_finds_it() {
+        let root = image("root:x:0:0::/root:/bin/sh", "root:x:0:\n");
+        if own_uid() != 0 {
+            return; // Only root may give the home directory to the new user.
+        }
+        fs::set_permissions(root.path().join("etc/passwd"), Permissions::from_mode(0o664)).unwrap();
+        let account = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
+        assert_eq!((account.uid, account.gid, account.created), (1000, 1000, true));
+        let home = fs::metadata(root.path().join("home/flux")).unwrap();
+        assert_eq!((home.uid(), home.gid(), home.mode() & 0o777), (1000, 1000, 0o700));
+        let passwd = fs::metadata(root.path().join("etc/passwd")).unwrap();
+        assert_eq!(passwd.mode() & 0o777, 0o664, "the mode of the image stays");
+        assert!(
+            content(root.path(), "passwd").ends_with("\nflux:*:1000:1000::/home/flux:/bin/sh\n")
+        );
+
+        let again = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
+        assert_eq!(again, Account { created: false, ..account });
+    }
+
+    #[test]
+    fn a_taken_number_gives_the_next_free_one_and_a_note_that_names_the_owner() {
+        let root = image("ubuntu:x:1000:1000::/home/ubuntu:/bin/bash\n", "ubuntu:x:1000:\n");
+        let account = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
+        assert_eq!((account.uid, account.gid), (1001, 1001));
+        assert!(account.notes[0].contains("\"ubuntu\""), "{:?}", account.notes);
+        assert!(account.notes[0].contains("fluxUser"), "{:?}", account.notes);
+    }
+
+    #[test]
+    fn an_image_without_a_user_database_gets_one() {
+        let root = tempfile::tempdir().unwrap();
+        let account = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
+        assert!(account.created);
+        assert_eq!(content(root.path(), "group"), "flux:x:1000:\n");
+        assert!(!root.path().join("etc/shadow").exists());
+    }
+
+    #[test]
+    fn a_home_that_cannot_be_made_is_a_note_and_the_other_one_is_used() {
+        let uid = own_uid();
+        let passwd = format!("flux:x:{uid}:{uid}::/blocked/home:/bin/sh\n");
+        let root = image(&passwd, "");
+        fs::write(root.path().join("blocked"), "a file").unwrap();
+        let gid = nix::unistd::getgid().as_raw();
+        let passwd = passwd.replace(&format!("{uid}:{uid}"), &format!("{uid}:{gid}"));
+        fs::write(root.path().join("etc/passwd"), passwd).unwrap();
+        let account = ensure_user(root.path(), "flux", 1000, Path::new("/mnt/home")).unwrap();
+        assert_eq!(account.home, Path::new("/mnt/home"));
+        assert!(root.path().join("mnt/home").is_dir());
+        assert!(account.notes[0].contains("/blocked/home"), "{:?}", account.notes);
+    }
+
+    #[test]
+    fn names_that_would_break_the_file_are_refused() {
+        let root = image("", "");
+        for name in ["", "a:b", "a\nroot2:x:0:0::/:"] {
+            let refused = ensure_user(root.path(), name, 1000, Path::new(HOME));
+            assert!(matches!(refused, Err(AccountError::Field { .. })), "{name:?}");
+        }
+        assert_eq!(content(root.path(), "passwd"), "");
+    }
+}

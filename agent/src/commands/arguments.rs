@@ -1,0 +1,76 @@
+//! Arguments that several subcommands take.
+
+use crate::system::output::{answer_json, answer_text};
+use clap::{Args, ValueEnum};
+use flux_contract::AGENT_CONFIG_PATH;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Which pod a command is about.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PodArguments {
+    /// The agent's configuration
+    #[arg(long, env = "FLUX_AGENT_CONFIG", default_value = AGENT_CONFIG_PATH, value_name = "PATH")]
+    pub config: PathBuf,
+    /// Look up all paths below this directory
+    #[arg(long, default_value = "/", hide = true)]
+    pub root: PathBuf,
+    /// Take the place of the pod with this host name
+    #[arg(long, hide = true)]
+    pub hostname: Option<String>,
+}
+
+impl PodArguments {
+    /// Those of a command line without any: the environment may name the configuration.
+    pub(crate) fn of_this_pod() -> Self {
+        let config = std::env::var_os("FLUX_AGENT_CONFIG");
+        let config = config.map_or_else(|| AGENT_CONFIG_PATH.into(), PathBuf::from);
+        Self { config, root: "/".into(), hostname: None }
+    }
+}
+
+/// The form of an answer.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct OutputArgument {
+    /// Form of the answer
+    #[arg(long, short, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
+}
+
+/// Forms of answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Text,
+    /// For scripts.
+    Json,
+}
+
+impl Format {
+    /// Prints `value` in this form; `text` is the one for people.
+    pub(super) fn print(self, value: &impl Serialize, text: impl FnOnce() -> String) {
+        match self {
+            Self::Text => answer_text(&text()),
+            Self::Json => answer_json(value),
+        }
+    }
+}
+
+/// What one can wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Awaited {
+    /// The lead broker lets this pod in.
+    Lead,
+    /// This pod's broker is part of its instance.
+    Broker,
+    /// This pod's run is complete.
+    Complete,
+}
+
+/// How long a person or a probe waits who gives `seconds`: a year at most, which every clock can
+/// still count to.
+pub(super) fn patience(seconds: u64) -> Duration {
+    const LONGEST: u64 = 365 * 24 * 60 * 60;
+    Duration::from_secs(seconds.min(LONGEST))
+}

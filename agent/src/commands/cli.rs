@@ -1,0 +1,320 @@
+//! The command line.
+
+use crate::accounts::become_user::Target;
+use crate::commands::arguments::{Awaited, OutputArgument, PodArguments};
+use crate::commands::failure::code;
+use crate::commands::{
+    connect, doctor, env, exec, flux, fluxion, install, keygen, plan, probe, ready, resources,
+    status, view_install, wait,
+};
+use crate::pid1::run;
+use crate::program::{batch, diagnose, wrapper};
+use crate::system::output;
+use crate::system::root::Root;
+use crate::view::InstallRequest;
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use flux_contract::{Exit, INSTALL_MOUNT, Layout};
+use std::convert::identity;
+use std::ffi::OsString;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// First process of every pod of a MiniCluster, and tools for people who enter one.
+#[derive(Debug, Parser)]
+#[command(name = "flux-agent", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Copy this program into a directory (what the agent image's init container does)
+    Install {
+        /// The directory; made if it is not there
+        directory: PathBuf,
+    },
+    /// Handle the Flux installation of a view image
+    View {
+        #[command(subcommand)]
+        command: ViewCommand,
+    },
+    /// Run a pod: prepare, start the broker, end with the code of the user's command
+    Run {
+        #[command(flatten)]
+        pod: PodArguments,
+        /// Run this sidecar of the configuration instead of the broker
+        #[arg(long, value_name = "NAME")]
+        container: Option<String>,
+        /// How often the kubelet's readiness probe asks: a run that ended well does not end in the
+        /// moment before it
+        #[arg(long, hide = true, value_name = "SECONDS")]
+        probe_period: Option<u64>,
+    },
+    /// Print what `run` would do in this pod, and change nothing
+    Plan {
+        #[command(flatten)]
+        pod: PodArguments,
+        #[command(flatten)]
+        output: OutputArgument,
+    },
+    /// Make a CURVE certificate
+    Keygen {
+        /// Where to write it, mode 0600; standard output if not given
+        path: Option<PathBuf>,
+        /// Name in its metadata
+        #[arg(long, default_value = "flux")]
+        name: String,
+        /// Replace an existing file
+        #[arg(long)]
+        force: bool,
+    },
+    /// Ask the running agent of this pod what it does
+    Status {
+        #[command(flatten)]
+        pod: PodArguments,
+        #[command(flatten)]
+        output: OutputArgument,
+    },
+    /// End with 0 if this pod is ready (the readiness probe), with 1 if not
+    Ready {
+        #[command(flatten)]
+        pod: PodArguments,
+        /// How long it may take to become ready, in seconds
+        #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+        timeout: u64,
+    },
+    /// Wait for something and end with 0 when it is there
+    Wait {
+        /// What to wait for
+        #[arg(value_enum)]
+        what: Awaited,
+        #[command(flatten)]
+        pod: PodArguments,
+        /// How long, in seconds
+        #[arg(long, default_value_t = 600, value_name = "SECONDS")]
+        timeout: u64,
+    },
+    /// Ask a broker's port whether it would let this pod in
+    Probe {
+        #[command(flatten)]
+        pod: PodArguments,
+        /// Host name or address and port; that of the lead if not given
+        #[arg(value_name = "HOST:PORT")]
+        target: Option<String>,
+        /// The certificate; that of this pod if not given
+        #[arg(long, value_name = "PATH")]
+        certificate: Option<PathBuf>,
+        /// How long, in seconds
+        #[arg(long, default_value_t = 5, value_name = "SECONDS")]
+        timeout: u64,
+        #[command(flatten)]
+        output: OutputArgument,
+    },
+    /// Become another user and then another program (used by `run`)
+    #[command(hide = true)]
+    Exec {
+        #[command(flatten)]
+        target: Target,
+        /// Program and arguments
+        #[arg(last = true, required = true)]
+        words: Vec<String>,
+    },
+    /// Run a command and record when it started and how it ended (used by `run` on the lead)
+    #[command(hide = true)]
+    Program(wrapper::Program),
+    /// Submit the batch script and wait for its end (used by `run` on the lead)
+    #[command(hide = true)]
+    Batch(batch::Batch),
+    /// Check everything this pod needs, and say what to do about what is wrong
+    Doctor {
+        #[command(flatten)]
+        pod: PodArguments,
+        #[command(flatten)]
+        output: OutputArgument,
+    },
+    /// Start a shell, or a command, that is connected to this pod's broker, as the broker's user
+    Connect {
+        #[command(flatten)]
+        pod: PodArguments,
+        /// Program and arguments; a shell if not given
+        #[arg(last = true)]
+        words: Vec<OsString>,
+    },
+    /// Make Fluxion the scheduler of the instance that `flux` talks to (what `load-fluxion.sh` does)
+    #[command(hide = true)]
+    Fluxion,
+    /// Print what Flux takes this pod to have, and what its limits let it use
+    Resources {
+        #[command(flatten)]
+        pod: PodArguments,
+        #[command(flatten)]
+        output: OutputArgument,
+    },
+    /// Say how the instance stands, then keep it up (used by `run` where `diagnostics` is set)
+    #[command(hide = true)]
+    Diagnose {
+        /// The `flux` program
+        #[arg(long, default_value = "flux", value_name = "PATH")]
+        flux: String,
+    },
+    /// Print the changes that put Flux into a shell's environment: `eval "$(flux-agent env)"`
+    Env {
+        #[command(flatten)]
+        pod: PodArguments,
+        #[command(flatten)]
+        output: OutputArgument,
+        /// Instead, leave this process' environment and working directory in a file (used by hooks)
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum ViewCommand {
+    /// Copy Flux from this image to the shared volume (what the view's init container does)
+    Install {
+        /// Where the shared volume is mounted now
+        #[arg(long, default_value = INSTALL_MOUNT, value_name = "PATH")]
+        destination: PathBuf,
+        /// Where it will be mounted in the pod's other containers
+        #[arg(long, default_value = Layout::DEFAULT_MOUNT, value_name = "PATH")]
+        mount_path: PathBuf,
+        /// Prefix of the Flux installation, instead of looking for it
+        #[arg(long, value_name = "PATH")]
+        source: Option<PathBuf>,
+        /// Root of the view image
+        #[arg(long, default_value = "/", hide = true)]
+        root: PathBuf,
+    },
+}
+
+/// Reads the command line, does what it says, and returns the code to end with.
+pub fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    let name = words.next().unwrap_or_default();
+    if Path::new(&name).file_name() == Some(Layout::CLIENT_NAME.as_ref()) {
+        return ExitCode::from(flux::run(&words.collect::<Vec<_>>()));
+    }
+    match Cli::try_parse() {
+        Ok(cli) => ExitCode::from(output::end(dispatch(cli.command))),
+        Err(error) => {
+            // Nothing is to be done where even this cannot be printed.
+            let _ = error.print();
+            let asked = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion].contains(&error.kind());
+            ExitCode::from(if asked { 0 } else { Exit::Usage.code() })
+        }
+    }
+}
+
+fn dispatch(command: Command) -> u8 {
+    match command {
+        Command::Install { directory } => code(install::run(&directory)),
+        Command::View {
+            command: ViewCommand::Install { destination, mount_path, source, root },
+        } => code(view_install::run(&InstallRequest { root, destination, mount_path, source })),
+        Command::Run { pod, container, probe_period } => {
+            let options = run::Options {
+                config: pod.config,
+                root: Root::new(pod.root),
+                hostname: pod.hostname,
+                container,
+                probe_period: probe_period.map(Duration::from_secs),
+            };
+            block_on(run::run(options), identity)
+        }
+        Command::Plan { pod, output } => code(plan::run(&pod, output.output)),
+        Command::Keygen { path, name, force } => code(keygen::run(path.as_deref(), &name, force)),
+        Command::Status { pod, output } => code(block_on(status::run(&pod, output.output), Err)),
+        Command::Ready { pod, timeout } => code(block_on(ready::run(&pod, timeout), Err)),
+        Command::Wait { what, pod, timeout } => code(block_on(wait::run(what, &pod, timeout), Err)),
+        Command::Probe { pod, target, certificate, timeout, output } => code(block_on(
+            probe::run(&pod, target.as_deref(), certificate, timeout, output.output),
+            Err,
+        )),
+        Command::Exec { target, words } => exec::run(&target, &words),
+        Command::Program(program) => block_on(wrapper::run(&program), identity),
+        Command::Batch(batch) => batch::run(&batch),
+        Command::Doctor { pod, output } => {
+            code(block_on(doctor::command::run(&pod, output.output), Err))
+        }
+        Command::Connect { pod, words } => code(connect::run(&pod, &words)),
+        Command::Fluxion => code(fluxion::run()),
+        Command::Resources { pod, output } => code(resources::run(&pod, output.output)),
+        Command::Diagnose { flux } => block_on(diagnose::run(&flux), identity),
+        Command::Env { to: Some(file), pod: _, output: _ } => code(env::report_to(&file)),
+        Command::Env { to: None, pod, output } => code(env::run(&pod, output.output)),
+    }
+}
+
+/// Runs `work` on this thread alone; where that cannot be, `failed` has the code to end with. Threads that
+/// still wait for a lock do not hold up the end.
+fn block_on<T>(work: impl Future<Output = T>, failed: impl FnOnce(u8) -> T) -> T {
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => {
+            let done = runtime.block_on(work);
+            runtime.shutdown_background();
+            done
+        }
+        Err(error) => {
+            output::complain(&format!("start the runtime: {error}"));
+            failed(Exit::Internal.code())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use flux_contract::invocation;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_the_operator_writes_into_containers_is_understood() {
+        let layout = Layout::default();
+        for words in [
+            invocation::install(),
+            invocation::install_view("/mnt/flux"),
+            invocation::run(&layout, 60),
+            invocation::run_sidecar(&layout, "proxy"),
+            invocation::ready(&layout, 1800),
+        ] {
+            assert!(Cli::try_parse_from(&words).is_ok(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn becoming_another_user_is_understood() {
+        let (capabilities, groups) = (vec!["IPC_LOCK".to_owned()], vec![1, 2]);
+        let expected = Target { uid: 1, gid: 2, groups, capabilities };
+        let words = expected.command(Path::new("/agent"), &["true".to_owned(), "-x".to_owned()]);
+        let cli = Cli::try_parse_from(words).unwrap();
+        let Command::Exec { target, words } = cli.command else { panic!("another command") };
+        assert_eq!(target, expected);
+        assert_eq!(words, ["true", "-x"]);
+    }
+
+    #[test]
+    fn the_words_of_a_program_are_left_alone() {
+        let cli = Cli::try_parse_from([
+            "flux-agent",
+            "program",
+            "--record=/r",
+            "--",
+            "a",
+            "--record",
+            "-x",
+        ])
+        .unwrap();
+        let Command::Program(program) = cli.command else { panic!("another command") };
+        assert_eq!(program.words, ["a", "--record", "-x"]);
+    }
+}

@@ -1,0 +1,378 @@
+//! The checks.
+
+use crate::commands::arguments::PodArguments;
+use crate::commands::doctor::check::Check;
+use crate::commands::pod::Pod;
+use crate::flux::broker_socket::BrokerSocket;
+use crate::flux::resources::Resources;
+use crate::lead::wait::{LeadTarget, wait_for_lead};
+use crate::plan::config::read_config;
+use crate::plan::decide::{self, surroundings};
+use crate::plan::error::PlanError;
+use crate::plan::facts::Facts;
+use crate::plan::step::Role;
+use crate::status::client;
+use crate::system::output::chain;
+use crate::system::root::Root;
+use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate};
+use nix::sys::statvfs::statvfs;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// Long enough for the lead's address to be given up and its name to be tried.
+const LEAD_PATIENCE: Duration = Duration::from_secs(7);
+/// How long `flux version` may take: it asks nobody.
+const VERSION_PATIENCE: Duration = Duration::from_secs(5);
+/// Where the kernel counts what it did for the memory limit of this container (cgroup v2).
+const MEMORY_EVENTS: &str = "/sys/fs/cgroup/memory.events";
+/// A shared volume with less free space than this is nearly full.
+const LOW_SPACE_MEBIBYTES: u64 = 64;
+/// How long agent and broker may take to answer on their sockets, which they do from memory.
+const SOCKET_PATIENCE: Duration = Duration::from_secs(3);
+
+/// All of them, in the order in which a pod comes to depend on them.
+pub(super) async fn all(arguments: &PodArguments) -> Vec<Check> {
+    let pod = match read(arguments) {
+        Ok(pod) => pod,
+        Err(check) => return vec![check],
+    };
+    let mut checks = vec![
+        Check::ok("configuration", arguments.config.display().to_string()),
+        host(&pod),
+        view(&pod).await,
+        certificate(&pod),
+        user(&pod),
+        directories(&pod),
+        memory(&pod),
+        space(&pod),
+    ];
+    checks.push(agent(&pod).await);
+    checks.push(lead(&pod).await);
+    checks.push(broker(&pod).await);
+    checks.push(resources(&pod));
+    checks
+}
+
+fn read(arguments: &PodArguments) -> Result<Pod, Check> {
+    let root = Root::new(&arguments.root);
+    let config = read_config(&root.at(&arguments.config)).map_err(|error| {
+        Check::failed(
+            "configuration",
+            chain(&error),
+            "use operator and agent of one release, and run this in the container that runs Flux",
+        )
+    })?;
+    let facts = Facts::gather(&config, &root, arguments.hostname.clone()).map_err(|error| {
+        Check::failed("configuration", chain(&error), "report this as a mistake of the agent")
+    })?;
+    Ok(Pod { config, facts, root })
+}
+
+fn host(pod: &Pod) -> Check {
+    match decide::plan(&pod.config, &pod.facts) {
+        Err(error @ (PlanError::UnknownHost { .. } | PlanError::LeadElsewhere { .. })) => {
+            Check::failed(
+                "host",
+                chain(&error),
+                "the pod's host name must be <name>-<index>: look at pod.overlay for hostNetwork, hostname or setHostnameAsFQDN, and at bursting.hostlist",
+            )
+        }
+        Ok(plan) => {
+            Check::ok("host", format!("{}, {}, rank {}", plan.hostname, plan.role, plan.rank))
+        }
+        // The checks that follow say it better.
+        Err(_) => Check::ok("host", pod.facts.hostname.clone()),
+    }
+}
+
+async fn view(pod: &Pod) -> Check {
+    let remedy = if pod.config.view.enabled {
+        "look at the log of the init container flux-view, and at flux.container.image"
+    } else {
+        "flux.container.disable is set: the image must bring flux on its PATH"
+    };
+    let flux = if pod.config.view.enabled {
+        pod.config.layout.view().join("bin/flux")
+    } else {
+        "flux".into()
+    };
+    let shown = flux.display().to_string();
+    let mut version = Command::new(pod.root.at(&flux));
+    version.arg("version").stdin(Stdio::null()).kill_on_drop(true);
+    let Ok(output) = timeout(VERSION_PATIENCE, version.output()).await else {
+        let seen = format!("{shown} version: no end after {} s", VERSION_PATIENCE.as_secs());
+        return Check::failed("view", seen, "the volume of the view, or this node, hangs");
+    };
+    match output {
+        Ok(output) if output.status.success() => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            let version: Vec<&str> =
+                text.lines().next().unwrap_or_default().split_whitespace().collect();
+            Check::ok("view", format!("{shown} ({})", version.join(" ")))
+        }
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            Check::failed("view", format!("{shown} version: {}: {text}", output.status), remedy)
+        }
+        Err(error) => Check::failed("view", format!("start {shown}: {error}"), remedy),
+    }
+}
+
+/// Whether this is a container beside the runner: the certificate is mounted in the runner alone.
+fn is_beside_the_runner(pod: &Pod) -> bool {
+    !pod.root.at(CURVE_MOUNT).exists()
+}
+
+/// Processes of this container that the kernel killed for its memory limit.
+fn memory(pod: &Pod) -> Check {
+    let Ok(events) = fs::read_to_string(pod.root.at(MEMORY_EVENTS)) else {
+        return Check::skipped("memory", format!("no {MEMORY_EVENTS} (cgroup v2)"));
+    };
+    match killed_for_memory(&events) {
+        0 => Check::ok("memory", "no process was killed for it"),
+        killed => Check::warning(
+            "memory",
+            format!("{killed} processes were killed for the memory limit"),
+            "raise limits.memory, or run fewer tasks in a pod",
+        ),
+    }
+}
+
+/// `oom_kill` of `memory.events` (Linux, cgroup-v2).
+fn killed_for_memory(events: &str) -> u64 {
+    let count = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
+    count.and_then(|count| count.trim().parse().ok()).unwrap_or_default()
+}
+
+/// Room in the shared volume, which lies on the node's disk.
+fn space(pod: &Pod) -> Check {
+    let mount = pod.config.layout.mount();
+    let Ok(found) = statvfs(&pod.root.at(mount)) else {
+        return Check::skipped("space", format!("{} cannot be looked at", mount.display()));
+    };
+    let free = found.blocks_available().saturating_mul(found.fragment_size()) >> 20;
+    let seen = format!("{free} MiB free in {}", mount.display());
+    if free < LOW_SPACE_MEBIBYTES {
+        let remedy = "Flux keeps its content there, and jobs may write there: free the node's disk, \
+                      or raise resources of ephemeral-storage";
+        return Check::warning("space", seen, remedy);
+    }
+    Check::ok("space", seen)
+}
+
+fn certificate(pod: &Pod) -> Check {
+    if is_beside_the_runner(pod) {
+        return Check::skipped("certificate", "only the container that runs Flux has it");
+    }
+    let mounted = Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY);
+    let remedy = "it comes from the Secret that the pod's volume <name>-curve names: look at that, and at flux.curveCert";
+    let text = match fs::read_to_string(pod.root.at(&mounted)) {
+        Ok(text) => text,
+        Err(error) => {
+            return Check::failed("certificate", format!("{}: {error}", mounted.display()), remedy);
+        }
+    };
+    if let Err(error) = CurveCertificate::parse(&text) {
+        return Check::failed(
+            "certificate",
+            format!("{}: {}", mounted.display(), chain(&error)),
+            remedy,
+        );
+    }
+    let copy = pod.config.layout.curve_certificate();
+    match fs::metadata(pod.root.at(&copy)) {
+        Ok(found) if found.mode() & 0o077 != 0 => Check::failed(
+            "certificate",
+            format!(
+                "{} can be read by others (mode {:04o})",
+                copy.display(),
+                found.mode() & 0o7777
+            ),
+            "Flux refuses such a file: something changed its mode after the agent wrote it",
+        ),
+        Ok(_) => Check::ok("certificate", copy.display().to_string()),
+        Err(_) => Check::warning(
+            "certificate",
+            format!("{} is not there (yet)", copy.display()),
+            "the run has not come so far: see flux-agent status",
+        ),
+    }
+}
+
+fn user(pod: &Pod) -> Check {
+    let socket = surroundings(&pod.config, &pod.facts).map(|around| pod.root.at(around.socket));
+    let owner = socket.ok().and_then(|path| fs::metadata(path).ok()).map(|found| found.uid());
+    let (own, config) = (pod.facts.uid, &pod.config.user);
+    let name = |uid: u32| {
+        let account = pod.facts.accounts.find_uid(uid);
+        account.map_or_else(|| format!("uid {uid}"), |user| format!("{} (uid {uid})", user.name))
+    };
+    match owner {
+        Some(uid) => {
+            Check::ok("user", format!("Flux runs as {}, this is {}", name(uid), name(own)))
+        }
+        None if own == 0
+            && !config.run_as_root
+            && pod.facts.accounts.find_user(&config.name).is_none() =>
+        {
+            Check::warning(
+                "user",
+                format!("there is no account {} (yet)", config.name),
+                "the run has not come so far, or /etc/passwd cannot be written: see the log of this container",
+            )
+        }
+        None => Check::ok("user", name(own)),
+    }
+}
+
+fn directories(pod: &Pod) -> Check {
+    let layout = &pod.config.layout;
+    let mut owners = Vec::new();
+    for path in [layout.run_dir(), layout.state_dir(), layout.broker_config_dir()] {
+        match fs::metadata(pod.root.at(&path)) {
+            Ok(found) => owners.push(found.uid()),
+            Err(error) => {
+                return Check::failed(
+                    "directories",
+                    format!("{}: {error}", path.display()),
+                    "the agent makes them at the start of a run: see flux-agent status and the log of this container",
+                );
+            }
+        }
+    }
+    owners.dedup();
+    if owners.len() > 1 {
+        return Check::failed(
+            "directories",
+            format!(
+                "run, state and configuration directories belong to different users: {owners:?}"
+            ),
+            "Flux insists on its own: a securityContext that changed between two starts of the container does this; delete the pod",
+        );
+    }
+    Check::ok("directories", layout.config_root().display().to_string())
+}
+
+async fn agent(pod: &Pod) -> Check {
+    let socket = pod.root.at(pod.config.layout.agent_socket());
+    match client::ask(&socket, SOCKET_PATIENCE).await {
+        Ok(report) => match report.last_error {
+            Some(error) => Check::warning(
+                "agent",
+                format!("phase {}, last error: {error}", report.phase),
+                "if the run went on since, nothing; else what the error names",
+            ),
+            None if report.restarts > 0 => Check::warning(
+                "agent",
+                format!(
+                    "phase {}, its broker was started again {} times",
+                    report.phase, report.restarts
+                ),
+                "kubectl logs of this container says why it ended each time",
+            ),
+            None => Check::ok("agent", format!("phase {}", report.phase)),
+        },
+        Err(_) if is_beside_the_runner(pod) => {
+            Check::skipped("agent", "it answers in the container that runs Flux")
+        }
+        Err(error) => Check::failed(
+            "agent",
+            chain(&error),
+            "flux-agent run is not, or no longer, the first process of this container, or this is another user than it",
+        ),
+    }
+}
+
+async fn lead(pod: &Pod) -> Check {
+    let is_lead = decide::plan(&pod.config, &pod.facts).is_ok_and(|plan| plan.role == Role::Lead);
+    if is_beside_the_runner(pod) {
+        return Check::skipped("lead", "needs the certificate of the container that runs Flux");
+    }
+    let (Ok(lead), Ok(certificate)) =
+        (decide::lead(&pod.config, &pod.facts), pod.read_certificate(None))
+    else {
+        return Check::skipped("lead", "needs a known host and a certificate");
+    };
+    if pod.config.network.bootstrap.hosts().len() < 2 {
+        return Check::skipped("lead", "the only broker of an instance listens to nobody");
+    }
+    let target = LeadTarget { address: lead.address, name: lead.name, port: lead.port };
+    match wait_for_lead(&target, &certificate, LEAD_PATIENCE, &mut |_| ()).await {
+        Ok(found) => Check::ok("lead", format!("{} lets this pod in", found.address)),
+        Err(error) if is_lead => Check::failed(
+            "lead",
+            chain(&error),
+            "this is the lead: its broker is not up, or its Service has no endpoint",
+        ),
+        Err(error) => Check::failed(
+            "lead",
+            chain(&error),
+            "see the log of pod index 0; a NetworkPolicy may drop packets to its port",
+        ),
+    }
+}
+
+async fn broker(pod: &Pod) -> Check {
+    let socket = match surroundings(&pod.config, &pod.facts) {
+        Ok(around) => pod.root.at(around.socket),
+        Err(_) => return Check::skipped("broker", "needs a known host"),
+    };
+    let asked =
+        timeout(SOCKET_PATIENCE, async { BrokerSocket::connect(&socket).await?.state().await });
+    match asked.await {
+        Ok(Ok(state)) if state == "run" => Check::ok("broker", "state run"),
+        Ok(Ok(state)) if state == "join" => Check::warning(
+            "broker",
+            "state join: the lead has not taken it in",
+            "see the check of the lead; the lead's log names brokers that it refuses",
+        ),
+        Ok(Ok(state)) if state == "quorum" => Check::warning(
+            "broker",
+            "state quorum: it waits for other brokers",
+            "kubectl get pods shows which are missing; minSize allows to start with fewer",
+        ),
+        Ok(Ok(state)) => {
+            Check::warning("broker", format!("state {state}"), "none: it is on its way")
+        }
+        Ok(Err(error)) => Check::failed(
+            "broker",
+            chain(&error),
+            "the broker is not up (see the log of this container), or lets only its owner in",
+        ),
+        Err(_) => Check::failed(
+            "broker",
+            format!("{} does not answer", socket.display()),
+            "the broker hangs or is starved: see flux-agent resources",
+        ),
+    }
+}
+
+fn resources(pod: &Pod) -> Check {
+    let resources = Resources::read(&pod.root, &pod.config.layout);
+    match (resources.complaint(), resources.flux_cores) {
+        (Some(complaint), _) => Check::warning(
+            "resources",
+            complaint,
+            "give whole cores as limit and request, or ask for fewer tasks",
+        ),
+        (None, Some(cores)) => Check::ok("resources", format!("{cores} cores for Flux")),
+        (None, None) => Check::skipped("resources", "the resource set is not written (yet)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_killed_for_memory_are_counted_and_groups_of_them_are_not() {
+        let events = "low 0\nhigh 0\nmax 12\noom 2\noom_kill 3\noom_group_kill 7\n";
+        assert_eq!(killed_for_memory(events), 3);
+        assert_eq!(killed_for_memory("low 0\n"), 0);
+    }
+}

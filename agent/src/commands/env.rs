@@ -1,0 +1,43 @@
+//! `flux-agent env`: the environment of a client of this pod's broker; and, for hooks, that of this process.
+
+use crate::commands::arguments::{Format, PodArguments};
+use crate::commands::failure::Done;
+use crate::commands::pod::Pod;
+use crate::system::environment::{Environment, Report};
+use crate::system::files;
+use crate::system::output::{answer, answer_json, complain};
+use crate::system::words::quoted;
+use flux_contract::Exit;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Leaves this process' environment in `file`.
+pub(crate) fn report_to(file: &Path) -> Done {
+    let written = Report::of_this_process()
+        .and_then(|report| files::write(file, &report.to_bytes(), 0o600, None));
+    written.map_err(|error| {
+        complain(&format!("report the environment to {}: {error}", file.display()));
+        Exit::Prepare.code()
+    })
+}
+
+/// Prints what is to be exported.
+pub(crate) fn run(arguments: &PodArguments, format: Format) -> Done {
+    let around = Pod::read(arguments)?.surroundings()?;
+    let before: Environment = std::env::vars_os().collect();
+    let mut after = before.clone();
+    for change in &around.changes {
+        change.apply(&mut after);
+    }
+    let new = after.iter().filter(|(name, value)| before.get(*name) != Some(*value));
+    let new = new.map(|(name, value)| (name.to_string_lossy(), value.to_string_lossy()));
+    match format {
+        Format::Json => answer_json(&new.collect::<BTreeMap<_, _>>()),
+        Format::Text => {
+            for (name, value) in new {
+                answer(&format!("export {name}={}", quoted(&value)));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! `flux-agent fluxion`: makes Fluxion the scheduler of a running instance. `load-fluxion.sh` is this,
+//! behind the line that puts Flux on the paths. Its rules:
+//! - Fluxion's modules want the resources to themselves: one that is loaded beside another
+//!   scheduler fails, and a module that fails takes the broker with it. So the other one goes first,
+//!   whichever it is, and comes back when Fluxion cannot be had.
+//! - Only the lead has a scheduler; a worker would fail in the same way.
+//! - Not while jobs are running: Fluxion cannot take over one without a time limit, and ends it.
+
+use crate::commands::failure::{Done, NO};
+use crate::process::exit_status::{exit_code, start_failure_code};
+use crate::system::output::{answer, complain, plain};
+use flux_contract::Layout;
+use std::io;
+use std::process::{Command, Stdio};
+
+/// Matches jobs with resources.
+const RESOURCE: &str = "sched-fluxion-resource";
+/// Keeps the queue; with it Fluxion is the scheduler.
+const QUEUE_MANAGER: &str = "sched-fluxion-qmanager";
+/// Tells whether a job could ever run; older Fluxions have none.
+const FEASIBILITY: &str = "sched-fluxion-feasibility";
+/// What Fluxion is to know of the resources.
+const KNOWN: &str = "load-allowlist=node,core,gpu";
+
+/// Makes Fluxion the scheduler. Where `flux` does not answer, its code is the one to end with.
+pub(crate) fn run() -> Done {
+    let rank = ask(&["getattr", "rank"])?;
+    if rank != "0" {
+        let why = "run it in the lead";
+        return refuse(&format!("the scheduler is the lead's, and this is rank {rank}: {why}"));
+    }
+    let modules = ask(&["module", "list"])?;
+    let scheduler = modules.lines().find_map(scheduler);
+    if scheduler == Some(QUEUE_MANAGER) {
+        say("Fluxion is the scheduler already");
+        return Ok(());
+    }
+    let stays = format!("{} stays", scheduler.unwrap_or("no scheduler"));
+    if !ask(&["job", "list", "--user=all", "--states=running"])?.is_empty() {
+        return refuse(&format!("jobs are running, and might not survive it: {stays}"));
+    }
+    if let Some(scheduler) = scheduler {
+        tell(&["module", "remove", scheduler])?;
+    }
+    if load(&[RESOURCE, KNOWN]).and_then(|()| load(&[QUEUE_MANAGER])).is_ok() {
+        if load(&[FEASIBILITY, KNOWN]).is_err() {
+            complain_as_helper("going on without that module: older Fluxions have none");
+        }
+        say("Fluxion is the scheduler now");
+        return Ok(());
+    }
+    // What fails from here on has said so; the refusal is what counts.
+    let _ = tell(&["module", "remove", "-f", RESOURCE]);
+    if let Some(scheduler) = scheduler {
+        let _ = load(&[scheduler]);
+    }
+    refuse(&format!("Fluxion cannot be loaded, see above: {stays}"))
+}
+
+/// The module of a line of `flux module list` if it is the scheduler: the last column has the
+/// services of a module.
+fn scheduler(line: &str) -> Option<&str> {
+    let services = line.split_whitespace().next_back()?;
+    let module = line.split_whitespace().next()?;
+    services.split(',').any(|service| service == "sched").then_some(module)
+}
+
+fn say(text: &str) {
+    answer(&format!("load-fluxion.sh: {text}"));
+}
+
+fn refuse(text: &str) -> Done {
+    complain_as_helper(text);
+    Err(NO)
+}
+
+fn complain_as_helper(text: &str) {
+    plain(&format!("load-fluxion.sh: {text}"));
+}
+
+fn load(words: &[&str]) -> Done {
+    tell(&[&["module", "load"], words].concat())
+}
+
+/// What `flux` answers to `words`.
+fn ask(words: &[&str]) -> Result<String, u8> {
+    let output = flux(words).stdout(Stdio::piped()).stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| not_started(&error))?;
+    judged(exit_code(output.status))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+}
+
+/// Has `flux` do `words`.
+fn tell(words: &[&str]) -> Done {
+    let status = flux(words).status().map_err(|error| not_started(&error))?;
+    judged(exit_code(status))
+}
+
+fn judged(code: i32) -> Done {
+    if code == 0 { Ok(()) } else { Err(u8::try_from(code).unwrap_or(u8::MAX)) }
+}
+
+fn not_started(error: &io::Error) -> u8 {
+    complain(&format!("start {}: {error}", Layout::CLIENT_NAME));
+    start_failure_code(error)
+}
+
+/// `flux` as the shell finds it, connected to the instance that the shell is in, else to this pod's.
+fn flux(words: &[&str]) -> Command {
+    let mut command = Command::new(Layout::CLIENT_NAME);
+    command.args(words);
+    let uri = |name| std::env::var_os(name).filter(|uri| !uri.is_empty());
+    if let Some(uri) = uri("FLUX_URI").or_else(|| uri("fluxsocket")) {
+        command.env("FLUX_URI", uri);
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scheduler_is_the_module_with_that_service() {
+        assert_eq!(scheduler("sched-simple 0 R 0 0 feasibility,sched"), Some("sched-simple"));
+        assert_eq!(scheduler("Module Idle S Sendq Recvq Service"), None);
+        assert_eq!(scheduler("sched-fluxion-resource 0 R 0 0"), None);
+        assert_eq!(scheduler(""), None);
+    }
+}

@@ -1,0 +1,78 @@
+//! `flux-agent install`: what the agent image's init container does.
+
+use crate::commands::failure::{self, Done};
+use crate::system::files::{self, Attributes};
+use crate::system::output::complain;
+use flux_contract::{Exit, Layout};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The running binary, whatever it is called and wherever it lies.
+const SELF: &str = "/proc/self/exe";
+
+/// Why the agent could not copy itself.
+#[derive(Debug, thiserror::Error)]
+#[error("could not {doing} {}", path.display())]
+pub(crate) struct InstallError {
+    doing: &'static str,
+    path: PathBuf,
+    #[source]
+    cause: io::Error,
+}
+
+/// Installs and says so.
+pub(crate) fn run(directory: &Path) -> Done {
+    let path = copy_to(directory).map_err(|error| failure::failed(Exit::Prepare, &error))?;
+    complain(&format!("installed {}", path.display()));
+    Ok(())
+}
+
+/// Copies the running binary to `directory`/flux-agent with mode 0755, makes the link `flux` to it
+/// beside it, and returns that path.
+///
+/// The directory is created. The copy appears under its name only when it is whole, so a restarted
+/// init container or a runner that is quick to start never meets half a binary, and replacing a
+/// binary that runs is no error.
+fn copy_to(directory: &Path) -> Result<PathBuf, InstallError> {
+    let installed = directory.join(Layout::AGENT_NAME);
+    fs::create_dir_all(directory).map_err(failed("create directory", directory))?;
+    let attributes = Attributes { mode: 0o755, owner: None, durable: true };
+    let copy = |file: &mut File| io::copy(&mut File::open(SELF)?, file).map(drop);
+    files::replace(&installed, attributes, copy)
+        .map_err(failed("copy the agent to", &installed))?;
+    let link = directory.join(Layout::CLIENT_NAME);
+    files::link(&link, Path::new(Layout::AGENT_NAME)).map_err(failed("make the link", &link))?;
+    Ok(installed)
+}
+
+fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> InstallError {
+    let path = path.to_owned();
+    move |cause| InstallError { doing, path, cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_copy_is_whole_executable_and_alone_even_when_installed_twice() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("not/there/yet");
+        for _ in 0..2 {
+            assert_eq!(copy_to(&directory).unwrap(), directory.join("flux-agent"));
+        }
+        let installed = directory.join("flux-agent");
+        assert_eq!(fs::metadata(&installed).unwrap().permissions().mode() & 0o7777, 0o755);
+        assert_eq!(fs::read(&installed).unwrap(), fs::read(SELF).unwrap());
+        assert_eq!(fs::read_link(directory.join("flux")).unwrap(), Path::new("flux-agent"));
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_is_named() {
+        let error = copy_to(Path::new("/proc/nothing")).unwrap_err();
+        assert_eq!(error.to_string(), "could not create directory /proc/nothing");
+    }
+}

@@ -1,0 +1,91 @@
+//! `flux-agent probe`: whether a broker's port would let this pod in.
+
+use crate::commands::arguments::{Format, PodArguments, patience};
+use crate::commands::failure::{Done, NO, failed, failed_with};
+use crate::commands::pod::Pod;
+use crate::lead::probe::probe;
+use crate::lead::resolver::Resolver;
+use crate::system::output::{answer, answer_json, complain};
+use flux_contract::{CurveCertificate, Exit};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Asks every address of `target`, or of the lead.
+pub(crate) async fn run(
+    arguments: &PodArguments,
+    target: Option<&str>,
+    certificate: Option<PathBuf>,
+    seconds: u64,
+    format: Format,
+) -> Done {
+    let (certificate, name, port) = match (target, certificate) {
+        (Some(target), Some(path)) => {
+            let text = fs::read_to_string(&path).map_err(|error| {
+                complain(&format!("read {}: {error}", path.display()));
+                Exit::Prepare.code()
+            })?;
+            let certificate =
+                CurveCertificate::parse(&text).map_err(|error| failed(Exit::Prepare, &error))?;
+            let (name, port) = host_and_port(target)?;
+            (certificate, name, port)
+        }
+        (target, certificate) => {
+            let pod = Pod::read(arguments)?;
+            let (name, port) = if let Some(target) = target {
+                host_and_port(target)?
+            } else {
+                let lead = pod.lead()?;
+                let name = lead.address.map_or(lead.name, |address| address.to_string());
+                (name, lead.port)
+            };
+            (pod.certificate(certificate)?, name, port)
+        }
+    };
+    let addresses = match Resolver::from_system() {
+        Ok(resolver) => resolver.lookup(&name).await,
+        Err(error) => Err(error),
+    };
+    let addresses = addresses.map_err(|error| failed_with(NO, &error))?;
+    let mut done = Err(NO);
+    for address in addresses {
+        let address = SocketAddr::new(address, port);
+        let outcome = probe(address, &certificate, patience(seconds)).await;
+        if outcome.is_accepted() {
+            done = Ok(());
+        }
+        match format {
+            Format::Text => answer(&format!("{address}: {outcome}")),
+            Format::Json => answer_json(&serde_json::json!({
+                "address": address.to_string(),
+                "accepted": outcome.is_accepted(),
+                "outcome": outcome.to_string(),
+            })),
+        }
+    }
+    done
+}
+
+/// `host:port`, `1.2.3.4:port` or `[::1]:port`.
+fn host_and_port(target: &str) -> Result<(String, u16), u8> {
+    let parsed = target.rsplit_once(':').and_then(|(host, port)| {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        Some((host.to_owned(), port.parse().ok()?))
+    });
+    parsed.ok_or_else(|| {
+        complain(&format!("{target:?} is not HOST:PORT"));
+        Exit::Usage.code()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[test]
+    fn targets_may_be_names_and_addresses_of_both_kinds() {
+        assert_eq!(host_and_port("hello-0.hello:8050"), Ok(("hello-0.hello".to_owned(), 8050)));
+        assert_eq!(host_and_port("[fd00::1]:8050"), Ok(("fd00::1".to_owned(), 8050)));
+        assert_eq!(host_and_port("hello"), Err(64));
+        assert_eq!(host_and_port("hello:port"), Err(64));
+    }
+}

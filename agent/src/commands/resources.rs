@@ -1,0 +1,14 @@
+//! `flux-agent resources`: what Flux takes this pod to have, and what its limits let it use.
+
+use crate::commands::arguments::{Format, PodArguments};
+use crate::commands::failure::Done;
+use crate::commands::pod::Pod;
+use crate::flux::resources::Resources;
+
+/// Prints them.
+pub(crate) fn run(arguments: &PodArguments, format: Format) -> Done {
+    let Pod { config, root, .. } = Pod::read(arguments)?;
+    let resources = Resources::read(&root, &config.layout);
+    format.print(&resources, || resources.text());
+    Ok(())
+}

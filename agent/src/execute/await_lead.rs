@@ -1,0 +1,48 @@
+//! A worker's wait for the lead.
+
+use crate::execute::context::Context;
+use crate::execute::error::StepError;
+use crate::execute::steps::write_file;
+use crate::lead::wait::{LeadTarget, wait_for_lead};
+use crate::plan::step::AwaitLead;
+use flux_contract::phase;
+use std::time::Duration;
+
+/// Waits until the lead lets this pod in; what was seen last is in the status all along.
+pub(crate) async fn await_lead(context: &mut Context, lead: &AwaitLead) -> Result<(), StepError> {
+    let AwaitLead { address, name, port, deadline_seconds, by_name } = lead;
+    context.progress.enter(phase::WAIT_FOR_LEAD);
+    context.log.say(&lead.to_string());
+    let certificate = context
+        .session
+        .certificate
+        .clone()
+        .ok_or(StepError::Order { what: "the CURVE certificate" })?;
+    let target = LeadTarget { address: *address, name: name.clone(), port: *port };
+    let deadline = Duration::from_secs(*deadline_seconds);
+    let before = context.progress.last_error();
+    let (log, progress) = (context.log, &context.progress);
+    let mut report = |line: &str| {
+        log.say(line);
+        progress.failed(line);
+    };
+    let wait = wait_for_lead(&target, &certificate, deadline, &mut report);
+    let found =
+        context.signals.unless_stopped(wait).await?.map_err(|source| StepError::Lead { source })?;
+    context.progress.set_last_error(before);
+    let seconds = found.elapsed.as_secs_f64();
+    log.say(&format!(
+        "the lead broker answers at {} after {seconds:.1} s ({} attempts)",
+        found.address, found.attempts
+    ));
+    let at = found.address.ip();
+    match by_name {
+        Some(files) if Some(at) != *address => {
+            if address.is_some() {
+                log.say("only its name led there: the broker will use the name");
+            }
+            write_file(context, files.found_at(at))
+        }
+        Some(_) | None => Ok(()),
+    }
+}

@@ -1,0 +1,155 @@
+//! What is carried from step to step: environment, working directory, and who the broker runs as.
+
+use crate::accounts::become_user::Target;
+use crate::system::environment::{Change, Environment, Report};
+use flux_contract::CurveCertificate;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use tokio::process::Command;
+
+/// A user that processes run as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Login name.
+    pub name: String,
+    /// User id.
+    pub uid: u32,
+    /// Primary group id.
+    pub gid: u32,
+    /// For setgroups(2): the primary group and the supplementary ones.
+    pub groups: Vec<u32>,
+    /// Root's capabilities that it keeps.
+    pub capabilities: Vec<String>,
+    /// Home directory.
+    pub home: PathBuf,
+    /// True when this is another user than the agent's own: processes go through `exec`.
+    pub switch: bool,
+}
+
+/// The state of a run between its steps.
+#[derive(Debug, Clone)]
+pub(crate) struct Session {
+    /// Environment of everything that is started.
+    pub environment: Environment,
+    /// Its working directory.
+    pub working_directory: PathBuf,
+    /// Who the broker runs as; until that is decided, nobody else than the agent.
+    pub identity: Option<Identity>,
+    /// The certificate of the instance, once it was read.
+    pub certificate: Option<CurveCertificate>,
+    /// This program.
+    agent: PathBuf,
+    /// `HOME` as the container was started with.
+    first_home: Option<OsString>,
+}
+
+impl Session {
+    /// A session that begins as the container was started.
+    pub(crate) fn new(agent: PathBuf, start: Report) -> Self {
+        Self {
+            first_home: start.environment.get(&OsString::from("HOME")).cloned(),
+            environment: start.environment,
+            working_directory: start.working_directory,
+            identity: None,
+            certificate: None,
+            agent,
+        }
+    }
+
+    /// This program.
+    pub(crate) fn agent(&self) -> &Path {
+        &self.agent
+    }
+
+    /// Takes over what a hook left.
+    pub(crate) fn take(&mut self, report: Report) {
+        self.environment = report.environment;
+        self.working_directory = report.working_directory;
+    }
+
+    /// Makes `changes` in order.
+    pub(crate) fn change(&mut self, changes: &[Change]) {
+        for change in changes {
+            change.apply(&mut self.environment);
+        }
+    }
+
+    /// `words` as a command of the container's own user.
+    pub(crate) fn command(&self, words: &[String]) -> Command {
+        let (program, arguments) =
+            words.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .env_clear()
+            .envs(&self.environment)
+            .current_dir(&self.working_directory);
+        command
+    }
+
+    /// `words` as a command of the broker's user, with that user's `HOME`, `USER` and `LOGNAME`
+    /// (a `HOME` that a hook chose stays).
+    pub(crate) fn broker_command(&self, words: &[String]) -> Command {
+        let Some(identity) = &self.identity else { return self.command(words) };
+        let words = if identity.switch { self.switching(identity, words) } else { words.to_vec() };
+        let mut command = self.command(&words);
+        if self.environment.get(&OsString::from("HOME")) == self.first_home.as_ref() {
+            command.env("HOME", &identity.home);
+        }
+        command.env("USER", &identity.name).env("LOGNAME", &identity.name);
+        command
+    }
+
+    /// The re-execution of this program that changes the user and becomes `words`.
+    fn switching(&self, identity: &Identity, words: &[String]) -> Vec<String> {
+        let Identity { uid, gid, groups, capabilities, .. } = identity.clone();
+        Target { uid, gid, groups, capabilities }.command(&self.agent, words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+
+    fn session(home: &str) -> Session {
+        let environment = Environment::from([("HOME".into(), home.into())]);
+        let start = Report { working_directory: "/".into(), environment };
+        let mut session = Session::new("/agent".into(), start);
+        session.identity = Some(Identity {
+            name: "flux".to_owned(),
+            uid: 1000,
+            gid: 1001,
+            groups: vec![1001, 4],
+            capabilities: vec![],
+            home: "/home/flux".into(),
+            switch: true,
+        });
+        session
+    }
+
+    fn home(command: &Command) -> Option<&OsStr> {
+        let mut variables = command.as_std().get_envs();
+        variables.find(|(name, _)| *name == "HOME").and_then(|(_, value)| value)
+    }
+
+    #[test]
+    fn another_user_is_reached_through_the_agents_own_exec() {
+        let command = session("/root").broker_command(&["flux".to_owned(), "start".to_owned()]);
+        assert_eq!(command.as_std().get_program(), "/agent");
+        let arguments: Vec<_> = command.as_std().get_args().collect();
+        assert_eq!(
+            arguments,
+            ["exec", "--uid=1000", "--gid=1001", "--groups=1001,4", "--", "flux", "start"]
+        );
+        assert_eq!(home(&command), Some(OsStr::new("/home/flux")));
+    }
+
+    #[test]
+    fn a_home_that_a_hook_chose_stays() {
+        let mut session = session("/root");
+        session.environment.insert("HOME".into(), "/scratch".into());
+        let command = session.broker_command(&["flux".to_owned()]);
+        assert_eq!(home(&command), Some(OsStr::new("/scratch")));
+    }
+}

@@ -1,0 +1,197 @@
+//! Does what a plan says, step by step. No step decides anything that the plan could have decided.
+
+use crate::execute::context::Context;
+use crate::execute::error::StepError;
+use crate::execute::hook::run_hook;
+use crate::execute::{account, capture, working_directory};
+use crate::flux::resources;
+use crate::plan::step::{FileToWrite, Owner, Step};
+use crate::system::environment::find_program;
+use crate::system::files::{self, is_executable};
+use flux_contract::{CurveCertificate, phase};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Does `steps` in order, up to the first that fails.
+pub(crate) async fn execute_all(context: &mut Context, steps: &[Step]) -> Result<(), StepError> {
+    for step in steps {
+        context.go_on_unless_stopped().await?;
+        let hook = matches!(step, Step::RunHook(_));
+        context.progress.enter(if hook { phase::HOOKS } else { phase::PREPARE });
+        announce(context, step);
+        execute(context, step).await?;
+    }
+    Ok(())
+}
+
+/// Says what is about to be done.
+pub(crate) fn announce(context: &Context, step: &Step) {
+    let hook = if let Step::RunHook(hook) = step { Some(hook.name) } else { None };
+    context.progress.doing(hook);
+    if step.is_detail() {
+        context.log.detail(&step.to_string());
+    } else {
+        context.log.say(&step.to_string());
+    }
+}
+
+/// Does one step.
+pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), StepError> {
+    match step {
+        Step::RunHook(hook) => run_hook(context, hook).await,
+        Step::UseAccount { choice, fallback_home } => {
+            account::use_account(context, choice, fallback_home).await
+        }
+        Step::MakeDirectory { path, ours: false, .. } if context.root.at(path).is_dir() => {
+            working_directory::adopt(context, &context.root.at(path));
+            Ok(())
+        }
+        Step::MakeDirectory { path, mode, owner, ours: _, required } => {
+            let made = make_directory(context, path, *mode, *owner);
+            optional(context, made, *required)
+        }
+        Step::RemoveFile { path } => files::remove(&context.root.at(path))
+            .map_err(|source| StepError::File { doing: "remove", path: path.clone(), source }),
+        Step::WriteFile(file) => write_file(context, file),
+        Step::InstallCertificate { from, to, link } => {
+            install_certificate(context, from, to)?;
+            link.iter().try_for_each(|link| {
+                files::link(&context.root.at(link), &context.root.at(to)).map_err(|source| {
+                    StepError::File { doing: "make the link", path: link.clone(), source }
+                })
+            })
+        }
+        Step::InstallMungeKey { from, to, owner } => install_munge_key(context, from, to, *owner),
+        Step::ChangeEnvironment { changes } => {
+            context.session.change(changes);
+            Ok(())
+        }
+        Step::FindFlux => find_flux(context),
+        Step::AdoptWorkingDirectory => {
+            working_directory::adopt(context, &context.session.working_directory);
+            Ok(())
+        }
+        Step::EncodeResources { command, cores, path } => {
+            let resources = capture::capture(context, command).await?;
+            let resources = resources::narrowed(&resources, *cores).unwrap_or(resources);
+            write_at(context, path, resources.as_bytes(), 0o644, Owner::Broker)
+        }
+        Step::WriteBatchScript { name, fallback_directory, variable, content } => {
+            let places = working_directory::places(context, fallback_directory);
+            let path = write_first(context, &places, name, content)?;
+            context.session.environment.insert((*variable).into(), path.into());
+            Ok(())
+        }
+        Step::MarkComplete { path } => {
+            let code = format!("{}\n", context.exit_code);
+            write_at(context, path, code.as_bytes(), 0o644, Owner::Container)
+        }
+    }
+}
+
+/// Writes `file` as the plan says.
+pub(crate) fn write_file(context: &Context, file: &FileToWrite) -> Result<(), StepError> {
+    write_at(context, &file.path, file.content.as_bytes(), file.mode, file.owner)
+}
+
+fn write_at(
+    context: &Context,
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+    owner: Owner,
+) -> Result<(), StepError> {
+    files::write(&context.root.at(path), bytes, mode, context.ids(owner))
+        .map_err(|source| StepError::File { doing: "write", path: path.to_owned(), source })
+}
+
+fn make_directory(
+    context: &Context,
+    path: &Path,
+    mode: u32,
+    owner: Owner,
+) -> Result<(), StepError> {
+    files::make_directory(&context.root.at(path), mode, context.ids(owner)).map_err(|source| {
+        StepError::File { doing: "make directory", path: path.to_owned(), source }
+    })
+}
+
+/// What is not required is said and left.
+fn optional(
+    context: &Context,
+    done: Result<(), StepError>,
+    required: bool,
+) -> Result<(), StepError> {
+    match done {
+        Err(error) if !required => {
+            context.log.say(&format!("going on without: {}", crate::system::output::chain(&error)));
+            Ok(())
+        }
+        Ok(()) | Err(_) => done,
+    }
+}
+
+/// Flux refuses a certificate that others can read, and Kubernetes makes mounted Secrets readable
+/// for a group as soon as a pod has an `fsGroup`: hence the copy.
+fn install_certificate(context: &mut Context, from: &Path, to: &Path) -> Result<(), StepError> {
+    let text = fs::read_to_string(context.root.at(from)).map_err(|source| StepError::File {
+        doing: "read the CURVE certificate",
+        path: from.to_owned(),
+        source,
+    })?;
+    let certificate = CurveCertificate::parse(&text)
+        .map_err(|source| StepError::Certificate { path: from.to_owned(), source })?;
+    write_at(context, to, text.as_bytes(), 0o600, Owner::Broker)?;
+    context.session.certificate = Some(certificate);
+    Ok(())
+}
+
+fn install_munge_key(
+    context: &Context,
+    from: &Path,
+    to: &Path,
+    owner: Option<(u32, u32)>,
+) -> Result<(), StepError> {
+    let fail = |doing, path: &Path| {
+        let path = path.to_owned();
+        move |source| StepError::File { doing, path, source }
+    };
+    let key = fs::read(context.root.at(from)).map_err(fail("read the munge key", from))?;
+    let directory = to.parent().unwrap_or(to);
+    if !context.root.at(directory).is_dir() {
+        files::make_directory(&context.root.at(directory), 0o700, owner)
+            .map_err(fail("make directory", directory))?;
+    }
+    files::write(&context.root.at(to), &key, 0o400, owner).map_err(fail("write", to))
+}
+
+fn find_flux(context: &Context) -> Result<(), StepError> {
+    let environment = &context.session.environment;
+    if find_program(environment, "flux", is_executable).is_some() {
+        return Ok(());
+    }
+    let path = environment.get(OsStr::new("PATH")).cloned().unwrap_or_default();
+    Err(StepError::NoFlux { path: path.to_string_lossy().into_owned() })
+}
+
+/// Writes `name` into the first of `directories` that takes it.
+fn write_first(
+    context: &Context,
+    directories: &[PathBuf],
+    name: &str,
+    text: &str,
+) -> Result<PathBuf, StepError> {
+    let mut last = None;
+    for directory in directories {
+        let path = directory.join(name);
+        match write_at(context, &path, text.as_bytes(), 0o755, Owner::Broker) {
+            Ok(()) => return Ok(path),
+            Err(error) => {
+                context.log.say(&crate::system::output::chain(&error));
+                last = Some(error);
+            }
+        }
+    }
+    Err(last.unwrap_or_else(|| StepError::NoPlace { name: name.to_owned() }))
+}

@@ -1,0 +1,241 @@
+//! What Flux takes this pod to have, beside what its control group lets it use.
+//!
+//! Flux counts the cores of the node; a CPU limit of Kubernetes is a share of their time, which it
+//! cannot see. Its resource set is therefore narrowed to whole cores of that limit.
+
+use crate::system::root::Root;
+use flux_contract::Layout;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+
+/// Where control groups are, as seen from a container.
+const CONTROL_GROUP: &str = "/sys/fs/cgroup";
+/// Without a limit, version 1 of control groups reports the largest whole number of pages.
+const NO_LIMIT: u64 = 1 << 60;
+
+/// Flux's view and the kernel's.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Resources {
+    /// Cores that Flux schedules on in every pod; `None` before the resource set is written.
+    pub flux_cores: Option<usize>,
+    /// GPUs that Flux schedules in every pod.
+    pub flux_gpus: Option<usize>,
+    /// Processors this process may run on (`sched_getaffinity(2)`, and the control group's quota).
+    pub processors: Option<usize>,
+    /// The CPU limit in processors.
+    pub cpu_limit: Option<f64>,
+    /// The memory limit in bytes.
+    pub memory_limit: Option<u64>,
+}
+
+/// The part of a resource set (RFC 20) that says what a host has.
+#[derive(Deserialize)]
+struct ResourceSet {
+    execution: Execution,
+}
+
+#[derive(Deserialize)]
+struct Execution {
+    #[serde(rename = "R_lite")]
+    hosts: Vec<Hosts>,
+}
+
+#[derive(Deserialize)]
+struct Hosts {
+    #[serde(default)]
+    children: BTreeMap<String, String>,
+}
+
+impl Resources {
+    /// Reads both views below `root`; what cannot be read is left out.
+    pub(crate) fn read(root: &Root, layout: &Layout) -> Self {
+        let read = |path: &str| {
+            let path = root.at(CONTROL_GROUP).join(path);
+            fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+        };
+        let set = fs::read_to_string(root.at(layout.resource_file())).ok();
+        let count = |kind: &str| set.as_deref().and_then(|text| counted(text, kind));
+        let first_version = || {
+            let (quota, period) = (read("cpu/cpu.cfs_quota_us")?, read("cpu/cpu.cfs_period_us")?);
+            cpu_limit(&format!("{quota} {period}"))
+        };
+        let memory = read("memory.max").or_else(|| read("memory/memory.limit_in_bytes"));
+        Self {
+            flux_cores: count("core"),
+            flux_gpus: count("gpu"),
+            processors: std::thread::available_parallelism().ok().map(Into::into),
+            cpu_limit: read("cpu.max").and_then(|text| cpu_limit(&text)).or_else(first_version),
+            memory_limit: memory
+                .and_then(|text| text.parse().ok())
+                .filter(|&bytes| bytes < NO_LIMIT),
+        }
+    }
+
+    /// What does not go together, for people.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        let (cores, limit) = (self.flux_cores?, self.cpu_limit?);
+        // A count of cores is far below what a float holds exactly.
+        let counted = f64::from(u32::try_from(cores).unwrap_or(u32::MAX));
+        (limit + 0.01 < counted).then(|| {
+            format!("Flux schedules on {cores} cores, but the CPU limit is {limit:.2} processors")
+        })
+    }
+
+    /// The table for people.
+    pub(crate) fn text(&self) -> String {
+        let number =
+            |value: Option<usize>| value.map_or_else(|| "-".to_owned(), |it| it.to_string());
+        let limit =
+            self.cpu_limit.map_or_else(|| "none".to_owned(), |it| format!("{it:.2} processors"));
+        let memory = self
+            .memory_limit
+            .map_or_else(|| "none".to_owned(), |bytes| format!("{} MiB", bytes / (1024 * 1024)));
+        let lines = [
+            ("cores for Flux", number(self.flux_cores)),
+            ("GPUs for Flux", number(self.flux_gpus)),
+            ("processors", number(self.processors)),
+            ("CPU limit", limit),
+            ("memory limit", memory),
+        ];
+        let mut text = String::new();
+        for (name, value) in lines {
+            let _ = writeln!(text, "{name:<16}{value}");
+        }
+        if let Some(complaint) = self.complaint() {
+            let _ = writeln!(text, "note: {complaint}");
+        }
+        text
+    }
+}
+
+/// The resource set `text` with at most `limit` cores a host; `None` where it has no more, or is none.
+///
+/// Flux binds the tasks of a job to the cores it gives them. Pods of one node that all had its first
+/// cores would share these and leave the others idle, so the ranks take the cores in turn.
+pub(crate) fn narrowed(text: &str, limit: usize) -> Option<String> {
+    let mut set: Value = serde_json::from_str(text).ok()?;
+    let hosts = set.pointer_mut("/execution/R_lite")?.as_array_mut()?;
+    let limit = limit.max(1);
+    let mut changed = false;
+    let mut all = Vec::new();
+    for entry in std::mem::take(hosts) {
+        let cores = ids_of(entry.pointer("/children/core").and_then(Value::as_str)?)?;
+        let ranks = ids_of(entry.get("rank")?.as_str()?)?;
+        if cores.len() <= limit {
+            all.push(entry);
+            continue;
+        }
+        changed = true;
+        let parts: Vec<_> = cores.chunks_exact(limit).collect();
+        for (turn, part) in parts.iter().enumerate() {
+            let ranks: Vec<u32> = ranks.iter().copied().skip(turn).step_by(parts.len()).collect();
+            if ranks.is_empty() {
+                break;
+            }
+            let mut own = entry.clone();
+            *own.pointer_mut("/children/core")? = idset(part).into();
+            *own.get_mut("rank")? = idset(&ranks).into();
+            all.push(own);
+        }
+    }
+    *set.pointer_mut("/execution/R_lite")? = all.into();
+    changed.then(|| format!("{set}\n"))
+}
+
+/// How many `kind` the first host of a resource set has; 0 when it has none.
+fn counted(set: &str, kind: &str) -> Option<usize> {
+    let set: ResourceSet = serde_json::from_str(set).ok()?;
+    let ids = set.execution.hosts.first()?.children.get(kind);
+    ids.map_or(Some(0), |ids| ids_of(ids).map(|ids| ids.len()))
+}
+
+/// The ids of an idset (RFC 22) such as `0-3,7`.
+fn ids_of(text: &str) -> Option<Vec<u32>> {
+    let ranges = text.trim_matches(['[', ']']).split(',').map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        (first <= last).then_some(first..=last)
+    });
+    Some(ranges.collect::<Option<Vec<_>>>()?.into_iter().flatten().collect())
+}
+
+/// Ascending `ids` as an idset.
+fn idset(ids: &[u32]) -> String {
+    let ranges = ids.chunk_by(|id, next| id.checked_add(1) == Some(*next));
+    let texts = ranges.map(|range| match range {
+        [first, .., last] => format!("{first}-{last}"),
+        [only] => only.to_string(),
+        [] => String::new(),
+    });
+    texts.collect::<Vec<_>>().join(",")
+}
+
+/// Processors of `cpu.max`: quota and period, or `max` (or -1 in version 1) where there is no limit.
+fn cpu_limit(text: &str) -> Option<f64> {
+    let (quota, period) = text.split_once(' ')?;
+    let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
+    (quota > 0.0 && period > 0.0).then(|| quota / period)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SET: &str = r#"{"version":1,"execution":{"R_lite":[
+        {"rank":"0-3","children":{"core":"0-3,8","gpu":"1"}}],"nodelist":["a-[0-3]"]}}"#;
+
+    #[test]
+    fn ids_are_counted_and_what_a_host_lacks_is_none_of_it() {
+        assert_eq!((counted(SET, "core"), counted(SET, "gpu")), (Some(5), Some(1)));
+        assert_eq!(counted(SET, "fpga"), Some(0));
+        assert_eq!((counted("{}", "core"), ids_of("3-1")), (None, None));
+    }
+
+    #[test]
+    fn the_cores_of_a_limit_are_taken_in_turn_and_all_else_stays() {
+        let narrow =
+            |limit| narrowed(SET, limit).map(|set| serde_json::from_str::<Value>(&set).unwrap());
+        let set = narrow(2).unwrap();
+        assert_eq!(
+            set["execution"]["R_lite"],
+            serde_json::json!([
+                { "rank": "0,2", "children": { "core": "0-1", "gpu": "1" } },
+                { "rank": "1,3", "children": { "core": "2-3", "gpu": "1" } },
+            ])
+        );
+        assert_eq!(set["execution"]["nodelist"], serde_json::json!(["a-[0-3]"]));
+        // More parts than hosts, and one core where the limit is less than that.
+        assert_eq!(narrow(1).unwrap()["execution"]["R_lite"].as_array().unwrap().len(), 4);
+        assert_eq!(narrow(0), narrow(1));
+        assert_eq!((narrow(5), narrowed("{}", 1), narrowed("no JSON", 1)), (None, None, None));
+    }
+
+    #[test]
+    fn a_limit_is_quota_by_period_and_its_absence_is_no_limit() {
+        assert_eq!(cpu_limit("150000 100000"), Some(1.5));
+        assert_eq!((cpu_limit("max 100000"), cpu_limit("-1 100000")), (None, None));
+    }
+
+    #[test]
+    fn a_limit_below_what_flux_schedules_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::new(directory.path());
+        let layout = Layout::default();
+        let write = |path: std::path::PathBuf, text: &str| {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write(root.at(layout.resource_file()), SET);
+        write(root.at("/sys/fs/cgroup/cpu.max"), "150000 100000\n");
+        write(root.at("/sys/fs/cgroup/memory.max"), "268435456\n");
+        let resources = Resources::read(&root, &layout);
+        assert_eq!((resources.flux_cores, resources.memory_limit), (Some(5), Some(1 << 28)));
+        assert!(resources.complaint().unwrap().contains("5 cores"), "{}", resources.text());
+        write(root.at("/sys/fs/cgroup/cpu.max"), "max 100000\n");
+        assert_eq!(Resources::read(&root, &layout).complaint(), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! Looking up names without libc's resolver, which a static binary cannot use.
+
+use hickory_resolver::config::{LookupIpStrategy, ResolveHosts, ResolverOpts};
+use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::{ResolverBuilder, TokioResolver};
+use std::net::IpAddr;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long one name server has for one answer. The caller asks again anyway.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// How long all name servers together have, over UDP and TCP and for both kinds of address.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
+/// Names with as many dots are complete by the rule that Kubernetes writes into resolv.conf
+/// (`ndots:5`); shorter ones may be meant relative to the search list. A pod may have another rule
+/// (`dnsConfig`): one of more dots counts. One of fewer does not, as libc asks the search list for
+/// every name that is not found otherwise (resolv.conf(5)).
+const COMPLETE_DOTS: usize = 5;
+
+/// Why a name has no address.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ResolveError {
+    /// The system's configuration of name servers is missing or unusable.
+    #[error("could not read the name servers from /etc/resolv.conf")]
+    Configuration {
+        /// What was wrong.
+        #[source]
+        cause: NetError,
+    },
+    /// The name servers know no address of that name.
+    #[error("name {name} does not exist in DNS (yet)")]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// The name servers gave no answer in time.
+    #[error("the name servers gave no answer for {name} within {} s", LOOKUP_TIMEOUT.as_secs())]
+    NoAnswer {
+        /// The name.
+        name: String,
+    },
+    /// The name servers, or the way to them, failed.
+    #[error("could not look up {name}")]
+    Failed {
+        /// The name.
+        name: String,
+        /// What was wrong.
+        #[source]
+        cause: NetError,
+    },
+}
+
+/// A resolver that remembers nothing: what does not exist now may exist in a moment.
+#[derive(Clone)]
+pub(crate) struct Resolver {
+    resolver: TokioResolver,
+    complete_dots: usize,
+}
+
+impl Resolver {
+    /// A resolver with the system's name servers, search list and hosts file.
+    pub(crate) fn from_system() -> Result<Self, ResolveError> {
+        let builder = TokioResolver::builder_tokio()
+            .map_err(|cause| ResolveError::Configuration { cause })?;
+        Self::build(builder)
+    }
+
+    fn build(mut builder: ResolverBuilder<TokioRuntimeProvider>) -> Result<Self, ResolveError> {
+        set_options(builder.options_mut());
+        let complete_dots = builder.options_mut().ndots.max(COMPLETE_DOTS);
+        let resolver = builder.build().map_err(|cause| ResolveError::Configuration { cause })?;
+        Ok(Self { resolver, complete_dots })
+    }
+
+    /// The addresses of `name`, first the IPv4 ones, then the IPv6 ones: which of them can be reached
+    /// from here only a connection shows.
+    ///
+    /// The name is taken as absolute first: that costs two queries where the search list of a pod
+    /// makes it eight. A name with fewer dots than the pod's `ndots` and no dot at its end is then
+    /// looked for in the search list as well, whatever the first answer was: a name server that has
+    /// nobody to ask about the world fails for `lead.team.svc`.
+    pub(crate) async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, ResolveError> {
+        if let Ok(address) = name.parse() {
+            return Ok(vec![address]);
+        }
+        let absolute = format!("{}.", name.trim_end_matches('.'));
+        match self.ask(&absolute).await {
+            Err(_) if may_be_relative(name, self.complete_dots) => self.ask(name).await,
+            result => result,
+        }
+    }
+
+    async fn ask(&self, name: &str) -> Result<Vec<IpAddr>, ResolveError> {
+        let failed = |cause: NetError| {
+            let name = name.to_owned();
+            if cause.is_nx_domain() || cause.is_no_records_found() {
+                ResolveError::Unknown { name }
+            } else {
+                ResolveError::Failed { name, cause }
+            }
+        };
+        let found = timeout(LOOKUP_TIMEOUT, self.resolver.lookup_ip(name))
+            .await
+            .map_err(|_| ResolveError::NoAnswer { name: name.to_owned() })?;
+        let addresses: Vec<IpAddr> = found.map_err(failed)?.iter().collect();
+        if addresses.is_empty() {
+            return Err(ResolveError::Unknown { name: name.to_owned() });
+        }
+        Ok(addresses)
+    }
+}
+
+fn set_options(options: &mut ResolverOpts) {
+    // With a cache, a name that does not exist stays so for the zone's negative TTL (RFC 2308).
+    options.cache_size = 0;
+    options.timeout = TIMEOUT;
+    options.attempts = 1;
+    options.use_hosts_file = ResolveHosts::Always;
+    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+}
+
+fn may_be_relative(name: &str, complete_dots: usize) -> bool {
+    !name.ends_with('.') && name.matches('.').count() < complete_dots
+}
+
+#[cfg(test)]
+mod tests;

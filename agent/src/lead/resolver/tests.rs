@@ -1,0 +1,195 @@
+//! Looking up names against a name server of our own on loopback.
+
+use super::*;
+use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
+use hickory_resolver::proto::op::{Message, ResponseCode};
+use hickory_resolver::proto::rr::rdata::{A, AAAA, SOA};
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use tokio::net::UdpSocket;
+
+const LATE: &str = "hello-0.hello.team.svc.cluster.local";
+
+impl Resolver {
+    /// A resolver that asks only the name server at `address`, with `search` as its search list and
+    /// names of `ndots` dots complete.
+    fn from_name_server(
+        address: SocketAddr,
+        search: &[&str],
+        ndots: usize,
+    ) -> Result<Self, ResolveError> {
+        let (mut udp, mut tcp) = (ConnectionConfig::udp(), ConnectionConfig::tcp());
+        udp.port = address.port();
+        tcp.port = address.port();
+        let server = NameServerConfig::new(address.ip(), true, vec![udp, tcp]);
+        let search: Result<Vec<Name>, _> = search.iter().map(Name::from_ascii).collect();
+        let search = search.map_err(|cause| ResolveError::Configuration { cause: cause.into() })?;
+        let configuration = ResolverConfig::from_parts(None, search, vec![server]);
+        let provider = TokioRuntimeProvider::default();
+        let mut builder = TokioResolver::builder_with_config(configuration, provider);
+        builder.options_mut().ndots = ndots;
+        Self::build(builder)
+    }
+}
+
+/// A name server that knows one name late and two at once, and remembers what it was asked.
+struct NameServer {
+    address: SocketAddr,
+    late_name_exists: Arc<AtomicBool>,
+    questions: Arc<Mutex<Vec<String>>>,
+}
+
+impl NameServer {
+    async fn start() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let server = Self {
+            address: socket.local_addr().unwrap(),
+            late_name_exists: Arc::default(),
+            questions: Arc::default(),
+        };
+        let (exists, questions) =
+            (Arc::clone(&server.late_name_exists), Arc::clone(&server.questions));
+        tokio::spawn(async move {
+            let mut buffer = [0; 1500];
+            loop {
+                let (length, client) = socket.recv_from(&mut buffer).await.unwrap();
+                let request = Message::from_vec(&buffer[..length]).unwrap();
+                let query = request.queries[0].clone();
+                questions.lock().unwrap().push(format!("{} {}", query.name(), query.query_type()));
+                let reply = reply(&request, exists.load(Ordering::SeqCst));
+                socket.send_to(&reply.to_vec().unwrap(), client).await.unwrap();
+            }
+        });
+        server
+    }
+
+    fn resolver(&self) -> Resolver {
+        Resolver::from_name_server(self.address, &["cluster.local."], 5).unwrap()
+    }
+
+    fn questions(&self) -> Vec<String> {
+        std::mem::take(&mut self.questions.lock().unwrap())
+    }
+}
+
+fn reply(request: &Message, late_name_exists: bool) -> Message {
+    let query = request.queries[0].clone();
+    let name = query.name().to_string();
+    let name = name.trim_end_matches('.');
+    let data = match (name, query.query_type()) {
+        (LATE, RecordType::A) if late_name_exists => Some(RData::A(A::new(10, 244, 1, 7))),
+        ("lead.team.svc.cluster.local", RecordType::A) => Some(RData::A(A::new(10, 244, 1, 9))),
+        ("both.example", RecordType::A) => Some(RData::A(A::new(10, 244, 1, 8))),
+        ("six.example" | "both.example", RecordType::AAAA) => {
+            Some(RData::AAAA("fd00::7".parse::<AAAA>().unwrap()))
+        }
+        _ => None,
+    };
+    let mut reply = Message::response(request.metadata.id, request.metadata.op_code);
+    reply.add_query(query.clone());
+    if let Some(data) = data {
+        reply.add_answer(Record::from_rdata(query.name().clone(), 30, data));
+        return reply;
+    }
+    if name == "lead.team.svc" {
+        // As a name server of the cluster that has nobody to ask about other names.
+        reply.metadata.response_code = ResponseCode::ServFail;
+        return reply;
+    }
+    if name != "six.example" {
+        reply.metadata.response_code = ResponseCode::NXDomain;
+    }
+    // A negative answer that may be remembered for 30 s (RFC 2308).
+    let zone = Name::from_ascii("cluster.local.").unwrap();
+    let soa = SOA::new(zone.clone(), zone.clone(), 1, 30, 30, 30, 30);
+    reply.add_authority(Record::from_rdata(zone, 30, RData::SOA(soa)));
+    reply
+}
+
+#[tokio::test]
+async fn a_name_that_appears_is_seen_at_once_although_its_absence_could_be_remembered() {
+    let server = NameServer::start().await;
+    let resolver = server.resolver();
+    let error = resolver.lookup(LATE).await.unwrap_err();
+    assert!(matches!(error, ResolveError::Unknown { .. }), "{error:?}");
+    server.late_name_exists.store(true, Ordering::SeqCst);
+    let address: IpAddr = "10.244.1.7".parse().unwrap();
+    assert_eq!(resolver.lookup(LATE).await.unwrap(), [address]);
+}
+
+#[tokio::test]
+async fn a_complete_name_costs_two_questions_at_most() {
+    let server = NameServer::start().await;
+    server.resolver().lookup(LATE).await.unwrap_err();
+    let mut questions = server.questions();
+    questions.sort();
+    assert_eq!(questions, [format!("{LATE}. A"), format!("{LATE}. AAAA")]);
+}
+
+/// libc and libzmq find it, too.
+#[tokio::test]
+async fn a_short_name_is_looked_for_in_the_search_list_also_where_the_absolute_one_fails() {
+    let server = NameServer::start().await;
+    let address: IpAddr = "10.244.1.9".parse().unwrap();
+    assert_eq!(server.resolver().lookup("lead.team.svc").await.unwrap(), [address]);
+}
+
+#[tokio::test]
+async fn a_host_with_only_an_ipv6_address_is_found() {
+    let server = NameServer::start().await;
+    let address: IpAddr = "fd00::7".parse().unwrap();
+    assert_eq!(server.resolver().lookup("six.example.").await.unwrap(), [address]);
+}
+
+/// A pod may have a way to one kind only, and none to the other.
+#[tokio::test]
+async fn a_host_with_both_kinds_of_address_is_found_by_both() {
+    let server = NameServer::start().await;
+    let addresses = ["10.244.1.8", "fd00::7"].map(|text| text.parse::<IpAddr>().unwrap());
+    assert_eq!(server.resolver().lookup("both.example.").await.unwrap(), addresses);
+}
+
+#[tokio::test]
+async fn the_hosts_file_needs_no_name_server() {
+    let server = NameServer::start().await;
+    let found = server.resolver().lookup("localhost").await.unwrap();
+    assert!(found.iter().all(IpAddr::is_loopback), "{found:?}");
+    assert!(server.questions().is_empty());
+}
+
+#[tokio::test]
+async fn a_name_server_that_is_not_there_is_a_failure_and_not_an_unknown_name() {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    drop(socket);
+    let error =
+        Resolver::from_name_server(address, &[], 5).unwrap().lookup(LATE).await.unwrap_err();
+    let told_apart = matches!(error, ResolveError::Failed { .. } | ResolveError::NoAnswer { .. });
+    assert!(told_apart, "{error:?}");
+}
+
+#[test]
+fn complete_names_are_never_looked_for_in_the_search_list() {
+    let relative = |name, ndots| may_be_relative(name, ndots);
+    assert!(!relative("hello-0.hello.team.svc.cluster.local", 5));
+    assert!(relative("hello-0.hello.team.svc.cluster.local", 6), "the pod's own rule");
+    assert!(!relative("lead.", 5));
+    assert!(relative("lead", 5) && relative("hello-0.hello.team.svc", 5));
+}
+
+#[test]
+fn nothing_is_remembered_and_nobody_is_waited_for_long() {
+    let mut options = ResolverOpts::default();
+    set_options(&mut options);
+    assert_eq!((options.cache_size, options.attempts), (0, 1));
+    assert_eq!(options.timeout, Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn an_address_needs_no_lookup() {
+    let resolver = Resolver::from_name_server("127.0.0.1:9".parse().unwrap(), &[], 5).unwrap();
+    let address: IpAddr = "fd00::7".parse().unwrap();
+    assert_eq!(resolver.lookup("fd00::7").await.unwrap(), [address]);
+}

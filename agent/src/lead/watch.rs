@@ -1,0 +1,142 @@
+//! Notices that the lead is gone for good while a worker's broker goes on.
+//!
+//! A broker that has lost its parent waits for it without a limit: when another lead takes the
+//! place of the old one, it ends and is started again. Where none does, the worker would look as if
+//! all were well.
+
+use crate::lead::resolver::Resolver;
+use crate::plan::step::AwaitLead;
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+
+/// How often, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LeadWatch {
+    /// Between two looks. One costs the lead a connection that is closed at once.
+    pub interval: Duration,
+    /// How long the lead's port must have refused connections. A container that is started again
+    /// in the same pod is back long before.
+    pub patience: Duration,
+}
+
+impl Default for LeadWatch {
+    fn default() -> Self {
+        Self { interval: Duration::from_secs(15), patience: Duration::from_mins(1) }
+    }
+}
+
+impl LeadWatch {
+    /// Returns when nothing has listened at `lead` for as long as the patience. Packets that get
+    /// lost, and names that are not found, prove nothing and begin the count anew.
+    pub(crate) async fn lost(self, lead: &AwaitLead) {
+        let mut refused_since: Option<Instant> = None;
+        loop {
+            sleep(self.interval).await;
+            if !refuses(lead, self.interval).await {
+                refused_since = None;
+                continue;
+            }
+            let since = *refused_since.get_or_insert_with(Instant::now);
+            if since.elapsed() >= self.patience {
+                return;
+            }
+        }
+    }
+}
+
+/// What a connection to one address shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    /// Nothing listens there.
+    Refused,
+    /// This pod has no addresses of that kind, so none of them says anything about the lead.
+    NoWay,
+    /// Somebody listens, or packets got lost.
+    Else,
+}
+
+/// Whether nothing listens at any address of the lead: its own, and, when that refuses, its name's.
+async fn refuses(lead: &AwaitLead, patience: Duration) -> bool {
+    let mut answers = Vec::new();
+    if let Some(address) = lead.address {
+        answers.push(answer(SocketAddr::new(address, lead.port), patience).await);
+    }
+    if !answers.contains(&Answer::Else) {
+        for address in addresses(&lead.name).await {
+            answers.push(answer(SocketAddr::new(address, lead.port), patience).await);
+        }
+    }
+    none_listens(&answers)
+}
+
+/// No answer at all proves nothing.
+fn none_listens(answers: &[Answer]) -> bool {
+    answers.contains(&Answer::Refused) && !answers.contains(&Answer::Else)
+}
+
+async fn addresses(name: &str) -> Vec<IpAddr> {
+    match Resolver::from_system() {
+        Ok(resolver) => resolver.lookup(name).await.unwrap_or_default(),
+        Err(_) => Vec::new(),
+    }
+}
+
+async fn answer(address: SocketAddr, patience: Duration) -> Answer {
+    match timeout(patience, TcpStream::connect(address)).await {
+        Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => Answer::Refused,
+        Ok(Err(error)) if error.kind() == ErrorKind::NetworkUnreachable => Answer::NoWay,
+        Ok(_) | Err(_) => Answer::Else,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+    use tokio::net::TcpListener;
+
+    const QUICK: LeadWatch =
+        LeadWatch { interval: Duration::from_millis(5), patience: Duration::from_millis(40) };
+
+    fn lead(port: u16) -> AwaitLead {
+        AwaitLead {
+            address: Some(Ipv4Addr::LOCALHOST.into()),
+            name: "localhost".to_owned(),
+            port,
+            deadline_seconds: 0,
+            by_name: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_port_that_refuses_all_along_is_a_lost_lead_and_one_that_listens_is_not() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let watched = timeout(QUICK.patience * 5, QUICK.lost(&lead(port))).await;
+        assert!(watched.is_err(), "it listens");
+        drop(listener);
+        timeout(Duration::from_secs(20), QUICK.lost(&lead(port))).await.unwrap();
+    }
+
+    /// A broker that reached the lead by its name goes on while the lead's Service has no way there.
+    #[tokio::test]
+    async fn a_lead_whose_name_still_leads_to_it_is_not_lost() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let elsewhere = Some(Ipv4Addr::new(127, 0, 0, 2).into());
+        let found_by_name = AwaitLead { address: elsewhere, ..lead(port) };
+        let watched = timeout(QUICK.patience * 5, QUICK.lost(&found_by_name)).await;
+        assert!(watched.is_err(), "its name leads to a listener");
+    }
+
+    #[test]
+    fn an_address_of_a_kind_that_this_pod_does_not_have_says_nothing() {
+        assert!(none_listens(&[Answer::Refused, Answer::NoWay]));
+        assert!(!none_listens(&[Answer::Refused, Answer::Else]));
+        assert!(!none_listens(&[Answer::NoWay]));
+        assert!(!none_listens(&[]));
+    }
+}

@@ -1,0 +1,146 @@
+//! The last moment of PID 1: whoever asks whether the pod is ready gets an answer before it ends.
+//!
+//! With PID 1 ends everything in its container, and the kubelet learns of that up to a second later.
+//! A probe that is killed so, or that is to start in that second, becomes a Warning Event about a run
+//! with which nothing was wrong. So a good run waits for the probes that are due; a run that is longer
+//! than a few seconds has had the first ones long before.
+
+use crate::process::signals::Signals;
+use crate::status::server::Answered;
+use flux_contract::Layout;
+use nix::unistd::getpid;
+use std::fs;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+/// How long the kubelet may take to notice that a container has ended: it looks at all of them once a
+/// second (`genericPlegRelistPeriod`), and the look takes its time.
+const NOTICE: Duration = Duration::from_millis(1500);
+/// How long the first probes may take to come: the kubelet has to notice the start, too.
+const FIRST_PROBES: Duration = Duration::from_secs(4);
+/// How many they are: the startup probe, and the readiness probe at once after it has succeeded.
+const FIRST: u32 = 2;
+/// How long a probe that was answered may take to end.
+const END: Duration = Duration::from_secs(2);
+/// How often it is looked whether it has.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Lets those who ask have their answer, which the end of the run has settled, and end. After a good
+/// run, whose readiness probe comes every `period`, those who are about to ask as well.
+pub(crate) async fn farewell(
+    signals: &mut Signals,
+    answered: &mut watch::Receiver<Answered>,
+    period: Option<Duration>,
+) {
+    if let Some(period) = period {
+        // Told to stop: then the pod is being deleted, and nobody minds.
+        let _ = signals.unless_stopped(answer_the_kubelet(answered, period)).await;
+    }
+    if getpid().as_raw() == 1 {
+        let _ = timeout(END, async {
+            while somebody_asks() {
+                sleep(PAUSE).await;
+            }
+        })
+        .await;
+    }
+}
+
+async fn answer_the_kubelet(answered: &mut watch::Receiver<Answered>, period: Duration) {
+    let first = answered.wait_for(|answered| answered.ready >= FIRST);
+    let _ = timeout(FIRST_PROBES, first).await;
+    let last = answered.borrow_and_update().last;
+    if let Some(wait) = last.and_then(|last| until_asked(last, period, Instant::now())) {
+        let _ = timeout(wait, answered.changed()).await;
+    }
+}
+
+/// How long to wait for the next probe, if one could come before the kubelet notices the end: the
+/// `last` was answered a moment ago, and one comes every `period`.
+fn until_asked(last: Instant, period: Duration, now: Instant) -> Option<Duration> {
+    let next = last + period;
+    let is_due = now + NOTICE >= next && now <= next + NOTICE;
+    is_due.then(|| (next + NOTICE).saturating_duration_since(now))
+}
+
+/// Whether a probe, or a person, has entered this container and asks: a process of this program, or
+/// the runtime on its way to become it, whose parent is in another process namespace.
+fn somebody_asks() -> bool {
+    let Ok(entries) = fs::read_dir("/proc") else { return false };
+    entries.flatten().any(|entry| {
+        let name = entry.file_name();
+        name != "1"
+            && name.to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+            && fs::read_to_string(entry.path().join("stat")).is_ok_and(|stat| asks(&stat))
+    })
+}
+
+/// Whether that is what `stat` says (proc(5)).
+fn asks(stat: &str) -> bool {
+    let Some((name, rest)) = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')'))
+    else {
+        return false;
+    };
+    let mut rest = rest.split_whitespace();
+    let (state, parent) = (rest.next(), rest.next());
+    let is_ours = name == Layout::AGENT_NAME || name.starts_with("runc:");
+    is_ours && parent == Some("0") && !matches!(state, None | Some("Z" | "X"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_is_a_living_agent_whose_parent_is_elsewhere() {
+        assert!(asks("9 (flux-agent) S 0 9 9 0 -1"));
+        assert!(asks("9 (runc:[2:INIT]) S 0 9 9 0 -1"));
+        assert!(!asks("9 (flux-agent) Z 0 9 9 0 -1"), "it has ended");
+        assert!(!asks("9 (flux-agent) S 1 9 9 0 -1"), "our own child");
+        assert!(!asks("9 (bash) S 0 9 9 0 -1"), "a person's shell");
+        assert!(!asks(""));
+    }
+
+    #[test]
+    fn only_a_probe_that_is_due_is_waited_for() {
+        let (last, period) = (Instant::now(), Duration::from_mins(1));
+        let wait = |seconds| until_asked(last, period, last + Duration::from_secs(seconds));
+        assert_eq!((wait(0), wait(30), wait(58)), (None, None, None));
+        assert_eq!(wait(59), Some(Duration::from_millis(2500)));
+        assert_eq!(wait(61), Some(Duration::from_millis(500)));
+        assert_eq!(wait(62), None, "the kubelet asks no more");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kubelet_that_does_not_ask_is_not_waited_for_long() {
+        let (_sender, mut answered) = watch::channel(Answered::default());
+        let started = Instant::now();
+        answer_the_kubelet(&mut answered, Duration::from_mins(1)).await;
+        assert_eq!(started.elapsed(), FIRST_PROBES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_was_asked_before_ends_at_once() {
+        let last = Some(Instant::now());
+        let (_sender, mut answered) = watch::channel(Answered { ready: 2, last });
+        let started = Instant::now();
+        answer_the_kubelet(&mut answered, Duration::from_mins(1)).await;
+        assert_eq!(started.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_ends_before_its_first_probes_waits_for_both() {
+        let (sender, mut answered) = watch::channel(Answered::default());
+        let started = Instant::now();
+        tokio::spawn(async move {
+            for ready in 1..=2 {
+                sleep(Duration::from_secs(1)).await;
+                sender.send_replace(Answered { ready, last: Some(Instant::now()) });
+            }
+            sleep(Duration::from_mins(1)).await;
+        });
+        answer_the_kubelet(&mut answered, Duration::from_mins(1)).await;
+        assert_eq!(started.elapsed(), Duration::from_secs(2));
+    }
+}

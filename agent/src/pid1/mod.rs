@@ -1,0 +1,12 @@
+//! The first process of a pod: a run from its configuration to its exit code, the broker as its child,
+//! what is kept at the end, and the containers beside it. Everything else of this program serves it.
+
+pub(crate) mod archive;
+pub(crate) mod archive_check;
+pub(crate) mod broker_end;
+pub(crate) mod ending;
+pub(crate) mod farewell;
+pub(crate) mod run;
+pub(crate) mod runner_lock;
+pub(crate) mod sidecar;
+pub(crate) mod supervise;

@@ -1,0 +1,274 @@
+//! `flux-agent run`: the first process of a pod, from its configuration to its exit code.
+
+use crate::execute::await_lead::await_lead;
+use crate::execute::context::Context;
+use crate::execute::error::StepError;
+use crate::execute::session::Session;
+use crate::execute::steps::{announce, execute, execute_all};
+use crate::pid1::broker_end::BrokerEnd;
+use crate::pid1::ending::{Backoff, Ended, Next};
+use crate::pid1::farewell::farewell;
+use crate::pid1::runner_lock::RunnerLock;
+use crate::pid1::supervise::run_broker;
+use crate::pid1::{archive, ending, sidecar};
+use crate::plan::budget::{Budget, Duties};
+use crate::plan::config::read_config;
+use crate::plan::decide::plan;
+use crate::plan::facts::Facts;
+use crate::plan::step::{ArchiveRun, Plan, WorkerRun};
+use crate::process::children::Children;
+use crate::process::deadline::Deadline;
+use crate::process::signals::Signals;
+use crate::program::record::ProgramRecord;
+use crate::status::progress::Progress;
+use crate::status::server::{Answered, StatusServer};
+use crate::status::timing::fluxtime_line;
+use crate::system::environment::Report;
+use crate::system::output::{self, Log, chain};
+use crate::system::root::Root;
+use flux_contract::{Exit, Phase, TerminationMessage, phase};
+use nix::sys::prctl;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::mem;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Where the kubelet looks for the termination message unless the container says otherwise.
+const TERMINATION_LOG: &str = "/dev/termination-log";
+
+/// How a run was called.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    /// The configuration.
+    pub config: PathBuf,
+    /// Where paths lie.
+    pub root: Root,
+    /// Stands for the pod's own host name.
+    pub hostname: Option<String>,
+    /// Run this sidecar instead of the broker.
+    pub container: Option<String>,
+    /// How often the kubelet asks whether the pod is ready, if it does.
+    pub probe_period: Option<Duration>,
+}
+
+/// Runs the pod and returns the code to end with. Whatever happens, it is said, and written to the
+/// termination message.
+pub(crate) async fn run(options: Options) -> u8 {
+    // First of all: signals to PID 1 without a handler are lost.
+    let signals = Signals::register();
+    output::never_wait_for_the_log();
+    let root = options.root.clone();
+    let period = options.probe_period;
+    match begin(options, signals).await {
+        Ok(Begun::Runner { mut context, plan, answered, lock: _held_to_the_end }) => {
+            let outcome = through(&mut context, &plan).await;
+            let ended = finish(&mut context, &plan, outcome.ended).await;
+            let phases = context.progress.finish();
+            let phases = match outcome.broker {
+                Some(broker) => ending::with_exact_command(phases, outcome.record, broker),
+                None => phases,
+            };
+            let well = ended.code == 0;
+            let code = leave(&root, ended, phases, context.progress.restarts());
+            context.progress.over(well);
+            if let Some(mut answered) = answered {
+                farewell(&mut context.signals, &mut answered, period.filter(|_| well)).await;
+            }
+            code
+        }
+        Ok(Begun::Sidecar(ended)) => leave(&root, ended, Vec::new(), 0),
+        Err((exit, text)) => {
+            Log::new(false, false).error(&text);
+            leave(&root, Ended::by_agent(exit, text), Vec::new(), 0)
+        }
+    }
+}
+
+/// Leaves the termination message and gives the code to end with.
+fn leave(root: &Root, ended: Ended, phases: Vec<Phase>, restarts: u32) -> u8 {
+    let Ended { code: exit_code, command_ran, signal, error: last_error } = ended;
+    let message =
+        TerminationMessage { exit_code, command_ran, signal, restarts, last_error, phases };
+    if let Err(error) = leave_message(&root.at(TERMINATION_LOG), &message) {
+        Log::new(false, false).warn(&format!("could not write {TERMINATION_LOG}: {error}"));
+    }
+    u8::try_from(exit_code).unwrap_or(u8::MAX)
+}
+
+enum Begun {
+    Runner {
+        context: Box<Context>,
+        plan: Box<Plan>,
+        answered: Option<watch::Receiver<Answered>>,
+        lock: Option<RunnerLock>,
+    },
+    Sidecar(Ended),
+}
+
+/// Configuration, facts, plan. Nothing is changed yet.
+async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, (Exit, String)> {
+    let Options { config, root, hostname, container, probe_period: _ } = options;
+    let internal = |what: &str, error: io::Error| (Exit::Internal, format!("{what}: {error}"));
+    let signals = signals.map_err(|error| internal("take signals", error))?;
+    let progress = Progress::new();
+    let began = Instant::now();
+    let config_path = root.at(config);
+    let config = read_config(&config_path).map_err(|error| (Exit::Config, chain(&error)))?;
+    let facts =
+        Facts::gather(&config, &root, hostname).map_err(|error| (Exit::Internal, chain(&error)))?;
+    let start = Report::of_this_process()
+        .map_err(|error| (Exit::Prepare, format!("enter the working directory: {error}")))?;
+    // Where the pod's containers share their processes this is not PID 1, and has its orphans all the same.
+    prctl::set_child_subreaper(true).map_err(|errno| internal("take orphans", errno.into()))?;
+    let children = Children::reaped().map_err(|error| internal("take signals", error))?;
+    let mut context = Context {
+        root,
+        log: Log::new(config.logging.quiet, config.logging.debug),
+        strict: config.logging.strict,
+        quiet: config.logging.quiet,
+        report_file: config.layout.private_directory().join("hook-environment"),
+        signals,
+        budget: Budget::new(config.shutdown.grace_seconds, Duties::of_runner(&config)),
+        children,
+        progress,
+        session: Session::new(facts.agent.clone(), start),
+        exit_code: 0,
+    };
+    if let Some(name) = container {
+        return sidecar::run(&mut context, &config, &facts, &name).await.map(Begun::Sidecar);
+    }
+    let lock = lock(&context, &config.layout.runner_lock());
+    let plan = plan(&config, &facts).map_err(|error| (error.exit(), chain(&error)))?;
+    context.progress.planned(&plan);
+    if plan.deadline_seconds.is_some()
+        && let Some(deadline) = Deadline::new(config.shutdown, began, config_path)
+    {
+        context.signals.keep(deadline);
+    }
+    let answered = serve_status(&context, &config.layout.agent_socket());
+    Ok(Begun::Runner { context: Box::new(context), plan: Box::new(plan), answered, lock })
+}
+
+/// Without the lock sidecars do not notice when this is killed, but the pod runs.
+fn lock(context: &Context, path: &Path) -> Option<RunnerLock> {
+    let held = RunnerLock::hold(&context.root.at(path));
+    held.inspect_err(|error| context.log.warn(&format!("lock {}: {error}", path.display()))).ok()
+}
+
+/// Without the socket the pod never becomes ready, but it runs.
+fn serve_status(context: &Context, path: &Path) -> Option<watch::Receiver<Answered>> {
+    let server = StatusServer::bind(&context.root.at(path))
+        .inspect_err(|error| context.log.warn(&chain(error)))
+        .ok()?;
+    let answered = server.answered();
+    tokio::spawn(server.serve(context.progress.subscribe()));
+    Some(answered)
+}
+
+/// How far a run came.
+struct Outcome {
+    ended: Ended,
+    broker: Option<BrokerEnd>,
+    record: Option<ProgramRecord>,
+}
+
+impl From<StepError> for Outcome {
+    fn from(error: StepError) -> Self {
+        Self { ended: Ended::by_agent(error.exit(), chain(&error)), broker: None, record: None }
+    }
+}
+
+/// Everything from the first step to the end of the broker.
+async fn through(context: &mut Context, plan: &Plan) -> Outcome {
+    if let Err(error) = execute_all(context, &plan.steps).await {
+        return error.into();
+    }
+    match &plan.broker.worker {
+        Some(worker) => of_worker(context, plan, worker).await.unwrap_or_else(Into::into),
+        None => of_lead(context, plan).await.unwrap_or_else(Into::into),
+    }
+}
+
+async fn of_lead(context: &mut Context, plan: &Plan) -> Result<Outcome, StepError> {
+    let end = run_broker(context, &plan.broker, plan.role).await?;
+    if plan.broker.timed {
+        let elapsed = Duration::from_nanos(end.ended.saturating_sub(end.started));
+        output::plain(&fluxtime_line("fluxstart", elapsed));
+    }
+    let record = plan.broker.record.as_deref().and_then(ProgramRecord::read);
+    if let Some(archive) = &plan.broker.archive {
+        keep(context, archive, end, end.ran || record.is_some()).await;
+    }
+    let ended = if plan.broker.record.is_some() {
+        ending::of_lead(record.clone(), end)
+    } else {
+        ending::of_interactive_lead(end)
+    };
+    Ok(Outcome { ended, broker: Some(end), record })
+}
+
+/// Keeps the state, unless a stop leaves no time for it.
+async fn keep(context: &mut Context, archive: &ArchiveRun, end: BrokerEnd, ran: bool) {
+    let share = context.budget.main + context.budget.for_main().patience;
+    let mut signals = mem::take(&mut context.signals);
+    let kept = signals.within(share, archive::keep(context, archive, end, ran)).await;
+    context.signals = signals;
+    if kept.is_none() {
+        let path = archive.path.display();
+        let text = format!(
+            "archive {path} stays as it was: the pod's grace period left no time to keep the state"
+        );
+        context.log.error(&text);
+        context.progress.failed(&text);
+    }
+}
+
+async fn of_worker(
+    context: &mut Context,
+    plan: &Plan,
+    worker: &WorkerRun,
+) -> Result<Outcome, StepError> {
+    let mut backoff = Backoff::new();
+    loop {
+        await_lead(context, &worker.lead).await?;
+        let end = run_broker(context, &plan.broker, plan.role).await?;
+        let why = match ending::of_worker(worker.policy, end) {
+            Next::Leave(ended) => return Ok(Outcome { ended, broker: Some(end), record: None }),
+            Next::Restart(why) => why,
+        };
+        let pause = backoff.pause(Duration::from_nanos(end.ended.saturating_sub(end.started)));
+        let text = format!("{why}; starting it again in {:.1} s", pause.as_secs_f64());
+        context.log.say(&text);
+        context.progress.failed(&why);
+        context.progress.restarted();
+        context.signals.unless_stopped(tokio::time::sleep(pause)).await?;
+    }
+}
+
+/// What is done at the end in any case. A failure here is said; the code stays what it was.
+async fn finish(context: &mut Context, plan: &Plan, ended: Ended) -> Ended {
+    if let Some(error) = &ended.error {
+        context.log.error(error);
+        context.progress.failed(error);
+    }
+    context.exit_code = ended.code;
+    for step in &plan.finish {
+        context.progress.enter(phase::POST);
+        announce(context, step);
+        if let Err(error) = execute(context, step).await {
+            let text = chain(&error);
+            context.log.error(&text);
+            context.progress.failed(&text);
+        }
+    }
+    let error = ended.error.or_else(|| context.progress.last_error());
+    Ended { error, ..ended }
+}
+
+fn leave_message(path: &Path, message: &TerminationMessage) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+    file.write_all(message.to_json().as_bytes())
+}

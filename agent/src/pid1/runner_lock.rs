@@ -1,0 +1,63 @@
+//! How a container beside the runner learns that the runner is gone without having said so: killed
+//! for its memory, or ended before it had a plan.
+//!
+//! The runner's agent holds a lock (flock(2)) on a file in the shared volume for as long as it
+//! lives. The kernel lets go of it whatever ended the agent, and children do not inherit it.
+
+use crate::system::files::{self, Attributes};
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::Path;
+
+/// Held by the runner's agent.
+#[derive(Debug)]
+pub(crate) struct RunnerLock(#[expect(dead_code, reason = "open as long as this lives")] File);
+
+impl RunnerLock {
+    /// Makes the file at `path` and locks it, in place of one that an earlier run has left. Nobody
+    /// sees it before it is locked.
+    pub(crate) fn hold(path: &Path) -> io::Result<Self> {
+        // Those who look may be other users.
+        let attributes = Attributes { mode: 0o644, owner: None, durable: false };
+        files::replace(path, attributes, |file| file.lock()).map(Self)
+    }
+}
+
+/// What the lock says of the runner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunnerState {
+    /// There has been none, or that cannot be found out.
+    Unknown,
+    /// It runs.
+    Alive,
+    /// There was one and it is gone.
+    Gone,
+}
+
+/// Looks at the lock at `path`.
+pub(crate) fn runner_state(path: &Path) -> RunnerState {
+    let Ok(file) = File::open(path) else { return RunnerState::Unknown };
+    match file.try_lock_shared() {
+        Ok(()) => RunnerState::Gone,
+        Err(TryLockError::WouldBlock) => RunnerState::Alive,
+        Err(TryLockError::Error(_)) => RunnerState::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_abandoned_when_its_holder_is_gone_and_not_before_there_was_one() {
+        let volume = tempfile::tempdir().unwrap();
+        let path = volume.path().join("runner.lock");
+        assert_eq!(runner_state(&path), RunnerState::Unknown, "no runner yet");
+        let held = RunnerLock::hold(&path).unwrap();
+        assert_eq!(runner_state(&path), RunnerState::Alive);
+        drop(held);
+        assert_eq!(runner_state(&path), RunnerState::Gone);
+        let _again = RunnerLock::hold(&path).unwrap();
+        assert_eq!(runner_state(&path), RunnerState::Alive, "a runner that was started again");
+    }
+}

@@ -1,0 +1,314 @@
+//! `flux-agent run --container NAME`: a container beside the runner, with Flux within reach.
+
+use crate::execute::capture::wait_or_stop;
+use crate::execute::context::Context;
+use crate::execute::error::StepError;
+use crate::execute::hook::run_hook;
+use crate::execute::script::PrivateScript;
+use crate::flux::broker_socket::{BrokerSocket, SocketError};
+use crate::pid1::ending::{self, Ended};
+use crate::pid1::runner_lock::{RunnerState, runner_state};
+use crate::plan::budget::{Budget, Duties};
+use crate::plan::decide::{Surroundings, surroundings};
+use crate::plan::facts::Facts;
+use crate::plan::hooks::{shell, sidecar_hook};
+use crate::system::environment::Change;
+use crate::system::files;
+use crate::system::output::chain;
+use flux_contract::{AgentConfig, Exit, SidecarConfig};
+use nix::sys::signal::Signal;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+/// How often the shared volume is looked at.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long before the end of Flux a command may fail and be taken to have failed for it: on a
+/// worker, requests fail before its own broker knows.
+const FORESIGHT: Duration = Duration::from_secs(5);
+/// How long the broker may take to tell its state.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// States of a broker that has not begun to end (flux-core, RFC 51).
+const GOES_ON: [&str; 5] = ["join", "config-sync", "init", "quorum", "run"];
+
+/// Runs sidecar `name` and returns how it ended: with its command's code, or with 0 when the runner has
+/// finished well. Where the runner has failed the sidecar fails as well: the kubelet then starts both
+/// again, or none (`restartPolicy`). A command that ends well before the runner is waited behind: a pod with an ended
+/// container is not ready, though its broker is. One that fails ends its container: that is what
+/// shows the failure outside.
+pub(crate) async fn run(
+    context: &mut Context,
+    config: &AgentConfig,
+    facts: &Facts,
+    name: &str,
+) -> Result<Ended, (Exit, String)> {
+    let sidecar = config.sidecars.get(name).ok_or_else(|| {
+        let known: Vec<&str> = config.sidecars.keys().map(String::as_str).collect();
+        (Exit::Config, format!("no sidecar {name:?} is configured, only {known:?}"))
+    })?;
+    context.budget = Budget::new(config.shutdown.grace_seconds, Duties::of_sidecar(sidecar));
+    let around = surroundings(config, facts).map_err(|error| (error.exit(), chain(&error)))?;
+    // Not the runner's own directory: a sidecar may be another user.
+    context.report_file =
+        config.layout.mount().join(format!("agent-{name}")).join("hook-environment");
+    let runner = Runner {
+        socket: context.root.at(&around.socket),
+        complete: context.root.at(config.layout.complete_marker()),
+        lock: context.root.at(config.layout.runner_lock()),
+    };
+    let hook = |hook, script| sidecar_hook(config, facts, hook, script);
+    let ran = async {
+        if let Some(init) = hook("commands.init", sidecar.init.as_ref()) {
+            run_hook(context, &init).await?;
+        }
+        change_environment(context, config, &around);
+        if let Some(pre) = hook("commands.servicePre", sidecar.service_pre.as_ref()) {
+            run_hook(context, &pre).await?;
+        }
+        let ended = main(context, config, facts, sidecar, &runner).await?;
+        if let Some(post) = hook("commands.post", sidecar.post.as_ref())
+            && let Err(error) = run_hook(context, &post).await
+        {
+            // The code stays what it was, as the runner's does.
+            context.log.error(&chain(&error));
+        }
+        if ended.code != 0 {
+            return Ok(ended);
+        }
+        context.log.say("done: staying until the runner has finished");
+        // Told to stop: the sidecar's own work is done.
+        let end = context.signals.unless_stopped(runner.end()).await;
+        Ok(end.ok().filter(|end| *end != RunnerEnd::Finished).map_or(ended, Into::into))
+    };
+    ran.await.map_err(|error: StepError| (error.exit(), chain(&error)))
+}
+
+fn change_environment(context: &mut Context, config: &AgentConfig, around: &Surroundings) {
+    context.session.change(&around.changes);
+    // Flux's own commands refuse to run without one, be it there or not.
+    let home = config.layout.home().display().to_string();
+    context.session.change(&[Change::fallback("HOME", home)]);
+}
+
+async fn main(
+    context: &mut Context,
+    config: &AgentConfig,
+    facts: &Facts,
+    sidecar: &SidecarConfig,
+    runner: &Runner,
+) -> Result<Ended, StepError> {
+    if sidecar.wait_for_socket
+        && let Some(end) = end_before_socket(context, runner).await?
+    {
+        context.log.say(&end.text());
+        return Ok(end.into());
+    }
+    let Some(command) = &sidecar.command else { return Ok(Ended::well(0)) };
+    let shell = shell(config, facts).ok_or_else(|| StepError::Hook {
+        hook: "command".to_owned(),
+        end: "cannot run: neither the image nor the view has a shell".to_owned(),
+    })?;
+    let start = |source| StepError::Start { program: shell.display().to_string(), source };
+    let script = private_script(context, command)?;
+    let mut started = context.session.command(&script.command(&shell));
+    let mut running = context.children.spawn(&mut started).map_err(start)?;
+    let end = tokio::select! {
+        // A command that has failed says so, also when the runner ends at the same time.
+        biased;
+        ended = wait_or_stop(&mut context.signals, &mut running, context.budget.for_main()) => {
+            let (status, stop) = ended.map_err(start)?;
+            let ended = ending::of_sidecar(status, stop);
+            return Ok(if stop.is_some() { ended } else { judged(context, sidecar, runner, ended).await });
+        }
+        end = runner.end() => end,
+    };
+    context.log.say(&format!("{}: ending the command", end.text()));
+    running.signal_group(Signal::SIGTERM);
+    // As long as a stop gives it: the runner's end is one.
+    if timeout(context.budget.main, running.wait()).await.is_err() {
+        context.log.warn("the command has not ended in its time: killing it");
+        running.signal_group(Signal::SIGKILL);
+        let _ = timeout(context.budget.for_main().patience, running.wait()).await;
+    }
+    Ok(end.into())
+}
+
+/// The command as a file that only this container's user reads.
+fn private_script(context: &Context, command: &str) -> Result<PrivateScript, StepError> {
+    let report_file = context.root.at(&context.report_file);
+    let directory = report_file.parent().unwrap_or(&report_file);
+    files::make_directory(directory, 0o700, None).map_err(|source| StepError::File {
+        doing: "make directory",
+        path: directory.to_owned(),
+        source,
+    })?;
+    PrivateScript::write(directory, "command", command)
+}
+
+/// Waits for the broker's socket; the runner's end, where that came first.
+async fn end_before_socket(
+    context: &mut Context,
+    runner: &Runner,
+) -> Result<Option<RunnerEnd>, StepError> {
+    context.log.say(&format!("waiting for the broker's socket {}", runner.socket.display()));
+    let waited = async {
+        tokio::select! {
+            end = runner.end() => Some(end),
+            () = appearance(&runner.socket) => None,
+        }
+    };
+    Ok(context.signals.unless_stopped(waited).await?)
+}
+
+/// `ended`, unless the command failed because Flux was ending: whoever talks to a broker sees that
+/// before the runner has said that it has finished.
+async fn judged(
+    context: &mut Context,
+    sidecar: &SidecarConfig,
+    runner: &Runner,
+    ended: Ended,
+) -> Ended {
+    let Some(error) = &ended.error else { return ended };
+    context.log.error(error);
+    if !sidecar.wait_for_socket {
+        return ended;
+    }
+    match context.signals.unless_stopped(runner.ends()).await {
+        Ok(Some(RunnerEnd::Finished)) => {
+            context.log.say("the runner has finished: so had the command, whatever its exit code");
+            Ended::well(0)
+        }
+        Ok(Some(end @ RunnerEnd::Failed(_))) => end.into(),
+        Ok(Some(RunnerEnd::Gone) | None) | Err(_) => ended,
+    }
+}
+
+/// The runner of this pod, as it is seen from beside it.
+struct Runner {
+    socket: PathBuf,
+    complete: PathBuf,
+    lock: PathBuf,
+}
+
+/// How the runner came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RunnerEnd {
+    /// It said so.
+    Finished,
+    /// It said so, and that it ended with this code.
+    Failed(i32),
+    /// It was killed, or could not even begin.
+    Gone,
+}
+
+impl RunnerEnd {
+    fn text(self) -> String {
+        match self {
+            Self::Finished => "the runner has finished".to_owned(),
+            Self::Failed(code) => format!("the runner has ended with exit code {code}"),
+            Self::Gone => {
+                "the runner is gone without having finished: its container's state says why"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+impl From<RunnerEnd> for Ended {
+    fn from(end: RunnerEnd) -> Self {
+        match end {
+            RunnerEnd::Finished => Self::well(0),
+            RunnerEnd::Failed(_) | RunnerEnd::Gone => Self::by_agent(Exit::Broker, end.text()),
+        }
+    }
+}
+
+impl Runner {
+    /// Waits for its end.
+    async fn end(&self) -> RunnerEnd {
+        loop {
+            if let Some(end) = self.present_end() {
+                return end;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    fn present_end(&self) -> Option<RunnerEnd> {
+        // First the lock: it is held until the marker is there. While it is held a marker is that of
+        // an earlier runner, which a new one is about to remove.
+        let state = runner_state(&self.lock);
+        if state == RunnerState::Alive {
+            return None;
+        }
+        match fs::read_to_string(&self.complete) {
+            Ok(code) => Some(match code.trim().parse() {
+                Ok(0) | Err(_) => RunnerEnd::Finished,
+                Ok(code) => RunnerEnd::Failed(code),
+            }),
+            Err(_) => (state == RunnerState::Gone).then_some(RunnerEnd::Gone),
+        }
+    }
+
+    /// Whether it ends now: how, or nothing when its broker goes on.
+    async fn ends(&self) -> Option<RunnerEnd> {
+        let deadline = Instant::now() + FORESIGHT;
+        loop {
+            let end = self.present_end();
+            if end.is_some() || Instant::now() >= deadline && self.goes_on().await {
+                return end;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn goes_on(&self) -> bool {
+        let state = async { BrokerSocket::connect(&self.socket).await?.state().await };
+        match timeout(PATIENCE, state).await {
+            Ok(Ok(state)) => GOES_ON.contains(&state.as_str()),
+            // It is there, but tells strangers nothing.
+            Ok(Err(SocketError::Refused { .. } | SocketError::Failed { .. })) => true,
+            Ok(Err(
+                SocketError::Connect { .. }
+                | SocketError::Exchange { .. }
+                | SocketError::Malformed { .. },
+            ))
+            | Err(_) => false,
+        }
+    }
+}
+
+async fn appearance(path: &Path) {
+    while !listens(path) {
+        sleep(PAUSE).await;
+    }
+}
+
+/// Whether somebody listens at the socket: a broker that was killed leaves its own behind.
+fn listens(path: &Path) -> bool {
+    match UnixStream::connect(path) {
+        Ok(_) => true,
+        // It lets only its owner in.
+        Err(error) => error.kind() == ErrorKind::PermissionDenied,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_socket_that_a_dead_broker_left_is_none() {
+        let volume = tempfile::tempdir().unwrap();
+        let path = volume.path().join("local");
+        assert!(!listens(&path));
+        let listener = UnixListener::bind(&path).unwrap();
+        assert!(listens(&path));
+        drop(listener);
+        assert!(path.exists() && !listens(&path));
+    }
+}

@@ -1,0 +1,353 @@
+//! The broker as a child of PID 1: started in a process group of its own, signals passed on, its
+//! state watched.
+
+use crate::execute::context::Context;
+use crate::execute::error::StepError;
+use crate::flux::broker_watch::{Event, Watch};
+use crate::lead::watch::LeadWatch;
+use crate::pid1::archive;
+use crate::pid1::broker_end::BrokerEnd;
+use crate::plan::step::{BrokerRun, Role};
+use crate::process::children::Running;
+use crate::process::exit_status::exit_code;
+use crate::process::leftovers::Before;
+use crate::process::signals::{Asked, Stop, at};
+use crate::status::timing::monotonic_nanoseconds;
+use crate::system::words::shown;
+use flux_contract::phase;
+use nix::sys::signal::Signal;
+use nix::unistd::{Pid, tcsetpgrp};
+use std::future::{Future, pending};
+use std::io::{self, IsTerminal};
+use std::os::unix::process::ExitStatusExt;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// Program and options of `broker`, complete with what depends on the moment it starts.
+fn words(context: &Context, broker: &BrokerRun) -> Result<Vec<String>, StepError> {
+    let options = match &broker.archive {
+        Some(archive) => {
+            let exists = archive::exists(context, archive)?;
+            archive::options(archive, exists, archive::make_place(context, archive)?)
+        }
+        None => Vec::new(),
+    };
+    Ok([broker.command.clone(), options, broker.program.clone()].concat())
+}
+
+/// Starts the broker and stays until it has ended, whatever signals come, and nothing of it is left.
+pub(crate) async fn run_broker(
+    context: &mut Context,
+    broker: &BrokerRun,
+    role: Role,
+) -> Result<BrokerEnd, StepError> {
+    context.progress.enter(phase::QUORUM);
+    let words = words(context, broker)?;
+    context.log.say(&format!("starting the broker: {}", shown(&words)));
+    let started = monotonic_nanoseconds();
+    let start = |source| StepError::Start { program: words.join(" "), source };
+    let mut command = context.session.broker_command(&words);
+    let before = Before::now();
+    if !io::stdin().is_terminal() {
+        // A command that reads it must meet its end, whatever the container's is.
+        command.stdin(Stdio::null());
+    }
+    let mut running = context.children.spawn(&mut command).map_err(start)?;
+    give_terminal(running.pid());
+    let (events, mut changes) = mpsc::unbounded_channel();
+    let watch = tokio::spawn(watch(context, broker).run(events));
+    let mut supervision = Supervision::new(broker, role);
+    let lead = broker.worker.as_ref().map(|worker| &worker.lead);
+    let lost = async {
+        match lead {
+            Some(lead) => LeadWatch::default().lost(lead).await,
+            None => pending().await,
+        }
+    };
+    let status = supervision.until_ended(context, &mut running, &mut changes, lost).await;
+    watch.abort();
+    context.progress.broker_ended();
+    let ended = monotonic_nanoseconds();
+    drop(supervision.submission.take());
+    clear(context, &before).await;
+    Ok(BrokerEnd {
+        code: exit_code(status.map_err(start)?),
+        stop: supervision.stop,
+        stopped: supervision.stopped,
+        ran: supervision.ran,
+        lead_lost: supervision.lead_lost,
+        started,
+        ended,
+    })
+}
+
+/// Ends what the broker has left: it must not work on beside the broker's replacement, nor beside
+/// `commands.post`.
+async fn clear(context: &Context, before: &Before) {
+    let (killed, left) = before.restore(&context.children, context.budget.reserve).await;
+    if killed > 0 {
+        context.log.warn(&format!("killed {killed} processes that the broker had left behind"));
+    }
+    if left > 0 {
+        context.log.warn(&format!("{left} of them cannot be killed"));
+    }
+}
+
+fn watch(context: &Context, broker: &BrokerRun) -> Watch {
+    let mut uptime = context.session.broker_command(&broker.uptime);
+    uptime.env("FLUX_URI", format!("local://{}", broker.socket.display()));
+    Watch {
+        socket: broker.socket.clone(),
+        record: broker.record.clone(),
+        uptime,
+        children: context.children.clone(),
+    }
+}
+
+/// A terminal belongs to one process group at a time; without this, a command that reads from it
+/// would be stopped. Where there is none, or it is not ours, nothing happens.
+fn give_terminal(group: Pid) {
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        let _ = tcsetpgrp(stdin, group);
+    }
+}
+
+struct Supervision<'run> {
+    broker: &'run BrokerRun,
+    role: Role,
+    stop: Option<Stop>,
+    stopped: Option<u64>,
+    ran: bool,
+    lead_lost: bool,
+    /// When the broker is killed unless it has ended; once that was done, when it is given up.
+    kill_at: Option<Instant>,
+    killed: bool,
+    submission: Option<Running>,
+}
+
+impl<'run> Supervision<'run> {
+    const fn new(broker: &'run BrokerRun, role: Role) -> Self {
+        Self {
+            broker,
+            role,
+            stop: None,
+            stopped: None,
+            ran: false,
+            lead_lost: false,
+            kill_at: None,
+            killed: false,
+            submission: None,
+        }
+    }
+
+    async fn until_ended(
+        &mut self,
+        context: &mut Context,
+        running: &mut Running,
+        changes: &mut mpsc::UnboundedReceiver<Event>,
+        lost: impl Future<Output = ()>,
+    ) -> io::Result<ExitStatus> {
+        let mut lost = pin!(lost);
+        loop {
+            tokio::select! {
+                status = running.wait() => return status,
+                // Before state `run` the broker looks for the lead itself, and says so.
+                () = &mut lost, if self.ran && !self.lead_lost => {
+                    context.log.warn("the lead broker is gone: ending this one to look for it anew");
+                    self.lead_lost = true;
+                    running.signal(Signal::SIGTERM);
+                    // Its last tasks ask the lead, who is gone.
+                    self.kill_within(context.budget.leave);
+                }
+                () = at(self.kill_at) => {
+                    if self.killed && self.stop.is_some() {
+                        context.log.error("the broker cannot be killed: going on without its end");
+                        return Ok(ExitStatus::from_raw(Signal::SIGKILL as i32));
+                    }
+                    context.log.warn("the broker has not ended in its time: killing it");
+                    running.signal_group(Signal::SIGKILL);
+                    self.killed = true;
+                    self.kill_at = Some(Instant::now() + context.budget.for_main().patience);
+                }
+                asked = context.signals.asked() => self.asked(context, running, asked),
+                Some(event) = changes.recv() => self.note(context, &event),
+                status = end_of(&mut self.submission) => {
+                    self.submission = None;
+                    note_submission(context, status);
+                }
+            }
+        }
+    }
+
+    /// The broker is killed when `time` is over, or before where that was said already.
+    fn kill_within(&mut self, time: Duration) {
+        let then = Instant::now() + time;
+        self.kill_at = Some(self.kill_at.map_or(then, |earlier| earlier.min(then)));
+    }
+
+    /// Passes on what is asked. Every signal is the broker's: only it knows what to do about it.
+    fn asked(&mut self, context: &Context, running: &Running, asked: Asked) {
+        let signal = match asked {
+            Asked::PassOn(signal) => signal,
+            Asked::Stop(stop) => {
+                if let Stop::Deadline { .. } = stop {
+                    context.log.error(&format!("{stop}: ending the run"));
+                }
+                if self.stop.is_none() {
+                    self.stopped = Some(monotonic_nanoseconds());
+                    self.kill_within(context.budget.main);
+                }
+                // A deadline stays the reason, whoever takes the pod away then.
+                if !matches!(self.stop, Some(Stop::Deadline { .. })) {
+                    self.stop = Some(stop);
+                }
+                stop.signal()
+            }
+        };
+        context.log.say(&format!("passing {signal} on to the broker"));
+        running.signal(signal);
+    }
+
+    fn note(&mut self, context: &mut Context, event: &Event) {
+        match event {
+            Event::State(state) => {
+                context.progress.broker_state(self.role, state);
+                if state == "run" && !self.ran {
+                    self.ran = true;
+                    if let Some(entrance) = &self.broker.entrance {
+                        context.log.say(&format!("the instance is up; to enter it: {entrance}"));
+                    }
+                    self.submit(context);
+                }
+            }
+            Event::CommandStarted => context.progress.command_started(),
+            Event::CommandEnded => context.progress.enter(phase::SHUTDOWN),
+        }
+    }
+
+    /// Submits the command of an interactive MiniCluster, once.
+    fn submit(&mut self, context: &mut Context) {
+        if let Some(words) = &self.broker.submission {
+            context.log.say(&format!("submitting: {}", shown(words)));
+            let mut command = context.session.broker_command(words);
+            command.env("FLUX_URI", format!("local://{}", self.broker.socket.display()));
+            if context.quiet {
+                // The id of the job.
+                command.stdout(Stdio::null());
+            }
+            match context.children.spawn(&mut command) {
+                Ok(running) => self.submission = Some(running),
+                Err(error) => {
+                    let text = format!("start {}: {error}", shown(words));
+                    context.log.error(&text);
+                    context.progress.failed(&text);
+                }
+            }
+        }
+        if self.broker.record.is_none() && self.role == Role::Lead {
+            context.progress.command_started();
+        }
+    }
+}
+
+async fn end_of(running: &mut Option<Running>) -> io::Result<ExitStatus> {
+    match running {
+        Some(running) => running.wait().await,
+        None => pending().await,
+    }
+}
+
+fn note_submission(context: &Context, status: io::Result<ExitStatus>) {
+    let end = match status {
+        Ok(status) if status.success() => return,
+        Ok(status) => format!("exit code {}", exit_code(status)),
+        Err(error) => error.to_string(),
+    };
+    let text = format!("the command could not be submitted: {end}");
+    context.log.error(&text);
+    context.progress.failed(&text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execute::session::Session;
+    use crate::plan::budget::{Budget, Duties};
+    use crate::process::children::Children;
+    use crate::process::signals::Signals;
+    use crate::status::progress::Progress;
+    use crate::system::environment::Report;
+    use crate::system::output::Log;
+    use crate::system::root::Root;
+    use std::path::{Path, PathBuf};
+
+    fn context(directory: &Path, children: &Children) -> Context {
+        let start = Report {
+            working_directory: directory.to_owned(),
+            environment: [("PATH".into(), "/usr/bin:/bin".into())].into(),
+        };
+        Context {
+            root: Root::new("/"),
+            exit_code: 0,
+            log: Log::new(true, false),
+            strict: true,
+            quiet: true,
+            report_file: PathBuf::new(),
+            signals: Signals::default(),
+            budget: Budget::new(2, Duties::default()),
+            children: children.clone(),
+            progress: Progress::new(),
+            session: Session::new("/agent".into(), start),
+        }
+    }
+
+    fn broker() -> BrokerRun {
+        BrokerRun {
+            command: vec![],
+            archive: None,
+            record: None,
+            program: vec![],
+            submission: None,
+            entrance: None,
+            socket: "/none".into(),
+            uptime: vec![],
+            timed: false,
+            worker: None,
+        }
+    }
+
+    /// How a worker's broker ends that does `script`, was seen in state `run`, and loses its lead.
+    async fn ends_without_lead(children: &Children, script: &str) -> (i32, bool) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut context = context(directory.path(), children);
+        let script = format!("{script}; touch up; while :; do sleep 0.02; done");
+        let words = ["sh".to_owned(), "-c".to_owned(), script];
+        let mut command = context.session.command(&words);
+        let mut running = context.children.spawn(&mut command).unwrap();
+        let (events, mut changes) = mpsc::unbounded_channel();
+        events.send(Event::State("run".to_owned())).unwrap();
+        let broker = broker();
+        let mut supervision = Supervision::new(&broker, Role::Worker);
+        let lost = async {
+            while !directory.path().join("up").exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let ended = supervision.until_ended(&mut context, &mut running, &mut changes, lost);
+        let status = tokio::time::timeout(Duration::from_secs(30), ended).await.unwrap().unwrap();
+        assert!(supervision.ran && supervision.stop.is_none());
+        (exit_code(status), supervision.lead_lost)
+    }
+
+    #[tokio::test]
+    async fn a_broker_without_its_lead_is_told_to_end_and_killed_if_it_does_not() {
+        // One that waits for all children of this process: no other test here starts any.
+        let children = Children::reaped().unwrap();
+        assert_eq!(ends_without_lead(&children, "trap 'exit 3' TERM").await, (3, true));
+        assert_eq!(ends_without_lead(&children, "trap '' TERM").await, (137, true));
+    }
+}

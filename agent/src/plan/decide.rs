@@ -1,0 +1,168 @@
+//! Configuration and facts become a plan: every decision of a run that can be made beforehand.
+
+use crate::plan::broker_config::{self, BrokerDocument, Way};
+use crate::plan::error::PlanError;
+use crate::plan::facts::Facts;
+use crate::plan::pod::Pod;
+use crate::plan::step::{AwaitLead, BrokerRun, LeadByName, Plan, Role, Step, WorkerRun};
+use crate::plan::{account, archive, broker_command, environment, files, helpers, hooks, workload};
+use crate::system::environment::Change;
+use flux_contract::{AgentConfig, Bootstrap, CURVE_MOUNT, CURVE_SECRET_KEY};
+use std::path::{Path, PathBuf};
+
+/// Decides what a pod does. All of it is in the returned value; nothing is changed.
+pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
+    let (role, rank) = role(config, facts)?;
+    let pod = Pod { config, facts, role, rank };
+    if config.view.enabled && !facts.executables.contains(Path::new(&pod.flux())) {
+        return Err(PlanError::NoFlux { path: pod.flux().into() });
+    }
+    let work = workload::workload(pod);
+    let document = broker_config::document(pod, Way::Known);
+    Ok(Plan {
+        role,
+        hostname: facts.hostname.clone(),
+        rank,
+        budget: pod.budget(),
+        deadline_seconds: deadline(config, facts),
+        strict: config.logging.strict,
+        quiet: config.logging.quiet,
+        agent: facts.agent.clone(),
+        certificate: Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY),
+        steps: steps(pod, document.as_ref(), &work)?,
+        broker: BrokerRun {
+            command: broker_command::command(pod),
+            archive: archive::archive(pod),
+            record: (!work.program.is_empty()).then(|| config.layout.program_record()),
+            program: work.program,
+            submission: work.submission,
+            entrance: work.entrance,
+            socket: pod.socket(),
+            uptime: vec![pod.flux(), "uptime".to_owned()],
+            timed: config.logging.timed && role == Role::Lead,
+            worker: worker(pod)?,
+        },
+        finish: hooks::post(pod)?
+            .into_iter()
+            .chain([Step::MarkComplete { path: config.layout.complete_marker() }])
+            .collect(),
+    })
+}
+
+/// Lead or worker, and the rank: the position in the hostlist, as Flux itself finds it.
+fn role(config: &AgentConfig, facts: &Facts) -> Result<(Role, u32), PlanError> {
+    let hosts = config.network.bootstrap.hosts();
+    let hostname = &facts.hostname;
+    let unknown =
+        || PlanError::UnknownHost { hostname: hostname.clone(), hosts: hosts.to_string() };
+    let rank = hosts.rank(hostname).ok_or_else(unknown)?;
+    let rank = u32::try_from(rank).map_err(|_| unknown())?;
+    match &config.network.bootstrap {
+        Bootstrap::Root { .. } if *hostname == config.cluster.name.pod_hostname(0) => {
+            Ok((Role::Lead, rank))
+        }
+        Bootstrap::Child { lead, .. } if rank == 0 => {
+            Err(PlanError::LeadElsewhere { hostname: hostname.clone(), lead: lead.clone() })
+        }
+        Bootstrap::Root { .. } | Bootstrap::Child { .. } => Ok((Role::Worker, rank)),
+    }
+}
+
+/// One pod keeps the deadline: the one whose end is the Job's.
+fn deadline(config: &AgentConfig, facts: &Facts) -> Option<u64> {
+    let keeps_it = facts.hostname == config.cluster.name.pod_hostname(0);
+    config.shutdown.deadline_seconds.filter(|_| keeps_it)
+}
+
+fn steps(
+    pod: Pod<'_>,
+    document: Option<&BrokerDocument>,
+    work: &workload::Work,
+) -> Result<Vec<Step>, PlanError> {
+    let Pod { config, role, .. } = pod;
+    let mut steps: Vec<Step> = files::left_by_an_earlier_run(pod).into();
+    steps.extend(hooks::init(pod)?);
+    steps.push(account::account(pod));
+    steps.extend(files::directories(pod));
+    steps.push(files::certificate(pod));
+    steps.extend(files::munge_key(pod));
+    steps.push(Step::WriteFile(files::broker_config(pod, document)?));
+    steps.push(Step::WriteFile(files::hostlist(pod)));
+    steps.extend(helpers::helpers(pod).into_iter().map(Step::WriteFile));
+    steps.extend(work.files.iter().cloned().map(Step::WriteFile));
+    steps.push(Step::ChangeEnvironment { changes: environment::changes(pod) });
+    steps.extend(hooks::before_broker(pod)?);
+    steps.push(Step::ChangeEnvironment { changes: environment::of_broker() });
+    if !config.view.enabled {
+        steps.push(Step::FindFlux);
+    }
+    steps.push(Step::AdoptWorkingDirectory);
+    steps.push(files::resources(pod));
+    if role == Role::Lead {
+        steps.extend(work.batch.clone());
+    }
+    Ok(steps)
+}
+
+fn worker(pod: Pod<'_>) -> Result<Option<WorkerRun>, PlanError> {
+    if pod.role == Role::Lead {
+        return Ok(None);
+    }
+    let lead = await_lead(pod)?;
+    Ok(Some(WorkerRun { lead, policy: pod.config.worker }))
+}
+
+/// Where and how long to wait for the lead, from this pod.
+pub fn lead(config: &AgentConfig, facts: &Facts) -> Result<AwaitLead, PlanError> {
+    let (role, rank) = role(config, facts)?;
+    await_lead(Pod { config, facts, role, rank })
+}
+
+/// What a client of the broker needs to find it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Changes of the environment.
+    pub changes: Vec<Change>,
+    /// The broker's local socket.
+    pub socket: PathBuf,
+    /// The same as a Flux URI.
+    pub uri: String,
+}
+
+/// What a client of this pod's broker needs to find it.
+pub fn surroundings(config: &AgentConfig, facts: &Facts) -> Result<Surroundings, PlanError> {
+    let (role, rank) = role(config, facts)?;
+    let pod = Pod { config, facts, role, rank };
+    let changes = environment::of_client(pod);
+    Ok(Surroundings { changes, socket: pod.socket(), uri: pod.uri() })
+}
+
+fn await_lead(pod: Pod<'_>) -> Result<AwaitLead, PlanError> {
+    let network = &pod.config.network;
+    let by_name = lead_by_name(pod)?;
+    Ok(match &network.bootstrap {
+        Bootstrap::Root { .. } => AwaitLead {
+            address: network.lead_address,
+            name: broker_config::fully_qualified(pod, &pod.config.cluster.name.pod_hostname(0)),
+            port: network.port,
+            deadline_seconds: network.lead_deadline_seconds,
+            by_name,
+        },
+        Bootstrap::Child { lead, lead_port, .. } => AwaitLead {
+            address: lead.parse().ok(),
+            name: lead.clone(),
+            port: *lead_port,
+            deadline_seconds: network.lead_deadline_seconds,
+            by_name,
+        },
+    })
+}
+
+/// The broker's configuration for a lead that was found by its name, unless the user gave all of it.
+fn lead_by_name(pod: Pod<'_>) -> Result<Option<LeadByName>, PlanError> {
+    let file = |ipv6| {
+        let document = broker_config::document(pod, Way::Name { ipv6 });
+        document.map(|document| files::broker_config(pod, Some(&document))).transpose()
+    };
+    Ok(file(false)?.zip(file(true)?).map(|(ipv4, ipv6)| LeadByName { ipv4, ipv6 }))
+}

@@ -1,0 +1,264 @@
+//! What only the pod can know. Everything is read here, once; nothing is changed.
+
+use crate::accounts::passwd::Databases;
+use crate::system::files::is_executable;
+use crate::system::root::Root;
+use flux_contract::AgentConfig;
+use nix::unistd::{self, AccessFlags, Gid};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What the plan of a run depends on beside the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// gethostname(2), which Flux uses as well.
+    pub hostname: String,
+    /// User the container started as.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Its supplementary groups.
+    pub groups: Vec<u32>,
+    /// The image's user database.
+    pub accounts: Databases,
+    /// The container's environment; what is not UTF-8 is shown as such.
+    pub environment: BTreeMap<String, String>,
+    /// This program.
+    pub agent: PathBuf,
+    /// Domain of the Kubernetes cluster, from the name servers' search list.
+    pub cluster_domain: Option<String>,
+    /// The view's directory of Python packages.
+    pub site_packages: Option<PathBuf>,
+    /// The view's directory of Flux modules, if Fluxion is among them.
+    pub fluxion_modules: Option<PathBuf>,
+    /// The view's library directory holds a C library. Programs of the image, which have a loader
+    /// of their own, must then not be led there.
+    pub view_has_libc: bool,
+    /// Every one of [`TEMPORARY_DIRECTORIES`] takes files.
+    pub has_temporary_directories: bool,
+    /// Processors that this container may use: those its affinity mask allows, at most as many as its
+    /// CPU limit has whole ones, at least one.
+    pub processors: usize,
+    /// Those of [`candidates`] that are executable files.
+    pub executables: BTreeSet<PathBuf>,
+    /// Those of the home directories in question that exist.
+    pub homes: BTreeSet<PathBuf>,
+}
+
+/// A fact that could not be had.
+#[derive(Debug, thiserror::Error)]
+#[error("find out {what}")]
+pub struct FactsError {
+    what: &'static str,
+    #[source]
+    source: std::io::Error,
+}
+
+/// Shells of the image in order of preference. `bash` comes first: hooks and scripts that
+/// exist today were written for it (`source`, `[[`).
+pub(crate) const IMAGE_SHELLS: [&str; 2] = ["/bin/bash", "/bin/sh"];
+
+/// By which scripts ask for a shell in their first line as well.
+pub(crate) const USR_SHELLS: [&str; 2] = ["/usr/bin/bash", "/usr/bin/sh"];
+
+/// Finds the interpreter that a script's first line names without its directory.
+pub(crate) const ENV: &str = "/usr/bin/env";
+
+/// Shells of a view, relative to its root.
+pub(crate) const VIEW_SHELLS: [&str; 2] = ["bin/bash", "bin/sh"];
+
+/// The executables whose presence the plan depends on.
+pub(crate) fn candidates(
+    config: &AgentConfig,
+    environment: &BTreeMap<String, String>,
+) -> Vec<PathBuf> {
+    let view = config.layout.view();
+    let image = IMAGE_SHELLS.iter().chain(&USR_SHELLS).chain([&ENV]).map(PathBuf::from);
+    let own = VIEW_SHELLS.iter().chain(["bin/flux"].iter()).map(|path| view.join(path));
+    image.chain(own).chain(environment.get("SHELL").map(PathBuf::from)).collect()
+}
+
+/// Directories that Flux takes for its run and state directories where nothing else is said, as in
+/// an instance that a batch job starts (flux-broker-attributes(7), `rundir` and `statedir`).
+pub(crate) const TEMPORARY_DIRECTORIES: [&str; 2] = ["/tmp", "/var/tmp"];
+
+impl Facts {
+    /// Reads the facts below `root`; `hostname` replaces the pod's own, to look at the plan of
+    /// another pod.
+    pub fn gather(
+        config: &AgentConfig,
+        root: &Root,
+        hostname: Option<String>,
+    ) -> Result<Self, FactsError> {
+        let hostname = match hostname {
+            Some(hostname) => hostname,
+            None => own_hostname()?,
+        };
+        let environment: BTreeMap<String, String> =
+            std::env::vars_os().map(|(name, value)| (lossy(&name), lossy(&value))).collect();
+        let accounts = databases(root);
+        let (uid, gid) = (unistd::getuid().as_raw(), unistd::getgid().as_raw());
+        let groups = unistd::getgroups().map_err(|source| FactsError {
+            what: "this process's groups",
+            source: source.into(),
+        })?;
+        let executables = candidates(config, &environment)
+            .into_iter()
+            .filter(|path| is_executable(&root.at(path)))
+            .collect();
+        let homes = environment.get("HOME").map(PathBuf::from).into_iter();
+        let homes = homes.chain(accounts.find_uid(uid).map(|user| user.home));
+        Ok(Self {
+            hostname,
+            uid,
+            gid,
+            groups: groups.into_iter().map(Gid::as_raw).collect(),
+            agent: std::env::current_exe()
+                .map_err(|source| FactsError { what: "where this program lies", source })?,
+            cluster_domain: fs::read_to_string(root.at("/etc/resolv.conf"))
+                .ok()
+                .and_then(|text| cluster_domain(&text, &config.cluster.namespace)),
+            site_packages: site_packages(&root.at(config.layout.view().join("lib"))),
+            fluxion_modules: fluxion_modules(&config.layout.view(), root),
+            has_temporary_directories: TEMPORARY_DIRECTORIES
+                .iter()
+                .all(|path| takes_files(&root.at(path))),
+            processors: processors(),
+            view_has_libc: root.at(config.layout.view().join("lib/libc.so.6")).exists(),
+            executables,
+            homes: homes.filter(|home| root.at(home).is_dir()).collect(),
+            accounts,
+            environment,
+        })
+    }
+}
+
+impl Facts {
+    /// The groups that the pod, and not the image, gives to its processes: `supplementalGroups` and
+    /// `fsGroup` of its security context. Another user than the container's needs them as well: a
+    /// volume may belong to one. The groups that root has by the image's user database are root's.
+    pub fn pod_groups(&self) -> Vec<u32> {
+        let own = self.accounts.find_uid(self.uid).map(|user| self.accounts.groups_of(&user));
+        let own = own.unwrap_or_default();
+        let of_pod = |group: &u32| ![0, self.gid].contains(group) && !own.contains(group);
+        self.groups.iter().copied().filter(of_pod).collect()
+    }
+}
+
+/// The standard library asks `sched_getaffinity(2)`, which a cpuset narrows as well, and the quotas of the
+/// control group and of all above it that are to be seen, in both versions.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn own_hostname() -> Result<String, FactsError> {
+    unistd::gethostname()
+        .map(|name| name.to_string_lossy().into_owned())
+        .map_err(|errno| FactsError { what: "the host name", source: errno.into() })
+}
+
+fn lossy(text: &OsStr) -> String {
+    text.to_string_lossy().into_owned()
+}
+
+/// The user database; a file that is missing or closed to us counts as empty.
+fn databases(root: &Root) -> Databases {
+    let read = |path: &str| fs::read(root.at(path)).ok();
+    Databases {
+        passwd: read("/etc/passwd").unwrap_or_default(),
+        group: read("/etc/group").unwrap_or_default(),
+        shadow: read("/etc/shadow"),
+    }
+}
+
+/// Whether files can be made in directory `path`.
+fn takes_files(path: &Path) -> bool {
+    path.is_dir() && unistd::access(path, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
+}
+
+/// `python3.N/site-packages` below `lib`: of several the highest N.
+fn site_packages(lib: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(lib).ok()?.filter_map(Result::ok);
+    let versions = entries.filter_map(|entry| {
+        let name = entry.file_name();
+        let minor: u32 = name.to_str()?.strip_prefix("python3.")?.parse().ok()?;
+        let packages = entry.path().join("site-packages");
+        packages.is_dir().then_some((minor, packages))
+    });
+    versions.max().map(|(_, packages)| packages)
+}
+
+/// Where the view keeps its Flux modules, if Fluxion's queue manager is one of them.
+fn fluxion_modules(view: &Path, root: &Root) -> Option<PathBuf> {
+    let directories = ["lib", "lib64"].map(|lib| view.join(lib).join("flux/modules"));
+    let has_fluxion =
+        |directory: &PathBuf| root.at(directory.join("sched-fluxion-qmanager.so")).exists();
+    directories.into_iter().find(has_fluxion)
+}
+
+/// The cluster's domain (`cluster.local` unless the administrator chose another), from the entry
+/// `<namespace>.svc.<domain>` that Kubernetes writes into a pod's search list. `None` in a pod
+/// with `dnsPolicy: Default`, on the host network without `ClusterFirstWithHostNet`, or with its
+/// own search list.
+fn cluster_domain(resolv_conf: &str, namespace: &str) -> Option<String> {
+    let service_domain = format!("{namespace}.svc.");
+    // The last `search` line counts (resolv.conf(5)).
+    let last =
+        resolv_conf.lines().filter_map(|line| line.trim().strip_prefix("search")).next_back();
+    last?
+        .split_whitespace()
+        .find_map(|entry| entry.strip_prefix(&service_domain))
+        .map(|domain| domain.trim_end_matches('.').to_owned())
+        .filter(|domain| !domain.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_python_of_the_view_counts() {
+        let lib = tempfile::tempdir().unwrap();
+        for name in ["python3.9", "python3.11", "python2.7", "python3", "perl5"] {
+            fs::create_dir_all(lib.path().join(name).join("site-packages")).unwrap();
+        }
+        fs::create_dir(lib.path().join("python3.13")).unwrap();
+        let found = site_packages(lib.path()).unwrap();
+        assert_eq!(found, lib.path().join("python3.11/site-packages"));
+        assert_eq!(site_packages(&lib.path().join("missing")), None);
+    }
+
+    #[test]
+    fn fluxion_is_found_where_its_queue_manager_is() {
+        let pod = tempfile::tempdir().unwrap();
+        let root = Root::new(pod.path());
+        let view = flux_contract::Layout::default().view();
+        assert_eq!(fluxion_modules(&view, &root), None);
+        // flux-core's own modules are there in any view.
+        for lib in ["lib", "lib64"] {
+            let modules = view.join(lib).join("flux/modules");
+            fs::create_dir_all(root.at(&modules)).unwrap();
+            fs::write(root.at(modules.join("kvs.so")), "").unwrap();
+        }
+        assert_eq!(fluxion_modules(&view, &root), None);
+        let modules = view.join("lib64/flux/modules");
+        fs::write(root.at(modules.join("sched-fluxion-qmanager.so")), "").unwrap();
+        assert_eq!(fluxion_modules(&view, &root), Some(modules));
+    }
+
+    #[test]
+    fn the_cluster_domain_is_what_follows_the_namespaces_service_domain() {
+        let text = "search team.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.96.0.10\noptions ndots:5\n";
+        assert_eq!(cluster_domain(text, "team"), Some("cluster.local".to_owned()));
+        assert_eq!(cluster_domain(text, "other"), None);
+        assert_eq!(cluster_domain("nameserver 10.0.0.1\n", "team"), None);
+    }
+
+    #[test]
+    fn the_last_search_line_counts_and_a_final_dot_does_not() {
+        let text = "search team.svc.old\nsearch example.org\tteam.svc.k8s.example.org.\n";
+        assert_eq!(cluster_domain(text, "team"), Some("k8s.example.org".to_owned()));
+    }
+}

@@ -1,0 +1,62 @@
+//! The pod that is planned for.
+
+use crate::plan::budget::{Budget, Duties};
+use crate::plan::facts::Facts;
+use crate::plan::step::Role;
+use flux_contract::AgentConfig;
+use std::path::PathBuf;
+
+/// What the parts of a plan have in common.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pod<'run> {
+    pub(crate) config: &'run AgentConfig,
+    pub(crate) facts: &'run Facts,
+    pub(crate) role: Role,
+    pub(crate) rank: u32,
+}
+
+impl Pod<'_> {
+    /// The broker's local socket.
+    pub(crate) fn socket(&self) -> PathBuf {
+        let layout = &self.config.layout;
+        if self.config.broker.local_socket {
+            layout.local_socket()
+        } else {
+            layout.run_dir().join(format!("local-{}", self.rank))
+        }
+    }
+
+    /// The broker's local socket as a Flux URI.
+    pub(crate) fn uri(&self) -> String {
+        format!("local://{}", self.socket().display())
+    }
+
+    /// The `flux` command: absolute when it is the view's, so that no other one on the image's
+    /// `PATH` is taken for it.
+    pub(crate) fn flux(&self) -> String {
+        if self.config.view.enabled {
+            self.config.layout.view().join("bin/flux").display().to_string()
+        } else {
+            "flux".to_owned()
+        }
+    }
+
+    /// `words` with [`Self::flux`] in place of a leading `flux`.
+    pub(crate) fn with_flux(&self, words: &[String]) -> Vec<String> {
+        let mut words = words.to_vec();
+        if let Some(first) = words.first_mut().filter(|first| *first == "flux") {
+            *first = self.flux();
+        }
+        words
+    }
+
+    /// What a stop of this pod's run may take.
+    pub(crate) fn budget(&self) -> Budget {
+        Budget::new(self.config.shutdown.grace_seconds, Duties::of_runner(self.config))
+    }
+
+    /// Domain of the Kubernetes cluster.
+    pub(crate) fn cluster_domain(&self) -> &str {
+        self.facts.cluster_domain.as_deref().unwrap_or("cluster.local")
+    }
+}

@@ -1,0 +1,322 @@
+//! What a run does, as a value that can be printed and compared.
+//!
+//! `Display` gives one line a step: the log line of the run and, with `{:#}`, followed by the
+//! content of files and scripts, the answer of `flux-agent plan`.
+
+use crate::plan::budget::Budget;
+use crate::system::environment::Change;
+use flux_contract::WorkerPolicy;
+use serde::Serialize;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// What a pod is within its Flux instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Rank 0: runs the command.
+    Lead,
+    /// Any other rank.
+    Worker,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Lead => "lead",
+            Self::Worker => "worker",
+        })
+    }
+}
+
+/// Whose a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Owner {
+    /// The container's own user, who the agent runs as.
+    Container,
+    /// The user the broker runs as.
+    Broker,
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Container => "container's user",
+            Self::Broker => "broker's user",
+        })
+    }
+}
+
+/// A file to write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FileToWrite {
+    /// Where.
+    pub path: PathBuf,
+    /// Permission bits.
+    pub mode: u32,
+    /// Whose it becomes.
+    pub owner: Owner,
+    /// What is in it.
+    pub content: String,
+}
+
+/// A script of the user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Hook {
+    /// Field of the specification it comes from, as `commands.pre`.
+    pub name: &'static str,
+    /// The shell that runs it; `None` when neither image nor view has one.
+    pub shell: Option<PathBuf>,
+    /// Its text.
+    pub script: String,
+}
+
+/// Who the broker runs as.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AccountChoice {
+    /// Account `name`, made with `uid` unless the image has it.
+    Ensure {
+        /// Login name.
+        name: String,
+        /// uid and gid of a new account.
+        uid: u32,
+        /// Home directory of a new account.
+        home: PathBuf,
+        /// Groups to run with besides the account's own.
+        more_groups: Vec<u32>,
+        /// Root's capabilities to keep.
+        capabilities: Vec<String>,
+    },
+    /// The container's own user.
+    Keep {
+        /// Login name; the configured one when /etc/passwd does not know the uid.
+        name: String,
+        /// uid.
+        uid: u32,
+        /// gid.
+        gid: u32,
+        /// Home directory: of the account, else of the environment, if there is one.
+        home: Option<PathBuf>,
+    },
+}
+
+/// One step of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Step {
+    /// Run a script of the user and take over the environment it leaves.
+    RunHook(Hook),
+    /// Decide who the broker runs as, and make the account if need be.
+    UseAccount {
+        /// The choice.
+        choice: AccountChoice,
+        /// Home directory when the account's own is neither there nor can be made.
+        fallback_home: PathBuf,
+    },
+    /// Make a directory and its parents.
+    MakeDirectory {
+        /// Where.
+        path: PathBuf,
+        /// Permission bits.
+        mode: u32,
+        /// Whose it becomes.
+        owner: Owner,
+        /// True: it is the agent's own. False: one that exists is the image's or a volume's, and
+        /// is handed over only as a working directory is.
+        ours: bool,
+        /// False: the run goes on without it.
+        required: bool,
+    },
+    /// Remove what an earlier run left.
+    RemoveFile {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// Write a file in one step: under a temporary name, then renamed.
+    WriteFile(FileToWrite),
+    /// Check the CURVE certificate and copy it for the broker, mode 0600.
+    InstallCertificate {
+        /// The mounted Secret.
+        from: PathBuf,
+        /// The broker's copy.
+        to: PathBuf,
+        /// A link to the copy.
+        link: Option<PathBuf>,
+    },
+    /// Copy the munge key (`flux.mungeSecret`) to where munge looks for it, mode 0400.
+    InstallMungeKey {
+        /// The mounted Secret.
+        from: PathBuf,
+        /// munge's own place for it.
+        to: PathBuf,
+        /// uid and gid of the image's account `munge`; the container's user where there is none.
+        owner: Option<(u32, u32)>,
+    },
+    /// Change the environment of everything that follows.
+    ChangeEnvironment {
+        /// In this order.
+        changes: Vec<Change>,
+    },
+    /// Check that `flux` is on the `PATH` (the view is disabled).
+    FindFlux,
+    /// Hand the working directory to the broker's user if it is the image's own.
+    AdoptWorkingDirectory,
+    /// Ask Flux what this pod has and write it down for all hosts.
+    EncodeResources {
+        /// Command that prints the resource set.
+        command: Vec<String>,
+        /// How many cores of it are left at most.
+        cores: usize,
+        /// Where it goes.
+        path: PathBuf,
+    },
+    /// Write the batch script into the working directory; its path goes into a variable.
+    WriteBatchScript {
+        /// File name within the working directory.
+        name: &'static str,
+        /// Used when the working directory is closed to the broker's user.
+        fallback_directory: PathBuf,
+        /// Variable that names the file.
+        variable: &'static str,
+        /// The script.
+        content: String,
+    },
+    /// Leave a marker for other containers.
+    MarkComplete {
+        /// The marker.
+        path: PathBuf,
+    },
+}
+
+impl Step {
+    /// Whether the step is housekeeping, of interest only to somebody who looks for a fault.
+    pub const fn is_detail(&self) -> bool {
+        match self {
+            Self::MakeDirectory { .. }
+            | Self::RemoveFile { .. }
+            | Self::WriteFile(_)
+            | Self::ChangeEnvironment { .. }
+            | Self::FindFlux
+            | Self::AdoptWorkingDirectory
+            | Self::MarkComplete { .. } => true,
+            Self::RunHook(_)
+            | Self::UseAccount { .. }
+            | Self::InstallCertificate { .. }
+            | Self::InstallMungeKey { .. }
+            | Self::EncodeResources { .. }
+            | Self::WriteBatchScript { .. } => false,
+        }
+    }
+}
+
+/// Where a worker expects the lead, and how long it waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AwaitLead {
+    /// Address of the lead's Service.
+    pub address: Option<IpAddr>,
+    /// Host name of the lead.
+    pub name: String,
+    /// Port of the overlay network.
+    pub port: u16,
+    /// Deadline in seconds.
+    pub deadline_seconds: u64,
+    /// The broker's configuration when it was the name that led to the lead; none where the user gave
+    /// all of it.
+    pub by_name: Option<LeadByName>,
+}
+
+/// The broker's configuration for a lead that was found by its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LeadByName {
+    /// When an IPv4 address of that name let us in.
+    pub ipv4: FileToWrite,
+    /// When an IPv6 address did.
+    pub ipv6: FileToWrite,
+}
+
+impl LeadByName {
+    /// The configuration for a lead that was found at `address`.
+    pub const fn found_at(&self, address: IpAddr) -> &FileToWrite {
+        match address {
+            IpAddr::V4(_) => &self.ipv4,
+            IpAddr::V6(_) => &self.ipv6,
+        }
+    }
+}
+
+/// The broker and what belongs to its run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BrokerRun {
+    /// Broker command without a program.
+    pub command: Vec<String>,
+    /// Where the state is restored from and kept, on the lead.
+    pub archive: Option<ArchiveRun>,
+    /// The initial program.
+    pub program: Vec<String>,
+    /// Where the program's wrapper keeps its record; `None` without a program.
+    pub record: Option<PathBuf>,
+    /// Run once when the broker is up, beside it.
+    pub submission: Option<Vec<String>>,
+    /// What people type to enter the instance: said once it is up. `None` where it ends by itself.
+    pub entrance: Option<String>,
+    /// The broker's own socket.
+    pub socket: PathBuf,
+    /// Prints the broker's state, where its socket does not answer.
+    pub uptime: Vec<String>,
+    /// Print the `FLUXTIME` line.
+    pub timed: bool,
+    /// A worker: wait for the lead first, and start again by this policy.
+    pub worker: Option<WorkerRun>,
+}
+
+/// Where the state of an instance is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ArchiveRun {
+    /// Restored from if it is there when the broker starts; replaced at the end.
+    pub path: PathBuf,
+    /// Directory in the same place, the broker's own while it runs.
+    pub staging: PathBuf,
+    /// What Flux dumps to, in that directory.
+    pub dump: PathBuf,
+}
+
+/// What only a worker does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WorkerRun {
+    /// Whom to wait for.
+    pub lead: AwaitLead,
+    /// What to do when the broker ends.
+    pub policy: WorkerPolicy,
+}
+
+/// A whole run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    /// What this pod is.
+    pub role: Role,
+    /// Its host name.
+    pub hostname: String,
+    /// Its rank.
+    pub rank: u32,
+    /// What a stop may take.
+    pub budget: Budget,
+    /// Seconds after which this pod ends the run (`spec.deadlineSeconds`), if it is the one to do so.
+    pub deadline_seconds: Option<u64>,
+    /// A failing hook ends the run.
+    pub strict: bool,
+    /// Say nothing but errors.
+    pub quiet: bool,
+    /// The agent's own binary.
+    pub agent: PathBuf,
+    /// Certificate with which a worker asks the lead; where it is mounted.
+    pub certificate: PathBuf,
+    /// What is done before the broker starts, in order.
+    pub steps: Vec<Step>,
+    /// The broker.
+    pub broker: BrokerRun,
+    /// What is done at the end, whatever happened.
+    pub finish: Vec<Step>,
+}

@@ -1,0 +1,169 @@
+//! What a broker leaves behind: the shells of its jobs lead process groups of their own (flux-core,
+//! libsubprocess), so that they outlive a broker that was killed, and would work on beside its
+//! replacement.
+//!
+//! Orphans of this process' descendants are handed to it, because it is PID 1 or because it asked for
+//! them (`PR_SET_CHILD_SUBREAPER`, where the pod shares one process namespace). So a leftover is a
+//! child of ours that nobody here started and that was not there before the broker: not a daemon of
+//! a hook. Whoever entered the pod (`kubectl exec`) has another parent.
+
+use crate::process::children::Children;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Pause before looking whether a killed process is gone, and what it has left in turn.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A process, as much of it as matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Process {
+    pid: i32,
+    parent: i32,
+    /// When it started, in clock ticks since the machine did: with the id it names one process for good.
+    started: u64,
+    /// It has ended and waits for its parent, or cannot do anything any more.
+    ended: bool,
+}
+
+/// The children of this process at a time when it had no broker.
+#[derive(Debug)]
+pub(crate) struct Before(BTreeSet<(i32, u64)>);
+
+impl Before {
+    /// Takes note of what there is.
+    pub(crate) fn now() -> Self {
+        let own = own_id();
+        let children = processes().into_iter().filter(|process| process.parent == own);
+        Self(children.map(|process| (process.pid, process.started)).collect())
+    }
+
+    /// Kills all that has come since and is not among `children`, until nothing is left or `patience`
+    /// is over: what is killed leaves orphans in turn. Returns how many were killed, and how many of them
+    /// are there all the same.
+    pub(crate) async fn restore(&self, children: &Children, patience: Duration) -> (usize, usize) {
+        // Where there is no time at all: that of the kernel.
+        let until = Instant::now() + patience.max(10 * PAUSE);
+        let mut killed = BTreeSet::new();
+        loop {
+            let own = |pid| children.are_own(pid);
+            let left = leftovers(&processes(), own_id(), own, &self.0);
+            for &pid in &left {
+                killed.insert(pid);
+                // It may have ended just now; or it is another user's and we may not.
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+            if left.is_empty() || Instant::now() >= until {
+                return (killed.len(), left.len());
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+/// The processes that are to go: children of `parent` that are neither its `own` nor were there
+/// `before`, and all below them.
+fn leftovers(
+    processes: &[Process],
+    parent: i32,
+    own: impl Fn(i32) -> bool,
+    before: &BTreeSet<(i32, u64)>,
+) -> Vec<i32> {
+    let is_first = |process: &&Process| {
+        process.parent == parent
+            && !own(process.pid)
+            && !before.contains(&(process.pid, process.started))
+    };
+    let mut found: BTreeSet<i32> = processes.iter().filter(is_first).map(|it| it.pid).collect();
+    loop {
+        let below = |process: &&Process| found.contains(&process.parent);
+        let more: BTreeSet<i32> = processes.iter().filter(below).map(|it| it.pid).collect();
+        let count = found.len();
+        found.extend(more);
+        if found.len() == count {
+            break;
+        }
+    }
+    let lives = |process: &&Process| !process.ended && found.contains(&process.pid);
+    processes.iter().filter(lives).map(|process| process.pid).collect()
+}
+
+fn own_id() -> i32 {
+    nix::unistd::getpid().as_raw()
+}
+
+/// All processes that this one sees.
+fn processes() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid: i32| {
+        // One that has ended since is not there any more.
+        process(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    })
+    .collect()
+}
+
+/// Reads `/proc/PID/stat` (`proc_pid_stat(5)`). The name, in parentheses, may hold anything.
+fn process(pid: i32, stat: &str) -> Option<Process> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let ended = matches!(fields.next()?, "Z" | "X" | "x");
+    let parent = fields.next()?.parse().ok()?;
+    // From the 4th field, the parent, to the 22nd.
+    let started = fields.nth(17)?.parse().ok()?;
+    Some(Process { pid, parent, started, ended })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn process_of(pid: i32, parent: i32, started: u64) -> Process {
+        Process { pid, parent, started, ended: false }
+    }
+
+    #[test]
+    fn leftovers_are_orphans_since_the_broker_with_all_below_them_and_nobody_elses() {
+        let ended = Process { ended: true, ..process_of(16, 1, 70) };
+        let processes = [
+            process_of(1, 0, 0),
+            // A daemon of a hook, with a child that came later.
+            process_of(10, 1, 5),
+            process_of(11, 10, 60),
+            // Our own child, with one of its own.
+            process_of(12, 1, 50),
+            process_of(13, 12, 51),
+            // The shell of a job, and its task.
+            process_of(14, 1, 55),
+            process_of(15, 14, 56),
+            ended,
+            // Somebody in the pod.
+            process_of(20, 0, 80),
+            process_of(21, 20, 81),
+            // A new process with the id of an old one.
+            process_of(9, 1, 90),
+        ];
+        let before = BTreeSet::from([(10, 5), (9, 4)]);
+        assert_eq!(leftovers(&processes, 1, |pid| pid == 12, &before), [14, 15, 9]);
+    }
+
+    #[test]
+    fn a_name_with_anything_in_it_is_read_over() {
+        let stat = "42 (a) R 7 (b) S 3 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 8765 1 1";
+        let read = process(42, stat).unwrap();
+        assert_eq!(read, process_of(42, 3, 8765));
+        assert!(
+            process(42, "42 (a) Z 3 42 42 0 -1 4 1 0 0 0 0 0 0 0 20 0 1 0 8765").unwrap().ended
+        );
+        assert_eq!(process(42, "42 (a"), None);
+    }
+
+    #[test]
+    fn this_process_is_seen_as_it_is() {
+        let own = processes().into_iter().find(|process| process.pid == own_id()).unwrap();
+        assert_eq!(own.parent, nix::unistd::getppid().as_raw());
+        assert!(!own.ended && own.started > 0);
+    }
+}

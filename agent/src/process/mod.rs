@@ -1,0 +1,10 @@
+//! Processes as PID 1 has them: starting and reaping children, taking and sending signals, ending what
+//! is left, deadlines, exit codes. Nothing here knows of Flux.
+
+pub(crate) mod children;
+pub(crate) mod deadline;
+pub(crate) mod exit_status;
+pub(crate) mod leftovers;
+pub(crate) mod signals;
+
+pub use children::{Children, Running};

@@ -1,0 +1,189 @@
+//! What asks a run to end: the signals a container's first process gets, and the deadline.
+
+use crate::process::deadline::Deadline;
+use flux_contract::Exit;
+use nix::sys::signal::Signal;
+use std::future::{Future, pending, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::signal::unix::{self, SignalKind};
+use tokio::time::{Instant, sleep_until};
+
+const TAKEN: [Signal; 6] = [
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
+
+/// Takes signals from the moment it is made. The kernel drops signals to PID 1 for which it has no
+/// handler, so this comes first in a run. Handlers, unlike a blocked mask, are not inherited by
+/// children.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    streams: Vec<(Signal, unix::Signal)>,
+    deadline: Option<Deadline>,
+    stopping: Option<(Stop, Instant)>,
+}
+
+/// Something asked the run to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Stop {
+    /// A signal.
+    #[error("stopped by {0}")]
+    Signal(Signal),
+    /// The MiniCluster has taken as long as it may.
+    #[error("the deadline of {seconds} seconds has passed (spec.deadlineSeconds)")]
+    Deadline {
+        /// How long that is.
+        seconds: u64,
+    },
+}
+
+impl Stop {
+    /// What a process is sent that has to end because of it.
+    pub(crate) const fn signal(self) -> Signal {
+        match self {
+            Self::Signal(signal) => signal,
+            Self::Deadline { .. } => Signal::SIGTERM,
+        }
+    }
+
+    /// The code of a run that it ended.
+    pub(crate) const fn exit(self) -> Exit {
+        match self {
+            Self::Signal(_) => Exit::Stopped,
+            Self::Deadline { .. } => Exit::Deadline,
+        }
+    }
+}
+
+/// What is asked of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// To end.
+    Stop(Stop),
+    /// Nothing of itself: the signal is the user's, for the command.
+    PassOn(Signal),
+}
+
+impl Signals {
+    /// Installs the handlers. Needs a tokio runtime.
+    pub(crate) fn register() -> io::Result<Self> {
+        let streams = TAKEN.iter().map(|taken| {
+            let stream = unix::signal(SignalKind::from_raw(*taken as i32))?;
+            Ok((*taken, stream))
+        });
+        Ok(Self { streams: streams.collect::<io::Result<_>>()?, ..Self::default() })
+    }
+
+    /// From now on the passing of `deadline` asks for an end as well.
+    pub(crate) fn keep(&mut self, deadline: Deadline) {
+        self.deadline = Some(deadline);
+    }
+
+    /// When an end was asked for first: the kubelet counts its grace period from there.
+    pub(crate) fn stopping_since(&self) -> Option<Instant> {
+        self.stopping.map(|(_, since)| since)
+    }
+
+    /// What asked for an end first.
+    pub(crate) fn stopped_by(&self) -> Option<Stop> {
+        self.stopping.map(|(stop, _)| stop)
+    }
+
+    /// The next signal. Dropping the future loses none.
+    pub(crate) async fn next(&mut self) -> Signal {
+        next_of(&mut self.streams).await
+    }
+
+    /// What is asked next. Dropping the future loses nothing.
+    pub(crate) async fn asked(&mut self) -> Asked {
+        let Self { streams, deadline, stopping } = self;
+        let passed = async {
+            match deadline {
+                Some(deadline) => deadline.passed().await,
+                None => pending().await,
+            }
+        };
+        let asked = tokio::select! {
+            signal = next_of(streams) => {
+                if asks_to_stop(signal) { Asked::Stop(Stop::Signal(signal)) } else { Asked::PassOn(signal) }
+            }
+            seconds = passed => Asked::Stop(Stop::Deadline { seconds }),
+        };
+        if let Asked::Stop(stop) = asked {
+            stopping.get_or_insert_with(|| (stop, Instant::now()));
+            // Once it ends it ends.
+            *deadline = None;
+        }
+        asked
+    }
+
+    /// The next that asks for an end.
+    pub(crate) async fn stop(&mut self) -> Stop {
+        loop {
+            if let Asked::Stop(stop) = self.asked().await {
+                return stop;
+            }
+        }
+    }
+
+    /// What `work` gives, unless an end is asked for first; then `work` is dropped.
+    pub(crate) async fn unless_stopped<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Stop> {
+        tokio::select! {
+            done = work => Ok(done),
+            stop = self.stop() => Err(stop),
+        }
+    }
+
+    /// What `work` gives, unless it has not ended when `share` of a stop's time is over; then `work`
+    /// is dropped.
+    pub(crate) async fn within<T>(
+        &mut self,
+        share: Duration,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut work = pin!(work);
+        loop {
+            let end = self.stopping_since().map(|since| since + share);
+            tokio::select! {
+                done = &mut work => return Some(done),
+                () = at(end) => return None,
+                _ = self.stop() => {}
+            }
+        }
+    }
+}
+
+/// Waits until `time`; for ever where there is none.
+pub(crate) async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
+    }
+}
+
+async fn next_of(streams: &mut [(Signal, unix::Signal)]) -> Signal {
+    poll_fn(|context| {
+        for (taken, stream) in streams.iter_mut() {
+            if stream.poll_recv(context).is_ready() {
+                return Poll::Ready(*taken);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Whether `taken` asks for an end; the user signals do not.
+pub(crate) fn asks_to_stop(taken: Signal) -> bool {
+    !matches!(taken, Signal::SIGUSR1 | Signal::SIGUSR2)
+}

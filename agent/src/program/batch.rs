@@ -1,0 +1,251 @@
+//! `flux-agent batch`: submits the batch script, waits for its end, and ends with its code. What it
+//! printed goes to a file; when it failed that is shown, with the output of the lines that failed:
+//! nobody would see them otherwise.
+
+use crate::plan::files::BATCH_SCRIPT_VARIABLE;
+use crate::system::output;
+use clap::Args;
+use flux_contract::Exit;
+use std::collections::BTreeMap;
+use std::env;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// How much of one output file is shown, in bytes: its end.
+const SHOWN: u64 = 64 * 1024;
+/// Why a line failed that Flux did not take.
+const NOT_SUBMITTED: &str = "it was not submitted";
+/// How many lines that failed are named in the reason of the failure.
+const NAMED: usize = 5;
+
+/// How the batch script is submitted.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub(crate) struct Batch {
+    /// The `flux` program.
+    #[arg(long, value_name = "PATH")]
+    pub flux: String,
+    /// Directory of the jobs' output files (`logs`).
+    #[arg(long, value_name = "PATH")]
+    pub output_directory: PathBuf,
+    /// Where the lines that failed are written down for the wrapper.
+    #[arg(long, value_name = "PATH")]
+    pub failure: PathBuf,
+    /// Leave out the id of the job.
+    #[arg(long)]
+    pub quiet: bool,
+    /// Node, task and option flags.
+    #[arg(last = true)]
+    pub flags: Vec<String>,
+}
+
+/// Submits the script that the environment names, and returns the code to end with.
+pub(crate) fn run(batch: &Batch) -> u8 {
+    try_run(batch).unwrap_or_else(|(doing, error)| {
+        output::complain(&format!("{doing}: {error}"));
+        Exit::Internal.code()
+    })
+}
+
+fn try_run(batch: &Batch) -> Result<u8, (String, io::Error)> {
+    let script = env::var_os(BATCH_SCRIPT_VARIABLE).map(PathBuf::from).ok_or_else(|| {
+        (format!("read {BATCH_SCRIPT_VARIABLE}"), io::Error::from(io::ErrorKind::NotFound))
+    })?;
+    let directory = script.parent().unwrap_or(&script);
+    let fail = |what: &str| {
+        let doing = format!("run {} {what}", batch.flux);
+        move |error| (doing, error)
+    };
+    let submitted = Command::new(&batch.flux)
+        .arg("batch")
+        .arg(format!("--output={}/flux-{{{{id}}}}.out", directory.display()))
+        .args(&batch.flags)
+        .arg("--flags=waitable")
+        .arg(&script)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(fail("batch"))?;
+    if !submitted.status.success() {
+        return Ok(code(submitted.status));
+    }
+    let job = String::from_utf8_lossy(&submitted.stdout).trim().to_owned();
+    if !batch.quiet {
+        output::answer(&job);
+    }
+    let mut status = Command::new(&batch.flux);
+    let ended = status.args(["job", "status", &job]).stdin(Stdio::null()).status();
+    let code = code(ended.map_err(fail("job status"))?);
+    if code != 0 {
+        show(batch, directory, &job);
+    }
+    Ok(code)
+}
+
+fn code(status: std::process::ExitStatus) -> u8 {
+    u8::try_from(crate::process::exit_status::exit_code(status)).unwrap_or(u8::MAX)
+}
+
+/// Shows what the script printed, and the output of the lines that failed.
+fn show(batch: &Batch, directory: &Path, job: &str) {
+    let names = output_names(job);
+    let Some(text) = names.iter().find_map(|name| end_of_file(&directory.join(name)).ok()) else {
+        output::complain(&format!(
+            "the batch script failed; what it printed is not here ({}): it never started, ran in another pod, or printed nothing",
+            directory.join(&names[0]).display()
+        ));
+        return;
+    };
+    show_text(&text);
+    let failed = failed_lines(&text);
+    for Line { name, command, why } in &failed {
+        output::complain(&format!("{name} failed: {why}: {command}"));
+        let mut found = why == NOT_SUBMITTED;
+        for suffix in ["out", "err"] {
+            let path = batch.output_directory.join(format!("{name}.{suffix}"));
+            if let Ok(text) = end_of_file(&path) {
+                found = true;
+                show_text(&text);
+            }
+        }
+        if !found {
+            let directory = batch.output_directory.display();
+            output::complain(&format!("its output is in {directory} of the pod where it ran"));
+        }
+    }
+    if let Some(reason) = reason(&failed)
+        && let Err(error) = fs::write(&batch.failure, reason)
+    {
+        output::complain(&format!("write {}: {error}", batch.failure.display()));
+    }
+}
+
+fn show_text(text: &str) {
+    if !text.is_empty() {
+        output::plain(text.trim_end_matches('\n'));
+    }
+}
+
+/// The names that the file `flux-{{id}}.out` may have. Flux prints an id with `ƒ` or with `f`, by the
+/// locale of the process that prints it (flux-core, `fluid.c`): that of the job is the container's,
+/// while `flux batch`, a Python program, always has one of its own.
+fn output_names(job: &str) -> [String; 2] {
+    let bare = bare_id(job);
+    [format!("flux-{job}.out"), format!("flux-f{bare}.out")]
+}
+
+/// An id without its first letter.
+fn bare_id(id: &str) -> &str {
+    id.strip_prefix('ƒ').or_else(|| id.strip_prefix('f')).unwrap_or(id)
+}
+
+/// The last part of the file at `path`, as text.
+fn end_of_file(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(SHOWN)))?;
+    let mut bytes = Vec::new();
+    file.take(SHOWN).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A line of the batch script whose job failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Line {
+    /// `job-<number>`, as its output files are called.
+    name: String,
+    /// What the user wrote.
+    command: String,
+    /// What Flux said.
+    why: String,
+}
+
+/// The lines that failed, by what the script printed: `job-<number>: <command>` before each
+/// submission, then the ids of its jobs; `<id>: <why>` for each that failed; `job-<number> was not
+/// submitted`.
+fn failed_lines(text: &str) -> Vec<Line> {
+    let mut commands: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut jobs: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut present = None;
+    for line in text.lines() {
+        if let Some((name, command)) = line.split_once(": ").filter(|(name, _)| is_name(name)) {
+            commands.insert(name, command);
+            present = Some(name);
+        } else if let Some(name) = present.filter(|_| is_id(line)) {
+            jobs.insert(bare_id(line), name);
+        }
+    }
+    let failure = |line: &'_ str| {
+        let (name, why) = if let Some(name) = line.strip_suffix(" was not submitted") {
+            (name.to_owned(), NOT_SUBMITTED.to_owned())
+        } else {
+            let (id, why) = line.split_once(": ")?;
+            ((*jobs.get(bare_id(id))?).to_owned(), why.to_owned())
+        };
+        let command = (*commands.get(name.as_str())?).to_owned();
+        Some(Line { name, command, why })
+    };
+    let mut failed: Vec<Line> = text.lines().filter_map(failure).collect();
+    let number = |line: &Line| line.name.trim_start_matches("job-").parse::<u64>().ok();
+    failed.sort_by_key(number);
+    failed.dedup_by_key(|line| line.name.clone());
+    failed
+}
+
+fn is_name(text: &str) -> bool {
+    let number = text.strip_prefix("job-").unwrap_or_default();
+    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn is_id(text: &str) -> bool {
+    let bare = bare_id(text);
+    bare.len() < text.len() && !bare.is_empty() && bare.chars().all(char::is_alphanumeric)
+}
+
+/// The failure in one sentence.
+fn reason(failed: &[Line]) -> Option<String> {
+    let named = failed.iter().take(NAMED);
+    let named: Vec<String> =
+        named.map(|Line { name, command, why }| format!("{name} ({command}): {why}")).collect();
+    let more = failed.len().saturating_sub(NAMED);
+    let rest = if more == 0 { String::new() } else { format!("; {more} more") };
+    (!named.is_empty()).then(|| format!("{}{rest}", named.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_output_file_is_found_whatever_the_locale_of_the_job_is() {
+        assert_eq!(output_names("ƒJEEewR"), ["flux-ƒJEEewR.out", "flux-fJEEewR.out"]);
+        assert_eq!(output_names("fJEEewR")[0], "flux-fJEEewR.out");
+    }
+
+    #[test]
+    fn a_line_that_failed_is_named_by_its_files_and_its_text() {
+        let text = "job-0: echo hello\nƒaB1\njob-2: sh -c 'exit 2'\nƒaB2\njob-3: -n9x\n\
+                    flux submit: error: argument -n: invalid\njob-3 was not submitted\n\
+                    \x20      JOBID USER     NAME       ST\n         ƒaB2 flux     sh          F\n\
+                    faB2: task(s) exited with exit code 2\n";
+        let line = |name: &str, command: &str, why: &str| Line {
+            name: name.to_owned(),
+            command: command.to_owned(),
+            why: why.to_owned(),
+        };
+        let expected = [
+            line("job-2", "sh -c 'exit 2'", "task(s) exited with exit code 2"),
+            line("job-3", "-n9x", NOT_SUBMITTED),
+        ];
+        assert_eq!(failed_lines(text), expected);
+        let reason = reason(&failed_lines(text)).unwrap();
+        assert!(reason.contains("job-2 (sh -c 'exit 2'): task(s) exited with"), "{reason}");
+    }
+
+    #[test]
+    fn what_a_script_of_its_own_prints_names_no_lines() {
+        assert_eq!(failed_lines("step 1: ok\nfoo: bar\nƒab: x\n"), []);
+        assert_eq!(reason(&[]), None);
+    }
+}

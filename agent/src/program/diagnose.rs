@@ -1,0 +1,70 @@
+//! `flux-agent diagnose`: the initial program of a MiniCluster with `diagnostics: true`. It says how
+//! the instance stands and then keeps it up for a person to look around.
+
+use crate::process::signals::Signals;
+use crate::system::output::{answer, complain};
+use crate::system::words::shown;
+use flux_contract::Exit;
+use std::io;
+use std::os::fd::AsFd;
+use std::process::{ExitStatus, Stdio};
+use tokio::process::Command;
+
+/// What is asked, in order: first what Flux this is, then whether its brokers are connected, then
+/// what they have, and last whether a job runs. Arguments of `flux`.
+pub const QUESTIONS: [(&str, &[&str]); 13] = [
+    ("which Flux this is", &["version"]),
+    ("the hosts of the instance, in the order of their ranks", &["getattr", "hostlist"]),
+    ("how many brokers there may be", &["getattr", "size"]),
+    ("which brokers are connected", &["overlay", "status"]),
+    ("what went wrong between brokers", &["overlay", "errors"]),
+    ("whether every broker answers", &["exec", "--rank=all", "flux", "getattr", "rank"]),
+    ("the resources", &["resource", "list"]),
+    ("nodes that are drained or excluded, and why", &["resource", "status"]),
+    ("the queue", &["queue", "status"]),
+    ("the jobs", &["jobs", "-a"]),
+    ("the modules of the lead broker", &["module", "list"]),
+    ("the log of the lead broker", &["dmesg"]),
+    ("whether a job runs", &["run", "--ntasks=1", "flux", "getattr", "instance-level"]),
+];
+
+/// Asks [`QUESTIONS`] with the program `flux`, then stays until a signal asks for the end, which is
+/// the only one there is.
+pub(crate) async fn run(flux: &str) -> u8 {
+    let mut signals = match Signals::register() {
+        Ok(signals) => signals,
+        Err(error) => {
+            complain(&format!("take signals: {error}"));
+            return Exit::Internal.code();
+        }
+    };
+    // One that was asked for in the middle of the questions ends the rest of them.
+    if signals.unless_stopped(ask(flux)).await.is_ok() {
+        answer(
+            "== the instance stays up until the pod is deleted; enter it with: flux-agent connect",
+        );
+        signals.stop().await;
+    }
+    Exit::Stopped.code()
+}
+
+async fn ask(flux: &str) {
+    for (purpose, arguments) in QUESTIONS {
+        let words: Vec<String> =
+            [flux].iter().chain(arguments).map(|word| (*word).to_owned()).collect();
+        answer(&format!("== {purpose}: {}", shown(&words)));
+        match status(flux, arguments).await {
+            Ok(status) if status.success() => {}
+            Ok(status) => answer(&format!("== failed: {status}")),
+            Err(error) => answer(&format!("== failed: {error}")),
+        }
+    }
+}
+
+/// Its errors go where its answers go: else a log, which has two sources, shows them out of order.
+async fn status(flux: &str, arguments: &[&str]) -> io::Result<ExitStatus> {
+    let errors = io::stdout().as_fd().try_clone_to_owned()?;
+    let mut command = Command::new(flux);
+    command.args(arguments).stdin(Stdio::null()).stderr(errors).kill_on_drop(true);
+    command.status().await
+}

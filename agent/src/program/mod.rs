@@ -1,0 +1,10 @@
+//! What runs below the lead's broker as its initial program: the wrapper that records how the command
+//! ended, the submission of a batch script, the diagnosis of an instance.
+
+pub(crate) mod batch;
+pub(crate) mod diagnose;
+pub(crate) mod record;
+pub(crate) mod refusal;
+pub(crate) mod wrapper;
+
+pub use diagnose::QUESTIONS;

@@ -1,0 +1,199 @@
+//! Whether Flux ever started the command of a submission that failed.
+//!
+//! `flux run` and `flux submit --watch` end with 1 or 2 when Flux refuses a job, and those are codes that commands
+//! end with as well. What tells the two apart is the job itself: there is none, or its eventlog
+//! (flux-core, RFC 21) has a fatal exception before the event that starts it. Only programs of Flux
+//! that are written in C are asked, so that a view's Python plays no part.
+
+use serde::Deserialize;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// How many jobs one submission may have made (`--cc`) and still be judged.
+const MOST_JOBS: usize = 64;
+/// How long one question to the broker may take, which answers from memory.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// What `flux job last` says, and ends with 1, where there has been no job.
+const NO_JOBS: &str = "job history is empty";
+/// Event of a job whose processes are started (RFC 21).
+const START: &str = "start";
+/// Event of a job all of whose shells are ready to start its tasks (RFC 21, `guest.exec.eventlog`).
+const SHELLS_READY: &str = "shell.init";
+
+/// The newest job of this user at some moment: those that are newer came after it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Newest {
+    /// There has been none.
+    NoJob,
+    /// Its id, as `flux job last` prints it.
+    Job(String),
+}
+
+/// What became of a submission that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Flux took no job.
+    NotSubmitted,
+    /// Flux took it and never started the command, for the reason it gives.
+    NotStarted(String),
+    /// The command was started. The text is what Flux says of a program that could not be.
+    Started(Option<String>),
+}
+
+/// The newest job of this user, asked of `flux`; nothing when that cannot be found out.
+pub(crate) async fn newest(flux: &str) -> Option<Newest> {
+    let output = ask(flux, &["job", "last"]).await?;
+    let ids = ids(&output)?;
+    Some(ids.into_iter().next().map_or(Newest::NoJob, Newest::Job))
+}
+
+/// What became of the jobs since `before`; nothing when that cannot be found out.
+pub(crate) async fn verdict(flux: &str, before: &Newest) -> Option<Verdict> {
+    let slice = format!("[:{}]", MOST_JOBS + 1);
+    let output = ask(flux, &["job", "last", &slice]).await?;
+    let newer = ids(&output)?.into_iter().take_while(|id| Newest::Job(id.clone()) != *before);
+    let newer: Vec<String> = newer.collect();
+    if newer.is_empty() {
+        return Some(Verdict::NotSubmitted);
+    }
+    if newer.len() > MOST_JOBS {
+        return None;
+    }
+    let mut reason = None;
+    for id in newer {
+        match of_job(flux, &id).await? {
+            Verdict::NotStarted(text) => reason = Some(text),
+            started @ (Verdict::Started(_) | Verdict::NotSubmitted) => return Some(started),
+        }
+    }
+    reason.map(Verdict::NotStarted)
+}
+
+async fn of_job(flux: &str, id: &str) -> Option<Verdict> {
+    let events = events(&ask(flux, &["job", "eventlog", "--format=json", id]).await?)?;
+    let needs_more = has(&events, START) && fatal(&events).is_some();
+    let execution = if needs_more {
+        ask(flux, &["job", "eventlog", "--format=json", "--path=exec", id]).await
+    } else {
+        None
+    };
+    judge(&events, execution.as_ref().and_then(self::events).as_deref())
+}
+
+/// Decides by the events of a job and, where they are known, of its execution. A job that was started
+/// counts as such unless it is certain that none of its shells came as far as to start a task.
+fn judge(events: &[Event], execution: Option<&[Event]>) -> Option<Verdict> {
+    let fatal = fatal(events);
+    let never_ready = execution.is_some_and(|events| !has(events, SHELLS_READY));
+    if !has(events, START) || never_ready && fatal.is_some() {
+        return fatal.map(|exception| Verdict::NotStarted(exception.text()));
+    }
+    let of_execution = fatal.filter(|exception| exception.kind.as_deref() == Some("exec"));
+    Some(Verdict::Started(of_execution.and_then(|exception| exception.note.clone())))
+}
+
+fn has(events: &[Event], name: &str) -> bool {
+    events.iter().any(|event| event.name == name)
+}
+
+/// The context of the first exception that ended the job.
+fn fatal(events: &[Event]) -> Option<&Exception> {
+    let exceptions = events.iter().filter(|event| event.name == "exception");
+    exceptions.map(|event| &event.context).find(|context| context.severity == Some(0))
+}
+
+/// An entry of an eventlog (RFC 18).
+#[derive(Debug, Deserialize)]
+struct Event {
+    name: String,
+    #[serde(default)]
+    context: Exception,
+}
+
+/// The context of an exception; other events have none of these.
+#[derive(Debug, Default, Deserialize)]
+struct Exception {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    severity: Option<i64>,
+    note: Option<String>,
+}
+
+impl Exception {
+    fn text(&self) -> String {
+        let kind = self.kind.as_deref().unwrap_or("exception");
+        match self.note.as_deref() {
+            Some(note) if !note.is_empty() => format!("{kind}: {note}"),
+            Some(_) | None => kind.to_owned(),
+        }
+    }
+}
+
+/// The answer of `flux` to a question; nothing when it cannot be started or gives none in time.
+async fn ask(flux: &str, arguments: &[&str]) -> Option<Output> {
+    let mut command = Command::new(flux);
+    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+    timeout(PATIENCE, command.output()).await.ok()?.ok()
+}
+
+/// The ids that `flux job last` printed, the newest first.
+fn ids(output: &Output) -> Option<Vec<String>> {
+    if output.status.success() {
+        let text = String::from_utf8_lossy(&output.stdout);
+        return Some(text.split_whitespace().map(str::to_owned).collect());
+    }
+    String::from_utf8_lossy(&output.stderr).contains(NO_JOBS).then(Vec::new)
+}
+
+/// The events of an eventlog, one JSON object a line.
+fn events(output: &Output) -> Option<Vec<Event>> {
+    let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let events: Result<Vec<Event>, _> = lines.map(serde_json::from_slice).collect();
+    events.ok().filter(|_| output.status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(lines: &[&str]) -> Vec<Event> {
+        lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    const SUBMIT: &str =
+        r#"{"timestamp":1.5,"name":"submit","context":{"userid":1000,"version":1}}"#;
+    const STARTED: &str = r#"{"timestamp":2.0,"name":"start"}"#;
+    const READY: &str = r#"{"timestamp":2.0,"name":"shell.init","context":{"leader-rank":0}}"#;
+    const NOT_FOUND: &str = r#"{"timestamp":2.5,"name":"exception","context":{"type":"exec","severity":0,"note":"task 0 (host a): start failed: x: No such file or directory","userid":1000}}"#;
+
+    #[test]
+    fn an_exception_before_the_start_is_flux_that_refuses() {
+        let refused = r#"{"timestamp":2.0,"name":"exception","context":{"type":"alloc","severity":0,"note":"need 9 nodes","userid":1000}}"#;
+        let verdict = judge(&log(&[SUBMIT, refused]), None);
+        assert_eq!(verdict, Some(Verdict::NotStarted("alloc: need 9 nodes".to_owned())));
+    }
+
+    #[test]
+    fn a_job_that_still_waits_says_nothing() {
+        let warning = r#"{"timestamp":2.0,"name":"exception","context":{"type":"x","severity":3,"note":"","userid":0}}"#;
+        assert_eq!(judge(&log(&[SUBMIT, warning]), None), None);
+    }
+
+    #[test]
+    fn a_command_that_was_started_is_the_users_whatever_comes_after() {
+        let note = "task 0 (host a): start failed: x: No such file or directory";
+        let events = log(&[SUBMIT, STARTED, NOT_FOUND]);
+        let started = Some(Verdict::Started(Some(note.to_owned())));
+        assert_eq!(judge(&events, None), started, "its execution is not known");
+        assert_eq!(judge(&events, Some(&log(&[READY]))), started);
+        assert_eq!(judge(&log(&[SUBMIT, STARTED]), None), Some(Verdict::Started(None)));
+    }
+
+    #[test]
+    fn shells_that_were_never_ready_have_started_no_task() {
+        let verdict = judge(&log(&[SUBMIT, STARTED, NOT_FOUND]), Some(&log(&[])));
+        assert!(matches!(verdict, Some(Verdict::NotStarted(text)) if text.starts_with("exec: ")));
+    }
+}

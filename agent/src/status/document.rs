@@ -1,0 +1,151 @@
+//! What PID 1 says of itself: a ZeroMQ REP socket that `flux-agent status` and the probes ask.
+//!
+//! The socket is a file in a directory of mode 0700, so only the container's own user and root
+//! reach it. A request is one JSON document: `{"ask":"status"}` is answered at once,
+//! `{"ask":"ready","milliseconds":50000}` when the pod is ready, the run is over, or that time is. The
+//! answer is a [`StatusReport`] or `{"error":"..."}`.
+//!
+//! Who asks does so with the crate `zeromq`. PID 1 answers by its own code: the crate's REP socket
+//! reads a frame of any length into memory, keeps any number of clients, and takes a whole core once a
+//! client broke off within a frame.
+
+use flux_contract::Phase;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use zeromq::ZmqError;
+
+/// Longest path of a Unix socket (unix(7): 108 bytes with the terminating one).
+pub(super) const PATH_LIMIT: usize = 107;
+
+/// What a run is doing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusReport {
+    /// The phase that runs, as in [`Phase::name`].
+    pub phase: String,
+    /// What it does just now, as the name of the hook that runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doing: Option<String>,
+    /// `lead` or `worker`.
+    pub role: String,
+    /// Host name of the pod.
+    pub hostname: String,
+    /// Rank of the broker, once it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
+    /// State the broker itself reports (`join`, `quorum`, `run`, ...), once it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broker_state: Option<String>,
+    /// True when this rank's broker is part of the instance.
+    #[serde(default)]
+    pub online: bool,
+    /// True when the pod is ready: a worker when it is online, the lead at quorum. It stays so while
+    /// the broker ends.
+    #[serde(default)]
+    pub ready: bool,
+    /// True when the run is over, so that nothing of this will change any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub over: bool,
+    /// How many times the broker was started again.
+    #[serde(default)]
+    pub restarts: u32,
+    /// What went wrong last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// Where the time went so far.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<Phase>,
+    /// When the phase that runs began, the last of `phases`: each answer counts it up to then.
+    #[serde(skip)]
+    pub since: Option<Instant>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "lowercase", deny_unknown_fields)]
+pub(super) enum Request {
+    Status {},
+    Ready { milliseconds: u64 },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Refusal {
+    pub(super) error: String,
+}
+
+/// Why the state of a run cannot be told or asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StatusError {
+    /// The socket's directory or a stale socket is in the way.
+    #[error("could not {doing} {}", path.display())]
+    Prepare {
+        /// What was being done.
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
+    /// Unix sockets have a length limit.
+    #[error("the path {} is longer than the {PATH_LIMIT} bytes a Unix socket may have", path.display())]
+    LongPath {
+        /// The path.
+        path: PathBuf,
+    },
+    /// There is no agent that could answer.
+    #[error("no agent runs here: nothing listens on {}", path.display())]
+    NotRunning {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The question could not be asked.
+    #[error("could not ask the agent at {}", path.display())]
+    Ask {
+        /// The socket.
+        path: PathBuf,
+        /// What was wrong.
+        #[source]
+        cause: ZmqError,
+    },
+    /// No answer came in time.
+    #[error("the agent at {} gave no answer within {} ms", path.display(), after.as_millis())]
+    TimedOut {
+        /// The socket.
+        path: PathBuf,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The answer was no report.
+    #[error("the agent at {} answered with something else than a status: {answer}", path.display())]
+    Answer {
+        /// The socket.
+        path: PathBuf,
+        /// What it answered.
+        answer: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_camel_case_and_leaves_out_what_is_not_known() {
+        let report =
+            StatusReport { phase: "hooks".to_owned(), restarts: 2, ..StatusReport::default() };
+        assert_eq!(
+            serde_json::to_string(&report).unwrap(),
+            r#"{"phase":"hooks","role":"","hostname":"","online":false,"ready":false,"restarts":2}"#
+        );
+        let known = StatusReport {
+            broker_state: Some("run".to_owned()),
+            last_error: Some("x".to_owned()),
+            ..report
+        };
+        let text = serde_json::to_string(&known).unwrap();
+        assert!(text.contains(r#""brokerState":"run""#) && text.contains(r#""lastError":"x""#));
+        assert_eq!(serde_json::from_str::<StatusReport>(&text).unwrap(), known);
+    }
+}

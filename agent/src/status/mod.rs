@@ -1,0 +1,13 @@
+//! What a run says of itself while it goes on: its progress and timeline, and the socket on which PID 1
+//! answers who asks.
+
+pub(crate) mod client;
+pub(crate) mod document;
+pub(crate) mod progress;
+pub(crate) mod rep;
+pub(crate) mod server;
+pub(crate) mod timing;
+
+pub use client::{ask, ask_when_ready};
+pub use document::{StatusError, StatusReport};
+pub use server::{Answered, StatusServer};

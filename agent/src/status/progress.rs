@@ -1,0 +1,219 @@
+//! What a run has done so far: for the status socket and, at the end, the termination message.
+
+use crate::plan::step::{Plan, Role};
+use crate::status::document::StatusReport;
+use crate::status::timing::Timeline;
+use flux_contract::{Phase, phase};
+use tokio::sync::watch;
+
+/// States in which a broker is part of its instance (RFC 42: `quorum` waits only for others).
+const ONLINE: [&str; 2] = ["quorum", "run"];
+/// State in which the lead runs the command.
+const RUN: &str = "run";
+
+/// How many bytes of an error are kept.
+const LONGEST_ERROR: usize = 4096;
+
+/// Collects what happens and publishes it.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    timeline: Timeline,
+    reports: watch::Sender<StatusReport>,
+}
+
+impl Progress {
+    /// Nothing has happened yet; the clock starts.
+    pub(crate) fn new() -> Self {
+        let mut timeline = Timeline::system();
+        timeline.start(phase::PREPARE);
+        let report = StatusReport {
+            phase: phase::PREPARE.to_owned(),
+            phases: timeline.phases(),
+            since: timeline.running_since(),
+            ..StatusReport::default()
+        };
+        Self { timeline, reports: watch::Sender::new(report) }
+    }
+
+    /// A reader of what is published.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<StatusReport> {
+        self.reports.subscribe()
+    }
+
+    /// What this pod is.
+    pub(crate) fn planned(&self, plan: &Plan) {
+        self.publish(|report| {
+            report.role = plan.role.to_string();
+            report.hostname.clone_from(&plan.hostname);
+            report.rank = Some(plan.rank);
+        });
+    }
+
+    /// Phase `name` begins, unless it runs already.
+    pub(crate) fn enter(&mut self, name: &str) {
+        if self.reports.borrow().phase == name {
+            return;
+        }
+        self.timeline.start(name);
+        self.publish(|report| {
+            name.clone_into(&mut report.phase);
+            report.doing = None;
+        });
+    }
+
+    /// What the phase that runs does just now, if there is more to say than its name.
+    pub(crate) fn doing(&self, step: Option<&str>) {
+        self.publish(|report| report.doing = step.map(str::to_owned));
+    }
+
+    /// The broker of a pod with `role` reports `state`. A pod that was ready stays so while its broker
+    /// ends: nothing is wrong with it.
+    pub(crate) fn broker_state(&mut self, role: Role, state: &str) {
+        let online = ONLINE.contains(&state);
+        self.publish(|report| {
+            report.broker_state = Some(state.to_owned());
+            report.online = online;
+            report.ready |= match role {
+                Role::Lead => state == RUN,
+                Role::Worker => online,
+            };
+        });
+        if role == Role::Worker && online {
+            self.enter(phase::COMMAND);
+        }
+    }
+
+    /// The command has started: proof of the quorum.
+    pub(crate) fn command_started(&mut self) {
+        self.enter(phase::COMMAND);
+        self.publish(|report| {
+            report.online = true;
+            report.ready = true;
+        });
+    }
+
+    /// The broker has ended. Whether that was to be is not known yet: see [`Self::restarted`].
+    pub(crate) fn broker_ended(&self) {
+        self.publish(|report| {
+            report.broker_state = None;
+            report.online = false;
+        });
+    }
+
+    /// The broker is started once more.
+    pub(crate) fn restarted(&mut self) {
+        self.timeline.start_again();
+        self.publish(|report| {
+            report.restarts += 1;
+            report.ready = false;
+        });
+    }
+
+    /// How many times the broker was started again.
+    pub(crate) fn restarts(&self) -> u32 {
+        self.reports.borrow().restarts
+    }
+
+    /// The run is over, with `well` or not. Whoever waits for the pod to become ready waits no longer;
+    /// a run that ended well was ready all the same.
+    pub(crate) fn over(&self, well: bool) {
+        self.publish(|report| {
+            report.over = true;
+            report.ready |= well;
+        });
+    }
+
+    /// `error` is what went wrong last. Its beginning is kept: it may hold all that a program said.
+    pub(crate) fn failed(&self, error: &str) {
+        let kept = &error[..error.floor_char_boundary(LONGEST_ERROR)];
+        self.publish(|report| report.last_error = Some(kept.to_owned()));
+    }
+
+    /// Puts back what went wrong before something that has come to a good end.
+    pub(crate) fn set_last_error(&self, error: Option<String>) {
+        self.publish(|report| report.last_error = error);
+    }
+
+    /// What went wrong last.
+    pub(crate) fn last_error(&self) -> Option<String> {
+        self.reports.borrow().last_error.clone()
+    }
+
+    /// Ends the phase that runs and returns all of them.
+    pub(crate) fn finish(&mut self) -> Vec<Phase> {
+        self.timeline.finish()
+    }
+
+    fn publish(&self, change: impl FnOnce(&mut StatusReport)) {
+        let (phases, since) = (self.timeline.phases(), self.timeline.running_since());
+        self.reports.send_modify(|report| {
+            report.phases = phases;
+            report.since = since;
+            change(report);
+        });
+    }
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_is_ready_when_its_broker_is_online_and_the_lead_when_it_runs() {
+        for (role, state, ready) in [
+            (Role::Worker, "join", false),
+            (Role::Worker, "quorum", true),
+            (Role::Lead, "quorum", false),
+            (Role::Lead, "run", true),
+        ] {
+            let mut progress = Progress::new();
+            progress.broker_state(role, state);
+            assert_eq!(progress.subscribe().borrow().ready, ready, "{role} {state}");
+        }
+    }
+
+    #[test]
+    fn the_same_phase_twice_in_a_row_is_one_phase() {
+        let mut progress = Progress::new();
+        for name in [phase::PREPARE, phase::HOOKS, phase::HOOKS, phase::PREPARE] {
+            progress.enter(name);
+        }
+        let names: Vec<String> = progress.finish().into_iter().map(|phase| phase.name).collect();
+        assert_eq!(names, ["prepare", "hooks", "prepare"]);
+    }
+
+    #[test]
+    fn a_pod_stays_ready_until_its_broker_is_started_again() {
+        let mut progress = Progress::new();
+        progress.broker_state(Role::Worker, "run");
+        progress.broker_state(Role::Worker, "shutdown");
+        progress.broker_ended();
+        let report = progress.subscribe().borrow().clone();
+        assert!(report.ready && !report.online);
+        progress.restarted();
+        assert!(!progress.subscribe().borrow().ready);
+    }
+
+    #[test]
+    fn whoever_still_waits_at_the_end_gets_an_answer() {
+        for well in [true, false] {
+            let progress = Progress::new();
+            progress.over(well);
+            let report = progress.subscribe().borrow().clone();
+            assert_eq!((report.over, report.ready), (true, well));
+        }
+    }
+
+    #[test]
+    fn an_error_without_end_is_cut() {
+        let progress = Progress::new();
+        progress.failed(&"é".repeat(100_000));
+        assert_eq!(progress.last_error().unwrap().len(), LONGEST_ERROR);
+    }
+}

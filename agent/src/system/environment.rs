@@ -1,0 +1,247 @@
+//! Environment variables as values: what the agent changes, and what a hook reports.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// Variables by name.
+pub(crate) type Environment = BTreeMap<OsString, OsString>;
+
+/// Variables a shell keeps for itself: they say nothing about what a script did.
+const SHELLS_OWN: [&str; 2] = ["_", "SHLVL"];
+
+/// One change of the environment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// Adds an entry at the end of a colon-separated list unless it is in there.
+    Append {
+        /// Variable.
+        name: String,
+        /// Entry.
+        value: String,
+    },
+    /// Puts an entry first in a colon-separated list unless it is the first.
+    Prepend {
+        /// Variable.
+        name: String,
+        /// Entry.
+        value: String,
+    },
+    /// Sets a variable, whatever it was.
+    Set {
+        /// Variable.
+        name: String,
+        /// New value.
+        value: String,
+    },
+    /// Sets a variable that is not there.
+    Default {
+        /// Variable.
+        name: String,
+        /// Value.
+        value: String,
+    },
+    /// Removes a variable.
+    Unset {
+        /// Variable.
+        name: String,
+    },
+}
+
+impl Change {
+    /// [`Self::Append`]
+    pub(crate) fn append(name: &str, value: impl Into<String>) -> Self {
+        Self::Append { name: name.to_owned(), value: value.into() }
+    }
+
+    /// [`Self::Prepend`]
+    pub(crate) fn prepend(name: &str, value: impl Into<String>) -> Self {
+        Self::Prepend { name: name.to_owned(), value: value.into() }
+    }
+
+    /// [`Self::Set`]
+    pub(crate) fn set(name: &str, value: impl Into<String>) -> Self {
+        Self::Set { name: name.to_owned(), value: value.into() }
+    }
+
+    /// [`Self::Default`]
+    pub(crate) fn fallback(name: &str, value: impl Into<String>) -> Self {
+        Self::Default { name: name.to_owned(), value: value.into() }
+    }
+
+    /// Makes the change.
+    pub fn apply(&self, environment: &mut Environment) {
+        match self {
+            Self::Append { name, value } => {
+                let list = environment.entry(name.into()).or_default();
+                if list.as_bytes().split(|byte| *byte == b':').any(|e| e == value.as_bytes()) {
+                    return;
+                }
+                if !list.is_empty() {
+                    list.push(":");
+                }
+                list.push(value);
+            }
+            Self::Prepend { name, value } => {
+                let list = environment.entry(name.into()).or_default();
+                if list.as_bytes().split(|byte| *byte == b':').next() == Some(value.as_bytes()) {
+                    return;
+                }
+                let mut longer = OsString::from(value);
+                if !list.is_empty() {
+                    longer.push(":");
+                    longer.push(&*list);
+                }
+                *list = longer;
+            }
+            Self::Set { name, value } => {
+                environment.insert(name.into(), value.into());
+            }
+            Self::Default { name, value } => {
+                environment.entry(name.into()).or_insert_with(|| value.into());
+            }
+            Self::Unset { name } => {
+                environment.remove(OsStr::new(name));
+            }
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Append { name, value } => write!(formatter, "{name}+=:{value}"),
+            Self::Prepend { name, value } => write!(formatter, "{name}={value}:+"),
+            Self::Set { name, value } => write!(formatter, "{name}={value}"),
+            Self::Default { name, value } => write!(formatter, "{name}?={value}"),
+            Self::Unset { name } => write!(formatter, "-{name}"),
+        }
+    }
+}
+
+/// What a shell was like when its script ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Report {
+    /// Its working directory.
+    pub working_directory: PathBuf,
+    /// What it exported.
+    pub environment: Environment,
+}
+
+impl Report {
+    /// The report as bytes: the working directory, then `NAME=value` pairs, each ended by NUL.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.working_directory.as_os_str().as_bytes().to_vec();
+        bytes.push(0);
+        for (name, value) in &self.environment {
+            bytes.extend_from_slice(name.as_bytes());
+            bytes.push(b'=');
+            bytes.extend_from_slice(value.as_bytes());
+            bytes.push(0);
+        }
+        bytes
+    }
+
+    /// Reads what [`Self::to_bytes`] wrote; the shell's own variables are left out. `None` when
+    /// it is cut off.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut entries = bytes.strip_suffix(&[0])?.split(|byte| *byte == 0);
+        let working_directory = PathBuf::from(OsStr::from_bytes(entries.next()?));
+        let mut environment = Environment::new();
+        for entry in entries {
+            let equals = entry.iter().position(|byte| *byte == b'=')?;
+            let (name, value) = entry.split_at(equals);
+            let name = OsString::from_vec(name.to_vec());
+            if !SHELLS_OWN.iter().any(|own| name == *own) {
+                environment.insert(name, OsString::from_vec(value[1..].to_vec()));
+            }
+        }
+        Some(Self { working_directory, environment })
+    }
+
+    /// This process' own working directory and environment.
+    pub(crate) fn of_this_process() -> io::Result<Self> {
+        let environment = std::env::vars_os().collect();
+        Ok(Self { working_directory: std::env::current_dir()?, environment })
+    }
+}
+
+/// The executable file `program` on the `PATH` of `environment`, as execvp(3) would find it;
+/// `exists` tells whether a path is an executable file.
+pub(crate) fn find_program(
+    environment: &Environment,
+    program: &str,
+    exists: impl Fn(&Path) -> bool,
+) -> Option<PathBuf> {
+    let path = environment.get(OsStr::new("PATH"))?;
+    std::env::split_paths(path).map(|directory| directory.join(program)).find(|path| exists(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(pairs: &[(&str, &str)]) -> Environment {
+        pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
+    }
+
+    #[test]
+    fn an_entry_is_appended_once_and_not_behind_an_empty_list() {
+        let change = Change::append("PATH", "/view/bin");
+        let mut both = environment(&[("PATH", "/bin")]);
+        change.apply(&mut both);
+        change.apply(&mut both);
+        assert_eq!(both, environment(&[("PATH", "/bin:/view/bin")]));
+        let mut none = Environment::new();
+        change.apply(&mut none);
+        assert_eq!(none, environment(&[("PATH", "/view/bin")]));
+    }
+
+    #[test]
+    fn an_entry_is_put_first_once_and_not_before_an_empty_list() {
+        let change = Change::prepend("PATH", "/bin");
+        for (before, after) in [("/a:/bin", "/bin:/a:/bin"), ("/bin:/a", "/bin:/a"), ("", "/bin")] {
+            let mut list = environment(&[("PATH", before)]);
+            change.apply(&mut list);
+            assert_eq!(list, environment(&[("PATH", after)]));
+        }
+    }
+
+    #[test]
+    fn a_default_leaves_what_is_there() {
+        let change = Change::fallback("A", "new");
+        let mut set = environment(&[("A", "")]);
+        change.apply(&mut set);
+        assert_eq!(set, environment(&[("A", "")]));
+    }
+
+    #[test]
+    fn a_report_survives_newlines_and_equals_signs_and_drops_the_shells_own_variables() {
+        let report = Report {
+            working_directory: "/tmp/work dir".into(),
+            environment: environment(&[("A", "x\ny=z"), ("_", "/bin/sh"), ("SHLVL", "2")]),
+        };
+        let read = Report::from_bytes(&report.to_bytes()).unwrap();
+        assert_eq!(read.working_directory, report.working_directory);
+        assert_eq!(read.environment, environment(&[("A", "x\ny=z")]));
+    }
+
+    #[test]
+    fn a_report_that_was_cut_off_is_none() {
+        assert_eq!(Report::from_bytes(b"/tmp\0A=1"), None);
+        assert_eq!(Report::from_bytes(b""), None);
+    }
+
+    #[test]
+    fn the_first_executable_on_the_path_is_found() {
+        let environment = environment(&[("PATH", "/a:/b:/c")]);
+        let found = find_program(&environment, "flux", |path| !path.starts_with("/a"));
+        assert_eq!(found.as_deref(), Some(Path::new("/b/flux")));
+        assert_eq!(find_program(&Environment::new(), "flux", |_| true), None);
+    }
+}

@@ -1,0 +1,186 @@
+//! Files and directories, written so that a reader never meets half of one.
+
+use nix::fcntl::OFlag;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown, symlink};
+use std::path::{Path, PathBuf};
+
+/// What a file that is made here is like.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attributes {
+    /// Permission bits, whatever the umask is.
+    pub(crate) mode: u32,
+    /// uid and gid, or `None` to leave the file to whoever runs this.
+    pub(crate) owner: Option<(u32, u32)>,
+    /// It is on the disk before it has its name.
+    pub(crate) durable: bool,
+}
+
+/// Writes `content` to `path` as [`replace`] does.
+pub(crate) fn write(
+    path: &Path,
+    content: &[u8],
+    mode: u32,
+    owner: Option<(u32, u32)>,
+) -> io::Result<()> {
+    let attributes = Attributes { mode, owner, durable: false };
+    replace(path, attributes, |file| file.write_all(content)).map(drop)
+}
+
+/// Puts a file that `content` has filled in the place of `path`: under a temporary name, then renamed.
+/// Returns it open.
+pub(crate) fn replace(
+    path: &Path,
+    attributes: Attributes,
+    content: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<File> {
+    let temporary = beside(path);
+    remove(&temporary)?;
+    let file = create(&temporary, attributes, content)?;
+    or_remove(&temporary, fs::rename(&temporary, path))?;
+    Ok(file)
+}
+
+/// Makes a file at `path`, where none may be, and lets `content` fill it. Its mode is narrow from the
+/// first moment on and set in the end.
+pub(crate) fn create(
+    path: &Path,
+    Attributes { mode, owner, durable }: Attributes,
+    content: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<File> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode & 0o700).open(path)?;
+    let made = content(&mut file)
+        .and_then(|()| give(&file, owner))
+        .and_then(|()| file.set_permissions(Permissions::from_mode(mode)))
+        .and_then(|()| if durable { file.sync_all() } else { Ok(()) });
+    or_remove(path, made)?;
+    Ok(file)
+}
+
+/// Leaves no half of a file behind.
+fn or_remove(path: &Path, done: io::Result<()>) -> io::Result<()> {
+    done.inspect_err(|_| {
+        // The first error is the one to report.
+        let _ = fs::remove_file(path);
+    })
+}
+
+/// The temporary name: this process' own, and no other file's.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.new", std::process::id()));
+    path.with_file_name(name)
+}
+
+/// Makes `path` a link to `target`, in place of what an earlier run has left.
+pub(crate) fn link(path: &Path, target: &Path) -> io::Result<()> {
+    let temporary = beside(path);
+    remove(&temporary)?;
+    symlink(target, &temporary)?;
+    fs::rename(&temporary, path)
+}
+
+/// Makes directory `path` and its parents; one that exists gets the mode and the owner as well. A link
+/// in its place is refused: whoever may write beside it could lead root anywhere.
+pub(crate) fn make_directory(path: &Path, mode: u32, owner: Option<(u32, u32)>) -> io::Result<()> {
+    if !path.is_dir() {
+        DirBuilder::new().recursive(true).mode(0o755).create(path)?;
+    }
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+    let opened = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path);
+    let set = opened.and_then(|directory| {
+        give(&directory, owner)?;
+        directory.set_permissions(Permissions::from_mode(mode))
+    });
+    match set {
+        // A directory of somebody else that does what it is for, as one of a mounted volume.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied && owner.is_none() => Ok(()),
+        result => result,
+    }
+}
+
+fn give(file: &File, owner: Option<(u32, u32)>) -> io::Result<()> {
+    owner.map_or(Ok(()), |(uid, gid)| fchown(file, Some(uid), Some(gid)))
+}
+
+/// Removes the file at `path`; that there is none is no error.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    unless_missing(fs::remove_file(path))
+}
+
+/// Removes the directory at `path` and all in it; that there is none is no error.
+pub(crate) fn remove_directory(path: &Path) -> io::Result<()> {
+    unless_missing(fs::remove_dir_all(path))
+}
+
+fn unless_missing(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Whether `path` leads to a file that somebody may execute.
+pub(crate) fn is_executable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn a_written_file_has_exactly_its_mode_and_leaves_nothing_beside_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        write(&path, b"one", 0o644, None).unwrap();
+        write(&path, b"two", 0o600, None).unwrap();
+        assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"two".to_vec(), 0o600));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_leftover_of_an_earlier_run_is_no_obstacle() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        fs::write(beside(&path), "half").unwrap();
+        write(&path, b"whole", 0o644, None).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"whole");
+    }
+
+    #[test]
+    fn a_link_under_the_temporary_name_is_not_written_through() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, other) = (directory.path().join("file"), directory.path().join("other"));
+        fs::write(&other, "kept").unwrap();
+        symlink(&other, beside(&path)).unwrap();
+        write(&path, b"new", 0o644, None).unwrap();
+        assert_eq!(fs::read(&other).unwrap(), b"kept");
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_directory_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (target, link) = (directory.path().join("target"), directory.path().join("link"));
+        make_directory(&target, 0o755, None).unwrap();
+        symlink(&target, &link).unwrap();
+        assert!(make_directory(&link, 0o700, None).is_err());
+        assert_eq!(mode(&target), 0o755);
+    }
+
+    #[test]
+    fn a_directory_gets_its_mode_also_when_it_exists() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/b");
+        make_directory(&path, 0o755, None).unwrap();
+        make_directory(&path, 0o700, None).unwrap();
+        assert_eq!(mode(&path), 0o700);
+    }
+}

@@ -1,0 +1,9 @@
+//! What every other part stands on: files, the directory that stands for `/`, the environment, output.
+//! Nothing here knows of Flux or of pods.
+
+pub(crate) mod environment;
+pub(crate) mod files;
+pub(crate) mod log_writer;
+pub(crate) mod output;
+pub(crate) mod root;
+pub(crate) mod words;

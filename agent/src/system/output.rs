@@ -1,0 +1,161 @@
+//! The only place that writes to stdout and stderr. Nothing written here can end the process: the
+//! macros that print panic when a write fails, and a panic of PID 1 is the end of its pod.
+
+use crate::system::log_writer::{LogWriter, write_line};
+use flux_contract::Exit;
+use serde::Serialize;
+use std::error::Error;
+use std::io::{self, ErrorKind, Write};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// Writes the log of a process that must not wait for whoever reads it.
+static LOG_WRITER: OnceLock<LogWriter> = OnceLock::new();
+/// What went wrong with the first answer that could not be written.
+static LOST_ANSWER: OnceLock<io::Error> = OnceLock::new();
+/// How long the end of a process waits for its log to be written.
+const LOG_PATIENCE: Duration = Duration::from_secs(1);
+
+/// From here on the log is written by a thread of its own, and a line that nobody takes is dropped
+/// at last: PID 1 must pass on signals and reap also when the reader of its log has stalled. (The
+/// other way not to wait, a non-blocking stderr, would be one for the user's command as well: it is
+/// the same open file.)
+pub(crate) fn never_wait_for_the_log() {
+    match LogWriter::start() {
+        Ok(writer) => {
+            // A second call has nothing to do.
+            let _ = LOG_WRITER.set(writer);
+        }
+        Err(error) => complain(&format!("start the thread that writes the log: {error}")),
+    }
+}
+
+/// The code to end with: `code`, unless the answer it belongs to could not be written. A reader that
+/// has seen enough (`flux-agent plan | head`) is no failure.
+pub(crate) fn end(code: u8) -> u8 {
+    let code = match LOST_ANSWER.get() {
+        Some(error) if error.kind() != ErrorKind::BrokenPipe => {
+            complain(&format!("write the answer: {error}"));
+            Exit::Answer.code()
+        }
+        Some(_) | None => code,
+    };
+    if let Some(writer) = LOG_WRITER.get() {
+        writer.flush(LOG_PATIENCE);
+    }
+    code
+}
+
+/// Says what the agent does, as lines `flux-agent: ...` on stderr, so that stdout belongs to the
+/// user's command alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Log {
+    quiet: bool,
+    detailed: bool,
+}
+
+impl Log {
+    /// A log that says only what went wrong when `quiet` is set (`logging.quiet`), and
+    /// housekeeping only when `detailed` is (`logging.debug`).
+    pub(crate) const fn new(quiet: bool, detailed: bool) -> Self {
+        Self { quiet, detailed }
+    }
+
+    /// What happens, for somebody who looks for a fault.
+    pub(crate) fn detail(self, line: &str) {
+        if self.detailed {
+            self.say(line);
+        }
+    }
+
+    /// What happens.
+    pub(crate) fn say(self, line: &str) {
+        if !self.quiet {
+            log(format!("flux-agent: {line}"));
+        }
+    }
+
+    /// What went wrong: said also when quiet.
+    #[expect(clippy::unused_self, reason = "a line of this log, loud or quiet")]
+    pub(crate) fn error(self, line: &str) {
+        log(format!("flux-agent: error: {line}"));
+    }
+
+    /// What went wrong although the run goes on: said also when quiet.
+    #[expect(clippy::unused_self, reason = "a line of this log, loud or quiet")]
+    pub(crate) fn warn(self, line: &str) {
+        log(format!("flux-agent: warning: {line}"));
+    }
+}
+
+/// `error` and its causes on one line, outermost first.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+/// A line on stdout: the answer of a subcommand.
+pub(crate) fn answer(line: &str) {
+    answer_text(&format!("{line}\n"));
+}
+
+/// Text on stdout that ends its own lines.
+pub(crate) fn answer_text(text: &str) {
+    if LOST_ANSWER.get().is_some() {
+        return;
+    }
+    let mut stdout = io::stdout().lock();
+    if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        // Only the first counts.
+        let _ = LOST_ANSWER.set(error);
+    }
+}
+
+/// `value` on stdout as JSON.
+pub(crate) fn answer_json(value: &impl Serialize) {
+    match serde_json::to_string_pretty(value) {
+        Ok(text) => answer(&text),
+        Err(error) => complain(&format!("write the answer as JSON: {error}")),
+    }
+}
+
+/// A line on stderr without the agent's name, as the `FLUXTIME` lines are.
+pub(crate) fn plain(line: &str) {
+    log(line.to_owned());
+}
+
+/// What went wrong in a subcommand.
+pub(crate) fn complain(line: &str) {
+    log(format!("flux-agent: {line}"));
+}
+
+fn log(line: String) {
+    match LOG_WRITER.get() {
+        Some(writer) => writer.take(line),
+        None => write_line(&line),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("outer")]
+    struct Outer {
+        #[source]
+        source: io::Error,
+    }
+
+    #[test]
+    fn causes_follow_their_effect() {
+        let source = io::Error::other("inner");
+        assert_eq!(chain(&Outer { source }), "outer: inner");
+    }
+}

@@ -1,0 +1,43 @@
+//! The agent's command line, as far as the operator writes it into containers. The agent's own
+//! definition of its command line is tested against every function here.
+
+use crate::{INSTALL_MOUNT, Layout};
+
+/// Where the agent lies in its own image, which holds nothing else.
+pub const AGENT_IN_IMAGE: &str = "/flux-agent";
+
+/// What the agent image's init container does: copies the agent into the shared volume.
+pub fn install() -> Vec<String> {
+    let directory = Layout::new(INSTALL_MOUNT).bin_dir().display().to_string();
+    words([AGENT_IN_IMAGE, "install", &directory])
+}
+
+/// What the view's init container does: copies Flux into the shared volume, which the pod's other
+/// containers mount at `mount_path`.
+pub fn install_view(mount_path: &str) -> Vec<String> {
+    let agent = agent(&Layout::new(INSTALL_MOUNT));
+    words([&agent, "view", "install", "--mount-path", mount_path, "--destination", INSTALL_MOUNT])
+}
+
+/// Runs the pod, whose readiness is asked for every `probe_period` seconds.
+pub fn run(layout: &Layout, probe_period: u32) -> Vec<String> {
+    words([&agent(layout), "run", "--probe-period", &probe_period.to_string()])
+}
+
+/// Runs sidecar `name` of the configuration.
+pub fn run_sidecar(layout: &Layout, name: &str) -> Vec<String> {
+    words([&agent(layout), "run", "--container", name])
+}
+
+/// Asks whether the pod is ready, and waits `timeout` seconds for it.
+pub fn ready(layout: &Layout, timeout: u32) -> Vec<String> {
+    words([&agent(layout), "ready", "--timeout", &timeout.to_string()])
+}
+
+fn agent(layout: &Layout) -> String {
+    layout.agent().display().to_string()
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
+    words.map(str::to_owned).into()
+}
