@@ -61,9 +61,11 @@ fn a_launcher_is_not_submitted_wherever_it_is_asked_for() {
 
 #[test]
 fn batch_lines_become_numbered_submissions() {
-    let change = container(
+    let mut change = container(
         json!({ "batch": true, "command": "a\n\n # of b\nb 'c'\n", "logs": "/out dir/" }),
     );
+    // `flux batch` knows no `-vvv`.
+    change["logging"] = json!({ "debug": true });
     match good(change).runner.work {
         Work::Batch { script, output_directory, flags, .. } => {
             assert_eq!(output_directory, "/out dir");

@@ -43,7 +43,9 @@ pub(super) fn work(
         return Some(Work::Launcher { prefix, command: program });
     }
     // A workflow manager submits its jobs itself: it needs one place, not all of them.
-    let flags = if launcher { vec!["-n1".to_owned()] } else { flags };
+    let mut flags = if launcher { vec!["-n1".to_owned()] } else { flags };
+    // `flux batch` has no such option.
+    flags.extend(spec.logging.debug.then(|| "-vvv".to_owned()));
     let submission = Submission {
         prefix,
         submit: submit_program(spec, faults)?,
@@ -118,9 +120,6 @@ fn flags(spec: &MiniClusterSpec, faults: &mut Faults) -> Option<Vec<String>> {
         flags.push(format!("-n{tasks}"));
     }
     flags.extend(split("spec.flux.optionFlags", spec.flux.option_flags.as_ref(), faults)?);
-    if spec.logging.debug {
-        flags.push("-vvv".to_owned());
-    }
     Some(flags)
 }
 
