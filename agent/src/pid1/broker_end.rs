@@ -9,13 +9,13 @@ pub(crate) struct BrokerEnd {
     pub code: i32,
     /// What asked for the end, if something did.
     pub stop: Option<Stop>,
-    /// When it did so first, by [`monotonic_nanoseconds`].
+    /// When it did so first, by `monotonic_nanoseconds`.
     pub stopped: Option<u64>,
     /// It was seen in state `run`.
     pub ran: bool,
     /// It was ended because the lead is gone.
     pub lead_lost: bool,
-    /// When it started, by [`monotonic_nanoseconds`].
+    /// When it started, by `monotonic_nanoseconds`.
     pub started: u64,
     /// When it ended.
     pub ended: u64,

@@ -36,12 +36,12 @@ pub struct Facts {
     /// The view's library directory holds a C library. Programs of the image, which have a loader
     /// of their own, must then not be led there.
     pub view_has_libc: bool,
-    /// Every one of [`TEMPORARY_DIRECTORIES`] takes files.
+    /// Every one of `TEMPORARY_DIRECTORIES` takes files.
     pub has_temporary_directories: bool,
     /// Processors that this container may use: those its affinity mask allows, at most as many as its
     /// CPU limit has whole ones, at least one.
     pub processors: usize,
-    /// Those of [`candidates`] that are executable files.
+    /// Those of `candidates` that are executable files.
     pub executables: BTreeSet<PathBuf>,
     /// Those of the home directories in question that exist.
     pub homes: BTreeSet<PathBuf>,

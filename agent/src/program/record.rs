@@ -9,7 +9,7 @@ use std::{fs, io};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ProgramRecord {
-    /// When the command started, by [`monotonic_nanoseconds`].
+    /// When the command started, by `monotonic_nanoseconds`.
     pub started_monotonic_nanoseconds: u64,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,7 +32,7 @@ pub(crate) struct ProgramRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NotRun {
-    /// Code of [`Exit`] to end with.
+    /// Code of [`Exit`](flux_contract::Exit) to end with.
     pub exit_code: u8,
     /// The reason, for people.
     pub reason: String,
@@ -44,7 +44,7 @@ impl ProgramRecord {
         serde_json::from_slice(&fs::read(path).ok()?).ok()
     }
 
-    /// Whether the command had ended at `time`, by [`monotonic_nanoseconds`].
+    /// Whether the command had ended at `time`, by `monotonic_nanoseconds`.
     pub(crate) fn ended_before(&self, time: Option<u64>) -> bool {
         self.ended_monotonic_nanoseconds.zip(time).is_some_and(|(ended, time)| ended <= time)
     }
