@@ -185,7 +185,9 @@ fn the_client_is_the_views_flux_and_once_there_is_a_broker_connected_to_it() {
     assert_eq!(told(&mut client()), line(&pod.layout().local_uri()));
     // As in the instance of a batch job.
     assert_eq!(told(client().env("FLUX_URI", "local:///job")), line("local:///job"));
-    fs::remove_file(pod.at("flux_operator/config/agent.toml")).unwrap();
+    for path in ["flux_operator/config/agent.toml", "mnt/flux/view/bin/flux"] {
+        fs::remove_file(pod.at(path)).unwrap();
+    }
     let mut unknown = std::process::Command::new(pod.layout().client());
     let output = unknown.env_clear().env("PATH", "/nowhere").output().unwrap();
     assert_eq!(code(&output), 127, "{}", stderr(&output));

@@ -121,10 +121,19 @@ impl Pod {
         fs::write(pod.at("etc/group"), "root:x:0:\n").unwrap();
         pod.write_executable("mnt/flux/view/bin/flux", FLUX);
         pod.link_shells();
+        pod.bring_agent();
         let certificate = certificate();
         fs::write(pod.at("flux_operator/curve/curve.cert"), certificate.to_text().expose())
             .unwrap();
         pod
+    }
+
+    /// The agent, in the shared volume: there other users reach it, wherever it was built.
+    fn bring_agent(&self) {
+        let (built, agent) = (env!("CARGO_BIN_EXE_flux-agent"), self.layout().agent());
+        fs::create_dir_all(agent.parent().unwrap()).unwrap();
+        // No link can be made into another file system.
+        fs::hard_link(built, &agent).or_else(|_| fs::copy(built, &agent).map(drop)).unwrap();
     }
 
     /// The shells that are looked for below the root of the test; those of the machine are run.
@@ -234,7 +243,7 @@ impl Pod {
 
     /// The agent with `arguments`, in this pod.
     pub fn agent(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_flux-agent"));
+        let mut command = Command::new(self.layout().agent());
         command
             .args(arguments)
             .env_clear()
@@ -266,16 +275,12 @@ impl Pod {
         wrapper
     }
 
-    /// `program` as somebody starts it who has entered this pod: with the agent in the shared
-    /// volume, and a configuration whose only host is this machine.
+    /// `program` as somebody starts it who has entered this pod: with the client beside the agent, and a
+    /// configuration whose only host is this machine.
     pub fn entered(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let agent = self.layout().agent();
-        fs::create_dir_all(agent.parent().unwrap()).unwrap();
-        if !agent.exists() {
-            let binary = env!("CARGO_BIN_EXE_flux-agent");
-            for link in [&agent, &self.layout().client()] {
-                std::os::unix::fs::symlink(binary, link).unwrap();
-            }
+        let client = self.layout().client();
+        if !client.exists() {
+            std::os::unix::fs::symlink(self.layout().agent(), client).unwrap();
         }
         let mut config = self.config(&["true"]);
         let own = nix::unistd::gethostname().unwrap().into_string().unwrap();
