@@ -6,7 +6,11 @@ use std::{path::Path, process::Command};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{programs, progress::Progress};
+use crate::{
+    cache::{self, Cache},
+    programs,
+    progress::Progress,
+};
 
 /// A Debian package and the files that show that it, or an equal of it, is there.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,6 +47,11 @@ pub const STATIC_PROGRAM: &[Package] =
 /// Names the packages to install where this process is not root or the system has no `apt-get`, and
 /// says what `apt-get` said where it fails.
 pub fn ensure(packages: &[Package], progress: &Progress) -> Result<()> {
+    if missing(packages, is_there).is_empty() {
+        return Ok(());
+    }
+    // One at a time: while one `apt-get update` is at work another fails, and finds no package.
+    let _alone = cache::lock(&Cache::locate()?.built().join(".packages.lock"))?;
     let absent = missing(packages, is_there);
     if absent.is_empty() {
         return Ok(());

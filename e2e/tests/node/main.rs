@@ -15,7 +15,7 @@ use std::{
 use e2e::{
     cache::Cache,
     images::{Image, ImageConfig, Layer, Loading, Source, debian},
-    kubernetes::{ClusterId, DnsCache, DownAtEnd, Kubernetes, Options, Settings},
+    kubernetes::{Built, ClusterId, DnsCache, DownAtEnd, Kubernetes, Options, Settings},
     programs,
     progress::Progress,
     wait::{Look, until},
@@ -194,7 +194,9 @@ fn traces(options: &Options) -> Vec<String> {
 fn whatever_interrupts_it_up_starts_anew_and_down_leaves_nothing() {
     let options = options("broken", DnsCache::Seconds(30));
     let _down = DownAtEnd(options.clone());
-    let progress = Progress::quiet();
+    let progress = Progress::new();
+    // Where nothing was ever built, that takes longer than a moment below is waited for.
+    Built::ensure(&options.cache, &progress).unwrap();
     Kubernetes::down(&options).unwrap();
     let log = |name: &str| {
         options.cache.clusters().join(options.id.as_str()).join(format!("log/{name}.log"))
