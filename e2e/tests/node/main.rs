@@ -203,15 +203,19 @@ fn whatever_interrupts_it_up_starts_anew_and_down_leaves_nothing() {
     };
     // Interrupted before anything was remembered, while the API starts, and while the node does.
     let up_until = |moment: &str| {
-        let up = Command::new(env!("CARGO_BIN_EXE_e2e"))
+        let mut up = Command::new(env!("CARGO_BIN_EXE_e2e"))
             .args(["up", &format!("--id={}", options.id.as_str()), "--dns-cache=30"])
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        until(moment, DEADLINE, || {
+        let reached = until(moment, DEADLINE, || {
             Ok(if log(moment).exists() { Look::Ready(()) } else { Look::NotYet("no".into()) })
-        })
-        .unwrap();
+        });
+        if let Err(error) = reached {
+            // It would go on, and leave a cluster that nobody ends.
+            up.kill().and_then(|()| up.wait()).unwrap();
+            panic!("{error:#}");
+        }
         up
     };
     for moment in ["namespaces", "kube-apiserver", "kubelet"] {
