@@ -7,7 +7,8 @@ use flux_agent::plan::Facts;
 use flux_agent::plan::{PlanError, plan, surroundings};
 use flux_contract::{
     AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, ClusterName, Exit, FluxUser, Hooks,
-    Hostlist, Layout, Logging, Network, Shutdown, Submission, View, WorkerPolicy, Workload,
+    Hostlist, Install, Layout, Logging, Network, Shutdown, Submission, View, WorkerPolicy,
+    Workload,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ fn config() -> AgentConfig {
             size: 3,
         },
         layout: Layout::new("/mnt/shared").with_private("/srv/private"),
+        install: Install::Copy,
         view: View { enabled: true, python_path: None },
         user: FluxUser {
             name: "fluxer".to_owned(),

@@ -3,7 +3,8 @@
 
 use crate::{INSTALL_MOUNT, Layout};
 
-/// Where the agent lies in its own image, which holds nothing else.
+/// Where the agent lies in its own image, which holds nothing else but the link [`Layout::client`]
+/// beside it: mounted whole at [`Layout::bin_dir`], it is what the init container makes there.
 pub const AGENT_IN_IMAGE: &str = "/flux-agent";
 
 /// What the agent image's init container does: copies the agent into the shared volume.

@@ -17,7 +17,7 @@ use flux_agent::plan::{PlanError, plan, surroundings};
 use flux_contract::AgentConfig;
 use flux_operator::cluster::{Cluster, Defaults, Violations, validate};
 use flux_operator::controller::build::agent_config;
-use flux_operator::crd::MiniCluster;
+use flux_operator::crd::{Install, MiniCluster};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ use std::path::PathBuf;
 
 fn defaults() -> Defaults {
     let image = || "registry.example/view:1".to_owned();
-    Defaults { view_image: image(), arm_view_image: image() }
+    Defaults { view_image: image(), arm_view_image: image(), install: Install::Auto }
 }
 
 fn object(spec: &Value) -> MiniCluster {

@@ -1,7 +1,7 @@
 //! The controller: which changes it hears of, and what happens then.
 //!
 //! `reconcile` is the whole of a reconcile: observe, decide, apply, report. `plan`, with `course`,
-//! `build` and the `*_change` modules, `waiting` and `status` are functions of values; the others act
+//! `build`, `install` and the `*_change` modules, `waiting` and `status` are functions of values; the others act
 //! and decide nothing.
 
 pub mod agent_change;
@@ -17,7 +17,9 @@ mod failures;
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod guard;
+mod image_volumes;
 pub mod index_labels;
+mod install;
 mod job_change;
 mod observe;
 mod plan;
@@ -37,6 +39,7 @@ use crate::metrics::Metrics;
 use failures::Failures;
 use flux_contract::labels;
 use futures::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _};
+use image_volumes::ImageVolumes;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
@@ -61,6 +64,8 @@ pub struct Context {
     images: Images,
     defaults: Defaults,
     health: Arc<Health>,
+    /// Whether pods can have them.
+    image_volumes: ImageVolumes,
     /// Of each MiniCluster.
     failures: Failures,
     /// Of each pod that should get its label.
@@ -86,6 +91,7 @@ impl Context {
             images,
             defaults,
             health: Arc::default(),
+            image_volumes: ImageVolumes::default(),
             failures: Failures::default(),
             label_failures: Failures::default(),
         }

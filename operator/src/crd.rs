@@ -28,10 +28,11 @@ pub use container::{
 pub(crate) use definition::SPECIFICATION_SCHEMA;
 pub use definition::{DefinitionError, definition};
 pub use flux::{
-    Archive, BurstCluster, Bursting, Flux, FluxContainer, LeadBroker, Logging, Network, Scheduler,
+    Archive, BurstCluster, Bursting, Flux, FluxContainer, Install, LeadBroker, Logging, Network,
+    Scheduler,
 };
 pub use pod::Pod;
-pub use status::{MiniClusterStatus, State, TimelineEntry};
+pub use status::{InstallMethod, Installed, MiniClusterStatus, State, TimelineEntry};
 
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};

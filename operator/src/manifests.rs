@@ -6,7 +6,7 @@
 mod rbac;
 mod workload;
 
-use crate::crd::{self, DefinitionError};
+use crate::crd::{self, DefinitionError, Install};
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -40,6 +40,9 @@ pub struct Installation {
     pub agent_image: String,
     /// View image where a MiniCluster names none; the operator's default unless given.
     pub view_image: Option<String>,
+    /// How agent and view come into pods where a MiniCluster does not say; the operator's default
+    /// unless given.
+    pub install: Option<Install>,
 }
 
 impl Default for Installation {
@@ -49,6 +52,7 @@ impl Default for Installation {
             operator_image: OPERATOR_IMAGE.to_owned(),
             agent_image: AGENT_IMAGE.to_owned(),
             view_image: None,
+            install: None,
         }
     }
 }

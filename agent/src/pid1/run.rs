@@ -26,7 +26,8 @@ use crate::status::timing::fluxtime_line;
 use crate::system::environment::Report;
 use crate::system::output::{self, Log, chain};
 use crate::system::root::Root;
-use flux_contract::{Exit, Phase, TerminationMessage, phase};
+use crate::view::link_view;
+use flux_contract::{Exit, Install, Phase, TerminationMessage, phase};
 use nix::sys::prctl;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -108,7 +109,8 @@ enum Begun {
     Sidecar(Ended),
 }
 
-/// Configuration, facts, plan. Nothing is changed yet.
+/// Configuration, facts, plan. Nothing is changed yet, but that a mounted view gets its place: what is
+/// in it is among the facts.
 async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, (Exit, String)> {
     let Options { config, root, hostname, container, probe_period: _ } = options;
     let internal = |what: &str, error: io::Error| (Exit::Internal, format!("{what}: {error}"));
@@ -117,6 +119,12 @@ async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, 
     let began = Instant::now();
     let config_path = root.at(config);
     let config = read_config(&config_path).map_err(|error| (Exit::Config, chain(&error)))?;
+    let log = Log::new(config.logging.quiet, config.logging.debug);
+    if config.view.enabled && config.install == Install::Image {
+        let view = link_view(root.directory(), &config.layout)
+            .map_err(|error| (Exit::View, chain(&error)))?;
+        log.detail(&format!("linked the view: {}", view.view.display()));
+    }
     let facts =
         Facts::gather(&config, &root, hostname).map_err(|error| (Exit::Internal, chain(&error)))?;
     let start = Report::of_this_process()
@@ -126,7 +134,7 @@ async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, 
     let children = Children::reaped().map_err(|error| internal("take signals", error))?;
     let mut context = Context {
         root,
-        log: Log::new(config.logging.quiet, config.logging.debug),
+        log,
         strict: config.logging.strict,
         quiet: config.logging.quiet,
         report_file: config.layout.private_directory().join("hook-environment"),

@@ -8,8 +8,8 @@ pub mod namespace;
 
 use flux_contract::{
     AgentConfig, Bootstrap, Broker, ClusterIdentity, ClusterName, CurveCertificate, FluxUser,
-    Hooks, Hostlist, Layout, Logging, Network, Shutdown, Submission, TerminationMessage, View,
-    WorkerPolicy, Workload,
+    Hooks, Hostlist, Install, Layout, Logging, Network, Shutdown, Submission, TerminationMessage,
+    View, WorkerPolicy, Workload,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -188,6 +188,7 @@ impl Pod {
                 size: 2,
             },
             layout: self.layout(),
+            install: Install::Copy,
             view: View { enabled: true, python_path: None },
             user: FluxUser {
                 name: "flux".to_owned(),

@@ -29,7 +29,26 @@ pub(super) const DEADLINE: Duration = Duration::from_mins(2);
 /// # Errors
 /// When it cannot be read or applied, or does not show what its expectation says: names the step.
 pub fn run(name: &str, environment: &Environment, progress: &Progress) -> Result<()> {
-    let example = Example::load(name)?;
+    run_example(&Example::load(name)?, environment, progress)
+}
+
+/// The same with `flux.container.install: <method>` in each of its MiniClusters.
+///
+/// # Errors
+/// Those of [`run`], and when a manifest cannot be written anew.
+pub fn run_installed_by(
+    method: &str,
+    name: &str,
+    environment: &Environment,
+    progress: &Progress,
+) -> Result<()> {
+    let scratch = tempfile::tempdir().context("making a directory for manifests")?;
+    let example = Example::load(name)?.installed_by(method, scratch.path())?;
+    run_example(&example, environment, progress)
+}
+
+fn run_example(example: &Example, environment: &Environment, progress: &Progress) -> Result<()> {
+    let name = &example.name;
     let needed = example.expectation.flux;
     if View::from_environment()?.flux()? < needed {
         let what = match needed {
@@ -47,8 +66,8 @@ pub fn run(name: &str, environment: &Environment, progress: &Progress) -> Result
             .map(|level| ("pod-security.kubernetes.io/enforce", level.as_str()))
             .collect();
         let trial = Trial::begin(&client, &format!("example-{name}"), &labels).await?;
-        let volumes = Volumes::provide(&trial, &example).await?;
-        let played = async { Scene::new(environment, &trial, &example)?.play().await }.await;
+        let volumes = Volumes::provide(&trial, example).await?;
+        let played = async { Scene::new(environment, &trial, example)?.play().await }.await;
         if let Err(error) = played {
             // What fails stays, to be looked at.
             bail!("{error:#}\n{}", keep_evidence(&trial).await);

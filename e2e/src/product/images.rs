@@ -2,7 +2,7 @@
 
 mod for_tests;
 
-pub use for_tests::load_for_tests;
+pub use for_tests::{SPACK_VIEW, load_for_tests};
 
 use std::{
     fs::File,
@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
+use flux_contract::{Layout, invocation::AGENT_IN_IMAGE};
 use flux_operator::cli::DEFAULT_VIEW_IMAGE;
 
 use super::binaries::Binaries;
@@ -142,7 +143,7 @@ pub fn load(
 ) -> Result<String> {
     let scratch = tempfile::tempdir().context("making a directory for image layers")?;
     let operator = operator(scratch.path(), binaries)?;
-    let agent = program(scratch.path(), "/flux-agent", &binaries.agent)?;
+    let agent = agent(scratch.path(), binaries)?;
     let digest = format!("{}-{}", &operator.digest()[..12], &agent.digest()[..12]);
     progress.step("loading the images of operator and agent", || {
         cluster.load_image(&operator, &[flux_operator::manifests::OPERATOR_IMAGE])?;
@@ -170,6 +171,14 @@ fn operator(scratch: &Path, binaries: &Binaries) -> Result<Image> {
         ..ImageConfig::default()
     };
     Ok(Image::new(vec![layer], config))
+}
+
+/// The agent and the link to it, as `Dockerfile.agent` has them.
+fn agent(scratch: &Path, binaries: &Binaries) -> Result<Image> {
+    let program = program(scratch, AGENT_IN_IMAGE, &binaries.agent)?;
+    let link = Source::link(format!("/{}", Layout::CLIENT_NAME), Layout::AGENT_NAME);
+    let config = program.config().clone();
+    Ok(program.on_top(Layer::from_sources(scratch, &[link])?, config))
 }
 
 /// An image that holds one program.

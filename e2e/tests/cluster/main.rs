@@ -8,6 +8,7 @@ mod clients;
 mod examples;
 mod go_bugs;
 mod hostile;
+mod install;
 mod life;
 mod namespaced;
 mod pages;

@@ -18,7 +18,7 @@ mod volume;
 mod work;
 
 use super::{Cluster, FixedFields, Identity, Network, Runner};
-use crate::crd::{self, MiniCluster, MiniClusterSpec, SIZE_LIMIT, deadline_seconds};
+use crate::crd::{self, Install, MiniCluster, MiniClusterSpec, SIZE_LIMIT, deadline_seconds};
 use container::{Containers, containers};
 use flux_contract::Logging;
 use std::{collections::BTreeMap, fmt};
@@ -35,6 +35,8 @@ pub struct Defaults {
     pub view_image: String,
     /// The view image for `flux.arch: arm` (`--arm-view-image`).
     pub arm_view_image: String,
+    /// How agent and view come into the pods (`--install`).
+    pub install: Install,
 }
 
 /// One fault of a specification.

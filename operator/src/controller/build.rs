@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 /// The operator's own images.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Images {
-    /// Image of the agent: holds `/flux-agent` and nothing else.
+    /// Image of the agent: holds `/flux-agent`, the link `/flux` to it, and nothing else.
     pub agent: String,
     /// `Always`, `IfNotPresent` or `Never`.
     pub agent_pull_policy: String,
@@ -81,7 +81,7 @@ pub fn build(
     Ok(Desired {
         config_map: config_map::config_map(cluster, config)?,
         companion: companion::companion(cluster),
-        job: job::job(cluster, images, generation)?,
+        job: job::job(cluster, images, config.install, generation)?,
     })
 }
 

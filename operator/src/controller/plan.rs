@@ -11,6 +11,7 @@ use super::companion::companion_change;
 use super::course::{Course, agent_config, course};
 use super::ended_run;
 use super::error::Error;
+use super::install::{Choice, Support, choose};
 use super::job_change::{changed_fields, job_patch, shrinks};
 use super::observe::{Live, broker_is_ready, lacks_brokers, lacks_pods};
 use crate::cluster::{Cluster, Violations};
@@ -39,6 +40,8 @@ pub(super) struct Request<'request> {
     pub(super) cluster: Result<Cluster, Violations>,
     /// The operator's own images.
     pub(super) images: &'request Images,
+    /// Whether pods can have image volumes; asked only where a Job may be made that depends on it.
+    pub(super) image_volumes: Support,
     /// Fills its argument with random bytes.
     pub(super) draw: fn(&mut [u8]) -> Result<(), getrandom::Error>,
 }
@@ -58,6 +61,9 @@ pub(super) struct Plan {
     pub(super) maximum_size: Option<u32>,
     /// True when the instance stays up until it is shut down.
     pub(super) interactive: bool,
+    /// How agent and view come into the pods; absent where there is no Job, nor is to be, and where the
+    /// Job does not say.
+    pub(super) install: Option<Choice>,
     /// What was asked for and cannot be had while the Job exists, or after it has finished.
     pub(super) refused: Vec<String>,
     /// What is written.
@@ -124,6 +130,11 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
         }),
         ..Plan::default()
     };
+    plan.install = match (&live.job, &plan.course, cluster) {
+        (Some(job), ..) => Choice::noted_on(job),
+        (None, Course::Apply, Ok(cluster)) => Some(choose(cluster, &request.image_volumes)),
+        (None, ..) => None,
+    };
     if let (Some(job), Ok(cluster)) = (&live.job, cluster) {
         plan.refused = changed_fields(job, &cluster.fixed_fields);
     }
@@ -169,12 +180,14 @@ fn apply_specification(
     };
     let address = live_lead.spec.as_ref().and_then(|spec| spec.cluster_ip.as_ref());
     let address = address.and_then(|address| address.parse().ok());
+    let install = plan.install.as_ref().map(|choice| choice.method).unwrap_or_default();
     let Constrained { cluster, config, refused } =
-        constrain(cluster, address, live, request.generation);
+        constrain(cluster, address, live, request.generation, install);
     plan.refused.splice(0..0, refused);
     plan.maximum_size = maximum_size(&config).or(plan.maximum_size);
-    let desired = build::build(&cluster, &config, request.images, request.generation)
+    let mut desired = build::build(&cluster, &config, request.images, request.generation)
         .map_err(|source| Error::Build { source })?;
+    desired.job.annotations_mut().extend(plan.install.as_ref().map(Choice::annotation));
     let companion = cluster.companion.as_ref();
     let (companion, refused) =
         companion_change(live.companion.as_ref(), desired.companion, companion);

@@ -5,6 +5,7 @@ use super::apply::{apply, apply_if_changed, delete};
 use super::ended_run::note;
 use super::error::Error;
 use super::events::scaled_down;
+use super::install::{Support, needs_support};
 use super::observe::{Live, observe};
 use super::plan::{Plan, Request, decide, next_reconcile};
 use super::read::{Read, read};
@@ -34,7 +35,7 @@ pub(super) async fn reconcile(
         return Ok(Action::await_change());
     }
     let now = now();
-    let request = request(&context, &object, unreadable);
+    let mut request = request(&context, &object, unreadable);
     let cluster = request.cluster.as_ref().ok();
     let observed = match Identity::of(&object) {
         Ok(identity) => Box::pin(observe(client, &identity, cluster, &now)).await,
@@ -46,6 +47,9 @@ pub(super) async fn reconcile(
         Err(error) => return Err(not_observed(&context, &object, error, now).await),
     };
 
+    if live.job.is_none() && cluster.is_some_and(needs_support) {
+        request.image_volumes = context.image_volumes.support(client).await;
+    }
     let mut plan = decide(&request, &live);
     let mut applied = apply_plan(&context, &object, &mut plan, &mut live).await;
     if applied.is_ok() && plan.writes.only_services {
@@ -91,6 +95,7 @@ fn request<'context>(
         cleanup: object.spec.cleanup,
         cluster,
         images: &context.images,
+        image_volumes: Support::Unknown("nobody has looked".to_owned()),
         draw: getrandom::fill,
     }
 }

@@ -11,6 +11,7 @@ pub(super) use conditions::{CALM_REASONS, kind};
 
 use super::course::Course;
 use super::error::Error;
+use super::install::Choice;
 use super::observe::Live;
 use super::plan::{Acceptance, Plan};
 use crate::crd::{MiniCluster, MiniClusterStatus, State, TimelineEntry};
@@ -73,6 +74,9 @@ pub(super) fn status(
         completion_time: phase.ended_at(),
         observed_generation: Some(facts.plan.generation),
         conditions,
+        // The Job says so; when it is gone, the status of its run does.
+        install: (facts.plan.install.as_ref().map(Choice::told))
+            .or_else(|| old_run.and_then(|old| old.install.clone())),
         timeline: record.timeline,
     }
 }

@@ -10,7 +10,7 @@ pub(crate) mod world;
 use flux_operator::cluster::{Cluster, Defaults, validate};
 use flux_operator::controller::Images;
 use flux_operator::controller::build::{Desired, Services, agent_config, build, services};
-use flux_operator::crd::MiniCluster;
+use flux_operator::crd::{Install, MiniCluster};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
@@ -23,6 +23,7 @@ pub(crate) fn defaults() -> Defaults {
     Defaults {
         view_image: "registry.example/default-view:3".to_owned(),
         arm_view_image: "registry.example/default-arm-view:3".to_owned(),
+        install: Install::Auto,
     }
 }
 

@@ -20,7 +20,7 @@ mod work;
 
 use flux_operator::{
     cluster::{Cluster, Defaults, Violations, Work, validate},
-    crd::MiniCluster,
+    crd::{Install, MiniCluster},
 };
 use serde_json::{Value, json};
 
@@ -28,6 +28,7 @@ fn defaults() -> Defaults {
     Defaults {
         view_image: "registry.test/view:1".to_owned(),
         arm_view_image: "registry.test/arm-view:1".to_owned(),
+        install: Install::Auto,
     }
 }
 

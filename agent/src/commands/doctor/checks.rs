@@ -14,7 +14,7 @@ use crate::plan::step::Role;
 use crate::status::client;
 use crate::system::output::chain;
 use crate::system::root::Root;
-use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate};
+use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Install};
 use nix::sys::statvfs::statvfs;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -91,10 +91,15 @@ fn host(pod: &Pod) -> Check {
 }
 
 async fn view(pod: &Pod) -> Check {
-    let remedy = if pod.config.view.enabled {
-        "look at the log of the init container flux-view, and at flux.container.image"
-    } else {
-        "flux.container.disable is set: the image must bring flux on its PATH"
+    let remedy = match (pod.config.view.enabled, pod.config.install) {
+        (true, Install::Copy) => {
+            "look at the log of the init container flux-view, and at flux.container.image"
+        }
+        (true, Install::Image) => {
+            "look at flux.container.image, and whether flux.container.install: Copy helps: links of a \
+             mounted view lead nowhere but into the view itself and /opt/software"
+        }
+        (false, _) => "flux.container.disable is set: the image must bring flux on its PATH",
     };
     let flux = if pod.config.view.enabled {
         pod.config.layout.view().join("bin/flux")

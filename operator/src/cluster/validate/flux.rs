@@ -42,6 +42,7 @@ pub(super) fn flux(
     }
     Flux {
         view: view(name, flux, defaults, faults),
+        install: flux.container.install.unwrap_or(defaults.install),
         complete_workers: flux.complete_workers,
         topology: topology(flux, faults),
         log_level: log_level(flux, faults),
@@ -280,6 +281,8 @@ fn view(name: &str, flux: &crd::Flux, defaults: &Defaults, faults: &mut Faults) 
         (format!("{name}-curve"), "the volume with the certificate"),
         (format!("{name}-munge"), "the volume with the munge key"),
         (format!("{name}-private"), "the runner's private volume"),
+        (format!("{name}-agent-bin"), "the volume with the agent's image"),
+        (format!("{name}-view-image"), "the volume with the view's image"),
     ]);
     if let Some(owner) = taken.get(view_name) {
         faults.add(path("name"), format!("{view_name:?} is the name of {owner}: use another"));

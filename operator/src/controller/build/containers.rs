@@ -3,7 +3,7 @@
 use super::Images;
 use super::volumes::{curve_mount, flux_mounts, install_mount, munge_mount, private_mount};
 use crate::cluster::{self, AGENT_CONTAINER, CORES_VARIABLE, Cluster, CompanionContainer, Sidecar};
-use flux_contract::{Layout, invocation};
+use flux_contract::{Install, Layout, invocation};
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, EnvVar, EnvVarSource, ExecAction, Lifecycle, LifecycleHandler, Probe,
     ResourceRequirements, SecretKeySelector, VolumeMount,
@@ -26,22 +26,26 @@ const READINESS_PATIENCE: i32 = 20;
 /// Seconds that a probe may take beyond the time it waits in the pod, on a node with much to do.
 const PROBE_MARGIN: i32 = 10;
 
-/// The init containers in order: the agent, the view, then sidecars that keep their entrypoint.
-pub(super) fn init_containers(cluster: &Cluster, images: &Images) -> Vec<Container> {
-    let mut all = vec![agent(cluster, images)];
-    if cluster.flux.view.enabled {
-        all.push(view(cluster));
-    }
-    all.extend(cluster.sidecars.iter().filter(|s| s.wrapped.is_none()).map(|s| plain(cluster, s)));
-    all
+/// The init containers in order: those that copy agent and view, where they are not mounted; then
+/// sidecars that keep their entrypoint.
+pub(super) fn init_containers(
+    cluster: &Cluster,
+    images: &Images,
+    install: Install,
+) -> Option<Vec<Container>> {
+    let copies = install == Install::Copy;
+    let mut all: Vec<_> = copies.then(|| agent(cluster, images)).into_iter().collect();
+    all.extend((copies && cluster.flux.view.enabled).then(|| view(cluster)));
+    let sidecars = cluster.sidecars.iter().filter(|sidecar| sidecar.wrapped.is_none());
+    all.extend(sidecars.map(|sidecar| plain(cluster, sidecar, install)));
+    some(all)
 }
 
 /// The main containers: the runner, then the sidecars that the agent starts.
-pub(super) fn containers(cluster: &Cluster) -> Vec<Container> {
-    let mut all = vec![runner(cluster)];
-    all.extend(
-        cluster.sidecars.iter().filter(|s| s.wrapped.is_some()).map(|s| wrapped(cluster, s)),
-    );
+pub(super) fn containers(cluster: &Cluster, install: Install) -> Vec<Container> {
+    let mut all = vec![runner(cluster, install)];
+    let sidecars = cluster.sidecars.iter().filter(|sidecar| sidecar.wrapped.is_some());
+    all.extend(sidecars.map(|sidecar| wrapped(cluster, sidecar, install)));
     all
 }
 
@@ -97,8 +101,8 @@ fn helper_resources(runner: &ResourceRequirements) -> Option<ResourceRequirement
 }
 
 /// Runs Flux in the user's image.
-fn runner(cluster: &Cluster) -> Container {
-    let mut mounts = flux_mounts(cluster);
+fn runner(cluster: &Cluster, install: Install) -> Container {
+    let mut mounts = flux_mounts(cluster, install);
     mounts.push(private_mount(cluster));
     mounts.push(curve_mount(cluster));
     mounts.extend(munge_mount(cluster));
@@ -131,17 +135,18 @@ fn ready(layout: &Layout, patience: i32) -> Probe {
 }
 
 /// A sidecar whose command the agent runs.
-fn wrapped(cluster: &Cluster, sidecar: &Sidecar) -> Container {
+fn wrapped(cluster: &Cluster, sidecar: &Sidecar, install: Install) -> Container {
     let command = invocation::run_sidecar(&layout(cluster), &sidecar.container.name);
-    Container { command: Some(command), ..common(&sidecar.container, flux_mounts(cluster)) }
+    let mounts = flux_mounts(cluster, install);
+    Container { command: Some(command), ..common(&sidecar.container, mounts) }
 }
 
 /// A sidecar that runs its image's own entrypoint. As a sidecar in the sense of Kubernetes
 /// (KEP-753, stable since 1.33) it ends with the runner instead of keeping the Job from completing.
-fn plain(cluster: &Cluster, sidecar: &Sidecar) -> Container {
+fn plain(cluster: &Cluster, sidecar: &Sidecar, install: Install) -> Container {
     Container {
         restart_policy: Some("Always".to_owned()),
-        ..common(&sidecar.container, flux_mounts(cluster))
+        ..common(&sidecar.container, flux_mounts(cluster, install))
     }
 }
 

@@ -32,7 +32,8 @@ fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Live) -> P
         Ok(())
     };
     let images = &images("agent");
-    decide(&Request { generation, cleanup: false, cluster, images, draw }, live)
+    let image_volumes = Support::Unknown("nobody looked".to_owned());
+    decide(&Request { generation, cleanup: false, cluster, images, image_volumes, draw }, live)
 }
 
 /// What is written, in order.
