@@ -62,8 +62,8 @@ impl Example {
         let later = if later.is_dir() { yaml_files(&later)? } else { Vec::new() };
         fs::create_dir(scratch.join(LATER)).context("making a directory for manifests")?;
         for path in self.manifests.iter().chain(&later) {
-            let text = fs::read_to_string(path)
-                .with_context(|| format!("reading {}", path.display()))?;
+            let text =
+                fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
             let text = with_method(&text, method)
                 .with_context(|| format!("changing {}", path.display()))?;
             let copy = scratch.join(path.strip_prefix(&self.directory)?);
