@@ -149,7 +149,7 @@ fn they_are_two_hundred_the_same_each_time_and_some_are_good() {
     assert_eq!(all.len(), COUNT);
     assert_eq!(all, specifications());
     let (view_image, arm_view_image) = ("view".to_owned(), "view".to_owned());
-    let install = flux_operator::crd::Install::Auto;
+    let install = crd::Install::Auto;
     let defaults = Defaults { view_image, arm_view_image, install };
     let is_good = |spec: &&Value| {
         let object = json!({
