@@ -10,6 +10,7 @@ use flux_operator::crd::{InstallMethod, Installed};
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use std::time::Duration;
 use support::world::{JOB, World};
 use support::{LEAD, cluster, hello, images, object};
 
@@ -169,7 +170,7 @@ async fn where_nothing_can_be_found_out_it_is_copied_and_said_why() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_cluster_is_not_looked_at_for_what_runs_nor_for_what_does_not_ask() {
     let world = World::new(&json!({}));
     world.server.runs("v1.36.3", Some(good_nodes(1)));
@@ -183,6 +184,10 @@ async fn the_cluster_is_not_looked_at_for_what_runs_nor_for_what_does_not_ask() 
     world.server.remove(JOB);
     world.reconcile().await.unwrap();
     assert_eq!(world.server.reads("/api/v1/nodes"), 1);
+    tokio::time::advance(Duration::from_mins(5)).await;
+    world.server.remove(JOB);
+    world.reconcile().await.unwrap();
+    assert_eq!(world.server.reads("/api/v1/nodes"), 2);
 
     let world = World::new(&json!({ "flux": { "container": { "install": "Copy" } } }));
     world.server.runs("v1.36.3", Some(good_nodes(1)));

@@ -32,7 +32,7 @@ pub fn run(name: &str, environment: &Environment, progress: &Progress) -> Result
     run_example(&Example::load(name)?, environment, progress)
 }
 
-/// The same with `flux.container.install: <method>` in each of its MiniClusters.
+/// The same with `flux.container.install: <method>` in each of its `MiniClusters`.
 ///
 /// # Errors
 /// Those of [`run`], and when a manifest cannot be written anew.

@@ -1,7 +1,7 @@
 //! Finds out whether pods can have image volumes (KEP-4639), from the API server's version and from what
 //! each node says of its kubelet and its container runtime.
 //!
-//! It is asked when a Job is about to be made, and the answer serves all MiniClusters for a while: a
+//! It is asked when a Job is about to be made, and the answer serves all `MiniClusters` for a while: a
 //! cluster in which nothing is started is not looked at.
 
 use super::install::Support;
@@ -99,12 +99,11 @@ async fn look(client: &Client) -> Support {
 }
 
 fn unknown(what: &str, error: &kube::Error) -> Support {
-    Support::Unknown(match error {
-        kube::Error::Api(status) if status.is_forbidden() => {
-            format!("the operator may not {what}")
-        }
-        kube::Error::Api(status) => format!("the operator could not {what}: {}", status.message),
-        error => format!("the operator could not {what}: {error}"),
+    let forbidden = matches!(error, kube::Error::Api(status) if status.is_forbidden());
+    Support::Unknown(if forbidden {
+        format!("the operator may not {what}")
+    } else {
+        format!("the operator could not {what}: {error}")
     })
 }
 

@@ -334,11 +334,7 @@ pub struct FluxContainer {
     #[serde(default)]
     pub disable: bool,
 
-    /// How the agent and the view come into the pods. `Image`: their images are mounted as image volumes,
-    /// read-only; no init container, nothing is copied. `Copy`: init containers copy them into a volume
-    /// of the pod, where the view can be written to. `Auto`: `Image` where the API server and all nodes
-    /// have image volumes and no runtime class is set, else `Copy`. What was taken, and why, is in
-    /// `status.install`. Default: the operator's (`--install`), which is `Auto`.
+    /// How the agent and the view come into the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install: Option<Install>,
 
@@ -380,7 +376,11 @@ pub struct FluxContainer {
     pub security_context: Option<SecurityContext>,
 }
 
-/// How the agent and the view come into the pods.
+/// How the agent and the view come into the pods. `Image`: their images are mounted as image volumes,
+/// read-only; no init container, nothing is copied. `Copy`: init containers copy them into a volume of
+/// the pod, where the view can be written to. `Auto`: `Image` where the API server and all nodes have
+/// image volumes and no runtime class is set, else `Copy`. What was taken, and why, is in
+/// `status.install`. Default: the operator's (`--install`), which is `Auto`.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum,
 )]

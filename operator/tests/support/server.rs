@@ -236,25 +236,9 @@ impl Memory {
                 version.insert("gitVersion", release);
                 Some(respond(200, &json!(version)))
             }
-            "/api/v1/nodes" => Some(self.page(self.nodes.as_ref()?, query)),
+            "/api/v1/nodes" => Some(page(self.nodes.as_ref()?, query)),
             _ => None,
         }
-    }
-
-    /// As many of `nodes` as are asked for, from where the page before has ended.
-    fn page(&self, nodes: &[Value], query: &str) -> Response<Body> {
-        let query: BTreeMap<_, _> = form_urlencoded::parse(query.as_bytes()).collect();
-        let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
-        let (from, limit) = (number("continue").unwrap_or(0), number("limit").unwrap());
-        let to = nodes.len().min(from + limit);
-        let next = if to < nodes.len() { to.to_string() } else { String::new() };
-        respond(
-            200,
-            &json!({
-                "apiVersion": "v1", "kind": "NodeList",
-                "metadata": { "continue": next }, "items": nodes[from..to],
-            }),
-        )
     }
 
     fn list(&self, path: &str, kind: &str, query: &str) -> Response<Body> {
@@ -321,6 +305,22 @@ impl Memory {
         change(&mut object);
         respond(200, &self.store(path, object))
     }
+}
+
+/// As many of `nodes` as are asked for, from where the page before has ended.
+fn page(nodes: &[Value], query: &str) -> Response<Body> {
+    let query: BTreeMap<_, _> = form_urlencoded::parse(query.as_bytes()).collect();
+    let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
+    let (from, limit) = (number("continue").unwrap_or(0), number("limit").unwrap());
+    let to = nodes.len().min(from + limit);
+    let next = if to < nodes.len() { to.to_string() } else { String::new() };
+    respond(
+        200,
+        &json!({
+            "apiVersion": "v1", "kind": "NodeList",
+            "metadata": { "continue": next }, "items": nodes[from..to],
+        }),
+    )
 }
 
 /// Whether the labels of `object` meet one term of a selector.
