@@ -140,6 +140,23 @@ fn what_another_container_has_linked_already_stays_and_what_is_wrong_is_replaced
     assert_eq!(scene.target("mnt/flux/view"), Path::new("view-image/opt/views/._view/4f2xy"));
 }
 
+/// The runner and its sidecars start at the same moment.
+#[test]
+fn many_containers_that_link_at_once_all_succeed() {
+    let scene = Scene::new();
+    scene.spack();
+    for number in 0..200 {
+        scene.file(&format!("opt/software/package-{number}/x"), "");
+    }
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..8).map(|_| scope.spawn(|| scene.make())).collect();
+        assert!(all.into_iter().all(|one| one.join().unwrap().is_ok()));
+    });
+    assert_eq!(fs::read_dir(scene.at("opt/software")).unwrap().count(), 202);
+    // The marker, the view and the image: no temporary file stays.
+    assert_eq!(fs::read_dir(scene.at("mnt/flux")).unwrap().count(), 3);
+}
+
 #[test]
 fn an_image_without_flux_is_told_with_the_places_looked_at_and_gets_no_marker() {
     let scene = Scene::new();

@@ -5,13 +5,13 @@
 
 use super::error::{ViewError, failed};
 use super::find::{Source, find, resolve};
-use crate::system::files;
+use crate::system::files::{self, Attributes};
 use crate::system::root::{Root, below};
 use flux_contract::Layout;
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Makes [`Layout::view`] a link to the view in the mounted image, and one link for each of its packages
 /// at [`Layout::SOFTWARE_MOUNT`], where the links of a Spack view lead; then
@@ -25,11 +25,10 @@ pub fn link_view(root: &Path, layout: &Layout) -> Result<Source, ViewError> {
     let inside = Path::new(layout.view_image().file_name().unwrap_or_default()).to_owned();
     link(&root.at(layout.view()), &below(&inside, &source.view))?;
     let marker = root.at(layout.view_done_marker());
-    if !marker.exists() {
-        let text = format!("linked the view: {}\n", source.view.display());
-        files::write(&marker, text.as_bytes(), 0o644, None)
-            .map_err(failed("write marker", &marker))?;
-    }
+    let text = format!("linked the view: {}\n", source.view.display());
+    let attributes = Attributes { mode: 0o644, owner: None, durable: false };
+    let made = files::create(&marker, attributes, |file| file.write_all(text.as_bytes()));
+    unless_there(made.map(drop)).map_err(failed("write marker", &marker))?;
     Ok(source)
 }
 
@@ -52,19 +51,26 @@ fn link_software(root: &Root, layout: &Layout) -> Result<(), ViewError> {
     Ok(())
 }
 
-/// Makes `path` a link to `target` unless it is one: another container may make it at this moment.
+/// Makes `path` a link to `target` unless it is one: another container may make it at this moment, with
+/// the process id that this one has. So there are no temporary names.
 fn link(path: &Path, target: &Path) -> Result<(), ViewError> {
     let made = match symlink(target, path) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists && !leads_to(path, target) => {
-            files::link(path, target)
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            if fs::read_link(path).is_ok_and(|found| found == target) {
+                return Ok(());
+            }
+            // Of an image that was another one when this container ran before.
+            files::remove(path).and_then(|()| unless_there(symlink(target, path)))
         }
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-        Ok(()) | Err(_) => Ok(()),
+        made => made,
     };
     made.map_err(failed("make a link at", path))
 }
 
-fn leads_to(path: &Path, target: &Path) -> bool {
-    let read: io::Result<PathBuf> = fs::read_link(path);
-    read.is_ok_and(|found| found == target)
+/// Another container was quicker, with the same.
+fn unless_there(made: io::Result<()>) -> io::Result<()> {
+    match made {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
