@@ -10,7 +10,9 @@
 //! cannot be told that way needs another [`AgentConfig::VERSION`]; a run with another version is
 //! left as it is.
 
-use crate::{ClusterName, Hostlist, Layout};
+use crate::hostlist::Hostlist;
+use crate::layout::Layout;
+use crate::names::ClusterName;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;

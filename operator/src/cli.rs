@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::cluster::Defaults;
+use crate::cluster::validate::Defaults;
 use crate::manifests::{AGENT_IMAGE, Installation, OPERATOR_IMAGE};
 use crate::telemetry::LogFormat;
 use clap::{Args, Parser, Subcommand};

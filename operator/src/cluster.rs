@@ -1,16 +1,15 @@
 //! The validated MiniCluster: what the rest of the operator works with.
 //!
-//! [`validate()`] is the only way to make a [`Cluster`]. Behind it no `Option` means "perhaps the
+//! [`validate::validate()`] is the only way to make a [`Cluster`]. Behind it no `Option` means "perhaps the
 //! user forgot" and no empty string means "unset": every default is resolved, and nothing is left
 //! for Kubernetes to refuse that could be known beforehand.
 
 mod fixed_fields;
 mod identity;
-mod validate;
+pub mod validate;
 
 pub use fixed_fields::FixedFields;
 pub use identity::Identity;
-pub use validate::{Defaults, Violation, Violations, validate};
 
 use flux_contract::{ClusterName, FluxUser, Hooks, Hostlist, Logging};
 use k8s_openapi::api::core::v1::{

@@ -9,6 +9,7 @@ mod apply;
 pub mod build;
 mod change;
 mod companion;
+mod context;
 mod course;
 mod ended_run;
 mod error;
@@ -28,80 +29,27 @@ mod status;
 mod waiting;
 
 pub use build::Images;
+pub use context::{Context, Scope};
 pub use error::Error;
 
-use crate::cluster::Defaults;
 use crate::crd::MiniCluster;
-use crate::health::{Health, UnderWay};
-use crate::metrics::Metrics;
-use failures::Failures;
+use crate::health::UnderWay;
+use context::{Marker, api, notice};
 use flux_contract::labels;
 use futures::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _};
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::core::PartialObjectMeta;
 use kube::runtime::controller::{Action, Config};
-use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::{Controller, PredicateConfig, WatchStreamExt as _, predicates, watcher};
-use kube::{Api, Client, Resource, ResourceExt as _};
+use kube::{Api, ResourceExt as _};
 use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longest time to say in a status that a reconcile has failed when it could not say so itself.
 const LAST_WORDS: Duration = Duration::from_secs(10);
-
-/// What every reconcile works with.
-pub struct Context {
-    client: Client,
-    reporter: Reporter,
-    metrics: Arc<Metrics>,
-    images: Images,
-    defaults: Defaults,
-    health: Arc<Health>,
-    /// Of each MiniCluster.
-    failures: Failures,
-    /// Of each pod that should get its label.
-    label_failures: Failures,
-}
-
-/// All that is kept in memory of a MiniCluster.
-type Marker = PartialObjectMeta<MiniCluster>;
-
-impl Context {
-    /// A context that acts through `client`; `instance` names this operator's pod in Events.
-    pub fn new(
-        client: Client,
-        instance: Option<String>,
-        metrics: Arc<Metrics>,
-        images: Images,
-        defaults: Defaults,
-    ) -> Self {
-        Self {
-            reporter: Reporter { controller: apply::FIELD_MANAGER.to_owned(), instance },
-            client,
-            metrics,
-            images,
-            defaults,
-            health: Arc::default(),
-            failures: Failures::default(),
-            label_failures: Failures::default(),
-        }
-    }
-
-    /// Publishes Events. One for each report: it would take an Event with another text for the same
-    /// one come again, and drop the text.
-    fn recorder(&self) -> Recorder {
-        Recorder::new(self.client.clone(), self.reporter.clone())
-    }
-
-    /// Whether the reconciles get anywhere.
-    pub fn health(&self) -> Arc<Health> {
-        Arc::clone(&self.health)
-    }
-}
 
 /// Reconciles one MiniCluster and notes how it went.
 pub async fn reconcile_one(marker: Arc<Marker>, context: Arc<Context>) -> Result<Action, Error> {
@@ -144,16 +92,6 @@ fn retry(marker: Arc<Marker>, error: &Error, context: Arc<Context>) -> Action {
     Action::requeue(wait)
 }
 
-/// Where to reconcile, and how much at the same time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scope {
-    /// The only namespace; all of them unless given.
-    pub namespace: Option<String>,
-    /// Reconciles that run at the same time, never two of one MiniCluster; as many pods are
-    /// labelled besides.
-    pub concurrency: u16,
-}
-
 /// Watches and reconciles until `shutdown` resolves. `synced` is called whenever every MiniCluster
 /// that exists is known.
 pub async fn run(
@@ -191,21 +129,6 @@ pub async fn run(
     futures::join!(clusters, labels);
 }
 
-/// What the controller tells of itself; the outcome of a reconcile is told where it happens.
-fn notice<T>(
-    result: Result<T, kube::runtime::controller::Error<Error, watcher::Error>>,
-    failures: &Failures,
-) {
-    use kube::runtime::controller::Error as Fault;
-    match result {
-        // It was to be tried again, and is gone.
-        Err(Fault::ObjectNotFound(gone)) => failures.forget(gone.namespace.as_deref(), &gone.name),
-        Err(Fault::QueueError(error)) => tracing::warn!(%error, "watch"),
-        Err(Fault::RunnerError(error)) => tracing::error!(%error, "run the controller"),
-        Err(Fault::ReconcilerFailed(..)) | Ok(_) => {}
-    }
-}
-
 /// Everything the operator makes carries this label, so that it hears of nothing else.
 const MANAGED: &str = "app.kubernetes.io/managed-by=flux-operator";
 /// Only leads are watched, and of them only the metadata: a lead's end must be noticed at once,
@@ -238,16 +161,6 @@ fn markers(
         .applied_objects()
         .predicate_filter(predicates::generation, PredicateConfig::default());
     (store, stream)
-}
-
-fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-{
-    namespace.map_or_else(
-        || Api::all(client.clone()),
-        |namespace| Api::namespaced(client.clone(), namespace),
-    )
 }
 
 /// The MiniCluster that a pod belongs to.

@@ -58,7 +58,7 @@ fn execute(command: Command) -> Result<ExitCode, Box<dyn Error>> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Crd => {
-            output::answer(&serde_saphyr::to_string(&crd::definition()?)?);
+            output::answer(&serde_saphyr::to_string(&crd::definition::definition()?)?);
             Ok(ExitCode::SUCCESS)
         }
         Command::Manifests(arguments) => write_manifests(arguments),

@@ -4,7 +4,7 @@
 
 mod support;
 
-use flux_operator::cluster::{Violations, validate};
+use flux_operator::cluster::validate::{Violations, validate};
 use flux_operator::controller::agent_change::constrain_to;
 use flux_operator::controller::build::{agent_config, build};
 use flux_operator::crd::{MiniCluster, MiniClusterSpec, SPECIFICATION_LIMIT};

@@ -5,7 +5,8 @@
 mod support;
 
 use flux_contract::CurveCertificate;
-use flux_operator::cluster::{Cluster, validate};
+use flux_operator::cluster::Cluster;
+use flux_operator::cluster::validate::validate;
 use flux_operator::controller::build::secret;
 use flux_operator::crd::{self, MiniCluster};
 use flux_operator::curve;
@@ -122,7 +123,7 @@ fn base() -> Value {
 }
 
 fn definition() -> Value {
-    let definition = serde_json::to_value(crd::definition().unwrap()).unwrap();
+    let definition = serde_json::to_value(crd::definition::definition().unwrap()).unwrap();
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].clone()
 }
 

@@ -4,7 +4,7 @@
 mod support;
 
 use flux_contract::{AgentConfig, MUNGE_MOUNT, Workload};
-use flux_operator::cluster::validate;
+use flux_operator::cluster::validate::validate;
 use k8s_openapi::api::core::v1::{Container, PodSpec, Volume};
 use serde_json::{Value, json};
 use support::{built, cluster, defaults, hello};

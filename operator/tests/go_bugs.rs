@@ -5,7 +5,8 @@
 mod support;
 
 use flux_contract::{AgentConfig, Bootstrap};
-use flux_operator::cluster::{Work, validate};
+use flux_operator::cluster::Work;
+use flux_operator::cluster::validate::validate;
 use flux_operator::offline::Checker;
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Value, json};

@@ -1,11 +1,13 @@
 //! Which MiniCluster it is: all that is needed to find what was made for it, whatever its
 //! specification says.
 
-use super::validate::DEFAULT_NAMESPACE;
 use crate::crd::MiniCluster;
 use flux_contract::{ClusterName, NameError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource as _;
+
+/// Namespace of an object that was read from a file without one.
+const DEFAULT_NAMESPACE: &str = "default";
 
 /// Name, namespace and uid of a MiniCluster.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,6 +1,7 @@
 //! Values for the unit tests of this module.
 
-use crate::cluster::{Cluster, Defaults, validate};
+use crate::cluster::Cluster;
+use crate::cluster::validate::{Defaults, validate};
 use crate::controller::build::{Desired, Images, agent_config, build};
 use crate::crd::MiniCluster;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};

@@ -5,9 +5,9 @@
 //! value that the Job controller has given it as [`labels::COMPLETION_INDEX`]. The watch knows
 //! pods without the label only: a pod that has it is forgotten.
 
+use super::context::{Context, Scope, api, notice};
 use super::error::Error;
 use super::guard::{LIMIT, guarded};
-use super::{Context, Scope, api, notice};
 use crate::crd::MiniCluster;
 use flux_contract::labels;
 use futures::StreamExt as _;

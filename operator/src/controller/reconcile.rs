@@ -1,27 +1,26 @@
 //! One reconcile of one MiniCluster: observe, decide, apply, report.
 
-use super::Context;
 use super::apply::{apply, apply_if_changed, delete};
-use super::ended_run::note;
+use super::context::{Context, Marker};
+use super::ended_run;
 use super::error::Error;
 use super::events::scaled_down;
 use super::observe::{Live, observe};
 use super::plan::{Plan, Request, decide, next_reconcile};
 use super::read::{Read, read};
-use super::report::{publish, report};
-use super::status::{Facts, interrupted, is_over, status};
-use crate::cluster::{Identity, Violations, validate};
+use super::report::{now, publish, report};
+use super::status::{Facts, interrupted, status};
+use crate::cluster::Identity;
+use crate::cluster::validate::{Violations, validate};
 use crate::crd::{MiniCluster, MiniClusterStatus};
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::core::PartialObjectMeta;
 use kube::runtime::controller::Action;
 use kube::{Api, ResourceExt as _};
 use std::sync::Arc;
 
 /// Brings one MiniCluster in line with its specification and says how it stands.
 pub(super) async fn reconcile(
-    marker: Arc<PartialObjectMeta<MiniCluster>>,
+    marker: Arc<Marker>,
     context: Arc<Context>,
 ) -> Result<Action, Error> {
     let (namespace, name) = (marker.namespace().unwrap_or_default(), marker.name_any());
@@ -69,7 +68,7 @@ pub(super) async fn reconcile(
     }
     applied?;
     reported.and(noted)?;
-    if object.spec.cleanup && is_over(&status) {
+    if object.spec.cleanup && status.is_over() {
         let api: Api<MiniCluster> = Api::namespaced(client.clone(), &namespace);
         delete(&api, &name, object.uid()).await?;
     }
@@ -123,7 +122,10 @@ async fn note_end(
     status: &MiniClusterStatus,
 ) -> Result<(), Error> {
     let Ok(identity) = Identity::of(object) else { return Ok(()) };
-    let change = note(&identity, facts, status);
+    if facts.plan.course.ended().is_some() {
+        return Ok(());
+    }
+    let change = ended_run::note(&identity, facts.live, status, facts.plan.generation);
     let api = Api::namespaced(context.client.clone(), &identity.namespace);
     apply_if_changed(&api, &change, &mut None).await
 }
@@ -135,10 +137,4 @@ async fn not_observed(context: &Context, object: &MiniCluster, error: Error, now
         tracing::warn!(error = error.chain(), "the status could not be written either");
     }
     error
-}
-
-/// The time in whole seconds, as Kubernetes writes it.
-pub(super) fn now() -> Time {
-    let now = Timestamp::now();
-    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }

@@ -70,6 +70,19 @@ pub struct MiniClusterStatus {
     pub timeline: Vec<TimelineEntry>,
 }
 
+impl MiniClusterStatus {
+    /// True when the run has ended and nothing more happens.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, Some(State::Complete | State::Failed))
+    }
+
+    /// The condition that says how the run has ended; `None` while it has not.
+    pub(crate) fn end(&self) -> Option<&Condition> {
+        let state = self.state.filter(|_| self.is_over())?;
+        self.conditions.iter().find(|condition| condition.type_ == state.as_str())
+    }
+}
+
 /// One phase of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -1,6 +1,6 @@
 //! What the operator may do, and what users may do with `MiniCluster` objects.
 
-use super::{Installation, NAME, NAMESPACE, global};
+use super::installation::{Installation, NAME, NAMESPACE, global};
 use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
 };

@@ -1,6 +1,6 @@
 //! The operator itself: account, Deployment and the Service of its metrics.
 
-use super::{Installation, NAME, labels};
+use super::installation::{Installation, NAME, labels};
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy},

@@ -7,7 +7,8 @@ pub(crate) mod rights;
 pub(crate) mod server;
 pub(crate) mod world;
 
-use flux_operator::cluster::{Cluster, Defaults, validate};
+use flux_operator::cluster::Cluster;
+use flux_operator::cluster::validate::{Defaults, validate};
 use flux_operator::controller::Images;
 use flux_operator::controller::build::{Desired, Services, agent_config, build, services};
 use flux_operator::crd::MiniCluster;

@@ -1,7 +1,7 @@
 //! Names, sizes and what a specification means as a whole.
 
 use crate::{defaults, faults, good, named, spec};
-use flux_operator::cluster::validate;
+use flux_operator::cluster::validate::validate;
 use flux_operator::crd::MiniCluster;
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! Fields that are accepted and have no effect where they are given: the user is told so.
 
-use super::{Faults, runner::runner_position, text::given};
+use super::{faults::Faults, runner::runner_position, text::given};
 use crate::crd::{Commands, Container, MiniClusterSpec};
 
 /// A field's path in a container, and whether it is given there.

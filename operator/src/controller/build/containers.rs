@@ -1,6 +1,5 @@
 //! The containers of a pod.
 
-use super::Images;
 use super::volumes::{curve_mount, flux_mounts, install_mount, munge_mount, private_mount};
 use crate::cluster::{self, AGENT_CONTAINER, CORES_VARIABLE, Cluster, CompanionContainer, Sidecar};
 use flux_contract::{Layout, invocation};
@@ -9,6 +8,15 @@ use k8s_openapi::api::core::v1::{
     ResourceRequirements, SecretKeySelector, VolumeMount,
 };
 use std::collections::BTreeMap;
+
+/// The operator's own images.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Images {
+    /// Image of the agent: holds `/flux-agent` and nothing else.
+    pub agent: String,
+    /// `Always`, `IfNotPresent` or `Never`.
+    pub agent_pull_policy: String,
+}
 
 /// Attempts of the startup probe: so many that it never ends a container. The agent has deadlines
 /// of its own and says why it gives up; a probe would only kill it.

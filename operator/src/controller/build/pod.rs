@@ -1,10 +1,10 @@
 //! The pod template.
 
 use super::affinity::affinity;
-use super::containers::{containers, init_containers};
+use super::containers::{Images, containers, init_containers};
+use super::error::BuildError;
 use super::meta::pod_labels;
 use super::volumes::volumes;
-use super::{BuildError, Images};
 use crate::cluster::{Cluster, Pod};
 use k8s_openapi::DeepMerge as _;
 use k8s_openapi::api::core::v1::{

@@ -1,7 +1,8 @@
 //! Specification and what there is in, what is written and told out.
 
 use super::*;
-use crate::cluster::{FixedFields, Violation};
+use crate::cluster::FixedFields;
+use crate::cluster::validate::Violation;
 use crate::controller::course::Why;
 use crate::controller::ended_run::ENDED_RUN_ANNOTATION;
 use crate::controller::error::Taken;

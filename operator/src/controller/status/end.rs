@@ -1,8 +1,8 @@
 //! Where a MiniCluster is between its Job's creation and its end.
 
+use super::facts::Facts;
 use super::pod::{Failure, PodView};
 use crate::controller::ended_run::{EndedRun, noted_generation};
-use crate::controller::status::Facts;
 use crate::controller::waiting::Waiting;
 use crate::crd::State;
 use k8s_openapi::api::batch::v1::{Job, JobCondition};

@@ -1,9 +1,10 @@
 //! The condition `Progressing`: what is under way, what it waits for, and what stands in its way.
 
+use super::brokers::Brokers;
 use super::conditions::{Conditions, kind};
 use super::end::{Phase, generation};
+use super::facts::Facts;
 use super::pod::PodView;
-use super::{Brokers, Facts};
 use crate::controller::course::{Course, Why};
 use crate::controller::plan::Acceptance;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -1,7 +1,7 @@
 //! Observation in, status out.
 
 use super::*;
-use crate::cluster::{Violation, Violations};
+use crate::cluster::validate::{Violation, Violations};
 use crate::controller::course::{Course, Why};
 use crate::controller::ended_run::EndedRun;
 use crate::controller::fixtures::{at, ended, ended_job, job, pod, running, table, waiting};

@@ -1,0 +1,102 @@
+//! What the controllers work with: of MiniClusters, and of the labels of their pods.
+
+use super::apply::FIELD_MANAGER;
+use super::build::Images;
+use super::error::Error;
+use super::failures::Failures;
+use crate::cluster::validate::Defaults;
+use crate::crd::MiniCluster;
+use crate::health::Health;
+use crate::metrics::Metrics;
+use k8s_openapi::NamespaceResourceScope;
+use kube::core::PartialObjectMeta;
+use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::watcher;
+use kube::{Api, Client, Resource};
+use std::sync::Arc;
+
+/// What every reconcile works with.
+pub struct Context {
+    pub(super) client: Client,
+    reporter: Reporter,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) images: Images,
+    pub(super) defaults: Defaults,
+    pub(super) health: Arc<Health>,
+    /// Of each MiniCluster.
+    pub(super) failures: Failures,
+    /// Of each pod that should get its label.
+    pub(super) label_failures: Failures,
+}
+
+/// All that is kept in memory of a MiniCluster.
+pub(super) type Marker = PartialObjectMeta<MiniCluster>;
+
+impl Context {
+    /// A context that acts through `client`; `instance` names this operator's pod in Events.
+    pub fn new(
+        client: Client,
+        instance: Option<String>,
+        metrics: Arc<Metrics>,
+        images: Images,
+        defaults: Defaults,
+    ) -> Self {
+        Self {
+            reporter: Reporter { controller: FIELD_MANAGER.to_owned(), instance },
+            client,
+            metrics,
+            images,
+            defaults,
+            health: Arc::default(),
+            failures: Failures::default(),
+            label_failures: Failures::default(),
+        }
+    }
+
+    /// Publishes Events. One for each report: it would take an Event with another text for the same
+    /// one come again, and drop the text.
+    pub(super) fn recorder(&self) -> Recorder {
+        Recorder::new(self.client.clone(), self.reporter.clone())
+    }
+
+    /// Whether the reconciles get anywhere.
+    pub fn health(&self) -> Arc<Health> {
+        Arc::clone(&self.health)
+    }
+}
+
+/// Where to reconcile, and how much at the same time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    /// The only namespace; all of them unless given.
+    pub namespace: Option<String>,
+    /// Reconciles that run at the same time, never two of one MiniCluster; as many pods are
+    /// labelled besides.
+    pub concurrency: u16,
+}
+
+/// Objects of `namespace`, of all of them unless given.
+pub(super) fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    namespace.map_or_else(
+        || Api::all(client.clone()),
+        |namespace| Api::namespaced(client.clone(), namespace),
+    )
+}
+
+/// What the controller tells of itself; the outcome of a reconcile is told where it happens.
+pub(super) fn notice<T>(
+    result: Result<T, kube::runtime::controller::Error<Error, watcher::Error>>,
+    failures: &Failures,
+) {
+    use kube::runtime::controller::Error as Fault;
+    match result {
+        // It was to be tried again, and is gone.
+        Err(Fault::ObjectNotFound(gone)) => failures.forget(gone.namespace.as_deref(), &gone.name),
+        Err(Fault::QueueError(error)) => tracing::warn!(%error, "watch"),
+        Err(Fault::RunnerError(error)) => tracing::error!(%error, "run the controller"),
+        Err(Fault::ReconcilerFailed(..)) | Ok(_) => {}
+    }
+}
