@@ -13,7 +13,7 @@ mod run;
 
 pub use error::HostlistError;
 
-use error::{SIZE_LIMIT, TEXT_LIMIT, excerpt};
+use error::{Fault, SIZE_LIMIT, TEXT_LIMIT};
 use parse::{Name, split_outside_brackets};
 use run::{Names, Run};
 use serde::{Deserialize, Serialize};
@@ -48,18 +48,22 @@ impl Hostlist {
 
     /// Reads the text form, e.g. `a[0-3,07],b`.
     pub fn parse(text: &str) -> Result<Self, HostlistError> {
+        Self::try_parse(text).map_err(|fault| HostlistError::new(text, fault))
+    }
+
+    fn try_parse(text: &str) -> Result<Self, Fault> {
         if text.len() > TEXT_LIMIT {
-            return Err(HostlistError::Text { text: excerpt(text) });
+            return Err(Fault::Text);
         }
         let mut list = Self::default();
         for part in split_outside_brackets(text)? {
-            let name = Name::read(text, part.trim())?;
+            let name = Name::read(part.trim())?;
             if name.count() > Self::LIMIT - list.length {
-                return Err(HostlistError::Size { text: excerpt(text) });
+                return Err(Fault::Size);
             }
             name.expand(|names| {
                 list.push(names);
-                list.check(text)
+                list.check()
             })?;
         }
         Ok(list)
@@ -141,18 +145,18 @@ impl Hostlist {
     pub fn append(&mut self, other: &Self) -> Result<(), HostlistError> {
         let mut joined = self.clone();
         other.names().for_each(|names| joined.push(names));
-        joined.check(&other.to_string())?;
+        joined.check().map_err(|fault| HostlistError::new(&other.to_string(), fault))?;
         *self = joined;
         Ok(())
     }
 
-    /// Refuses a list that is longer than the limits, because of `text`.
-    fn check(&self, text: &str) -> Result<(), HostlistError> {
+    /// Refuses a list that is longer than the limits.
+    const fn check(&self) -> Result<(), Fault> {
         if self.length > Self::LIMIT {
-            return Err(HostlistError::Size { text: excerpt(text) });
+            return Err(Fault::Size);
         }
         if self.written > TEXT_LIMIT + 1 {
-            return Err(HostlistError::Text { text: excerpt(text) });
+            return Err(Fault::Text);
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ mod identity;
 pub mod validate;
 
 pub use fixed_fields::FixedFields;
-pub use identity::Identity;
+pub(crate) use identity::Identity;
 
 use flux_contract::{ClusterName, FluxUser, Hooks, Hostlist, Logging};
 use k8s_openapi::api::core::v1::{
@@ -73,7 +73,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// Which MiniCluster it is.
-    pub fn identity(&self) -> Identity {
+    pub(crate) fn identity(&self) -> Identity {
         Identity {
             name: self.name.clone(),
             namespace: self.namespace.clone(),
@@ -137,8 +137,6 @@ pub struct Flux {
     pub environment: BTreeMap<String, String>,
     /// The broker listens on a local socket at the documented path.
     pub local_socket: bool,
-    /// Sidecars wait for that socket.
-    pub sidecars_wait: bool,
 }
 
 /// Where the CURVE certificate comes from.

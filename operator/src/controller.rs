@@ -4,7 +4,7 @@
 //! `build` and the `*_change` modules, `waiting` and `status` are functions of values; the others act
 //! and decide nothing.
 
-pub mod agent_change;
+mod agent_change;
 mod apply;
 pub mod build;
 mod change;
@@ -32,7 +32,6 @@ pub use build::Images;
 pub use context::{Context, Scope};
 pub use error::Error;
 
-use crate::crd::MiniCluster;
 use crate::health::UnderWay;
 use context::{Marker, api, notice};
 use flux_contract::labels;

@@ -10,11 +10,13 @@ mod workload;
 use crate::crd::definition::{DefinitionError, definition};
 use installation::labels;
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use rbac::{cluster_role_binding, role_binding, user_roles};
 use serde::Serialize;
+use workload::service_account;
 
 pub use installation::{AGENT_IMAGE, Installation, NAME, NAMESPACE, OPERATOR_IMAGE};
-pub use rbac::{cluster_role, cluster_role_binding, role, role_binding, user_roles};
-pub use workload::{deployment, metrics_service, service_account};
+pub use rbac::{cluster_role, role};
+pub use workload::{deployment, metrics_service};
 
 /// First line of each file.
 const HEADER: &str = "# Written by `flux-operator manifests`; changes here are lost.\n";
@@ -76,7 +78,7 @@ fn operator(installation: &Installation) -> Result<Vec<String>, ManifestError> {
 }
 
 /// The operator's namespace; nothing in it may run with more rights than it needs.
-pub fn namespace() -> Namespace {
+fn namespace() -> Namespace {
     let level =
         |mode: &str| (format!("pod-security.kubernetes.io/{mode}"), "restricted".to_owned());
     let mut labels = labels();

@@ -7,7 +7,8 @@ mod source;
 pub use source::ReadError;
 
 use crate::cluster::validate::{Defaults, validate};
-use crate::crd::{DefinitionError, MiniCluster};
+use crate::crd::MiniCluster;
+use crate::crd::definition::DefinitionError;
 use document::{Node, documents};
 use kube::Resource as _;
 use kube::core::cel::{CompiledSchema, compile_schema, validate_compiled};

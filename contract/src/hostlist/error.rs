@@ -15,69 +15,49 @@ const EXCERPT: usize = 60;
 
 /// Why a text is not a hostlist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum HostlistError {
+#[error("hostlist {text:?} {fault}")]
+pub struct HostlistError {
+    /// The text, or its beginning.
+    text: String,
+    fault: Fault,
+}
+
+impl HostlistError {
+    pub(super) fn new(text: &str, fault: Fault) -> Self {
+        Self { text: excerpt(text), fault }
+    }
+}
+
+/// What is wrong with a text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Fault {
     /// A `[` without its `]`, or the reverse.
-    #[error("hostlist {text:?} has an unmatched bracket")]
-    Bracket {
-        /// The text refused, or its beginning.
-        text: String,
-    },
-    /// A range that is not `N` or `N-M` with N not above M.
-    #[error("hostlist {text:?} has an invalid range {range:?}")]
-    Range {
-        /// The text refused, or its beginning.
-        text: String,
-        /// The range refused, or its beginning.
-        range: String,
-    },
-    /// A number of more digits than any host has.
-    #[error("hostlist {text:?} has a number of {digits} digits, at most {limit} are read", limit = DIGITS_LIMIT)]
-    Digits {
-        /// The text refused, or its beginning.
-        text: String,
-        /// How many digits the number has.
-        digits: usize,
-    },
+    #[error("has an unmatched bracket")]
+    Bracket,
+    /// A range that is not `N` or `N-M` with N not above M; it, or its beginning.
+    #[error("has an invalid range {0:?}")]
+    Range(String),
+    /// A number of so many digits, more than any host has.
+    #[error("has a number of {0} digits, at most {DIGITS_LIMIT} are read")]
+    Digits(usize),
     /// No host at all, or nothing between two commas.
-    #[error("hostlist {text:?} has an empty host name")]
-    Empty {
-        /// The text refused, or its beginning.
-        text: String,
-    },
+    #[error("has an empty host name")]
+    Empty,
     /// A character that no host name has.
-    #[error("hostlist {text:?} has a character {character:?} that no host name has")]
-    Character {
-        /// The text refused, or its beginning.
-        text: String,
-        /// The character.
-        character: char,
-    },
-    /// A host name longer than DNS allows.
-    #[error("hostlist {text:?} has a host name of {length} characters, at most {limit} are allowed", limit = NAME_LIMIT)]
-    Name {
-        /// The text refused, or its beginning.
-        text: String,
-        /// How many characters the name has.
-        length: usize,
-    },
+    #[error("has a character {0:?} that no host name has")]
+    Character(char),
+    /// A host name of so many characters, more than DNS allows.
+    #[error("has a host name of {0} characters, at most {NAME_LIMIT} are allowed")]
+    Name(usize),
     /// More brackets in one host name than anybody needs.
-    #[error("hostlist {text:?} has more than {limit} brackets in one host name", limit = BRACKETS_LIMIT)]
-    Brackets {
-        /// The text refused, or its beginning.
-        text: String,
-    },
+    #[error("has more than {BRACKETS_LIMIT} brackets in one host name")]
+    Brackets,
     /// More hosts than any instance could have: the text is a mistake or an attack.
-    #[error("hostlist {text:?} names more than {limit} hosts", limit = SIZE_LIMIT)]
-    Size {
-        /// The text refused, or its beginning.
-        text: String,
-    },
+    #[error("names more than {SIZE_LIMIT} hosts")]
+    Size,
     /// Longer than any instance needs, as it was given or written in ranges.
-    #[error("hostlist {text:?} takes more than {limit} characters", limit = TEXT_LIMIT)]
-    Text {
-        /// The text refused, or its beginning.
-        text: String,
-    },
+    #[error("takes more than {TEXT_LIMIT} characters")]
+    Text,
 }
 
 /// The beginning of `text`, for people.

@@ -1,16 +1,15 @@
 //! From text to a hostlist: everything is counted before it is expanded.
 
-use super::error::{BRACKETS_LIMIT, DIGITS_LIMIT, HostlistError, NAME_LIMIT, excerpt};
+use super::error::{BRACKETS_LIMIT, DIGITS_LIMIT, Fault, NAME_LIMIT, excerpt};
 use super::run::{Names, digits};
 
 /// Cuts `text` at the commas that are not inside brackets.
-pub(super) fn split_outside_brackets(text: &str) -> Result<Vec<&str>, HostlistError> {
-    let unmatched = || HostlistError::Bracket { text: excerpt(text) };
+pub(super) fn split_outside_brackets(text: &str) -> Result<Vec<&str>, Fault> {
     let (mut parts, mut start, mut inside) = (Vec::new(), 0, false);
     for (position, character) in text.char_indices() {
         match character {
-            '[' if inside => return Err(unmatched()),
-            ']' if !inside => return Err(unmatched()),
+            '[' if inside => return Err(Fault::Bracket),
+            ']' if !inside => return Err(Fault::Bracket),
             '[' => inside = true,
             ']' => inside = false,
             ',' if !inside => {
@@ -21,7 +20,7 @@ pub(super) fn split_outside_brackets(text: &str) -> Result<Vec<&str>, HostlistEr
         }
     }
     if inside {
-        return Err(unmatched());
+        return Err(Fault::Bracket);
     }
     parts.push(&text[start..]);
     Ok(parts)
@@ -62,30 +61,30 @@ pub(super) struct Name<'text> {
 }
 
 impl<'text> Name<'text> {
-    /// Reads `part` of `text`.
-    pub(super) fn read(text: &str, part: &'text str) -> Result<Self, HostlistError> {
+    /// Reads `part`, what stands between two commas.
+    pub(super) fn read(part: &'text str) -> Result<Self, Fault> {
         if part.is_empty() {
-            return Err(HostlistError::Empty { text: excerpt(text) });
+            return Err(Fault::Empty);
         }
         if let Some(character) = part.chars().find(|character| !character.is_ascii_graphic()) {
-            return Err(HostlistError::Character { text: excerpt(text), character });
+            return Err(Fault::Character(character));
         }
         let (mut brackets, mut end) = (Vec::new(), part);
         while let Some((before, rest)) = end.split_once('[') {
             if brackets.len() == BRACKETS_LIMIT {
-                return Err(HostlistError::Brackets { text: excerpt(text) });
+                return Err(Fault::Brackets);
             }
             let Some((inside, rest)) = rest.split_once(']') else {
-                return Err(HostlistError::Bracket { text: excerpt(text) });
+                return Err(Fault::Bracket);
             };
-            let ranges: Result<_, _> = inside.split(',').map(|range| bounds(text, range)).collect();
+            let ranges: Result<_, _> = inside.split(',').map(bounds).collect();
             brackets.push(Bracket { before, ranges: ranges? });
             end = rest;
         }
         let name = Self { brackets, end };
         let length = name.longest();
         if length > NAME_LIMIT {
-            return Err(HostlistError::Name { text: excerpt(text), length });
+            return Err(Fault::Name(length));
         }
         Ok(name)
     }
@@ -105,8 +104,8 @@ impl<'text> Name<'text> {
     /// behind it, for each choice of numbers in the others.
     pub(super) fn expand(
         &self,
-        mut take: impl FnMut(Names<'_>) -> Result<(), HostlistError>,
-    ) -> Result<(), HostlistError> {
+        mut take: impl FnMut(Names<'_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         let Some((inner, outer)) = self.brackets.split_last() else {
             return take(Names::one(self.end));
         };
@@ -168,8 +167,8 @@ impl<'name> Choice<'name> {
 }
 
 /// First number, last number and padded width of `N` or `N-M`.
-fn bounds(text: &str, range: &str) -> Result<Range, HostlistError> {
-    let invalid = || HostlistError::Range { text: excerpt(text), range: excerpt(range) };
+fn bounds(range: &str) -> Result<Range, Fault> {
+    let invalid = || Fault::Range(excerpt(range));
     let (first, last) = range.split_once('-').unwrap_or((range, range));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number(first) || !is_number(last) {
@@ -177,7 +176,7 @@ fn bounds(text: &str, range: &str) -> Result<Range, HostlistError> {
     }
     let digits = first.len().max(last.len());
     if digits > DIGITS_LIMIT {
-        return Err(HostlistError::Digits { text: excerpt(text), digits });
+        return Err(Fault::Digits(digits));
     }
     let width = if first.len() > 1 && first.starts_with('0') { first.len() } else { 0 };
     let first = first.parse().map_err(|_| invalid())?;

@@ -209,8 +209,7 @@ pub(super) fn pieces(
         let lowest = if natural == 1 { 0 } else { power(natural - 1) };
         let numbers = (first.max(lowest), last.min(power(natural) - 1));
         let written = natural.max(width);
-        let (prefix, leading) =
-            split_number(prefix, DIGITS_LIMIT.saturating_sub(written));
+        let (prefix, leading) = split_number(prefix, DIGITS_LIMIT.saturating_sub(written));
         let base = leading.parse::<u64>().unwrap_or_default() * power(written);
         let padded = if leading.is_empty() { natural < written } else { leading.starts_with('0') };
         Piece {

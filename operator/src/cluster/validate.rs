@@ -147,4 +147,3 @@ fn archive(spec: &MiniClusterSpec, runner: Option<&Runner>, faults: &mut Faults)
     }
     Some(path.clone())
 }
-

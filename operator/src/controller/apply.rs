@@ -12,9 +12,7 @@ use super::change::Change;
 use super::error::Error;
 use super::observe::{Live, get_owned};
 use super::plan::Writes;
-use flux_contract::Redacted;
-use k8s_openapi::api::core::v1::{Secret, Service};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::api::core::v1::Service;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::Serialize;
@@ -38,7 +36,10 @@ pub(super) async fn apply(
         apply_service(&api, service, live).await?;
     }
     if let Some(secret) = &writes.secret {
-        create_secret(&Api::namespaced(client.clone(), namespace), secret).await?;
+        // Where it is there it is not written again: the brokers that have read it could not talk to
+        // those that read another. Its name says whose it is and of which run, so it is not read
+        // either: the operator has no right to.
+        post(&Api::namespaced(client.clone(), namespace), secret.expose()).await?;
     }
     let pods = Api::namespaced(client.clone(), namespace);
     apply_if_changed(&pods, &writes.companion, &mut live.companion).await?;
@@ -101,22 +102,12 @@ where
         return Ok(created);
     }
     let name = object.name_any();
-    let owner =
-        object.owner_references().first().map_or_else(OwnerReference::default, Clone::clone);
+    let owner = object.owner_references().first().cloned().unwrap_or_default();
     Err(match get_owned(api, &name, &owner).await? {
         Err(taken) => taken.into(),
         // Ours, or gone again since: what there is has to be read anew.
         Ok(_) => Error::Conflict { kind: K::kind(&()).into_owned(), name },
     })
-}
-
-/// Creates the Secret unless it is there. It is never written again: the brokers that have read it
-/// could not talk to those that read another.
-///
-/// Its name says whose it is and of which run, so one that is there is not read: the operator has
-/// no right to read Secrets.
-async fn create_secret(api: &Api<Secret>, secret: &Redacted<Secret>) -> Result<(), Error> {
-    post(api, secret.expose()).await.map(|_| ())
 }
 
 /// Creates an object; `None` when the name is taken.

@@ -1,4 +1,4 @@
-//! From a [`Cluster`] to the Kubernetes objects that realise it. Nothing here reads or writes.
+//! From a [`Cluster`] to the Kubernetes objects that are made of it. Nothing here reads or writes.
 //!
 //! The same cluster gives the same bytes: no clock, no randomness, no unordered map.
 

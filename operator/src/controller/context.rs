@@ -60,7 +60,7 @@ impl Context {
     }
 
     /// Whether the reconciles get anywhere.
-    pub fn health(&self) -> Arc<Health> {
+    pub(crate) fn health(&self) -> Arc<Health> {
         Arc::clone(&self.health)
     }
 }

@@ -19,10 +19,7 @@ use kube::{Api, ResourceExt as _};
 use std::sync::Arc;
 
 /// Brings one MiniCluster in line with its specification and says how it stands.
-pub(super) async fn reconcile(
-    marker: Arc<Marker>,
-    context: Arc<Context>,
-) -> Result<Action, Error> {
+pub(super) async fn reconcile(marker: Arc<Marker>, context: Arc<Context>) -> Result<Action, Error> {
     let (namespace, name) = (marker.namespace().unwrap_or_default(), marker.name_any());
     let client = &context.client;
     // Read afresh: a watch may lag behind what was written a moment ago, and a decision taken on

@@ -233,13 +233,13 @@ fn ended(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
     match phase {
         Phase::Complete { .. } => {
             let (reason, message) = success(facts);
-            conditions.at(generation).yes(kind::COMPLETE, &reason, message);
+            conditions.yes_of(generation, kind::COMPLETE, &reason, message);
             conditions.no(kind::FAILED, "NotFailed", "see the condition Complete".to_owned());
         }
         Phase::Failed { failure, .. } => {
             let message = "see the condition Failed".to_owned();
             conditions.no(kind::COMPLETE, "NotComplete", message);
-            conditions.at(generation).yes(kind::FAILED, &failure.reason, failure.message.clone());
+            conditions.yes_of(generation, kind::FAILED, &failure.reason, failure.message.clone());
         }
         Phase::Pending(_)
         | Phase::Starting(_)

@@ -78,8 +78,8 @@ impl MiniClusterStatus {
 
     /// The condition that says how the run has ended; `None` while it has not.
     pub(crate) fn end(&self) -> Option<&Condition> {
-        let state = self.state.filter(|_| self.is_over())?;
-        self.conditions.iter().find(|condition| condition.type_ == state.as_str())
+        let type_ = self.state.filter(|_| self.is_over())?.to_string();
+        self.conditions.iter().find(|condition| condition.type_ == type_)
     }
 }
 
@@ -118,25 +118,9 @@ pub enum State {
     Invalid,
 }
 
-impl State {
-    /// The word as it appears in the status.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "Pending",
-            Self::Starting => "Starting",
-            Self::Running => "Running",
-            Self::Degraded => "Degraded",
-            Self::Ending => "Ending",
-            Self::Complete => "Complete",
-            Self::Failed => "Failed",
-            Self::Suspended => "Suspended",
-            Self::Invalid => "Invalid",
-        }
-    }
-}
-
+/// The word as it appears in the status.
 impl fmt::Display for State {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
+        fmt::Debug::fmt(self, formatter)
     }
 }

@@ -1,5 +1,6 @@
 //! How an operator is installed: where, and of which images.
 
+use clap::Args;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
 
@@ -18,16 +19,20 @@ pub const AGENT_IMAGE: &str =
     concat!("ghcr.io/flux-framework/flux-agent:v", env!("CARGO_PKG_VERSION"));
 
 /// How an operator is installed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct Installation {
-    /// The only namespace that the operator sees, and lives in. Otherwise it serves all of them, and
-    /// lives in [`NAMESPACE`].
+    /// Install into this namespace an operator that serves and sees only this one, with Roles alone.
+    /// The definition of MiniCluster is for an administrator to apply: `flux-operator crd`
+    #[arg(long = "namespace", value_name = "NAMESPACE")]
     pub only: Option<String>,
-    /// Image of the operator.
+    /// Image of the operator
+    #[arg(long, value_name = "IMAGE", default_value = OPERATOR_IMAGE)]
     pub operator_image: String,
-    /// Image that holds the agent.
+    /// Image that holds the agent
+    #[arg(long, value_name = "IMAGE", default_value = AGENT_IMAGE)]
     pub agent_image: String,
-    /// View image where a MiniCluster names none; the operator's default unless given.
+    /// View image where a MiniCluster names none; the operator's default unless given
+    #[arg(long, value_name = "IMAGE")]
     pub view_image: Option<String>,
 }
 
@@ -43,7 +48,7 @@ impl Default for Installation {
 }
 
 impl Installation {
-    /// The namespace that the operator lives in.
+    /// The namespace that the operator lives in: its only one, or [`NAMESPACE`].
     pub fn namespace(&self) -> &str {
         self.only.as_deref().unwrap_or(NAMESPACE)
     }

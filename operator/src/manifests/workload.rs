@@ -28,7 +28,7 @@ const HEALTH: (&str, i32) = ("health", 8081);
 const USER: i64 = 65_532;
 
 /// The account the operator acts as.
-pub fn service_account(installation: &Installation) -> ServiceAccount {
+pub(super) fn service_account(installation: &Installation) -> ServiceAccount {
     ServiceAccount { metadata: installation.namespaced(NAME), ..ServiceAccount::default() }
 }
 

@@ -41,13 +41,6 @@ fn negative_numbers_are_refused() {
 }
 
 #[test]
-fn a_failed_command_is_not_run_again_unless_asked_for() {
-    assert_eq!(good(json!({})).backoff_limit, 0);
-    assert_eq!(good(json!({ "backoffLimit": 3 })).backoff_limit, 3);
-    assert_eq!(good(json!({})).pod.restart_policy, "Never");
-}
-
-#[test]
 fn all_faults_are_reported_at_once_with_place_and_remedy() {
     let violations =
         validate(&named("Bad", spec(json!({ "size": -1, "tasks": -1 }))), &defaults()).unwrap_err();

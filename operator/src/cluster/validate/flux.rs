@@ -66,7 +66,6 @@ pub(super) fn flux(
         munge_secret: munge_secret(flux, faults),
         environment: flux.environment.clone(),
         local_socket: !flux.disable_socket,
-        sidecars_wait: !flux.no_wait_socket && !flux.disable_socket,
     }
 }
 

@@ -24,15 +24,8 @@ impl Brokers {
         let size = |job: &Job| job.spec.as_ref().and_then(|spec| spec.parallelism);
         let size = facts.live.job.as_ref().map_or_else(kept, size).unwrap_or_default();
         // The Job counts its ready pods a moment later than the lead is one of them.
-        let ready = match phase {
-            Phase::Running(_) => ready.max(1),
-            Phase::Complete { .. } | Phase::Failed { .. } => 0,
-            Phase::Pending(_)
-            | Phase::Starting(_)
-            | Phase::Degraded
-            | Phase::Ending
-            | Phase::Suspended => ready,
-        };
+        let least = i32::from(matches!(phase, Phase::Running(_)));
+        let ready = if phase.is_over() { 0 } else { ready.max(least) };
         Self { ready, size }
     }
 

@@ -46,14 +46,15 @@ impl Phase {
 
     /// When it was over.
     pub(super) fn ended_at(&self) -> Option<Time> {
-        match self {
-            Self::Complete { at } | Self::Failed { at, .. } => at.clone(),
-            Self::Pending(_)
-            | Self::Starting(_)
-            | Self::Running(_)
-            | Self::Degraded
-            | Self::Ending
-            | Self::Suspended => None,
+        if let Self::Complete { at } | Self::Failed { at, .. } = self { at.clone() } else { None }
+    }
+
+    /// What a pod waits for that is not over, if it says so.
+    pub(super) const fn waiting(&self) -> Option<&Waiting> {
+        if let Self::Pending(waiting) | Self::Starting(waiting) | Self::Running(waiting) = self {
+            waiting.as_ref()
+        } else {
+            None
         }
     }
 

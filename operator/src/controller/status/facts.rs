@@ -5,11 +5,11 @@ use crate::controller::observe::Live;
 use crate::controller::plan::Plan;
 
 /// What a status is made from.
-pub(super) struct Facts<'facts> {
+pub(in crate::controller) struct Facts<'facts> {
     /// What there is.
-    pub(super) live: &'facts Live,
+    pub(in crate::controller) live: &'facts Live,
     /// What was decided.
-    pub(super) plan: &'facts Plan,
+    pub(in crate::controller) plan: &'facts Plan,
     /// What kept the plan from being carried out.
-    pub(super) error: Option<&'facts Error>,
+    pub(in crate::controller) error: Option<&'facts Error>,
 }

@@ -87,19 +87,7 @@ fn change_refused(facts: &Facts<'_>) -> Option<String> {
 
 /// What pods wait for, after another sentence.
 fn waiting_beside(phase: &Phase) -> String {
-    match phase {
-        Phase::Pending(Some(waiting))
-        | Phase::Starting(Some(waiting))
-        | Phase::Running(Some(waiting)) => format!(". Also: {}", waiting.message),
-        Phase::Pending(None)
-        | Phase::Starting(None)
-        | Phase::Running(None)
-        | Phase::Degraded
-        | Phase::Ending
-        | Phase::Suspended
-        | Phase::Complete { .. }
-        | Phase::Failed { .. } => String::new(),
-    }
+    phase.waiting().map(|waiting| format!(". Also: {}", waiting.message)).unwrap_or_default()
 }
 
 fn of_phase(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase, brokers: &Brokers) {
