@@ -36,7 +36,7 @@ pub enum ReadError {
 
 /// What an argument names: a file, the files directly in a directory, or the standard input.
 pub(super) fn paths(argument: &Path) -> Result<Vec<PathBuf>, ReadError> {
-    if argument.is_dir() {
+    if argument != Path::new(STANDARD_INPUT) && argument.is_dir() {
         files(argument).map_err(|source| cannot_read(argument, source))
     } else {
         Ok(vec![argument.to_owned()])
