@@ -1,4 +1,4 @@
-//! What the controllers work with: of MiniClusters, and of the labels of their pods.
+//! What every reconcile of a MiniCluster works with, and whoever labels its pods.
 
 use super::apply::FIELD_MANAGER;
 use super::build::Images;
