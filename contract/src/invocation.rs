@@ -4,7 +4,7 @@
 use crate::layout::{INSTALL_MOUNT, Layout};
 
 /// Where the agent lies in its own image, which holds nothing else.
-pub const AGENT_IN_IMAGE: &str = "/flux-agent";
+const AGENT_IN_IMAGE: &str = "/flux-agent";
 
 /// What the agent image's init container does: copies the agent into the shared volume.
 pub fn install() -> Vec<String> {
