@@ -3,7 +3,8 @@
 
 mod support;
 
-use flux_agent::lead::{LeadTarget, Outcome, Stage, probe, wait_for_lead};
+use flux_agent::lead::{Outcome, Stage, probe, wait_for_lead};
+use flux_agent::plan::AwaitLead;
 use flux_contract::CurveCertificate;
 use omq_proto::MechanismSetup;
 use std::net::SocketAddr;
@@ -110,10 +111,12 @@ async fn an_address_without_a_route_is_unreachable() {
 async fn a_lead_that_starts_late_is_found_when_it_is_up() {
     let (listener, address) = listen().await;
     drop(listener);
-    let target = LeadTarget {
+    let target = AwaitLead {
         address: Some(address.ip()),
         name: "lead.invalid".to_owned(),
         port: address.port(),
+        deadline_seconds: 0,
+        by_name: None,
     };
     let (sender, mut reports) = mpsc::unbounded_channel();
     let waiting = async {
