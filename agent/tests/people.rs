@@ -257,8 +257,7 @@ fn a_shell_that_sources_the_helper_finds_the_client_first_and_keeps_the_instance
         let client = pod.layout().client();
         assert_eq!(said(None), format!("{}\n{uri} {paths}\n", client.display()));
         assert_eq!(said(Some("x")), format!("{}\nx {paths}\n", client.display()));
-        let mut changes = pod.for_this_pod("env");
-        let changes = stdout(&changes.env("PATH", "/usr/bin:/bin").output().unwrap());
+        let changes = stdout(&pod.entered(pod.layout().agent()).arg("env").output().unwrap());
         let script = format!("{changes}\necho $FLUX_URI $fluxsocket $PATH");
         let output = pod.entered(shell).args(["-c", &script]).output().unwrap();
         assert_eq!(stdout(&output), format!("{uri} {uri} {paths}\n"), "{}", stderr(&output));
