@@ -112,8 +112,8 @@ fn make_directory(
     mode: u32,
     owner: Owner,
 ) -> Result<(), StepError> {
-    let made = files::make_directory(&context.root.at(path), mode, context.ids(owner));
-    made.map_err(failed("make directory", path))
+    files::make_directory(&context.root.at(path), mode, context.ids(owner))
+        .map_err(failed("make directory", path))
 }
 
 /// What is not required is said and left.

@@ -198,10 +198,10 @@ impl Pod {
         let submission = settings::submission(&["-n1"], command);
         let mut config = settings::plain(Workload::Submit { submission });
         config.cluster.name = ClusterName::new("hello").unwrap();
-        config.cluster.namespace = "apps".to_owned();
+        "apps".clone_into(&mut config.cluster.namespace);
         config.cluster.size = 2;
         config.layout = self.layout();
-        config.user.name = "flux".to_owned();
+        "flux".clone_into(&mut config.user.name);
         config.user.run_as_root = true;
         config.network.lead_address = Some([127, 0, 0, 1].into());
         config.network.bootstrap = Bootstrap::Root { hosts: Hostlist::of_range("hello", 0..2) };
