@@ -9,4 +9,4 @@ pub(crate) mod watch;
 pub(crate) mod wire;
 
 pub use probe::{Outcome, Stage, probe};
-pub use wait::{LeadTarget, wait_for_lead};
+pub use wait::wait_for_lead;

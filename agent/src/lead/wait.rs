@@ -1,7 +1,8 @@
 //! Waiting until the lead broker answers, and saying all along what is in the way.
 
 use crate::lead::probe::{Outcome, probe};
-use crate::lead::resolver::Resolver;
+use crate::lead::resolver::lookup;
+use crate::plan::step::AwaitLead;
 use crate::system::output::chain;
 use flux_contract::CurveCertificate;
 use std::net::{IpAddr, SocketAddr};
@@ -20,17 +21,6 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 const ADDRESS_ALONE: Duration = Duration::from_secs(5);
 /// How often an unchanged state is reported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
-
-/// Where the lead broker is expected.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeadTarget {
-    /// Address of the lead's service: asked first, without any name service.
-    pub address: Option<IpAddr>,
-    /// Host name of the lead: looked up again for every attempt.
-    pub name: String,
-    /// Port of the overlay network.
-    pub port: u16,
-}
 
 /// A lead broker that let us in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,12 +55,12 @@ pub struct LeadError {
 /// Probes the lead at `target` with `certificate` until it lets us in or `deadline` has passed
 /// (it is tried at least once, and an attempt that has begun is brought to its end).
 ///
-/// The address is tried first; when it has kept failing for five seconds the name is tried as
+/// The address is tried first, without any name service; when it has kept failing for five seconds the name is tried as
 /// well. `report` is called when what was seen changes and every ten seconds. A certificate that
 /// does not fit is reported with a warning at once but tried again: the pod of a cluster that is
 /// being replaced may answer for a moment.
 pub async fn wait_for_lead(
-    target: &LeadTarget,
+    target: &AwaitLead,
     certificate: &CurveCertificate,
     deadline: Duration,
     report: &mut dyn FnMut(&str),
@@ -92,12 +82,7 @@ struct Network<'run> {
 
 impl World for Network<'_> {
     async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, String> {
-        // A new resolver each time: it reads the hosts file when it is made.
-        let found = match Resolver::from_system() {
-            Ok(resolver) => resolver.lookup(name).await,
-            Err(error) => Err(error),
-        };
-        found.map_err(|error| chain(&error))
+        lookup(name).await.map_err(|error| chain(&error))
     }
 
     async fn probe(&self, address: SocketAddr) -> Outcome {
@@ -116,7 +101,7 @@ fn spread(pause: Duration, random: u32) -> Duration {
 }
 
 async fn wait(
-    target: &LeadTarget,
+    target: &AwaitLead,
     world: &impl World,
     deadline: Duration,
     report: &mut dyn FnMut(&str),
@@ -155,7 +140,7 @@ struct Seen {
 
 /// One round over every way to the lead.
 struct Attempt<'run> {
-    target: &'run LeadTarget,
+    target: &'run AwaitLead,
     with_name: bool,
 }
 
@@ -281,8 +266,14 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn target(address: Option<&str>) -> LeadTarget {
-        LeadTarget { address: address.map(ip), name: "hello-0.hello".to_owned(), port: 8050 }
+    fn target(address: Option<&str>) -> AwaitLead {
+        AwaitLead {
+            address: address.map(ip),
+            name: "hello-0.hello".to_owned(),
+            port: 8050,
+            deadline_seconds: 0,
+            by_name: None,
+        }
     }
 
     fn unknown() -> Result<Vec<IpAddr>, String> {
@@ -290,7 +281,7 @@ mod tests {
     }
 
     async fn run(
-        target: &LeadTarget,
+        target: &AwaitLead,
         world: &impl World,
         seconds: u64,
     ) -> (Result<LeadFound, LeadError>, Vec<String>) {
