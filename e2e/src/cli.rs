@@ -143,18 +143,12 @@ pub enum ClusterCommand {
 
 impl ClusterArguments {
     /// What the environment says, by the variables that the options' help names.
-    ///
-    /// # Errors
-    /// When a variable cannot be read.
     pub fn from_environment() -> Result<Self> {
         let parsed = FromEnvironment::try_parse_from(["tests"]);
         parsed.map(|it| it.cluster).context("reading the variables that name a cluster")
     }
 
     /// The cluster that the arguments name.
-    ///
-    /// # Errors
-    /// When they contradict each other or the cache cannot be found.
     pub fn target(&self) -> Result<Target> {
         let kubeconfig = match (&self.kubeconfig, self.external) {
             (Some(path), _) => Some(path.clone()),
@@ -206,9 +200,6 @@ fn usual_kubeconfig(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathB
 
 impl ClusterCommand {
     /// Does what was asked for.
-    ///
-    /// # Errors
-    /// Those of the cluster's own operations.
     pub fn run(&self) -> Result<ExitCode> {
         let progress = Progress::new();
         match self {

@@ -55,9 +55,6 @@ pub struct External {
 
 impl Cluster {
     /// Starts the cluster, or sees that the given one answers.
-    ///
-    /// # Errors
-    /// See [`Kubernetes::up`]; for a given cluster when kubectl is missing or the cluster does not answer.
     pub fn up(target: &Target, progress: &Progress) -> Result<Self> {
         match target {
             Target::Own(options) => Kubernetes::up(options, progress).map(Self::Own),
@@ -77,9 +74,6 @@ impl Cluster {
 
     /// Moves the calling thread, and the threads and processes it starts from now on, to where the cluster
     /// can be reached.
-    ///
-    /// # Errors
-    /// When the cluster is gone.
     pub fn enter_network(&self) -> Result<()> {
         match self {
             Self::Own(cluster) => cluster.enter_network(),
@@ -100,9 +94,6 @@ impl Cluster {
     }
 
     /// Makes the image known to the cluster under all these names.
-    ///
-    /// # Errors
-    /// When the image cannot be read, the cluster refuses it, or nobody said how to load images.
     pub fn load_image(&self, image: &Image, names: &[&str]) -> Result<Loading> {
         match self {
             Self::Own(cluster) => cluster.load_image(image, names),
@@ -111,9 +102,6 @@ impl Cluster {
     }
 
     /// Fetches an image from its registry; a given cluster does so by itself when a pod wants it.
-    ///
-    /// # Errors
-    /// See [`Kubernetes::pull_image`].
     pub fn pull_image(&self, name: &str) -> Result<()> {
         match self {
             Self::Own(cluster) => cluster.pull_image(name),

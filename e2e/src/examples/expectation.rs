@@ -122,9 +122,6 @@ const LEVELS: [&str; 3] = ["privileged", "baseline", "restricted"];
 
 impl Expectation {
     /// The expectation in a README.
-    ///
-    /// # Errors
-    /// When there is none, or a line of it cannot be understood.
     pub fn of_readme(text: &str) -> Result<Self, ExpectationError> {
         let mut blocks = text.split("```expect\n").skip(1);
         let count = blocks.clone().count();

@@ -48,9 +48,6 @@ impl fmt::Display for Place {
 }
 
 /// Names of the pod and the container.
-///
-/// # Errors
-/// When there is no such pod.
 pub(super) async fn pod(trial: &Trial, place: &Place) -> Result<(String, String)> {
     let pod = newest_pod(trial, &place.minicluster, place.pod).await?.name_any();
     Ok((pod, place.container.clone().unwrap_or_else(|| place.minicluster.clone())))
@@ -66,9 +63,7 @@ async fn newest_pod(trial: &Trial, minicluster: &str, index: u32) -> Result<Pod>
 }
 
 /// What the container has said.
-///
-/// # Errors
-/// When there is no such container, or it has not started.
+/// It fails where there is no such container, or it has not started.
 pub(super) async fn log(trial: &Trial, place: &Place) -> Result<String> {
     let (pod, container) = pod(trial, place).await?;
     let parameters = LogParams { container: Some(container), ..LogParams::default() };
@@ -77,9 +72,6 @@ pub(super) async fn log(trial: &Trial, place: &Place) -> Result<String> {
 }
 
 /// Waits until the container's log is as expected.
-///
-/// # Errors
-/// When it is not by the deadline: shows it.
 pub(super) async fn await_log(
     trial: &Trial,
     place: &Place,

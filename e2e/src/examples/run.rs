@@ -25,9 +25,6 @@ pub(super) const DEADLINE: Duration = Duration::from_mins(2);
 
 /// Runs the example of that name; keeps the evidence when it fails, cleans up when it does not. One that
 /// needs another Flux than there is does not run, which is noted.
-///
-/// # Errors
-/// When it cannot be read or applied, or does not show what its expectation says: names the step.
 pub fn run(name: &str, environment: &Environment, progress: &Progress) -> Result<()> {
     let example = Example::load(name)?;
     let needed = example.expectation.flux;

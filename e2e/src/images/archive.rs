@@ -10,9 +10,6 @@ use super::{Image, Layer, full_name};
 
 impl Image {
     /// Writes the image under these names: `manifest.json`, the configuration and the layers, all plain.
-    ///
-    /// # Errors
-    /// When a layer cannot be read or `writer` takes no more.
     pub fn write_archive(&self, names: &[&str], writer: impl Write) -> Result<()> {
         let configuration = self.configuration().to_string();
         let configuration_name = format!("{}.json", self.digest());

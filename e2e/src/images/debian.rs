@@ -16,9 +16,6 @@ const RELEASE: &str = "bookworm";
 const EPOCH: &str = "1686355200";
 
 /// A minimal Debian 12 with these packages on top, made once and then taken from the cache.
-///
-/// # Errors
-/// When mmdebstrap is missing or fails.
 pub fn debian(cache: &Cache, include: &[&str], progress: &Progress) -> Result<Image> {
     let include = include.join(",");
     let arguments = arguments(&include);

@@ -126,9 +126,6 @@ pub struct Layer {
 
 impl Layer {
     /// Writes a layer of these files into `directory`. Of two sources for one path the later one counts.
-    ///
-    /// # Errors
-    /// When a source cannot be read, is neither file, directory nor link, or the layer cannot be written.
     pub fn from_sources(directory: &Path, sources: &[Source]) -> Result<Self> {
         let mut entries = BTreeMap::new();
         for source in sources {
@@ -150,9 +147,6 @@ impl Layer {
     }
 
     /// The layer that a tar archive is; one that is compressed by gzip is unpacked into `directory` first.
-    ///
-    /// # Errors
-    /// When the archive cannot be read or what was unpacked cannot be written.
     pub fn from_archive(directory: &Path, archive: &Path) -> Result<Self> {
         let reading = || format!("reading the archive {}", archive.display());
         let mut file = File::open(archive).with_context(reading)?;

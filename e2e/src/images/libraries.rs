@@ -12,9 +12,6 @@ use crate::programs;
 
 /// Sources for the program at `path` and for its libraries, each at the path where its loader looks for it.
 /// A static program comes alone.
-///
-/// # Errors
-/// When `ldd` fails or does not find a library.
 pub fn with_libraries(path: impl AsRef<Path>, program: &Path) -> Result<Vec<Source>> {
     let mut sources = vec![Source::file(path, program, 0o755)];
     // ldd fails for a static program, and says so on its standard error.

@@ -17,9 +17,6 @@ const TYPE_A: u8 = 1;
 const TYPE_AAAA: u8 = 28;
 
 /// Asks for the API server's Service; the calling thread must be in the node's network.
-///
-/// # Errors
-/// When no answer with an address comes within half a second.
 pub(crate) fn ask(network: &Network) -> Result<()> {
     let server = network.usual().dns;
     let address: IpAddr = server.parse().context("reading the DNS's address")?;

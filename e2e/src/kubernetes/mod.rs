@@ -95,10 +95,6 @@ pub struct Status {
 
 impl Kubernetes {
     /// A ready cluster: the one that runs if it is healthy and set up as asked, else a new one.
-    ///
-    /// # Errors
-    /// When this process is not root, a program cannot be had, or the cluster is not ready in time; the end
-    /// of the log of the program at fault is in the message.
     pub fn up(options: &Options, progress: &Progress) -> Result<Self> {
         require_root()?;
         let layout = Layout::new(&options.cache, &options.id)?;
@@ -124,9 +120,6 @@ impl Kubernetes {
     }
 
     /// The cluster that runs, which must be healthy, however it is set up.
-    ///
-    /// # Errors
-    /// Says why there is none to be used.
     pub fn find(options: &Options) -> Result<Self> {
         require_root()?;
         let built = Built::find(&options.cache).context("nothing has been built yet")?;
@@ -134,9 +127,6 @@ impl Kubernetes {
     }
 
     /// Ends the cluster and everything it has left on this machine; none is no fault.
-    ///
-    /// # Errors
-    /// When this process is not root, or something cannot be ended or removed.
     pub fn down(options: &Options) -> Result<()> {
         require_root()?;
         let layout = Layout::new(&options.cache, &options.id)?;
@@ -145,9 +135,6 @@ impl Kubernetes {
     }
 
     /// The control group above all of the cluster's pods, as seen from the control groups' root.
-    ///
-    /// # Errors
-    /// When there can be no such cluster.
     pub fn control_group(options: &Options) -> Result<String> {
         Ok(Layout::new(&options.cache, &options.id)?.control_group().to_owned())
     }
@@ -164,9 +151,6 @@ impl Kubernetes {
     }
 
     /// What there is of the cluster.
-    ///
-    /// # Errors
-    /// When this process is not root.
     pub fn status(options: &Options) -> Result<Status> {
         require_root()?;
         let layout = Layout::new(&options.cache, &options.id)?;
@@ -192,9 +176,6 @@ impl Kubernetes {
     /// Moves the calling thread, and the threads and processes it starts from now on, into the node's
     /// network, from which alone the API server, Services and pods can be reached. Threads that run
     /// already stay where they are, so this comes before an asynchronous runtime is made.
-    ///
-    /// # Errors
-    /// When the cluster is gone.
     pub fn enter_network(&self) -> Result<()> {
         self.namespaces.enter_network()
     }
@@ -217,17 +198,11 @@ impl Kubernetes {
     }
 
     /// Makes the image known to the node under all these names.
-    ///
-    /// # Errors
-    /// When the image cannot be read or containerd refuses it.
     pub fn load_image(&self, image: &Image, names: &[&str]) -> Result<Loading> {
         start::load_image(&self.layout, &self.built, image, names)
     }
 
     /// Fetches an image from its registry; by this machine's network, since the node has no way out.
-    ///
-    /// # Errors
-    /// When the registry cannot be reached or does not have the image.
     pub fn pull_image(&self, name: &str) -> Result<()> {
         let reference = crate::images::full_name(name);
         programs::run(

@@ -45,9 +45,6 @@ pub enum View {
 
 impl View {
     /// What `FLUX_VIEW_IMAGE` and `FLUX_VIEW_ARCHIVE` say; the stand-in where neither is set.
-    ///
-    /// # Errors
-    /// When both are set.
     pub fn from_environment() -> Result<Self> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         match (set("FLUX_VIEW_IMAGE"), set("FLUX_VIEW_ARCHIVE")) {
@@ -60,9 +57,6 @@ impl View {
 
     /// Like [`View::from_environment`], but the published image instead of the stand-in where the
     /// cluster can have it.
-    ///
-    /// # Errors
-    /// When both variables are set.
     pub fn published_if_possible(cluster: &Cluster, progress: &Progress) -> Result<Self> {
         let view = Self::from_environment()?;
         if view != Self::StandIn {
@@ -92,9 +86,6 @@ impl View {
     }
 
     /// What it can do. An image of a registry cannot be looked into; it counts as complete.
-    ///
-    /// # Errors
-    /// When an archive cannot be read.
     pub fn flux(&self) -> Result<Flux> {
         match self {
             Self::StandIn => Ok(Flux::StandIn),
@@ -131,9 +122,6 @@ fn has_fluxion(archive: &Path) -> Result<bool> {
 
 /// Makes every image and loads it, under a published name only into a cluster of ours; returns a text that changes with the operator's and the agent's
 /// content.
-///
-/// # Errors
-/// When an image cannot be made or the cluster does not take it.
 pub fn load(
     cluster: &Cluster,
     binaries: &Binaries,

@@ -31,9 +31,6 @@ const DIGEST_ANNOTATION: &str = "flux-e2e/images";
 /// Applies `deploy/` with the given default view image and waits until the operator is available.
 ///
 /// `digest` stands for the images' content.
-///
-/// # Errors
-/// When a manifest is refused, or the operator is not available within two minutes.
 pub async fn install(client: &Client, view_image: Option<&str>, digest: &str) -> Result<()> {
     for file in ["crd.yaml", "operator.yaml"] {
         let path = checkout()?.join("deploy").join(file);
@@ -103,9 +100,6 @@ async fn apply(client: &Client, object: &DynamicObject) -> Result<()> {
 
 /// Gives the installed operator another image for its agents, as another release would have, waits
 /// until such an operator is available, and returns the image that it had.
-///
-/// # Errors
-/// When the Deployment is refused, or the operator is not available within two minutes.
 pub async fn set_agent_image(client: &Client, image: &str) -> Result<String> {
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), NAMESPACE);
     let mut deployment =

@@ -13,9 +13,6 @@ use kube::{
 use super::Trial;
 
 /// Follows the log of the lead's runner container, line by line, until it ends.
-///
-/// # Errors
-/// When the lead does not start before the deadline, or its log cannot be read.
 pub async fn follow_lead(
     trial: &Trial,
     name: &str,
@@ -80,9 +77,6 @@ fn has_started(pod: &Pod, container: &str) -> bool {
 }
 
 /// The log of every container of a pod, by container name; what cannot be read says why.
-///
-/// # Errors
-/// Never: a log that cannot be read becomes the text that says so.
 pub async fn pod_logs(trial: &Trial, pod: &Pod) -> Vec<(String, String)> {
     let spec = pod.spec.as_ref();
     let init = spec.and_then(|spec| spec.init_containers.as_ref()).into_iter().flatten();

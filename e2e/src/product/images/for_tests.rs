@@ -20,9 +20,6 @@ const DISTROLESS: &str = "gcr.io/distroless/static-debian12:latest";
 
 /// Makes and loads them; into a cluster of somebody else only what has a name of ours: what has a
 /// published one has to come from its registry, as does the image with Flux where the view comes from one.
-///
-/// # Errors
-/// When an image cannot be made or the cluster does not take it.
 pub fn load_for_tests(
     cluster: &Cluster,
     binaries: &Binaries,
