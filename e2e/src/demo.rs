@@ -11,7 +11,7 @@ use crate::{
     environment::Environment,
     product::checkout,
     progress::Progress,
-    trial::{Trial, follow_lead, is_true, keep_evidence},
+    trial::{Trial, evidence::keep_evidence, is_true, logs::follow_lead},
 };
 
 /// The example that the demo runs.

@@ -18,7 +18,7 @@ use crate::{
     },
     programs,
     progress::Progress,
-    trial::{Trial, keep_evidence},
+    trial::{Trial, evidence::keep_evidence},
 };
 
 /// A cluster with the operator of this checkout installed.
@@ -41,19 +41,15 @@ impl Environment {
             View::from_environment()?
         };
         progress.say(&view.describe());
-        let digest = images::load(&cluster, &built, &view, progress)?;
-        let environment = Self { cluster, built: Some(built) };
-        progress.step("installing the operator from deploy/", || {
-            environment
-                .run(async |client| install::install(&client, Some(view.image()), &digest).await)
-        })?;
-        Ok(environment)
+        let installation = images::load(&cluster, &built, &view, progress)?;
+        progress.step("installing the operator", || install::install(&cluster, &installation))?;
+        Ok(Self { cluster, built: Some(built) })
     }
 
     /// Loads the images that only tests and examples need.
     pub fn load_images_of_tests(&self, progress: &Progress) -> Result<()> {
         let Some(built) = &self.built else { return Ok(()) };
-        images::load_for_tests(&self.cluster, built, &View::from_environment()?, progress)
+        images::for_tests::load(&self.cluster, built, &View::from_environment()?, progress)
     }
 
     /// The cluster as it is: nothing is built, loaded or installed.
@@ -75,7 +71,7 @@ impl Environment {
             environment.load_images_of_tests(progress)?;
             Ok(environment)
         });
-        prepared.as_ref().map_err(|error| anyhow::anyhow!("preparing the environment: {error:#}"))
+        prepared.as_ref().map_err(|error| anyhow!("preparing the environment: {error:#}"))
     }
 
     /// Runs `body` with a client, on a thread from which the cluster can be reached.

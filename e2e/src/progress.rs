@@ -48,11 +48,6 @@ impl Progress {
         let _ = writeln!(std::io::stderr(), "{line}");
     }
 
-    /// The time since this value was made.
-    pub fn elapsed(&self) -> Duration {
-        self.started.elapsed()
-    }
-
     /// Does `work` and prints one line when it is done.
     pub fn step<T>(&self, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let begun = Instant::now();

@@ -1,10 +1,7 @@
 //! One MiniCluster on a real cluster: applied as a user would apply it, waited for, and looked at.
 
-mod evidence;
-mod logs;
-
-pub use evidence::{EVIDENCE, keep_evidence};
-pub use logs::{follow_lead, pod_logs};
+pub mod evidence;
+pub mod logs;
 
 use std::time::Duration;
 
@@ -19,6 +16,9 @@ use kube::{
     runtime::wait::{Condition, await_condition},
 };
 
+/// Labels that Kubernetes gives to the pods of a Job.
+const JOB: &str = "batch.kubernetes.io/job-name";
+const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// The field manager under which manifests are applied.
 const FIELD_MANAGER: &str = "flux-e2e";
 
@@ -113,7 +113,7 @@ impl Trial {
 
     /// The pods of a MiniCluster, by name.
     pub async fn pods(&self, name: &str) -> Result<Vec<Pod>> {
-        let selector = format!("batch.kubernetes.io/job-name={name}");
+        let selector = format!("{JOB}={name}");
         let list = self
             .api::<Pod>()
             .list(&ListParams::default().labels(&selector))
@@ -122,6 +122,13 @@ impl Trial {
         let mut pods = list.items;
         pods.sort_by_key(ResourceExt::name_any);
         Ok(pods)
+    }
+
+    /// The newest pod of that index, if there is one; that of index 0 is the lead.
+    pub async fn pod(&self, name: &str, index: u32) -> Result<Option<Pod>> {
+        let mut pods = self.pods(name).await?;
+        pods.retain(|pod| pod.labels().get(INDEX) == Some(&index.to_string()));
+        Ok(pods.into_iter().max_by_key(|pod| pod.creation_timestamp().map(|at| at.0)))
     }
 
     /// Deletes the namespace with all that is in it. Nobody waits for that: what a deletion leaves is

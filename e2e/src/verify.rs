@@ -18,7 +18,7 @@ use crate::{
     product::{binaries, cargo, checkout},
     programs,
     progress::Progress,
-    trial::EVIDENCE,
+    trial::evidence::EVIDENCE,
 };
 
 /// What is to be verified, and where.

@@ -12,7 +12,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{Example, run::DEADLINE};
+use super::{Example, look::DEADLINE};
 use crate::trial::Trial;
 
 /// Marks the storage class of claims that name none.

@@ -5,10 +5,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::job::{ClientId, Exception, Job, JobState};
 use super::schedule::{Allocation, allocate};
-use super::spec::JobSpec;
+use super::spec::{JobSpec, Scope};
 use super::task::{Happened, Order, TaskOrder, WriteOrder};
 use crate::output::Stream;
-use crate::protocol::{Reply, Scope};
+use crate::protocol::Reply;
 use crate::resources::Cores;
 use crate::text::jobid;
 

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::job::{ClientId, Exception, Job, JobState};
 use super::manager::{Effect, Manager};
-use crate::protocol::{Reply, Scope};
+use super::spec::Scope;
+use crate::protocol::Reply;
 
 /// Exit code of `flux job wait` for a job that cannot be waited for.
 const NOT_WAITABLE: u8 = 2;
