@@ -186,7 +186,7 @@ impl Manager {
         }
         job.state = JobState::Inactive;
         for (client, _) in std::mem::take(&mut job.watchers) {
-            effects.push(Effect::Tell(client, super::queries::result(job)));
+            effects.push(Effect::Tell(client, job.end()));
         }
         let inner: Vec<u64> = self.active(Some(id));
         for job in inner {

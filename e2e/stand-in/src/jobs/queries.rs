@@ -12,14 +12,6 @@ use crate::protocol::Reply;
 /// Exit code of `flux job wait` for a job that cannot be waited for.
 const NOT_WAITABLE: u8 = 2;
 
-/// A job's end, for whoever watches.
-pub(crate) fn result(job: &Job) -> Reply {
-    let exception = job.exception.as_ref();
-    let exception = exception.map(|it| format!("type={} severity=0 {}", it.kind, it.note));
-    let (code, started) = (job.exit_code(), job.started);
-    Reply::Done(json!({ "code": code, "exception": exception, "started": started }))
-}
-
 impl Manager {
     /// A client wants to see a job.
     pub(crate) fn watch(&mut self, client: ClientId, id: u64, output: bool) -> Vec<Effect> {
@@ -32,7 +24,7 @@ impl Manager {
             replies.extend(job.output.iter().map(said));
         }
         if job.state == JobState::Inactive {
-            replies.push(result(job));
+            replies.push(job.end());
         } else {
             job.watchers.push((client, output));
         }
