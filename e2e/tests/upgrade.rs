@@ -59,8 +59,8 @@ fn set_agent_image(environment: &Environment, image: &str) -> Result<String> {
     let argument = argument.context("the operator has no argument --agent-image")?;
     let former = std::mem::replace(argument, format!("{ARGUMENT}{image}"));
     let path = "/spec/template/spec/containers/0/args";
-    let patch = json!([{ "op": "replace", "path": path, "value": arguments }]).to_string();
-    kubectl(&["patch", "deployment", NAME, "--type=json", "--patch", &patch])?;
+    let change = json!([{ "op": "replace", "path": path, "value": arguments }]).to_string();
+    kubectl(&["patch", "deployment", NAME, "--type=json", "--patch", &change])?;
     kubectl(&["rollout", "status", "deployment", NAME, "--timeout=2m"])?;
     Ok(former.trim_start_matches(ARGUMENT).to_owned())
 }
