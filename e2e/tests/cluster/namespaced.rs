@@ -21,8 +21,13 @@ use tokio::time::timeout;
 #[ignore = "needs a cluster"]
 fn an_operator_with_roles_alone_sees_its_namespace_and_no_secret() {
     trial("namespaced", &[], async |trial| {
-        let installation =
-            Installation { only: Some(trial.namespace().to_owned()), ..Installation::default() };
+        let image = "-ojsonpath={.spec.template.spec.containers[0].image}";
+        let installed = ["get", "deployment", manifests::NAME, "--namespace", manifests::NAMESPACE];
+        let installation = Installation {
+            only: Some(trial.namespace().to_owned()),
+            operator_image: kubectl(&[&installed[..], &[image]].concat())?,
+            ..Installation::default()
+        };
         for (_, text) in manifests::files(&installation)? {
             for document in text.split("---\n").skip(1) {
                 apply(trial, document).await?;
