@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 async fn ask(address: SocketAddr, certificate: &CurveCertificate) -> Outcome {
-    probe(address, certificate, PATIENCE).await
+    probe(address, certificate, PATIENCE.into()).await
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn a_port_where_nobody_listens_refuses_the_connection() {
 #[tokio::test]
 async fn a_silent_listener_times_out_while_its_greeting_is_awaited() {
     let (_listener, address) = listen().await;
-    let outcome = probe(address, &certificate(1), Duration::from_millis(100)).await;
+    let outcome = probe(address, &certificate(1), Duration::from_millis(100).into()).await;
     assert_eq!(outcome, Outcome::TimedOut { stage: Stage::Greeting });
 }
 

@@ -41,7 +41,7 @@ pub(crate) async fn run(
     let mut done = Err(NO);
     for address in addresses {
         let address = SocketAddr::new(address, port);
-        let outcome = probe(address, &certificate, patience(seconds)).await;
+        let outcome = probe(address, &certificate, patience(seconds).into()).await;
         if outcome.is_accepted() {
             done = Ok(());
         }
