@@ -122,6 +122,11 @@ impl Environment {
         self.cluster.kubeconfig()
     }
 
+    /// The API server's audit log, where there is access to it.
+    pub fn audit_log(&self) -> Option<&Path> {
+        self.cluster.audit_log()
+    }
+
     /// What `kubectl` prints, given these arguments.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         let output = programs::run(&mut self.cluster.kubectl(arguments))?;

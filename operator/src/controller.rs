@@ -4,6 +4,7 @@
 //! `build` and the `*_change` modules, `waiting` and `status` are functions of values; the others act
 //! and decide nothing.
 
+mod access;
 mod agent_change;
 mod apply;
 pub mod build;
@@ -20,6 +21,7 @@ pub(crate) mod fixtures;
 mod guard;
 pub mod index_labels;
 mod job_change;
+mod known;
 mod observe;
 mod plan;
 mod read;
@@ -27,25 +29,26 @@ mod reconcile;
 mod report;
 mod status;
 mod waiting;
+mod watches;
 
 pub use build::Images;
 pub use context::{Context, Scope};
 pub use error::Error;
 
 use crate::health::UnderWay;
-use context::{Marker, api, notice};
-use flux_contract::labels;
-use futures::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _};
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
-use kube::core::PartialObjectMeta;
+use context::{api, notice};
+use futures::{FutureExt as _, StreamExt as _};
+use known::{Marker, Stores};
+use kube::ResourceExt as _;
+use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Config};
-use kube::runtime::reflector::{self, ObjectRef, Store};
-use kube::runtime::{Controller, PredicateConfig, WatchStreamExt as _, predicates, watcher};
-use kube::{Api, ResourceExt as _};
 use std::future::ready;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use watches::{
+    COMPANIONS, LEADS, MANAGED, cluster_of, markers, ours, state_only, without_managers,
+};
 
 /// Longest time to say in a status that a reconcile has failed when it could not say so itself.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -103,22 +106,26 @@ pub async fn run(
     let namespace = scope.namespace.as_deref();
     let shutdown = shutdown.shared();
     let labels = index_labels::run(Arc::clone(&context), &scope, shutdown.clone());
-    let (store, markers) = markers(api(&client, namespace), synced);
-    let ours = || watcher::Config::default().labels(MANAGED);
+    let (store, markers) = markers(api(&client, namespace), Arc::clone(&context), synced);
+    let all_leads = Arc::new(AtomicBool::new(false));
+    let complete = Arc::clone(&all_leads);
+    let complete = move || complete.store(true, Ordering::Release);
+    let (jobs, job_changes) = ours(api(&client, namespace), MANAGED, without_managers, || {});
+    let (services, service_changes) =
+        ours(api(&client, namespace), MANAGED, without_managers, || {});
+    let (config_maps, config_changes) =
+        ours(api(&client, namespace), MANAGED, without_managers, || {});
+    let (companions, companion_changes) =
+        ours(api(&client, namespace), COMPANIONS, without_managers, || {});
+    let (leads, lead_changes) = ours(api(&client, namespace), LEADS, state_only, complete);
+    context.known.watch(Stores { jobs, services, config_maps, companions, leads, all_leads });
     let clusters = Controller::for_stream(markers, store)
         .with_config(Config::default().concurrency(scope.concurrency))
-        .owns(api::<Job>(&client, namespace), ours())
-        .owns(api::<PartialObjectMeta<Service>>(&client, namespace), ours())
-        .owns(api::<PartialObjectMeta<ConfigMap>>(&client, namespace), ours())
-        .owns(
-            api::<PartialObjectMeta<Pod>>(&client, namespace),
-            watcher::Config::default().labels(COMPANIONS),
-        )
-        .watches(
-            api::<PartialObjectMeta<Pod>>(&client, namespace),
-            watcher::Config::default().labels(LEADS),
-            |pod| cluster_of(&pod),
-        )
+        .owns_stream(job_changes)
+        .owns_stream(service_changes)
+        .owns_stream(config_changes)
+        .owns_stream(companion_changes)
+        .watches_stream(lead_changes, |pod| cluster_of(&pod))
         .graceful_shutdown_on(shutdown)
         .run(reconcile_one, retry, Arc::clone(&context))
         .for_each(|result| {
@@ -126,60 +133,4 @@ pub async fn run(
             ready(())
         });
     futures::join!(clusters, labels);
-}
-
-/// Everything the operator makes carries this label, so that it hears of nothing else.
-const MANAGED: &str = "app.kubernetes.io/managed-by=flux-operator";
-/// Only leads are watched, and of them only the metadata: a lead's end must be noticed at once,
-/// a worker's is the Job's business.
-const LEADS: &str =
-    "app.kubernetes.io/managed-by=flux-operator,batch.kubernetes.io/job-completion-index=0";
-
-/// The companions: their end must be noticed, and why they do not start.
-const COMPANIONS: &str = "app.kubernetes.io/managed-by=flux-operator,job-index=services";
-
-/// Every MiniCluster, as metadata, and the changes of their specifications. Status writes do not
-/// pass: they are our own. A MiniCluster that cannot be read does not stop the watch of the
-/// others, because only its metadata is read here.
-///
-/// `synced` is not told by the store: of two that wait for it, which the controller is one of, only
-/// the last is woken (kube-runtime 5.0.0, `DelayedInit`).
-fn markers(
-    api: Api<Marker>,
-    synced: impl Fn() + Send + 'static,
-) -> (Store<Marker>, impl Stream<Item = Result<Marker, watcher::Error>> + Send + 'static) {
-    let (store, writer) = reflector::store();
-    let stream = watcher(api, watcher::Config::default())
-        .default_backoff()
-        .reflect(writer)
-        .inspect_ok(move |event| {
-            if matches!(event, watcher::Event::InitDone) {
-                synced();
-            }
-        })
-        .applied_objects()
-        .predicate_filter(predicates::generation, PredicateConfig::default());
-    (store, stream)
-}
-
-/// The MiniCluster that a pod belongs to.
-fn cluster_of(pod: &PartialObjectMeta<Pod>) -> Option<ObjectRef<Marker>> {
-    let name = pod.labels().get(labels::NAME)?;
-    Some(ObjectRef::new(name).within(&pod.namespace()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_watches_select_what_the_objects_are_labelled_with() {
-        let managed = format!("{}={}", labels::MANAGED_BY, labels::MANAGED_BY_VALUE);
-        assert_eq!(MANAGED, managed);
-        assert_eq!(LEADS, format!("{managed},{}=0", labels::COMPLETION_INDEX));
-        let companions = format!("{managed},{}={}", labels::JOB_INDEX, labels::COMPANION_INDEX);
-        assert_eq!(COMPANIONS, companions);
-        let (index, own) = (labels::COMPLETION_INDEX, labels::JOB_INDEX);
-        assert_eq!(index_labels::UNLABELLED, format!("{managed},{index},!{own}"));
-    }
 }

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
 mod clients;
+mod cost;
 mod examples;
 mod go_bugs;
 mod hostile;

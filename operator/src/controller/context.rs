@@ -1,19 +1,20 @@
 //! What every reconcile of a MiniCluster works with, and whoever labels its pods.
 
-use super::apply::FIELD_MANAGER;
 use super::build::Images;
 use super::error::Error;
 use super::failures::Failures;
+use super::known::Known;
 use crate::cluster::validate::Defaults;
-use crate::crd::MiniCluster;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use k8s_openapi::NamespaceResourceScope;
-use kube::core::PartialObjectMeta;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use std::sync::Arc;
+
+/// The operator's name as an owner of fields.
+pub(super) const FIELD_MANAGER: &str = "flux-operator";
 
 /// What every reconcile works with.
 pub struct Context {
@@ -23,14 +24,12 @@ pub struct Context {
     pub(super) images: Images,
     pub(super) defaults: Defaults,
     pub(super) health: Arc<Health>,
+    pub(super) known: Known,
     /// Of each MiniCluster.
     pub(super) failures: Failures,
     /// Of each pod that should get its label.
     pub(super) label_failures: Failures,
 }
-
-/// All that is kept in memory of a MiniCluster.
-pub(super) type Marker = PartialObjectMeta<MiniCluster>;
 
 impl Context {
     /// A context that acts through `client`; `instance` names this operator's pod in Events.
@@ -48,6 +47,7 @@ impl Context {
             images,
             defaults,
             health: Arc::default(),
+            known: Known::default(),
             failures: Failures::default(),
             label_failures: Failures::default(),
         }

@@ -12,7 +12,7 @@ use super::course::{Course, agent_config, course};
 use super::ended_run;
 use super::error::Error;
 use super::job_change::{changed_fields, job_patch, shrinks};
-use super::observe::{Live, broker_is_ready, lacks_brokers, lacks_pods};
+use super::observe::{BEGIN, Live, broker_is_ready, lacks_brokers, lacks_pods};
 use crate::cluster::Cluster;
 use crate::cluster::validate::Violations;
 use crate::crd::State;
@@ -224,7 +224,7 @@ pub(super) fn next_reconcile(live: &Live, plan: &Plan, state: Option<State>, nam
     let ready = live.pods.lead.as_ref().is_some_and(|lead| broker_is_ready(lead, name));
     let starts = state != Some(State::Running) || live.pods.waiting.is_some() || !ready;
     if lacks_pods(job) || (lacks_brokers(job) && starts) || plan.course.is_of_another_operator() {
-        Action::requeue(POLL)
+        Action::requeue(if live.pods.begin { BEGIN } else { POLL })
     } else if plan.course == Course::Apply
         && !live.names_taken.is_empty()
         && state == Some(State::Running)

@@ -1,9 +1,9 @@
 //! Writes the status, once, last, and only when it differs; then the Events.
 
-use super::apply::FIELD_MANAGER;
-use super::context::{Context, Marker};
+use super::context::{Context, FIELD_MANAGER};
 use super::error::Error;
 use super::events::events;
+use super::known::Marker;
 use super::read::{Read, read, reported};
 use super::status::interrupted;
 use crate::crd::{MiniCluster, MiniClusterStatus};
@@ -35,9 +35,9 @@ pub(super) async fn report(
     // The answer holds the whole object, also one that cannot be read.
     let namespace = cluster.namespace().unwrap_or_default();
     let api = reported(context.client.clone(), &namespace);
-    api.patch_status(&name, &parameters, &Patch::Apply(patch))
-        .await
-        .map_err(|source| Error::WriteStatus { name, source: Box::new(source) })?;
+    let answer = api.patch_status(&name, &parameters, &Patch::Apply(patch)).await;
+    let answer = answer.map_err(|source| Error::WriteStatus { name, source: Box::new(source) })?;
+    context.known.reported(cluster, answer.metadata, answer.status);
     let old = cluster.status.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();
     log_end(cluster, status);
     for event in events(old, &status.conditions) {
