@@ -68,6 +68,14 @@ impl Cluster {
         }
     }
 
+    /// The API server's audit log, where there is access to it.
+    pub fn audit_log(&self) -> Option<PathBuf> {
+        match self {
+            Self::Own(cluster) => Some(cluster.audit_log()),
+            Self::External(_) => None,
+        }
+    }
+
     /// Moves the calling thread, and the threads and processes it starts from now on, to where the cluster
     /// can be reached.
     pub fn enter_network(&self) -> Result<()> {

@@ -1,6 +1,9 @@
 //! Everything a trial stands on: a cluster, the images, the installed operator.
 
-use std::{path::Path, sync::OnceLock};
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
 use anyhow::{Context as _, Result, anyhow};
 use kube::{
@@ -123,7 +126,7 @@ impl Environment {
     }
 
     /// The API server's audit log, where there is access to it.
-    pub fn audit_log(&self) -> Option<&Path> {
+    pub fn audit_log(&self) -> Option<PathBuf> {
         self.cluster.audit_log()
     }
 

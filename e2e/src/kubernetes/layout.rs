@@ -176,6 +176,11 @@ impl Layout {
     pub(crate) fn containerd_socket(&self) -> PathBuf {
         self.run().join("containerd/containerd.sock")
     }
+
+    /// The API server's audit log.
+    pub(crate) fn audit_log(&self) -> PathBuf {
+        self.var().join("log/kubernetes/audit.log")
+    }
 }
 
 #[cfg(test)]

@@ -158,6 +158,11 @@ impl Kubernetes {
         &self.kubeconfig
     }
 
+    /// The API server's audit log: a line of JSON for each request.
+    pub fn audit_log(&self) -> PathBuf {
+        self.layout.audit_log()
+    }
+
     /// Moves the calling thread, and the threads and processes it starts from now on, into the node's
     /// network, from which alone the API server, Services and pods can be reached. Threads that run
     /// already stay where they are, so this comes before an asynchronous runtime is made.

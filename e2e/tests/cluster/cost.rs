@@ -1,13 +1,8 @@
 //! What a MiniCluster costs the API server, counted in its audit log.
 
-use crate::{DEADLINE, minicluster, trial};
+use crate::{apply, complete, trial};
 use anyhow::{Context as _, Result, ensure};
-use e2e::{
-    environment::Environment,
-    not_run,
-    progress::Progress,
-    trial::{Trial, is_true},
-};
+use e2e::{environment::Environment, not_run, progress::Progress, trial::Trial};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -97,15 +92,7 @@ fn audited(purpose: &str, body: impl AsyncFnOnce(&Trial, Audit<'_>) -> Result<()
         not_run::note(purpose, "there is no access to the API server's audit log", &progress);
         return;
     };
-    trial(purpose, &[], async |trial| body(trial, Audit { log }).await);
-}
-
-/// Runs a MiniCluster to its good end.
-async fn complete(trial: &Trial, name: &str, spec: &str) -> Result<()> {
-    let name = trial.apply(&minicluster(name, spec)).await?;
-    let cluster = trial.await_finished(&name, DEADLINE).await?;
-    ensure!(is_true(&cluster, "Complete"), "conditions: {:?}", cluster.status);
-    Ok(())
+    trial(purpose, &[], async |trial| body(trial, Audit { log: &log }).await);
 }
 
 /// Checks what a hello-world of `size` pods costs until it is complete.
@@ -114,7 +101,8 @@ async fn costs(trial: &Trial, audit: &Audit<'_>, size: u32) -> Result<()> {
     let spec = format!(
         "{{size: {size}, containers: [{{image: 'ubuntu:24.04', command: 'echo hello world'}}]}}"
     );
-    complete(trial, &format!("hello{size}"), &spec).await?;
+    let name = apply(trial, &format!("hello{size}"), &spec).await?;
+    complete(trial, &name).await?;
     let mut counts = audit.in_namespace(trial.namespace())?;
     for (request, count) in before {
         *counts.entry(request).or_default() -= count;
@@ -145,7 +133,8 @@ fn a_run_costs_few_requests_whatever_its_size() {
 fn a_minicluster_that_is_settled_costs_nothing() {
     audited("settled", async |trial, audit| {
         let spec = "{size: 1, containers: [{image: 'ubuntu:24.04', command: 'true'}]}";
-        complete(trial, "settled", spec).await?;
+        let name = apply(trial, "settled", spec).await?;
+        complete(trial, &name).await?;
         let end = Instant::now() + RENEWED;
         // What the end of the pods brings may still be on its way.
         renewed(&audit, end).await?;
