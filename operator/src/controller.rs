@@ -38,13 +38,12 @@ pub use error::Error;
 use crate::health::UnderWay;
 use context::{api, notice};
 use futures::{FutureExt as _, StreamExt as _};
-use known::{Marker, Stores};
+use known::{AllPods, Marker, Stores};
 use kube::ResourceExt as _;
 use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Config};
 use std::future::ready;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use watches::{
     COMPANIONS, LEADS, MANAGED, cluster_of, markers, ours, state_only, without_managers,
@@ -107,18 +106,16 @@ pub async fn run(
     let shutdown = shutdown.shared();
     let labels = index_labels::run(Arc::clone(&context), &scope, shutdown.clone());
     let (store, markers) = markers(api(&client, namespace), Arc::clone(&context), synced);
-    let all_leads = Arc::new(AtomicBool::new(false));
-    let complete = Arc::clone(&all_leads);
-    let complete = move || complete.store(true, Ordering::Release);
+    let all_pods = AllPods::default();
     let (jobs, job_changes) = ours(api(&client, namespace), MANAGED, without_managers, || {});
     let (services, service_changes) =
         ours(api(&client, namespace), MANAGED, without_managers, || {});
     let (config_maps, config_changes) =
         ours(api(&client, namespace), MANAGED, without_managers, || {});
     let (companions, companion_changes) =
-        ours(api(&client, namespace), COMPANIONS, without_managers, || {});
-    let (leads, lead_changes) = ours(api(&client, namespace), LEADS, state_only, complete);
-    context.known.watch(Stores { jobs, services, config_maps, companions, leads, all_leads });
+        ours(api(&client, namespace), COMPANIONS, without_managers, all_pods.companions());
+    let (leads, lead_changes) = ours(api(&client, namespace), LEADS, state_only, all_pods.leads());
+    context.known.watch(Stores { jobs, services, config_maps, companions, leads, all_pods });
     let clusters = Controller::for_stream(markers, store)
         .with_config(Config::default().concurrency(scope.concurrency))
         .owns_stream(job_changes)

@@ -3,8 +3,9 @@
 
 use super::context::Context;
 use super::error::{Error, Taken};
-use super::known::{Known, Marker, Name, Watched};
+use super::known::{Asked, Known, Marker, Name, Watched};
 use super::read::{Read, read};
+use super::waiting::Waiting;
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
@@ -14,6 +15,7 @@ use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// What is asked of the API server, and what need not be.
 pub(super) struct Access<'context> {
@@ -105,9 +107,31 @@ impl<'context> Access<'context> {
         Ok(Err(Taken { kind, name: name.to_owned(), by_predecessor }))
     }
 
+    /// The companion called `name`, where none is asked for: one of somebody else is in nobody's way.
+    pub(super) async fn unasked_companion(
+        &self,
+        name: &str,
+        owner: &OwnerReference,
+    ) -> Result<Owned<Pod>, Error> {
+        if !self.afresh && self.known.has_no_companion(&self.cluster, name) {
+            return Ok(Ok(None));
+        }
+        self.get_owned(name, owner).await
+    }
+
     /// The pods with index 0 of the Job with this uid, if they are known.
     pub(super) fn leads(&self, job: &str) -> Option<Vec<Pod>> {
         self.recall(|known| known.leads(&self.cluster.0, job))
+    }
+
+    /// What keeps the pods from starting, if that was asked less than `patience` ago.
+    pub(super) fn waiting(&self, patience: Duration) -> Option<Asked> {
+        self.recall(|known| known.waiting(&self.cluster, patience))
+    }
+
+    /// Notes what keeps the pods from starting.
+    pub(super) fn asked(&self, waiting: Option<Waiting>) {
+        self.known.asked(&self.cluster, waiting);
     }
 
     /// Notes what the API server has answered, so that no watch brings anything older.

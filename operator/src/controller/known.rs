@@ -1,6 +1,7 @@
 //! What is known without asking the API server: what the watches have brought, as far as it is not
 //! older than what the API server has answered since.
 
+use super::waiting::Waiting;
 use crate::crd::{MiniCluster, MiniClusterStatus};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
@@ -10,6 +11,7 @@ use kube::{Resource, ResourceExt};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What the watch brings of a MiniCluster.
 pub(super) type Marker = PartialObjectMeta<MiniCluster>;
@@ -21,8 +23,32 @@ pub(super) struct Stores {
     pub(super) config_maps: Store<ConfigMap>,
     pub(super) companions: Store<Pod>,
     pub(super) leads: Store<Pod>,
-    /// True once `leads` holds all there are.
-    pub(super) all_leads: Arc<AtomicBool>,
+    /// True once `companions` and `leads` hold all there are.
+    pub(super) all_pods: AllPods,
+}
+
+/// Whether the watches of pods have brought all there are.
+#[derive(Clone, Default)]
+pub(super) struct AllPods {
+    companions: Arc<AtomicBool>,
+    leads: Arc<AtomicBool>,
+}
+
+impl AllPods {
+    /// To be called when all companions are there.
+    pub(super) fn companions(&self) -> impl Fn() + Send + 'static {
+        noted(&self.companions)
+    }
+
+    /// To be called when all leads are there.
+    pub(super) fn leads(&self) -> impl Fn() + Send + 'static {
+        noted(&self.leads)
+    }
+}
+
+fn noted(all: &Arc<AtomicBool>) -> impl Fn() + Send + 'static {
+    let all = Arc::clone(all);
+    move || all.store(true, Ordering::Release)
 }
 
 /// A kind that is watched whole.
@@ -73,6 +99,16 @@ struct Entry {
     cluster: Option<Arc<MiniCluster>>,
     /// The newest version of each of its objects, by uid: a watch may bring older ones later.
     newest: HashMap<String, u64>,
+    /// What kept its pods from starting when that was asked last.
+    waiting: Option<Asked>,
+}
+
+/// What kept pods from starting when that was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Asked {
+    when: Instant,
+    /// The answer.
+    pub(super) waiting: Option<Waiting>,
 }
 
 impl Known {
@@ -99,13 +135,22 @@ impl Known {
     /// The pods with index 0 of the Job with this uid; nothing before the watch has brought all there
     /// are.
     pub(super) fn leads(&self, namespace: &str, job: &str) -> Option<Vec<Pod>> {
-        let stores = self.stores.get().filter(|it| it.all_leads.load(Ordering::Acquire))?;
+        let stores = self.stores.get().filter(|it| it.all_pods.leads.load(Ordering::Acquire))?;
         let of_job = |pod: &Pod| {
             pod.namespace().as_deref() == Some(namespace)
                 && pod.owner_references().iter().any(|owner| owner.uid == job)
         };
         let found = stores.leads.state_filter(of_job);
         Some(found.iter().map(|pod| Pod::clone(pod)).collect())
+    }
+
+    /// True when `cluster` has no companion.
+    pub(super) fn has_no_companion(&self, cluster: &Name, name: &str) -> bool {
+        let place = ObjectRef::new(name).within(&cluster.0);
+        self.stores.get().is_some_and(|stores| {
+            stores.all_pods.companions.load(Ordering::Acquire)
+                && stores.companions.get(&place).is_none()
+        })
     }
 
     /// Notes what the API server has answered about an object of `cluster`.
@@ -115,6 +160,21 @@ impl Known {
         let newest = &mut clusters.entry(cluster.clone()).or_default().newest;
         let newest = newest.entry(uid).or_default();
         *newest = version.max(*newest);
+    }
+
+    /// What keeps the pods of `cluster` from starting, if that was asked less than `patience` ago: no
+    /// watch tells of it, and a start brings many reconciles.
+    pub(super) fn waiting(&self, cluster: &Name, patience: Duration) -> Option<Asked> {
+        self.stores.get()?;
+        let asked = self.clusters().get(cluster)?.waiting.clone()?;
+        (asked.when.elapsed() < patience).then_some(asked)
+    }
+
+    /// Notes what keeps the pods of `cluster` from starting.
+    pub(super) fn asked(&self, cluster: &Name, waiting: Option<Waiting>) {
+        let mut clusters = self.clusters();
+        let asked = Asked { when: Instant::now(), waiting };
+        clusters.entry(cluster.clone()).or_default().waiting = Some(asked);
     }
 
     /// The MiniCluster as it was read or written last, if nobody has changed it since.
@@ -196,7 +256,11 @@ mod tests {
     }
 
     fn read(version: &str) -> MiniCluster {
-        let mut object: MiniCluster = serde_json::from_value(json!({ "spec": {} })).unwrap();
+        let mut object: MiniCluster = serde_json::from_value(json!({
+            "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "metadata": {},
+            "spec": { "containers": [] },
+        }))
+        .unwrap();
         object.metadata = metadata("u", version);
         object
     }
@@ -210,7 +274,7 @@ mod tests {
             config_maps: filled(&[]),
             companions: filled(&[]),
             leads: filled(leads),
-            all_leads: Arc::new(AtomicBool::new(all_leads)),
+            all_pods: AllPods { leads: Arc::new(AtomicBool::new(all_leads)), ..AllPods::default() },
         };
         known.watch(filled);
         known
@@ -254,6 +318,19 @@ mod tests {
         assert!(known.object::<Job>(&cluster(), "hello").is_none());
         known.read(&read("opaque"));
         assert!(known.cluster(&marker("u", "opaque")).is_none());
+    }
+
+    #[test]
+    fn why_pods_wait_is_asked_now_and_then() {
+        let waiting = Some(Waiting { message: "no node".to_owned(), lasts: true });
+        let (known, hour) = (known(&[], &[], true), Duration::from_hours(1));
+        assert_eq!(known.waiting(&cluster(), hour), None);
+        known.asked(&cluster(), waiting.clone());
+        assert_eq!(known.waiting(&cluster(), hour).unwrap().waiting, waiting);
+        assert_eq!(known.waiting(&cluster(), Duration::ZERO), None);
+        let unwatched = Known::default();
+        unwatched.asked(&cluster(), waiting);
+        assert_eq!(unwatched.waiting(&cluster(), hour), None, "everything is asked for");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, Identity};
 use futures::future::try_join_all;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::ResourceExt;
 use std::collections::BTreeMap;
 
@@ -46,6 +46,7 @@ pub(super) async fn observe(
 ) -> Result<Live, Error> {
     let Identity { name, owner, .. } = identity;
     let (config_name, companion_name) = (name.agent_config_map(), name.companion_pod());
+    let asked_for = cluster.is_some_and(|cluster| cluster.companion.is_some());
     let services = cluster.map(services);
     let needed = names(
         services.iter().flat_map(|it| [&it.headless, &it.lead].into_iter().chain(&it.sidecars)),
@@ -54,15 +55,13 @@ pub(super) async fn observe(
     let ((job, job_pods), config_map, companion, needed, aliases) = futures::try_join!(
         job_and_pods(access, identity, now),
         access.get_owned(&config_name, owner),
-        access.get_owned(&companion_name, owner),
+        companion(access, &companion_name, owner, asked_for),
         try_join_all(needed.iter().map(|name| access.get_owned::<Service>(name, owner))),
         try_join_all(aliases.iter().map(|name| access.get_owned::<Service>(name, owner))),
     )?;
     let (mut taken, mut services_taken, mut names_taken) = (Vec::new(), Vec::new(), Vec::new());
     let job = or_note(job, &mut taken);
     let config_map = or_note(config_map, &mut taken);
-    // A pod of somebody else with the companion's name is in nobody's way unless one is asked for.
-    let asked_for = cluster.is_some_and(|cluster| cluster.companion.is_some());
     let mut unasked = Vec::new();
     let companion = or_note(companion, if asked_for { &mut taken } else { &mut unasked });
     let needed = needed.into_iter().filter_map(|it| or_note(it, &mut services_taken));
@@ -79,6 +78,20 @@ pub(super) async fn observe(
         services_taken,
         names_taken,
     })
+}
+
+/// The companion: read, or known not to be there where none is asked for.
+async fn companion(
+    access: &Access<'_>,
+    name: &str,
+    owner: &OwnerReference,
+    asked_for: bool,
+) -> Result<Owned<Pod>, Error> {
+    if asked_for {
+        access.get_owned(name, owner).await
+    } else {
+        access.unasked_companion(name, owner).await
+    }
 }
 
 /// The object if it is ours; one of somebody else goes into `taken`.

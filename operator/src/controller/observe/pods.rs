@@ -15,7 +15,8 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 use std::time::Duration;
 
-/// Time from the start of a Job in which nobody is asked why its pods do not start: most do.
+/// Time from the start of a Job, and from one time to the next, in which it is not asked why pods do not
+/// start: most do.
 pub(in crate::controller) const BEGIN: Duration = Duration::from_secs(5);
 /// Pods that are asked why they do not start.
 const PENDING_LIMIT: u32 = 100;
@@ -69,7 +70,13 @@ pub(super) async fn pods(
         pods.refused = refusal(access, identity, job).await?;
     }
     if lacks_brokers(job) {
-        pods.waiting = pending(access, identity, job, now).await?;
+        pods.waiting = if let Some(asked) = access.waiting(BEGIN) {
+            asked.waiting
+        } else {
+            let waiting = pending(access, identity, job, now).await?;
+            access.asked(waiting.clone());
+            waiting
+        };
     }
     Ok(pods)
 }

@@ -121,7 +121,7 @@ pub(super) fn phase(
     let waiting =
         || facts.live.pods.waiting.clone().or_else(|| lead.and_then(|it| it.waiting.clone()));
     let Some(lead) = lead else { return Phase::Pending(waiting().or_else(|| no_pods(job))) };
-    if lead.over {
+    if lead.over || (lead.ended.is_some() && !restarts(job)) {
         Phase::Ending
     } else if lead.ready {
         Phase::Running(waiting())
@@ -142,6 +142,12 @@ fn no_pods(job: &Job) -> Option<Waiting> {
     let name = job.name_any();
     let message = format!("no pod was made yet; `kubectl describe job {name}` says why");
     refused.then_some(Waiting { message, lasts: false })
+}
+
+/// True when a container that fails is started again in its pod.
+fn restarts(job: &Job) -> bool {
+    let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    pod.and_then(|pod| pod.restart_policy.as_deref()) == Some("OnFailure")
 }
 
 fn ready(job: &Job) -> i32 {

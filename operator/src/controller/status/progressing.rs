@@ -104,10 +104,9 @@ fn of_phase(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase, broke
             conditions.yes(kind::PROGRESSING, "Waiting", waiting);
         }
         Phase::Pending(None) => {
-            let message = match (&facts.live.job, &facts.live.pods.lead) {
-                (Some(_), None) => "waiting for the lead's pod",
-                (Some(_), Some(_)) => "the lead's pod has not started yet",
-                (None, _) => "waiting for the Job",
+            let message = match &facts.live.job {
+                Some(_) => "waiting for the lead's pod to start",
+                None => "waiting for the Job",
             };
             conditions.yes(kind::PROGRESSING, "Starting", message.to_owned());
         }

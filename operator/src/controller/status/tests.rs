@@ -201,6 +201,18 @@ fn a_lead_that_was_ready_is_never_starting_again() {
 /// Between the first answer of the startup probe and of the readiness probe the pod is not ready
 /// since it was made.
 #[test]
+fn a_lead_whose_runner_has_ended_ends_though_its_pod_still_runs() {
+    let lead = || lead("Running", ended(0, "Completed", None));
+    let status = of(None, &observed(Some(job(2)), lead()));
+    assert_eq!(status.state, Some(State::Ending));
+    let mut restarts = job(2);
+    let template = &mut restarts.spec.as_mut().unwrap().template;
+    template.spec.get_or_insert_default().restart_policy = Some("OnFailure".to_owned());
+    let status = of(None, &observed(Some(restarts), lead()));
+    assert_eq!(status.state, Some(State::Starting), "it is started again");
+}
+
+#[test]
 fn a_lead_that_is_ready_for_the_first_time_has_lost_nothing() {
     let status = of(None, &observed(Some(job(0)), lead_not_ready_since(150)));
     assert_eq!((status.state, table(&status)["Ready"].0), (Some(State::Running), "True"));
