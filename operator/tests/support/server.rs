@@ -4,7 +4,7 @@
 //! selectors select, a name that is taken cannot be created again, and a write that carries another
 //! uid or an old resource version is a conflict.
 //!
-//! A watch brings what there was when it began and nothing after it. The list of MiniClusters comes
+//! A watch brings what there was when it began and nothing after it. The list of `MiniClusters` comes
 //! when all other watches have begun: whatever is reconciled meets what they have brought.
 
 use super::rights;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// Watches of the controller beside that of the MiniClusters: Jobs, Services, ConfigMaps, companions,
+/// Watches of the controller beside that of the `MiniClusters`: Jobs, Services, `ConfigMaps`, companions,
 /// leads, and leads without a label.
 const OTHER_WATCHES: usize = 6;
 
