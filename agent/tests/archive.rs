@@ -5,19 +5,17 @@
 
 mod pod;
 
-use flux_contract::{Archive, Exit, Hooks};
+use flux_contract::{AgentConfig, Archive, Exit, Hooks};
 use pod::{Pod, code, stderr};
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
 
 #[test]
 fn an_archive_is_restored_only_if_it_exists_when_the_broker_starts() {
     let pod = Pod::new();
     let archive = pod.at("archive.tgz");
-    let mut config = pod.config(&["true"]);
-    config.archive = Some(Archive { path: archive.display().to_string() });
+    let mut config = config(&pod, &["true"], &archive);
     pod.run(&config);
     assert!(!pod.read("flux-calls").contains("content.restore"));
     // A hook may be what brings it.
@@ -42,6 +40,12 @@ cp $POD/dump \"$to\"
 exit $code
 ";
 
+/// `pod` with a command and an archive at `path`.
+fn config(pod: &Pod, command: &[&str], path: &Path) -> AgentConfig {
+    let archive = Some(Archive { path: path.display().to_string() });
+    AgentConfig { archive, ..pod.config(command) }
+}
+
 /// A pod whose broker dumps `dump`, and its archive with the state of before.
 fn pod_with_archive(dump: &[u8], name: &str) -> (Pod, PathBuf) {
     let pod = Pod::new();
@@ -57,9 +61,7 @@ fn pod_with_archive(dump: &[u8], name: &str) -> (Pod, PathBuf) {
 fn a_whole_dump_replaces_the_archive_also_when_the_command_failed() {
     let whole = [vec![b'x'; 512], vec![0; 1024]].concat();
     let (pod, archive) = pod_with_archive(&whole, "archive.tar");
-    let mut config = pod.config(&["sh", "-c", "exit 7"]);
-    config.archive = Some(Archive { path: archive.display().to_string() });
-    let output = pod.run(&config);
+    let output = pod.run(&config(&pod, &["sh", "-c", "exit 7"], &archive));
     assert_eq!(code(&output), 7, "{}", stderr(&output));
     assert_eq!(fs::read(&archive).unwrap(), whole);
     assert_eq!(fs::read_dir(pod.at("state")).unwrap().count(), 1, "nothing is left beside it");
@@ -68,9 +70,7 @@ fn a_whole_dump_replaces_the_archive_also_when_the_command_failed() {
 #[test]
 fn a_dump_that_was_cut_off_leaves_the_archive_as_it_was_and_is_reported() {
     let (pod, archive) = pod_with_archive(b"half", "archive.tar");
-    let mut config = pod.config(&["sh", "-c", "exit 7"]);
-    config.archive = Some(Archive { path: archive.display().to_string() });
-    let output = pod.run(&config);
+    let output = pod.run(&config(&pod, &["sh", "-c", "exit 7"], &archive));
     assert_eq!((code(&output), fs::read(&archive).unwrap()), (7, b"before".to_vec()));
     let error = pod.message().last_error.unwrap();
     assert!(error.contains("archive.tar") && error.contains("not whole"), "{error}");
@@ -81,9 +81,7 @@ fn a_dump_that_was_cut_off_leaves_the_archive_as_it_was_and_is_reported() {
 fn a_broker_that_never_ran_leaves_the_archive_as_it_was() {
     let (pod, archive) = pod_with_archive(b"", "archive.tgz");
     pod.broker_does("exit 1");
-    let mut config = pod.config(&["true"]);
-    config.archive = Some(Archive { path: archive.display().to_string() });
-    let output = pod.run(&config);
+    let output = pod.run(&config(&pod, &["true"], &archive));
     assert_eq!(code(&output), i32::from(Exit::Broker.code()), "{}", stderr(&output));
     assert_eq!(fs::read(&archive).unwrap(), b"before");
 }
@@ -91,11 +89,9 @@ fn a_broker_that_never_ran_leaves_the_archive_as_it_was() {
 #[test]
 fn a_place_that_takes_no_files_ends_the_run_before_there_is_a_state_to_keep() {
     let pod = Pod::new();
-    let mut config = pod.config(&["touch", "ran"]);
     // A file system that takes no directories.
     symlink("/proc", pod.at("state")).unwrap();
-    config.archive = Some(Archive { path: pod.at("state/archive.tgz").display().to_string() });
-    let output = pod.run(&config);
+    let output = pod.run(&config(&pod, &["touch", "ran"], &pod.at("state/archive.tgz")));
     assert_eq!(code(&output), i32::from(Exit::Prepare.code()), "{}", stderr(&output));
     let message = pod.message();
     assert!(message.last_error.unwrap().contains("place for the archive's next state"));
@@ -106,17 +102,8 @@ fn a_place_that_takes_no_files_ends_the_run_before_there_is_a_state_to_keep() {
 fn an_archive_on_a_volume_that_is_read_only_is_restored_and_its_state_said_to_be_lost() {
     let pod = Pod::new();
     fs::create_dir(pod.at("state")).unwrap();
-    let mut config = pod.config(&["true"]);
-    config.archive = Some(Archive { path: pod.at("state/archive.tgz").display().to_string() });
-    let run = pod.prepared(&config);
-    let script = "mount --bind \"$0\" \"$0\" && mount -o remount,ro,bind \"$0\" && exec \"$@\"";
-    let mut isolated = Command::new("unshare");
-    isolated.args(["--mount", "sh", "-c", script]).arg(pod.at("state"));
-    let output = pod.wrapped(isolated, &run).output().unwrap();
-    if stderr(&output).contains("unshare:") {
-        eprintln!("skipped: no mount namespace can be made here");
-        return;
-    }
+    let config = config(&pod, &["true"], &pod.at("state/archive.tgz"));
+    let Some(output) = pod.with_read_only("state", &pod.prepared(&config)) else { return };
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert!(!pod.read("flux-calls").contains("content.dump"));
     assert!(pod.message().last_error.unwrap().contains("will not be kept"));
@@ -128,9 +115,7 @@ fn an_archive_that_cannot_be_looked_at_ends_the_run_and_is_not_replaced() {
     let (pod, archive) = pod_with_archive(&whole, "archive.tar");
     fs::remove_file(&archive).unwrap();
     symlink(&archive, &archive).unwrap();
-    let mut config = pod.config(&["touch", "ran"]);
-    config.archive = Some(Archive { path: archive.display().to_string() });
-    let output = pod.run(&config);
+    let output = pod.run(&config(&pod, &["touch", "ran"], &archive));
     assert_eq!(code(&output), i32::from(Exit::Prepare.code()), "{}", stderr(&output));
     let message = pod.message();
     let error = message.last_error.unwrap();

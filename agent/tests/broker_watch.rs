@@ -3,15 +3,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod pod;
+
 use flux_agent::flux::{Event, Watch};
 use flux_agent::process::Children;
 use std::fs;
-use std::io;
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::io::AsyncWriteExt;
+use tokio::net::UnixListener;
 use tokio::process::Command;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
@@ -29,23 +30,6 @@ fn watch(directory: &TempDir, uptime: &str) -> Watch {
         uptime: command,
         children: Children::reaped().unwrap(),
     }
-}
-
-/// Answers one question as a broker in state `run` does.
-async fn answer(stream: &mut UnixStream) -> io::Result<()> {
-    stream.write_all(&[0]).await?;
-    let mut head = [0; 8];
-    stream.read_exact(&mut head).await?;
-    let length = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
-    stream.read_exact(&mut vec![0; length as usize]).await?;
-    let payload = b"{\"state\":\"run\"}\0";
-    let protocol = [&[0x8e, 1, 2, 0x02][..], &[0; 16]].concat();
-    let mut body = vec![u8::try_from(payload.len()).unwrap()];
-    body.extend(payload);
-    body.push(20);
-    body.extend(protocol);
-    let length = u32::try_from(body.len()).unwrap().to_be_bytes();
-    stream.write_all(&[&head[..4], &length, &body].concat()).await
 }
 
 /// Lines that the stand-in for `flux uptime` wrote into `calls`.
@@ -82,18 +66,15 @@ async fn a_broker_that_lets_nobody_in_is_asked_with_flux_uptime() {
 async fn a_broker_that_is_slow_once_is_asked_over_its_socket_again() {
     let _turn = TURN.lock().await;
     let directory = TempDir::new().unwrap();
-    let listener = UnixListener::bind(directory.path().join("local")).unwrap();
-    let broker = tokio::spawn(async move {
-        let _silent = listener.accept().await.unwrap();
-        let (mut stream, _) = listener.accept().await.unwrap();
-        answer(&mut stream).await.unwrap();
-        stream
+    let listener = std::os::unix::net::UnixListener::bind(directory.path().join("local")).unwrap();
+    std::thread::spawn(move || {
+        let _silent = listener.accept().unwrap();
+        pod::answer(listener.accept().unwrap().0, "run")
     });
     let (events, mut changes) = mpsc::unbounded_channel();
     let watching = tokio::spawn(watch(&directory, "echo >> calls; echo 1:00 run 1s,").run(events));
     let change = timeout(PATIENCE, changes.recv()).await.unwrap();
     assert_eq!(change, Some(Event::State("run".to_owned())));
-    broker.await.unwrap();
     assert_eq!(calls(directory.path()), 0);
     watching.abort();
 }

@@ -3,13 +3,12 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod pod;
-mod settings;
 
 use flux_agent::plan::{plan, surroundings};
 use flux_contract::AgentConfig;
+use pod::settings::{bootstraps, everything, facts, workloads};
 use pod::{Pod, stderr};
 use serde_json::{Value, json};
-use settings::{bootstraps, everything, facts, workloads};
 use std::collections::BTreeMap;
 
 /// Values for settings that would not be read if their text were merely another one.

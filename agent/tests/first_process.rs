@@ -6,72 +6,54 @@
 mod pod;
 mod support;
 
-use flux_contract::{AgentConfig, Workload};
+use flux_contract::AgentConfig;
 use nix::sys::signal::Signal;
 use pod::namespace::{FirstProcess, first_process};
 use pod::{Background, Pod, code, stderr, stdout};
 use std::fs::{self, File, OpenOptions};
 use std::process::Stdio;
 
-/// A run whose command is the shell text `script`, without Flux in between.
-fn launcher(pod: &Pod, script: &str) -> AgentConfig {
-    let command = ["sh", "-c", script].map(str::to_owned).into();
-    let mut config = pod.config(&[]);
-    config.workload = Workload::Launcher { prefix: vec![], command };
-    config
-}
-
 /// Shell text that ends when the file `$1` is there.
 const AWAIT: &str = "await() { while [ ! -e \"$1\" ]; do sleep 0.02; done; }\n";
 
-#[test]
-fn orphans_are_reaped_whatever_ended_them() {
+/// Runs the shell text `script`, which leaves orphans, as the command; looks `at` the run when none is left.
+fn orphans_are_reaped(script: &str, at: impl FnOnce(&FirstProcess)) {
     let pod = Pod::new();
-    // The kill(1) of every shell knows the number of a real-time signal.
-    let script = format!(
-        "{AWAIT}for signal in 9 40 64 15; do
-            sh -c \"sh -c 'kill -$signal \\$\\$' &\"
-        done
-        sh -c 'true &'
-        touch $POD/orphaned
-        await $POD/done"
-    );
-    let run = pod.prepared(&launcher(&pod, &script));
-    let Some(run) = first_process(&pod, &run) else { return };
-    let run = FirstProcess::start(run);
+    let script = format!("{AWAIT}{script}\ntouch $POD/orphaned\nawait $POD/done");
+    let run = pod.prepared(&pod.launcher(&script));
+    let Some(run) = FirstProcess::start(&pod, &run) else { return };
     pod.await_file("orphaned");
     pod::await_that("every orphan is reaped", || run.zombies() == 0);
+    at(&run);
     fs::write(pod.at("done"), "").unwrap();
     let (code, _, error) = run.end();
     assert_eq!(code, 0, "{error}");
+}
+
+#[test]
+fn orphans_are_reaped_whatever_ended_them() {
+    // The kill(1) of every shell knows the number of a real-time signal.
+    let script = "for signal in 9 40 64 15; do
+            sh -c \"sh -c 'kill -$signal \\$\\$' &\"
+        done
+        sh -c 'true &'";
+    orphans_are_reaped(script, |_| ());
 }
 
 #[test]
 fn thousands_of_orphans_leave_nothing_behind() {
-    let pod = Pod::new();
-    let script = format!(
-        "{AWAIT}for i in $(seq 100); do
+    let script = "for i in $(seq 100); do
             sh -c 'for j in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do true & done'
-        done
-        touch $POD/orphaned
-        await $POD/done"
-    );
-    let run = pod.prepared(&launcher(&pod, &script));
-    let Some(run) = first_process(&pod, &run) else { return };
-    let run = FirstProcess::start(run);
-    pod.await_file("orphaned");
-    pod::await_that("every orphan is reaped", || run.zombies() == 0);
-    let pid = run.pid();
-    let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
-    assert!(open < 40, "{open} files are open");
-    fs::write(pod.at("done"), "").unwrap();
-    let (code, _, error) = run.end();
-    assert_eq!(code, 0, "{error}");
+        done";
+    orphans_are_reaped(script, |run| {
+        let open = fs::read_dir(format!("/proc/{}/fd", run.pid())).unwrap().count();
+        assert!(open < 40, "{open} files are open");
+    });
 }
 
 /// A run that ends with 7 and leaves message and marker.
 fn ends_with_7(pod: &Pod) -> AgentConfig {
-    let mut config = launcher(pod, "exit 7");
+    let mut config = pod.launcher("exit 7");
     config.hooks.post = Some("touch $POD/posted".to_owned());
     config
 }
@@ -162,8 +144,7 @@ fn a_child_that_is_killed_takes_nothing_with_it() {
 fn run_and_probe(then: &str) -> Option<[(i32, String); 2]> {
     let pod = Pod::new();
     pod.broker_does(&format!("{AWAIT}await $POD/go\n{then}"));
-    let run = pod.prepared(&launcher(&pod, "true"));
-    let run = FirstProcess::start(first_process(&pod, &run)?);
+    let run = FirstProcess::start(&pod, &pod.prepared(&pod.launcher("true")))?;
     pod.await_file("broker-pid");
     let mut ready = pod.for_this_pod("ready");
     ready.args(["--timeout", "60"]);
@@ -188,14 +169,11 @@ fn a_probe_that_waits_is_answered_before_the_run_ends() {
 
 #[test]
 fn a_worker_that_starts_its_broker_again_and_again_leaves_a_message_that_can_be_read() {
-    let mut pod = Pod::new();
-    pod.hostname = "hello-1".to_owned();
+    let pod = Pod::called("hello-1");
     pod.broker_does("echo >> $POD/starts; [ $(wc -l < $POD/starts) -lt 4 ] || exit 0; exit 1");
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let certificate = pod::certificate();
-    let lead = runtime.block_on(support::start(support::curve(&certificate, &certificate)));
+    let (_lead, port) = support::lead(&pod::certificate());
     let mut config = pod.config(&["true"]);
-    config.network.port = lead.port();
+    config.network.port = port;
     let Some(mut run) = first_process(&pod, &pod.prepared(&config)) else { return };
     let output = run.output().unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));

@@ -158,7 +158,7 @@ fn many_containers_that_link_at_once_all_succeed() {
 }
 
 #[test]
-fn an_image_without_flux_is_told_with_the_places_looked_at_and_gets_no_marker() {
+fn an_image_without_flux_gets_no_marker_and_the_places_searched_are_named() {
     let scene = Scene::new();
     scene.file("etc/os-release", "");
     let message = scene.make().unwrap_err().to_string();

@@ -25,8 +25,7 @@ fn doctor(pod: &Pod) -> (i32, BTreeMap<String, (String, String)>) {
 
 #[test]
 fn the_doctor_names_cause_and_remedy_of_everything_that_is_wrong_at_once() {
-    let mut pod = Pod::new();
-    pod.hostname = "stranger".to_owned();
+    let pod = Pod::called("stranger");
     let mut config = pod.config(&["true"]);
     config.network.port = closed_port();
     pod.write_config(&config);
@@ -71,8 +70,7 @@ fn the_doctor_beside_the_runner_looks_for_nothing_that_is_not_there_by_design() 
 
 #[test]
 fn the_doctor_does_not_wait_for_a_flux_that_hangs() {
-    let mut pod = Pod::new();
-    pod.hostname = "stranger".to_owned();
+    let pod = Pod::called("stranger");
     pod.write_config(&pod.config(&["true"]));
     pod.write_executable("mnt/flux/view/bin/flux", "#!/bin/sh\nexec sleep 600\n");
     let (code, checks) = doctor(&pod);
@@ -120,10 +118,7 @@ fn connect_runs_a_command_with_the_broker_within_reach_and_passes_on_its_code() 
 
 #[test]
 fn root_who_connects_becomes_the_brokers_user_with_its_name_and_home() {
-    if !nix::unistd::getuid().is_root() {
-        return;
-    }
-    let pod = Pod::new();
+    let Some(pod) = Pod::of_root() else { return };
     pod.write_config(&pod.config(&["true"]));
     broker_in_state(&pod.layout().local_socket(), "run");
     let connect = |uid: u32| {
@@ -195,10 +190,8 @@ fn the_client_is_the_views_flux_and_once_there_is_a_broker_connected_to_it() {
 
 #[test]
 fn root_becomes_the_user_of_the_broker_that_is_meant_and_goes_home_from_the_root_directory() {
-    if !nix::unistd::getuid().is_root() {
-        return;
-    }
-    let pod = entered_pod();
+    let Some(pod) = Pod::of_root() else { return };
+    pod.write_executable("mnt/flux/view/bin/flux", FLUX_THAT_TELLS);
     let (uri, home) = (pod.layout().local_uri(), pod.layout().home());
     let client = || pod.entered(pod.layout().client());
     fs::create_dir_all(&home).unwrap();
@@ -264,15 +257,16 @@ fn a_shell_that_sources_the_helper_finds_the_client_first_and_keeps_the_instance
         let client = pod.layout().client();
         assert_eq!(said(None), format!("{}\n{uri} {paths}\n", client.display()));
         assert_eq!(said(Some("x")), format!("{}\nx {paths}\n", client.display()));
+        let changes = stdout(&pod.entered(pod.layout().agent()).arg("env").output().unwrap());
+        let script = format!("{changes}\necho $FLUX_URI $fluxsocket $PATH");
+        let output = pod.entered(shell).args(["-c", &script]).output().unwrap();
+        assert_eq!(stdout(&output), format!("{uri} {uri} {paths}\n"), "{}", stderr(&output));
     }
 }
 
 #[test]
 fn a_connected_shell_starts_where_its_user_can_write() {
-    if !nix::unistd::getuid().is_root() {
-        return;
-    }
-    let pod = Pod::new();
+    let Some(pod) = Pod::of_root() else { return };
     pod.write_config(&pod.config(&["true"]));
     let home = pod.layout().home();
     fs::create_dir_all(&home).unwrap();

@@ -2,110 +2,46 @@
 //! content of every file.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod settings;
+
 use flux_agent::accounts::Databases;
 use flux_agent::plan::Facts;
 use flux_agent::plan::{PlanError, plan, surroundings};
 use flux_contract::{
-    AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, ClusterName, Exit, FluxUser, Hooks,
-    Hostlist, Install, Layout, Logging, Network, Shutdown, Submission, View, WorkerPolicy,
+    AgentConfig, Archive, Bootstrap, Broker, Exit, Hooks, Hostlist, Submission, WorkerPolicy,
     Workload,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use settings::words;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
-}
 
 fn paths(paths: &[&str]) -> BTreeSet<PathBuf> {
     paths.iter().map(PathBuf::from).collect()
 }
 
-/// Every value differs from every default and constant.
 fn config() -> AgentConfig {
-    AgentConfig {
-        version: AgentConfig::VERSION,
-        cluster: ClusterIdentity {
-            name: ClusterName::new("sample").unwrap(),
-            namespace: "science".to_owned(),
-            size: 3,
-        },
-        layout: Layout::new("/mnt/shared").with_private("/srv/private"),
-        install: Install::Copy,
-        view: View { enabled: true, python_path: None },
-        user: FluxUser {
-            name: "fluxer".to_owned(),
-            uid: 1717,
-            run_as_root: false,
-            capabilities: vec![],
-        },
-        network: Network {
-            headless_service: "subdomain".to_owned(),
-            port: 8051,
-            lead_address: Some([10, 96, 0, 7].into()),
-            bootstrap: Bootstrap::Root { hosts: Hostlist::of_range("sample", 0..3) },
-            lead_deadline_seconds: 321,
-        },
-        broker: Broker {
-            quorum: None,
-            connect_timeout: Some("7s".to_owned()),
-            topology: None,
-            log_level: 5,
-            local_socket: true,
-            zeromq_debug: false,
-            wrap: None,
-            custom_config: None,
-            queue_policy: "easy".to_owned(),
-            simple_scheduler: false,
-        },
-        worker: WorkerPolicy::LeaveWhenDone,
-        workload: Workload::Submit { submission: submission() },
-        logging: Logging { quiet: false, strict: true, timed: false, debug: false },
-        shutdown: Shutdown { grace_seconds: 20, deadline_seconds: Some(60) },
-        hooks: Hooks::default(),
-        archive: None,
-        munge: false,
-        environment: BTreeMap::new(),
-        sidecars: BTreeMap::new(),
-    }
+    settings::plain(Workload::Submit { submission: submission() })
 }
 
 fn submission() -> Submission {
-    Submission {
-        prefix: vec![],
-        submit: words(&["flux", "submit"]),
-        flags: words(&["-N", "3", "-n6"]),
-        command: words(&["echo", "a \"quoted\" $word"]),
-        script: None,
-    }
+    settings::submission(&["-N", "3", "-n6"], &["echo", "a \"quoted\" $word"])
 }
 
+/// A pod of an image with both shells and an account of its own, and of a view without Fluxion.
 fn facts(hostname: &str) -> Facts {
+    let (root, app) = ("root:x:0:0:root:/root:/bin/bash\n", "app:x:3000:3001::/srv/app:/bin/sh\n");
     Facts {
-        hostname: hostname.to_owned(),
-        uid: 0,
-        gid: 0,
         groups: vec![],
-        accounts: Databases {
-            passwd: b"root:x:0:0:root:/root:/bin/bash\napp:x:3000:3001::/srv/app:/bin/sh\n"
-                .to_vec(),
-            ..Databases::default()
-        },
-        environment: [("HOME".to_owned(), "/root".to_owned())].into(),
-        agent: "/mnt/shared/bin/flux-agent".into(),
-        cluster_domain: Some("example.test".to_owned()),
-        site_packages: Some("/mnt/shared/view/lib/python3.12/site-packages".into()),
+        accounts: Databases { passwd: [root, app].concat().into(), ..Databases::default() },
         has_temporary_directories: true,
-        processors: 3,
         fluxion_modules: None,
-        view_has_libc: false,
         executables: paths(&[
             "/bin/bash",
             "/bin/sh",
             "/mnt/shared/view/bin/flux",
             "/mnt/shared/view/bin/bash",
         ]),
-        homes: paths(&["/root"]),
+        ..settings::facts(&config(), hostname, 0)
     }
 }
 
@@ -242,32 +178,28 @@ fn an_image_without_a_place_for_temporary_files_gets_one() {
 }
 
 #[test]
-fn a_script_for_a_shell_that_the_image_lacks_gets_the_one_of_the_view() {
-    let mut config = config();
-    config.workload = Workload::Batch {
-        prefix: vec![],
-        flags: vec![],
-        script: "#!/bin/bash -e\necho \"$0\"\n".to_owned(),
-        output_directory: "/data/output".to_owned(),
-    };
-    let bare = paths(&["/mnt/shared/view/bin/flux", "/mnt/shared/view/bin/bash"]);
-    let text = shown(&config, &Facts { executables: bare, ..facts("sample-0") });
-    assert!(text.contains("    #!/mnt/shared/view/bin/bash -e\n    echo \"$0\"\n"), "{text}");
-    assert!(shown(&config, &facts("sample-0")).contains("    #!/bin/bash -e\n"));
-}
-
-#[test]
 fn a_script_keeps_its_shells_options_where_the_image_lacks_the_shell() {
     let of = |first: &str, executables: &[&str]| {
         let script = format!("{first}\nhostname\n");
-        let submission = Submission { script: Some(script), ..submission() };
-        let config = AgentConfig { workload: Workload::Submit { submission }, ..config() };
+        let submission = Submission { script: Some(script.clone()), ..submission() };
+        let batch = Workload::Batch {
+            prefix: vec![],
+            flags: vec![],
+            script,
+            output_directory: "/data/output".to_owned(),
+        };
         let view = ["/mnt/shared/view/bin/flux", "/mnt/shared/view/bin/bash"];
         let executables = paths(&[&view, executables].concat());
-        let text = shown(&config, &Facts { executables, ..facts("sample-0") });
-        let lines: Vec<&str> = text.lines().map(str::trim).collect();
-        let at = lines.iter().position(|line| *line == "hostname").unwrap();
-        lines[at - 1].to_owned()
+        let [one, other] = [Workload::Submit { submission }, batch].map(|workload| {
+            let executables = executables.clone();
+            let facts = Facts { executables, ..facts("sample-0") };
+            let text = shown(&AgentConfig { workload, ..config() }, &facts);
+            let lines: Vec<&str> = text.lines().map(str::trim).collect();
+            let at = lines.iter().position(|line| *line == "hostname").unwrap();
+            lines[at - 1].to_owned()
+        });
+        assert_eq!(one, other);
+        one
     };
     let bash = "#!/mnt/shared/view/bin/bash";
     for (first, shell) in [
@@ -422,14 +354,6 @@ fn a_lead_found_by_its_name_is_connected_to_over_what_let_this_pod_in() {
 }
 
 #[test]
-fn the_lead_listens_for_both_kinds_of_address_whatever_its_own_is() {
-    let text = shown(&config(), &facts("sample-0"));
-    assert!(text.contains("enable_ipv6 = true"), "{text}");
-    let text = shown(&config(), &facts("sample-1"));
-    assert!(!text.contains("enable_ipv6"), "{text}");
-}
-
-#[test]
 fn an_image_without_bash_gets_the_views_as_shell_of_flux_but_keeps_its_own_sh_for_hooks() {
     let mut config = config();
     config.hooks.pre = Some("true".to_owned());
@@ -463,13 +387,6 @@ fn the_simple_scheduler_is_chosen_in_the_configuration() {
     let text = shown(&config, &facts("sample-0"));
     let chosen = "[modules.alternatives]\n    sched = \"sched-simple\"\n    feasibility = \"sched-simple\"\n";
     assert!(text.contains(chosen), "{text}");
-}
-
-#[test]
-fn fluxion_gives_the_lead_its_jobs_first_as_the_scheduler_of_flux_core_does() {
-    let text = shown(&config(), &facts("sample-0"));
-    let policy = "[sched-fluxion-resource]\n    match-policy = \"lonode\"\n";
-    assert!(text.contains(policy), "{text}");
 }
 
 #[test]
@@ -535,10 +452,4 @@ fn what_cannot_work_is_refused_with_its_cause_and_its_code() {
     let (exit, text) = refusal(&child, &facts("sample-0"));
     assert_eq!(exit, Exit::Config);
     assert!(text.contains("far"), "{text}");
-}
-
-#[test]
-fn the_same_facts_give_the_same_plan() {
-    let plans = || plan(&config(), &facts("sample-1")).unwrap();
-    assert_eq!(plans(), plans());
 }

@@ -1,18 +1,22 @@
-//! The CURVE client handshake against an independent implementation of the server.
+//! The CURVE client handshake against an independent implementation of the server, and the wait for
+//! one that comes late.
 
 mod support;
 
-use flux_agent::lead::{Outcome, Stage, probe};
+use flux_agent::lead::{Outcome, Stage, probe, wait_for_lead};
+use flux_agent::plan::AwaitLead;
 use flux_contract::CurveCertificate;
 use omq_proto::MechanismSetup;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
-use support::{PATIENCE, certificate, curve, listen, start};
+use support::{PATIENCE, certificate, curve, listen, serve, start};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 
 async fn ask(address: SocketAddr, certificate: &CurveCertificate) -> Outcome {
-    probe(address, certificate, PATIENCE).await
+    probe(address, certificate, PATIENCE.into()).await
 }
 
 #[tokio::test]
@@ -80,7 +84,7 @@ async fn a_port_where_nobody_listens_refuses_the_connection() {
 #[tokio::test]
 async fn a_silent_listener_times_out_while_its_greeting_is_awaited() {
     let (_listener, address) = listen().await;
-    let outcome = probe(address, &certificate(1), Duration::from_millis(100)).await;
+    let outcome = probe(address, &certificate(1), Duration::from_millis(100).into()).await;
     assert_eq!(outcome, Outcome::TimedOut { stage: Stage::Greeting });
 }
 
@@ -101,4 +105,33 @@ async fn an_address_without_a_route_is_unreachable() {
     // Class E addresses are refused by the kernel itself.
     let outcome = ask("255.255.255.255:8050".parse().unwrap(), &certificate(1)).await;
     assert!(matches!(outcome, Outcome::Unreachable { .. }), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn a_lead_that_starts_late_is_found_when_it_is_up() {
+    let (listener, address) = listen().await;
+    drop(listener);
+    let target = AwaitLead {
+        address: Some(address.ip()),
+        name: "lead.invalid".to_owned(),
+        port: address.port(),
+        deadline_seconds: 0,
+        by_name: None,
+    };
+    let (sender, mut reports) = mpsc::unbounded_channel();
+    let waiting = async {
+        let mut report = |text: &str| sender.send(text.to_owned()).unwrap();
+        wait_for_lead(&target, &certificate(1), PATIENCE, &mut report).await
+    };
+    let starting = async {
+        let seen = reports.recv().await.unwrap();
+        let listener = TcpListener::bind(address).await.unwrap();
+        tokio::spawn(serve(listener, curve(&certificate(1), &certificate(1))));
+        seen
+    };
+    let (found, seen) = tokio::join!(waiting, starting);
+    assert!(seen.contains("connection refused"), "{seen}");
+    let found = found.unwrap();
+    assert_eq!(found.address, address);
+    assert!(found.attempts > 1);
 }

@@ -7,10 +7,11 @@ use flux_contract::Phase;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use zeromq::{ReqSocket, Socket, SocketRecv, SocketSend};
 
 const PATIENCE: Duration = Duration::from_secs(20);

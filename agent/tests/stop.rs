@@ -4,10 +4,10 @@
 mod pod;
 mod support;
 
-use flux_contract::{AgentConfig, Archive, Exit, Hooks, Shutdown, SidecarConfig, Workload};
+use flux_contract::{AgentConfig, Archive, Exit, Hooks, SidecarConfig};
 use nix::sys::signal::Signal;
 use pod::namespace::{FirstProcess, first_process};
-use pod::{Background, Pod, broker_in_state};
+use pod::{Background, Pod, broker_in_state, sidecar, stopped};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -19,29 +19,41 @@ const GRACE: u64 = 4;
 const DEAF: &str =
     "trap '' HUP INT QUIT TERM USR1 USR2; touch $POD/deaf; while :; do sleep 0.05; done";
 
-fn stopped() -> i32 {
-    Exit::Stopped.code().into()
-}
+/// Shell text of a broker that passes SIGTERM on to its program and then cleans up, as Flux does.
+const PASSES_ON: &str = "while [ \"${1#-}\" != \"$1\" ]; do shift; done
+    trap 'kill -HUP $program' TERM
+    \"$@\" & program=$!
+    while kill -0 $program 2>/dev/null; do wait $program; code=$?; done
+    touch $POD/cleaned-up; exit $code";
 
 /// `pod` with a command that takes for ever, and a grace period of [`GRACE`].
 fn config(pod: &Pod) -> AgentConfig {
-    let mut config = pod.config(&["sleep", "600"]);
-    config.shutdown = Shutdown { grace_seconds: GRACE, deadline_seconds: None };
+    with_grace(pod.config(&["sleep", "600"]))
+}
+
+fn with_grace(mut config: AgentConfig) -> AgentConfig {
+    config.shutdown.grace_seconds = GRACE;
     config
 }
 
 /// Starts `config` as PID 1, waits for the file `until`, asks it to stop, and returns code, output
 /// and complaints: within the grace period, with a message and the marker.
 fn stop(pod: &Pod, config: &AgentConfig, until: &str) -> Option<(i32, String, String)> {
-    let run = FirstProcess::start(first_process(pod, &pod.prepared(config))?);
+    let run = FirstProcess::start(pod, &pod.prepared(config))?;
     pod.await_file(until);
+    let (code, output, error) = stop_in_time(pod, run);
+    assert!(pod.layout().complete_marker().exists(), "no marker: {error}");
+    Some((code, output, error))
+}
+
+/// Asks `run` to stop, which it does within the grace period and with a message.
+fn stop_in_time(pod: &Pod, run: FirstProcess) -> (i32, String, String) {
     let asked = Instant::now();
     run.signal(Signal::SIGTERM);
     let (code, output, error) = run.end();
     assert!(asked.elapsed() < Duration::from_secs(GRACE), "{:?}: {error}", asked.elapsed());
     assert_eq!(pod.message().exit_code, code, "{error}");
-    assert!(pod.layout().complete_marker().exists(), "no marker: {error}");
-    Some((code, output, error))
+    (code, output, error)
 }
 
 #[test]
@@ -70,12 +82,10 @@ fn a_post_hook_that_never_ends_is_ended_before_the_kubelet_ends_all() {
 #[test]
 fn a_post_hook_is_not_stopped_by_the_stop_it_follows_nor_by_one_that_comes_then() {
     let pod = Pod::new();
-    let mut config = pod.config(&["true"]);
-    config.shutdown.grace_seconds = GRACE;
+    let mut config = with_grace(pod.config(&["true"]));
     let post = "touch $POD/post; while [ ! -e $POD/go-on ]; do sleep 0.02; done; echo saved";
     config.hooks = Hooks { post: Some(post.to_owned()), ..Hooks::default() };
-    let Some(run) = first_process(&pod, &pod.prepared(&config)) else { return };
-    let run = FirstProcess::start(run);
+    let Some(run) = FirstProcess::start(&pod, &pod.prepared(&config)) else { return };
     pod.await_file("post");
     run.signal(Signal::SIGTERM);
     run.signal(Signal::SIGINT);
@@ -118,17 +128,8 @@ fn a_hook_that_ignores_every_signal_is_killed_with_all_it_started_in_its_group()
 #[test]
 fn a_launcher_that_ignores_every_signal_is_killed_in_time_for_fluxs_cleanup() {
     let pod = Pod::new();
-    // Passes the signal on to its program and then cleans up, as Flux does.
-    pod.broker_does(
-        "while [ \"${1#-}\" != \"$1\" ]; do shift; done
-        trap 'kill -HUP $program' TERM
-        \"$@\" & program=$!
-        while kill -0 $program 2>/dev/null; do wait $program; code=$?; done
-        touch $POD/cleaned-up; exit $code",
-    );
-    let mut config = config(&pod);
-    let command = ["sh", "-c", DEAF].map(str::to_owned).into();
-    config.workload = Workload::Launcher { prefix: vec![], command };
+    pod.broker_does(PASSES_ON);
+    let config = with_grace(pod.launcher(DEAF));
     let Some((code, _, error)) = stop(&pod, &config, "deaf") else { return };
     assert_eq!(code, 137, "{error}");
     assert!(error.contains("the command has not ended in its time"), "{error}");
@@ -139,44 +140,18 @@ fn a_launcher_that_ignores_every_signal_is_killed_in_time_for_fluxs_cleanup() {
 #[test]
 fn a_sidecar_that_ignores_every_signal_is_killed_and_its_post_hook_has_its_share() {
     let pod = Pod::new();
-    let mut config = config(&pod);
-    let sidecar = SidecarConfig {
-        wait_for_socket: false,
-        command: Some(DEAF.to_owned()),
-        init: None,
-        service_pre: None,
-        post: Some("echo post".to_owned()),
-    };
-    config.sidecars.insert("service".to_owned(), sidecar);
-    let mut command = pod.prepared(&config);
-    command.args(["--container", "service"]);
-    let Some(run) = first_process(&pod, &command) else { return };
-    let run = FirstProcess::start(run);
+    let sidecar = SidecarConfig { post: Some("echo post".to_owned()), ..sidecar(DEAF) };
+    let command = pod.beside(config(&pod), sidecar);
+    let Some(run) = FirstProcess::start(&pod, &command) else { return };
     pod.await_file("deaf");
-    let asked = Instant::now();
-    run.signal(Signal::SIGTERM);
-    let (code, output, error) = run.end();
-    assert!(asked.elapsed() < Duration::from_secs(GRACE), "{error}");
+    let (code, output, error) = stop_in_time(&pod, run);
     assert_eq!((code, output.as_str()), (137, "post\n"), "{error}");
-    assert_eq!(pod.message().exit_code, 137);
 }
 
 #[test]
 fn a_sidecar_whose_runner_has_finished_has_the_grace_period_and_no_more() {
     let pod = Pod::new();
-    let mut config = config(&pod);
-    let sidecar = SidecarConfig {
-        wait_for_socket: false,
-        command: Some(DEAF.to_owned()),
-        init: None,
-        service_pre: None,
-        post: None,
-    };
-    config.sidecars.insert("service".to_owned(), sidecar);
-    pod.write_config(&config);
-    let mut command = pod.for_this_pod("run");
-    command.args(["--container", "service"]);
-    let run = Background::start(command);
+    let run = Background::start(pod.beside(config(&pod), sidecar(DEAF)));
     pod.await_file("deaf");
     let asked = Instant::now();
     fs::write(pod.layout().complete_marker(), "").unwrap();
@@ -188,43 +163,11 @@ fn a_sidecar_whose_runner_has_finished_has_the_grace_period_and_no_more() {
 }
 
 #[test]
-fn a_long_grace_period_is_the_jobs_and_each_pod_says_so_in_its_plan() {
-    let pod = Pod::new();
-    let mut config = config(&pod);
-    config.shutdown.grace_seconds = 600;
-    pod.write_config(&config);
-    let output = pod.for_this_pod("plan").output().unwrap();
-    let plan = pod::stdout(&output);
-    let seconds = |after: &str, before: &str| {
-        let from = plan.find(after).unwrap_or_else(|| panic!("{after} is not in {plan}"));
-        let text = plan[from + after.len()..].split(before).next().unwrap();
-        text.parse::<u64>().unwrap_or_else(|_| panic!("{text}")) / 1000
-    };
-    assert!(seconds("kill-timeout = \"", "ms\"") > 570, "{plan}");
-    assert!(seconds("-Sbroker.cleanup-timeout=", "ms") > 570, "{plan}");
-    assert!(plan.contains("when told to stop"), "{plan}");
-}
-
-#[test]
 fn a_run_that_reaches_its_deadline_ends_in_order_and_says_so() {
     let pod = Pod::new();
-    let mut config = config(&pod);
-    config.workload = Workload::Launcher {
-        prefix: vec![],
-        command: [
-            "sh",
-            "-c",
-            "trap 'echo saved; exit 0' HUP; touch $POD/up; while :; do sleep 0.02; done",
-        ]
-        .map(str::to_owned)
-        .into(),
-    };
-    pod.broker_does(
-        "while [ \"${1#-}\" != \"$1\" ]; do shift; done
-        trap 'kill -HUP $program' TERM
-        \"$@\" & program=$!
-        while kill -0 $program 2>/dev/null; do wait $program; code=$?; done; exit $code",
-    );
+    pod.broker_does(PASSES_ON);
+    let saves = "trap 'echo saved; exit 0' HUP; while :; do sleep 0.02; done";
+    let mut config = with_grace(pod.launcher(saves));
     config.shutdown.deadline_seconds = Some(1);
     config.hooks = Hooks { post: Some("echo post".to_owned()), ..Hooks::default() };
     let Some(mut run) = first_process(&pod, &pod.prepared(&config)) else { return };
@@ -247,9 +190,7 @@ fn a_deadline_that_was_moved_while_it_runs_counts_as_it_is_then() {
     let run = Background::start(pod.prepared(&config));
     pod.await_file("broker-pid");
     config.shutdown.deadline_seconds = Some(4);
-    let document = pod.at("flux_operator/config/agent.toml");
-    fs::write(document.with_extension("new"), config.to_toml().unwrap()).unwrap();
-    fs::rename(document.with_extension("new"), document).unwrap();
+    pod.write_config(&config);
     let (code, _, error) = run.end();
     assert_eq!(code, i32::from(Exit::Deadline.code()), "{error}");
     assert!(pod.message().last_error.unwrap().contains("the deadline of 4 seconds"), "{error}");
@@ -282,20 +223,16 @@ kill -KILL $$
 
 #[test]
 fn nothing_of_a_dead_broker_runs_beside_the_next_but_what_a_hook_started_does() {
-    let mut pod = Pod::new();
-    pod.hostname = "hello-1".to_owned();
+    let pod = Pod::called("hello-1");
     pod.broker_does(LEAVES_A_JOB);
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let certificate = pod::certificate();
-    let lead = runtime.block_on(support::start(support::curve(&certificate, &certificate)));
+    let (_lead, port) = support::lead(&pod::certificate());
     let mut config = config(&pod);
-    config.network.port = lead.port();
+    config.network.port = port;
     let daemon =
         "setsid sh -c 'touch $0.up; while :; do sleep 0.05; done' $POD/daemon >/dev/null 2>&1 &
         while [ ! -e $POD/daemon.up ]; do sleep 0.02; done";
     config.hooks = Hooks { pre: Some(daemon.to_owned()), ..Hooks::default() };
-    let Some(run) = first_process(&pod, &pod.prepared(&config)) else { return };
-    let run = FirstProcess::start(run);
+    let Some(run) = FirstProcess::start(&pod, &pod.prepared(&config)) else { return };
     pod.await_file("second-runs");
     let commands = |name: &str| {
         let argument = pod.at(name).display().to_string();

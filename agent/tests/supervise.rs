@@ -5,9 +5,9 @@ mod support;
 
 use flux_contract::{Exit, Hooks, SidecarConfig, WorkerPolicy, Workload};
 use nix::sys::signal::Signal;
-use pod::namespace::first_process;
 use pod::{
-    Background, PATIENCE, Pod, await_that, broker_in_state, closed_port, code, skip, stderr, stdout,
+    Background, PATIENCE, Pod, await_that, broker_in_state, closed_port, code, sidecar, stderr,
+    stdout, stopped,
 };
 use std::fs;
 use std::time::Instant;
@@ -19,17 +19,6 @@ trap 'echo TERM >> $POD/signals; exit 0' TERM
 touch $POD/trapped
 while :; do sleep 0.02; done
 ";
-
-fn stopped() -> i32 {
-    Exit::Stopped.code().into()
-}
-
-fn launcher(pod: &Pod, script: &str) -> flux_contract::AgentConfig {
-    let command = ["sh", "-c", script].map(str::to_owned).into();
-    let mut config = pod.config(&[]);
-    config.workload = Workload::Launcher { prefix: vec![], command };
-    config
-}
 
 #[test]
 fn every_signal_is_passed_on_to_the_broker_and_only_term_ends_this_one() {
@@ -80,8 +69,7 @@ fn a_signal_during_a_hook_ends_hook_and_run_at_once_and_the_post_hook_runs() {
 
 #[test]
 fn a_worker_that_waits_for_the_lead_ends_at_once_when_told_to() {
-    let mut pod = Pod::new();
-    pod.hostname = "hello-1".to_owned();
+    let pod = Pod::called("hello-1");
     let mut config = pod.config(&["true"]);
     config.network.port = closed_port();
     let run = Background::start(pod.prepared(&config));
@@ -102,8 +90,7 @@ fn a_worker_that_waits_for_the_lead_ends_at_once_when_told_to() {
 
 #[test]
 fn a_worker_gives_up_at_its_deadline_and_says_what_it_saw() {
-    let mut pod = Pod::new();
-    pod.hostname = "hello-1".to_owned();
+    let pod = Pod::called("hello-1");
     let mut config = pod.config(&["true"]);
     config.network.port = closed_port();
     config.network.lead_deadline_seconds = 0;
@@ -113,27 +100,9 @@ fn a_worker_gives_up_at_its_deadline_and_says_what_it_saw() {
 }
 
 #[test]
-fn orphans_are_reaped_while_the_command_runs() {
-    let pod = Pod::new();
-    let script = "
-        sh -c 'sleep 0.05 & echo $! > orphan'
-        tries=0
-        while kill -0 $(cat orphan) 2>/dev/null; do
-            tries=$((tries + 1))
-            [ $tries -lt 500 ] || exit 9
-            sleep 0.02
-        done
-        echo reaped";
-    let run = pod.prepared(&launcher(&pod, script));
-    let Some(mut run) = first_process(&pod, &run) else { return };
-    let output = run.output().unwrap();
-    assert_eq!((code(&output), stdout(&output).as_str()), (0, "reaped\n"), "{}", stderr(&output));
-}
-
-#[test]
 fn the_command_starts_with_no_signal_blocked_or_ignored() {
     let pod = Pod::new();
-    let output = pod.run(&launcher(&pod, "grep -E 'Sig(Blk|Ign)' /proc/self/status"));
+    let output = pod.run(&pod.launcher("grep -E 'Sig(Blk|Ign)' /proc/self/status"));
     let text = stdout(&output);
     let mask = |name: &str| {
         let value = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
@@ -147,7 +116,7 @@ fn the_command_starts_with_no_signal_blocked_or_ignored() {
 #[test]
 fn the_broker_leads_a_process_group_of_its_own() {
     let pod = Pod::new();
-    let output = pod.run(&launcher(&pod, "cut -d' ' -f5 /proc/self/stat; cat $POD/broker-pid"));
+    let output = pod.run(&pod.launcher("cut -d' ' -f5 /proc/self/stat; cat $POD/broker-pid"));
     let lines = stdout(&output);
     let (group, broker) = lines.trim().split_once('\n').unwrap();
     assert_eq!(group, broker);
@@ -155,14 +124,11 @@ fn the_broker_leads_a_process_group_of_its_own() {
 
 #[test]
 fn a_worker_starts_its_broker_again_after_a_failure_and_leaves_when_the_instance_ends() {
-    let mut pod = Pod::new();
-    pod.hostname = "hello-1".to_owned();
+    let pod = Pod::called("hello-1");
     pod.broker_does("[ -e $POD/second ] && exit 0; touch $POD/second; exit 1");
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let certificate = pod::certificate();
-    let lead = runtime.block_on(support::start(support::curve(&certificate, &certificate)));
+    let (_lead, port) = support::lead(&pod::certificate());
     let mut config = pod.config(&["true"]);
-    config.network.port = lead.port();
+    config.network.port = port;
     let output = pod.run(&config);
     let error = stderr(&output);
     assert_eq!(code(&output), 0, "{error}");
@@ -179,7 +145,7 @@ fn the_lead_is_ready_from_the_start_of_the_command_on() {
     let pod = Pod::new();
     pod.broker_does("while [ ! -e $POD/quorum ]; do sleep 0.02; done");
     let run = Background::start(
-        pod.prepared(&launcher(&pod, "while [ ! -e $POD/done ]; do sleep 0.02; done; exit 5")),
+        pod.prepared(&pod.launcher("while [ ! -e $POD/done ]; do sleep 0.02; done; exit 5")),
     );
     let ready = || pod.for_this_pod("ready").output().unwrap();
     pod.await_file("broker-pid");
@@ -232,16 +198,12 @@ fn diagnostics_ask_everything_whatever_fails_and_stay_until_told_to_end() {
     let mut command = pod.agent(&["diagnose", "--flux", &flux]);
     let log = pod.at("log");
     command.stdout(fs::File::create(&log).unwrap());
-    let mut run = command.spawn().unwrap();
+    let mut run = Background(command.spawn().unwrap());
     let said = || fs::read_to_string(&log).unwrap();
     await_that("all is said", || said().contains("stays up"));
-    assert!(run.try_wait().unwrap().is_none(), "it stays up");
-    nix::sys::signal::kill(
-        nix::unistd::Pid::from_raw(run.id().try_into().unwrap()),
-        Signal::SIGHUP,
-    )
-    .unwrap();
-    assert_eq!(run.wait().unwrap().code(), Some(stopped()));
+    assert!(run.0.try_wait().unwrap().is_none(), "it stays up");
+    run.signal(Signal::SIGHUP);
+    assert_eq!(run.0.wait().unwrap().code(), Some(stopped()));
     let text = said();
     assert_eq!(text.matches("== failed: exit status: 1").count(), 2, "{text}");
     assert_eq!(
@@ -270,11 +232,7 @@ fn the_programs_wrapper_passes_signals_on_and_records_how_the_command_ended() {
 
 #[test]
 fn exec_reports_what_could_not_be_started_as_shells_do() {
-    let pod = Pod::new();
-    if !nix::unistd::getuid().is_root() {
-        skip("changing the user needs root");
-        return;
-    }
+    let Some(pod) = Pod::of_root() else { return };
     let exec = |program: &str| {
         let output =
             pod.agent(&["exec", "--uid=1000", "--gid=1000", "--", program]).output().unwrap();
@@ -284,24 +242,13 @@ fn exec_reports_what_could_not_be_started_as_shells_do() {
 }
 
 /// A sidecar without hooks, whose command begins when there is a broker.
-fn sidecar(command: &str) -> SidecarConfig {
-    SidecarConfig {
-        wait_for_socket: true,
-        command: Some(command.to_owned()),
-        init: None,
-        service_pre: None,
-        post: None,
-    }
+fn waiting(command: &str) -> SidecarConfig {
+    SidecarConfig { wait_for_socket: true, ..sidecar(command) }
 }
 
 /// Runs `sidecar` in `pod`.
 fn beside(pod: &Pod, sidecar: SidecarConfig) -> Background {
-    let mut config = pod.config(&["true"]);
-    config.sidecars.insert("service".to_owned(), sidecar);
-    pod.write_config(&config);
-    let mut command = pod.for_this_pod("run");
-    command.args(["--container", "service"]);
-    Background::start(command)
+    Background::start(pod.beside(pod.config(&["true"]), sidecar))
 }
 
 #[test]
@@ -311,7 +258,7 @@ fn a_sidecar_waits_for_the_socket_and_ends_when_the_runner_has() {
         init: Some("export A=1".to_owned()),
         service_pre: Some("echo pre $A; A=2".to_owned()),
         post: Some("echo post".to_owned()),
-        ..sidecar("echo $A $fluxsocket; touch started; exec sleep 600")
+        ..waiting("echo $A $fluxsocket; touch started; exec sleep 600")
     };
     let run = beside(&pod, sidecar);
     broker_in_state(&pod.layout().local_socket(), "run");
@@ -327,7 +274,7 @@ fn a_sidecars_command_of_any_length_runs_and_its_text_is_in_no_command_line() {
     let pod = Pod::new();
     let filler = "x".repeat(200_000);
     let command = format!("TEXT={filler}; echo ${{#TEXT}} $(wc -c </proc/$$/cmdline); touch said");
-    let run = beside(&pod, SidecarConfig { wait_for_socket: false, ..sidecar(&command) });
+    let run = beside(&pod, sidecar(&command));
     pod.await_file("work/said");
     fs::write(pod.layout().complete_marker(), "").unwrap();
     let (code, output, error) = run.end();
@@ -341,7 +288,7 @@ fn a_sidecars_command_of_any_length_runs_and_its_text_is_in_no_command_line() {
 fn a_sidecar_whose_command_has_ended_stays_until_the_runner_has() {
     let pod = Pod::new();
     let post = Some("touch posted".to_owned());
-    let run = beside(&pod, SidecarConfig { wait_for_socket: false, post, ..sidecar("true") });
+    let run = beside(&pod, SidecarConfig { post, ..sidecar("true") });
     pod.await_file("work/posted");
     fs::write(pod.layout().complete_marker(), "").unwrap();
     let (code, _, error) = run.end();
@@ -368,7 +315,7 @@ fn a_sidecar_whose_command_fails_ends_its_container_and_says_why_in_log_and_mess
 fn a_sidecar_whose_command_fails_because_flux_ends_has_not_failed() {
     let pod = Pod::new();
     broker_in_state(&pod.layout().local_socket(), "shutdown");
-    let run = beside(&pod, sidecar("echo $$ > pid; mv pid failed; exit 3"));
+    let run = beside(&pod, waiting("echo $$ > pid; mv pid failed; exit 3"));
     let process = format!("/proc/{}", pod.await_file("work/failed").trim());
     await_that("the command's end is seen", || !fs::exists(&process).unwrap());
     fs::write(pod.layout().complete_marker(), "").unwrap();
@@ -382,7 +329,7 @@ fn a_failing_post_hook_of_a_sidecar_leaves_its_code_as_it_was() {
     for (command, expected) in [("exit 3", 3), ("true", 0)] {
         let pod = Pod::new();
         let post = Some("touch posted; exit 1".to_owned());
-        let run = beside(&pod, SidecarConfig { wait_for_socket: false, post, ..sidecar(command) });
+        let run = beside(&pod, SidecarConfig { post, ..sidecar(command) });
         pod.await_file("work/posted");
         fs::write(pod.layout().complete_marker(), "").unwrap();
         let (code, _, error) = run.end();
@@ -397,7 +344,7 @@ fn a_sidecar_fails_with_the_runner_and_takes_nothing_of_an_earlier_one_for_the_p
     let output = pod.run(&pod.config(&["sh", "-c", "exit 7"]));
     assert_eq!(code(&output), 7, "{}", stderr(&output));
     for command in ["exec sleep 600", "true"] {
-        let run = beside(&pod, SidecarConfig { wait_for_socket: false, ..sidecar(command) });
+        let run = beside(&pod, sidecar(command));
         let (code, _, error) = run.end();
         assert_eq!(code, i32::from(Exit::Broker.code()), "{error}");
         assert!(error.contains("the runner has ended with exit code 7"), "{error}");
@@ -407,14 +354,11 @@ fn a_sidecar_fails_with_the_runner_and_takes_nothing_of_an_earlier_one_for_the_p
     pod.broker_does("exec sleep 600");
     let mut config = pod.config(&["true"]);
     config.hooks.init = Some(format!("ls {}/* > left; mv left seen", pod.at("mnt/flux").display()));
-    config.sidecars.insert("service".to_owned(), sidecar("touch started; exec sleep 600"));
-    pod.write_config(&config);
+    let second = pod.beside(config, waiting("touch started; exec sleep 600"));
     let _runner = Background::start(pod.for_this_pod("run"));
     pod.await_file("broker-pid");
     let seen = pod.read("work/seen");
     assert!(!seen.contains("flux-operator-complete.txt"), "{seen}");
-    let mut second = pod.for_this_pod("run");
-    second.args(["--container", "service"]);
     let _beside = Background::start(second);
     broker_in_state(&pod.layout().local_socket(), "run");
     pod.await_file("work/started");
@@ -423,13 +367,12 @@ fn a_sidecar_fails_with_the_runner_and_takes_nothing_of_an_earlier_one_for_the_p
 #[test]
 fn a_sidecar_ends_when_the_runner_was_killed_or_could_not_begin() {
     let killed = Pod::new();
-    fs::write(killed.at("broker"), "exec sleep 600").unwrap();
+    killed.broker_does("exec sleep 600");
     killed.write_config(&killed.config(&["true"]));
     let runner = Background::start(killed.for_this_pod("run"));
     killed.await_file("broker-pid");
-    let during =
-        beside(&killed, SidecarConfig { wait_for_socket: false, ..sidecar("exec sleep 600") });
-    let before = beside(&killed, sidecar("true"));
+    let during = beside(&killed, sidecar("exec sleep 600"));
+    let before = beside(&killed, waiting("true"));
     runner.signal(Signal::SIGKILL);
     // In a pod it would have ended with PID 1.
     let broker = killed.read("broker-pid").trim().parse().unwrap();
@@ -437,7 +380,7 @@ fn a_sidecar_ends_when_the_runner_was_killed_or_could_not_begin() {
 
     let without_flux = Pod::new();
     fs::remove_file(without_flux.at("mnt/flux/view/bin/flux")).unwrap();
-    let waiting = beside(&without_flux, sidecar("true"));
+    let waiting = beside(&without_flux, waiting("true"));
     let failed = without_flux.for_this_pod("run").output().unwrap();
     assert_eq!(code(&failed), i32::from(Exit::View.code()), "{}", stderr(&failed));
 

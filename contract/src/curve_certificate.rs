@@ -4,7 +4,7 @@
 //! narrower than generic ZPL: metadata values may not hold `_`, `,` or quotes, and the metadata
 //! `name` must be there, or a lead with children refuses to start.
 
-use crate::Redacted;
+use crate::redacted::Redacted;
 use x25519_dalek::{PublicKey, StaticSecret};
 use zeroize::Zeroizing;
 

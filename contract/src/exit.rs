@@ -6,33 +6,34 @@
 /// not be executed, 127 when it was not found, as POSIX shells do). The codes here say that the
 /// command was never reached, or, for [`Exit::Deadline`], that it was ended. They lie in the range of `sysexits.h`, which few programs use; the
 /// termination message tells the two apart beyond doubt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum Exit {
     /// The command line of the agent was wrong.
-    Usage,
+    Usage = 64,
     /// `agent.toml` could not be read, or asks for something impossible in this pod.
-    Config,
+    Config = 65,
     /// The Flux view is missing or unusable: no `flux` was found.
-    View,
+    View = 66,
     /// A directory, file, user or certificate could not be prepared.
-    Prepare,
+    Prepare = 73,
     /// The lead broker did not answer before the deadline.
-    LeadUnreachable,
+    LeadUnreachable = 68,
     /// A hook of the user failed and `logging.strict` asks to stop.
-    Hook,
+    Hook = 69,
     /// The broker ended before the command ran.
-    Broker,
+    Broker = 76,
     /// The agent was told to stop (SIGTERM) before the command ran.
-    Stopped,
+    Stopped = 75,
     /// The answer of a subcommand could not be written.
-    Answer,
+    Answer = 74,
     /// The deadline of the MiniCluster (`spec.deadlineSeconds`) passed before the command had ended.
-    Deadline,
+    Deadline = 72,
     /// Flux refused the command, or could not start it: it asks for more than there is, an option
     /// of its submission is none, its output file cannot be opened, ...
-    FluxRefused,
+    FluxRefused = 71,
     /// A mistake in the agent itself.
-    Internal,
+    Internal = 70,
 }
 
 impl Exit {
@@ -54,20 +55,7 @@ impl Exit {
 
     /// The number the process ends with.
     pub const fn code(self) -> u8 {
-        match self {
-            Self::Usage => 64,
-            Self::Config => 65,
-            Self::View => 66,
-            Self::Prepare => 73,
-            Self::LeadUnreachable => 68,
-            Self::Hook => 69,
-            Self::Broker => 76,
-            Self::Stopped => 75,
-            Self::Answer => 74,
-            Self::Deadline => 72,
-            Self::FluxRefused => 71,
-            Self::Internal => 70,
-        }
+        self as u8
     }
 
     /// The variant of `code`, if it is one of the agent's own.

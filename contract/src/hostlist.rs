@@ -7,79 +7,17 @@
 //! than its text. Whatever text is read, the list and its text are bounded before anything is
 //! expanded: the text comes from whoever may write a MiniCluster.
 
+mod error;
 mod parse;
 mod run;
 
+pub use error::HostlistError;
+
+use error::{Fault, SIZE_LIMIT, TEXT_LIMIT};
+use parse::{Name, split_outside_brackets};
 use run::{Names, Run};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-
-/// Why a text is not a hostlist.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum HostlistError {
-    /// A `[` without its `]`, or the reverse.
-    #[error("hostlist {text:?} has an unmatched bracket")]
-    Bracket {
-        /// The text refused, or its beginning.
-        text: String,
-    },
-    /// A range that is not `N` or `N-M` with N not above M.
-    #[error("hostlist {text:?} has an invalid range {range:?}")]
-    Range {
-        /// The text refused, or its beginning.
-        text: String,
-        /// The range refused, or its beginning.
-        range: String,
-    },
-    /// A number of more digits than any host has.
-    #[error("hostlist {text:?} has a number of {digits} digits, at most {limit} are read", limit = Hostlist::DIGITS_LIMIT)]
-    Digits {
-        /// The text refused, or its beginning.
-        text: String,
-        /// How many digits the number has.
-        digits: usize,
-    },
-    /// No host at all, or nothing between two commas.
-    #[error("hostlist {text:?} has an empty host name")]
-    Empty {
-        /// The text refused, or its beginning.
-        text: String,
-    },
-    /// A character that no host name has.
-    #[error("hostlist {text:?} has a character {character:?} that no host name has")]
-    Character {
-        /// The text refused, or its beginning.
-        text: String,
-        /// The character.
-        character: char,
-    },
-    /// A host name longer than DNS allows.
-    #[error("hostlist {text:?} has a host name of {length} characters, at most {limit} are allowed", limit = Hostlist::NAME_LIMIT)]
-    Name {
-        /// The text refused, or its beginning.
-        text: String,
-        /// How many characters the name has.
-        length: usize,
-    },
-    /// More brackets in one host name than anybody needs.
-    #[error("hostlist {text:?} has more than {limit} brackets in one host name", limit = Hostlist::BRACKETS_LIMIT)]
-    Brackets {
-        /// The text refused, or its beginning.
-        text: String,
-    },
-    /// More hosts than any instance could have: the text is a mistake or an attack.
-    #[error("hostlist {text:?} names more than {limit} hosts", limit = Hostlist::LIMIT)]
-    Size {
-        /// The text refused, or its beginning.
-        text: String,
-    },
-    /// Longer than any instance needs, as it was given or written in ranges.
-    #[error("hostlist {text:?} takes more than {limit} characters", limit = Hostlist::TEXT_LIMIT)]
-    Text {
-        /// The text refused, or its beginning.
-        text: String,
-    },
-}
 
 /// Host names in rank order.
 ///
@@ -96,17 +34,8 @@ pub struct Hostlist {
 }
 
 impl Hostlist {
-    /// Upper bound on the number of hosts: more than an Indexed Job of Kubernetes can have, for
-    /// clusters that extend each other.
-    pub const LIMIT: usize = 1 << 17;
-    /// Upper bound on the characters of a text that is read, and of a list's own text.
-    pub const TEXT_LIMIT: usize = 1 << 16;
-    /// Longest host name (RFC 1035, without the root's dot).
-    pub const NAME_LIMIT: usize = 253;
-    /// Most digits of a number in brackets: more would not be counted in 64 bits.
-    pub const DIGITS_LIMIT: usize = 18;
-    /// Most brackets in one host name; `rack[0-7]node[0-15]` has two.
-    pub const BRACKETS_LIMIT: usize = 8;
+    /// Upper bound on the number of hosts.
+    pub const LIMIT: usize = SIZE_LIMIT;
 
     /// The hosts `<prefix>-<first>` to `<prefix>-<last>`, none when the range is empty.
     pub fn of_range(prefix: &str, indexes: std::ops::Range<u32>) -> Self {
@@ -119,7 +48,25 @@ impl Hostlist {
 
     /// Reads the text form, e.g. `a[0-3,07],b`.
     pub fn parse(text: &str) -> Result<Self, HostlistError> {
-        parse::parse(text)
+        Self::try_parse(text).map_err(|fault| HostlistError::new(text, fault))
+    }
+
+    fn try_parse(text: &str) -> Result<Self, Fault> {
+        if text.len() > TEXT_LIMIT {
+            return Err(Fault::Text);
+        }
+        let mut list = Self::default();
+        for part in split_outside_brackets(text)? {
+            let name = Name::read(part.trim())?;
+            if name.count() > Self::LIMIT - list.length {
+                return Err(Fault::Size);
+            }
+            name.expand(|names| {
+                list.push(names);
+                list.check()
+            })?;
+        }
+        Ok(list)
     }
 
     /// The hosts in rank order, one by one. What can do with ranks or with the text is faster.
@@ -198,18 +145,18 @@ impl Hostlist {
     pub fn append(&mut self, other: &Self) -> Result<(), HostlistError> {
         let mut joined = self.clone();
         other.names().for_each(|names| joined.push(names));
-        joined.check(&other.to_string())?;
+        joined.check().map_err(|fault| HostlistError::new(&other.to_string(), fault))?;
         *self = joined;
         Ok(())
     }
 
-    /// Refuses a list that is longer than the limits, because of `text`.
-    fn check(&self, text: &str) -> Result<(), HostlistError> {
+    /// Refuses a list that is longer than the limits.
+    const fn check(&self) -> Result<(), Fault> {
         if self.length > Self::LIMIT {
-            return Err(HostlistError::Size { text: parse::excerpt(text) });
+            return Err(Fault::Size);
         }
-        if self.written > Self::TEXT_LIMIT + 1 {
-            return Err(HostlistError::Text { text: parse::excerpt(text) });
+        if self.written > TEXT_LIMIT + 1 {
+            return Err(Fault::Text);
         }
         Ok(())
     }

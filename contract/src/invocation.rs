@@ -1,7 +1,7 @@
 //! The agent's command line, as far as the operator writes it into containers. The agent's own
 //! definition of its command line is tested against every function here.
 
-use crate::{INSTALL_MOUNT, Layout};
+use crate::layout::{INSTALL_MOUNT, Layout};
 
 /// Where the agent lies in its own image, which holds nothing else but the link [`Layout::client`]
 /// beside it: mounted whole at [`Layout::bin_dir`], it is what the init container makes there.

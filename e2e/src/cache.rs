@@ -29,9 +29,6 @@ pub struct Cache {
 impl Cache {
     /// `$FLUX_E2E_CACHE`, else `$XDG_CACHE_HOME/flux-operator-e2e`, else
     /// `~/.cache/flux-operator-e2e`.
-    ///
-    /// # Errors
-    /// When none of the three is set, or the directory cannot be made.
     pub fn locate() -> Result<Self> {
         let root = root_from(|name| std::env::var_os(name)).with_context(|| {
             format!("finding the cache directory: neither {CACHE_VARIABLE} nor HOME is set")
@@ -40,9 +37,6 @@ impl Cache {
     }
 
     /// A cache below the given directory, which is made if need be.
-    ///
-    /// # Errors
-    /// When the directory cannot be made.
     pub fn at(root: &Path) -> Result<Self> {
         for name in ["built", "clusters", "logs"] {
             let directory = root.join(name);
@@ -99,9 +93,6 @@ impl Cache {
 
     /// Removes the artefacts that nobody has used for `unused`; returns their names. The next who needs
     /// one makes it again.
-    ///
-    /// # Errors
-    /// When one cannot be removed.
     pub fn prune(&self, unused: Duration) -> Result<Vec<String>> {
         let mut removed = Vec::new();
         for artefact in self.artefacts().into_iter().filter(|it| it.unused >= unused) {
@@ -112,9 +103,6 @@ impl Cache {
     }
 
     /// The artefact's directory; `make` fills it if it is not there yet.
-    ///
-    /// # Errors
-    /// Those of `make`, and when the directory cannot be made or renamed.
     pub fn artefact(&self, key: &Key, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         if let Some(found) = self.find(key) {
             return Ok(found);
@@ -197,17 +185,11 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
 pub struct Lock(#[expect(dead_code, reason = "closing the file gives the lock up")] File);
 
 /// Waits for the lock at `path`, which is made if need be.
-///
-/// # Errors
-/// When the file cannot be opened or locked.
 pub fn lock(path: &Path) -> Result<Lock> {
     lock_or(path, || {})
 }
 
 /// Like [`lock`]; calls `waiting` first where somebody else holds it.
-///
-/// # Errors
-/// As [`lock`].
 pub fn lock_or(path: &Path, waiting: impl FnOnce()) -> Result<Lock> {
     let file =
         File::create(path).with_context(|| format!("opening the lock {}", path.display()))?;
@@ -219,9 +201,6 @@ pub fn lock_or(path: &Path, waiting: impl FnOnce()) -> Result<Lock> {
 }
 
 /// Removes a directory with all that is in it; one that is not there is no fault.
-///
-/// # Errors
-/// When something in it cannot be removed.
 pub fn remove_tree(directory: &Path) -> Result<()> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

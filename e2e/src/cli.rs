@@ -14,10 +14,7 @@ use crate::{
     cache::Cache,
     cluster::{Cluster, Target},
     interruption::{self, Scope},
-    kubernetes::{
-        ClusterDomain, ClusterId, DnsCache, IpFamilies, Kubernetes, Network, Options, Settings,
-        Status,
-    },
+    kubernetes::{ClusterDomain, ClusterId, IpFamilies, Kubernetes, Network, Options, Status},
     progress::{self, Progress},
 };
 
@@ -26,7 +23,6 @@ mod variable {
     pub(super) const KUBECONFIG: &str = "FLUX_E2E_KUBECONFIG";
     pub(super) const LOAD_COMMAND: &str = "FLUX_E2E_LOAD_COMMAND";
     pub(super) const ID: &str = "FLUX_E2E_ID";
-    pub(super) const DNS_CACHE: &str = "FLUX_E2E_DNS_CACHE";
     pub(super) const IP_FAMILY: &str = "FLUX_E2E_IP_FAMILY";
     pub(super) const CLUSTER_DOMAIN: &str = "FLUX_E2E_CLUSTER_DOMAIN";
 }
@@ -46,10 +42,6 @@ pub struct ClusterArguments {
     /// Name of the cluster on this machine; by default each checkout has its own.
     #[arg(long, value_name = "NAME", env = variable::ID)]
     id: Option<String>,
-    /// Seconds for which the DNS of the cluster on this machine caches answers about the cluster; by default
-    /// it does not.
-    #[arg(long, value_name = "SECONDS", env = variable::DNS_CACHE)]
-    dns_cache: Option<u16>,
     /// Addresses of the cluster on this machine: ipv4, ipv6, or both, as 'ipv4,ipv6'; the usual kind first.
     #[arg(long, value_name = "KINDS", env = variable::IP_FAMILY, default_value_t)]
     ip_family: IpFamilies,
@@ -72,20 +64,11 @@ pub fn environment(target: &Target) -> Vec<(&'static str, OsString)> {
             let command = load_command.as_ref().map(|it| (variable::LOAD_COMMAND, it.into()));
             [(variable::KUBECONFIG, kubeconfig.into())].into_iter().chain(command).collect()
         }
-        Target::Own(Options { cache: _, id, settings: Settings { dns_cache, network } }) => {
-            let seconds = match dns_cache {
-                DnsCache::Off => None,
-                DnsCache::Seconds(seconds) => {
-                    Some((variable::DNS_CACHE, seconds.to_string().into()))
-                }
-            };
-            let always = [
-                (variable::ID, id.as_str().into()),
-                (variable::IP_FAMILY, network.ip_families.to_string().into()),
-                (variable::CLUSTER_DOMAIN, network.domain.to_string().into()),
-            ];
-            always.into_iter().chain(seconds).collect()
-        }
+        Target::Own(Options { cache: _, id, network }) => vec![
+            (variable::ID, id.as_str().into()),
+            (variable::IP_FAMILY, network.ip_families.to_string().into()),
+            (variable::CLUSTER_DOMAIN, network.domain.to_string().into()),
+        ],
     }
 }
 
@@ -143,18 +126,12 @@ pub enum ClusterCommand {
 
 impl ClusterArguments {
     /// What the environment says, by the variables that the options' help names.
-    ///
-    /// # Errors
-    /// When a variable cannot be read.
     pub fn from_environment() -> Result<Self> {
         let parsed = FromEnvironment::try_parse_from(["tests"]);
         parsed.map(|it| it.cluster).context("reading the variables that name a cluster")
     }
 
     /// The cluster that the arguments name.
-    ///
-    /// # Errors
-    /// When they contradict each other or the cache cannot be found.
     pub fn target(&self) -> Result<Target> {
         let kubeconfig = match (&self.kubeconfig, self.external) {
             (Some(path), _) => Some(path.clone()),
@@ -175,14 +152,9 @@ impl ClusterArguments {
             Some(name) => ClusterId::named(name)?,
             None => ClusterId::of_this_checkout(),
         };
-        let settings = Settings {
-            dns_cache: self.dns_cache.map_or(DnsCache::Off, DnsCache::Seconds),
-            network: Network {
-                ip_families: self.ip_family.clone(),
-                domain: self.cluster_domain.clone(),
-            },
-        };
-        Ok(Options { cache: Cache::locate()?, id, settings })
+        let network =
+            Network { ip_families: self.ip_family.clone(), domain: self.cluster_domain.clone() };
+        Ok(Options { cache: Cache::locate()?, id, network })
     }
 
     /// The options of a cluster on this machine.
@@ -206,9 +178,6 @@ fn usual_kubeconfig(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathB
 
 impl ClusterCommand {
     /// Does what was asked for.
-    ///
-    /// # Errors
-    /// Those of the cluster's own operations.
     pub fn run(&self) -> Result<ExitCode> {
         let progress = Progress::new();
         match self {
@@ -354,12 +323,9 @@ mod tests {
         let options = Options {
             cache: Cache::locate().unwrap(),
             id: ClusterId::named("a").unwrap(),
-            settings: Settings {
-                dns_cache: DnsCache::Seconds(30),
-                network: Network {
-                    ip_families: "ipv6,ipv4".parse().unwrap(),
-                    domain: "k8s.example".parse().unwrap(),
-                },
+            network: Network {
+                ip_families: "ipv6,ipv4".parse().unwrap(),
+                domain: "k8s.example".parse().unwrap(),
             },
         };
         // Each variable stands for the option that names it.
@@ -376,7 +342,7 @@ mod tests {
             FromEnvironment::try_parse_from([String::from("tests")].into_iter().chain(words));
         let target = parsed.unwrap().cluster.target().unwrap();
         let Target::Own(read) = target else { panic!("expected a cluster on this machine") };
-        assert_eq!((read.id, read.settings), (options.id, options.settings));
+        assert_eq!((read.id, read.network), (options.id, options.network));
     }
 
     #[test]

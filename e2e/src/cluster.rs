@@ -3,19 +3,17 @@
 //! Both look the same from here on.
 
 use std::{
-    collections::HashSet,
     ffi::OsStr,
     fs::File,
     io::BufWriter,
     path::{Path, PathBuf},
     process::Command,
-    sync::Mutex,
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{
-    images::{Image, Loading},
+    images::image::Image,
     kubernetes::{Kubernetes, Options},
     programs,
     progress::Progress,
@@ -49,15 +47,10 @@ pub enum Cluster {
 pub struct External {
     kubeconfig: PathBuf,
     load_command: Option<String>,
-    /// Names and digests of what this process has loaded.
-    loaded: Mutex<HashSet<String>>,
 }
 
 impl Cluster {
     /// Starts the cluster, or sees that the given one answers.
-    ///
-    /// # Errors
-    /// See [`Kubernetes::up`]; for a given cluster when kubectl is missing or the cluster does not answer.
     pub fn up(target: &Target, progress: &Progress) -> Result<Self> {
         match target {
             Target::Own(options) => Kubernetes::up(options, progress).map(Self::Own),
@@ -75,11 +68,16 @@ impl Cluster {
         }
     }
 
+    /// The API server's audit log, where there is access to it.
+    pub fn audit_log(&self) -> Option<PathBuf> {
+        match self {
+            Self::Own(cluster) => Some(cluster.audit_log()),
+            Self::External(_) => None,
+        }
+    }
+
     /// Moves the calling thread, and the threads and processes it starts from now on, to where the cluster
     /// can be reached.
-    ///
-    /// # Errors
-    /// When the cluster is gone.
     pub fn enter_network(&self) -> Result<()> {
         match self {
             Self::Own(cluster) => cluster.enter_network(),
@@ -100,10 +98,7 @@ impl Cluster {
     }
 
     /// Makes the image known to the cluster under all these names.
-    ///
-    /// # Errors
-    /// When the image cannot be read, the cluster refuses it, or nobody said how to load images.
-    pub fn load_image(&self, image: &Image, names: &[&str]) -> Result<Loading> {
+    pub fn load_image(&self, image: &Image, names: &[&str]) -> Result<()> {
         match self {
             Self::Own(cluster) => cluster.load_image(image, names),
             Self::External(cluster) => cluster.load_image(image, names),
@@ -111,21 +106,10 @@ impl Cluster {
     }
 
     /// Fetches an image from its registry; a given cluster does so by itself when a pod wants it.
-    ///
-    /// # Errors
-    /// See [`Kubernetes::pull_image`].
     pub fn pull_image(&self, name: &str) -> Result<()> {
         match self {
             Self::Own(cluster) => cluster.pull_image(name),
             Self::External(_) => Ok(()),
-        }
-    }
-
-    /// The API server's audit log, where there is access to it.
-    pub fn audit_log(&self) -> Option<&Path> {
-        match self {
-            Self::Own(cluster) => Some(cluster.audit_log()),
-            Self::External(_) => None,
         }
     }
 }
@@ -146,19 +130,14 @@ impl External {
         Ok(Self {
             kubeconfig: kubeconfig.to_owned(),
             load_command: load_command.map(str::to_owned),
-            loaded: Mutex::default(),
         })
     }
 
-    fn load_image(&self, image: &Image, names: &[&str]) -> Result<Loading> {
+    fn load_image(&self, image: &Image, names: &[&str]) -> Result<()> {
         let what = names.join(", ");
         let Some(command) = &self.load_command else {
             bail!("loading {what}: say how by --load-command, as 'kind load image-archive {{}}'");
         };
-        let known = format!("{} {what}", image.digest());
-        if self.lock_loaded().contains(&known) {
-            return Ok(Loading::WasThere);
-        }
         let file = tempfile::Builder::new()
             .suffix(".tar")
             .tempfile()
@@ -169,13 +148,7 @@ impl External {
         let words = loading(command, path)?;
         programs::run(Command::new(&words[0]).args(&words[1..]))
             .with_context(|| format!("loading the image {what}"))?;
-        self.lock_loaded().insert(known);
-        Ok(Loading::Loaded)
-    }
-
-    fn lock_loaded(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
-        // A set is whole even where a thread died that held it.
-        self.loaded.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     environment::Environment,
     product::checkout,
     progress::Progress,
-    trial::{Trial, follow_lead, is_true, keep_evidence},
+    trial::{Trial, evidence::keep_evidence, is_true, logs::follow_lead},
 };
 
 /// The example that the demo runs.
@@ -22,9 +22,6 @@ const START_DEADLINE: Duration = Duration::from_mins(10);
 const FINISH_DEADLINE: Duration = Duration::from_mins(2);
 
 /// Runs the hello-world example in `environment` and shows what happens.
-///
-/// # Errors
-/// When something on the way fails: says what, with a digest of the objects, Events and logs there are.
 pub fn demo(environment: &Environment, progress: &Progress) -> Result<()> {
     let path = checkout()?.join(EXAMPLE);
     let manifest = std::fs::read_to_string(&path)

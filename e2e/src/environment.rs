@@ -1,6 +1,9 @@
 //! Everything a trial stands on: a cluster, the images, the installed operator.
 
-use std::{path::Path, sync::OnceLock};
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
 use anyhow::{Context as _, Result, anyhow};
 use kube::{
@@ -18,7 +21,7 @@ use crate::{
     },
     programs,
     progress::Progress,
-    trial::{Trial, keep_evidence},
+    trial::{Trial, evidence::keep_evidence},
 };
 
 /// A cluster with the operator of this checkout installed.
@@ -32,9 +35,6 @@ pub struct Environment {
 impl Environment {
     /// Starts the cluster if need be, builds and loads the images, installs the operator. With
     /// `published`, Flux is the published view image where it can be pulled.
-    ///
-    /// # Errors
-    /// Says which of these steps failed, and why.
     pub fn prepare(target: &Target, published: bool, progress: &Progress) -> Result<Self> {
         let built = binaries::build(progress)?;
         let cluster = Cluster::up(target, progress)?;
@@ -44,22 +44,15 @@ impl Environment {
             View::from_environment()?
         };
         progress.say(&view.describe());
-        let digest = images::load(&cluster, &built, &view, progress)?;
-        let environment = Self { cluster, built: Some(built) };
-        progress.step("installing the operator from deploy/", || {
-            environment
-                .run(async |client| install::install(&client, Some(view.image()), &digest).await)
-        })?;
-        Ok(environment)
+        let installation = images::load(&cluster, &built, &view, progress)?;
+        progress.step("installing the operator", || install::install(&cluster, &installation))?;
+        Ok(Self { cluster, built: Some(built) })
     }
 
     /// Loads the images that only tests and examples need.
-    ///
-    /// # Errors
-    /// When one cannot be made or loaded.
     pub fn load_images_of_tests(&self, progress: &Progress) -> Result<()> {
         let Some(built) = &self.built else { return Ok(()) };
-        images::load_for_tests(&self.cluster, built, &View::from_environment()?, progress)
+        images::for_tests::load(&self.cluster, built, &View::from_environment()?, progress)
     }
 
     /// The cluster as it is: nothing is built, loaded or installed.
@@ -70,9 +63,6 @@ impl Environment {
     /// The environment that the tests of one process share, on the cluster that the environment
     /// names (see [`ClusterArguments::from_environment`]); else on this checkout's own. With
     /// `FLUX_E2E_AS_INSTALLED` the operator and the images are those that are there.
-    ///
-    /// # Errors
-    /// Those of [`Environment::prepare`], the same for every caller.
     pub fn shared(progress: &Progress) -> Result<&'static Self> {
         static SHARED: OnceLock<Result<Environment>> = OnceLock::new();
         let prepared = SHARED.get_or_init(|| {
@@ -84,13 +74,10 @@ impl Environment {
             environment.load_images_of_tests(progress)?;
             Ok(environment)
         });
-        prepared.as_ref().map_err(|error| anyhow::anyhow!("preparing the environment: {error:#}"))
+        prepared.as_ref().map_err(|error| anyhow!("preparing the environment: {error:#}"))
     }
 
     /// Runs `body` with a client, on a thread from which the cluster can be reached.
-    ///
-    /// # Errors
-    /// Those of `body`, and when no client can be made.
     pub fn run<T: Send>(&self, body: impl AsyncFnOnce(Client) -> Result<T> + Send) -> Result<T> {
         let work = || {
             self.cluster.enter_network()?;
@@ -108,9 +95,6 @@ impl Environment {
 
     /// Runs `body` in a namespace of its own; keeps the evidence when it fails, cleans up when it
     /// does not.
-    ///
-    /// # Errors
-    /// Those of `body`, with a digest of the evidence; when the namespace cannot be made or removed.
     pub fn trial(
         &self,
         purpose: &str,
@@ -141,10 +125,12 @@ impl Environment {
         self.cluster.kubeconfig()
     }
 
+    /// The API server's audit log, where there is access to it.
+    pub fn audit_log(&self) -> Option<PathBuf> {
+        self.cluster.audit_log()
+    }
+
     /// What `kubectl` prints, given these arguments.
-    ///
-    /// # Errors
-    /// When it fails; with what it said.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         let output = programs::run(&mut self.cluster.kubectl(arguments))?;
         String::from_utf8(output.stdout).context("reading what kubectl printed")

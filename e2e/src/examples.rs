@@ -42,9 +42,6 @@ pub struct Example {
 
 impl Example {
     /// Reads the example of that name.
-    ///
-    /// # Errors
-    /// When a file is missing or the expectation cannot be understood.
     pub fn load(name: &str) -> Result<Self> {
         let directory = root()?.join(name);
         let readme = directory.join("README.md");
@@ -84,9 +81,6 @@ fn with_method(manifest: &str, method: &str) -> Result<String> {
 }
 
 /// The names of all examples, sorted.
-///
-/// # Errors
-/// When the directory cannot be read, or holds something that is no example.
 pub fn names() -> Result<Vec<String>> {
     let root = root()?;
     let mut names = Vec::new();

@@ -34,9 +34,6 @@ pub enum Scope {
 
 /// From now on SIGINT, SIGTERM and SIGHUP end what this process has started, then clusters on this
 /// machine, then this process. A cluster of somebody else stays.
-///
-/// # Errors
-/// When the cache cannot be found, or signals are handled already.
 pub fn guard(target: &Target, scope: Scope) -> Result<()> {
     let cache = Cache::locate()?;
     let own: Vec<Options> = match target {

@@ -42,10 +42,7 @@ pub const STATIC_PROGRAM: &[Package] =
     &[Package { name: "busybox-static", provides: &["busybox"] }];
 
 /// Makes sure that the packages are there: installs what is missing where this process may.
-///
-/// # Errors
-/// Names the packages to install where this process is not root or the system has no `apt-get`, and
-/// says what `apt-get` said where it fails.
+/// Otherwise the error names the packages to install.
 pub fn ensure(packages: &[Package], progress: &Progress) -> Result<()> {
     if missing(packages, is_there).is_empty() {
         return Ok(());

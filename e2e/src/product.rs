@@ -12,9 +12,6 @@ use std::{
 use anyhow::{Context as _, Result};
 
 /// The root of this checkout.
-///
-/// # Errors
-/// When the crate's directory has no parent.
 pub fn checkout() -> Result<PathBuf> {
     let crate_directory = Path::new(env!("CARGO_MANIFEST_DIR"));
     Ok(crate_directory.parent().context("finding the checkout above the e2e crate")?.to_owned())
@@ -22,9 +19,6 @@ pub fn checkout() -> Result<PathBuf> {
 
 /// Cargo in this checkout with these arguments, as if called by hand: what the cargo that runs this
 /// process tells it about its own package would make build scripts run again.
-///
-/// # Errors
-/// When the checkout cannot be found.
 pub fn cargo(arguments: &[&str]) -> Result<Command> {
     const OF_A_PACKAGE: [&str; 5] =
         ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];

@@ -30,17 +30,12 @@ pub fn find(program: &str) -> Option<PathBuf> {
 }
 
 /// Runs the command to its end and returns what it wrote.
-///
-/// # Errors
-/// When it cannot be started or fails; names the command and the end of what it wrote.
+/// A failure names the command and the end of what it wrote.
 pub fn run(command: &mut Command) -> Result<Output> {
     feed(command, |_| Ok(()))
 }
 
 /// Runs a command that shows its output itself to its end.
-///
-/// # Errors
-/// When it cannot be started, fails, or takes longer than an hour; names the command.
 pub fn show(command: &mut Command) -> Result<()> {
     let mut child = command.spawn().with_context(|| format!("starting {}", describe(command)))?;
     let ended = child.controlled().time_limit(BUILD_LIMIT).terminate_for_timeout().wait();
@@ -52,17 +47,12 @@ pub fn show(command: &mut Command) -> Result<()> {
 }
 
 /// Like [`run`], with `input` on the command's standard input.
-///
-/// # Errors
-/// As [`run`].
 pub fn run_with_input(command: &mut Command, input: &[u8]) -> Result<Output> {
     feed(command, |stdin| stdin.write_all(input).context("writing to standard input"))
 }
 
 /// Like [`run`], with what `write` writes on the command's standard input.
-///
-/// # Errors
-/// As [`run`]; where the command fails, its own message comes before that of `write`.
+/// Where the command fails, its own message comes before that of `write`.
 pub fn feed(
     command: &mut Command,
     write: impl FnOnce(&mut dyn Write) -> Result<()> + Send,

@@ -48,15 +48,7 @@ impl Progress {
         let _ = writeln!(std::io::stderr(), "{line}");
     }
 
-    /// The time since this value was made.
-    pub fn elapsed(&self) -> Duration {
-        self.started.elapsed()
-    }
-
     /// Does `work` and prints one line when it is done.
-    ///
-    /// # Errors
-    /// Those of `work`, unchanged.
     pub fn step<T>(&self, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let begun = Instant::now();
         let done = self.reminding(what, begun, work)?;
@@ -66,9 +58,6 @@ impl Progress {
 
     /// Like [`Progress::step`] for work that takes long: also says at once what begins and how long
     /// it usually takes.
-    ///
-    /// # Errors
-    /// Those of `work`, unchanged.
     pub fn long_step<T>(
         &self,
         what: &str,

@@ -1,10 +1,7 @@
 //! One MiniCluster on a real cluster: applied as a user would apply it, waited for, and looked at.
 
-mod evidence;
-mod logs;
-
-pub use evidence::{EVIDENCE, keep_evidence};
-pub use logs::{follow_lead, pod_logs};
+pub mod evidence;
+pub mod logs;
 
 use std::time::Duration;
 
@@ -19,6 +16,9 @@ use kube::{
     runtime::wait::{Condition, await_condition},
 };
 
+/// Labels that Kubernetes gives to the pods of a Job.
+const JOB: &str = "batch.kubernetes.io/job-name";
+const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// The field manager under which manifests are applied.
 const FIELD_MANAGER: &str = "flux-e2e";
 
@@ -31,9 +31,6 @@ pub struct Trial {
 
 impl Trial {
     /// Makes a namespace whose name begins with `purpose`, with the given labels.
-    ///
-    /// # Errors
-    /// When the API server refuses the namespace.
     pub async fn begin(client: &Client, purpose: &str, labels: &[(&str, &str)]) -> Result<Self> {
         let labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
         let namespace = Namespace {
@@ -71,9 +68,6 @@ impl Trial {
     }
 
     /// Applies one MiniCluster as `kubectl apply --server-side` would, with strict validation.
-    ///
-    /// # Errors
-    /// What the API server says against it, whole.
     pub async fn apply(&self, manifest: &str) -> Result<String> {
         let object: DynamicObject =
             serde_saphyr::from_str(manifest).context("reading the manifest of a MiniCluster")?;
@@ -89,9 +83,6 @@ impl Trial {
     }
 
     /// Waits until `condition` holds for the MiniCluster and returns it as it then is.
-    ///
-    /// # Errors
-    /// When the deadline passes: shows the status that was seen last.
     pub async fn await_minicluster(
         &self,
         name: &str,
@@ -112,9 +103,6 @@ impl Trial {
     }
 
     /// Waits until the MiniCluster is `Complete` or `Failed`.
-    ///
-    /// # Errors
-    /// When the deadline passes first.
     pub async fn await_finished(&self, name: &str, deadline: Duration) -> Result<MiniCluster> {
         let finished = |cluster: Option<&MiniCluster>| {
             cluster
@@ -124,11 +112,8 @@ impl Trial {
     }
 
     /// The pods of a MiniCluster, by name.
-    ///
-    /// # Errors
-    /// When they cannot be listed.
     pub async fn pods(&self, name: &str) -> Result<Vec<Pod>> {
-        let selector = format!("batch.kubernetes.io/job-name={name}");
+        let selector = format!("{JOB}={name}");
         let list = self
             .api::<Pod>()
             .list(&ListParams::default().labels(&selector))
@@ -139,11 +124,15 @@ impl Trial {
         Ok(pods)
     }
 
+    /// The newest pod of that index, if there is one; that of index 0 is the lead.
+    pub async fn pod(&self, name: &str, index: u32) -> Result<Option<Pod>> {
+        let mut pods = self.pods(name).await?;
+        pods.retain(|pod| pod.labels().get(INDEX) == Some(&index.to_string()));
+        Ok(pods.into_iter().max_by_key(|pod| pod.creation_timestamp().map(|at| at.0)))
+    }
+
     /// Deletes the namespace with all that is in it. Nobody waits for that: what a deletion leaves is
     /// the subject of a test of its own.
-    ///
-    /// # Errors
-    /// When the API server refuses.
     pub async fn clean(self) -> Result<()> {
         let api: Api<Namespace> = Api::all(self.client);
         let deleted = api.delete(&self.namespace, &DeleteParams::default()).await;

@@ -18,7 +18,7 @@ use crate::{
     product::{binaries, cargo, checkout},
     programs,
     progress::Progress,
-    trial::EVIDENCE,
+    trial::evidence::EVIDENCE,
 };
 
 /// What is to be verified, and where.
@@ -57,9 +57,6 @@ const SHARED: [(&str, &str); 2] = [
 const STAND_IN_LINE_LIMIT: usize = 6000;
 
 /// Runs every check, shows the output of each as it comes, and says at the end how each one went.
-///
-/// # Errors
-/// When a check fails: names every one that did. When no test has the filter in its name.
 pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
     let _alone = alone(progress)?;
     cache::remove_tree(&checkout()?.join(EVIDENCE))?;

@@ -20,10 +20,8 @@ pub enum Look<T> {
 }
 
 /// Looks until the condition holds, and returns what it found.
-///
-/// # Errors
-/// When `deadline` has passed: names `what` and what was seen last. An error of `look` ends the
-/// waiting at once.
+/// When `deadline` has passed, the error names `what` and what was seen last. An error of `look` ends
+/// the waiting at once.
 pub fn until<T>(
     what: &str,
     deadline: Duration,

@@ -6,11 +6,13 @@
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
     environment::Environment,
-    product::install,
     progress::Progress,
     trial::{Trial, condition, is_true},
 };
-use flux_operator::crd::MiniCluster;
+use flux_operator::{
+    crd::MiniCluster,
+    manifests::{NAME, NAMESPACE},
+};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     ResourceExt as _,
@@ -33,15 +35,34 @@ fn what_runs_goes_on_when_the_operator_is_another_one() {
     let environment = Environment::shared(&progress).unwrap();
     let outcome = environment.trial("upgrade", &[], async |trial| {
         let (read, unread) = start_both(trial).await?;
-        let former = install::set_agent_image(trial.client(), OTHER_AGENT).await?;
+        let former = set_agent_image(environment, OTHER_AGENT)?;
         let outcome = go_on(trial, &read, &unread).await;
         // The tests that come after have the operator of this checkout again.
-        install::set_agent_image(trial.client(), &former).await?;
+        set_agent_image(environment, &former)?;
         outcome
     });
     if let Err(error) = outcome {
         panic!("{error:#}");
     }
+}
+
+/// Gives the operator another image for its agents, as another release would have, waits until such an
+/// operator is available, and returns the image that it had.
+fn set_agent_image(environment: &Environment, image: &str) -> Result<String> {
+    const ARGUMENT: &str = "--agent-image=";
+    let kubectl =
+        |words: &[&str]| environment.kubectl(&[&["--namespace", NAMESPACE][..], words].concat());
+    let path = "-ojsonpath={.spec.template.spec.containers[0].args}";
+    let mut arguments: Vec<String> =
+        serde_json::from_str(&kubectl(&["get", "deployment", NAME, path])?)?;
+    let argument = arguments.iter_mut().find(|argument| argument.starts_with(ARGUMENT));
+    let argument = argument.context("the operator has no argument --agent-image")?;
+    let former = std::mem::replace(argument, format!("{ARGUMENT}{image}"));
+    let path = "/spec/template/spec/containers/0/args";
+    let change = json!([{ "op": "replace", "path": path, "value": arguments }]).to_string();
+    kubectl(&["patch", "deployment", NAME, "--type=json", "--patch", &change])?;
+    kubectl(&["rollout", "status", "deployment", NAME, "--timeout=2m"])?;
+    Ok(former.trim_start_matches(ARGUMENT).to_owned())
 }
 
 /// Two `MiniClusters` that run: one whose configuration the next release can read, and one whose it

@@ -39,33 +39,33 @@ pub enum AdminError {
 
 /// Whether the operator is ready: it stands by, or it knows every MiniCluster there is.
 #[derive(Debug, Clone, Default)]
-pub struct Readiness(Arc<AtomicBool>);
+pub(crate) struct Readiness(Arc<AtomicBool>);
 
 impl Readiness {
     /// Says whether it is ready from now on.
-    pub fn set(&self, ready: bool) {
+    pub(crate) fn set(&self, ready: bool) {
         self.0.store(ready, Ordering::Release);
     }
 
     /// Whether it is ready.
-    pub fn get(&self) -> bool {
+    pub(crate) fn get(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
 
 /// What the endpoints tell of.
 #[derive(Debug, Clone)]
-pub struct Endpoints {
+pub(crate) struct Endpoints {
     /// Answers `/readyz`.
-    pub readiness: Readiness,
+    pub(crate) readiness: Readiness,
     /// Answers `/healthz`.
-    pub health: Arc<Health>,
+    pub(crate) health: Arc<Health>,
     /// Answers `/metrics`.
-    pub metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// Serves the endpoints until it fails; with two equal addresses, on one listener.
-pub async fn serve(
+pub(crate) async fn serve(
     health_address: SocketAddr,
     metrics_address: SocketAddr,
     endpoints: Endpoints,

@@ -1,8 +1,8 @@
 //! The command line.
 
-use crate::cluster::Defaults;
+use crate::cluster::validate::Defaults;
 use crate::crd::Install;
-use crate::manifests::{AGENT_IMAGE, Installation, OPERATOR_IMAGE};
+use crate::manifests::{AGENT_IMAGE, Installation};
 use crate::telemetry::LogFormat;
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
@@ -43,35 +43,9 @@ pub struct ManifestsArguments {
     /// Directory to write to, which must exist; `-` prints them instead
     #[arg(long, value_name = "DIRECTORY")]
     pub output_directory: PathBuf,
-    /// Install into this namespace an operator that serves and sees only this one, with Roles alone.
-    /// The definition of MiniCluster is for an administrator to apply: `flux-operator crd`
-    #[arg(long, value_name = "NAMESPACE")]
-    pub namespace: Option<String>,
-    /// Image of the operator
-    #[arg(long, value_name = "IMAGE", default_value = OPERATOR_IMAGE)]
-    pub operator_image: String,
-    /// Image that holds the agent
-    #[arg(long, value_name = "IMAGE", default_value = AGENT_IMAGE)]
-    pub agent_image: String,
-    /// View image where a MiniCluster names none; the operator's default unless given
-    #[arg(long, value_name = "IMAGE")]
-    pub view_image: Option<String>,
-    /// How agent and view come into the pods where a MiniCluster does not say; an operator for one
-    /// namespace may not look at the nodes, and copies unless it is told that they have image volumes
-    #[arg(long, value_name = "METHOD", value_enum, ignore_case = true)]
-    pub install: Option<Install>,
-}
-
-impl From<ManifestsArguments> for Installation {
-    fn from(arguments: ManifestsArguments) -> Self {
-        Self {
-            only: arguments.namespace,
-            operator_image: arguments.operator_image,
-            agent_image: arguments.agent_image,
-            view_image: arguments.view_image,
-            install: arguments.install,
-        }
-    }
+    /// What is installed.
+    #[command(flatten)]
+    pub installation: Installation,
 }
 
 /// Options of `run`.

@@ -1,16 +1,15 @@
 //! The validated MiniCluster: what the rest of the operator works with.
 //!
-//! [`validate()`] is the only way to make a [`Cluster`]. Behind it no `Option` means "perhaps the
+//! [`validate::validate()`] is the only way to make a [`Cluster`]. Behind it no `Option` means "perhaps the
 //! user forgot" and no empty string means "unset": every default is resolved, and nothing is left
 //! for Kubernetes to refuse that could be known beforehand.
 
 mod fixed_fields;
 mod identity;
-mod validate;
+pub mod validate;
 
 pub use fixed_fields::FixedFields;
-pub use identity::Identity;
-pub use validate::{Defaults, Violation, Violations, validate};
+pub(crate) use identity::Identity;
 
 use crate::crd::Install;
 use flux_contract::{ClusterName, FluxUser, Hooks, Hostlist, Logging};
@@ -75,7 +74,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// Which MiniCluster it is.
-    pub fn identity(&self) -> Identity {
+    pub(crate) fn identity(&self) -> Identity {
         Identity {
             name: self.name.clone(),
             namespace: self.namespace.clone(),
@@ -141,8 +140,6 @@ pub struct Flux {
     pub environment: BTreeMap<String, String>,
     /// The broker listens on a local socket at the documented path.
     pub local_socket: bool,
-    /// Sidecars wait for that socket.
-    pub sidecars_wait: bool,
 }
 
 /// Where the CURVE certificate comes from.

@@ -2,7 +2,7 @@
 //!
 //! The types decide three things only: which fields there are, what they are when left out, and
 //! what the API server can refuse by itself. Everything else is decided by
-//! [`crate::cluster::validate()`], which also repeats each refusal made here, because an object
+//! [`crate::cluster::validate::validate()`], which also repeats each refusal made here, because an object
 //! may have been stored before a rule existed.
 //!
 //! Defaults are the same whether the API server fills them in or a file is read by these types;
@@ -15,7 +15,7 @@
 
 mod bounds;
 mod container;
-mod definition;
+pub mod definition;
 mod flux;
 mod pod;
 mod status;
@@ -25,8 +25,6 @@ pub(crate) use bounds::exceeded;
 pub use container::{
     Commands, Container, ContainerVolume, DEFAULT_IMAGE, LifeCycle, SecretKey, UserAccount,
 };
-pub(crate) use definition::SPECIFICATION_SCHEMA;
-pub use definition::{DefinitionError, definition};
 pub use flux::{
     Archive, BurstCluster, Bursting, Flux, FluxContainer, Install, LeadBroker, Logging, Network,
     Scheduler,

@@ -9,11 +9,11 @@ const NO_END: Duration = Duration::from_mins(3);
 /// Longest time without a beat of the threads that reconcile.
 const NO_BEAT: Duration = Duration::from_mins(1);
 /// Time between two beats.
-pub const BEAT: Duration = Duration::from_secs(5);
+pub(crate) const BEAT: Duration = Duration::from_secs(5);
 
 /// Why the operator has to be started again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Stuck {
+pub(crate) enum Stuck {
     /// Reconciles are under way and none ends.
     #[error("{running} reconciles are under way and none has ended for {} s", since.as_secs())]
     Reconciles {
@@ -32,7 +32,7 @@ pub enum Stuck {
 
 /// What is known of the progress. The time is an argument, so that tests need not wait.
 #[derive(Debug)]
-pub struct Health(Mutex<Progress>);
+pub(crate) struct Health(Mutex<Progress>);
 
 #[derive(Debug)]
 struct Progress {
@@ -46,17 +46,17 @@ struct Progress {
 
 impl Health {
     /// Nothing is under way, and all is well.
-    pub fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self(Mutex::new(Progress { running: 0, moved: now, beat: now }))
     }
 
     /// The threads that reconcile have come round.
-    pub fn beat(&self, now: Instant) {
+    pub(crate) fn beat(&self, now: Instant) {
         self.progress().beat = now;
     }
 
     /// A reconcile has begun.
-    pub fn began(&self, now: Instant) {
+    pub(crate) fn began(&self, now: Instant) {
         let mut progress = self.progress();
         if progress.running == 0 {
             progress.moved = now;
@@ -65,14 +65,14 @@ impl Health {
     }
 
     /// A reconcile has ended, well or not.
-    pub fn ended(&self, now: Instant) {
+    pub(crate) fn ended(&self, now: Instant) {
         let mut progress = self.progress();
         progress.moved = now;
         progress.running = progress.running.saturating_sub(1);
     }
 
     /// Whether the operator gets anywhere.
-    pub fn check(&self, now: Instant) -> Result<(), Stuck> {
+    pub(crate) fn check(&self, now: Instant) -> Result<(), Stuck> {
         let Progress { running, moved, beat } = *self.progress();
         let since = now.saturating_duration_since(beat);
         if since > NO_BEAT {
@@ -98,11 +98,11 @@ impl Default for Health {
 
 /// A reconcile under way: it has ended when this is dropped, by whatever end.
 #[derive(Debug)]
-pub struct UnderWay<'health>(&'health Health);
+pub(crate) struct UnderWay<'health>(&'health Health);
 
 impl<'health> UnderWay<'health> {
     /// One more is under way.
-    pub fn new(health: &'health Health) -> Self {
+    pub(crate) fn new(health: &'health Health) -> Self {
         health.began(Instant::now());
         Self(health)
     }

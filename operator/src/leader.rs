@@ -90,7 +90,7 @@ enum Standing {
     Held,
     /// Somebody else's.
     Theirs(String),
-    /// It changed while we looked.
+    /// It changed between the read and the write.
     Unclear,
 }
 
@@ -163,7 +163,7 @@ impl Candidate {
 
     async fn try_once(&mut self) -> Result<Standing, LeaderError> {
         let begin = Instant::now();
-        let found = self.look().await?;
+        let found = self.read().await?;
         let claim = claim(found.as_ref(), &self.identity, self.has_expired(), Timestamp::now());
         let Some(spec) = claim else {
             return Ok(Standing::Theirs(found.as_ref().and_then(holder).unwrap_or_default()));
@@ -195,7 +195,7 @@ impl Candidate {
     }
 
     /// The Lease as it is: as our last write was answered, else read now.
-    async fn look(&mut self) -> Result<Option<Lease>, LeaderError> {
+    async fn read(&mut self) -> Result<Option<Lease>, LeaderError> {
         if let Some(Seen { lease, ours: true, .. }) = &self.seen {
             return Ok(Some(lease.clone()));
         }

@@ -9,7 +9,7 @@ pub mod cluster;
 pub mod controller;
 pub mod crd;
 pub mod curve;
-pub mod health;
+mod health;
 pub mod leader;
 pub mod manifests;
 pub mod metrics;

@@ -2,7 +2,8 @@
 
 use clap::Parser as _;
 use flux_operator::cli::{Cli, Command, DEFAULT_VIEW_IMAGE, ManifestsArguments, defaults};
-use flux_operator::crd::{self, DefinitionError, Install};
+use flux_operator::crd::Install;
+use flux_operator::crd::definition::{DefinitionError, definition};
 use flux_operator::offline::{Checker, Findings};
 use flux_operator::{manifests, run, telemetry};
 use std::error::Error;
@@ -58,7 +59,7 @@ fn execute(command: Command) -> Result<ExitCode, Box<dyn Error>> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Crd => {
-            output::answer(&serde_saphyr::to_string(&crd::definition()?)?);
+            output::answer(&serde_saphyr::to_string(&definition()?)?);
             Ok(ExitCode::SUCCESS)
         }
         Command::Manifests(arguments) => write_manifests(arguments),
@@ -67,8 +68,8 @@ fn execute(command: Command) -> Result<ExitCode, Box<dyn Error>> {
 }
 
 fn write_manifests(arguments: ManifestsArguments) -> Result<ExitCode, Box<dyn Error>> {
-    let directory = arguments.output_directory.clone();
-    for (name, text) in manifests::files(&arguments.into())? {
+    let ManifestsArguments { output_directory: directory, installation } = arguments;
+    for (name, text) in manifests::files(&installation)? {
         if directory == Path::new("-") {
             output::answer(&text);
         } else {

@@ -3,71 +3,20 @@
 //! `deploy/` holds what [`files`] gives for an operator that serves all namespaces; a test compares
 //! the two.
 
+mod installation;
 mod rbac;
 mod workload;
 
-use crate::crd::{self, DefinitionError, Install};
+use crate::crd::definition::{DefinitionError, definition};
+use installation::labels;
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use rbac::{cluster_role_binding, role_binding, user_roles};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use workload::service_account;
 
-pub use rbac::{cluster_role, cluster_role_binding, role, role_binding, user_roles};
-pub use workload::{deployment, metrics_service, service_account};
-
-/// Namespace of the operator.
-pub const NAMESPACE: &str = "flux-operator-system";
-
-/// Name of the operator's objects.
-pub const NAME: &str = "flux-operator";
-
-/// The operator image of this release.
-pub const OPERATOR_IMAGE: &str =
-    concat!("ghcr.io/flux-framework/flux-operator:v", env!("CARGO_PKG_VERSION"));
-
-/// The agent image of this release: operator and agent are of one release.
-pub const AGENT_IMAGE: &str =
-    concat!("ghcr.io/flux-framework/flux-agent:v", env!("CARGO_PKG_VERSION"));
-
-/// How an operator is installed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Installation {
-    /// The only namespace that the operator sees, and lives in. Otherwise it serves all of them, and
-    /// lives in [`NAMESPACE`].
-    pub only: Option<String>,
-    /// Image of the operator.
-    pub operator_image: String,
-    /// Image that holds the agent.
-    pub agent_image: String,
-    /// View image where a MiniCluster names none; the operator's default unless given.
-    pub view_image: Option<String>,
-    /// How agent and view come into pods where a MiniCluster does not say; the operator's default
-    /// unless given.
-    pub install: Option<Install>,
-}
-
-impl Default for Installation {
-    fn default() -> Self {
-        Self {
-            only: None,
-            operator_image: OPERATOR_IMAGE.to_owned(),
-            agent_image: AGENT_IMAGE.to_owned(),
-            view_image: None,
-            install: None,
-        }
-    }
-}
-
-impl Installation {
-    /// The namespace that the operator lives in.
-    pub fn namespace(&self) -> &str {
-        self.only.as_deref().unwrap_or(NAMESPACE)
-    }
-
-    /// Metadata of an object called `name` in the operator's namespace.
-    fn namespaced(&self, name: &str) -> ObjectMeta {
-        ObjectMeta { namespace: Some(self.namespace().to_owned()), ..global(name) }
-    }
-}
+pub use installation::{AGENT_IMAGE, Installation, NAME, NAMESPACE, OPERATOR_IMAGE};
+pub use rbac::{cluster_role, role};
+pub use workload::{deployment, metrics_service};
 
 /// First line of each file.
 const HEADER: &str = "# Written by `flux-operator manifests`; changes here are lost.\n";
@@ -103,7 +52,7 @@ pub fn files(installation: &Installation) -> Result<Vec<(String, String)>, Manif
     if installation.only.is_some() {
         return Ok(vec![operator]);
     }
-    let definition = crd::definition().map_err(|source| ManifestError::Definition { source })?;
+    let definition = definition().map_err(|source| ManifestError::Definition { source })?;
     let mut api = vec![document("CustomResourceDefinition", &definition)?];
     for role in user_roles() {
         api.push(document("ClusterRole", &role)?);
@@ -129,7 +78,7 @@ fn operator(installation: &Installation) -> Result<Vec<String>, ManifestError> {
 }
 
 /// The operator's namespace; nothing in it may run with more rights than it needs.
-pub fn namespace() -> Namespace {
+fn namespace() -> Namespace {
     let level =
         |mode: &str| (format!("pod-security.kubernetes.io/{mode}"), "restricted".to_owned());
     let mut labels = labels();
@@ -142,17 +91,6 @@ pub fn namespace() -> Namespace {
         },
         ..Namespace::default()
     }
-}
-
-/// Labels of the operator's own objects. Not those of what it makes for a MiniCluster.
-fn labels() -> BTreeMap<String, String> {
-    let pairs = [("app.kubernetes.io/name", NAME), ("app.kubernetes.io/component", "operator")];
-    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
-}
-
-/// Metadata of an object called `name` that is in no namespace.
-fn global(name: &str) -> ObjectMeta {
-    ObjectMeta { name: Some(name.to_owned()), labels: Some(labels()), ..ObjectMeta::default() }
 }
 
 fn document(kind: &'static str, object: &impl Serialize) -> Result<String, ManifestError> {

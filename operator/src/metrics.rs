@@ -37,10 +37,10 @@ impl Metrics {
         // From 1 ms to about 65 s: a reconcile is given up after a minute.
         let duration = Histogram::new(exponential_buckets(0.001, 2.0, 17));
         let is_leader = Gauge::default();
-        registry.register("reconcile_runs", "Looks at one MiniCluster", runs.clone());
+        registry.register("reconcile_runs", "Reconciles of one MiniCluster", runs.clone());
         registry.register(
             "reconcile_failures",
-            "Looks that failed and will be repeated, by the kind of failure; TimedOut: given up, Internal: a panic",
+            "Reconciles that failed and will be repeated, by the kind of failure; TimedOut: given up, Internal: a panic",
             failures.clone(),
         );
         registry.register(
@@ -50,7 +50,7 @@ impl Metrics {
         );
         registry.register(
             "reconcile_duration_seconds",
-            "Duration of a look at one MiniCluster",
+            "Duration of a reconcile of one MiniCluster",
             duration.clone(),
         );
         registry.register(
@@ -64,7 +64,7 @@ impl Metrics {
     }
 
     /// Counts one reconcile; `failure` is its category if it failed.
-    pub fn observe(&self, duration: Duration, failure: Option<&'static str>) {
+    pub(crate) fn observe(&self, duration: Duration, failure: Option<&'static str>) {
         self.runs.inc();
         self.duration.observe(duration.as_secs_f64());
         if let Some(category) = failure {
@@ -73,12 +73,12 @@ impl Metrics {
     }
 
     /// Counts a pod that could not be labelled.
-    pub fn count_label_failure(&self, category: &'static str) {
+    pub(crate) fn count_label_failure(&self, category: &'static str) {
         self.label_failures.get_or_create(&Failure { category }).inc();
     }
 
     /// Says whether this operator acts from now on.
-    pub fn set_leader(&self, leader: bool) {
+    pub(crate) fn set_leader(&self, leader: bool) {
         self.is_leader.set(leader.into());
     }
 

@@ -6,8 +6,9 @@ mod source;
 
 pub use source::ReadError;
 
-use crate::cluster::{Defaults, validate};
-use crate::crd::{DefinitionError, MiniCluster};
+use crate::cluster::validate::{Defaults, validate};
+use crate::crd::MiniCluster;
+use crate::crd::definition::DefinitionError;
 use document::{Node, documents};
 use kube::Resource as _;
 use kube::core::cel::{CompiledSchema, compile_schema, validate_compiled};
@@ -15,6 +16,7 @@ use schema::FaultKind;
 use serde_json::Value;
 use serde_saphyr::UserMessageFormatter;
 use std::fmt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Most faults of one document that are reported.
@@ -86,6 +88,27 @@ impl Checker {
     pub fn new(defaults: Defaults) -> Result<Self, DefinitionError> {
         let schema = schema::schema()?;
         Ok(Self { rules: compile_schema(&schema), schema, defaults })
+    }
+
+    /// Checks what an argument names: a file, the files directly in a directory, or `standard_input`.
+    /// An argument without any `MiniCluster` is a fault, because it was asked for.
+    pub fn check(
+        &self,
+        argument: &Path,
+        standard_input: &mut dyn Read,
+    ) -> Result<Vec<Findings>, ReadError> {
+        let mut all = Vec::new();
+        for path in source::paths(argument)? {
+            let (path, text) = source::text(&path, standard_input)?;
+            all.push(self.findings(&path, &text));
+        }
+        all.retain(|findings| findings.checked > 0 || !findings.faults.is_empty());
+        if all.is_empty() {
+            let mut nothing = Findings::of(argument);
+            nothing.add_fault(None, None, "no MiniCluster in here");
+            all.push(nothing);
+        }
+        Ok(all)
     }
 
     /// Checks every MiniCluster in the text of `file`. Other kinds are passed over.

@@ -302,21 +302,4 @@ mod tests {
         let (one, other) = (unique("flux-operator").unwrap(), unique("flux-operator").unwrap());
         assert!(one.starts_with("flux-operator_") && one != other, "{one} {other}");
     }
-
-    #[test]
-    fn work_on_the_workers_ends_when_it_is_dropped() {
-        let workers = Builder::new_multi_thread().worker_threads(1).build().unwrap();
-        let (alive, gone) = tokio::sync::oneshot::channel::<()>();
-        let mut tasks = JoinSet::new();
-        tasks.spawn_on(
-            async move {
-                let _alive = alive;
-                std::future::pending::<()>().await;
-            },
-            workers.handle(),
-        );
-        drop(tasks);
-        let control = Builder::new_current_thread().build().unwrap();
-        assert!(control.block_on(gone).is_err());
-    }
 }

@@ -3,11 +3,9 @@
 
 mod support;
 
-use flux_contract::{AgentConfig, Redacted};
-use flux_operator::controller::build::secret;
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::api::core::v1::Container;
 use serde_json::json;
-use support::{built, cluster, documents, hello, object};
+use support::{built, cluster, config, documents, hello, object, pod_spec};
 
 #[test]
 fn objects_of_each_cluster_are_as_recorded() {
@@ -17,11 +15,6 @@ fn objects_of_each_cluster_are_as_recorded() {
         let texts: Vec<_> = documents.iter().map(|d| serde_saphyr::to_string(d).unwrap()).collect();
         insta::assert_snapshot!(texts.join("---\n"));
     });
-}
-
-fn pod_spec(spec: &serde_json::Value) -> PodSpec {
-    let (_, desired) = built(&cluster(&hello(spec)));
-    desired.job.spec.unwrap().template.spec.unwrap()
 }
 
 fn mounts_of(container: &Container, path: &str) -> bool {
@@ -46,10 +39,7 @@ fn only_the_runner_sees_the_certificate_and_what_the_agent_makes_of_it() {
 
 #[test]
 fn the_broker_reads_its_certificate_from_a_volume_in_memory() {
-    let (_, desired) = built(&cluster(&hello(&json!({}))));
-    let text = desired.config_map.data.unwrap().remove("agent.toml").unwrap();
-    let layout = AgentConfig::from_toml(&text).unwrap().layout;
-    let spec = desired.job.spec.unwrap().template.spec.unwrap();
+    let (layout, spec) = (config(&json!({})).layout, pod_spec(&json!({})));
     let mounts = spec.containers[0].volume_mounts.as_ref().unwrap();
     let mount =
         mounts.iter().find(|mount| layout.curve_certificate().starts_with(&mount.mount_path));
@@ -58,21 +48,8 @@ fn the_broker_reads_its_certificate_from_a_volume_in_memory() {
 }
 
 #[test]
-fn the_configuration_in_the_config_map_is_what_the_agent_reads() {
-    let (_, desired) = built(&cluster(&hello(&json!({}))));
-    let text = desired.config_map.data.unwrap().remove("agent.toml").unwrap();
-    let config = AgentConfig::from_toml(&text).unwrap();
-    assert_eq!(config.network.lead_address, Some(support::LEAD));
-    assert_eq!(config.broker.quorum, None);
-}
-
-#[test]
 fn a_quorum_is_named_only_when_fewer_than_all_hosts_are_asked_for() {
-    let quorum = |spec| {
-        let (_, desired) = built(&cluster(&hello(&spec)));
-        let text = desired.config_map.data.unwrap().remove("agent.toml").unwrap();
-        AgentConfig::from_toml(&text).unwrap().broker.quorum
-    };
+    let quorum = |spec| config(&spec).broker.quorum;
     assert_eq!(quorum(json!({ "size": 4, "maxSize": 8 })), Some(4));
     assert_eq!(quorum(json!({ "size": 4, "minSize": 2 })), Some(2));
     assert_eq!(quorum(json!({ "size": 4, "maxSize": 4 })), None);
@@ -87,40 +64,10 @@ fn a_pod_that_may_be_restarted_has_no_failure_policy() {
 }
 
 #[test]
-fn pod_resources_are_an_overhead_only_with_a_runtime_class() {
-    let own = pod_spec(&json!({ "pod": { "resources": { "cpu": "2" } } }));
-    assert!(own.resources.is_some() && own.overhead.is_none());
-    let class = json!({ "pod": { "resources": { "cpu": "2" }, "runtimeClassName": "kata" } });
-    let overhead = pod_spec(&class);
-    assert!(overhead.resources.is_none() && overhead.overhead.is_some());
-}
-
-#[test]
-fn the_certificate_is_in_no_text_but_the_secrets_own() {
-    let text = "public-key and secret-key";
-    let cluster = cluster(&hello(&json!({})));
-    let secret = secret(&cluster, &Redacted::new(text.to_owned())).unwrap();
-    assert_eq!(format!("{secret:?} {secret}"), "[redacted] [redacted]");
-    assert!(!format!("{:?}", built(&cluster)).contains("secret-key"));
-    assert_eq!(secret.expose().string_data.as_ref().unwrap()["curve.cert"], text);
-}
-
-#[test]
-fn a_secret_of_the_user_is_mounted_and_none_is_made() {
-    let spec = json!({ "flux": { "curveCertSecret": "mine" } });
-    let cluster = cluster(&hello(&spec));
-    assert!(secret(&cluster, &Redacted::new(String::new())).is_none());
-    let volumes = pod_spec(&spec).volumes.unwrap();
-    let names = volumes.iter().filter_map(|volume| volume.secret.as_ref()?.secret_name.clone());
-    assert_eq!(names.collect::<Vec<_>>(), ["mine"]);
-}
-
-#[test]
 fn a_deadline_is_written_for_the_agents_and_the_jobs_own_is_later_by_what_start_and_stop_take() {
     let of = |spec| {
         let (_, desired) = built(&cluster(&hello(&spec)));
-        let text = desired.config_map.data.unwrap().remove("agent.toml").unwrap();
-        (AgentConfig::from_toml(&text).unwrap().shutdown, desired.job.spec.unwrap())
+        (config(&spec).shutdown, desired.job.spec.unwrap())
     };
     let (shutdown, job) = of(json!({
         "deadlineSeconds": 60,

@@ -3,10 +3,9 @@
 
 mod support;
 
-use flux_operator::controller::{Error, reconcile_one, supervise};
+use flux_operator::controller::{reconcile_one, supervise};
 use flux_operator::crd::State;
 use serde_json::{Value, json};
-use std::future::pending;
 use std::sync::Arc;
 use support::server::Outage;
 use support::world::{
@@ -45,17 +44,6 @@ async fn a_panic_leaves_what_is_known_of_a_run() {
             failed.unwrap().message.clone()
         })
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_reconcile_that_never_ends_is_given_up_and_told() {
-    let world = World::new(&json!({}));
-    let begin = tokio::time::Instant::now();
-    let result = supervise(&marker(), &world.context, pending::<Result<(), Error>>()).await;
-    assert_eq!(result.unwrap_err().category(), "TimedOut");
-    assert_eq!(begin.elapsed().as_secs(), 60);
-    let (progressing, reason, _) = world.condition("Progressing");
-    assert_eq!((progressing.as_str(), reason.as_str()), ("False", "TimedOut"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use flux_operator::crd::{self, Container, Flux, Logging, MiniCluster, MiniCluste
 use serde_json::{Value, json};
 
 fn definition() -> Value {
-    serde_json::to_value(crd::definition().unwrap()).unwrap()
+    serde_json::to_value(crd::definition::definition().unwrap()).unwrap()
 }
 
 fn schema() -> Value {

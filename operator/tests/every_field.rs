@@ -5,12 +5,14 @@
 mod support;
 
 use flux_contract::CurveCertificate;
-use flux_operator::cluster::{Cluster, validate};
+use flux_operator::cluster::Cluster;
+use flux_operator::cluster::validate::validate;
 use flux_operator::controller::build::secret;
-use flux_operator::crd::{self, MiniCluster};
+use flux_operator::crd::MiniCluster;
 use flux_operator::curve;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
+use support::any_spec::SCHEMA;
 use support::field_path::{get, leaves, set};
 use support::{defaults, documents, hello};
 
@@ -19,7 +21,7 @@ const PLACES: &[(&str, &str, usize)] = &[
     ("the container that runs Flux", "containers", 0),
     ("a container beside it", "containers", 1),
     ("one that keeps its entrypoint", "containers", 2),
-    ("the services pod", "services", 0),
+    ("the pod of spec.services", "services", 0),
 ];
 
 /// Values for fields where one made from the type would be refused, by the end of the path.
@@ -119,11 +121,6 @@ fn base() -> Value {
         "services": [{ "image": "store", "name": "store" }],
     });
     serde_json::to_value(hello(&spec)).unwrap()["spec"].clone()
-}
-
-fn definition() -> Value {
-    let definition = serde_json::to_value(crd::definition().unwrap()).unwrap();
-    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].clone()
 }
 
 /// A value for the field at `path` that is not `now`.
@@ -249,7 +246,7 @@ static EFFECTS: LazyLock<Vec<Given>> = LazyLock::new(effects);
 
 fn effects() -> Vec<Given> {
     let mut effects = Vec::new();
-    for (path, schema) in leaves(&definition()) {
+    for (path, schema) in leaves(&SCHEMA) {
         let list = path.trim_start_matches('.').split("[]").next().unwrap_or_default().to_owned();
         let mut places: Vec<_> = PLACES.iter().filter(|(_, place, _)| *place == list).collect();
         if places.is_empty() {

@@ -14,7 +14,7 @@ use support::world::{CLUSTER, JOB, World, finish};
 const ALWAYS_EMPTY: &[(&str, &str)] = &[(".jobid", "documented: kept for clients that read it")];
 
 fn version() -> Value {
-    let definition = serde_json::to_value(crd::definition().unwrap()).unwrap();
+    let definition = serde_json::to_value(crd::definition::definition().unwrap()).unwrap();
     definition["spec"]["versions"][0].clone()
 }
 

@@ -3,26 +3,10 @@
 
 mod support;
 
-use flux_contract::{AgentConfig, MUNGE_MOUNT, Workload};
-use flux_operator::cluster::validate;
-use k8s_openapi::api::core::v1::{Container, PodSpec, Volume};
+use flux_contract::{MUNGE_MOUNT, Workload};
+use k8s_openapi::api::core::v1::{Container, Volume};
 use serde_json::{Value, json};
-use support::{built, cluster, defaults, hello};
-
-fn pod_spec(spec: &Value) -> PodSpec {
-    let (_, desired) = built(&cluster(&hello(spec)));
-    desired.job.spec.unwrap().template.spec.unwrap()
-}
-
-fn config(spec: &Value) -> AgentConfig {
-    let (_, desired) = built(&cluster(&hello(spec)));
-    AgentConfig::from_toml(&desired.config_map.data.unwrap()["agent.toml"]).unwrap()
-}
-
-fn faults(spec: &Value) -> Vec<String> {
-    let violations = validate(&hello(spec), &defaults()).unwrap_err();
-    violations.0.iter().map(ToString::to_string).collect()
-}
+use support::{cluster, config, faults, hello, pod_spec};
 
 fn variable(container: &Container, name: &str) -> Vec<Option<String>> {
     let all = container.env.iter().flatten().filter(|variable| variable.name == name);

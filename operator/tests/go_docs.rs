@@ -4,12 +4,13 @@
 
 mod support;
 
+use flux_contract::Redacted;
 use flux_operator::cluster::{Cluster, Work};
+use flux_operator::controller::build::secret;
 use flux_operator::offline::Checker;
-use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde_json::{Value, json};
 use std::path::Path;
-use support::{built, cluster, defaults, documents, hello};
+use support::{built, cluster, defaults, documents, hello, pod_spec};
 
 fn of(spec: &Value) -> Cluster {
     cluster(&hello(spec))
@@ -26,10 +27,6 @@ fn flags(spec: &Value) -> Vec<String> {
     let work = of(spec).runner.work;
     let Work::Submit(submission) = work else { panic!("not submitted: {work:?}") };
     submission.flags
-}
-
-fn template(spec: &Value) -> PodTemplateSpec {
-    built(&of(spec)).1.job.spec.unwrap().template
 }
 
 fn offline_faults(spec: &Value) -> Vec<String> {
@@ -136,7 +133,7 @@ fn doc_11_a_maximum_equal_to_the_size_is_fine() {
 
 #[test]
 fn doc_12_the_architecture_chooses_nodes_and_view() {
-    let spec = template(&json!({ "flux": { "arch": "arm" } })).spec.unwrap();
+    let spec = pod_spec(&json!({ "flux": { "arch": "arm" } }));
     assert_eq!(spec.node_selector.unwrap()["kubernetes.io/arch"], "arm64");
     let images: Vec<_> = spec.init_containers.unwrap().into_iter().map(|it| it.image).collect();
     assert!(images.contains(&Some(defaults().arm_view_image)), "{images:?}");
@@ -145,7 +142,7 @@ fn doc_12_the_architecture_chooses_nodes_and_view() {
 #[test]
 fn doc_16_pod_resources_are_an_overhead_where_a_runtime_class_asks_for_one() {
     let pod = json!({ "resources": { "cpu": "250m" }, "runtimeClassName": "kata" });
-    let spec = template(&json!({ "pod": pod })).spec.unwrap();
+    let spec = pod_spec(&json!({ "pod": pod }));
     assert_eq!(spec.overhead.unwrap()["cpu"].0, "250m");
     assert!(spec.resources.is_none());
 }
@@ -179,8 +176,8 @@ fn doc_18_the_operators_labels_win_over_the_users() {
     let mut labels: serde_json::Map<String, Value> =
         keys.iter().map(|key| ((*key).to_owned(), json!("mine"))).collect();
     labels.insert("team".to_owned(), json!("physics"));
-    let labels =
-        template(&json!({ "pod": { "labels": labels } })).metadata.unwrap().labels.unwrap();
+    let job = built(&of(&json!({ "pod": { "labels": labels } }))).1.job.spec.unwrap();
+    let labels = job.template.metadata.unwrap().labels.unwrap();
     let values: Vec<_> = keys.iter().map(|key| labels.get(*key).map(String::as_str)).collect();
     let operator = flux_contract::labels::APP_VALUE;
     let hello = Some("hello");
@@ -191,8 +188,10 @@ fn doc_18_the_operators_labels_win_over_the_users() {
 
 #[test]
 fn doc_19_a_certificate_may_be_in_a_secret_of_the_user() {
-    let spec = template(&json!({ "flux": { "curveCertSecret": "mine" } })).spec.unwrap();
+    let spec = pod_spec(&json!({ "flux": { "curveCertSecret": "mine" } }));
     let secrets = spec.volumes.unwrap().into_iter().filter_map(|volume| volume.secret);
     let names: Vec<_> = secrets.filter_map(|secret| secret.secret_name).collect();
     assert_eq!(names, ["mine"]);
+    let cluster = of(&json!({ "flux": { "curveCertSecret": "mine" } }));
+    assert!(secret(&cluster, &Redacted::new(String::new())).is_none());
 }

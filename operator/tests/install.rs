@@ -1,5 +1,5 @@
 //! How the agent and the view come into the pods: what is asked of the cluster, what is built in either
-//! way, and what the user is told.
+//! way, and what the status reports.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod support;
@@ -11,11 +11,8 @@ use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
-use support::world::{JOB, World};
+use support::world::{CONFIG, JOB, World};
 use support::{LEAD, cluster, hello, images, object};
-
-/// The agents' configuration.
-const CONFIG: &str = "/api/v1/namespaces/work/configmaps/hello-agent";
 
 /// What the pods are made from where agent and view come by `install`.
 fn pod_by(install: Install, object: &flux_operator::crd::MiniCluster) -> PodSpec {
@@ -112,7 +109,7 @@ fn good_nodes(count: usize) -> Vec<Value> {
     (0..count).map(|n| node(&format!("n-{n}"), "v1.36.3", "containerd://2.3.7")).collect()
 }
 
-fn told(world: &World) -> (InstallMethod, String) {
+fn reported(world: &World) -> (InstallMethod, String) {
     let Installed { method, reason } = world.status().install.unwrap();
     (method, reason)
 }
@@ -124,12 +121,12 @@ fn copying(world: &World) -> usize {
 }
 
 #[tokio::test]
-async fn images_are_mounted_where_server_and_all_nodes_can_and_the_agent_is_told() {
+async fn images_are_mounted_where_server_and_all_nodes_can_and_the_agent_reads_so() {
     let world = World::new(&json!({}));
     world.server.runs("v1.36.3", Some(good_nodes(3)));
     world.reconcile().await.unwrap();
     let reason = "the API server and all nodes have image volumes".to_owned();
-    assert_eq!(told(&world), (InstallMethod::Image, reason));
+    assert_eq!(reported(&world), (InstallMethod::Image, reason));
     assert_eq!(copying(&world), 0);
     let config = world.server.get(CONFIG).unwrap();
     let config = AgentConfig::from_toml(config["data"]["agent.toml"].as_str().unwrap()).unwrap();
@@ -137,14 +134,14 @@ async fn images_are_mounted_where_server_and_all_nodes_can_and_the_agent_is_told
 }
 
 #[tokio::test]
-async fn every_page_of_nodes_is_looked_at() {
+async fn every_page_of_nodes_is_read() {
     let world = World::new(&json!({}));
     let mut nodes = good_nodes(249);
     nodes.push(node("old", "v1.36.3", "containerd://1.7.28"));
     world.server.runs("v1.36.3", Some(nodes));
     world.reconcile().await.unwrap();
     let reason = "node old runs containerd 1.7.28, image volumes need 2.1".to_owned();
-    assert_eq!(told(&world), (InstallMethod::Copy, reason));
+    assert_eq!(reported(&world), (InstallMethod::Copy, reason));
     assert_eq!(copying(&world), 2);
     assert_eq!(world.server.reads("/api/v1/nodes"), 3);
 }
@@ -153,7 +150,7 @@ async fn every_page_of_nodes_is_looked_at() {
 async fn where_nothing_can_be_found_out_it_is_copied_and_said_why() {
     for (release, nodes, why) in [
         (Some("v1.36.3"), None, "the operator may not list the nodes"),
-        (Some("v1.36.3"), Some(vec![]), "there is no node yet to look at"),
+        (Some("v1.36.3"), Some(vec![]), "there is no node yet"),
         (
             Some("v1.34.2"),
             Some(good_nodes(1)),
@@ -166,12 +163,12 @@ async fn where_nothing_can_be_found_out_it_is_copied_and_said_why() {
             world.server.runs(release, nodes);
         }
         world.reconcile().await.unwrap();
-        assert_eq!(told(&world), (InstallMethod::Copy, why.to_owned()));
+        assert_eq!(reported(&world), (InstallMethod::Copy, why.to_owned()));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_cluster_is_not_looked_at_for_what_runs_nor_for_what_does_not_ask() {
+async fn nothing_is_asked_of_the_cluster_for_what_runs_nor_for_what_copies() {
     let world = World::new(&json!({}));
     world.server.runs("v1.36.3", Some(good_nodes(1)));
     for _ in 0..3 {
@@ -192,7 +189,7 @@ async fn the_cluster_is_not_looked_at_for_what_runs_nor_for_what_does_not_ask() 
     let world = World::new(&json!({ "flux": { "container": { "install": "Copy" } } }));
     world.server.runs("v1.36.3", Some(good_nodes(1)));
     world.reconcile().await.unwrap();
-    assert_eq!(told(&world), (InstallMethod::Copy, "asked for".to_owned()));
+    assert_eq!(reported(&world), (InstallMethod::Copy, "asked for".to_owned()));
     assert_eq!(world.server.reads("/version"), 0);
 }
 
@@ -201,7 +198,7 @@ async fn images_that_were_asked_for_are_mounted_with_a_warning_where_that_will_n
     let world = World::new(&json!({ "flux": { "container": { "install": "Image" } } }));
     world.server.runs("v1.33.0", None);
     world.reconcile().await.unwrap();
-    let (method, reason) = told(&world);
+    let (method, reason) = reported(&world);
     assert_eq!((method, copying(&world)), (InstallMethod::Image, 0));
     assert!(reason.starts_with("asked for, but will not work: the API server"), "{reason}");
 }
@@ -212,15 +209,15 @@ async fn a_job_keeps_what_it_was_made_with_whatever_becomes_of_the_nodes() {
     let world = World::new(&json!({}));
     world.server.runs("v1.36.3", None);
     world.reconcile().await.unwrap();
-    let before = told(&world);
+    let before = reported(&world);
     assert_eq!(before.0, InstallMethod::Copy);
 
-    // Another operator, which has not looked yet.
+    // Another operator, which has not asked yet.
     let after = world.with_another_operator();
     after.server.runs("v1.36.3", Some(good_nodes(1)));
     after.edit(2, |spec| spec["size"] = json!(2));
     after.reconcile().await.unwrap();
-    assert_eq!(told(&after), before);
+    assert_eq!(reported(&after), before);
     assert_eq!(copying(&after), 2);
     let job = after.server.get(JOB).unwrap();
     assert_eq!(job["spec"]["parallelism"], 2);
@@ -249,5 +246,5 @@ async fn another_method_for_what_runs_is_refused_by_name() {
     let (_, reason, message) = world.condition("Progressing");
     assert_eq!(reason, "ChangeRefused");
     assert!(message.contains("spec.flux.container.install"), "{message}");
-    assert_eq!(told(&world).0, InstallMethod::Image);
+    assert_eq!(reported(&world).0, InstallMethod::Image);
 }

@@ -6,7 +6,7 @@ mod support;
 
 use flux_operator::leader::{Candidate, DURATION, Lost, RENEW_DEADLINE, RETRY_PERIOD};
 use flux_operator::run::while_held;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::future::pending;
 use std::time::Duration;
 use support::server::{Outage, Server};
@@ -17,6 +17,14 @@ const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/work/leases/flux-op
 
 fn candidate(server: &Server, identity: &str) -> Candidate {
     Candidate::new(server.client(), "work", "flux-operator", identity.to_owned())
+}
+
+fn held_by(holder: &str) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": "flux-operator", "namespace": "work" },
+        "spec": { "holderIdentity": holder, "leaseDurationSeconds": 15 },
+    })
 }
 
 fn holder(server: &Server) -> String {
@@ -96,14 +104,7 @@ async fn one_failure_is_not_a_loss() {
 #[tokio::test(start_paused = true)]
 async fn of_two_that_see_a_lease_expire_one_takes_it() {
     let server = Server::default();
-    let spec = json!({ "holderIdentity": "gone", "leaseDurationSeconds": 15 });
-    server.put(
-        LEASE,
-        json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": { "name": "flux-operator", "namespace": "work" }, "spec": spec,
-        }),
-    );
+    server.put(LEASE, held_by("gone"));
     let begin = Instant::now();
     let gain = |identity: &'static str| {
         let mut candidate = candidate(&server, identity);
@@ -126,16 +127,9 @@ async fn of_two_that_see_a_lease_expire_one_takes_it() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_written_since_it_was_read_is_not_taken() {
     let server = Server::default();
-    let lease = |holder: &str| {
-        json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": { "name": "flux-operator", "namespace": "work" },
-            "spec": { "holderIdentity": holder, "leaseDurationSeconds": 15 },
-        })
-    };
-    server.put(LEASE, lease(""));
+    server.put(LEASE, held_by(""));
     // Right after we have read that it is nobody's, another takes it.
-    server.intrude(LEASE, lease("other"));
+    server.intrude(LEASE, held_by("other"));
     let mut one = candidate(&server, "one");
     assert!(timeout(RETRY_PERIOD / 2, one.gain(|| {})).await.is_err());
     assert_eq!(holder(&server), "other");

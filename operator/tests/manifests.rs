@@ -51,7 +51,8 @@ fn every_document_reads_back_as_an_object_with_a_name() {
 
 #[test]
 fn the_definition_reads_back_equal() {
-    let definition = serde_json::to_value(flux_operator::crd::definition().unwrap()).unwrap();
+    let definition =
+        serde_json::to_value(flux_operator::crd::definition::definition().unwrap()).unwrap();
     assert!(documents(&Installation::default()).contains(&definition));
 }
 

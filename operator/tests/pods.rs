@@ -1,4 +1,4 @@
-//! The pods beside the Job's template: the services pod, and the labels of the Job's pods.
+//! The pods beside the Job's template: the companion, and the labels of the Job's pods.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod support;
@@ -10,7 +10,7 @@ use kube::runtime::controller::Action;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use support::world::{CONFIG, JOB, World, create, finish, of_the_job, patch, put_pods, status};
+use support::world::{JOB, World, create, finish, of_the_job, patch, put_pods, status};
 
 const CORE_EVENTS: &str = "/api/v1/namespaces/work/events";
 const SERVICES: &str = "/api/v1/namespaces/work/pods/hello-services";
@@ -18,17 +18,6 @@ const POD: &str = "/api/v1/namespaces/work/pods/hello-2-abcde";
 
 fn with_services() -> World {
     World::new(&json!({ "services": [{ "image": "registry", "name": "registry" }] }))
-}
-
-#[tokio::test]
-async fn the_services_pod_is_deleted_when_the_mini_cluster_has_finished() {
-    for (type_, code) in [("Complete", 0), ("Failed", 7)] {
-        let world = with_services();
-        world.writes().await;
-        finish(&world, type_, code);
-        assert_eq!(world.writes().await, [format!("DELETE {SERVICES}"), patch(CONFIG), status()]);
-        assert_eq!(world.writes().await, [""; 0]);
-    }
 }
 
 #[tokio::test]
@@ -117,19 +106,6 @@ fn with_web() -> World {
         { "image": "app", "command": "a", "runFlux": true },
         { "image": "web", "name": "web", "runFlux": false, "ports": [80, 443] },
     ] }))
-}
-
-#[tokio::test]
-async fn bug_09_a_service_with_several_ports_is_applied_under_both_names_at_once() {
-    let world = with_web();
-    let writes = world.writes().await;
-    for name in ["web", "hello-web"] {
-        let path = format!("/api/v1/namespaces/work/services/{name}");
-        assert!(writes.contains(&create(&path)), "{writes:?}");
-        let ports = world.server.get(&path).unwrap()["spec"]["ports"].clone();
-        assert_eq!((&ports[0]["name"], &ports[1]["name"]), (&json!("port-80"), &json!("port-443")));
-    }
-    assert_eq!(world.writes().await, [""; 0]);
 }
 
 #[tokio::test]

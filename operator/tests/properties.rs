@@ -4,7 +4,8 @@
 mod support;
 
 use flux_contract::AgentConfig;
-use flux_operator::cluster::{Cluster, Violations, validate};
+use flux_operator::cluster::Cluster;
+use flux_operator::cluster::validate::{Violations, validate};
 use flux_operator::controller::build::agent_config;
 use flux_operator::crd::{MiniCluster, MiniClusterSpec};
 use proptest::prelude::*;

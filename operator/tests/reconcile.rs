@@ -1,4 +1,4 @@
-//! Whole looks at one MiniCluster, against an API server in memory.
+//! Whole reconciles of one MiniCluster, against an API server in memory.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod support;
@@ -48,30 +48,6 @@ async fn an_object_changed_by_hand_is_brought_back() {
 }
 
 #[tokio::test]
-async fn an_invalid_specification_is_reported_and_nothing_is_applied() {
-    let world = World::new(&json!({ "maxSize": 2, "minSize": 9 }));
-    assert_eq!(world.writes().await, [status()]);
-    let (accepted, _, message) = world.condition("Accepted");
-    assert_eq!(accepted, "False");
-    assert!(message.contains("maxSize") && message.contains("minSize"), "{message}");
-    assert_eq!(world.writes().await, [""; 0]);
-}
-
-#[tokio::test]
-async fn a_refused_job_becomes_a_condition_and_is_tried_again() {
-    let world = World::new(&json!({}));
-    world.server.refuse(JOB, 403, "exceeded quota: pods");
-    let error = world.reconcile().await.unwrap_err();
-    assert_eq!(error.category(), "ApplyFailed");
-    let (progressing, reason, message) = world.condition("Progressing");
-    assert_eq!((progressing.as_str(), reason.as_str()), ("False", "ApplyFailed"));
-    assert!(message.contains("exceeded quota"), "{message}");
-    world.server.accept_all();
-    world.reconcile().await.unwrap();
-    assert_eq!(world.condition("Progressing").0, "True");
-}
-
-#[tokio::test]
 async fn an_object_of_a_deleted_namesake_is_waited_for() {
     let world = World::new(&json!({}));
     let owner = json!([{
@@ -87,37 +63,6 @@ async fn an_object_of_a_deleted_namesake_is_waited_for() {
     );
     assert_eq!(world.reconcile().await.unwrap_err().category(), "WaitingForDeletion");
     assert!(world.server.get(JOB).is_none());
-}
-
-#[tokio::test]
-async fn a_finished_job_is_reported_and_nothing_is_applied_any_more() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
-    world.server.writes();
-    finish(&world, "Failed", 7);
-    world.server.remove(SERVICE);
-    assert_eq!(world.writes().await, [patch(CONFIG), status()]);
-    assert_eq!((world.status().exit_code, world.status().state), (Some(7), Some(State::Failed)));
-    assert_eq!(world.writes().await, [""; 0]);
-}
-
-#[tokio::test]
-async fn a_finished_job_that_was_deleted_is_not_run_again() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
-    finish(&world, "Failed", 7);
-    world.reconcile().await.unwrap();
-    world.server.writes();
-    world.server.remove(JOB);
-    assert_eq!(world.writes().await, [""; 0]);
-    assert_eq!(world.status().exit_code, Some(7));
-    world.edit(2, |spec| {
-        spec["maxSize"] = json!(9);
-        spec["cleanup"] = json!(false);
-    });
-    assert_eq!(world.writes().await, [status()]);
-    assert_eq!(world.condition("Progressing").1, "NotRunAgain");
-    assert_eq!((world.status().exit_code, world.status().state), (Some(7), Some(State::Failed)));
 }
 
 #[tokio::test]

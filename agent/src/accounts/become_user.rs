@@ -5,6 +5,7 @@
 
 use crate::process::exit_status::start_failure_code;
 use crate::system::output::chain;
+use crate::system::subcommand::{EXEC, call};
 use caps::errors::CapsError;
 use caps::{CapSet, CapsHashSet};
 use clap::Args;
@@ -37,12 +38,8 @@ impl Target {
     /// The command line of `agent` that becomes this user and then `words`.
     pub(crate) fn command(&self, agent: &Path, words: &[String]) -> Vec<String> {
         let groups: Vec<String> = self.groups.iter().map(u32::to_string).collect();
-        let mut all = vec![
-            agent.display().to_string(),
-            "exec".to_owned(),
-            format!("--uid={}", self.uid),
-            format!("--gid={}", self.gid),
-        ];
+        let mut all = call(agent, EXEC);
+        all.extend([format!("--uid={}", self.uid), format!("--gid={}", self.gid)]);
         if !groups.is_empty() {
             all.push(format!("--groups={}", groups.join(",")));
         }
@@ -172,16 +169,4 @@ fn kept_capabilities(wanted: &[String]) -> Result<CapsHashSet, CapsError> {
     let all = wanted.iter().any(|name| name == "CAP_ALL");
     had.retain(|capability| all || wanted.contains(&capability.to_string()));
     Ok(had)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_option_stands_without_a_value() {
-        let none = Target { uid: 1, gid: 2, groups: vec![], capabilities: vec![] };
-        let words = none.command(Path::new("/agent"), &["true".to_owned()]);
-        assert_eq!(words, ["/agent", "exec", "--uid=1", "--gid=2", "--", "true"]);
-    }
 }

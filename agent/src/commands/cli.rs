@@ -11,6 +11,7 @@ use crate::pid1::run;
 use crate::program::{batch, diagnose, wrapper};
 use crate::system::output;
 use crate::system::root::Root;
+use crate::system::subcommand;
 use crate::view::InstallRequest;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -115,7 +116,7 @@ enum Command {
         output: OutputArgument,
     },
     /// Become another user and then another program (used by `run`)
-    #[command(hide = true)]
+    #[command(name = subcommand::EXEC, hide = true)]
     Exec {
         #[command(flatten)]
         target: Target,
@@ -124,10 +125,10 @@ enum Command {
         words: Vec<String>,
     },
     /// Run a command and record when it started and how it ended (used by `run` on the lead)
-    #[command(hide = true)]
+    #[command(name = subcommand::PROGRAM, hide = true)]
     Program(wrapper::Program),
     /// Submit the batch script and wait for its end (used by `run` on the lead)
-    #[command(hide = true)]
+    #[command(name = subcommand::BATCH, hide = true)]
     Batch(batch::Batch),
     /// Check everything this pod needs, and say what to do about what is wrong
     Doctor {
@@ -137,6 +138,7 @@ enum Command {
         output: OutputArgument,
     },
     /// Start a shell, or a command, that is connected to this pod's broker, as the broker's user
+    #[command(name = subcommand::CONNECT)]
     Connect {
         #[command(flatten)]
         pod: PodArguments,
@@ -145,7 +147,7 @@ enum Command {
         words: Vec<OsString>,
     },
     /// Make Fluxion the scheduler of the instance that `flux` talks to (what `load-fluxion.sh` does)
-    #[command(hide = true)]
+    #[command(name = subcommand::FLUXION, hide = true)]
     Fluxion,
     /// Print what Flux takes this pod to have, and what its limits let it use
     Resources {
@@ -155,13 +157,14 @@ enum Command {
         output: OutputArgument,
     },
     /// Say how the instance stands, then keep it up (used by `run` where `diagnostics` is set)
-    #[command(hide = true)]
+    #[command(name = subcommand::DIAGNOSE, hide = true)]
     Diagnose {
         /// The `flux` program
         #[arg(long, default_value = "flux", value_name = "PATH")]
         flux: String,
     },
     /// Print the changes that put Flux into a shell's environment: `eval "$(flux-agent env)"`
+    #[command(name = subcommand::ENV)]
     Env {
         #[command(flatten)]
         pod: PodArguments,
@@ -293,27 +296,23 @@ mod tests {
 
     #[test]
     fn becoming_another_user_is_understood() {
-        let (capabilities, groups) = (vec!["IPC_LOCK".to_owned()], vec![1, 2]);
-        let expected = Target { uid: 1, gid: 2, groups, capabilities };
-        let words = expected.command(Path::new("/agent"), &["true".to_owned(), "-x".to_owned()]);
-        let cli = Cli::try_parse_from(words).unwrap();
-        let Command::Exec { target, words } = cli.command else { panic!("another command") };
-        assert_eq!(target, expected);
-        assert_eq!(words, ["true", "-x"]);
+        for (groups, capabilities) in [(vec![], vec![]), (vec![1, 2], vec!["IPC_LOCK".to_owned()])]
+        {
+            let expected = Target { uid: 1, gid: 2, groups, capabilities };
+            let words =
+                expected.command(Path::new("/agent"), &["true".to_owned(), "-x".to_owned()]);
+            let cli = Cli::try_parse_from(words).unwrap();
+            let Command::Exec { target, words } = cli.command else { panic!("another command") };
+            assert_eq!(target, expected);
+            assert_eq!(words, ["true", "-x"]);
+        }
     }
 
     #[test]
     fn the_words_of_a_program_are_left_alone() {
-        let cli = Cli::try_parse_from([
-            "flux-agent",
-            "program",
-            "--record=/r",
-            "--",
-            "a",
-            "--record",
-            "-x",
-        ])
-        .unwrap();
+        let own = ["--record=/r", "--", "a", "--record", "-x"].map(str::to_owned);
+        let words = [subcommand::call(Path::new("/agent"), subcommand::PROGRAM), own.into()];
+        let cli = Cli::try_parse_from(words.concat()).unwrap();
         let Command::Program(program) = cli.command else { panic!("another command") };
         assert_eq!(program.words, ["a", "--record", "-x"]);
     }

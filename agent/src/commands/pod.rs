@@ -39,25 +39,11 @@ impl Pod {
         })
     }
 
-    /// The certificate at `path`, else the broker's copy, else the mounted one.
-    pub(crate) fn certificate(&self, path: Option<PathBuf>) -> Result<CurveCertificate, u8> {
-        self.read_certificate(path).map_err(|text| {
-            complain(&text);
-            Exit::Prepare.code()
-        })
-    }
-
-    /// As [`Self::certificate`]; what is wrong is the error's text.
-    pub(crate) fn read_certificate(
-        &self,
-        path: Option<PathBuf>,
-    ) -> Result<CurveCertificate, String> {
+    /// Where its certificate is: the broker's copy, else the mounted one.
+    pub(crate) fn certificate_path(&self) -> PathBuf {
         let copy = self.root.at(self.config.layout.curve_certificate());
         let mounted = self.root.at(Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY));
-        let path = path.unwrap_or_else(|| if copy.exists() { copy } else { mounted });
-        let text = fs::read_to_string(&path)
-            .map_err(|error| format!("read {}: {error}", path.display()))?;
-        CurveCertificate::parse(&text).map_err(|error| chain(&error))
+        if copy.exists() { copy } else { mounted }
     }
 
     /// What a client of its broker needs.
@@ -69,4 +55,19 @@ impl Pod {
     pub(crate) fn lead(&self) -> Result<AwaitLead, u8> {
         decide::lead(&self.config, &self.facts).map_err(|error| failed(error.exit(), &error))
     }
+}
+
+/// The certificate at `path`; what is wrong is the error's text.
+pub(crate) fn read_certificate(path: &Path) -> Result<CurveCertificate, String> {
+    let text =
+        fs::read_to_string(path).map_err(|error| format!("read {}: {error}", path.display()))?;
+    CurveCertificate::parse(&text).map_err(|error| chain(&error))
+}
+
+/// The certificate at `path`; complains and gives the code to end with where there is none.
+pub(crate) fn certificate_at(path: &Path) -> Result<CurveCertificate, u8> {
+    read_certificate(path).map_err(|text| {
+        complain(&text);
+        Exit::Prepare.code()
+    })
 }

@@ -1,13 +1,12 @@
 //! `flux-agent probe`: whether a broker's port would let this pod in.
 
 use crate::commands::arguments::{Format, PodArguments, patience};
-use crate::commands::failure::{Done, NO, failed, failed_with};
-use crate::commands::pod::Pod;
+use crate::commands::failure::{Done, NO, failed_with};
+use crate::commands::pod::{Pod, certificate_at};
 use crate::lead::probe::probe;
-use crate::lead::resolver::Resolver;
+use crate::lead::resolver::lookup;
 use crate::system::output::{answer, answer_json, complain};
-use flux_contract::{CurveCertificate, Exit};
-use std::fs;
+use flux_contract::Exit;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -21,12 +20,7 @@ pub(crate) async fn run(
 ) -> Done {
     let (certificate, name, port) = match (target, certificate) {
         (Some(target), Some(path)) => {
-            let text = fs::read_to_string(&path).map_err(|error| {
-                complain(&format!("read {}: {error}", path.display()));
-                Exit::Prepare.code()
-            })?;
-            let certificate =
-                CurveCertificate::parse(&text).map_err(|error| failed(Exit::Prepare, &error))?;
+            let certificate = certificate_at(&path)?;
             let (name, port) = host_and_port(target)?;
             (certificate, name, port)
         }
@@ -39,18 +33,15 @@ pub(crate) async fn run(
                 let name = lead.address.map_or(lead.name, |address| address.to_string());
                 (name, lead.port)
             };
-            (pod.certificate(certificate)?, name, port)
+            let path = certificate.unwrap_or_else(|| pod.certificate_path());
+            (certificate_at(&path)?, name, port)
         }
     };
-    let addresses = match Resolver::from_system() {
-        Ok(resolver) => resolver.lookup(&name).await,
-        Err(error) => Err(error),
-    };
-    let addresses = addresses.map_err(|error| failed_with(NO, &error))?;
+    let addresses = lookup(&name).await.map_err(|error| failed_with(NO, &error))?;
     let mut done = Err(NO);
     for address in addresses {
         let address = SocketAddr::new(address, port);
-        let outcome = probe(address, &certificate, patience(seconds)).await;
+        let outcome = probe(address, &certificate, patience(seconds).into()).await;
         if outcome.is_accepted() {
             done = Ok(());
         }

@@ -2,9 +2,9 @@
 
 use crate::commands::arguments::{Awaited, PodArguments, patience};
 use crate::commands::failure::{Done, NO, failed};
-use crate::commands::pod::Pod;
+use crate::commands::pod::{Pod, certificate_at};
 use crate::commands::running_agent::{PATIENCE, PAUSE, agent_socket, layout};
-use crate::lead::wait::{LeadTarget, wait_for_lead};
+use crate::lead::wait::wait_for_lead;
 use crate::status::client::ask;
 use crate::system::output::complain;
 use crate::system::root::Root;
@@ -44,9 +44,8 @@ async fn reached(what: Awaited, arguments: &PodArguments, socket: &Path) -> bool
 
 async fn wait_lead(arguments: &PodArguments, patience: Duration) -> Done {
     let pod = Pod::read(arguments)?;
-    let (certificate, lead) = (pod.certificate(None)?, pod.lead()?);
-    let target = LeadTarget { address: lead.address, name: lead.name, port: lead.port };
+    let (certificate, lead) = (certificate_at(&pod.certificate_path())?, pod.lead()?);
     let mut report = |line: &str| complain(line);
-    let found = wait_for_lead(&target, &certificate, patience, &mut report).await;
+    let found = wait_for_lead(&lead, &certificate, patience, &mut report).await;
     found.map(drop).map_err(|error| failed(Exit::LeadUnreachable, &error))
 }

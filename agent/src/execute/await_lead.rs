@@ -3,14 +3,13 @@
 use crate::execute::context::Context;
 use crate::execute::error::StepError;
 use crate::execute::steps::write_file;
-use crate::lead::wait::{LeadTarget, wait_for_lead};
+use crate::lead::wait::wait_for_lead;
 use crate::plan::step::AwaitLead;
 use flux_contract::phase;
 use std::time::Duration;
 
 /// Waits until the lead lets this pod in; what was seen last is in the status all along.
 pub(crate) async fn await_lead(context: &mut Context, lead: &AwaitLead) -> Result<(), StepError> {
-    let AwaitLead { address, name, port, deadline_seconds, by_name } = lead;
     context.progress.enter(phase::WAIT_FOR_LEAD);
     context.log.say(&lead.to_string());
     let certificate = context
@@ -18,15 +17,14 @@ pub(crate) async fn await_lead(context: &mut Context, lead: &AwaitLead) -> Resul
         .certificate
         .clone()
         .ok_or(StepError::Order { what: "the CURVE certificate" })?;
-    let target = LeadTarget { address: *address, name: name.clone(), port: *port };
-    let deadline = Duration::from_secs(*deadline_seconds);
+    let deadline = Duration::from_secs(lead.deadline_seconds);
     let before = context.progress.last_error();
     let (log, progress) = (context.log, &context.progress);
     let mut report = |line: &str| {
         log.say(line);
         progress.failed(line);
     };
-    let wait = wait_for_lead(&target, &certificate, deadline, &mut report);
+    let wait = wait_for_lead(lead, &certificate, deadline, &mut report);
     let found =
         context.signals.unless_stopped(wait).await?.map_err(|source| StepError::Lead { source })?;
     context.progress.set_last_error(before);
@@ -36,9 +34,9 @@ pub(crate) async fn await_lead(context: &mut Context, lead: &AwaitLead) -> Resul
         found.address, found.attempts
     ));
     let at = found.address.ip();
-    match by_name {
-        Some(files) if Some(at) != *address => {
-            if address.is_some() {
+    match &lead.by_name {
+        Some(files) if Some(at) != lead.address => {
+            if lead.address.is_some() {
                 log.say("only its name led there: the broker will use the name");
             }
             write_file(context, files.found_at(at))

@@ -108,6 +108,15 @@ impl StepError {
     }
 }
 
+/// For `map_err`: names what was being done and to what.
+pub(crate) fn failed(
+    doing: &'static str,
+    path: impl Into<PathBuf>,
+) -> impl FnOnce(io::Error) -> StepError {
+    let path = path.into();
+    move |source| StepError::File { doing, path, source }
+}
+
 impl From<Stop> for StepError {
     fn from(source: Stop) -> Self {
         Self::Stopped { source }

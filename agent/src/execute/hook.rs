@@ -8,12 +8,13 @@
 
 use crate::execute::capture::wait_or_stop;
 use crate::execute::context::Context;
-use crate::execute::error::StepError;
+use crate::execute::error::{StepError, failed};
 use crate::execute::script::PrivateScript;
 use crate::plan::step::Hook;
 use crate::process::exit_status::end_text;
 use crate::system::environment::Report;
 use crate::system::files;
+use crate::system::subcommand::ENV;
 use crate::system::words::quoted;
 use std::fs;
 use std::path::Path;
@@ -35,11 +36,7 @@ pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), S
     let private = report_file.parent().unwrap_or(&report_file);
     files::make_directory(private, 0o700, None)
         .and_then(|()| files::remove(&report_file))
-        .map_err(|source| StepError::File {
-            doing: "prepare",
-            path: report_file.clone(),
-            source,
-        })?;
+        .map_err(failed("prepare", &report_file))?;
     let script = reporting(context.session.agent(), &report_file, &hook.script);
     let script = PrivateScript::write(private, hook.name, &script)?;
     let mut command = context.session.command(&script.command(shell));
@@ -87,7 +84,7 @@ fn refuse(context: &Context, hook: &Hook, end: &str) -> Result<(), StepError> {
 fn reporting(agent: &Path, report_file: &Path, script: &str) -> String {
     let (agent, file) =
         (quoted(&agent.display().to_string()), quoted(&report_file.display().to_string()));
-    let trap = quoted(&format!("{agent} env --to {file}"));
+    let trap = quoted(&format!("{agent} {ENV} --to {file}"));
     format!("trap {trap} EXIT\n{script}")
 }
 

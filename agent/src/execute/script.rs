@@ -1,7 +1,7 @@
 //! A text of the user as a file for a shell: as an argument it would be limited to 128 KiB (execve(2),
 //! `MAX_ARG_STRLEN`), and be seen by all who see the process.
 
-use crate::execute::error::StepError;
+use crate::execute::error::{StepError, failed};
 use crate::system::files;
 use std::path::{Path, PathBuf};
 
@@ -14,11 +14,7 @@ impl PrivateScript {
     /// shell will show.
     pub(crate) fn write(directory: &Path, name: &str, text: &str) -> Result<Self, StepError> {
         let path = directory.join(name);
-        files::write(&path, text.as_bytes(), 0o600, None).map_err(|source| StepError::File {
-            doing: "write",
-            path: path.clone(),
-            source,
-        })?;
+        files::write(&path, text.as_bytes(), 0o600, None).map_err(failed("write", &path))?;
         Ok(Self(path))
     }
 

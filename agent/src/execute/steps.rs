@@ -1,7 +1,7 @@
 //! Does what a plan says, step by step. No step decides anything that the plan could have decided.
 
 use crate::execute::context::Context;
-use crate::execute::error::StepError;
+use crate::execute::error::{StepError, failed};
 use crate::execute::hook::run_hook;
 use crate::execute::{account, capture, working_directory};
 use crate::flux::resources;
@@ -51,15 +51,15 @@ pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), St
             let made = make_directory(context, path, *mode, *owner);
             optional(context, made, *required)
         }
-        Step::RemoveFile { path } => files::remove(&context.root.at(path))
-            .map_err(|source| StepError::File { doing: "remove", path: path.clone(), source }),
+        Step::RemoveFile { path } => {
+            files::remove(&context.root.at(path)).map_err(failed("remove", path))
+        }
         Step::WriteFile(file) => write_file(context, file),
         Step::InstallCertificate { from, to, link } => {
             install_certificate(context, from, to)?;
             link.iter().try_for_each(|link| {
-                files::link(&context.root.at(link), &context.root.at(to)).map_err(|source| {
-                    StepError::File { doing: "make the link", path: link.clone(), source }
-                })
+                let linked = files::link(&context.root.at(link), &context.root.at(to));
+                linked.map_err(failed("make the link", link))
             })
         }
         Step::InstallMungeKey { from, to, owner } => install_munge_key(context, from, to, *owner),
@@ -102,8 +102,8 @@ fn write_at(
     mode: u32,
     owner: Owner,
 ) -> Result<(), StepError> {
-    files::write(&context.root.at(path), bytes, mode, context.ids(owner))
-        .map_err(|source| StepError::File { doing: "write", path: path.to_owned(), source })
+    let written = files::write(&context.root.at(path), bytes, mode, context.ids(owner));
+    written.map_err(failed("write", path))
 }
 
 fn make_directory(
@@ -112,9 +112,8 @@ fn make_directory(
     mode: u32,
     owner: Owner,
 ) -> Result<(), StepError> {
-    files::make_directory(&context.root.at(path), mode, context.ids(owner)).map_err(|source| {
-        StepError::File { doing: "make directory", path: path.to_owned(), source }
-    })
+    files::make_directory(&context.root.at(path), mode, context.ids(owner))
+        .map_err(failed("make directory", path))
 }
 
 /// What is not required is said and left.
@@ -135,11 +134,8 @@ fn optional(
 /// Flux refuses a certificate that others can read, and Kubernetes makes mounted Secrets readable
 /// for a group as soon as a pod has an `fsGroup`: hence the copy.
 fn install_certificate(context: &mut Context, from: &Path, to: &Path) -> Result<(), StepError> {
-    let text = fs::read_to_string(context.root.at(from)).map_err(|source| StepError::File {
-        doing: "read the CURVE certificate",
-        path: from.to_owned(),
-        source,
-    })?;
+    let text = fs::read_to_string(context.root.at(from))
+        .map_err(failed("read the CURVE certificate", from))?;
     let certificate = CurveCertificate::parse(&text)
         .map_err(|source| StepError::Certificate { path: from.to_owned(), source })?;
     write_at(context, to, text.as_bytes(), 0o600, Owner::Broker)?;
@@ -153,17 +149,13 @@ fn install_munge_key(
     to: &Path,
     owner: Option<(u32, u32)>,
 ) -> Result<(), StepError> {
-    let fail = |doing, path: &Path| {
-        let path = path.to_owned();
-        move |source| StepError::File { doing, path, source }
-    };
-    let key = fs::read(context.root.at(from)).map_err(fail("read the munge key", from))?;
+    let key = fs::read(context.root.at(from)).map_err(failed("read the munge key", from))?;
     let directory = to.parent().unwrap_or(to);
     if !context.root.at(directory).is_dir() {
         files::make_directory(&context.root.at(directory), 0o700, owner)
-            .map_err(fail("make directory", directory))?;
+            .map_err(failed("make directory", directory))?;
     }
-    files::write(&context.root.at(to), &key, 0o400, owner).map_err(fail("write", to))
+    files::write(&context.root.at(to), &key, 0o400, owner).map_err(failed("write", to))
 }
 
 fn find_flux(context: &Context) -> Result<(), StepError> {

@@ -155,22 +155,6 @@ mod tests {
     }
 
     #[test]
-    fn hello_proves_the_short_term_key_to_the_server_and_to_no_other() {
-        let client = client();
-        let hello = client.hello().unwrap();
-        assert_eq!(hello.len(), 194);
-        assert_eq!(hello[..2], [1, 0]);
-        let short_term = PublicKey::from(<[u8; 32]>::try_from(&hello[74..106]).unwrap());
-        let nonce = counted(b"CurveZMQHELLO---", 1);
-        let open = |secret: [u8; 32]| {
-            SalsaBox::new(&short_term, &SecretKey::from(secret))
-                .decrypt(&nonce.into(), &hello[114..])
-        };
-        assert_eq!(open([3; 32]).unwrap(), [0; 64]);
-        assert!(open([4; 32]).is_err());
-    }
-
-    #[test]
     fn a_welcome_of_another_length_or_another_key_is_told_apart() {
         let client = client();
         let length = CurveError::Length { command: "WELCOME", length: 7 };

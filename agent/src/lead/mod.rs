@@ -8,5 +8,5 @@ pub(crate) mod wait;
 pub(crate) mod watch;
 pub(crate) mod wire;
 
-pub use probe::{Outcome, Stage, probe};
-pub use wait::{LeadTarget, wait_for_lead};
+pub use probe::{Outcome, Patience, Stage, probe};
+pub use wait::wait_for_lead;

@@ -119,17 +119,35 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Performs a CURVE client handshake with `address` within `timeout` and closes the connection.
+/// How long a probe may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// The TCP connection.
+    pub connection: Duration,
+    /// All of it.
+    pub whole: Duration,
+}
+
+impl From<Duration> for Patience {
+    /// `whole` in all, for whatever takes it.
+    fn from(whole: Duration) -> Self {
+        Self { connection: whole, whole }
+    }
+}
+
+/// Performs a CURVE client handshake with `address` within `patience` and closes the connection.
 ///
 /// `certificate` is our own key pair and the server's public key as well: all brokers of a Flux
 /// instance share one.
 pub async fn probe(
     address: SocketAddr,
     certificate: &CurveCertificate,
-    timeout: Duration,
+    patience: Patience,
 ) -> Outcome {
-    let deadline = Instant::now() + timeout;
-    let connected = timeout_at(deadline, TcpStream::connect(address)).await;
+    let begin = Instant::now();
+    let deadline = begin + patience.whole;
+    let connection = (begin + patience.connection).min(deadline);
+    let connected = timeout_at(connection, TcpStream::connect(address)).await;
     let stream = match connected {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return not_connected(&error),

@@ -51,21 +51,20 @@ pub(crate) enum ResolveError {
     },
 }
 
+/// The addresses of `name`, by the system's name servers, search list and hosts file as they are now.
+pub(crate) async fn lookup(name: &str) -> Result<Vec<IpAddr>, ResolveError> {
+    let builder = TokioResolver::builder_tokio();
+    let builder = builder.map_err(|cause| ResolveError::Configuration { cause })?;
+    Resolver::build(builder)?.lookup(name).await
+}
+
 /// A resolver that remembers nothing: what does not exist now may exist in a moment.
-#[derive(Clone)]
-pub(crate) struct Resolver {
+struct Resolver {
     resolver: TokioResolver,
     complete_dots: usize,
 }
 
 impl Resolver {
-    /// A resolver with the system's name servers, search list and hosts file.
-    pub(crate) fn from_system() -> Result<Self, ResolveError> {
-        let builder = TokioResolver::builder_tokio()
-            .map_err(|cause| ResolveError::Configuration { cause })?;
-        Self::build(builder)
-    }
-
     fn build(mut builder: ResolverBuilder<TokioRuntimeProvider>) -> Result<Self, ResolveError> {
         set_options(builder.options_mut());
         let complete_dots = builder.options_mut().ndots.max(COMPLETE_DOTS);
@@ -80,7 +79,7 @@ impl Resolver {
     /// makes it eight. A name with fewer dots than the pod's `ndots` and no dot at its end is then
     /// looked for in the search list as well, whatever the first answer was: a name server that has
     /// nobody to ask about the world fails for `lead.team.svc`.
-    pub(crate) async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, ResolveError> {
+    async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, ResolveError> {
         if let Ok(address) = name.parse() {
             return Ok(vec![address]);
         }

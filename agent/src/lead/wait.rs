@@ -1,36 +1,31 @@
 //! Waiting until the lead broker answers, and saying all along what is in the way.
 
-use crate::lead::probe::{Outcome, probe};
-use crate::lead::resolver::Resolver;
+use crate::lead::probe::{Outcome, Patience, probe};
+use crate::lead::resolver::lookup;
+use crate::plan::step::AwaitLead;
 use crate::system::output::chain;
 use flux_contract::CurveCertificate;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Pause after the first failure; each further one is half as long again, up to [`LONGEST_PAUSE`].
+/// How long the lead is tried often: in this time it usually comes up.
+const EAGER: Duration = Duration::from_secs(3);
+/// How long a connection may take at first. Until kube-proxy knows a Service that was made a moment ago,
+/// what is sent to it is dropped, and the kernel sends a SYN again only after a second.
+const EAGER_CONNECTION: Duration = Duration::from_millis(200);
+/// Pause after a failure at first; afterwards each is half as long again, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause: what a worker loses at most when the lead comes up in between.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// How long one connection may take. Within a cluster a handshake takes milliseconds; a lost SYN
+/// How long one probe may take. Within a cluster a handshake takes milliseconds; a lost SYN
 /// is sent again after a second. The deadline does not cut it short: what was seen last would be
 /// that cut, and not what is in the way.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+const PROBE: Duration = Duration::from_secs(2);
 /// How long only the address is tried, when there is one, before the name is tried as well.
 const ADDRESS_ALONE: Duration = Duration::from_secs(5);
 /// How often an unchanged state is reported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
-
-/// Where the lead broker is expected.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeadTarget {
-    /// Address of the lead's service: asked first, without any name service.
-    pub address: Option<IpAddr>,
-    /// Host name of the lead: looked up again for every attempt.
-    pub name: String,
-    /// Port of the overlay network.
-    pub port: u16,
-}
 
 /// A lead broker that let us in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,12 +60,13 @@ pub struct LeadError {
 /// Probes the lead at `target` with `certificate` until it lets us in or `deadline` has passed
 /// (it is tried at least once, and an attempt that has begun is brought to its end).
 ///
-/// The address is tried first; when it has kept failing for five seconds the name is tried as
-/// well. `report` is called when what was seen changes and every ten seconds. A certificate that
+/// For the first three seconds it is tried often. The address is tried first, without any name service;
+/// when it has kept failing for five seconds the name is tried as well. `report` is called when what was
+/// seen changes and every ten seconds. A certificate that
 /// does not fit is reported with a warning at once but tried again: the pod of a cluster that is
 /// being replaced may answer for a moment.
 pub async fn wait_for_lead(
-    target: &LeadTarget,
+    target: &AwaitLead,
     certificate: &CurveCertificate,
     deadline: Duration,
     report: &mut dyn FnMut(&str),
@@ -81,7 +77,7 @@ pub async fn wait_for_lead(
 /// What an attempt needs of the outside world.
 trait World {
     async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, String>;
-    async fn probe(&self, address: SocketAddr) -> Outcome;
+    async fn probe(&self, address: SocketAddr, patience: Patience) -> Outcome;
     /// `pause`, or less of it.
     fn spread(&self, pause: Duration) -> Duration;
 }
@@ -92,16 +88,11 @@ struct Network<'run> {
 
 impl World for Network<'_> {
     async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, String> {
-        // A new resolver each time: it reads the hosts file when it is made.
-        let found = match Resolver::from_system() {
-            Ok(resolver) => resolver.lookup(name).await,
-            Err(error) => Err(error),
-        };
-        found.map_err(|error| chain(&error))
+        lookup(name).await.map_err(|error| chain(&error))
     }
 
-    async fn probe(&self, address: SocketAddr) -> Outcome {
-        probe(address, self.certificate, PROBE_TIMEOUT).await
+    async fn probe(&self, address: SocketAddr, patience: Patience) -> Outcome {
+        probe(address, self.certificate, patience).await
     }
 
     fn spread(&self, pause: Duration) -> Duration {
@@ -116,7 +107,7 @@ fn spread(pause: Duration, random: u32) -> Duration {
 }
 
 async fn wait(
-    target: &LeadTarget,
+    target: &AwaitLead,
     world: &impl World,
     deadline: Duration,
     report: &mut dyn FnMut(&str),
@@ -128,7 +119,10 @@ async fn wait(
     loop {
         attempts += 1;
         let with_name = target.address.is_none() || started.elapsed() >= ADDRESS_ALONE;
-        let attempt = Attempt { target, with_name };
+        let eager = started.elapsed() < EAGER;
+        let connection = if eager { EAGER_CONNECTION } else { PROBE };
+        let patience = Patience { connection, whole: PROBE };
+        let attempt = Attempt { target, with_name, patience };
         let seen = match attempt.run(world).await {
             Ok(address) => {
                 return Ok(LeadFound { address, attempts, elapsed: started.elapsed() });
@@ -142,7 +136,9 @@ async fn wait(
             return Err(LeadError { name, port, attempts, elapsed, last_seen: seen.text });
         }
         sleep(world.spread(pause).min(deadline.saturating_sub(elapsed))).await;
-        pause = pause.mul_f64(1.5).min(LONGEST_PAUSE);
+        if !eager {
+            pause = pause.mul_f64(1.5).min(LONGEST_PAUSE);
+        }
     }
 }
 
@@ -155,8 +151,9 @@ struct Seen {
 
 /// One round over every way to the lead.
 struct Attempt<'run> {
-    target: &'run LeadTarget,
+    target: &'run AwaitLead,
     with_name: bool,
+    patience: Patience,
 }
 
 impl Attempt<'_> {
@@ -170,7 +167,7 @@ impl Attempt<'_> {
         loop {
             while let Some(address) = addresses.get(at) {
                 let address = SocketAddr::new(*address, self.target.port);
-                let outcome = world.probe(address).await;
+                let outcome = world.probe(address, self.patience).await;
                 if outcome.is_accepted() {
                     return Ok(address);
                 }
@@ -229,6 +226,7 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lead::probe::Stage;
     use std::cell::RefCell;
 
     /// A world whose answers depend on the time since it began.
@@ -237,6 +235,30 @@ mod tests {
         probe: F,
         resolve: G,
         probed: RefCell<Vec<(Duration, SocketAddr)>>,
+    }
+
+    /// A world in which a connection is lost for ever that is begun too early.
+    struct Dropping {
+        began: Instant,
+        until: Duration,
+    }
+
+    impl World for Dropping {
+        async fn resolve(&self, _name: &str) -> Result<Vec<IpAddr>, String> {
+            unknown()
+        }
+
+        async fn probe(&self, _address: SocketAddr, patience: Patience) -> Outcome {
+            if self.began.elapsed() >= self.until {
+                return Outcome::Accepted;
+            }
+            sleep(patience.connection.min(patience.whole)).await;
+            Outcome::TimedOut { stage: Stage::Connect }
+        }
+
+        fn spread(&self, pause: Duration) -> Duration {
+            pause
+        }
     }
 
     impl<F, G> Script<F, G>
@@ -264,7 +286,7 @@ mod tests {
             (self.resolve)(self.began.elapsed())
         }
 
-        async fn probe(&self, address: SocketAddr) -> Outcome {
+        async fn probe(&self, address: SocketAddr, _patience: Patience) -> Outcome {
             self.probed.borrow_mut().push((self.began.elapsed(), address));
             (self.probe)(self.began.elapsed(), address.ip())
         }
@@ -281,8 +303,14 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn target(address: Option<&str>) -> LeadTarget {
-        LeadTarget { address: address.map(ip), name: "hello-0.hello".to_owned(), port: 8050 }
+    fn target(address: Option<&str>) -> AwaitLead {
+        AwaitLead {
+            address: address.map(ip),
+            name: "hello-0.hello".to_owned(),
+            port: 8050,
+            deadline_seconds: 0,
+            by_name: None,
+        }
     }
 
     fn unknown() -> Result<Vec<IpAddr>, String> {
@@ -290,7 +318,7 @@ mod tests {
     }
 
     async fn run(
-        target: &LeadTarget,
+        target: &AwaitLead,
         world: &impl World,
         seconds: u64,
     ) -> (Result<LeadFound, LeadError>, Vec<String>) {
@@ -317,19 +345,29 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_grow_by_half_from_50_to_500_milliseconds() {
-        let up = Duration::from_secs(3);
+    async fn a_refusal_costs_50_milliseconds_for_3_seconds_and_then_pauses_grow_to_500() {
+        let up = EAGER + Duration::from_secs(3);
         let world = Script::new(
             |now, _| if now < up { Outcome::ConnectionRefused } else { Outcome::Accepted },
-            |_| unknown(),
+            |_| Ok(Vec::new()),
         );
         let (found, _) = run(&target(Some(SERVICE)), &world, 60).await;
         assert!(found.unwrap().elapsed < up + LONGEST_PAUSE);
-        let pauses: Vec<u128> = world.pauses().iter().map(Duration::as_millis).collect();
+        let mut pauses = world.pauses();
+        let eager = pauses.iter().take_while(|pause| pause.as_millis() <= 52).count();
+        assert!((55..=61).contains(&eager), "{pauses:?}");
+        let grown: Vec<_> = pauses.drain(eager..).map(|pause| pause.as_millis()).collect();
         // The clock of the test counts whole milliseconds and rounds up.
-        for (pause, expected) in pauses.iter().zip([50, 75, 112, 168, 253, 379, 500, 500]) {
-            assert!(pause.abs_diff(expected) <= 2, "{pauses:?}");
+        for (pause, expected) in grown.iter().zip([75, 112, 168, 253, 379, 500, 500]) {
+            assert!(pause.abs_diff(expected) <= 2, "{grown:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn packets_that_are_dropped_at_first_cost_a_quarter_of_a_second_at_most() {
+        let world = Dropping { began: Instant::now(), until: Duration::from_millis(1_100) };
+        let (found, _) = run(&target(Some(SERVICE)), &world, 60).await;
+        assert!(found.unwrap().elapsed < world.until + EAGER_CONNECTION + FIRST_PAUSE);
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,10 +4,10 @@
 //! place of the old one, it ends and is started again. Where none does, the worker would look as if
 //! all were well.
 
-use crate::lead::resolver::Resolver;
+use crate::lead::resolver::lookup;
 use crate::plan::step::AwaitLead;
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
@@ -65,7 +65,7 @@ async fn refuses(lead: &AwaitLead, patience: Duration) -> bool {
         answers.push(answer(SocketAddr::new(address, lead.port), patience).await);
     }
     if !answers.contains(&Answer::Else) {
-        for address in addresses(&lead.name).await {
+        for address in lookup(&lead.name).await.unwrap_or_default() {
             answers.push(answer(SocketAddr::new(address, lead.port), patience).await);
         }
     }
@@ -75,13 +75,6 @@ async fn refuses(lead: &AwaitLead, patience: Duration) -> bool {
 /// No answer at all proves nothing.
 fn none_listens(answers: &[Answer]) -> bool {
     answers.contains(&Answer::Refused) && !answers.contains(&Answer::Else)
-}
-
-async fn addresses(name: &str) -> Vec<IpAddr> {
-    match Resolver::from_system() {
-        Ok(resolver) => resolver.lookup(name).await.unwrap_or_default(),
-        Err(_) => Vec::new(),
-    }
 }
 
 async fn answer(address: SocketAddr, patience: Duration) -> Answer {

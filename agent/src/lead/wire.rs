@@ -13,18 +13,10 @@ const FLAG_LONG: u8 = 0x02;
 const FLAG_COMMAND: u8 = 0x04;
 
 /// The greeting of a CURVE client that speaks ZMTP 3.1.
-pub(super) const fn client_greeting() -> [u8; GREETING_LENGTH] {
+pub(super) fn client_greeting() -> [u8; GREETING_LENGTH] {
     let mut greeting = [0; GREETING_LENGTH];
-    greeting[0] = 0xff;
-    greeting[9] = 0x7f;
-    greeting[10] = 3;
-    greeting[11] = 1;
-    let mechanism = b"CURVE";
-    let mut at = 0;
-    while at < mechanism.len() {
-        greeting[12 + at] = mechanism[at];
-        at += 1;
-    }
+    (greeting[0], greeting[9], greeting[10], greeting[11]) = (0xff, 0x7f, 3, 1);
+    greeting[12..17].copy_from_slice(b"CURVE");
     greeting
 }
 

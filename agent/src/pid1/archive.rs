@@ -5,10 +5,9 @@
 //! so it goes to a directory of ours beside the archive. It takes the archive's name only when it
 //! is whole: a dump that was cut off never replaces the state of before.
 
-use crate::pid1::archive_check::{WholeError, check_whole};
-
 use crate::execute::context::Context;
-use crate::execute::error::StepError;
+use crate::execute::error::{StepError, failed};
+use crate::pid1::archive_check::{WholeError, check_whole};
 use crate::pid1::broker_end::BrokerEnd;
 use crate::plan::step::ArchiveRun;
 use crate::system::files;
@@ -58,11 +57,8 @@ pub(crate) fn options(archive: &ArchiveRun, exists: bool, has_place: bool) -> Ve
 /// Whether there is an archive to restore from. A place that cannot be looked at ends the run: Flux
 /// would start without the state of before, and in the end put its own in that one's place.
 pub(crate) fn exists(context: &Context, archive: &ArchiveRun) -> Result<bool, StepError> {
-    context.root.at(&archive.path).try_exists().map_err(|source| StepError::File {
-        doing: "look for archive",
-        path: archive.path.clone(),
-        source,
-    })
+    let found = context.root.at(&archive.path).try_exists();
+    found.map_err(failed("look for archive", &archive.path))
 }
 
 /// Makes the directory that the broker's user dumps into. On a volume that is read only there is none:
@@ -83,9 +79,9 @@ pub(crate) fn make_place(context: &Context, archive: &ArchiveRun) -> Result<bool
             context.progress.failed(&text);
             Ok(false)
         }
-        Err(source) => {
+        Err(error) => {
             let doing = "make a place for the archive's next state,";
-            Err(StepError::File { doing, path: archive.staging.clone(), source })
+            Err(failed(doing, &archive.staging)(error))
         }
     }
 }

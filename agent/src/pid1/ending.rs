@@ -167,12 +167,6 @@ impl Backoff {
     }
 }
 
-impl Default for Backoff {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// `phases` with the lead's command placed exactly: while it ran, its start and end were only
 /// looked at from time to time; the record has them to the nanosecond.
 pub(crate) fn with_exact_command(

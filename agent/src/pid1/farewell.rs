@@ -5,11 +5,11 @@
 //! with which nothing was wrong. So a good run waits for the probes that are due; a run that is longer
 //! than a few seconds has had the first ones long before.
 
+use crate::process::processes::{Process, processes};
 use crate::process::signals::Signals;
 use crate::status::server::Answered;
 use flux_contract::Layout;
 use nix::unistd::getpid;
-use std::fs;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
@@ -39,7 +39,7 @@ pub(crate) async fn farewell(
     }
     if getpid().as_raw() == 1 {
         let _ = timeout(END, async {
-            while somebody_asks() {
+            while processes().iter().any(asks) {
                 sleep(PAUSE).await;
             }
         })
@@ -64,28 +64,11 @@ fn until_asked(last: Instant, period: Duration, now: Instant) -> Option<Duration
     is_due.then(|| (next + NOTICE).saturating_duration_since(now))
 }
 
-/// Whether a probe, or a person, has entered this container and asks: a process of this program, or
-/// the runtime on its way to become it, whose parent is in another process namespace.
-fn somebody_asks() -> bool {
-    let Ok(entries) = fs::read_dir("/proc") else { return false };
-    entries.flatten().any(|entry| {
-        let name = entry.file_name();
-        name != "1"
-            && name.to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
-            && fs::read_to_string(entry.path().join("stat")).is_ok_and(|stat| asks(&stat))
-    })
-}
-
-/// Whether that is what `stat` says (proc(5)).
-fn asks(stat: &str) -> bool {
-    let Some((name, rest)) = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')'))
-    else {
-        return false;
-    };
-    let mut rest = rest.split_whitespace();
-    let (state, parent) = (rest.next(), rest.next());
-    let is_ours = name == Layout::AGENT_NAME || name.starts_with("runc:");
-    is_ours && parent == Some("0") && !matches!(state, None | Some("Z" | "X"))
+/// Whether a probe, or a person, has entered this container and asks: `process` is one of this program,
+/// or the runtime on its way to become it, and its parent is in another process namespace.
+fn asks(process: &Process) -> bool {
+    let is_ours = process.name == Layout::AGENT_NAME || process.name.starts_with("runc:");
+    is_ours && process.parent == 0 && process.pid != 1 && !process.ended
 }
 
 #[cfg(test)]
@@ -94,12 +77,13 @@ mod tests {
 
     #[test]
     fn a_probe_is_a_living_agent_whose_parent_is_elsewhere() {
-        assert!(asks("9 (flux-agent) S 0 9 9 0 -1"));
-        assert!(asks("9 (runc:[2:INIT]) S 0 9 9 0 -1"));
-        assert!(!asks("9 (flux-agent) Z 0 9 9 0 -1"), "it has ended");
-        assert!(!asks("9 (flux-agent) S 1 9 9 0 -1"), "our own child");
-        assert!(!asks("9 (bash) S 0 9 9 0 -1"), "a person's shell");
-        assert!(!asks(""));
+        let name = "flux-agent".to_owned();
+        let probe = Process { pid: 9, name, parent: 0, started: 1, ended: false };
+        assert!(asks(&probe));
+        assert!(asks(&Process { name: "runc:[2:INIT]".to_owned(), ..probe.clone() }));
+        assert!(!asks(&Process { ended: true, ..probe.clone() }));
+        assert!(!asks(&Process { parent: 1, ..probe.clone() }), "our own child");
+        assert!(!asks(&Process { name: "bash".to_owned(), ..probe }), "a person's shell");
     }
 
     #[test]

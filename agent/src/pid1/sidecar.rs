@@ -2,7 +2,7 @@
 
 use crate::execute::capture::wait_or_stop;
 use crate::execute::context::Context;
-use crate::execute::error::StepError;
+use crate::execute::error::{StepError, failed};
 use crate::execute::hook::run_hook;
 use crate::execute::script::PrivateScript;
 use crate::flux::broker_socket::{BrokerSocket, SocketError};
@@ -140,11 +140,7 @@ async fn main(
 fn private_script(context: &Context, command: &str) -> Result<PrivateScript, StepError> {
     let report_file = context.root.at(&context.report_file);
     let directory = report_file.parent().unwrap_or(&report_file);
-    files::make_directory(directory, 0o700, None).map_err(|source| StepError::File {
-        doing: "make directory",
-        path: directory.to_owned(),
-        source,
-    })?;
+    files::make_directory(directory, 0o700, None).map_err(failed("make directory", directory))?;
     PrivateScript::write(directory, "command", command)
 }
 

@@ -170,25 +170,19 @@ const fn policy_text(policy: WorkerPolicy) -> &'static str {
 impl fmt::Display for Plan {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(formatter, "{} {} rank {}", self.role, self.hostname, self.rank)?;
-        let finish = self.finish.iter();
         for step in &self.steps {
-            if formatter.alternate() {
-                writeln!(formatter, "{step:#}")?;
-            } else {
-                writeln!(formatter, "{step}")?;
-            }
+            step.fmt(formatter)?;
+            formatter.write_str("\n")?;
         }
         writeln!(formatter, "{}", self.broker)?;
         if let Some(seconds) = self.deadline_seconds {
             writeln!(formatter, "after {seconds} s: end the run")?;
         }
         writeln!(formatter, "{}", self.budget)?;
-        for step in finish {
-            if formatter.alternate() {
-                writeln!(formatter, "finally: {step:#}")?;
-            } else {
-                writeln!(formatter, "finally: {step}")?;
-            }
+        for step in &self.finish {
+            formatter.write_str("finally: ")?;
+            step.fmt(formatter)?;
+            formatter.write_str("\n")?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use crate::plan::environment::{chosen_shell, client_first, lists};
 use crate::plan::pod::Pod;
 use crate::plan::step::{FileToWrite, Owner};
 use crate::system::environment::Change;
+use crate::system::subcommand::{CONNECT, FLUXION};
 use crate::system::words::quoted;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -18,13 +19,13 @@ pub(super) fn helpers(pod: Pod<'_>) -> Vec<FileToWrite> {
          # Opens a shell that is connected to the broker of this pod, as the user Flux runs as (it\n\
          # takes no jobs from root); arguments are a command to run instead. Run it or source it.\n\
          . {view_helper}\n\
-         {agent} connect -- \"$@\"\n"
+         {agent} {CONNECT} -- \"$@\"\n"
     );
     let fluxion = format!(
         "#!/bin/sh\n\
          # Makes Fluxion the scheduler of this instance, if its Flux has it. Run it or source it.\n\
          . {view_helper}\n\
-         {agent} fluxion\n"
+         {agent} {FLUXION}\n"
     );
     vec![
         file(layout.view_helper(), 0o644, view(pod)),

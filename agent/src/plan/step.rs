@@ -217,7 +217,7 @@ impl Step {
 pub struct AwaitLead {
     /// Address of the lead's Service.
     pub address: Option<IpAddr>,
-    /// Host name of the lead.
+    /// Host name of the lead: looked up again for every attempt.
     pub name: String,
     /// Port of the overlay network.
     pub port: u16,

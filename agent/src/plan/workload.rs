@@ -5,6 +5,7 @@ use crate::plan::facts::{ENV, Facts, IMAGE_SHELLS, USR_SHELLS};
 use crate::plan::files::{BATCH_SCRIPT, BATCH_SCRIPT_VARIABLE, custom_script};
 use crate::plan::pod::Pod;
 use crate::plan::step::{FileToWrite, Role, Step};
+use crate::system::subcommand::{BATCH, CONNECT, DIAGNOSE, PROGRAM, call};
 use flux_contract::{Submission, Workload};
 use std::path::{Path, PathBuf};
 
@@ -164,13 +165,10 @@ fn submits_itself(submission: &Submission) -> bool {
 fn batch(pod: Pod<'_>, prefix: &[String], flags: &[String]) -> Vec<String> {
     let failure = pod.config.layout.program_record().with_extension("failure");
     let output_directory = PathBuf::from(output_directory(pod));
-    let mut words = vec![
-        pod.facts.agent.display().to_string(),
-        "batch".to_owned(),
-        format!("--flux={}", pod.flux()),
-        format!("--output-directory={}", output_directory.display()),
-        format!("--failure={}", failure.display()),
-    ];
+    let mut words = call(&pod.facts.agent, BATCH);
+    words.push(format!("--flux={}", pod.flux()));
+    words.push(format!("--output-directory={}", output_directory.display()));
+    words.push(format!("--failure={}", failure.display()));
     if pod.config.logging.quiet {
         words.push("--quiet".to_owned());
     }
@@ -188,13 +186,12 @@ fn batch(pod: Pod<'_>, prefix: &[String], flags: &[String]) -> Vec<String> {
 fn entrance(pod: Pod<'_>) -> String {
     let (name, namespace) = (&pod.config.cluster.name, &pod.config.cluster.namespace);
     let agent = pod.facts.agent.display();
-    format!("kubectl exec -it -n {namespace} job/{name} -c {name} -- {agent} connect")
+    format!("kubectl exec -it -n {namespace} job/{name} -c {name} -- {agent} {CONNECT}")
 }
 
 /// Says how the instance stands and keeps it up.
 fn diagnose(pod: Pod<'_>) -> Vec<String> {
-    let agent = pod.facts.agent.display().to_string();
-    vec![agent, "diagnose".to_owned(), "--flux".to_owned(), pod.flux()]
+    [call(&pod.facts.agent, DIAGNOSE), vec!["--flux".to_owned(), pod.flux()]].concat()
 }
 
 /// What the wrapper looks at besides the command.
@@ -214,12 +211,8 @@ fn program(pod: Pod<'_>, watched: Watched, command: Vec<String>) -> Vec<String> 
         return Vec::new();
     }
     let record = pod.config.layout.program_record().display().to_string();
-    let mut words = vec![
-        pod.facts.agent.display().to_string(),
-        "program".to_owned(),
-        "--record".to_owned(),
-        record,
-    ];
+    let mut words = call(&pod.facts.agent, PROGRAM);
+    words.extend(["--record".to_owned(), record]);
     words.push(format!("--patience={}", pod.budget().command.as_millis()));
     if pod.config.logging.timed {
         words.push("--timed".to_owned());

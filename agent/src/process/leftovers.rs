@@ -8,26 +8,15 @@
 //! a hook. Whoever entered the pod (`kubectl exec`) has another parent.
 
 use crate::process::children::Children;
+use crate::process::processes::{Process, processes};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
-use std::fs;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// Pause before looking whether a killed process is gone, and what it has left in turn.
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// A process, as much of it as matters here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Process {
-    pid: i32,
-    parent: i32,
-    /// When it started, in clock ticks since the machine did: with the id it names one process for good.
-    started: u64,
-    /// It has ended and waits for its parent, or cannot do anything any more.
-    ended: bool,
-}
 
 /// The children of this process at a time when it had no broker.
 #[derive(Debug)]
@@ -95,33 +84,12 @@ fn own_id() -> i32 {
     nix::unistd::getpid().as_raw()
 }
 
-/// All processes that this one sees.
-fn processes() -> Vec<Process> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter_map(|pid: i32| {
-        // One that has ended since is not there any more.
-        process(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-    })
-    .collect()
-}
-
-/// Reads `/proc/PID/stat` (`proc_pid_stat(5)`). The name, in parentheses, may hold anything.
-fn process(pid: i32, stat: &str) -> Option<Process> {
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-    let ended = matches!(fields.next()?, "Z" | "X" | "x");
-    let parent = fields.next()?.parse().ok()?;
-    // From the 4th field, the parent, to the 22nd.
-    let started = fields.nth(17)?.parse().ok()?;
-    Some(Process { pid, parent, started, ended })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const fn process_of(pid: i32, parent: i32, started: u64) -> Process {
-        Process { pid, parent, started, ended: false }
+    fn process_of(pid: i32, parent: i32, started: u64) -> Process {
+        Process { pid, name: String::new(), parent, started, ended: false }
     }
 
     #[test]
@@ -147,23 +115,5 @@ mod tests {
         ];
         let before = BTreeSet::from([(10, 5), (9, 4)]);
         assert_eq!(leftovers(&processes, 1, |pid| pid == 12, &before), [14, 15, 9]);
-    }
-
-    #[test]
-    fn a_name_with_anything_in_it_is_read_over() {
-        let stat = "42 (a) R 7 (b) S 3 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 8765 1 1";
-        let read = process(42, stat).unwrap();
-        assert_eq!(read, process_of(42, 3, 8765));
-        assert!(
-            process(42, "42 (a) Z 3 42 42 0 -1 4 1 0 0 0 0 0 0 0 20 0 1 0 8765").unwrap().ended
-        );
-        assert_eq!(process(42, "42 (a"), None);
-    }
-
-    #[test]
-    fn this_process_is_seen_as_it_is() {
-        let own = processes().into_iter().find(|process| process.pid == own_id()).unwrap();
-        assert_eq!(own.parent, nix::unistd::getppid().as_raw());
-        assert!(!own.ended && own.started > 0);
     }
 }

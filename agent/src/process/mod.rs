@@ -5,6 +5,7 @@ pub(crate) mod children;
 pub(crate) mod deadline;
 pub(crate) mod exit_status;
 pub(crate) mod leftovers;
+pub(crate) mod processes;
 pub(crate) mod signals;
 
 pub use children::{Children, Running};

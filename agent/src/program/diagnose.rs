@@ -3,8 +3,9 @@
 
 use crate::process::signals::Signals;
 use crate::system::output::{answer, complain};
+use crate::system::subcommand::CONNECT;
 use crate::system::words::shown;
-use flux_contract::Exit;
+use flux_contract::{Exit, Layout};
 use std::io;
 use std::os::fd::AsFd;
 use std::process::{ExitStatus, Stdio};
@@ -31,18 +32,15 @@ pub const QUESTIONS: [(&str, &[&str]); 13] = [
 /// Asks [`QUESTIONS`] with the program `flux`, then stays until a signal asks for the end, which is
 /// the only one there is.
 pub(crate) async fn run(flux: &str) -> u8 {
-    let mut signals = match Signals::register() {
-        Ok(signals) => signals,
-        Err(error) => {
-            complain(&format!("take signals: {error}"));
-            return Exit::Internal.code();
-        }
-    };
+    let signals = Signals::register();
+    let signals = signals.inspect_err(|error| complain(&format!("take signals: {error}")));
+    let Ok(mut signals) = signals else { return Exit::Internal.code() };
     // One that was asked for in the middle of the questions ends the rest of them.
     if signals.unless_stopped(ask(flux)).await.is_ok() {
-        answer(
-            "== the instance stays up until the pod is deleted; enter it with: flux-agent connect",
-        );
+        let enter = format!("{} {CONNECT}", Layout::AGENT_NAME);
+        answer(&format!(
+            "== the instance stays up until the pod is deleted; enter it with: {enter}"
+        ));
         signals.stop().await;
     }
     Exit::Stopped.code()

@@ -69,13 +69,9 @@ fn milliseconds(text: &str) -> Result<Duration, ParseIntError> {
 /// when signal N ended it, 126 or 127 when it could not be started, and one of [`Exit`] when it is
 /// certain that the user's command never ran.
 pub(crate) async fn run(program: &Program) -> u8 {
-    let mut signals = match Signals::register() {
-        Ok(signals) => signals,
-        Err(error) => {
-            output::complain(&format!("take signals: {error}"));
-            return Exit::Internal.code();
-        }
-    };
+    let signals = Signals::register();
+    let signals = signals.inspect_err(|error| output::complain(&format!("take signals: {error}")));
+    let Ok(mut signals) = signals else { return Exit::Internal.code() };
     let mut record = ProgramRecord {
         started_monotonic_nanoseconds: monotonic_nanoseconds(),
         ..ProgramRecord::default()

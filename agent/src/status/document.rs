@@ -13,7 +13,8 @@ use flux_contract::Phase;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use zeromq::ZmqError;
 
 /// Longest path of a Unix socket (unix(7): 108 bytes with the terminating one).

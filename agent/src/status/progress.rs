@@ -24,7 +24,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// Nothing has happened yet; the clock starts.
     pub(crate) fn new() -> Self {
-        let mut timeline = Timeline::system();
+        let mut timeline = Timeline::new();
         timeline.start(phase::PREPARE);
         let report = StatusReport {
             phase: phase::PREPARE.to_owned(),
@@ -151,12 +151,6 @@ impl Progress {
             report.since = since;
             change(report);
         });
-    }
-}
-
-impl Default for Progress {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use flux_contract::Phase;
 use nix::time::{ClockId, clock_gettime};
-use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// `duration` as `%E` of GNU time(1) shows it: `m:ss.cc` below an hour, `h:mm:ss` from there on.
 /// Fractions are cut, not rounded, as GNU time does.
@@ -25,8 +25,8 @@ pub(crate) fn fluxtime_line(what: &str, duration: Duration) -> String {
 
 /// The phases of a run in order, one at a time, on a monotonic clock. Of several starts of the broker
 /// it keeps the first and the last: a worker may start its broker thousands of times.
+#[derive(Debug)]
 pub(crate) struct Timeline {
-    clock: Box<dyn Fn() -> Instant + Send + Sync>,
     origin: Instant,
     done: Vec<Phase>,
     /// How many of `done` came before the second start.
@@ -35,20 +35,14 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// A timeline that begins now on `clock`.
-    pub(crate) fn new(clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
-        let origin = clock();
-        Self { clock: Box::new(clock), origin, done: Vec::new(), first_start: None, running: None }
-    }
-
-    /// A timeline that begins now on the system's monotonic clock.
-    pub(crate) fn system() -> Self {
-        Self::new(Instant::now)
+    /// A timeline that begins now.
+    pub(crate) fn new() -> Self {
+        Self { origin: Instant::now(), done: Vec::new(), first_start: None, running: None }
     }
 
     /// Ends the phase that runs, if one does, and begins phase `name`.
     pub(crate) fn start(&mut self, name: &str) {
-        let now = (self.clock)();
+        let now = Instant::now();
         self.end_running(now);
         self.running = Some((name.to_owned(), now));
     }
@@ -56,7 +50,7 @@ impl Timeline {
     /// Ends the phase that runs, if one does: the broker is about to be started again. The start that
     /// comes takes the place of the one that was, unless that was the first.
     pub(crate) fn start_again(&mut self) {
-        self.end_running((self.clock)());
+        self.end_running(Instant::now());
         match self.first_start {
             Some(first) => self.done.truncate(first),
             None => self.first_start = Some(self.done.len()),
@@ -71,14 +65,13 @@ impl Timeline {
     /// Ends the phase that runs, if one does, and returns all phases so far. Calling it again, or
     /// starting another phase afterwards, is fine.
     pub(crate) fn finish(&mut self) -> Vec<Phase> {
-        let now = (self.clock)();
-        self.end_running(now);
+        self.end_running(Instant::now());
         self.done.clone()
     }
 
     /// All phases so far; the one that runs, with its duration up to now, comes last.
     pub(crate) fn phases(&self) -> Vec<Phase> {
-        let now = (self.clock)();
+        let now = Instant::now();
         let running = self.running.as_ref().map(|(name, start)| self.phase(name, *start, now));
         self.done.iter().cloned().chain(running).collect()
     }
@@ -98,16 +91,6 @@ impl Timeline {
     }
 }
 
-impl fmt::Debug for Timeline {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Timeline")
-            .field("done", &self.done)
-            .field("running", &self.running.as_ref().map(|(name, _)| name))
-            .finish_non_exhaustive()
-    }
-}
-
 /// Nanoseconds of `CLOCK_MONOTONIC`, the same in all processes of a machine.
 pub(crate) fn monotonic_nanoseconds() -> u64 {
     clock_gettime(ClockId::CLOCK_MONOTONIC)
@@ -123,8 +106,7 @@ pub(crate) fn milliseconds(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use tokio::time::advance;
 
     #[test]
     fn times_look_as_gnu_time_prints_them() {
@@ -147,45 +129,37 @@ mod tests {
         );
     }
 
-    fn manual_clock() -> (Arc<AtomicU64>, Timeline) {
-        let milliseconds = Arc::new(AtomicU64::new(0));
-        let (read, origin) = (Arc::clone(&milliseconds), Instant::now());
-        let clock = move || origin + Duration::from_millis(read.load(Ordering::Relaxed));
-        (milliseconds, Timeline::new(clock))
-    }
-
     fn phase(name: &str, start_milliseconds: u64, duration_milliseconds: u64) -> Phase {
         Phase { name: name.to_owned(), start_milliseconds, duration_milliseconds }
     }
 
-    #[test]
-    fn a_phase_ends_where_the_next_begins() {
-        let (clock, mut timeline) = manual_clock();
-        clock.store(10, Ordering::Relaxed);
+    #[tokio::test(start_paused = true)]
+    async fn a_phase_ends_where_the_next_begins() {
+        let mut timeline = Timeline::new();
+        advance(Duration::from_millis(10)).await;
         timeline.start("prepare");
-        clock.store(30, Ordering::Relaxed);
+        advance(Duration::from_millis(20)).await;
         timeline.start("command");
-        clock.store(100, Ordering::Relaxed);
+        advance(Duration::from_millis(70)).await;
         let expected = vec![phase("prepare", 10, 20), phase("command", 30, 70)];
         assert_eq!(timeline.phases(), expected, "the running phase counts up to now");
         assert_eq!(timeline.finish(), expected);
-        clock.store(200, Ordering::Relaxed);
+        advance(Duration::from_millis(100)).await;
         assert_eq!(timeline.finish(), expected, "finishing twice changes nothing");
     }
 
-    #[test]
-    fn of_a_thousand_starts_the_first_and_the_last_are_kept() {
-        let (clock, mut timeline) = manual_clock();
+    #[tokio::test(start_paused = true)]
+    async fn of_a_thousand_starts_the_first_and_the_last_are_kept() {
+        let mut timeline = Timeline::new();
         timeline.start("prepare");
-        for start in 0..1000 {
-            clock.store(10 * start, Ordering::Relaxed);
+        for _ in 0..1000 {
             timeline.start("quorum");
-            clock.store(10 * start + 4, Ordering::Relaxed);
+            advance(Duration::from_millis(4)).await;
             timeline.start_again();
+            advance(Duration::from_millis(6)).await;
         }
-        clock.store(10_000, Ordering::Relaxed);
         timeline.start("quorum");
-        clock.store(10_007, Ordering::Relaxed);
+        advance(Duration::from_millis(7)).await;
         let expected =
             vec![phase("prepare", 0, 0), phase("quorum", 0, 4), phase("quorum", 10_000, 7)];
         assert_eq!(timeline.finish(), expected);

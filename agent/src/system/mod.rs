@@ -1,4 +1,5 @@
-//! What every other part stands on: files, the directory that stands for `/`, the environment, output.
+//! What every other part stands on: files, the directory that stands for `/`, the environment, output,
+//! the names of this program's own subcommands.
 //! Nothing here knows of Flux or of pods.
 
 pub(crate) mod environment;
@@ -6,4 +7,5 @@ pub(crate) mod files;
 pub(crate) mod log_writer;
 pub(crate) mod output;
 pub(crate) mod root;
+pub(crate) mod subcommand;
 pub(crate) mod words;

@@ -5,15 +5,15 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test helper that fails fails its test")]
 
 pub mod namespace;
+#[path = "../settings/mod.rs"]
+pub mod settings;
 
 use flux_contract::{
-    AgentConfig, Bootstrap, Broker, ClusterIdentity, ClusterName, CurveCertificate, FluxUser,
-    Hooks, Hostlist, Install, Layout, Logging, Network, Shutdown, Submission, TerminationMessage,
-    View, WorkerPolicy, Workload,
+    AgentConfig, Bootstrap, ClusterName, CurveCertificate, Exit, Hostlist, Layout, Shutdown,
+    SidecarConfig, TerminationMessage, Workload,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -128,6 +128,22 @@ impl Pod {
         pod
     }
 
+    /// The pod of this cluster with another host name: `hello-1` is a worker.
+    pub fn called(hostname: &str) -> Self {
+        Self { hostname: hostname.to_owned(), ..Self::new() }
+    }
+
+    /// The lead's pod, open to every user; `None`, and a word why, where nobody else can be become.
+    pub fn of_root() -> Option<Self> {
+        if !nix::unistd::getuid().is_root() {
+            skip("changing the user needs root");
+            return None;
+        }
+        let pod = Self::new();
+        pod.open_to_all();
+        Some(pod)
+    }
+
     /// The agent, in the shared volume: there other users reach it, wherever it was built.
     fn bring_agent(&self) {
         let (built, agent) = (env!("CARGO_BIN_EXE_flux-agent"), self.layout().agent());
@@ -179,60 +195,36 @@ impl Pod {
 
     /// A cluster of two that submits `command`, run as whoever runs the test.
     pub fn config(&self, command: &[&str]) -> AgentConfig {
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-        AgentConfig {
-            version: AgentConfig::VERSION,
-            cluster: ClusterIdentity {
-                name: ClusterName::new("hello").unwrap(),
-                namespace: "apps".to_owned(),
-                size: 2,
-            },
-            layout: self.layout(),
-            install: Install::Copy,
-            view: View { enabled: true, python_path: None },
-            user: FluxUser {
-                name: "flux".to_owned(),
-                uid: 1000,
-                run_as_root: true,
-                capabilities: vec![],
-            },
-            network: Network {
-                headless_service: "hello".to_owned(),
-                port: 8050,
-                lead_address: Some([127, 0, 0, 1].into()),
-                bootstrap: Bootstrap::Root { hosts: Hostlist::of_range("hello", 0..2) },
-                lead_deadline_seconds: 60,
-            },
-            broker: Broker {
-                quorum: None,
-                connect_timeout: Some("5s".to_owned()),
-                topology: None,
-                log_level: 6,
-                local_socket: true,
-                zeromq_debug: false,
-                wrap: None,
-                custom_config: None,
-                queue_policy: "fcfs".to_owned(),
-                simple_scheduler: false,
-            },
-            worker: WorkerPolicy::LeaveWhenDone,
-            workload: Workload::Submit {
-                submission: Submission {
-                    prefix: vec![],
-                    submit: words(&["flux", "submit"]),
-                    flags: words(&["-n1"]),
-                    command: words(command),
-                    script: None,
-                },
-            },
-            logging: Logging { quiet: false, strict: true, timed: false, debug: false },
-            shutdown: Shutdown::default(),
-            hooks: Hooks::default(),
-            archive: None,
-            munge: false,
-            environment: BTreeMap::new(),
-            sidecars: BTreeMap::new(),
-        }
+        let submission = settings::submission(&["-n1"], command);
+        let mut config = settings::plain(Workload::Submit { submission });
+        config.cluster.name = ClusterName::new("hello").unwrap();
+        "apps".clone_into(&mut config.cluster.namespace);
+        config.cluster.size = 2;
+        config.layout = self.layout();
+        "flux".clone_into(&mut config.user.name);
+        config.user.run_as_root = true;
+        config.network.lead_address = Some([127, 0, 0, 1].into());
+        config.network.bootstrap = Bootstrap::Root { hosts: Hostlist::of_range("hello", 0..2) };
+        config.shutdown = Shutdown::default();
+        config
+    }
+
+    /// The same with the shell text `script` as its command, without a job in between.
+    pub fn launcher(&self, script: &str) -> AgentConfig {
+        let command = settings::words(&["sh", "-c", script]);
+        let workload = Workload::Launcher { prefix: vec![], command };
+        AgentConfig { workload, ..self.config(&[]) }
+    }
+
+    /// The same with the batch `script` for a shell, whose jobs write to `outputs`.
+    pub fn batch(&self, script: &str) -> AgentConfig {
+        let workload = Workload::Batch {
+            prefix: vec![],
+            flags: settings::words(&["-N", "2"]),
+            script: format!("#!/bin/sh\n{script}"),
+            output_directory: self.at("outputs").display().to_string(),
+        };
+        AgentConfig { workload, ..self.config(&[]) }
     }
 
     pub fn write_config(&self, config: &AgentConfig) {
@@ -274,6 +266,27 @@ impl Pod {
         wrapper.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         wrapper.current_dir(self.at("work")).stdin(Stdio::null());
         wrapper
+    }
+
+    /// `run` with the directory `path` read-only; `None`, and a word why, where that cannot be.
+    pub fn with_read_only(&self, path: &str, run: &Command) -> Option<Output> {
+        let script = "mount --bind \"$0\" \"$0\" && mount -o remount,ro,bind \"$0\" && exec \"$@\"";
+        let mut isolated = Command::new("unshare");
+        isolated.args(["--mount", "sh", "-c", script]).arg(self.at(path));
+        let output = self.wrapped(isolated, run).output().unwrap();
+        let refused = stderr(&output).contains("unshare:");
+        if refused {
+            skip("no mount namespace can be made here");
+        }
+        (!refused).then_some(output)
+    }
+
+    /// `config` with `sidecar` as `service`: the agent that runs it, not started yet.
+    pub fn beside(&self, mut config: AgentConfig, sidecar: SidecarConfig) -> Command {
+        config.sidecars.insert("service".to_owned(), sidecar);
+        let mut command = self.prepared(&config);
+        command.args(["--container", "service"]);
+        command
     }
 
     /// `program` as somebody starts it who has entered this pod: with the client beside the agent, and a
@@ -363,7 +376,8 @@ pub fn broker_in_state(path: &Path, state: &'static str) {
     });
 }
 
-fn answer(mut stream: UnixStream, state: &str) -> std::io::Result<()> {
+/// Answers on `stream` as a broker in `state` does, until the client goes away.
+pub fn answer(mut stream: UnixStream, state: &str) -> std::io::Result<()> {
     stream.write_all(&[0])?;
     loop {
         let mut head = [0; 8];
@@ -397,6 +411,17 @@ pub fn skip(why: &str) {
     let _ = writeln!(std::io::stderr(), "{test}: skipped: {}", why.trim());
 }
 
+/// A sidecar without hooks that starts `command` at once.
+pub fn sidecar(command: &str) -> SidecarConfig {
+    SidecarConfig {
+        wait_for_socket: false,
+        command: Some(command.to_owned()),
+        init: None,
+        service_pre: None,
+        post: None,
+    }
+}
+
 /// Waits until `condition` holds.
 pub fn await_that(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -404,6 +429,10 @@ pub fn await_that(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "waited in vain: {what}");
         std::thread::park_timeout(Duration::from_millis(10));
     }
+}
+
+pub fn stopped() -> i32 {
+    Exit::Stopped.code().into()
 }
 
 pub fn certificate() -> CurveCertificate {

@@ -40,9 +40,9 @@ pub struct FirstProcess {
 }
 
 impl FirstProcess {
-    /// Starts what [`first_process`] gave.
-    pub fn start(command: Command) -> Self {
-        Self { unshare: Background::start(command) }
+    /// Starts `run` as [`first_process`] makes it.
+    pub fn start(pod: &Pod, run: &Command) -> Option<Self> {
+        Some(Self { unshare: Background::start(first_process(pod, run)?) })
     }
 
     /// Its process id outside of its namespace.

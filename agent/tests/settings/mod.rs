@@ -9,9 +9,10 @@ use flux_contract::{
     Hostlist, Install, Layout, Logging, Network, Shutdown, SidecarConfig, Submission, View,
     WorkerPolicy, Workload,
 };
+use std::collections::BTreeMap;
 use std::path::Path;
 
-fn words(words: &[&str]) -> Vec<String> {
+pub(crate) fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
@@ -20,21 +21,27 @@ fn text(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
-fn submission() -> Submission {
+/// A submission of `command` with nothing in it that can be left out.
+pub(crate) fn submission(flags: &[&str], command: &[&str]) -> Submission {
     Submission {
-        prefix: words(&["fusion"]),
+        prefix: vec![],
         submit: words(&["flux", "submit"]),
-        flags: words(&["-N3"]),
-        command: words(&["echo", "a  b"]),
-        script: text("#!/bin/sh\nhostname\n"),
+        flags: words(flags),
+        command: words(command),
+        script: None,
     }
+}
+
+fn full_submission() -> Submission {
+    let script = text("#!/bin/sh\nhostname\n");
+    Submission { prefix: words(&["fusion"]), script, ..submission(&["-N3"], &["echo", "a  b"]) }
 }
 
 /// One of each kind of work, each with everything set.
 pub(crate) fn workloads() -> Vec<Workload> {
     vec![
-        Workload::Interactive { submission: Some(submission()) },
-        Workload::Submit { submission: submission() },
+        Workload::Interactive { submission: Some(full_submission()) },
+        Workload::Submit { submission: full_submission() },
         Workload::Launcher { prefix: words(&["fusion"]), command: words(&["nextflow", "run"]) },
         Workload::Batch {
             prefix: words(&["fusion"]),
@@ -96,7 +103,7 @@ pub(crate) fn everything(workload: Workload, bootstrap: Bootstrap) -> AgentConfi
         worker: WorkerPolicy::LeaveWhenDone,
         workload,
         logging: Logging { quiet: true, strict: true, timed: true, debug: true },
-        shutdown: Shutdown { grace_seconds: 45, deadline_seconds: Some(4321) },
+        shutdown: Shutdown { grace_seconds: 20, deadline_seconds: Some(60) },
         hooks: Hooks {
             init: text("first"),
             pre_command: text("second"),
@@ -109,6 +116,33 @@ pub(crate) fn everything(workload: Workload, bootstrap: Bootstrap) -> AgentConfi
         munge: true,
         environment: [("GREETING".to_owned(), "hello".to_owned())].into(),
         sidecars: [("beside".to_owned(), sidecar())].into(),
+    }
+}
+
+/// A configuration of which every value differs from every default and constant, with every switch off
+/// and everything left out that can be.
+pub(crate) fn plain(workload: Workload) -> AgentConfig {
+    let all = everything(workload, bootstraps().remove(0));
+    AgentConfig {
+        install: Install::Copy,
+        view: View { python_path: None, ..all.view },
+        user: FluxUser { run_as_root: false, capabilities: vec![], ..all.user },
+        broker: Broker {
+            quorum: None,
+            topology: None,
+            zeromq_debug: false,
+            wrap: None,
+            custom_config: None,
+            simple_scheduler: false,
+            ..all.broker
+        },
+        logging: Logging { quiet: false, strict: true, timed: false, debug: false },
+        hooks: Hooks::default(),
+        archive: None,
+        munge: false,
+        environment: BTreeMap::new(),
+        sidecars: BTreeMap::new(),
+        ..all
     }
 }
 

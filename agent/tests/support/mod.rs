@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
 
 /// Long enough for a busy machine; no test waits this long unless it fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -61,6 +62,13 @@ pub(crate) async fn start(mechanism: MechanismSetup) -> SocketAddr {
     let (listener, address) = listen().await;
     tokio::spawn(serve(listener, mechanism));
     address
+}
+
+/// A lead that lets in whoever has `certificate`, for as long as the runtime lives; its port.
+pub(crate) fn lead(certificate: &CurveCertificate) -> (Runtime, u16) {
+    let runtime = Runtime::new().unwrap();
+    let port = runtime.block_on(start(curve(certificate, certificate))).port();
+    (runtime, port)
 }
 
 /// Speaks ZMTP until the peer goes away or makes a mistake, then closes.

@@ -1,43 +1,15 @@
 //! From text to a hostlist: everything is counted before it is expanded.
 
-use super::run::digits;
-use super::{Hostlist, HostlistError};
-
-/// How much of a refused text is shown.
-const EXCERPT: usize = 60;
-
-/// Reads `text`.
-pub(super) fn parse(text: &str) -> Result<Hostlist, HostlistError> {
-    if text.len() > Hostlist::TEXT_LIMIT {
-        return Err(HostlistError::Text { text: excerpt(text) });
-    }
-    let mut list = Hostlist::default();
-    for part in split_outside_brackets(text)? {
-        let name = Name::read(text, part.trim())?;
-        if name.count() > Hostlist::LIMIT - list.length {
-            return Err(HostlistError::Size { text: excerpt(text) });
-        }
-        name.expand(text, &mut list)?;
-    }
-    Ok(list)
-}
-
-/// The beginning of `text`, for people.
-pub(super) fn excerpt(text: &str) -> String {
-    match text.char_indices().nth(EXCERPT) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
-    }
-}
+use super::error::{BRACKETS_LIMIT, DIGITS_LIMIT, Fault, NAME_LIMIT, excerpt};
+use super::run::{Names, digits};
 
 /// Cuts `text` at the commas that are not inside brackets.
-fn split_outside_brackets(text: &str) -> Result<Vec<&str>, HostlistError> {
-    let unmatched = || HostlistError::Bracket { text: excerpt(text) };
+pub(super) fn split_outside_brackets(text: &str) -> Result<Vec<&str>, Fault> {
     let (mut parts, mut start, mut inside) = (Vec::new(), 0, false);
     for (position, character) in text.char_indices() {
         match character {
-            '[' if inside => return Err(unmatched()),
-            ']' if !inside => return Err(unmatched()),
+            '[' if inside => return Err(Fault::Bracket),
+            ']' if !inside => return Err(Fault::Bracket),
             '[' => inside = true,
             ']' => inside = false,
             ',' if !inside => {
@@ -48,7 +20,7 @@ fn split_outside_brackets(text: &str) -> Result<Vec<&str>, HostlistError> {
         }
     }
     if inside {
-        return Err(unmatched());
+        return Err(Fault::Bracket);
     }
     parts.push(&text[start..]);
     Ok(parts)
@@ -82,43 +54,43 @@ impl Bracket<'_> {
 }
 
 /// One host name with the brackets in it.
-struct Name<'text> {
+pub(super) struct Name<'text> {
     brackets: Vec<Bracket<'text>>,
     /// What stands behind the last bracket.
     end: &'text str,
 }
 
 impl<'text> Name<'text> {
-    /// Reads `part` of `text`.
-    fn read(text: &str, part: &'text str) -> Result<Self, HostlistError> {
+    /// Reads `part`, what stands between two commas.
+    pub(super) fn read(part: &'text str) -> Result<Self, Fault> {
         if part.is_empty() {
-            return Err(HostlistError::Empty { text: excerpt(text) });
+            return Err(Fault::Empty);
         }
         if let Some(character) = part.chars().find(|character| !character.is_ascii_graphic()) {
-            return Err(HostlistError::Character { text: excerpt(text), character });
+            return Err(Fault::Character(character));
         }
         let (mut brackets, mut end) = (Vec::new(), part);
         while let Some((before, rest)) = end.split_once('[') {
-            if brackets.len() == Hostlist::BRACKETS_LIMIT {
-                return Err(HostlistError::Brackets { text: excerpt(text) });
+            if brackets.len() == BRACKETS_LIMIT {
+                return Err(Fault::Brackets);
             }
             let Some((inside, rest)) = rest.split_once(']') else {
-                return Err(HostlistError::Bracket { text: excerpt(text) });
+                return Err(Fault::Bracket);
             };
-            let ranges: Result<_, _> = inside.split(',').map(|range| bounds(text, range)).collect();
+            let ranges: Result<_, _> = inside.split(',').map(bounds).collect();
             brackets.push(Bracket { before, ranges: ranges? });
             end = rest;
         }
         let name = Self { brackets, end };
         let length = name.longest();
-        if length > Hostlist::NAME_LIMIT {
-            return Err(HostlistError::Name { text: excerpt(text), length });
+        if length > NAME_LIMIT {
+            return Err(Fault::Name(length));
         }
         Ok(name)
     }
 
     /// How many hosts it stands for.
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.brackets.iter().map(Bracket::count).fold(1, usize::saturating_mul)
     }
 
@@ -128,27 +100,26 @@ impl<'text> Name<'text> {
         brackets.sum::<usize>() + self.end.len()
     }
 
-    /// Appends its hosts to `list`: the numbers of the last bracket as ranges, where nothing stands
+    /// Gives its hosts to `take`: the numbers of the last bracket as ranges, where nothing stands
     /// behind it, for each choice of numbers in the others.
-    fn expand(&self, text: &str, list: &mut Hostlist) -> Result<(), HostlistError> {
+    pub(super) fn expand(
+        &self,
+        mut take: impl FnMut(Names<'_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         let Some((inner, outer)) = self.brackets.split_last() else {
-            list.push_host(self.end);
-            return list.check(text);
+            return take(Names::one(self.end));
         };
         let mut chosen: Vec<Choice<'_>> = outer.iter().map(Choice::first).collect();
         loop {
             let mut prefix: String = chosen.iter().map(Choice::text).collect();
             prefix.push_str(inner.before);
-            for range in &inner.ranges {
+            for &Range { first, last, width } in &inner.ranges {
                 if self.end.is_empty() {
-                    list.push_numbered(&prefix, (range.first, range.last), range.width);
-                    list.check(text)?;
+                    take(Names { prefix: &prefix, width, numbers: Some((first, last)) })?;
                     continue;
                 }
-                for number in range.first..=range.last {
-                    let (width, end) = (range.width, self.end);
-                    list.push_host(&format!("{prefix}{number:0width$}{end}"));
-                    list.check(text)?;
+                for number in first..=last {
+                    take(Names::one(&format!("{prefix}{number:0width$}{}", self.end)))?;
                 }
             }
             // As an odometer counts: the rightmost that has a next number takes it.
@@ -196,16 +167,16 @@ impl<'name> Choice<'name> {
 }
 
 /// First number, last number and padded width of `N` or `N-M`.
-fn bounds(text: &str, range: &str) -> Result<Range, HostlistError> {
-    let invalid = || HostlistError::Range { text: excerpt(text), range: excerpt(range) };
+fn bounds(range: &str) -> Result<Range, Fault> {
+    let invalid = || Fault::Range(excerpt(range));
     let (first, last) = range.split_once('-').unwrap_or((range, range));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number(first) || !is_number(last) {
         return Err(invalid());
     }
     let digits = first.len().max(last.len());
-    if digits > Hostlist::DIGITS_LIMIT {
-        return Err(HostlistError::Digits { text: excerpt(text), digits });
+    if digits > DIGITS_LIMIT {
+        return Err(Fault::Digits(digits));
     }
     let width = if first.len() > 1 && first.starts_with('0') { first.len() } else { 0 };
     let first = first.parse().map_err(|_| invalid())?;

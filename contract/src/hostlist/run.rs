@@ -1,6 +1,6 @@
 //! Ranges of host names, as a hostlist's text has them.
 
-use super::Hostlist;
+use super::error::DIGITS_LIMIT;
 use std::fmt;
 
 /// Most ranges that Flux reads between two brackets (flux-core, libhostlist, `MAX_RANGES`).
@@ -107,7 +107,7 @@ impl<'list> Names<'list> {
     /// One host, split before its trailing number. Of a number with more digits than can be counted
     /// the first ones belong to the prefix.
     pub(super) fn one(host: &'list str) -> Self {
-        let (prefix, digits) = split_number(host, Hostlist::DIGITS_LIMIT);
+        let (prefix, digits) = split_number(host, DIGITS_LIMIT);
         let padded = digits.len() > 1 && digits.starts_with('0');
         let number = digits.parse().ok();
         Self {
@@ -209,8 +209,7 @@ pub(super) fn pieces(
         let lowest = if natural == 1 { 0 } else { power(natural - 1) };
         let numbers = (first.max(lowest), last.min(power(natural) - 1));
         let written = natural.max(width);
-        let (prefix, leading) =
-            split_number(prefix, Hostlist::DIGITS_LIMIT.saturating_sub(written));
+        let (prefix, leading) = split_number(prefix, DIGITS_LIMIT.saturating_sub(written));
         let base = leading.parse::<u64>().unwrap_or_default() * power(written);
         let padded = if leading.is_empty() { natural < written } else { leading.starts_with('0') };
         Piece {
@@ -233,7 +232,7 @@ pub(super) fn digits(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |power| power as usize + 1)
 }
 
-/// Ten to the power of `exponent`, which is at most [`Hostlist::DIGITS_LIMIT`].
+/// Ten to the power of `exponent`, which is at most [`DIGITS_LIMIT`].
 fn power(exponent: usize) -> u64 {
     u32::try_from(exponent)
         .ok()

@@ -8,24 +8,12 @@ use std::str::FromStr;
 /// What an example has to show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expectation {
-    /// `flux: KIND`: the least that Flux has to be.
-    pub flux: Flux,
+    /// `flux: fluxion`: Flux has to have Fluxion in its view.
+    pub fluxion: bool,
     /// `pod-security: LEVEL`: the Pod Security level that its namespace enforces.
     pub pod_security: Option<String>,
     /// What is done and checked, in order.
     pub steps: Vec<Step>,
-}
-
-/// What kind of Flux there is, or is needed. Each can do what those before it can.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Flux {
-    /// The stand-in of the tests.
-    #[default]
-    StandIn,
-    /// `flux: real`: the stand-in does not simulate what it needs.
-    Real,
-    /// `flux: fluxion`: real Flux with Fluxion in its view.
-    Fluxion,
 }
 
 /// One thing to do or to check. In lines of output, `*` stands for any text.
@@ -93,27 +81,6 @@ pub enum ExpectationError {
     NoCheck,
 }
 
-/// The keys, in the order in which `examples/README.md` describes them.
-pub const KEYS: [&str; 17] = [
-    "flux",
-    "pod-security",
-    "apply",
-    "minicluster",
-    "pod",
-    "container",
-    "condition",
-    "reason",
-    "ready",
-    "exit",
-    "gone",
-    "scale",
-    "run",
-    "prints",
-    "output",
-    "output-exactly",
-    "no-output",
-];
-
 /// The conditions of a MiniCluster.
 const CONDITIONS: [&str; 6] =
     ["Accepted", "Progressing", "Ready", "Suspended", "Complete", "Failed"];
@@ -122,9 +89,6 @@ const LEVELS: [&str; 3] = ["privileged", "baseline", "restricted"];
 
 impl Expectation {
     /// The expectation in a README.
-    ///
-    /// # Errors
-    /// When there is none, or a line of it cannot be understood.
     pub fn of_readme(text: &str) -> Result<Self, ExpectationError> {
         let mut blocks = text.split("```expect\n").skip(1);
         let count = blocks.clone().count();
@@ -152,11 +116,8 @@ impl Expectation {
     fn add(&mut self, key: &str, value: &str) -> Result<(), ExpectationError> {
         match key {
             "flux" => {
-                self.flux = match value {
-                    "real" => Flux::Real,
-                    "fluxion" => Flux::Fluxion,
-                    _ => return Err(unsuitable(key, value, "`real` or `fluxion`")),
-                };
+                self.fluxion = true;
+                one_of(key, value, &["fluxion"], "`fluxion`")?;
             }
             "pod-security" => {
                 self.pod_security = Some(one_of(key, value, &LEVELS, "a Pod Security level")?);
@@ -268,12 +229,12 @@ mod tests {
     #[test]
     fn an_expectation_is_read_in_order() {
         let text = readme(
-            "flux: real\npod-security: restricted\ncondition: Ready\nscale: 4\nready: 4\n\
+            "flux: fluxion\npod-security: restricted\ncondition: Ready\nscale: 4\nready: 4\n\
              run: sh -c 'echo a: b'\nprints: a: *\npod: 2\ncondition: Complete\n\
              output-exactly: one\noutput-exactly: two\nexit: 7",
         );
         let expected = Expectation {
-            flux: Flux::Real,
+            fluxion: true,
             pod_security: Some("restricted".to_owned()),
             steps: vec![
                 Step::Condition("Ready".to_owned()),
@@ -296,7 +257,7 @@ mod tests {
             ("condition: Complete\ncolour: red", "`colour` is no key"),
             ("condition: complete", "a condition of a MiniCluster is needed"),
             ("exit: seven", "`exit: seven`: a number is needed"),
-            ("flux: unreal", "`real` or `fluxion` is needed"),
+            ("flux: unreal", "`fluxion` is needed"),
             ("pod-security: strict", "a Pod Security level is needed"),
             ("run: sh -c 'open", "a command is needed"),
             ("output:", "a text is needed"),
@@ -318,16 +279,20 @@ mod tests {
         assert_eq!(open, Err(ExpectationError::NoEnd));
     }
 
+    /// Every key there is.
+    const KEYS: &str = "flux pod-security apply minicluster pod container condition reason ready exit gone \
+                        scale run prints output output-exactly no-output";
+
     #[test]
     fn every_key_is_known_and_described_for_people() {
         let description = include_str!("../../../examples/README.md");
-        for key in KEYS {
+        for key in KEYS.split(' ') {
             let parsed = Expectation::default().add(key, "?");
             assert_ne!(parsed, Err(ExpectationError::UnknownKey(key.to_owned())));
             assert!(description.contains(&format!("| `{key}:")), "{key} is not described");
         }
         let described = description.lines().filter(|line| line.starts_with("| `")).count();
-        assert_eq!(described, KEYS.len(), "the description has other keys");
+        assert_eq!(described, KEYS.split(' ').count(), "the description has other keys");
     }
 
     #[test]

@@ -7,15 +7,11 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{
-    ResourceExt as _,
-    api::{ListParams, LogParams},
-};
 
-use crate::trial::Trial;
+use crate::trial::{Trial, logs::container_log};
 
-/// How long a line may take to appear in a log.
-const DEADLINE: Duration = Duration::from_mins(2);
+/// No step of an example takes nearly as long.
+pub(super) const DEADLINE: Duration = Duration::from_mins(2);
 /// How long to wait between two looks.
 const INTERVAL: Duration = Duration::from_millis(200);
 
@@ -35,6 +31,42 @@ impl Place {
     pub(super) fn lead(minicluster: &str) -> Self {
         Self { minicluster: minicluster.to_owned(), pod: 0, container: None }
     }
+
+    /// The name of the container.
+    pub(super) fn container(&self) -> &str {
+        self.container.as_ref().unwrap_or(&self.minicluster)
+    }
+
+    /// The pod that there is now.
+    pub(super) async fn pod(&self, trial: &Trial) -> Result<Pod> {
+        let pod = trial.pod(&self.minicluster, self.pod).await?;
+        pod.with_context(|| format!("there is no {self}"))
+    }
+
+    /// What the container has said.
+    pub(super) async fn log(&self, trial: &Trial) -> Result<String> {
+        container_log(trial, &self.pod(trial).await?, self.container()).await
+    }
+
+    /// Waits until the container's log is as expected.
+    pub(super) async fn await_log(
+        &self,
+        trial: &Trial,
+        expected: &(dyn Fn(&str) -> bool + Sync),
+    ) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let seen = match self.log(trial).await {
+                Ok(log) if expected(&log) => return Ok(()),
+                Ok(log) => format!("the log is:\n{log}"),
+                Err(error) => format!("{error:#}"),
+            };
+            if begun.elapsed() >= DEADLINE {
+                bail!("waited {} s; {seen}", DEADLINE.as_secs());
+            }
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
 }
 
 impl fmt::Display for Place {
@@ -44,57 +76,5 @@ impl fmt::Display for Place {
             Some(container) => write!(formatter, ", container {container}"),
             None => Ok(()),
         }
-    }
-}
-
-/// Names of the pod and the container.
-///
-/// # Errors
-/// When there is no such pod.
-pub(super) async fn pod(trial: &Trial, place: &Place) -> Result<(String, String)> {
-    let pod = newest_pod(trial, &place.minicluster, place.pod).await?.name_any();
-    Ok((pod, place.container.clone().unwrap_or_else(|| place.minicluster.clone())))
-}
-
-async fn newest_pod(trial: &Trial, minicluster: &str, index: u32) -> Result<Pod> {
-    let selector = format!(
-        "batch.kubernetes.io/job-name={minicluster},batch.kubernetes.io/job-completion-index={index}"
-    );
-    let found = trial.api::<Pod>().list(&ListParams::default().labels(&selector)).await?;
-    let newest = found.items.into_iter().max_by_key(|pod| pod.creation_timestamp().map(|at| at.0));
-    newest.with_context(|| format!("there is no pod {index} of {minicluster}"))
-}
-
-/// What the container has said.
-///
-/// # Errors
-/// When there is no such container, or it has not started.
-pub(super) async fn log(trial: &Trial, place: &Place) -> Result<String> {
-    let (pod, container) = pod(trial, place).await?;
-    let parameters = LogParams { container: Some(container), ..LogParams::default() };
-    let reading = || format!("reading the log of {pod}");
-    trial.api::<Pod>().logs(&pod, &parameters).await.with_context(reading)
-}
-
-/// Waits until the container's log is as expected.
-///
-/// # Errors
-/// When it is not by the deadline: shows it.
-pub(super) async fn await_log(
-    trial: &Trial,
-    place: &Place,
-    expected: &(dyn Fn(&str) -> bool + Sync),
-) -> Result<()> {
-    let begun = Instant::now();
-    loop {
-        let seen = match log(trial, place).await {
-            Ok(log) if expected(&log) => return Ok(()),
-            Ok(log) => format!("the log is:\n{log}"),
-            Err(error) => format!("{error:#}"),
-        };
-        if begun.elapsed() >= DEADLINE {
-            bail!("waited {} s; {seen}", DEADLINE.as_secs());
-        }
-        tokio::time::sleep(INTERVAL).await;
     }
 }

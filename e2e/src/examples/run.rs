@@ -1,15 +1,19 @@
 //! Applies an example in a namespace of its own and does and checks what its expectation says.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use flux_operator::crd::MiniCluster;
-use kube::runtime::wait::{await_condition, conditions};
+use k8s_openapi::api::batch::v1::Job;
+use kube::{
+    ResourceExt as _,
+    runtime::wait::{await_condition, conditions},
+};
 
 use super::{
     Example, MINICLUSTER,
-    expectation::{Flux, Step, matches},
-    look::{self, Place},
+    expectation::{Step, matches},
+    look::{DEADLINE, Place},
     volumes::Volumes,
 };
 use crate::{
@@ -17,25 +21,16 @@ use crate::{
     not_run,
     product::images::View,
     progress::Progress,
-    trial::{Trial, is_true, keep_evidence},
+    trial::{Trial, evidence::keep_evidence, is_true},
 };
-
-/// No step of an example takes nearly as long.
-pub(super) const DEADLINE: Duration = Duration::from_mins(2);
 
 /// Runs the example of that name; keeps the evidence when it fails, cleans up when it does not. One that
 /// needs another Flux than there is does not run, which is noted.
-///
-/// # Errors
-/// When it cannot be read or applied, or does not show what its expectation says: names the step.
 pub fn run(name: &str, environment: &Environment, progress: &Progress) -> Result<()> {
     run_example(&Example::load(name)?, environment, progress)
 }
 
 /// The same with `flux.container.install: <method>` in each of its `MiniClusters`.
-///
-/// # Errors
-/// Those of [`run`], and when a manifest cannot be written anew.
 pub fn run_installed_by(
     method: &str,
     name: &str,
@@ -49,13 +44,8 @@ pub fn run_installed_by(
 
 fn run_example(example: &Example, environment: &Environment, progress: &Progress) -> Result<()> {
     let name = &example.name;
-    let needed = example.expectation.flux;
-    if View::from_environment()?.flux()? < needed {
-        let what = match needed {
-            Flux::StandIn | Flux::Real => "real Flux",
-            Flux::Fluxion => "a view with Fluxion",
-        };
-        not_run::note(&format!("example {name}"), &format!("it needs {what}"), progress);
+    if example.expectation.fluxion && !View::from_environment()?.has_fluxion()? {
+        not_run::note(&format!("example {name}"), "it needs a view with Fluxion", progress);
         return Ok(());
     }
     environment.run(async |client| {
@@ -135,13 +125,14 @@ impl<'run> Scene<'run> {
             Step::Run(words) => self.printed = self.exec(words).await?,
             Step::Prints(line) => check_line(&self.printed, line)?,
             Step::Output(line) => {
-                self.await_log(&|log| log.lines().any(|seen| matches(line, seen))).await?;
+                let has_line = |log: &str| log.lines().any(|seen| matches(line, seen));
+                self.place.await_log(self.trial, &has_line).await?;
             }
             Step::OutputExactly(lines) => {
-                self.await_log(&|log| is_exactly(lines, log)).await?;
+                self.place.await_log(self.trial, &|log| is_exactly(lines, log)).await?;
             }
             Step::NoOutput(line) => {
-                let log = look::log(self.trial, &self.place).await?;
+                let log = self.place.log(self.trial).await?;
                 ensure!(!log.lines().any(|seen| matches(line, seen)), "the log is:\n{log}");
             }
         }
@@ -172,6 +163,26 @@ impl<'run> Scene<'run> {
             let status = serde_saphyr::to_string(&cluster.status).unwrap_or_default();
             bail!("{name} is finished and not {kind}; its status:\n{status}");
         }
+        if ["Complete", "Failed"].contains(&kind) { self.check_end(kind).await } else { Ok(()) }
+    }
+
+    /// What has ended has ended whole: its Job says the same, which Kubernetes does when no pod runs any
+    /// more, and nothing of it was started twice.
+    async fn check_end(&self, kind: &str) -> Result<()> {
+        let name = &self.place.minicluster;
+        // What cleans up after itself may be gone.
+        let Some(job) = self.trial.api::<Job>().get_opt(name).await? else { return Ok(()) };
+        let status = job.status.unwrap_or_default();
+        let mut conditions = status.conditions.iter().flatten();
+        let agrees = conditions.any(|it| it.type_ == kind && it.status == "True");
+        ensure!(agrees, "its Job is not {kind}: {status:?}");
+        let pods = self.trial.pods(name).await?;
+        let leads = pods.iter().filter(|pod| pod.name_any().starts_with(&format!("{name}-0-")));
+        ensure!(leads.count() <= 1, "the lead was made more than once");
+        let statuses =
+            pods.iter().filter_map(|pod| pod.status.as_ref()?.container_statuses.as_ref());
+        let restarts: i32 = statuses.flatten().map(|status| status.restart_count).sum();
+        ensure!(restarts == 0, "containers were started again {restarts} times");
         Ok(())
     }
 
@@ -217,14 +228,10 @@ impl<'run> Scene<'run> {
     }
 
     async fn exec(&self, words: &[String]) -> Result<String> {
-        let (pod, container) = look::pod(self.trial, &self.place).await?;
-        let mut arguments = vec!["exec", &pod, "--container", &container, "--"];
+        let pod = self.place.pod(self.trial).await?.name_any();
+        let mut arguments = vec!["exec", &pod, "--container", self.place.container(), "--"];
         arguments.extend(words.iter().map(String::as_str));
         self.kubectl(&arguments)
-    }
-
-    async fn await_log(&self, expected: &(dyn Fn(&str) -> bool + Sync)) -> Result<()> {
-        look::await_log(self.trial, &self.place, expected).await
     }
 }
 

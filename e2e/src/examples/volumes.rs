@@ -12,7 +12,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{Example, run::DEADLINE};
+use super::{Example, look::DEADLINE};
 use crate::trial::Trial;
 
 /// Marks the storage class of claims that name none.
@@ -24,9 +24,6 @@ pub(super) struct Volumes(Vec<PersistentVolume>);
 impl Volumes {
     /// Makes one for each claim that nothing else would: a directory of the node, for that claim of
     /// the trial's namespace and no other.
-    ///
-    /// # Errors
-    /// When a manifest cannot be read, or the API server refuses a volume.
     pub(super) async fn provide(trial: &Trial, example: &Example) -> Result<Self> {
         let claims = claims(example)?;
         if claims.is_empty() || has_default_class(trial).await? {
@@ -46,9 +43,6 @@ impl Volumes {
     }
 
     /// Deletes them, and waits until they are gone: after their claims.
-    ///
-    /// # Errors
-    /// When the API server refuses, or that takes too long.
     pub(super) async fn remove(self, client: &Client) -> Result<()> {
         let api = Api::<PersistentVolume>::all(client.clone());
         for volume in self.0 {

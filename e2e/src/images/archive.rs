@@ -6,13 +6,10 @@ use anyhow::{Context as _, Result};
 use serde_json::json;
 use tar::{EntryType, Header};
 
-use super::{Image, Layer, full_name};
+use super::{image::Image, layer::Layer, names::full_name};
 
 impl Image {
     /// Writes the image under these names: `manifest.json`, the configuration and the layers, all plain.
-    ///
-    /// # Errors
-    /// When a layer cannot be read or `writer` takes no more.
     pub fn write_archive(&self, names: &[&str], writer: impl Write) -> Result<()> {
         let configuration = self.configuration().to_string();
         let configuration_name = format!("{}.json", self.digest());
@@ -63,7 +60,7 @@ mod tests {
     use std::io::Read as _;
 
     use super::*;
-    use crate::images::{ImageConfig, Source};
+    use crate::images::{image::ImageConfig, layer::Source};
 
     fn bytes(image: &Image, names: &[&str]) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -74,7 +71,7 @@ mod tests {
     #[test]
     fn an_archive_names_the_image_and_holds_each_layer_once() {
         let directory = tempfile::tempdir().unwrap();
-        let sources = [Source::content("a", "1", 0o644)];
+        let sources = [Source::link("a", "1")];
         let layer = Layer::from_sources(directory.path(), &sources).unwrap();
         let image = Image::new(vec![layer.clone(), layer.clone()], ImageConfig::default());
         let bytes = bytes(&image, &["debian:12"]);
@@ -102,7 +99,7 @@ mod tests {
     #[test]
     fn an_archive_is_the_same_each_time() {
         let directory = tempfile::tempdir().unwrap();
-        let sources = [Source::content("a", "1", 0o644)];
+        let sources = [Source::link("a", "1")];
         let layer = Layer::from_sources(directory.path(), &sources).unwrap();
         let image = Image::new(vec![layer], ImageConfig::default());
         assert_eq!(bytes(&image, &["x"]), bytes(&image, &["x"]));

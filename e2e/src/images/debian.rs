@@ -4,7 +4,10 @@ use std::{fs, path::Path, process::Command};
 
 use anyhow::{Context as _, Result};
 
-use super::{Image, ImageConfig, Layer};
+use super::{
+    image::{Image, ImageConfig},
+    layer::Layer,
+};
 use crate::{
     cache::{Cache, Key},
     packages, programs,
@@ -16,9 +19,6 @@ const RELEASE: &str = "bookworm";
 const EPOCH: &str = "1686355200";
 
 /// A minimal Debian 12 with these packages on top, made once and then taken from the cache.
-///
-/// # Errors
-/// When mmdebstrap is missing or fails.
 pub fn debian(cache: &Cache, include: &[&str], progress: &Progress) -> Result<Image> {
     let include = include.join(",");
     let arguments = arguments(&include);
@@ -65,7 +65,7 @@ fn make(
             let path = directory.join("root.tar");
             programs::run(mmdebstrap(arguments, &path).env("SOURCE_DATE_EPOCH", EPOCH))
                 .context("making a Debian root file system")?;
-            let layer = Layer::from_archive(directory, &path)?;
+            let layer = Layer::from_archive(&path)?;
             fs::write(directory.join("digest"), layer.digest()).context("writing its digest")
         })
     })

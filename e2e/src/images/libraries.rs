@@ -7,16 +7,13 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use super::Source;
+use super::layer::Source;
 use crate::programs;
 
 /// Sources for the program at `path` and for its libraries, each at the path where its loader looks for it.
 /// A static program comes alone.
-///
-/// # Errors
-/// When `ldd` fails or does not find a library.
 pub fn with_libraries(path: impl AsRef<Path>, program: &Path) -> Result<Vec<Source>> {
-    let mut sources = vec![Source::file(path, program, 0o755)];
+    let mut sources = vec![Source::file(path, program)];
     // ldd fails for a static program, and says so on its standard error.
     let output = Command::new("ldd")
         .arg(program)
@@ -34,7 +31,7 @@ pub fn with_libraries(path: impl AsRef<Path>, program: &Path) -> Result<Vec<Sour
     }
     let libraries = libraries(&said)
         .with_context(|| format!("looking for the libraries of {}", program.display()))?;
-    sources.extend(libraries.iter().map(|library| Source::file(library, library, 0o755)));
+    sources.extend(libraries.iter().map(|library| Source::file(library, library)));
     Ok(sources)
 }
 

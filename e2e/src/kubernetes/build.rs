@@ -123,9 +123,6 @@ pub struct Built {
 
 impl Built {
     /// Builds what the cache does not have yet.
-    ///
-    /// # Errors
-    /// When Go is missing or a build fails; the end of Go's output is in the message.
     pub fn ensure(cache: &Cache, progress: &Progress) -> Result<Self> {
         Ok(Self {
             pause: PAUSE.ensure(cache, progress)?,

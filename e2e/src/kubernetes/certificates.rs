@@ -67,9 +67,6 @@ pub(crate) const FRONT_PROXY: &str = "front-proxy-client";
 
 /// Writes `ca.crt`, `ca.key`, `front-proxy-ca.crt`, a `.crt` and a `.key` for everyone, and
 /// `service-accounts.key`, all PEM.
-///
-/// # Errors
-/// When a key cannot be made or a file cannot be written.
 pub(crate) fn write_all(directory: &Path, network: &Network) -> Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
     let authority = authority("kubernetes")?;

@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::{
-    Settings,
     build::Built,
     certificates::NODE_NAME,
     layout::inside,
@@ -14,16 +13,6 @@ use crate::packages;
 
 /// The image that holds a pod's namespaces.
 pub(crate) const PAUSE_IMAGE: &str = "localhost/flux-e2e/pause:1";
-
-/// How the cluster's DNS caches answers about the cluster itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DnsCache {
-    /// Not at all, as kubeadm sets it up since 1.31.
-    #[default]
-    Off,
-    /// For that many seconds, as kubeadm did before (30) and many clusters still do.
-    Seconds(u16),
-}
 
 /// One file of [`inside::CONFIGURATION`].
 #[derive(Debug)]
@@ -36,16 +25,15 @@ pub(crate) struct ConfigurationFile {
 pub(crate) fn files(
     control_group: &str,
     built: &Built,
-    settings: &Settings,
+    network: &Network,
 ) -> Vec<ConfigurationFile> {
-    let Settings { dns_cache, network } = settings;
     let file = |path: &str, content: String| ConfigurationFile { path: path.to_owned(), content };
     let mut files = vec![
         file("containerd.toml", containerd(built)),
         file("kubelet.json", pretty(&kubelet(control_group, network))),
         file("cni/10-pods.conflist", pretty(&pod_network(network))),
         file("audit-policy.json", pretty(&audit_policy())),
-        file("Corefile", corefile(*dns_cache, &network.domain)),
+        file("Corefile", corefile(&network.domain)),
         // Pods that ask for the node's DNS get the cluster's: there is nothing else to ask.
         file("resolv.conf", format!("nameserver {}\n", network.usual().node)),
     ];
@@ -172,14 +160,8 @@ fn audit_policy() -> Value {
 }
 
 /// kubeadm's, but for names outside the cluster: the node has no way out, so they do not exist.
-fn corefile(dns_cache: DnsCache, domain: &ClusterDomain) -> String {
+fn corefile(domain: &ClusterDomain) -> String {
     let kubeconfig = format!("{}/coredns.kubeconfig", inside::CONFIGURATION);
-    let cache = match dns_cache {
-        DnsCache::Off => format!(
-            "    cache 30 {{\n        disable success {domain}\n        disable denial {domain}\n    }}"
-        ),
-        DnsCache::Seconds(seconds) => format!("    cache {seconds}"),
-    };
     format!(
         ".:53 {{
     errors
@@ -190,7 +172,10 @@ fn corefile(dns_cache: DnsCache, domain: &ClusterDomain) -> String {
         fallthrough in-addr.arpa ip6.arpa
         ttl 30
     }}
-{cache}
+    cache 30 {{
+        disable success {domain}
+        disable denial {domain}
+    }}
     template ANY ANY . {{
         rcode NXDOMAIN
     }}
@@ -273,7 +258,7 @@ mod tests {
     #[test]
     fn every_file_is_a_function_of_the_options() {
         let built = Built::at(std::path::Path::new("/cache/built"));
-        for file in files("flux-e2e-test", &built, &Settings::default()) {
+        for file in files("flux-e2e-test", &built, &Network::default()) {
             if file.path.ends_with(".kubeconfig") && file.path != "proxy.kubeconfig" {
                 continue; // They differ in the user's name only.
             }
@@ -282,20 +267,14 @@ mod tests {
     }
 
     #[test]
-    fn a_caching_dns_caches_the_clusters_names_too() {
-        insta::assert_snapshot!(corefile(DnsCache::Seconds(30), &ClusterDomain::default()));
-    }
-
-    #[test]
     fn what_names_addresses_names_those_of_the_network() {
         let network = Network {
             ip_families: "ipv6,ipv4".parse().unwrap(),
             domain: "k8s.example".parse().unwrap(),
         };
-        let settings = Settings { network, ..Settings::default() };
         let built = Built::at(std::path::Path::new("/cache/built"));
         let wanted = ["kubelet.json", "cni/10-pods.conflist", "Corefile", "proxy.kubeconfig"];
-        let files = files("flux-e2e-test", &built, &settings).into_iter();
+        let files = files("flux-e2e-test", &built, &network).into_iter();
         let content = files.filter(|file| wanted.contains(&file.path.as_str()));
         let content: Vec<_> =
             content.map(|file| format!("# {}\n{}", file.path, file.content)).collect();

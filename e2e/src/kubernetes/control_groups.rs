@@ -14,9 +14,6 @@ use nix::errno::Errno;
 use super::layout::Layout;
 
 /// Makes the cluster's group in every hierarchy.
-///
-/// # Errors
-/// When a group cannot be made.
 pub(crate) fn create(layout: &Layout) -> Result<()> {
     for hierarchy in mounted()? {
         let group = hierarchy.join(layout.control_group());
@@ -37,9 +34,6 @@ pub(crate) fn create(layout: &Layout) -> Result<()> {
 }
 
 /// Removes the cluster's groups and those of its pods, which must hold no process any more.
-///
-/// # Errors
-/// When one cannot be removed.
 pub(crate) fn remove(layout: &Layout) -> Result<()> {
     for hierarchy in mounted()? {
         remove_group(&hierarchy.join(layout.control_group()))?;

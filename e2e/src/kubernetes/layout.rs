@@ -37,9 +37,7 @@ impl ClusterId {
     }
 
     /// Another cluster of the checkout that this program was built from.
-    ///
-    /// # Errors
-    /// When `purpose` is not 1 to 7 lower-case letters, digits and dashes.
+    /// `purpose` is 1 to 7 lower-case letters, digits and dashes.
     pub fn beside_that_of_this_checkout(purpose: &str) -> Result<Self> {
         Self::named(&format!("{}-{purpose}", Self::of_this_checkout().0))
     }
@@ -56,9 +54,7 @@ impl ClusterId {
     }
 
     /// A name of the user's choice.
-    ///
-    /// # Errors
-    /// When it is not 1 to 16 lower-case letters, digits and dashes.
+    /// 1 to 16 lower-case letters, digits and dashes.
     pub fn named(name: &str) -> Result<Self> {
         let fits = (1..=16).contains(&name.len())
             && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
@@ -86,7 +82,6 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// # Errors
     /// When a socket's path would be too long, or where the node's own directories would hide the cache.
     pub(crate) fn new(cache: &Cache, id: &ClusterId) -> Result<Self> {
         let clusters = cache.clusters();

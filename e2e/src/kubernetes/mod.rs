@@ -26,14 +26,13 @@ use anyhow::{Context as _, Result, bail};
 pub(crate) use self::processes::end_descendants;
 pub use self::{
     build::Built,
-    configuration::DnsCache,
     layout::ClusterId,
-    network::{ClusterDomain, IpFamilies, IpFamily, Network},
+    network::{ClusterDomain, IpFamilies, Network},
 };
 use self::{layout::Layout, namespaces::Namespaces, processes::Process};
 use crate::{
     cache::{self, Cache},
-    images::{Image, Loading},
+    images::{image::Image, names::full_name},
     packages, programs,
     progress::{self, Progress},
 };
@@ -45,16 +44,7 @@ pub struct Options {
     pub cache: Cache,
     /// Which cluster.
     pub id: ClusterId,
-    /// How it is set up.
-    pub settings: Settings,
-}
-
-/// How a cluster is set up: one with other settings is another cluster.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Settings {
-    /// How its DNS caches.
-    pub dns_cache: DnsCache,
-    /// Its addresses and names.
+    /// Its addresses and names: one with others is another cluster.
     pub network: Network,
 }
 
@@ -65,7 +55,6 @@ pub struct Kubernetes {
     namespaces: Namespaces,
     built: Built,
     kubeconfig: PathBuf,
-    audit_log: PathBuf,
 }
 
 /// Takes a cluster down when it goes out of scope, even where a test fails.
@@ -95,10 +84,6 @@ pub struct Status {
 
 impl Kubernetes {
     /// A ready cluster: the one that runs if it is healthy and set up as asked, else a new one.
-    ///
-    /// # Errors
-    /// When this process is not root, a program cannot be had, or the cluster is not ready in time; the end
-    /// of the log of the program at fault is in the message.
     pub fn up(options: &Options, progress: &Progress) -> Result<Self> {
         require_root()?;
         let layout = Layout::new(&options.cache, &options.id)?;
@@ -118,15 +103,13 @@ impl Kubernetes {
             // An unremoved control group could be left even so.
             Err(_) => take_down(&layout, options)?,
         }
-        let namespaces = start::start(&layout, &built, options, progress)?;
+        let namespaces =
+            start::start(&layout, &built, &options.cache.built(), &options.network, progress)?;
         fs::write(layout.ready_mark(), wanted).context("marking the cluster as ready")?;
         Ok(Self::new(layout, namespaces, built))
     }
 
     /// The cluster that runs, which must be healthy, however it is set up.
-    ///
-    /// # Errors
-    /// Says why there is none to be used.
     pub fn find(options: &Options) -> Result<Self> {
         require_root()?;
         let built = Built::find(&options.cache).context("nothing has been built yet")?;
@@ -134,9 +117,6 @@ impl Kubernetes {
     }
 
     /// Ends the cluster and everything it has left on this machine; none is no fault.
-    ///
-    /// # Errors
-    /// When this process is not root, or something cannot be ended or removed.
     pub fn down(options: &Options) -> Result<()> {
         require_root()?;
         let layout = Layout::new(&options.cache, &options.id)?;
@@ -145,9 +125,6 @@ impl Kubernetes {
     }
 
     /// The control group above all of the cluster's pods, as seen from the control groups' root.
-    ///
-    /// # Errors
-    /// When there can be no such cluster.
     pub fn control_group(options: &Options) -> Result<String> {
         Ok(Layout::new(&options.cache, &options.id)?.control_group().to_owned())
     }
@@ -159,14 +136,11 @@ impl Kubernetes {
         let mut ids: Vec<_> = names.filter_map(|name| ClusterId::named(&name).ok()).collect();
         ids.sort_by(|left, right| left.as_str().cmp(right.as_str()));
         // What is taken down or looked at does not depend on how it was set up.
-        let options = |id| Options { cache: cache.clone(), id, settings: Settings::default() };
+        let options = |id| Options { cache: cache.clone(), id, network: Network::default() };
         ids.into_iter().map(options).collect()
     }
 
     /// What there is of the cluster.
-    ///
-    /// # Errors
-    /// When this process is not root.
     pub fn status(options: &Options) -> Result<Status> {
         require_root()?;
         let layout = Layout::new(&options.cache, &options.id)?;
@@ -184,26 +158,16 @@ impl Kubernetes {
         &self.kubeconfig
     }
 
-    /// The API server's audit log, one JSON object a line, at level Metadata.
-    pub fn audit_log(&self) -> &Path {
-        &self.audit_log
+    /// The API server's audit log: a line of JSON for each request.
+    pub fn audit_log(&self) -> PathBuf {
+        self.layout.audit_log()
     }
 
     /// Moves the calling thread, and the threads and processes it starts from now on, into the node's
     /// network, from which alone the API server, Services and pods can be reached. Threads that run
     /// already stay where they are, so this comes before an asynchronous runtime is made.
-    ///
-    /// # Errors
-    /// When the cluster is gone.
     pub fn enter_network(&self) -> Result<()> {
         self.namespaces.enter_network()
-    }
-
-    /// A command for `program` that runs in the node's network but sees this machine's files.
-    pub fn in_network(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = self.namespaces.enter(&["--net"]);
-        command.arg(program);
-        command
     }
 
     /// `kubectl` as administrator with these arguments.
@@ -211,25 +175,23 @@ impl Kubernetes {
         &self,
         arguments: impl IntoIterator<Item = A>,
     ) -> Command {
-        let mut command = self.in_network(self.built.kubernetes.join("kubectl"));
-        command.arg("--kubeconfig").arg(&self.kubeconfig).args(arguments);
+        let mut command = self.namespaces.enter(&["--net"]);
+        command
+            .arg(self.built.kubernetes.join("kubectl"))
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .args(arguments);
         command
     }
 
     /// Makes the image known to the node under all these names.
-    ///
-    /// # Errors
-    /// When the image cannot be read or containerd refuses it.
-    pub fn load_image(&self, image: &Image, names: &[&str]) -> Result<Loading> {
+    pub fn load_image(&self, image: &Image, names: &[&str]) -> Result<()> {
         start::load_image(&self.layout, &self.built, image, names)
     }
 
     /// Fetches an image from its registry; by this machine's network, since the node has no way out.
-    ///
-    /// # Errors
-    /// When the registry cannot be reached or does not have the image.
     pub fn pull_image(&self, name: &str) -> Result<()> {
-        let reference = crate::images::full_name(name);
+        let reference = full_name(name);
         programs::run(
             start::ctr(&self.layout, &self.built).args(["images", "pull", "--local", &reference]),
         )
@@ -237,15 +199,9 @@ impl Kubernetes {
         Ok(())
     }
 
-    /// The log of one of the node's programs, such as `kubelet`.
-    pub fn log(&self, component: &str) -> PathBuf {
-        self.layout.log(component)
-    }
-
     fn new(layout: Layout, namespaces: Namespaces, built: Built) -> Self {
         let kubeconfig = layout.kubeconfig();
-        let audit_log = layout.audit_log();
-        Self { layout, namespaces, built, kubeconfig, audit_log }
+        Self { layout, namespaces, built, kubeconfig }
     }
 
     /// The cluster that runs, if it is ready and, where that matters, set up as wanted.
@@ -272,7 +228,7 @@ impl Kubernetes {
 
 /// What a cluster is made from: one with another mark is not the one asked for.
 fn ready_mark(built: &Built, options: &Options) -> String {
-    format!("{}\n{:?}\n", built.names().join("\n"), options.settings)
+    format!("{}\n{:?}\n", built.names().join("\n"), options.network)
 }
 
 fn take_down(layout: &Layout, options: &Options) -> Result<()> {

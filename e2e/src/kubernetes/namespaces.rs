@@ -47,9 +47,6 @@ pub(crate) struct Namespaces {
 
 impl Namespaces {
     /// Makes them, with the node's mounts and network.
-    ///
-    /// # Errors
-    /// When this process may not, or a mount or a network device cannot be made.
     pub(crate) fn create(
         layout: &Layout,
         pause: &Path,
@@ -91,9 +88,6 @@ impl Namespaces {
     }
 
     /// Ends every process in the namespaces, remembered or not; `built` is where the holder's program is.
-    ///
-    /// # Errors
-    /// When a process cannot be ended.
     pub(crate) fn end(layout: &Layout, built: &Path) -> Result<()> {
         if let Some(namespaces) = Self::find(layout) {
             namespaces.holder.end()?;
@@ -122,9 +116,6 @@ impl Namespaces {
     }
 
     /// Moves the calling thread, and what it starts from now on, into the node's network.
-    ///
-    /// # Errors
-    /// When the node is gone or this process may not.
     pub(crate) fn enter_network(&self) -> Result<()> {
         let path = PathBuf::from(format!("/proc/{}/ns/net", self.holder.pid()));
         let file = fs::File::open(&path)

@@ -6,10 +6,8 @@ use anyhow::{Error, Result, bail, ensure};
 
 /// One kind of address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IpFamily {
-    /// IPv4.
+enum IpFamily {
     V4,
-    /// IPv6.
     V6,
 }
 

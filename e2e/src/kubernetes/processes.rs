@@ -39,9 +39,6 @@ pub(crate) struct Process {
 
 impl Process {
     /// The running process of this id.
-    ///
-    /// # Errors
-    /// When there is none.
     pub(crate) fn running(pid: i32) -> Result<Self> {
         let stat = read_stat(pid).with_context(|| format!("no process {pid} runs"))?;
         Ok(Self { pid, started: stat.started, boot: boot_id()? })
@@ -58,9 +55,6 @@ impl Process {
     }
 
     /// Kills it if it still runs, and waits until it is gone.
-    ///
-    /// # Errors
-    /// When this process may not kill it, or it does not go within 20 s.
     pub(crate) fn end(&self) -> Result<()> {
         let pid = Pid::from_raw(self.pid);
         if self.is_alive() {
@@ -84,9 +78,6 @@ impl Process {
     }
 
     /// Remembers it in a file.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
     pub(crate) fn record(&self, path: &Path) -> Result<()> {
         fs::write(path, self.to_string())
             .with_context(|| format!("recording process {} in {}", self.pid, path.display()))
@@ -130,9 +121,6 @@ pub(crate) fn end_descendants() {
 }
 
 /// Starts a program in a session of its own, so that neither Ctrl-C nor a closed terminal reaches it.
-///
-/// # Errors
-/// When the log cannot be opened or the program cannot be started.
 pub(crate) fn start_detached(program: &Path, arguments: &[String], log: &Path) -> Result<Process> {
     let output = File::options()
         .create(true)

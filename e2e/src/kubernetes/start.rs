@@ -5,7 +5,6 @@ use std::{fs, path::Path, process::Command, time::Duration};
 use anyhow::{Context as _, Result, bail};
 
 use super::{
-    Options,
     build::Built,
     certificates::{self, NODE_NAME},
     components::{self, Component},
@@ -17,7 +16,11 @@ use super::{
     processes::{self, Process},
 };
 use crate::{
-    images::{self, Image, ImageConfig, Layer, Loading, Source},
+    images::{
+        image::{Image, ImageConfig},
+        layer::{Layer, Source},
+        names::full_name,
+    },
     programs,
     progress::Progress,
     wait::{Look, until},
@@ -34,11 +37,13 @@ struct Node<'a> {
     network: &'a Network,
 }
 
-/// Starts everything; afterwards pods can be run, DNS answers and Services work.
+/// Starts everything, of which the programs are below `programs`; afterwards pods can be run, DNS answers
+/// and Services work.
 pub(super) fn start(
     layout: &Layout,
     built: &Built,
-    options: &Options,
+    programs: &Path,
+    network: &Network,
     progress: &Progress,
 ) -> Result<Namespaces> {
     fs::create_dir_all(layout.state())
@@ -46,9 +51,8 @@ pub(super) fn start(
     let node = progress.step("namespaces, certificates and configuration", || {
         control_groups::create(layout)?;
         let pause = built.pause.join("pause");
-        let network = &options.settings.network;
-        let namespaces = Namespaces::create(layout, &pause, &options.cache.built(), network)?;
-        write_configuration(layout, built, options)?;
+        let namespaces = Namespaces::create(layout, &pause, programs, network)?;
+        write_configuration(layout, built, network)?;
         Ok(Node { layout, built, namespaces, network })
     })?;
     progress.step("etcd, API server and containerd", || {
@@ -87,16 +91,15 @@ pub(super) fn start(
     Ok(node.namespaces)
 }
 
-fn write_configuration(layout: &Layout, built: &Built, options: &Options) -> Result<()> {
+fn write_configuration(layout: &Layout, built: &Built, network: &Network) -> Result<()> {
     let directory = layout.configuration();
     let pki = directory.join("pki");
-    certificates::write_all(&pki, &options.settings.network)?;
-    for file in configuration::files(layout.control_group(), built, &options.settings) {
+    certificates::write_all(&pki, network)?;
+    for file in configuration::files(layout.control_group(), built, network) {
         write(&directory.join(file.path), &file.content)?;
     }
     let pki = pki.display().to_string();
-    let admin = configuration::kubeconfig("admin", &pki, &options.settings.network);
-    write(&layout.kubeconfig(), &admin)
+    write(&layout.kubeconfig(), &configuration::kubeconfig("admin", &pki, network))
 }
 
 fn write(path: &Path, content: &str) -> Result<()> {
@@ -113,30 +116,29 @@ pub(super) fn ctr(layout: &Layout, built: &Built) -> Command {
     command
 }
 
-/// See [`super::Kubernetes::load_image`].
+/// Makes the image known to the node under all these names, and under one that is its content's alone.
 pub(super) fn load_image(
     layout: &Layout,
     built: &Built,
     image: &Image,
     names: &[&str],
-) -> Result<Loading> {
+) -> Result<()> {
     let content_name = image.content_name();
     let filter = format!("name=={content_name}");
     let listed = programs::run(ctr(layout, built).args(["images", "list", "--quiet", &filter]))
         .context("listing the node's images")?;
-    let there = !listed.stdout.is_empty();
-    if !there {
+    if listed.stdout.is_empty() {
         programs::feed(ctr(layout, built).args(["images", "import", "--local", "-"]), |stdin| {
             image.write_archive(&[&content_name], stdin)
         })
         .with_context(|| format!("loading the image {}", names.join(", ")))?;
     }
-    for name in names {
-        let name = images::full_name(name);
+    for name in names.iter().filter(|name| **name != content_name) {
+        let name = full_name(name);
         programs::run(ctr(layout, built).args(["images", "tag", "--force", &content_name, &name]))
             .with_context(|| format!("naming an image {name}"))?;
     }
-    Ok(if there { Loading::WasThere } else { Loading::Loaded })
+    Ok(())
 }
 
 impl Node<'_> {
@@ -213,8 +215,7 @@ impl Node<'_> {
     fn load_pause_image(&self) -> Result<()> {
         let directory = tempfile::tempdir().context("making a directory for the pause image")?;
         let program = self.built.pause.join("pause");
-        let layer =
-            Layer::from_sources(directory.path(), &[Source::file("pause", &program, 0o755)])?;
+        let layer = Layer::from_sources(directory.path(), &[Source::file("pause", &program)])?;
         let config =
             ImageConfig { entrypoint: vec!["/pause".to_owned()], ..ImageConfig::default() };
         load_image(self.layout, self.built, &Image::new(vec![layer], config), &[PAUSE_IMAGE])?;

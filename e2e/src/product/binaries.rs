@@ -26,9 +26,6 @@ pub struct Binaries {
 }
 
 /// Builds the operator, the agent and the stand-in.
-///
-/// # Errors
-/// When a build fails; its output has been shown.
 pub fn build(progress: &Progress) -> Result<Binaries> {
     let checkout = checkout()?;
     let target = std::env::var_os("CARGO_TARGET_DIR")
@@ -58,9 +55,6 @@ pub fn build(progress: &Progress) -> Result<Binaries> {
 }
 
 /// Checks that the agent and the stand-in need no loader and no library, and that the agent is small.
-///
-/// # Errors
-/// When one of them does, or is too large.
 pub fn check_static(binaries: &Binaries) -> Result<()> {
     for binary in [&binaries.agent, &binaries.stand_in] {
         let output = Command::new("ldd")
@@ -86,9 +80,6 @@ pub fn check_static(binaries: &Binaries) -> Result<()> {
 }
 
 /// Checks that no Kubernetes crate has found its way into the agent.
-///
-/// # Errors
-/// When one has.
 pub fn check_agent_dependencies() -> Result<()> {
     let words = ["tree", "--package", "flux-agent", "--edges", "normal", "--prefix", "none"];
     let output = programs::run(&mut cargo(&words)?)?;

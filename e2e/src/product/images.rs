@@ -1,8 +1,6 @@
 //! The images that a trial needs, made here and loaded into the cluster: none comes from a registry.
 
-mod for_tests;
-
-pub use for_tests::{SPACK_VIEW, load_for_tests};
+pub mod for_tests;
 
 use std::{
     fs::File,
@@ -11,19 +9,21 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use flux_contract::{Layout, invocation::AGENT_IN_IMAGE};
-use flux_operator::cli::DEFAULT_VIEW_IMAGE;
+use flux_operator::{cli::DEFAULT_VIEW_IMAGE, manifests::Installation};
 
 use super::binaries::Binaries;
 use crate::{
     cache::Cache,
     cluster::Cluster,
-    examples::expectation::Flux,
-    images::{Image, ImageConfig, Layer, Source, debian, with_libraries},
+    images::{
+        debian::debian,
+        image::{Image, ImageConfig},
+        layer::{Layer, Source},
+        libraries::with_libraries,
+    },
     progress::Progress,
 };
 
-/// An image that holds `/bin/echo` and nothing else: no shell, no libraries, no passwd file.
-pub const NO_SHELL: &str = "localhost/flux-e2e/no-shell:1";
 /// The view image made of the stand-in.
 const STAND_IN_VIEW: &str = "localhost/flux-e2e/stand-in-view:1";
 /// The view image made of `FLUX_VIEW_ARCHIVE`.
@@ -46,9 +46,6 @@ pub enum View {
 
 impl View {
     /// What `FLUX_VIEW_IMAGE` and `FLUX_VIEW_ARCHIVE` say; the stand-in where neither is set.
-    ///
-    /// # Errors
-    /// When both are set.
     pub fn from_environment() -> Result<Self> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         match (set("FLUX_VIEW_IMAGE"), set("FLUX_VIEW_ARCHIVE")) {
@@ -61,9 +58,6 @@ impl View {
 
     /// Like [`View::from_environment`], but the published image instead of the stand-in where the
     /// cluster can have it.
-    ///
-    /// # Errors
-    /// When both variables are set.
     pub fn published_if_possible(cluster: &Cluster, progress: &Progress) -> Result<Self> {
         let view = Self::from_environment()?;
         if view != Self::StandIn {
@@ -92,19 +86,13 @@ impl View {
         }
     }
 
-    /// What it can do. An image of a registry cannot be looked into; it counts as complete.
-    ///
-    /// # Errors
-    /// When an archive cannot be read.
-    pub fn flux(&self) -> Result<Flux> {
+    /// Whether it has Fluxion. An image of a registry cannot be looked into; it counts as complete.
+    pub fn has_fluxion(&self) -> Result<bool> {
         match self {
-            Self::StandIn => Ok(Flux::StandIn),
-            Self::Image(_) | Self::Published => Ok(Flux::Fluxion),
-            Self::Archive(path) => {
-                let reading = || format!("looking for Fluxion in {}", path.display());
-                let found = has_fluxion(path).with_context(reading)?;
-                Ok(if found { Flux::Fluxion } else { Flux::Real })
-            }
+            Self::StandIn => Ok(false),
+            Self::Image(_) | Self::Published => Ok(true),
+            Self::Archive(path) => holds_fluxion(path)
+                .with_context(|| format!("looking for Fluxion in {}", path.display())),
         }
     }
 
@@ -120,7 +108,7 @@ impl View {
 }
 
 /// Whether Fluxion's queue manager is in this archive of a view.
-fn has_fluxion(archive: &Path) -> Result<bool> {
+fn holds_fluxion(archive: &Path) -> Result<bool> {
     let mut archive = tar::Archive::new(File::open(archive)?);
     for entry in archive.entries_with_seek()? {
         if entry?.path()?.ends_with("flux/modules/sched-fluxion-qmanager.so") {
@@ -130,24 +118,27 @@ fn has_fluxion(archive: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// Makes every image and loads it, under a published name only into a cluster of ours; returns a text that changes with the operator's and the agent's
-/// content.
-///
-/// # Errors
-/// When an image cannot be made or the cluster does not take it.
+/// Makes every image and loads it, under a published name only into a cluster of ours; returns how an
+/// operator is installed that uses them.
 pub fn load(
     cluster: &Cluster,
     binaries: &Binaries,
     view: &View,
     progress: &Progress,
-) -> Result<String> {
+) -> Result<Installation> {
     let scratch = tempfile::tempdir().context("making a directory for image layers")?;
     let operator = operator(scratch.path(), binaries)?;
     let agent = agent(scratch.path(), binaries)?;
-    let digest = format!("{}-{}", &operator.digest()[..12], &agent.digest()[..12]);
+    // Names that belong to the contents alone: what was built anew is rolled out.
+    let installation = Installation {
+        operator_image: operator.content_name(),
+        agent_image: agent.content_name(),
+        view_image: Some(view.image().to_owned()),
+        ..Installation::default()
+    };
     progress.step("loading the images of operator and agent", || {
-        cluster.load_image(&operator, &[flux_operator::manifests::OPERATOR_IMAGE])?;
-        cluster.load_image(&agent, &[flux_operator::manifests::AGENT_IMAGE])
+        cluster.load_image(&operator, &[&installation.operator_image])?;
+        cluster.load_image(&agent, &[&installation.agent_image])
     })?;
     load_view(cluster, view, scratch.path(), binaries, progress)?;
     if matches!(cluster, Cluster::Own(_)) && *view != View::Published {
@@ -157,7 +148,7 @@ pub fn load(
             || cluster.load_image(&system, &[OPERATING_SYSTEM]),
         )?;
     }
-    Ok(digest)
+    Ok(installation)
 }
 
 /// The operator with the libraries of this machine, as in an image without a shell.
@@ -203,8 +194,7 @@ fn load_view(
         };
     };
     let image = Image::new(vec![layer], ImageConfig::default());
-    progress.step("loading the view image", || cluster.load_image(&image, &[view.image()]))?;
-    Ok(())
+    progress.step("loading the view image", || cluster.load_image(&image, &[view.image()]))
 }
 
 /// The view's files, at the places where a view image has them; none where it is in a registry.
@@ -214,13 +204,13 @@ fn view_layer(view: &View, scratch: &Path, binaries: &Binaries) -> Result<Option
         View::StandIn => Layer::from_sources(
             scratch,
             &[
-                Source::file("/mnt/flux/view/bin/flux", &binaries.stand_in, 0o755),
+                Source::file("/mnt/flux/view/bin/flux", &binaries.stand_in),
                 // Real Flux runs its rc tasks with a shell, which a view has to bring where the
                 // image has none. The stand-in only checks that one is there.
-                Source::file("/mnt/flux/view/bin/bash", &binaries.stand_in, 0o755),
+                Source::file("/mnt/flux/view/bin/bash", &binaries.stand_in),
             ],
         )?,
-        View::Archive(path) => Layer::from_archive(scratch, path)
+        View::Archive(path) => Layer::from_archive(path)
             .with_context(|| format!("reading the view archive {}", path.display()))?,
     };
     Ok(Some(layer))
@@ -233,7 +223,7 @@ mod tests {
     #[test]
     fn an_archive_has_fluxion_if_its_queue_manager_is_in_it() {
         let directory = tempfile::tempdir().unwrap();
-        let kind = |module: &str| {
+        let has_fluxion = |module: &str| {
             let path = directory.path().join("view.tar");
             let mut archive = tar::Builder::new(File::create(&path).unwrap());
             let mut header = tar::Header::new_gnu();
@@ -241,9 +231,9 @@ mod tests {
             let member = format!("mnt/flux/view/lib/flux/modules/{module}");
             archive.append_data(&mut header, member, std::io::empty()).unwrap();
             archive.finish().unwrap();
-            View::Archive(path).flux().unwrap()
+            View::Archive(path).has_fluxion().unwrap()
         };
-        assert_eq!(kind("sched-simple.so"), Flux::Real);
-        assert_eq!(kind("sched-fluxion-qmanager.so"), Flux::Fluxion);
+        assert!(!has_fluxion("sched-simple.so"));
+        assert!(has_fluxion("sched-fluxion-qmanager.so"));
     }
 }

@@ -5,11 +5,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::jobs::spec::JobSpec;
+use crate::jobs::spec::{JobSpec, Scope};
 use crate::output::Stream;
-
-/// The batch job in whose instance something is asked, none for the instance itself.
-pub(crate) type Scope = Option<u64>;
 
 /// A request.
 #[derive(Debug, Clone, Serialize, Deserialize)]

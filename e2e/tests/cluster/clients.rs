@@ -1,7 +1,7 @@
 //! People and programs that were written for the Go operator: they come into the lead as root and call
 //! `flux`.
 
-use crate::{exec, minicluster, ready_lead, trial};
+use crate::{apply, exec, ready_lead, trial};
 use anyhow::{Result, ensure};
 use e2e::{
     cache::{Cache, Key},
@@ -52,12 +52,8 @@ fn the_python_sdk_creates_submits_runs_and_follows() {
 #[ignore = "needs a cluster"]
 fn root_submits_from_any_directory_with_and_without_the_helper() {
     trial("root", &[], async |trial| {
-        let name = trial
-            .apply(&minicluster(
-                "root",
-                "{size: 2, interactive: true, containers: [{image: 'ubuntu:24.04', runFlux: true}, {image: 'ubuntu:24.04', name: beside, runFlux: false, command: sleep 600}]}",
-            ))
-            .await?;
+        let spec = "{size: 2, interactive: true, containers: [{image: 'ubuntu:24.04', runFlux: true}, {image: 'ubuntu:24.04', name: beside, runFlux: false, command: sleep 600}]}";
+        let name = apply(trial, "root", spec).await?;
         let lead = ready_lead(trial, &name).await?;
         let flux = "/mnt/flux/bin/flux";
         let hosts = |text: &str| {
@@ -93,12 +89,8 @@ fn root_submits_from_any_directory_with_and_without_the_helper() {
 #[ignore = "needs a cluster"]
 fn flux_schedules_on_as_many_cores_as_the_limit_has_whole_ones() {
     trial("cores", &[], async |trial| {
-        let name = trial
-            .apply(&minicluster(
-                "cores",
-                "{size: 2, interactive: true, containers: [{image: 'ubuntu:24.04', resources: {limits: {cpu: '1', memory: 512Mi}, requests: {cpu: 100m}}}]}",
-            ))
-            .await?;
+        let spec = "{size: 2, interactive: true, containers: [{image: 'ubuntu:24.04', resources: {limits: {cpu: '1', memory: 512Mi}, requests: {cpu: 100m}}}]}";
+        let name = apply(trial, "cores", spec).await?;
         let lead = ready_lead(trial, &name).await?;
         let flux = "/mnt/flux/bin/flux";
         // Free: Flux lists a node that it has drained as down.

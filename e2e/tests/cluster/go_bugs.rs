@@ -1,8 +1,8 @@
 //! The bugs of the operator in Go that only a cluster can show, by their numbers in
 //! `docs/compatibility.md`.
 
-use anyhow::{Context as _, Result, ensure};
-use e2e::trial::{Trial, condition, is_true, pod_logs};
+use anyhow::{Context as _, ensure};
+use e2e::trial::{condition, is_true};
 use flux_operator::crd::{MiniCluster, MiniClusterStatus};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::{
@@ -11,30 +11,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::{DEADLINE, minicluster, trial};
-
-async fn apply(trial: &Trial, name: &str, spec: &str) -> Result<String> {
-    trial.apply(&minicluster(name, spec)).await
-}
-
-/// Waits until the status fits.
-async fn await_status(
-    trial: &Trial,
-    name: &str,
-    what: &str,
-    fits: impl Fn(&MiniClusterStatus) -> bool + Send + Sync,
-) -> Result<MiniCluster> {
-    let fits = |cluster: Option<&MiniCluster>| {
-        cluster.and_then(|cluster| cluster.status.as_ref()).is_some_and(&fits)
-    };
-    trial.await_minicluster(name, what, DEADLINE, fits).await
-}
-
-async fn complete(trial: &Trial, name: &str) -> Result<MiniCluster> {
-    let cluster = trial.await_finished(name, DEADLINE).await?;
-    ensure!(is_true(&cluster, "Complete"), "conditions: {:?}", cluster.status);
-    Ok(cluster)
-}
+use crate::{apply, await_status, complete, lead_log, trial};
 
 const HELLO: &str = "{size: 2, containers: [{image: 'ubuntu:24.04', command: 'echo hello'}]}";
 const STAYS: &str =
@@ -158,10 +135,7 @@ fn bug_02_09_10_and_13_what_was_refused_or_lost_runs_and_completes() {
         maps.create(&PostParams::default(), &serde_json::from_value(map)?).await?;
         let name = apply(trial, "all", ALL_AT_ONCE).await?;
         complete(trial, &name).await?;
-        let pods = trial.pods(&name).await?;
-        let lead = pods.iter().find(|pod| pod.name_any().starts_with("all-0-"));
-        let logs = pod_logs(trial, lead.context("there is no lead")?).await;
-        let log = logs.into_iter().find(|(container, _)| *container == name).context("no log")?.1;
+        let log = lead_log(trial, &name).await?;
         ensure!(log.lines().any(|line| line == "one two"), "log of the lead:\n{log}");
         Ok(())
     });

@@ -5,11 +5,11 @@ mod specifications;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{
-    product::install::NAMESPACE,
-    trial::{Trial, is_true},
+use e2e::trial::Trial;
+use flux_operator::{
+    crd::{MiniCluster, MiniClusterStatus},
+    manifests::NAMESPACE,
 };
-use flux_operator::crd::{MiniCluster, MiniClusterStatus};
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -22,7 +22,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use specifications::specifications;
 
-use crate::{DEADLINE, trial};
+use crate::{DEADLINE, complete, trial};
 
 /// How many are on their way at once, as from impatient users.
 const AT_ONCE: usize = 8;
@@ -110,9 +110,8 @@ async fn hello_world(trial: &Trial) -> Result<Duration> {
     let beside = Trial::begin(trial.client(), "beside", &[]).await?;
     let begun = Instant::now();
     let name = beside.apply(example).await?;
-    let cluster = beside.await_finished(&name, DEADLINE).await?;
+    complete(&beside, &name).await?;
     let taken = begun.elapsed();
-    ensure!(is_true(&cluster, "Complete"), "conditions: {:?}", cluster.status);
     beside.clean().await?;
     Ok(taken)
 }

@@ -1,15 +1,15 @@
 //! How the agent and the view come into the pods: mounted as image volumes, which the other tests have by
 //! default on a cluster that can do so, and copied.
 
-use crate::{DEADLINE, lead_log, minicluster, trial};
+use crate::{DEADLINE, apply, complete, lead_log, trial};
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
     environment::Environment,
     examples::run::run_installed_by,
     not_run,
-    product::images::{SPACK_VIEW, View},
+    product::images::{View, for_tests::SPACK_VIEW},
     progress::Progress,
-    trial::{Trial, condition, is_true},
+    trial::{Trial, condition},
 };
 use flux_operator::crd::{InstallMethod, Installed, MiniCluster};
 
@@ -40,11 +40,10 @@ copied! {
 }
 
 /// Runs `spec` to its end, and returns how agent and view came into its pods and the lead's log.
-async fn complete(trial: &Trial, name: &str, spec: &str) -> Result<(Installed, String)> {
-    let name = trial.apply(&minicluster(name, spec)).await?;
-    let cluster = trial.await_finished(&name, DEADLINE).await?;
+async fn completed(trial: &Trial, name: &str, spec: &str) -> Result<(Installed, String)> {
+    let name = apply(trial, name, spec).await?;
+    let cluster = complete(trial, &name).await?;
     let log = lead_log(trial, &name).await?;
-    ensure!(is_true(&cluster, "Complete"), "{:?}; log:\n{log}", cluster.status);
     let installed = cluster.status.and_then(|status| status.install);
     Ok((installed.context("the status does not say how")?, log))
 }
@@ -54,7 +53,7 @@ async fn complete(trial: &Trial, name: &str, spec: &str) -> Result<(Installed, S
 fn images_are_mounted_without_being_asked_for_and_nothing_is_copied() {
     trial("mounted", &[], async |trial| {
         let spec = "{size: 2, containers: [{image: 'ubuntu:24.04', command: 'cat /mnt/flux/flux-operator-done.txt'}]}";
-        let (installed, log) = complete(trial, "mounted", spec).await?;
+        let (installed, log) = completed(trial, "mounted", spec).await?;
         ensure!(installed.method == InstallMethod::Image, "{installed:?}");
         ensure!(installed.reason.contains("all nodes have image volumes"), "{installed:?}");
         ensure!(log.contains("linked the view: "), "log:\n{log}");
@@ -79,7 +78,7 @@ fn a_spack_view_is_mounted_as_an_arbitrary_user_under_restricted() {
     let labels = [("pod-security.kubernetes.io/enforce", "restricted")];
     trial("spack", &labels, async |trial| {
         let spec = SPACK.replace("VIEW", SPACK_VIEW);
-        let (installed, log) = complete(trial, "spack", &spec).await?;
+        let (installed, log) = completed(trial, "spack", &spec).await?;
         ensure!(installed.method == InstallMethod::Image, "{installed:?}");
         let package = "/mnt/flux/view-image/opt/software/linux-x86_64";
         ensure!(log.lines().any(|line| line == package), "log:\n{log}");
@@ -113,18 +112,18 @@ const SPACK: &str = "
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_view_image_that_cannot_be_had_is_told_with_its_name() {
+fn a_view_image_that_cannot_be_pulled_is_named() {
     trial("no-view", &[], async |trial| {
         let image = "localhost/flux-e2e/nosuch-view:1";
         let spec = format!(
             "{{size: 1, flux: {{container: {{image: '{image}', install: Image}}}}, containers: [{{image: 'ubuntu:24.04', command: hostname}}]}}"
         );
-        let name = trial.apply(&minicluster("no-view", &spec)).await?;
-        let told = |cluster: Option<&MiniCluster>| {
+        let name = apply(trial, "no-view", &spec).await?;
+        let named = |cluster: Option<&MiniCluster>| {
             let condition = cluster.and_then(|cluster| condition(cluster, "Progressing"));
             condition.is_some_and(|(_, _, message)| message.contains(image))
         };
-        trial.await_minicluster(&name, "told what is missing", DEADLINE, told).await?;
+        trial.await_minicluster(&name, "its view image named", DEADLINE, named).await?;
         Ok(())
     });
 }

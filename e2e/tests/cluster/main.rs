@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
 mod clients;
+mod cost;
 mod examples;
 mod go_bugs;
 mod hostile;
@@ -18,19 +19,19 @@ mod quiet_events;
 mod refusals;
 mod runs;
 mod secrets;
-mod security;
 mod stop;
 mod why;
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use e2e::{
     environment::Environment,
     progress::Progress,
-    trial::{Trial, is_true, pod_logs},
+    trial::{Trial, is_true, logs::container_log},
 };
-use flux_operator::crd::MiniCluster;
+use flux_operator::crd::{MiniCluster, MiniClusterStatus};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
 /// A MiniCluster that has everything it needs is done long before.
@@ -55,31 +56,54 @@ fn minicluster(name: &str, spec: &str) -> String {
     )
 }
 
+/// Applies a MiniCluster of this specification.
+async fn apply(trial: &Trial, name: &str, spec: &str) -> Result<String> {
+    trial.apply(&minicluster(name, spec)).await
+}
+
+/// Waits until the MiniCluster has ended, and ended well.
+async fn complete(trial: &Trial, name: &str) -> Result<MiniCluster> {
+    let cluster = trial.await_finished(name, DEADLINE).await?;
+    ensure!(is_true(&cluster, "Complete"), "{name}: {:?}", cluster.status);
+    Ok(cluster)
+}
+
+/// Waits until the status fits.
+async fn await_status(
+    trial: &Trial,
+    name: &str,
+    what: &str,
+    fits: impl Fn(&MiniClusterStatus) -> bool + Send + Sync,
+) -> Result<MiniCluster> {
+    let fits = |cluster: Option<&MiniCluster>| {
+        cluster.and_then(|cluster| cluster.status.as_ref()).is_some_and(&fits)
+    };
+    trial.await_minicluster(name, what, DEADLINE, fits).await
+}
+
+/// The pod of the lead.
+async fn lead(trial: &Trial, name: &str) -> Result<Pod> {
+    trial.pod(name, 0).await?.with_context(|| format!("{name} has no lead pod"))
+}
+
 /// Waits until the MiniCluster is ready, and returns the name of its lead's pod.
 async fn ready_lead(trial: &Trial, name: &str) -> Result<String> {
-    let ready = |cluster: Option<&MiniCluster>| cluster.is_some_and(|c| is_true(c, "Ready"));
+    let ready = |cluster: Option<&MiniCluster>| cluster.is_some_and(|it| is_true(it, "Ready"));
     trial.await_minicluster(name, "ready", DEADLINE, ready).await?;
-    let pods = trial.pods(name).await?;
-    let lead = pods
-        .iter()
-        .map(kube::ResourceExt::name_any)
-        .find(|pod| pod.starts_with(&format!("{name}-0-")));
-    lead.with_context(|| format!("{name} has no lead pod"))
+    Ok(lead(trial, name).await?.name_any())
+}
+
+/// What kubectl prints, given these words.
+fn kubectl(words: &[&str]) -> Result<String> {
+    Environment::shared(&Progress::new())?.kubectl(words)
 }
 
 /// What `words` print in a container of a pod.
 fn exec(trial: &Trial, pod: &str, container: &str, words: &[&str]) -> Result<String> {
     let into = ["exec", pod, "--namespace", trial.namespace(), "--container", container, "--"];
-    Environment::shared(&Progress::new())?.kubectl(&[&into[..], words].concat())
+    kubectl(&[&into[..], words].concat())
 }
 
 async fn lead_log(trial: &Trial, name: &str) -> Result<String> {
-    let pods = trial.pods(name).await?;
-    let lead = pods
-        .iter()
-        .find(|pod| pod.name_any().starts_with(&format!("{name}-0-")))
-        .with_context(|| format!("{name} has no lead pod"))?;
-    let logs = pod_logs(trial, lead).await;
-    let log = logs.into_iter().find(|(container, _)| container == name);
-    Ok(log.with_context(|| format!("the lead of {name} has no runner"))?.1)
+    container_log(trial, &lead(trial, name).await?, name).await
 }

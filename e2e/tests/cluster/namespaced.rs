@@ -1,12 +1,11 @@
 //! An operator for one namespace: what a tenant can install, and what it may do.
 
-use crate::{DEADLINE, trial};
+use crate::{DEADLINE, kubectl, trial};
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::trial::Trial;
 use flux_operator::manifests::{self, Installation};
 use futures::{AsyncBufReadExt as _, TryStreamExt as _};
 use k8s_openapi::api::{
-    apps::v1::Deployment,
     authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
     core::v1::Pod,
 };
@@ -15,7 +14,6 @@ use kube::{
     api::{ListParams, LogParams, Patch, PatchParams, PostParams},
     core::{DynamicObject, GroupVersionKind},
     discovery::ApiResource,
-    runtime::wait::await_condition,
 };
 use tokio::time::timeout;
 
@@ -23,14 +21,20 @@ use tokio::time::timeout;
 #[ignore = "needs a cluster"]
 fn an_operator_with_roles_alone_sees_its_namespace_and_no_secret() {
     trial("namespaced", &[], async |trial| {
-        let installation =
-            Installation { only: Some(trial.namespace().to_owned()), ..Installation::default() };
+        let image = "-ojsonpath={.spec.template.spec.containers[0].image}";
+        let installed = ["get", "deployment", manifests::NAME, "--namespace", manifests::NAMESPACE];
+        let installation = Installation {
+            only: Some(trial.namespace().to_owned()),
+            operator_image: kubectl(&[&installed[..], &[image]].concat())?,
+            ..Installation::default()
+        };
         for (_, text) in manifests::files(&installation)? {
             for document in text.split("---\n").skip(1) {
                 apply(trial, document).await?;
             }
         }
-        await_available(trial).await?;
+        let operator = ["rollout", "status", "deployment", manifests::NAME, "--timeout=3m"];
+        kubectl(&[&operator[..], &["--namespace", trial.namespace()]].concat())?;
         await_watches(trial).await?;
         let here = trial.namespace();
         for (verb, group, resource, namespace, expected) in [
@@ -66,16 +70,6 @@ async fn apply(trial: &Trial, document: &str) -> Result<()> {
     let parameters = PatchParams::apply("flux-e2e").force().validation_strict();
     let applied = api.patch(&name, &parameters, &Patch::Apply(&object)).await;
     applied.map(|_| ()).with_context(|| format!("applying {} {name}", types.kind))
-}
-
-async fn await_available(trial: &Trial) -> Result<()> {
-    let available = |deployment: Option<&Deployment>| {
-        let status = deployment.and_then(|deployment| deployment.status.as_ref());
-        status.and_then(|status| status.available_replicas) == Some(1)
-    };
-    let waiting = await_condition(trial.api::<Deployment>(), manifests::NAME, available);
-    timeout(DEADLINE, waiting).await.context("waiting for the operator to be available")??;
-    Ok(())
 }
 
 /// Waits until the operator says that its watch of `MiniClusters` has been answered.

@@ -1,6 +1,6 @@
 //! What belongs to the runner alone is in no other container's reach, not even in that of root.
 
-use crate::{exec, minicluster, ready_lead, secrets::keys_of, trial};
+use crate::{apply, exec, ready_lead, secrets::keys_of, trial};
 use anyhow::{Result, ensure};
 use e2e::trial::Trial;
 
@@ -22,12 +22,8 @@ fn search(trial: &Trial, pod: &str, container: &str, text: &str) -> Result<Strin
 #[ignore = "needs a cluster"]
 fn a_sidecar_that_is_root_finds_nothing_of_the_key() {
     trial("private", &[], async |trial| {
-        let name = trial
-            .apply(&minicluster(
-                "private",
-                "{size: 1, interactive: true, containers: [{image: 'ubuntu:24.04', runFlux: true}, {image: 'ubuntu:24.04', name: wrapped, runFlux: false, command: sleep 600}]}",
-            ))
-            .await?;
+        let spec = "{size: 1, interactive: true, containers: [{image: 'ubuntu:24.04', runFlux: true}, {image: 'ubuntu:24.04', name: wrapped, runFlux: false, command: sleep 600}]}";
+        let name = apply(trial, "private", spec).await?;
         let lead = ready_lead(trial, &name).await?;
         let keys = keys_of(trial, &name).await?;
         for key in &keys {
@@ -50,7 +46,7 @@ fn the_private_volume_works_for_any_user_and_with_a_read_only_root() {
         let spec = format!(
             "{{size: 1, interactive: true, containers: [{{image: 'ubuntu:24.04', securityContext: {context}}}]}}"
         );
-        let name = trial.apply(&minicluster("anybody", &spec)).await?;
+        let name = apply(trial, "anybody", &spec).await?;
         let lead = ready_lead(trial, &name).await?;
         let certificate = "/flux_operator/private/curve/curve.cert";
         let mode = exec(trial, &lead, &name, &["stat", "-c", "%a %u", certificate])?;

@@ -1,8 +1,7 @@
 //! Nothing warns of a run with which nothing is wrong.
 
-use crate::{DEADLINE, minicluster, trial};
+use crate::{DEADLINE, apply, complete, trial};
 use anyhow::{Context as _, ensure};
-use e2e::trial::is_true;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::{ResourceExt as _, api::ListParams, runtime::wait::await_condition};
 
@@ -24,9 +23,8 @@ fn good_runs_of_any_length_leave_no_warning() {
             let spec = format!(
                 "{{size: 2, containers: [{{image: 'ubuntu:24.04', command: 'sleep {seconds}'}}]}}"
             );
-            let name = trial.apply(&minicluster(&format!("quiet{number}"), &spec)).await?;
-            let cluster = trial.await_finished(&name, DEADLINE).await?;
-            ensure!(is_true(&cluster, "Complete"), "{name}: {:?}", cluster.status);
+            let name = apply(trial, &format!("quiet{number}"), &spec).await?;
+            complete(trial, &name).await?;
             for pod in trial.pods(&name).await? {
                 let pod = pod.name_any();
                 let ended = await_condition(trial.api::<Pod>(), &pod, has_ended);

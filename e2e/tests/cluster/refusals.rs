@@ -1,8 +1,8 @@
 //! What cannot be, and what a cluster does not let be.
 
-use crate::{DEADLINE, minicluster, trial};
+use crate::{DEADLINE, apply, complete, trial};
 use anyhow::{Context as _, Result, ensure};
-use e2e::trial::{Trial, condition, is_true};
+use e2e::trial::{Trial, condition};
 use flux_operator::crd::MiniCluster;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{DeleteParams, PostParams};
@@ -55,7 +55,7 @@ fn what_cannot_be_is_refused_with_every_fault_named() {
 
 /// What the API server or the operator says against a specification.
 async fn refusal(trial: &Trial, name: &str, spec: &str) -> Result<String> {
-    let applied = match trial.apply(&minicluster(name, spec)).await {
+    let applied = match apply(trial, name, spec).await {
         Ok(applied) => applied,
         Err(error) => return Ok(format!("{error:#}")),
     };
@@ -83,12 +83,8 @@ async fn pods_refused(trial: &Trial, name: &str) -> Result<String> {
 fn pods_that_pod_security_refuses_are_told_with_the_reason() {
     let labels = [("pod-security.kubernetes.io/enforce", "restricted")];
     trial("privileged", &labels, async |trial| {
-        let name = trial
-            .apply(&minicluster(
-                "privileged",
-                "{size: 2, containers: [{image: 'ubuntu:24.04', command: id, securityContext: {privileged: true}}]}",
-            ))
-            .await?;
+        let spec = "{size: 2, containers: [{image: 'ubuntu:24.04', command: id, securityContext: {privileged: true}}]}";
+        let name = apply(trial, "privileged", spec).await?;
         let message = pods_refused(trial, &name).await?;
         for word in ["violates PodSecurity", "restricted", "privileged"] {
             ensure!(message.contains(word), "{word} is not named in: {message}");
@@ -107,17 +103,12 @@ fn pods_that_a_quota_refuses_are_told_and_made_when_it_is_lifted() {
             "metadata": { "name": "few" }, "spec": { "hard": { "pods": "1" } },
         }))?;
         quotas.create(&PostParams::default(), &quota).await.context("making a quota")?;
-        let name = trial
-            .apply(&minicluster(
-                "quota",
-                "{size: 2, containers: [{image: 'ubuntu:24.04', command: hostname}]}",
-            ))
-            .await?;
+        let spec = "{size: 2, containers: [{image: 'ubuntu:24.04', command: hostname}]}";
+        let name = apply(trial, "quota", spec).await?;
         let message = pods_refused(trial, &name).await?;
         ensure!(message.contains("exceeded quota: few"), "told: {message}");
         quotas.delete("few", &DeleteParams::default()).await.context("lifting the quota")?;
-        let cluster = trial.await_finished(&name, DEADLINE).await?;
-        ensure!(is_true(&cluster, "Complete"), "conditions: {:?}", cluster.status);
+        complete(trial, &name).await?;
         Ok(())
     });
 }

@@ -1,6 +1,6 @@
 //! How runs end: who failed, what a person is shown of it, and what a second attempt finds.
 
-use crate::{DEADLINE, lead_log, minicluster, trial};
+use crate::{DEADLINE, apply, lead_log, trial};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::{Trial, condition, is_true};
 use flux_contract::Exit;
@@ -8,7 +8,7 @@ use flux_operator::crd::MiniCluster;
 
 /// Applies `spec`, waits for its end, and gives it with the log of its lead.
 async fn run(trial: &Trial, name: &str, spec: &str) -> Result<(MiniCluster, String)> {
-    let name = trial.apply(&minicluster(name, spec)).await?;
+    let name = apply(trial, name, spec).await?;
     let cluster = trial.await_finished(&name, DEADLINE).await?;
     let log = lead_log(trial, &name).await?;
     Ok((cluster, log))

@@ -1,8 +1,9 @@
 //! What people can read without the right to read Secrets.
 
-use crate::{DEADLINE, minicluster, trial};
+use crate::{DEADLINE, apply, trial};
 use anyhow::{Context as _, Result, ensure};
-use e2e::trial::{Trial, pod_logs};
+use e2e::trial::{Trial, logs::pod_logs};
+use flux_operator::manifests::NAMESPACE;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
 use kube::{Api, ResourceExt as _, api::ListParams};
 
@@ -10,12 +11,8 @@ use kube::{Api, ResourceExt as _, api::ListParams};
 #[ignore = "needs a cluster"]
 fn the_key_pair_is_in_a_secret_only() {
     trial("secret", &[], async |trial| {
-        let name = trial
-            .apply(&minicluster(
-                "secret",
-                "{size: 2, logging: {debug: true, zeromq: true}, flux: {logLevel: 7}, containers: [{image: 'ubuntu:24.04', command: 'echo done'}]}",
-            ))
-            .await?;
+        let spec = "{size: 2, logging: {debug: true, zeromq: true}, flux: {logLevel: 7}, containers: [{image: 'ubuntu:24.04', command: 'echo done'}]}";
+        let name = apply(trial, "secret", spec).await?;
         trial.await_finished(&name, DEADLINE).await?;
         let needles = keys_of(trial, &name).await?;
         for (place, text) in every_text(trial).await? {
@@ -60,8 +57,7 @@ async fn every_text(trial: &Trial) -> Result<Vec<(String, String)>> {
     for event in trial.api::<Event>().list(&ListParams::default()).await?.items {
         texts.push(("an Event".to_owned(), format!("{event:?}")));
     }
-    let operators: Api<Pod> =
-        Api::namespaced(trial.client().clone(), e2e::product::install::NAMESPACE);
+    let operators: Api<Pod> = Api::namespaced(trial.client().clone(), NAMESPACE);
     for pod in operators.list(&ListParams::default()).await?.items {
         let log = operators
             .logs(&pod.name_any(), &kube::api::LogParams::default())

@@ -1,6 +1,6 @@
 //! Whether the operator says why: what pods wait for, what an edit comes to, how a run has ended.
 
-use crate::{DEADLINE, minicluster, trial};
+use crate::{DEADLINE, apply, complete, ready_lead, trial};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::{Trial, condition, is_true};
 use flux_operator::crd::{MiniCluster, State};
@@ -74,7 +74,7 @@ fn workers_without_a_node_are_told_in_the_schedulers_words() {
         let spec = format!(
             "{{size: 3, containers: [{{image: 'ubuntu:24.04', command: hostname, resources: {{requests: {{cpu: {cpu}m}}}}}}]}}"
         );
-        let name = trial.apply(&minicluster("greedy", &spec)).await?;
+        let name = apply(trial, "greedy", &spec).await?;
         let (_, message) = progressing(trial, &name, "Insufficient cpu").await?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
         ensure!(message.contains(" has no node: ") && message.contains("more pod"), "{message}");
@@ -96,20 +96,15 @@ fn workers_without_a_node_are_told_in_the_schedulers_words() {
 #[ignore = "needs a cluster"]
 fn a_volume_of_a_secret_that_does_not_exist_is_told_until_it_does() {
     trial("no-secret", &[], async |trial| {
-        let name = trial
-            .apply(&minicluster(
-                "no-secret",
-                "{size: 2, containers: [{image: 'ubuntu:24.04', command: 'cat /credentials/token', volumes: {credentials: {path: /credentials, secretName: nosuch}}}]}",
-            ))
-            .await?;
+        let spec = "{size: 2, containers: [{image: 'ubuntu:24.04', command: 'cat /credentials/token', volumes: {credentials: {path: /credentials, secretName: nosuch}}}]}";
+        let name = apply(trial, "no-secret", spec).await?;
         let (_, message) = progressing(trial, &name, "secret \"nosuch\" not found").await?;
         ensure!(message.contains("FailedMount"), "{message}");
         let secret: Secret = serde_json::from_value(json!({
             "metadata": { "name": "nosuch" }, "stringData": { "token": "open sesame" },
         }))?;
         trial.api().create(&PostParams::default(), &secret).await.context("making the Secret")?;
-        let cluster = trial.await_finished(&name, DEADLINE).await?;
-        ensure!(is_true(&cluster, "Complete"), "{:?}", cluster.status);
+        complete(trial, &name).await?;
         Ok(())
     });
 }
@@ -118,12 +113,8 @@ fn a_volume_of_a_secret_that_does_not_exist_is_told_until_it_does() {
 #[ignore = "needs a cluster"]
 fn an_invalid_edit_of_what_runs_hides_neither_the_run_nor_its_end() {
     trial("invalid-edit", &[], async |trial| {
-        let name = trial
-            .apply(&minicluster(
-                "invalid-edit",
-                "{size: 2, containers: [{image: 'ubuntu:24.04', command: sleep 15}]}",
-            ))
-            .await?;
+        let spec = "{size: 2, containers: [{image: 'ubuntu:24.04', command: sleep 15}]}";
+        let name = apply(trial, "invalid-edit", spec).await?;
         edit(trial, &name, &json!({ "flux": { "topology": "nonsense" } })).await?;
         let refused = |cluster: Option<&MiniCluster>| {
             let accepted = cluster.and_then(|cluster| condition(cluster, "Accepted"));
@@ -134,8 +125,7 @@ fn an_invalid_edit_of_what_runs_hides_neither_the_run_nor_its_end() {
         trial.await_minicluster(&name, "refused", DEADLINE, refused).await?;
         // The edit may have come before anything was started: the first one is what runs.
         edit(trial, &name, &json!({ "flux": { "topology": null } })).await?;
-        let ready = |cluster: Option<&MiniCluster>| cluster.is_some_and(|c| is_true(c, "Ready"));
-        trial.await_minicluster(&name, "ready", DEADLINE, ready).await?;
+        ready_lead(trial, &name).await?;
         edit(trial, &name, &json!({ "flux": { "topology": "nonsense" } })).await?;
         let cluster = trial.await_finished(&name, DEADLINE).await?;
         ensure!(is_true(&cluster, "Complete"), "{:?}", cluster.status);
@@ -148,9 +138,8 @@ fn an_invalid_edit_of_what_runs_hides_neither_the_run_nor_its_end() {
 /// A MiniCluster that has run `true`.
 async fn finished(trial: &Trial, name: &str) -> Result<String> {
     let spec = "{size: 1, containers: [{image: 'ubuntu:24.04', command: 'echo once'}]}";
-    let name = trial.apply(&minicluster(name, spec)).await?;
-    let cluster = trial.await_finished(&name, DEADLINE).await?;
-    ensure!(is_true(&cluster, "Complete"), "{:?}", cluster.status);
+    let name = apply(trial, name, spec).await?;
+    complete(trial, &name).await?;
     Ok(name)
 }
 

@@ -8,7 +8,7 @@ use e2e::{
     cluster::Target,
     environment::Environment,
     examples::run::run,
-    kubernetes::{ClusterId, DownAtEnd, Network, Options, Settings},
+    kubernetes::{ClusterId, DownAtEnd, Network, Options},
     not_run,
     progress::Progress,
 };
@@ -22,7 +22,7 @@ fn options() -> Options {
     Options {
         cache: Cache::locate().unwrap(),
         id: ClusterId::beside_that_of_this_checkout("network").unwrap(),
-        settings: Settings { network, ..Settings::default() },
+        network,
     }
 }
 

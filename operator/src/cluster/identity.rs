@@ -1,26 +1,28 @@
 //! Which MiniCluster it is: all that is needed to find what was made for it, whatever its
 //! specification says.
 
-use super::validate::DEFAULT_NAMESPACE;
 use crate::crd::MiniCluster;
 use flux_contract::{ClusterName, NameError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource as _;
 
+/// Namespace of an object that was read from a file without one.
+const DEFAULT_NAMESPACE: &str = "default";
+
 /// Name, namespace and uid of a MiniCluster.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// Name, known to fit every name derived from it.
-    pub name: ClusterName,
+    pub(crate) name: ClusterName,
     /// Namespace of the MiniCluster and of everything made for it.
-    pub namespace: String,
+    pub(crate) namespace: String,
     /// Makes the MiniCluster the controller of what is made for it.
-    pub owner: OwnerReference,
+    pub(crate) owner: OwnerReference,
 }
 
 impl Identity {
     /// The identity of `object`; under another name than these nothing is ever made.
-    pub fn of(object: &MiniCluster) -> Result<Self, NameError> {
+    pub(crate) fn of(object: &MiniCluster) -> Result<Self, NameError> {
         let metadata = &object.metadata;
         let name = metadata.name.clone().unwrap_or_default();
         Ok(Self {

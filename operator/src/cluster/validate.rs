@@ -7,106 +7,37 @@
 
 mod architecture;
 mod container;
+mod faults;
 mod flux;
 mod image;
 mod no_effect;
 mod pod;
 mod quantity;
 mod runner;
+mod sizes;
 mod text;
 mod volume;
 mod work;
 
+pub use faults::{Violation, Violations};
+pub use flux::Defaults;
+
 use super::{Cluster, FixedFields, Identity, Network, Runner};
-use crate::crd::{self, Install, MiniCluster, MiniClusterSpec, SIZE_LIMIT, deadline_seconds};
+use crate::crd::{self, MiniCluster, MiniClusterSpec, deadline_seconds, definition};
 use container::{Containers, containers};
+use faults::Faults;
 use flux_contract::Logging;
-use std::{collections::BTreeMap, fmt};
-use text::{given, is_absolute_path, is_label_key, is_label_value, is_service_name};
+use pod::labels;
+use sizes::sizes;
+use std::collections::BTreeMap;
+use text::{given, is_absolute_path, is_service_name};
 use volume::is_mounted;
-
-/// Namespace of an object that was read from a file without one.
-pub(super) const DEFAULT_NAMESPACE: &str = "default";
-
-/// What the operator's own options decide where a specification says nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Defaults {
-    /// The view image (`--view-image`).
-    pub view_image: String,
-    /// The view image for `flux.arch: arm` (`--arm-view-image`).
-    pub arm_view_image: String,
-    /// How agent and view come into the pods (`--install`).
-    pub install: Install,
-}
-
-/// One fault of a specification.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
-    /// Where, e.g. `spec.containers[1].name`.
-    pub path: String,
-    /// What is wrong, and what to do about it.
-    pub message: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.path, self.message)
-    }
-}
-
-/// All faults of a specification, at least one.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct Violations(pub Vec<Violation>);
-
-impl fmt::Display for Violations {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, violation) in self.0.iter().enumerate() {
-            let separator = if position == 0 { "" } else { "; " };
-            write!(formatter, "{separator}{violation}")?;
-        }
-        Ok(())
-    }
-}
-
-/// The faults found so far.
-#[derive(Debug, Default)]
-struct Faults(Vec<Violation>);
-
-impl Faults {
-    fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
-        let (path, message) = (shortened(path.into()), shortened(message.into()));
-        self.0.push(Violation { path, message });
-    }
-
-    /// Adds `message` unless `holds`.
-    fn require(&mut self, holds: bool, path: impl Into<String>, message: impl FnOnce() -> String) {
-        if !holds {
-            self.add(path, message());
-        }
-    }
-}
-
-/// Longest path and longest message of a fault, in bytes: both may quote what the user wrote.
-const QUOTE_LIMIT: usize = 1_000;
-
-/// `text`, without its middle where it is very long: what is wrong with it is said at its end.
-fn shortened(text: String) -> String {
-    if text.len() <= QUOTE_LIMIT {
-        return text;
-    }
-    let (begin, end) = (QUOTE_LIMIT / 2, text.len() - QUOTE_LIMIT / 2);
-    format!(
-        "{} ... {}",
-        &text[..text.floor_char_boundary(begin)],
-        &text[text.ceil_char_boundary(end)..]
-    )
-}
 
 /// Holds `spec` against the limits of the definition, before anything is made of it.
 fn bounds(spec: &MiniClusterSpec, faults: &mut Faults) {
     // A specification is read from JSON and can be written as such.
     let value = serde_json::to_value(spec).unwrap_or_default();
-    for (path, message) in crd::exceeded("spec", &crd::SPECIFICATION_SCHEMA, &value) {
+    for (path, message) in crd::exceeded("spec", &definition::SPECIFICATION_SCHEMA, &value) {
         faults.add(path, message);
     }
     let (bytes, limit) = (value.to_string().len(), crd::SPECIFICATION_LIMIT);
@@ -183,48 +114,6 @@ fn resolve(
     })
 }
 
-/// Numbers of pods.
-struct Sizes {
-    size: u32,
-    max_size: u32,
-    min_size: Option<u32>,
-}
-
-fn sizes(spec: &MiniClusterSpec, faults: &mut Faults) -> Sizes {
-    let limits = 1..=SIZE_LIMIT;
-    let fields =
-        [("size", Some(spec.size)), ("maxSize", spec.max_size), ("minSize", spec.min_size)];
-    for (field, value) in fields {
-        faults.require(
-            value.is_none_or(|value| limits.contains(&value)),
-            format!("spec.{field}"),
-            || format!("{} is out of range: give 1 to {SIZE_LIMIT}", value.unwrap_or_default()),
-        );
-    }
-    let max_size = spec.max_size.unwrap_or(spec.size);
-    faults.require(max_size >= spec.size, "spec.maxSize", || {
-        format!("{max_size} is less than size {}: raise maxSize or lower size", spec.size)
-    });
-    let min_size = spec.min_size.unwrap_or(spec.size);
-    faults.require(min_size <= spec.size, "spec.minSize", || {
-        format!("{min_size} is greater than size {}: lower minSize or raise size", spec.size)
-    });
-    faults.require(spec.tasks >= 0, "spec.tasks", || {
-        format!("{} is negative: give 0 for nodes only, or a number of tasks", spec.tasks)
-    });
-    faults.require(spec.deadline_seconds >= 1, "spec.deadlineSeconds", || {
-        format!("{} is no deadline: give at least 1 second, or leave it out", spec.deadline_seconds)
-    });
-    faults.require(spec.backoff_limit.is_none_or(|limit| limit >= 0), "spec.backoffLimit", || {
-        "negative: give 0 for no further attempt, or a number of attempts".to_owned()
-    });
-    Sizes {
-        size: spec.size.unsigned_abs(),
-        max_size: max_size.unsigned_abs(),
-        min_size: spec.min_size.map(i32::unsigned_abs),
-    }
-}
-
 fn network(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> Network {
     let path = "spec.network.headlessName";
     let headless_name = given(spec.network.headless_name.as_ref());
@@ -257,16 +146,4 @@ fn archive(spec: &MiniClusterSpec, runner: Option<&Runner>, faults: &mut Faults)
         });
     }
     Some(path.clone())
-}
-
-/// Checks keys and values of labels.
-fn labels(path: &str, labels: &BTreeMap<String, String>, faults: &mut Faults) {
-    for (key, value) in labels {
-        faults.require(is_label_key(key), format!("{path}[{key}]"), || {
-            format!("{key:?} cannot be the key of a label: use letters, digits, '-', '_', '.' after an optional DNS prefix and '/'")
-        });
-        faults.require(is_label_value(value), format!("{path}[{key}]"), || {
-            format!("{value:?} cannot be the value of a label: use at most 63 letters, digits, '-', '_', '.'")
-        });
-    }
 }

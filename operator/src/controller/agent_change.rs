@@ -15,13 +15,13 @@ use std::net::IpAddr;
 
 /// A cluster cut to what the running instance can take.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Constrained {
+pub(super) struct Constrained {
     /// The cluster with the hosts, and at most the size, that the instance was started for.
-    pub cluster: Cluster,
+    pub(super) cluster: Cluster,
     /// What goes into the `ConfigMap`.
-    pub config: AgentConfig,
+    pub(super) config: AgentConfig,
     /// What was asked for and cannot be had before the MiniCluster is started anew.
-    pub refused: Vec<String>,
+    pub(super) refused: Vec<String>,
 }
 
 /// Cuts `cluster` to what the instance can take that runs, if one does. `generation` is the
@@ -50,7 +50,7 @@ pub(super) fn constrain(
 }
 
 /// Cuts `cluster` to what an instance can take that was started with `live` and has `backoff_limit`.
-pub fn constrain_to(
+fn constrain_to(
     mut cluster: Cluster,
     live: &AgentConfig,
     backoff_limit: u32,
@@ -109,23 +109,17 @@ fn updated(live: &AgentConfig, new: AgentConfig) -> AgentConfig {
 /// The workload of `live` with the flags of `new`, where both are of one kind.
 fn with_flags_of(live: &Workload, new: &Workload) -> Workload {
     let mut result = live.clone();
-    match (&mut result, new) {
-        (Workload::Submit { submission }, Workload::Submit { submission: new })
-        | (
-            Workload::Interactive { submission: Some(submission) },
-            Workload::Interactive { submission: Some(new) },
-        ) => submission.flags.clone_from(&new.flags),
-        (Workload::Batch { flags, .. }, Workload::Batch { flags: new, .. }) => {
-            flags.clone_from(new);
-        }
-        (
-            Workload::Submit { .. }
-            | Workload::Interactive { .. }
-            | Workload::Launcher { .. }
-            | Workload::Batch { .. }
-            | Workload::Diagnostics {},
-            _,
-        ) => {}
+    if let (Workload::Submit { submission }, Workload::Submit { submission: new })
+    | (
+        Workload::Interactive { submission: Some(submission) },
+        Workload::Interactive { submission: Some(new) },
+    ) = (&mut result, new)
+    {
+        submission.flags.clone_from(&new.flags);
+    } else if let (Workload::Batch { flags, .. }, Workload::Batch { flags: new, .. }) =
+        (&mut result, new)
+    {
+        flags.clone_from(new);
     }
     result
 }
@@ -140,10 +134,10 @@ mod tests {
     fn a_quorum_of_more_brokers_than_the_refused_size_leaves_is_cut() {
         let live = agent_config(&cluster(&json!({})), None);
         let asked = cluster(&json!({ "size": 9, "minSize": 6 }));
-        let Constrained { cluster, config, refused } = constrain_to(asked, &live, 0, None);
-        assert_eq!((cluster.size, config.broker.quorum), (4, None));
-        assert_eq!(refused, ["spec.size: Flux was started with 4 hosts, not with 9"]);
-        let asked = crate::controller::fixtures::cluster(&json!({ "size": 9, "minSize": 2 }));
+        let cut = constrain_to(asked, &live, 0, None);
+        assert_eq!((cut.cluster.size, cut.config.broker.quorum), (4, None));
+        assert_eq!(cut.refused, ["spec.size: Flux was started with 4 hosts, not with 9"]);
+        let asked = cluster(&json!({ "size": 9, "minSize": 2 }));
         assert_eq!(constrain_to(asked, &live, 0, None).config.broker.quorum, Some(2));
     }
 }

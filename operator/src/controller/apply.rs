@@ -8,47 +8,45 @@
 //! it takes away only what an earlier apply has brought, not what a POST has: a port that went would
 //! stay. A merge patch replaces lists, and leaves all else that others have added.
 
+use super::access::Access;
 use super::change::Change;
+use super::context::FIELD_MANAGER;
 use super::error::Error;
-use super::observe::{Live, get_owned};
+use super::known::Watched;
+use super::observe::Live;
 use super::plan::Writes;
-use flux_contract::Redacted;
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Secret, Service};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::{Api, Client, Resource, ResourceExt as _};
+use kube::{Api, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Debug;
 
-/// The operator's name as an owner of fields.
-pub(super) const FIELD_MANAGER: &str = "flux-operator";
-
 /// Writes all of `writes`, in its order. What the API server answers takes the place in `live` of what
 /// was read.
 pub(super) async fn apply(
-    client: &Client,
-    namespace: &str,
+    access: &Access<'_>,
     writes: &Writes,
     live: &mut Live,
 ) -> Result<(), Error> {
-    let api = Api::namespaced(client.clone(), namespace);
     for service in &writes.services {
-        apply_service(&api, service, live).await?;
+        apply_service(access, service, live).await?;
     }
     if let Some(secret) = &writes.secret {
-        create_secret(&Api::namespaced(client.clone(), namespace), secret).await?;
+        // Where it is there it is not written again: the brokers that have read it could not talk to
+        // those that read another. Its name says whose it is and of which run, so it is not read
+        // either: the operator has no right to.
+        post(&access.api::<Secret>(), secret.expose()).await?;
     }
-    let pods = Api::namespaced(client.clone(), namespace);
-    apply_if_changed(&pods, &writes.companion, &mut live.companion).await?;
-    let config_maps = Api::namespaced(client.clone(), namespace);
-    apply_if_changed(&config_maps, &writes.config_map, &mut live.config_map).await?;
+    apply_if_changed(access, &writes.companion, &mut live.companion).await?;
+    apply_if_changed(access, &writes.config_map, &mut live.config_map).await?;
     for sidecar in &writes.sidecars {
-        apply_service(&api, sidecar, live).await?;
+        apply_service(access, sidecar, live).await?;
     }
     for alias in &writes.aliases {
-        match apply_service(&api, alias, live).await {
+        match apply_service(access, alias, live).await {
             // Somebody has just taken it: it is left to them.
             Err(Error::NameTaken { name, .. } | Error::Predecessor { name, .. }) => {
                 live.names_taken.push(name);
@@ -56,67 +54,59 @@ pub(super) async fn apply(
             result => result?,
         }
     }
-    let jobs = Api::namespaced(client.clone(), namespace);
-    apply_if_changed(&jobs, &writes.job, &mut live.job).await
+    apply_if_changed(access, &writes.job, &mut live.job).await
 }
 
 async fn apply_service(
-    api: &Api<Service>,
+    access: &Access<'_>,
     change: &Change<Service>,
     live: &mut Live,
 ) -> Result<(), Error> {
     let mut answer = None;
-    apply_if_changed(api, change, &mut answer).await?;
+    apply_if_changed(access, change, &mut answer).await?;
     live.services.extend(answer.map(|service| (service.name_any(), service)));
     Ok(())
 }
 
 /// Does what `change` says; `live` is then what there is.
 pub(super) async fn apply_if_changed<K>(
-    api: &Api<K>,
+    access: &Access<'_>,
     change: &Change<K>,
     live: &mut Option<K>,
 ) -> Result<(), Error>
 where
-    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    K: Watched + Resource<Scope = NamespaceResourceScope> + Debug + Serialize + DeserializeOwned,
 {
-    match change {
-        Change::Keep => {}
-        Change::Create(object) => *live = Some(create(api, object).await?),
-        Change::Patch { name, patch } => *live = Some(merge_patch(api, name, patch).await?),
+    *live = match change {
+        Change::Keep => return Ok(()),
+        Change::Create(object) => Some(create(access, &**object).await?),
+        Change::Patch { name, patch } => Some(merge_patch(&access.api(), name, patch).await?),
         Change::Delete { name, uid } => {
-            delete(api, name, uid.clone()).await?;
-            *live = None;
+            delete(&access.api::<K>(), name, uid.clone()).await?;
+            None
         }
+    };
+    if let Some(answer) = live {
+        access.answered(answer);
     }
     Ok(())
 }
 
 /// Creates an object. Where the name is taken, the error says by whom.
-async fn create<K>(api: &Api<K>, object: &K) -> Result<K, Error>
+async fn create<K>(access: &Access<'_>, object: &K) -> Result<K, Error>
 where
-    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    K: Watched + Resource<Scope = NamespaceResourceScope> + Debug + Serialize + DeserializeOwned,
 {
-    if let Some(created) = post(api, object).await? {
+    if let Some(created) = post(&access.api(), object).await? {
         return Ok(created);
     }
     let name = object.name_any();
-    let owner =
-        object.owner_references().first().map_or_else(OwnerReference::default, Clone::clone);
-    Err(match get_owned(api, &name, &owner).await? {
+    let owner = object.owner_references().first().cloned().unwrap_or_default();
+    Err(match access.afresh().get_owned::<K>(&name, &owner).await? {
         Err(taken) => taken.into(),
         // Ours, or gone again since: what there is has to be read anew.
         Ok(_) => Error::Conflict { kind: K::kind(&()).into_owned(), name },
     })
-}
-
-/// Creates the Secret unless it is there. It is never written again: the brokers that have read it
-/// could not talk to those that read another.
-///
-/// Its name says whose it is and of which run, so one that is there is not read: the operator has
-/// no right to read Secrets.
-async fn create_secret(api: &Api<Secret>, secret: &Redacted<Secret>) -> Result<(), Error> {
-    post(api, secret.expose()).await.map(|_| ())
 }
 
 /// Creates an object; `None` when the name is taken.

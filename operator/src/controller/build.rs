@@ -1,4 +1,4 @@
-//! From a [`Cluster`] to the Kubernetes objects that realise it. Nothing here reads or writes.
+//! From a [`Cluster`] to the Kubernetes objects that are made of it. Nothing here reads or writes.
 //!
 //! The same cluster gives the same bytes: no clock, no randomness, no unordered map.
 
@@ -7,6 +7,8 @@ mod agent_config;
 mod companion;
 mod config_map;
 mod containers;
+mod error;
+mod images;
 mod job;
 mod meta;
 mod pod;
@@ -15,48 +17,16 @@ mod volumes;
 
 pub use agent_config::agent_config;
 pub use config_map::AGENT_CONFIG_KEY;
+pub use error::BuildError;
+pub use images::Images;
 pub(super) use meta::meta_of;
 pub use services::{Services, services};
 
 use crate::cluster::{Cluster, Curve};
-use flux_contract::{AgentConfig, CURVE_SECRET_KEY, ConfigError, Redacted};
+use flux_contract::{AgentConfig, CURVE_SECRET_KEY, Redacted};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use std::collections::BTreeMap;
-
-/// The operator's own images.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Images {
-    /// Image of the agent: holds `/flux-agent`, the link `/flux` to it, and nothing else.
-    pub agent: String,
-    /// `Always`, `IfNotPresent` or `Never`.
-    pub agent_pull_policy: String,
-}
-
-/// Why the objects of a cluster cannot be built.
-#[derive(Debug, thiserror::Error)]
-pub enum BuildError {
-    /// The agent's configuration has a value TOML cannot express.
-    #[error("write the agent's configuration")]
-    AgentConfig {
-        /// Why.
-        #[source]
-        source: ConfigError,
-    },
-    /// The agent's configuration fits no `ConfigMap`.
-    #[error("the agents' configuration has {bytes} bytes, at most {limit} fit a ConfigMap: put scripts into a ConfigMap of your own and mount it", limit = config_map::SIZE_LIMIT)]
-    Size {
-        /// Its size.
-        bytes: usize,
-    },
-    /// The user's patch is not one of a `PodSpec`.
-    #[error("apply the overlay of the pod specification")]
-    Overlay {
-        /// Why.
-        #[source]
-        source: serde_json::Error,
-    },
-}
 
 /// The objects beside the Services. The Secret is not among them: it is created once, by [`secret`],
 /// and never compared.

@@ -65,15 +65,6 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_made_once() {
-        assert_eq!(change(None, &cluster(&json!({}))), keep());
-        let desired = pod(&with("a")).unwrap();
-        let create = Change::Create(Box::new(desired.clone()));
-        assert_eq!(change(None, &with("a")), (create, Vec::new()));
-        assert_eq!(change(Some(&desired), &with("a")), keep());
-    }
-
-    #[test]
     fn another_image_or_none_at_all_is_refused_while_it_runs() {
         let live = pod(&with("a"));
         let refused = |field: &str| (Change::Keep, vec![field.to_owned()]);

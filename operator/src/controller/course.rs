@@ -101,8 +101,9 @@ fn agent_image(job: &Job) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::ended_run::ENDED_RUN_ANNOTATION;
-    use crate::controller::fixtures::{built, built_with, cluster, ended_job, images};
+    use crate::controller::fixtures::{
+        built, built_with, cluster, delete_failed_job, ended_job, images,
+    };
     use crate::controller::job_change::GENERATION_ANNOTATION;
     use flux_contract::Install;
     use serde_json::json;
@@ -120,16 +121,9 @@ mod tests {
 
     /// What is left of a run of `echo hello` when its Job was deleted.
     fn deleted() -> Live {
-        let Live { job, config_map, .. } = running();
-        let note = json!({
-            "job": "job-uid", "generation": 1, "complete": false, "reason": "CommandFailed",
-            "fields": crate::cluster::FixedFields::noted_hash(job.unwrap().annotations()),
-            "message": "", "a field of another release": 1,
-        });
-        let mut config_map = config_map.unwrap();
-        let annotations = config_map.annotations_mut();
-        annotations.insert(ENDED_RUN_ANNOTATION.to_owned(), note.to_string());
-        Live { config_map: Some(config_map), ..Live::default() }
+        let mut live = running();
+        delete_failed_job(&mut live);
+        live
     }
 
     #[test]
@@ -177,15 +171,6 @@ mod tests {
         data.insert(AGENT_CONFIG_KEY.to_owned(), "version = 2\nnews = 1\n".to_owned());
         let other = Course::LeaveAlone(Why::AnotherRelease("agent".to_owned()));
         assert_eq!(decide(&live, &json!({}), 2), other);
-    }
-
-    #[test]
-    fn a_deleted_configuration_is_made_anew_for_agents_of_this_release_only() {
-        let mut live = running();
-        live.config_map = None;
-        assert_eq!(decide(&live, &json!({}), 1), Course::Apply);
-        let newer = course(&live, Some(&cluster(&json!({}))), 1, &images("agent:2"));
-        assert_eq!(newer, Course::LeaveAlone(Why::AnotherRelease("agent".to_owned())));
     }
 
     #[test]

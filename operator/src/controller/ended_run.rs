@@ -5,7 +5,6 @@ use super::build::meta_of;
 use super::change::Change;
 use super::job_change::GENERATION_ANNOTATION;
 use super::observe::Live;
-use super::status::{Facts, is_over, kind};
 use crate::cluster::{FixedFields, Identity};
 use crate::crd::{MiniClusterStatus, State};
 use k8s_openapi::api::batch::v1::Job;
@@ -53,16 +52,13 @@ impl EndedRun {
     /// The run of `job` that has ended as `status` says; `None` while it has not. `generation` is
     /// the MiniCluster's: that of a Job without a note.
     pub(super) fn of(job: &Job, status: &MiniClusterStatus, generation: i64) -> Option<Self> {
-        let complete = status.state == Some(State::Complete);
-        let type_ = if complete { kind::COMPLETE } else { kind::FAILED };
-        let condition = status.conditions.iter().find(|condition| condition.type_ == type_);
-        let condition = condition.filter(|_| is_over(status))?;
+        let condition = status.end()?;
         let end = condition.message.floor_char_boundary(MESSAGE_LIMIT);
         Some(Self {
             job: job.uid().unwrap_or_default(),
             generation: noted_generation(job).unwrap_or(generation),
             fields: FixedFields::noted_hash(job.annotations()),
-            complete,
+            complete: status.state == Some(State::Complete),
             reason: condition.reason.clone(),
             message: condition.message[..end].to_owned(),
             exit_code: status.exit_code,
@@ -89,16 +85,16 @@ pub(super) fn noted_generation(job: &Job) -> Option<i64> {
 }
 
 /// Notes the run on the `ConfigMap`, and on a new one where there is none any more, if it has ended as
-/// `status` says and is not noted yet. Nothing else of it is changed.
+/// `status` says. Nothing else of it is changed.
 pub(super) fn note(
     identity: &Identity,
-    facts: &Facts<'_>,
+    live: &Live,
     status: &MiniClusterStatus,
+    generation: i64,
 ) -> Change<ConfigMap> {
-    let job = facts.live.job.as_ref().filter(|_| facts.plan.course.ended().is_none());
-    let run = job.and_then(|job| EndedRun::of(job, status, facts.plan.generation));
+    let run = live.job.as_ref().and_then(|job| EndedRun::of(job, status, generation));
     let Some(text) = run.map(|run| json!(run).to_string()) else { return Change::Keep };
-    let Some(live) = &facts.live.config_map else {
+    let Some(live) = &live.config_map else {
         let mut metadata = meta_of(identity, &identity.name.agent_config_map());
         metadata.annotations = Some([(ENDED_RUN_ANNOTATION.to_owned(), text)].into());
         return Change::Create(Box::new(ConfigMap { metadata, ..ConfigMap::default() }));

@@ -87,7 +87,7 @@ pub enum Error {
     /// A defect of the operator: the code panicked. What it said is in the log alone, because it
     /// may quote anything.
     #[error(
-        "the operator failed inside while looking at this object, and goes on with the others: its log says where; please report it"
+        "the operator failed inside while reconciling this object, and goes on with the others: its log says where; please report it"
     )]
     Internal,
     /// The objects could not be built.

@@ -91,11 +91,20 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_as_a_warning() {
-        let new = [condition("Failed", "True", "CommandFailed")];
-        let events = events(&[condition("Failed", "False", "NotFinished")], &new);
-        assert_eq!(events.len(), 1);
-        assert_eq!(events[0].type_, EventType::Warning);
+    fn a_failure_and_what_waits_for_long_are_told_as_warnings() {
+        for (old, new) in [
+            (
+                condition("Failed", "False", "NotFinished"),
+                condition("Failed", "True", "CommandFailed"),
+            ),
+            (
+                condition("Progressing", "True", "Starting"),
+                condition("Progressing", "True", "Waiting"),
+            ),
+        ] {
+            let events = events(&[old], &[new]);
+            assert_eq!((events.len(), events[0].type_), (1, EventType::Warning));
+        }
     }
 
     #[test]
@@ -113,13 +122,6 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_long_is_a_warning() {
-        let new = [condition("Progressing", "True", "Waiting")];
-        let events = events(&[condition("Progressing", "True", "Starting")], &new);
-        assert_eq!(events[0].type_, EventType::Warning);
-    }
-
-    #[test]
     fn the_pods_that_leave_are_named() {
         let note = |from, to| scaled_down("hello", from, to).note.unwrap();
         assert!(note(4, 2).starts_with("from 4 to 2 pods: hello-[2-3] leave the instance"));
@@ -133,14 +135,7 @@ mod tests {
             reasons(&[], &[condition("Progressing", "False", "ApplyFailed")]),
             ["ApplyFailed"]
         );
-    }
-
-    #[test]
-    fn an_invalid_specification_is_told_once() {
-        let new = [
-            condition("Accepted", "False", "Invalid"),
-            condition("Progressing", "False", "Invalid"),
-        ];
-        assert_eq!(reasons(&[], &new), ["Invalid"]);
+        let invalid = ["Accepted", "Progressing"].map(|type_| condition(type_, "False", "Invalid"));
+        assert_eq!(reasons(&[], &invalid), ["Invalid"], "it is told once");
     }
 }

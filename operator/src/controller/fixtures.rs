@@ -1,7 +1,10 @@
 //! Values for the unit tests of this module.
 
-use crate::cluster::{Cluster, Defaults, validate};
+use crate::cluster::validate::{Defaults, validate};
+use crate::cluster::{Cluster, FixedFields};
 use crate::controller::build::{Desired, Images, agent_config, build};
+use crate::controller::ended_run::ENDED_RUN_ANNOTATION;
+use crate::controller::observe::Live;
 use crate::crd::{Install, MiniCluster};
 use flux_contract::AgentConfig;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
@@ -10,6 +13,7 @@ use k8s_openapi::api::core::v1::{
     ContainerStatus, Pod, PodCondition, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -91,6 +95,18 @@ pub(crate) fn ended_job(type_: &str, reason: &str) -> Job {
         ..JobCondition::default()
     }]);
     job
+}
+
+/// Notes on the `ConfigMap` of `live` that its Job has failed, and takes the Job away.
+pub(super) fn delete_failed_job(live: &mut Live) {
+    let job = live.job.take().unwrap();
+    let note = json!({
+        "job": "job-uid", "generation": 1, "complete": false, "reason": "CommandFailed",
+        "fields": FixedFields::noted_hash(job.annotations()),
+        "message": "", "a field of another release": 1,
+    });
+    let annotations = live.config_map.as_mut().unwrap().annotations_mut();
+    annotations.insert(ENDED_RUN_ANNOTATION.to_owned(), note.to_string());
 }
 
 /// A pod in `phase` whose container `container` is in `state`.

@@ -53,9 +53,4 @@ mod tests {
         assert_eq!(error.category(), "Internal");
         assert!(!error.chain().contains("swordfish"), "{error}");
     }
-
-    #[tokio::test]
-    async fn work_that_ends_is_passed_on() {
-        assert_eq!(guarded(LIMIT, async { Ok(7) }).await.unwrap(), 7);
-    }
 }

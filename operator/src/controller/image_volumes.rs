@@ -1,8 +1,8 @@
 //! Finds out whether pods can have image volumes (KEP-4639), from the API server's version and from what
 //! each node says of its kubelet and its container runtime.
 //!
-//! It is asked when a Job is about to be made, and the answer serves all `MiniClusters` for a while: a
-//! cluster in which nothing is started is not looked at.
+//! The operator asks when it is about to create a Job, and the answer serves all `MiniClusters` for a
+//! while: where nothing starts, nothing is asked.
 
 use super::install::Support;
 use k8s_openapi::api::core::v1::{Node, NodeSystemInfo};
@@ -26,7 +26,7 @@ const PAGE: u32 = 100;
 const GOOD_FOR: Duration = Duration::from_mins(5);
 /// The same where there was none.
 const UNKNOWN_FOR: Duration = Duration::from_secs(30);
-/// Longest time to look: a MiniCluster waits for it.
+/// Longest time for an answer: a MiniCluster waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The last answer, shared by all reconciles.
@@ -34,7 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) struct ImageVolumes(Mutex<Option<(Instant, Support)>>);
 
 impl ImageVolumes {
-    /// Whether pods can have image volumes. Of several who ask at once one looks.
+    /// Whether pods can have image volumes. Of several who ask at once, one
+    /// asks the API server.
     pub(super) async fn support(&self, client: &Client) -> Support {
         let mut last = self.0.lock().await;
         if let Some((since, support)) = &*last
@@ -43,7 +44,7 @@ impl ImageVolumes {
             return support.clone();
         }
         let late = || Support::Unknown("the API server did not say in time what it has".to_owned());
-        let support = timeout(PATIENCE, look(client)).await.unwrap_or_else(|_| late());
+        let support = timeout(PATIENCE, ask(client)).await.unwrap_or_else(|_| late());
         if last.as_ref().is_none_or(|(_, before)| *before != support) {
             tracing::info!(?support, "image volumes");
         }
@@ -68,7 +69,7 @@ struct NodeStatus {
     node_info: Option<NodeSystemInfo>,
 }
 
-async fn look(client: &Client) -> Support {
+async fn ask(client: &Client) -> Support {
     match client.apiserver_version().await {
         Ok(version) => {
             if let Some(lack) = kubernetes_lacks("the API server", &version.git_version) {
@@ -93,7 +94,7 @@ async fn look(client: &Client) -> Support {
             Some(token) => page.continue_token = Some(token),
             None if any => return Support::Yes,
             // They come when there is something to run.
-            None => return Support::Unknown("there is no node yet to look at".to_owned()),
+            None => return Support::Unknown("there is no node yet".to_owned()),
         }
     }
 }

@@ -1,13 +1,11 @@
-//! The label `job-index` on the pods of a Job: `0` on the lead. Services and tools of users select
-//! by it.
+//! The label `job-index: "0"` on the lead of a Job. Services and tools of users select by it.
 //!
-//! A template gives all pods the same labels, so each pod gets this one when it is there, with the
-//! value that the Job controller has given it as [`labels::COMPLETION_INDEX`]. The watch knows
+//! A template gives all pods the same labels, so a lead gets this one when it is there. The watch knows
 //! pods without the label only: a pod that has it is forgotten.
 
+use super::context::{Context, Scope, api, notice};
 use super::error::Error;
 use super::guard::{LIMIT, guarded};
-use super::{Context, Scope, api, notice};
 use crate::crd::MiniCluster;
 use flux_contract::labels;
 use futures::StreamExt as _;
@@ -15,7 +13,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Patch, PatchParams};
-use kube::core::PartialObjectMeta;
+use kube::core::{ObjectMeta, PartialObjectMeta};
 use kube::runtime::controller::{Action, Config};
 use kube::runtime::{Controller, watcher};
 use kube::{Api, Resource as _, ResourceExt as _};
@@ -23,8 +21,8 @@ use serde_json::json;
 use std::future::ready;
 use std::sync::Arc;
 
-/// Pods of Indexed Jobs of ours that have not got the label yet.
-pub(super) const UNLABELLED: &str = "app.kubernetes.io/managed-by=flux-operator,batch.kubernetes.io/job-completion-index,!job-index";
+/// Leads of ours that have not got the label yet.
+pub(super) const UNLABELLED: &str = "app.kubernetes.io/managed-by=flux-operator,batch.kubernetes.io/job-completion-index=0,!job-index";
 
 /// Labels pods until `shutdown` resolves.
 pub(super) async fn run(
@@ -97,19 +95,26 @@ async fn is_ours(
     namespace: &str,
     owner: &OwnerReference,
 ) -> Result<bool, Error> {
+    let of_cluster = |job: &ObjectMeta| {
+        job.uid.as_ref() == Some(&owner.uid)
+            && controller(job.owner_references.as_deref().unwrap_or_default()).is_some_and(
+                |owner| {
+                    owner.kind == MiniCluster::kind(&())
+                        && owner.api_version == MiniCluster::api_version(&())
+                },
+            )
+    };
+    // Who owns a Job does not change.
+    if context.known.job(namespace, &owner.name).is_some_and(|job| of_cluster(&job.metadata)) {
+        return Ok(true);
+    }
     let jobs: Api<Job> = Api::namespaced(context.client.clone(), namespace);
     let job = jobs.get_metadata_opt(&owner.name).await.map_err(|source| Error::Read {
         kind: "Job".to_owned(),
         name: owner.name.clone(),
         source: Box::new(source),
     })?;
-    let job = job.filter(|job| job.uid().as_ref() == Some(&owner.uid));
-    Ok(job.is_some_and(|job| {
-        controller(job.owner_references()).is_some_and(|owner| {
-            owner.kind == MiniCluster::kind(&())
-                && owner.api_version == MiniCluster::api_version(&())
-        })
-    }))
+    Ok(job.is_some_and(|job| of_cluster(&job.metadata)))
 }
 
 fn controller(owners: &[OwnerReference]) -> Option<&OwnerReference> {

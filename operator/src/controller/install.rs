@@ -13,6 +13,9 @@ use kube::ResourceExt as _;
 /// Annotation of the Job: method and reason, as `Image: ...`.
 const ANNOTATION: &str = "flux-framework.org/install";
 
+/// The reason where the specification, or the operator's option, names the method.
+const ASKED_FOR: &str = "asked for";
+
 /// Whether pods of this cluster can have image volumes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Support {
@@ -59,7 +62,7 @@ impl Choice {
     }
 
     /// The same as the status has it.
-    pub(super) fn told(&self) -> Installed {
+    pub(super) fn reported(&self) -> Installed {
         let method = match self.method {
             Install::Image => InstallMethod::Image,
             Install::Copy => InstallMethod::Copy,
@@ -68,35 +71,34 @@ impl Choice {
     }
 }
 
-/// True where the choice depends on the cluster.
-pub(super) fn needs_support(cluster: &Cluster) -> bool {
-    cluster.flux.install != Wanted::Copy
+/// Chooses for a Job that is made now; `None` where that depends on a `support` that nobody has asked
+/// for yet.
+pub(super) fn choose(cluster: &Cluster, support: Option<&Support>) -> Option<Choice> {
+    let (method, reason) = match (cluster.flux.install, needs_copy(cluster)) {
+        (Wanted::Copy, _) => (Install::Copy, ASKED_FOR.to_owned()),
+        (Wanted::Auto, Some(why)) => (Install::Copy, why),
+        (Wanted::Auto, None) => automatic(support?),
+        (Wanted::Image, _) => (Install::Image, mounted_all_the_same(support?)),
+    };
+    Some(Choice::new(method, reason))
 }
 
-/// Chooses for a Job that is made now.
-pub(super) fn choose(cluster: &Cluster, support: &Support) -> Choice {
-    let asked_for = "asked for";
-    match (cluster.flux.install, support) {
-        (Wanted::Copy, _) => Choice::new(Install::Copy, asked_for.to_owned()),
-        (Wanted::Image, Support::Yes) => Choice::new(Install::Image, asked_for.to_owned()),
-        (Wanted::Image, Support::No(why)) => {
-            Choice::new(Install::Image, format!("{asked_for}, but will not work: {why}"))
+fn automatic(support: &Support) -> (Install, String) {
+    match support {
+        Support::Yes => {
+            let reason = "the API server and all nodes have image volumes";
+            (Install::Image, reason.to_owned())
         }
-        (Wanted::Image, Support::Unknown(why)) => {
-            Choice::new(Install::Image, format!("{asked_for}, and may not work: {why}"))
-        }
-        (Wanted::Auto, support) => automatic(cluster, support),
+        Support::No(why) | Support::Unknown(why) => (Install::Copy, why.clone()),
     }
 }
 
-fn automatic(cluster: &Cluster, support: &Support) -> Choice {
-    match (needs_copy(cluster), support) {
-        (Some(why), _) => Choice::new(Install::Copy, why),
-        (None, Support::Yes) => {
-            let reason = "the API server and all nodes have image volumes";
-            Choice::new(Install::Image, reason.to_owned())
-        }
-        (None, Support::No(why) | Support::Unknown(why)) => Choice::new(Install::Copy, why.clone()),
+/// The reason where images are mounted because that was asked for.
+fn mounted_all_the_same(support: &Support) -> String {
+    match support {
+        Support::Yes => ASKED_FOR.to_owned(),
+        Support::No(why) => format!("{ASKED_FOR}, but will not work: {why}"),
+        Support::Unknown(why) => format!("{ASKED_FOR}, and may not work: {why}"),
     }
 }
 
@@ -132,7 +134,7 @@ mod tests {
     }
 
     fn chosen(spec: &Value, support: &Support) -> (Install, String) {
-        let Choice { method, reason } = choose(&cluster(spec), support);
+        let Choice { method, reason } = choose(&cluster(spec), Some(support)).unwrap();
         (method, reason)
     }
 
@@ -146,8 +148,19 @@ mod tests {
         for spec in [json!({}), wanted("Auto")] {
             assert_eq!(chosen(&spec, &Support::Yes), (Install::Image, all.clone()));
             assert_eq!(chosen(&spec, &no()), (Install::Copy, "node n has 1".to_owned()));
-            let unknown = Support::Unknown("may not look".to_owned());
-            assert_eq!(chosen(&spec, &unknown), (Install::Copy, "may not look".to_owned()));
+            let unknown = Support::Unknown("nobody knows".to_owned());
+            assert_eq!(chosen(&spec, &unknown), (Install::Copy, "nobody knows".to_owned()));
+        }
+    }
+
+    #[test]
+    fn without_an_answer_nothing_is_chosen_that_depends_on_it() {
+        for spec in [json!({}), wanted("Image")] {
+            assert_eq!(choose(&cluster(&spec), None), None, "{spec}");
+        }
+        for spec in [wanted("Copy"), json!({ "pod": { "runtimeClassName": "gvisor" } })] {
+            let choice = choose(&cluster(&spec), None).unwrap();
+            assert_eq!(choice.method, Install::Copy, "{spec}");
         }
     }
 
@@ -159,9 +172,9 @@ mod tests {
         let (method, reason) = chosen(&wanted("Image"), &no());
         assert_eq!(method, Install::Image);
         assert_eq!(reason, "asked for, but will not work: node n has 1");
-        let unknown = Support::Unknown("may not look".to_owned());
+        let unknown = Support::Unknown("nobody knows".to_owned());
         let (_, reason) = chosen(&wanted("Image"), &unknown);
-        assert_eq!(reason, "asked for, and may not work: may not look");
+        assert_eq!(reason, "asked for, and may not work: nobody knows");
     }
 
     #[test]

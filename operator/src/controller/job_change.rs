@@ -114,35 +114,6 @@ mod tests {
     }
 
     #[test]
-    fn an_unchanged_job_is_kept() {
-        assert_eq!(job_patch(&job(1, 4), &job(1, 4), true), None);
-        assert_eq!(changed_fields(&job(1, 4), &fields("app")), [""; 0]);
-    }
-
-    #[test]
-    fn another_size_changes_parallelism_and_completions_together() {
-        let change = job_patch(&job(1, 4), &job(2, 2), true);
-        let patch = json!({
-            "metadata": { "annotations": { GENERATION_ANNOTATION: "2" } },
-            "spec": { "parallelism": 2, "completions": 2 },
-        });
-        assert_eq!(change, Some(patch));
-    }
-
-    #[test]
-    fn a_job_that_lacks_what_was_asked_for_does_not_get_the_generation() {
-        let change = job_patch(&job(1, 4), &job(2, 3), false);
-        let patch = json!({ "spec": { "parallelism": 3, "completions": 3 } });
-        assert_eq!(change, Some(patch));
-        assert_eq!(job_patch(&job(1, 4), &job(2, 4), false), None);
-    }
-
-    #[test]
-    fn another_image_is_named() {
-        assert_eq!(changed_fields(&job(1, 4), &fields("b")), ["spec.containers[0].image"]);
-    }
-
-    #[test]
     fn labels_follow_and_those_of_others_stay() {
         let with = |labels: Value| built(&cluster(&json!({ "jobLabels": labels })), 1).job;
         let mut live = with(json!({ "team": "physics", "old": "1" }));
@@ -155,13 +126,6 @@ mod tests {
         assert_eq!(change, Some(patch));
         let same = with(json!({ "team": "physics", "old": "1" }));
         assert_eq!(job_patch(&live, &same, true), None);
-    }
-
-    #[test]
-    fn only_a_smaller_size_takes_pods_away() {
-        let live = job(1, 4);
-        let of = |size| shrinks(&live, &job_patch(&live, &job(2, size), true)?);
-        assert_eq!((of(2), of(4), of(6)), (Some((4, 2)), None, None));
     }
 
     #[test]

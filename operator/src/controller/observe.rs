@@ -2,8 +2,9 @@
 
 mod pods;
 
-pub(super) use pods::{Pods, broker_is_ready, lacks_brokers, lacks_pods};
+pub(super) use pods::{BEGIN, Pods, broker_is_ready, lacks_brokers, lacks_pods};
 
+use super::access::{Access, Owned};
 use super::build::services;
 use super::error::{Error, Taken};
 use crate::cluster::{Cluster, Identity};
@@ -11,10 +12,8 @@ use futures::future::try_join_all;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
-use kube::{Api, Client, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
+use kube::ResourceExt;
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 
 /// What there is of a MiniCluster.
 #[derive(Debug, Clone, Default)]
@@ -37,39 +36,32 @@ pub(super) struct Live {
     pub(super) names_taken: Vec<String>,
 }
 
-/// The object of a name that is ours to give, if there is one, or what somebody else has there.
-type Owned<K> = Result<Option<K>, Taken>;
-
 /// Reads everything. The names of the Services are in the specification: none is read for one that
 /// was refused, of which `cluster` is absent.
 pub(super) async fn observe(
-    client: &Client,
+    access: &Access<'_>,
     identity: &Identity,
     cluster: Option<&Cluster>,
     now: &Time,
 ) -> Result<Live, Error> {
-    let Identity { name, namespace, owner } = identity;
-    let config_maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let api: Api<Service> = Api::namespaced(client.clone(), namespace);
+    let Identity { name, owner, .. } = identity;
     let (config_name, companion_name) = (name.agent_config_map(), name.companion_pod());
+    let asked_for = cluster.is_some_and(|cluster| cluster.companion.is_some());
     let services = cluster.map(services);
     let needed = names(
         services.iter().flat_map(|it| [&it.headless, &it.lead].into_iter().chain(&it.sidecars)),
     );
     let aliases = names(services.iter().flat_map(|it| &it.aliases));
     let ((job, job_pods), config_map, companion, needed, aliases) = futures::try_join!(
-        job_and_pods(client, identity, now),
-        get_owned(&config_maps, &config_name, owner),
-        get_owned(&pods, &companion_name, owner),
-        try_join_all(needed.iter().map(|name| get_owned(&api, name, owner))),
-        try_join_all(aliases.iter().map(|name| get_owned(&api, name, owner))),
+        job_and_pods(access, identity, now),
+        access.get_owned(&config_name, owner),
+        companion(access, &companion_name, owner, asked_for),
+        try_join_all(needed.iter().map(|name| access.get_owned::<Service>(name, owner))),
+        try_join_all(aliases.iter().map(|name| access.get_owned::<Service>(name, owner))),
     )?;
     let (mut taken, mut services_taken, mut names_taken) = (Vec::new(), Vec::new(), Vec::new());
     let job = or_note(job, &mut taken);
     let config_map = or_note(config_map, &mut taken);
-    // A pod of somebody else with the companion's name is in nobody's way unless one is asked for.
-    let asked_for = cluster.is_some_and(|cluster| cluster.companion.is_some());
     let mut unasked = Vec::new();
     let companion = or_note(companion, if asked_for { &mut taken } else { &mut unasked });
     let needed = needed.into_iter().filter_map(|it| or_note(it, &mut services_taken));
@@ -88,6 +80,20 @@ pub(super) async fn observe(
     })
 }
 
+/// The companion: read, or known not to be there where none is asked for.
+async fn companion(
+    access: &Access<'_>,
+    name: &str,
+    owner: &OwnerReference,
+    asked_for: bool,
+) -> Result<Owned<Pod>, Error> {
+    if asked_for {
+        access.get_owned(name, owner).await
+    } else {
+        access.unasked_companion(name, owner).await
+    }
+}
+
 /// The object if it is ours; one of somebody else goes into `taken`.
 fn or_note<K>(found: Owned<K>, taken: &mut Vec<Taken>) -> Option<K> {
     found.map_err(|other| taken.push(other)).ok().flatten()
@@ -99,40 +105,14 @@ fn names<'all>(services: impl Iterator<Item = &'all Service>) -> Vec<String> {
 
 /// The Job, and of its pods what its state makes worth asking for.
 async fn job_and_pods(
-    client: &Client,
+    access: &Access<'_>,
     identity: &Identity,
     now: &Time,
 ) -> Result<(Owned<Job>, Pods), Error> {
-    let api: Api<Job> = Api::namespaced(client.clone(), &identity.namespace);
-    let job = get_owned(&api, identity.name.as_str(), &identity.owner).await?;
+    let job = access.get_owned(identity.name.as_str(), &identity.owner).await?;
     let pods = match &job {
-        Ok(Some(job)) => pods::pods(client, identity, job, now).await?,
+        Ok(Some(job)) => pods::pods(access, identity, job, now).await?,
         Ok(None) | Err(_) => Pods::default(),
     };
     Ok((job, pods))
-}
-
-/// Reads the object called `name` and says whether it is `owner`'s.
-pub(super) async fn get_owned<K>(
-    api: &Api<K>,
-    name: &str,
-    owner: &OwnerReference,
-) -> Result<Owned<K>, Error>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
-{
-    let kind = K::kind(&()).into_owned();
-    let found = api.get_opt(name).await.map_err(|source| Error::Read {
-        kind: kind.clone(),
-        name: name.to_owned(),
-        source: Box::new(source),
-    })?;
-    let Some(object) = found else { return Ok(Ok(None)) };
-    let owners = object.owner_references();
-    if owners.iter().any(|other| other.uid == owner.uid) {
-        return Ok(Ok(Some(object)));
-    }
-    let namesake = |other: &OwnerReference| other.kind == owner.kind && other.name == owner.name;
-    let by_predecessor = owners.iter().any(namesake);
-    Ok(Err(Taken { kind, name: name.to_owned(), by_predecessor }))
 }

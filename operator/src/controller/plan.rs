@@ -13,8 +13,9 @@ use super::ended_run;
 use super::error::Error;
 use super::install::{Choice, Support, choose};
 use super::job_change::{changed_fields, job_patch, shrinks};
-use super::observe::{Live, broker_is_ready, lacks_brokers, lacks_pods};
-use crate::cluster::{Cluster, Violations};
+use super::observe::{BEGIN, Live, broker_is_ready, lacks_brokers, lacks_pods};
+use crate::cluster::Cluster;
+use crate::cluster::validate::Violations;
 use crate::crd::State;
 use crate::curve;
 use flux_contract::{AgentConfig, Bootstrap, Redacted, Workload};
@@ -40,8 +41,8 @@ pub(super) struct Request<'request> {
     pub(super) cluster: Result<Cluster, Violations>,
     /// The operator's own images.
     pub(super) images: &'request Images,
-    /// Whether pods can have image volumes; asked only where a Job may be made that depends on it.
-    pub(super) image_volumes: Support,
+    /// Whether pods can have image volumes; absent before anybody has asked.
+    pub(super) image_volumes: Option<Support>,
     /// Fills its argument with random bytes.
     pub(super) draw: fn(&mut [u8]) -> Result<(), getrandom::Error>,
 }
@@ -61,8 +62,8 @@ pub(super) struct Plan {
     pub(super) maximum_size: Option<u32>,
     /// True when the instance stays up until it is shut down.
     pub(super) interactive: bool,
-    /// How agent and view come into the pods; absent where there is no Job, nor is to be, and where the
-    /// Job does not say.
+    /// How agent and view come into the pods; absent where there is no Job, nor is to be, where the Job
+    /// does not say, and where it depends on what pods can have, which nobody has asked yet.
     pub(super) install: Option<Choice>,
     /// What was asked for and cannot be had while the Job exists, or after it has finished.
     pub(super) refused: Vec<String>,
@@ -132,7 +133,7 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
     };
     plan.install = match (&live.job, &plan.course, cluster) {
         (Some(job), ..) => Choice::noted_on(job),
-        (None, Course::Apply, Ok(cluster)) => Some(choose(cluster, &request.image_volumes)),
+        (None, Course::Apply, Ok(cluster)) => choose(cluster, request.image_volumes.as_ref()),
         (None, ..) => None,
     };
     if let (Some(job), Ok(cluster)) = (&live.job, cluster) {
@@ -229,6 +230,13 @@ fn maximum_size(config: &AgentConfig) -> Option<u32> {
     }
 }
 
+impl Plan {
+    /// True when a Job is to be created, and what pods can have decides of what.
+    pub(super) const fn lacks_support(&self) -> bool {
+        matches!(self.writes.job, Change::Create(_)) && self.install.is_none()
+    }
+}
+
 /// When to reconcile again although no watch has told of anything; `name` is the MiniCluster's.
 pub(super) fn next_reconcile(live: &Live, plan: &Plan, state: Option<State>, name: &str) -> Action {
     let Some(job) = &live.job else { return Action::await_change() };
@@ -236,7 +244,7 @@ pub(super) fn next_reconcile(live: &Live, plan: &Plan, state: Option<State>, nam
     let ready = live.pods.lead.as_ref().is_some_and(|lead| broker_is_ready(lead, name));
     let starts = state != Some(State::Running) || live.pods.waiting.is_some() || !ready;
     if lacks_pods(job) || (lacks_brokers(job) && starts) || plan.course.is_of_another_operator() {
-        Action::requeue(POLL)
+        Action::requeue(if live.pods.begin { BEGIN } else { POLL })
     } else if plan.course == Course::Apply
         && !live.names_taken.is_empty()
         && state == Some(State::Running)

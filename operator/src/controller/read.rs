@@ -1,7 +1,7 @@
 //! Reads one MiniCluster, also one whose specification is none.
 
 use super::error::Error;
-use crate::cluster::{Violation, Violations};
+use crate::cluster::validate::{Violation, Violations};
 use crate::crd::{MiniCluster, MiniClusterSpec, MiniClusterStatus};
 use kube::api::GetParams;
 use kube::core::{ApiResource, Object, Request};

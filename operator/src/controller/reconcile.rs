@@ -1,62 +1,66 @@
 //! One reconcile of one MiniCluster: observe, decide, apply, report.
 
-use super::Context;
+use super::access::Access;
 use super::apply::{apply, apply_if_changed, delete};
-use super::ended_run::note;
+use super::change::Change;
+use super::context::Context;
+use super::ended_run;
 use super::error::Error;
 use super::events::scaled_down;
-use super::install::{Support, needs_support};
+use super::known::Marker;
 use super::observe::{Live, observe};
 use super::plan::{Plan, Request, decide, next_reconcile};
-use super::read::{Read, read};
-use super::report::{publish, report};
-use super::status::{Facts, interrupted, is_over, status};
-use crate::cluster::{Identity, Violations, validate};
+use super::read::Read;
+use super::report::{now, publish, report};
+use super::status::{Facts, interrupted, status};
+use crate::cluster::Identity;
+use crate::cluster::validate::{Violations, validate};
 use crate::crd::{MiniCluster, MiniClusterStatus};
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::core::PartialObjectMeta;
+use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
-use kube::{Api, ResourceExt as _};
 use std::sync::Arc;
 
 /// Brings one MiniCluster in line with its specification and says how it stands.
-pub(super) async fn reconcile(
-    marker: Arc<PartialObjectMeta<MiniCluster>>,
-    context: Arc<Context>,
-) -> Result<Action, Error> {
-    let (namespace, name) = (marker.namespace().unwrap_or_default(), marker.name_any());
-    let client = &context.client;
-    // Read afresh: a watch may lag behind what was written a moment ago, and a decision taken on
-    // an old specification would have to be taken back. Read first: it names what else is read.
-    let read = read(client, &namespace, &name).await?;
+pub(super) async fn reconcile(marker: Arc<Marker>, context: Arc<Context>) -> Result<Action, Error> {
+    let access = Access::new(&context, &marker);
+    match Box::pin(attempt(&context, &access, &marker)).await {
+        // What was known was out of date, or may have been where a run would begin.
+        Err(Error::Conflict { .. }) if access.remembers() => {
+            Box::pin(attempt(&context, &access.afresh(), &marker)).await
+        }
+        result => result,
+    }
+}
+
+/// One reconcile, from what `access` gives.
+async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Result<Action, Error> {
+    // Read first: it names what else is read.
+    let read = access.cluster(marker).await?;
     let Some(Read { object, unreadable }) = read else { return Ok(Action::await_change()) };
     if object.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }
     let now = now();
-    let mut request = request(&context, &object, unreadable);
+    let mut request = request(context, &object, unreadable);
     let cluster = request.cluster.as_ref().ok();
     let observed = match Identity::of(&object) {
-        Ok(identity) => Box::pin(observe(client, &identity, cluster, &now)).await,
+        Ok(identity) => Box::pin(observe(access, &identity, cluster, &now)).await,
         // Under a name that cannot be one nothing was ever made.
         Err(_) => Ok(Live::default()),
     };
     let mut live = match observed {
         Ok(live) => live,
-        Err(error) => return Err(not_observed(&context, &object, error, now).await),
+        Err(error) => return Err(not_observed(context, &object, error, now).await),
     };
 
-    if live.job.is_none() && cluster.is_some_and(needs_support) {
-        request.image_volumes = context.image_volumes.support(client).await;
-    }
-    let mut plan = decide(&request, &live);
-    let mut applied = apply_plan(&context, &object, &mut plan, &mut live).await;
+    let mut plan = decided(access, &mut request, &live).await;
+    let mut applied = apply_plan(context, access, &object, &mut plan, &mut live).await;
     if applied.is_ok() && plan.writes.only_services {
         // The agents' configuration holds the address of the lead's Service, which the API server
         // chooses when it creates it: the rest is decided with its answer.
-        plan = decide(&request, &live);
-        applied = apply_plan(&context, &object, &mut plan, &mut live).await;
+        plan = decided(access, &mut request, &live).await;
+        applied = apply_plan(context, access, &object, &mut plan, &mut live).await;
     }
     if let Err(conflict @ Error::Conflict { .. }) = applied {
         // What was read is out of date already: no reason to tell of it.
@@ -64,18 +68,18 @@ pub(super) async fn reconcile(
     }
 
     let facts = Facts { live: &live, plan: &plan, error: applied.as_ref().err() };
+    let name = object.name_any();
     let status = status(object.status.as_ref(), &name, &facts, now);
-    let noted = note_end(&context, &object, &facts, &status).await;
-    let reported = report(&context, &object, &status).await;
+    let noted = note_end(access, &object, &facts, &status).await;
+    let reported = report(context, &object, &status).await;
     if let (Err(_), Err(error)) = (&applied, &reported) {
         // The first error is the cause, and is the one that is returned.
         tracing::warn!(error = error.chain(), "the status could not be written either");
     }
     applied?;
     reported.and(noted)?;
-    if object.spec.cleanup && is_over(&status) {
-        let api: Api<MiniCluster> = Api::namespaced(client.clone(), &namespace);
-        delete(&api, &name, object.uid()).await?;
+    if object.spec.cleanup && status.is_over() {
+        delete(&access.api::<MiniCluster>(), &name, object.uid()).await?;
     }
     Ok(next_reconcile(&live, &plan, status.state, &name))
 }
@@ -95,14 +99,26 @@ fn request<'context>(
         cleanup: object.spec.cleanup,
         cluster,
         images: &context.images,
-        image_volumes: Support::Unknown("nobody has looked".to_owned()),
+        image_volumes: None,
         draw: getrandom::fill,
     }
+}
+
+/// Decides. What pods can have is asked only where a Job is created now: one that remembers something
+/// creates none.
+async fn decided(access: &Access<'_>, request: &mut Request<'_>, live: &Live) -> Plan {
+    let plan = decide(request, live);
+    if access.remembers() || !plan.lacks_support() {
+        return plan;
+    }
+    request.image_volumes = Some(access.image_volumes().await);
+    decide(request, live)
 }
 
 /// Writes what the plan says, and publishes what follows from it.
 async fn apply_plan(
     context: &Context,
+    access: &Access<'_>,
     object: &MiniCluster,
     plan: &mut Plan,
     live: &mut Live,
@@ -110,8 +126,11 @@ async fn apply_plan(
     if let Some(obstacle) = plan.obstacle.take() {
         return Err(obstacle);
     }
-    let namespace = object.namespace().unwrap_or_default();
-    apply(&context.client, &namespace, &plan.writes, live).await?;
+    if let (Change::Create(job), true) = (&plan.writes.job, access.remembers()) {
+        // Whether a command runs is decided on nothing but what there is now.
+        return Err(Error::Conflict { kind: "Job".to_owned(), name: job.name_any() });
+    }
+    apply(access, &plan.writes, live).await?;
     if let Some((from, to)) = plan.writes.scaled_down {
         let event = scaled_down(&object.name_any(), from, to);
         publish(&context.recorder(), object, &event).await;
@@ -122,15 +141,17 @@ async fn apply_plan(
 /// Notes that the run has ended and how, before the status says so: somebody may delete the Job as
 /// soon as it does.
 async fn note_end(
-    context: &Context,
+    access: &Access<'_>,
     object: &MiniCluster,
     facts: &Facts<'_>,
     status: &MiniClusterStatus,
 ) -> Result<(), Error> {
     let Ok(identity) = Identity::of(object) else { return Ok(()) };
-    let change = note(&identity, facts, status);
-    let api = Api::namespaced(context.client.clone(), &identity.namespace);
-    apply_if_changed(&api, &change, &mut None).await
+    if facts.plan.course.ended().is_some() {
+        return Ok(());
+    }
+    let change = ended_run::note(&identity, facts.live, status, facts.plan.generation);
+    apply_if_changed(access, &change, &mut None).await
 }
 
 /// Says in the status why nothing is known of what there is. The answer is `error`.
@@ -140,10 +161,4 @@ async fn not_observed(context: &Context, object: &MiniCluster, error: Error, now
         tracing::warn!(error = error.chain(), "the status could not be written either");
     }
     error
-}
-
-/// The time in whole seconds, as Kubernetes writes it.
-pub(super) fn now() -> Time {
-    let now = Timestamp::now();
-    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }

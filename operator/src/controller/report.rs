@@ -1,13 +1,14 @@
 //! Writes the status, once, last, and only when it differs; then the Events.
 
-use super::apply::FIELD_MANAGER;
+use super::context::{Context, FIELD_MANAGER};
 use super::error::Error;
 use super::events::events;
+use super::known::Marker;
 use super::read::{Read, read, reported};
-use super::reconcile::now;
-use super::status::{interrupted, is_over};
-use super::{Context, Marker};
+use super::status::interrupted;
 use crate::crd::{MiniCluster, MiniClusterStatus};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, Recorder};
 use kube::{Resource as _, ResourceExt as _};
@@ -34,9 +35,9 @@ pub(super) async fn report(
     // The answer holds the whole object, also one that cannot be read.
     let namespace = cluster.namespace().unwrap_or_default();
     let api = reported(context.client.clone(), &namespace);
-    api.patch_status(&name, &parameters, &Patch::Apply(patch))
-        .await
-        .map_err(|source| Error::WriteStatus { name, source: Box::new(source) })?;
+    let answer = api.patch_status(&name, &parameters, &Patch::Apply(patch)).await;
+    let answer = answer.map_err(|source| Error::WriteStatus { name, source: Box::new(source) })?;
+    context.known.reported(cluster, answer.metadata, answer.status);
     let old = cluster.status.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();
     log_end(cluster, status);
     for event in events(old, &status.conditions) {
@@ -54,20 +55,11 @@ pub(super) async fn publish(recorder: &Recorder, cluster: &MiniCluster, event: &
 
 /// Says in the log how a run ended, once.
 fn log_end(cluster: &MiniCluster, status: &MiniClusterStatus) {
-    if !is_over(status) || cluster.status.as_ref().is_some_and(is_over) {
-        return;
-    }
-    let (state, reason) = (status.state, status.reason.as_deref());
-    let type_ = state.map_or("", |state| state.as_str());
-    let ended = status.conditions.iter().find(|condition| condition.type_ == type_);
-    let message = ended.map(|condition| condition.message.as_str());
-    tracing::info!(
-        type_,
-        reason,
-        message,
-        exit_code = status.exit_code,
-        "the MiniCluster has ended"
-    );
+    let was_over = cluster.status.as_ref().is_some_and(MiniClusterStatus::is_over);
+    let Some(end) = status.end().filter(|_| !was_over) else { return };
+    let (type_, reason, message) = (&end.type_, &end.reason, &end.message);
+    let exit_code = status.exit_code;
+    tracing::info!(type_, reason, message, exit_code, "the MiniCluster has ended");
 }
 
 /// Says in the status of a MiniCluster that its reconcile was interrupted by `error`.
@@ -83,4 +75,10 @@ pub(super) async fn report_interrupted(
     };
     let status = interrupted(&object, error, now());
     report(context, &object, &status).await
+}
+
+/// The time in whole seconds, as Kubernetes writes it.
+pub(super) fn now() -> Time {
+    let now = Timestamp::now();
+    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }

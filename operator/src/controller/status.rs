@@ -1,37 +1,29 @@
 //! What the user is told, as a function of what was observed.
 
+mod brokers;
 mod conditions;
 mod end;
+mod facts;
 mod pod;
 mod progressing;
 #[cfg(test)]
 mod tests;
 
 pub(super) use conditions::{CALM_REASONS, kind};
+pub(super) use facts::Facts;
 
 use super::course::Course;
 use super::error::Error;
 use super::install::Choice;
-use super::observe::Live;
-use super::plan::{Acceptance, Plan};
+use super::plan::Acceptance;
 use crate::crd::{MiniCluster, MiniClusterStatus, State, TimelineEntry};
+use brokers::Brokers;
 use conditions::Conditions;
 use end::{Phase, phase};
 use flux_contract::labels;
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 use pod::PodView;
-
-/// What a status is made from.
-pub(super) struct Facts<'facts> {
-    /// What there is.
-    pub(super) live: &'facts Live,
-    /// What was decided.
-    pub(super) plan: &'facts Plan,
-    /// What kept the plan from being carried out.
-    pub(super) error: Option<&'facts Error>,
-}
 
 /// The status of the MiniCluster called `name`.
 ///
@@ -46,8 +38,8 @@ pub(super) fn status(
 ) -> MiniClusterStatus {
     let lead = facts.live.pods.lead.as_ref().map(|pod| PodView::new(pod, name, &now));
     let phase = phase(name, facts, lead.as_ref(), &now);
-    let run = Run::of(facts);
-    let old_run = old.filter(|old| old.start_time.is_some() && old.start_time == run.start_time);
+    let start_time = start_time(facts);
+    let old_run = old.filter(|old| old.start_time.is_some() && old.start_time == start_time);
     let record = Record::of(old_run, &phase, facts, lead.as_ref());
     let brokers = Brokers::of(facts, &phase, old_run);
     let state = state(&phase, facts);
@@ -70,12 +62,12 @@ pub(super) fn status(
         reason: reason(state, &conditions),
         ready_brokers: brokers.ready,
         exit_code: record.exit_code,
-        start_time: run.start_time,
+        start_time,
         completion_time: phase.ended_at(),
         observed_generation: Some(facts.plan.generation),
         conditions,
         // The Job says so; when it is gone, the status of its run does.
-        install: (facts.plan.install.as_ref().map(Choice::told))
+        install: (facts.plan.install.as_ref().map(Choice::reported))
             .or_else(|| old_run.and_then(|old| old.install.clone())),
         timeline: record.timeline,
     }
@@ -92,15 +84,10 @@ pub(super) fn interrupted(cluster: &MiniCluster, error: &Error, now: Time) -> Mi
     MiniClusterStatus {
         selector: selector(&cluster.name_any()),
         state: old.state.or(Some(State::Pending)),
-        reason: if is_over(&old) { old.reason } else { Some(error.category().to_owned()) },
+        reason: if old.is_over() { old.reason } else { Some(error.category().to_owned()) },
         conditions: conditions.merged_over(&old.conditions),
         ..old
     }
-}
-
-/// True when the run has ended and nothing more happens.
-pub(super) fn is_over(status: &MiniClusterStatus) -> bool {
-    matches!(status.state, Some(State::Complete | State::Failed))
 }
 
 fn state(phase: &Phase, facts: &Facts<'_>) -> State {
@@ -126,57 +113,16 @@ fn reason(state: State, conditions: &[Condition]) -> Option<String> {
     Some(condition.reason.clone())
 }
 
-/// The run that a status is about.
-struct Run {
-    start_time: Option<Time>,
-}
-
-impl Run {
-    /// From the Job; from the note of its end where the Job was deleted.
-    fn of(facts: &Facts<'_>) -> Self {
-        let job = facts.live.job.as_ref().and_then(|job| job.status.as_ref());
-        let ended = facts.plan.course.ended().and_then(|run| run.start_time.clone());
-        Self { start_time: job.and_then(|status| status.start_time.clone()).or(ended) }
-    }
+/// When the run started: from the Job; from the note of its end where the Job was deleted.
+fn start_time(facts: &Facts<'_>) -> Option<Time> {
+    let job = facts.live.job.as_ref().and_then(|job| job.status.as_ref());
+    let ended = facts.plan.course.ended().and_then(|run| run.start_time.clone());
+    job.and_then(|status| status.start_time.clone()).or(ended)
 }
 
 /// Label selector of the pods for autoscalers.
 fn selector(name: &str) -> String {
     format!("{}={name}", labels::HPA_SELECTOR)
-}
-
-fn size(job: &Job) -> Option<i32> {
-    job.spec.as_ref().and_then(|spec| spec.parallelism)
-}
-
-/// Brokers that are ready, of how many.
-struct Brokers {
-    ready: i32,
-    size: i32,
-}
-
-impl Brokers {
-    fn of(facts: &Facts<'_>, phase: &Phase, old_run: Option<&MiniClusterStatus>) -> Self {
-        let job_status = facts.live.job.as_ref().and_then(|job| job.status.as_ref());
-        let ready = job_status.and_then(|status| status.ready).unwrap_or_default();
-        let kept = || old_run.map(|old| old.size);
-        let size = facts.live.job.as_ref().map_or_else(kept, size).unwrap_or_default();
-        // The Job counts its ready pods a moment later than the lead is one of them.
-        let ready = match phase {
-            Phase::Running(_) => ready.max(1),
-            Phase::Complete { .. } | Phase::Failed { .. } => 0,
-            Phase::Pending(_)
-            | Phase::Starting(_)
-            | Phase::Degraded
-            | Phase::Ending
-            | Phase::Suspended => ready,
-        };
-        Self { ready, size }
-    }
-
-    fn message(&self) -> String {
-        format!("{} of {} brokers are ready", self.ready, self.size)
-    }
 }
 
 /// What is known of the lead's run.
@@ -291,13 +237,13 @@ fn ended(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
     match phase {
         Phase::Complete { .. } => {
             let (reason, message) = success(facts);
-            conditions.at(generation).yes(kind::COMPLETE, &reason, message);
+            conditions.yes_of(generation, kind::COMPLETE, &reason, message);
             conditions.no(kind::FAILED, "NotFailed", "see the condition Complete".to_owned());
         }
         Phase::Failed { failure, .. } => {
             let message = "see the condition Failed".to_owned();
             conditions.no(kind::COMPLETE, "NotComplete", message);
-            conditions.at(generation).yes(kind::FAILED, &failure.reason, failure.message.clone());
+            conditions.yes_of(generation, kind::FAILED, &failure.reason, failure.message.clone());
         }
         Phase::Pending(_)
         | Phase::Starting(_)

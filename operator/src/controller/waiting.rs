@@ -48,7 +48,7 @@ pub(super) fn waiting(pods: &[Pod], refusals: &[Event], now: &Time) -> Option<Wa
 
 /// What `pod` itself says keeps it from starting, in one sentence that begins with a verb: no node,
 /// no image, a container that does not start.
-pub(super) fn hindrance(pod: &Pod) -> Option<String> {
+fn hindrance(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
     if let Some(scheduled) = condition(status, "PodScheduled").filter(|it| it.status == "False") {
         let message = scheduled.message.as_deref().unwrap_or("not scheduled");

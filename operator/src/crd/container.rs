@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Image of a container that names none; the one the API has always had.
 pub const DEFAULT_IMAGE: &str = "ghcr.io/rse-ops/accounting:app-latest";
 
-/// A container of every pod, or of the services pod.
+/// A container of every pod, or of the pod of `spec.services`.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(

@@ -41,7 +41,7 @@ pub fn definition() -> Result<CustomResourceDefinition, DefinitionError> {
     serde_json::from_value(definition).map_err(rewrite)
 }
 
-/// The schema of `spec` in the definition. It is the same in every look.
+/// The schema of `spec` in the definition. It is the same in every reconcile.
 pub(crate) static SPECIFICATION_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     // That it is there, and limits what it should, is tested.
     let definition = definition().ok().and_then(|definition| serde_json::to_value(definition).ok());

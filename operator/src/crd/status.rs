@@ -74,6 +74,19 @@ pub struct MiniClusterStatus {
     pub timeline: Vec<TimelineEntry>,
 }
 
+impl MiniClusterStatus {
+    /// True when the run has ended and nothing more happens.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, Some(State::Complete | State::Failed))
+    }
+
+    /// The condition that says how the run has ended; `None` while it has not.
+    pub(crate) fn end(&self) -> Option<&Condition> {
+        let type_ = self.state.filter(|_| self.is_over())?.to_string();
+        self.conditions.iter().find(|condition| condition.type_ == type_)
+    }
+}
+
 /// How the agent and the view came into the pods. It stays what it is as long as the Job exists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -128,25 +141,9 @@ pub enum State {
     Invalid,
 }
 
-impl State {
-    /// The word as it appears in the status.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "Pending",
-            Self::Starting => "Starting",
-            Self::Running => "Running",
-            Self::Degraded => "Degraded",
-            Self::Ending => "Ending",
-            Self::Complete => "Complete",
-            Self::Failed => "Failed",
-            Self::Suspended => "Suspended",
-            Self::Invalid => "Invalid",
-        }
-    }
-}
-
+/// The word as it appears in the status.
 impl fmt::Display for State {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
+        fmt::Debug::fmt(self, formatter)
     }
 }

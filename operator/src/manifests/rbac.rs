@@ -1,6 +1,6 @@
 //! What the operator may do, and what users may do with `MiniCluster` objects.
 
-use super::{Installation, NAME, NAMESPACE, global};
+use super::installation::{Installation, NAME, NAMESPACE, global};
 use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
 };
@@ -11,7 +11,7 @@ const GROUP: &str = "flux-framework.org";
 /// What the operator does, in all namespaces or in its only one: API group, resource, verbs.
 ///
 /// Each row is used: what it watches, reads, creates and patches, and nothing more. Pods: it makes and
-/// deletes services pods, and labels those of its Jobs. Events: it reads those about its Jobs.
+/// deletes the pods of `spec.services`, and labels those of its Jobs. Events: it reads those about its Jobs.
 /// Secrets: it makes them and never reads one, be it its own. Updating finalizers is what an owner
 /// reference that blocks deletion asks for.
 const OPERATOR: &[(&str, &str, &[&str])] = &[
@@ -59,7 +59,7 @@ pub fn cluster_role() -> ClusterRole {
 }
 
 /// Gives the operator [`cluster_role`].
-pub fn cluster_role_binding() -> ClusterRoleBinding {
+pub(super) fn cluster_role_binding() -> ClusterRoleBinding {
     ClusterRoleBinding {
         metadata: global(NAME),
         role_ref: role_ref("ClusterRole", NAME),
@@ -75,7 +75,7 @@ pub fn role(installation: &Installation) -> Role {
 }
 
 /// Gives the operator [`role`].
-pub fn role_binding(installation: &Installation) -> RoleBinding {
+pub(super) fn role_binding(installation: &Installation) -> RoleBinding {
     RoleBinding {
         metadata: installation.namespaced(NAME),
         role_ref: role_ref("Role", NAME),
@@ -84,7 +84,7 @@ pub fn role_binding(installation: &Installation) -> RoleBinding {
 }
 
 /// Roles for people, added to the cluster's own `view`, `edit` and `admin`.
-pub fn user_roles() -> [ClusterRole; 2] {
+pub(super) fn user_roles() -> [ClusterRole; 2] {
     let aggregated = |name: &str, to: &[&str], list| {
         let mut metadata = global(&format!("{NAME}-{name}"));
         let label = |role: &&str| {

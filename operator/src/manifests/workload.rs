@@ -1,6 +1,6 @@
 //! The operator itself: account, Deployment and the Service of its metrics.
 
-use super::{Installation, NAME, labels};
+use super::installation::{Installation, NAME, labels};
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy},
@@ -28,7 +28,7 @@ const HEALTH: (&str, i32) = ("health", 8081);
 const USER: i64 = 65_532;
 
 /// The account the operator acts as.
-pub fn service_account(installation: &Installation) -> ServiceAccount {
+pub(super) fn service_account(installation: &Installation) -> ServiceAccount {
     ServiceAccount { metadata: installation.namespaced(NAME), ..ServiceAccount::default() }
 }
 

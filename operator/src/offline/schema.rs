@@ -3,7 +3,7 @@
 
 mod suggestion;
 
-use crate::crd::{self, DefinitionError};
+use crate::crd::definition::{DefinitionError, definition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
@@ -36,7 +36,7 @@ pub(super) enum FaultKind {
 
 /// The definition of MiniCluster, with the fields of `metadata`, which Kubernetes defines.
 pub(super) fn schema() -> Result<Value, DefinitionError> {
-    let mut schema = crd::definition()?
+    let mut schema = definition()?
         .spec
         .versions
         .into_iter()

@@ -1,6 +1,5 @@
 //! Where the texts to be checked come from: files, directories, the standard input.
 
-use super::{Checker, Findings};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -35,46 +34,36 @@ pub enum ReadError {
     },
 }
 
-impl Checker {
-    /// Checks what an argument names: a file, the files directly in a directory, or `standard_input`.
-    /// An argument without any `MiniCluster` is a fault, because it was asked for.
-    pub fn check(
-        &self,
-        argument: &Path,
-        standard_input: &mut dyn Read,
-    ) -> Result<Vec<Findings>, ReadError> {
-        let mut all = if argument == Path::new(STANDARD_INPUT) {
-            vec![self.check_reader(Path::new("standard input"), standard_input)?]
-        } else if argument.is_dir() {
-            let paths = files(argument).map_err(|source| cannot_read(argument, source))?;
-            paths.iter().map(|path| self.check_file(path)).collect::<Result<_, _>>()?
-        } else {
-            vec![self.check_file(argument)?]
-        };
-        all.retain(|findings| findings.checked > 0 || !findings.faults.is_empty());
-        if all.is_empty() {
-            let mut nothing = Findings::of(argument);
-            nothing.add_fault(None, None, "no MiniCluster in here");
-            all.push(nothing);
-        }
-        Ok(all)
+/// What an argument names: a file, the files directly in a directory, or the standard input.
+pub(super) fn paths(argument: &Path) -> Result<Vec<PathBuf>, ReadError> {
+    if argument != Path::new(STANDARD_INPUT) && argument.is_dir() {
+        files(argument).map_err(|source| cannot_read(argument, source))
+    } else {
+        Ok(vec![argument.to_owned()])
     }
+}
 
-    fn check_file(&self, path: &Path) -> Result<Findings, ReadError> {
-        let mut file = File::open(path).map_err(|source| cannot_read(path, source))?;
-        self.check_reader(path, &mut file)
+/// The text at `path`, of `standard_input` if that is named, and the name to show for it.
+pub(super) fn text(
+    path: &Path,
+    standard_input: &mut dyn Read,
+) -> Result<(PathBuf, String), ReadError> {
+    if path == Path::new(STANDARD_INPUT) {
+        let path = PathBuf::from("standard input");
+        return Ok((path.clone(), read(&path, standard_input)?));
     }
+    let mut file = File::open(path).map_err(|source| cannot_read(path, source))?;
+    Ok((path.to_owned(), read(path, &mut file)?))
+}
 
-    fn check_reader(&self, path: &Path, reader: &mut dyn Read) -> Result<Findings, ReadError> {
-        let mut text = String::new();
-        let limited = &mut reader.take(SIZE_LIMIT + 1);
-        let length =
-            limited.read_to_string(&mut text).map_err(|source| cannot_read(path, source))?;
-        if u64::try_from(length).is_ok_and(|length| length > SIZE_LIMIT) {
-            return Err(ReadError::TooLarge { path: path.to_owned() });
-        }
-        Ok(self.findings(path, &text))
+fn read(path: &Path, reader: &mut dyn Read) -> Result<String, ReadError> {
+    let mut text = String::new();
+    let limited = &mut reader.take(SIZE_LIMIT + 1);
+    let length = limited.read_to_string(&mut text).map_err(|source| cannot_read(path, source))?;
+    if u64::try_from(length).is_ok_and(|length| length > SIZE_LIMIT) {
+        return Err(ReadError::TooLarge { path: path.to_owned() });
     }
+    Ok(text)
 }
 
 fn cannot_read(path: &Path, source: io::Error) -> ReadError {

@@ -2,7 +2,7 @@
 
 use crate::examples::Example;
 use crate::page::{defaults, document, examples, not_acted_on, ordered, schema, snippet};
-use flux_operator::cluster::validate;
+use flux_operator::cluster::validate::validate;
 use serde_json::Value;
 
 /// The value at `path` in `document`, in the first item of each list and entry of each map.

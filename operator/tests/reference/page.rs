@@ -4,7 +4,7 @@
 use crate::examples::{EXAMPLES, Example};
 use crate::fields::{Field, fields, kubernetes_type, limits, rules, same_as, text, type_name};
 use flux_operator::cli::{self, DEFAULT_VIEW_IMAGE};
-use flux_operator::cluster::{Defaults, validate};
+use flux_operator::cluster::validate::{Defaults, validate};
 use flux_operator::crd::{self, Install, MiniCluster};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -108,7 +108,7 @@ fn mismatches(all: &[Field]) -> Vec<String> {
 }
 
 pub(crate) fn schema() -> Value {
-    let definition = serde_json::to_value(crd::definition().unwrap()).unwrap();
+    let definition = serde_json::to_value(crd::definition::definition().unwrap()).unwrap();
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
 

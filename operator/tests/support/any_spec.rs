@@ -1,7 +1,8 @@
 //! Any specification that the API server accepts, by the generated definition: its types, limits,
 //! lists, maps and enumerations.
 
-use flux_operator::cluster::{Cluster, Violations};
+use flux_operator::cluster::Cluster;
+use flux_operator::cluster::validate::Violations;
 use flux_operator::crd;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -10,7 +11,7 @@ use std::sync::LazyLock;
 
 /// The schema of `spec`.
 pub(crate) static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
-    let definition = serde_json::to_value(crd::definition().unwrap()).unwrap();
+    let definition = serde_json::to_value(crd::definition::definition().unwrap()).unwrap();
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].clone()
 });
 

@@ -7,10 +7,13 @@ pub(crate) mod rights;
 pub(crate) mod server;
 pub(crate) mod world;
 
-use flux_operator::cluster::{Cluster, Defaults, validate};
+use flux_contract::AgentConfig;
+use flux_operator::cluster::Cluster;
+use flux_operator::cluster::validate::{Defaults, validate};
 use flux_operator::controller::Images;
 use flux_operator::controller::build::{Desired, Services, agent_config, build, services};
 use flux_operator::crd::{Install, MiniCluster};
+use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
@@ -61,6 +64,24 @@ pub(crate) fn hello(spec: &Value) -> MiniCluster {
 /// `object`, validated.
 pub(crate) fn cluster(object: &MiniCluster) -> Cluster {
     validate(object, &defaults()).unwrap()
+}
+
+/// What is wrong with the smallest MiniCluster and what `spec` adds.
+pub(crate) fn faults(spec: &Value) -> Vec<String> {
+    let violations = validate(&hello(spec), &defaults()).unwrap_err();
+    violations.0.iter().map(ToString::to_string).collect()
+}
+
+/// The Job's pods of the smallest MiniCluster and what `spec` adds.
+pub(crate) fn pod_spec(spec: &Value) -> PodSpec {
+    let (_, desired) = built(&cluster(&hello(spec)));
+    desired.job.spec.unwrap().template.spec.unwrap()
+}
+
+/// What its agents are told.
+pub(crate) fn config(spec: &Value) -> AgentConfig {
+    let (_, desired) = built(&cluster(&hello(spec)));
+    AgentConfig::from_toml(&desired.config_map.data.unwrap()["agent.toml"]).unwrap()
 }
 
 /// All that is built of `cluster`.

@@ -3,6 +3,9 @@
 //! It is strict: what the operator's own role does not allow is forbidden, a list holds what its
 //! selectors select, a name that is taken cannot be created again, and a write that carries another
 //! uid or an old resource version is a conflict.
+//!
+//! A watch brings what there was when it began and nothing after it. The list of `MiniClusters` comes
+//! when all other watches have begun: whatever is reconciled meets what they have brought.
 
 use super::rights;
 use http::{Method, Request, Response};
@@ -11,6 +14,10 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+
+/// Watches of the controller beside that of the `MiniClusters`: Jobs, Services, `ConfigMaps`, companions,
+/// leads, and leads without a label.
+const OTHER_WATCHES: usize = 6;
 
 /// The server's memory, shared with the test, and the way there.
 #[derive(Clone, Default)]
@@ -44,12 +51,23 @@ impl Server {
         let server = self.clone();
         tokio::spawn(async move {
             // Held, not dropped: a dropped one would be an answer.
-            let mut unanswered = Vec::new();
+            let (mut unanswered, mut waiting, mut watches) = (Vec::new(), Vec::new(), 0);
             while let Some((request, respond)) = handle.next_request().await {
+                let is_watch = request.uri().query().is_some_and(|it| it.contains("watch=true"));
+                watches += usize::from(is_watch);
                 match server.outage() {
-                    Some(Outage::Silent) => unanswered.push(respond),
                     Some(Outage::Answers(code)) => respond.send_response(refusal(code, "outage")),
+                    Some(Outage::Silent) => unanswered.push(respond),
+                    None if is_watch => unanswered.push(respond),
+                    None if request.uri().path().ends_with("/miniclusters") => {
+                        waiting.push((request, respond));
+                    }
                     None => respond.send_response(server.answer(request).await),
+                }
+                if watches >= OTHER_WATCHES {
+                    for (request, respond) in waiting.drain(..) {
+                        respond.send_response(server.answer(request).await);
+                    }
                 }
             }
         });
@@ -76,7 +94,7 @@ impl Server {
     }
 
     /// Lets somebody else put `object` at `path` right after the operator has found nothing there,
-    /// or in place of what it has found there.
+    /// or in place of what it has found there, by its name or in a list.
     pub(crate) fn intrude(&self, path: &str, object: Value) {
         self.0.lock().unwrap().intruders.insert(path.to_owned(), object);
     }
@@ -147,6 +165,11 @@ impl Server {
         log
     }
 
+    /// True when there was this request, as `METHOD path`, since the writes were asked for.
+    pub(crate) fn was_asked(&self, request: &str) -> bool {
+        self.0.lock().unwrap().log.iter().any(|line| line == request)
+    }
+
     /// The bodies of all writes since the beginning.
     pub(crate) fn bodies(&self) -> Vec<Value> {
         self.0.lock().unwrap().bodies.clone()
@@ -206,7 +229,14 @@ impl Memory {
     }
 
     fn read(&mut self, path: &str, query: &str) -> Response<Body> {
-        let kinds = [("/pods", "Pod"), ("/events", "Event")];
+        let kinds = [
+            ("/pods", "Pod"),
+            ("/events", "Event"),
+            ("/jobs", "Job"),
+            ("/services", "Service"),
+            ("/configmaps", "ConfigMap"),
+            ("/miniclusters", "MiniCluster"),
+        ];
         if let Some((_, kind)) = kinds.iter().find(|(end, _)| path.ends_with(end)) {
             return self.list(path, kind, query);
         }
@@ -217,7 +247,8 @@ impl Memory {
         found.unwrap_or_else(|| refusal(404, "not found"))
     }
 
-    /// What lies in no namespace, where there is anything; nobody else may see it.
+    /// What lies in no namespace: an operator for one namespace may not read it, so it is there only
+    /// where a test says so.
     fn of_no_namespace(&self, path: &str, query: &str) -> Option<Response<Body>> {
         match path {
             "/version" => {
@@ -241,7 +272,7 @@ impl Memory {
         }
     }
 
-    fn list(&self, path: &str, kind: &str, query: &str) -> Response<Body> {
+    fn list(&mut self, path: &str, kind: &str, query: &str) -> Response<Body> {
         let query: BTreeMap<_, _> = form_urlencoded::parse(query.as_bytes()).collect();
         let terms = |selector: &str| {
             let selector = query.get(selector).map_or("", AsRef::as_ref);
@@ -257,12 +288,18 @@ impl Memory {
         };
         let inside = self.objects.iter().filter(|(it, _)| it.starts_with(&format!("{path}/")));
         let items: Vec<&Value> = inside.map(|(_, object)| object).filter(selected).collect();
-        respond(
-            200,
-            &json!({
-                "apiVersion": "v1", "kind": format!("{kind}List"), "metadata": {}, "items": items,
-            }),
-        )
+        let version = json!({ "resourceVersion": self.version.to_string() });
+        let list = json!({
+            "apiVersion": "v1", "kind": format!("{kind}List"), "metadata": version, "items": items,
+        });
+        let is_inside = |it: &String| it.starts_with(&format!("{path}/"));
+        let intruders: Vec<String> =
+            self.intruders.keys().filter(|it| is_inside(it)).cloned().collect();
+        for path in intruders {
+            let intruder = self.intruders.remove(&path).unwrap_or_default();
+            self.store(&path, intruder);
+        }
+        respond(200, &list)
     }
 
     fn create(&mut self, path: &str, body: &Value) -> Response<Body> {

@@ -2,7 +2,7 @@
 //! stored.
 
 use crate::{defaults, named};
-use flux_operator::cluster::validate;
+use flux_operator::cluster::validate::validate;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! What the API server refuses by itself, and this crate.
 
 use crate::{CERTIFICATE, beside, container, defaults, named, spec, volume};
-use flux_operator::cluster::validate;
+use flux_operator::cluster::validate::validate;
 use serde_json::json;
 
 #[test]

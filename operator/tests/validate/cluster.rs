@@ -1,7 +1,7 @@
 //! Names, sizes and what a specification means as a whole.
 
 use crate::{defaults, faults, good, named, spec};
-use flux_operator::cluster::validate;
+use flux_operator::cluster::validate::validate;
 use flux_operator::crd::MiniCluster;
 use serde_json::json;
 
@@ -38,13 +38,6 @@ fn negative_numbers_are_refused() {
     assert_eq!(faults(json!({ "tasks": -1 })), ["spec.tasks"]);
     assert_eq!(faults(json!({ "deadlineSeconds": 0 })), ["spec.deadlineSeconds"]);
     assert_eq!(faults(json!({ "backoffLimit": -1 })), ["spec.backoffLimit"]);
-}
-
-#[test]
-fn a_failed_command_is_not_run_again_unless_asked_for() {
-    assert_eq!(good(json!({})).backoff_limit, 0);
-    assert_eq!(good(json!({ "backoffLimit": 3 })).backoff_limit, 3);
-    assert_eq!(good(json!({})).pod.restart_policy, "Never");
 }
 
 #[test]

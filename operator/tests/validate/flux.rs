@@ -5,14 +5,6 @@ use flux_operator::cluster::Curve;
 use serde_json::json;
 
 #[test]
-fn the_view_image_is_the_operators_unless_given() {
-    assert_eq!(good(json!({})).flux.view.image, "registry.test/view:1");
-    let change = json!({ "flux": { "container": { "image": "mine", "disable": true } } });
-    let view = good(change).flux.view;
-    assert_eq!((view.image.as_str(), view.enabled), ("mine", false));
-}
-
-#[test]
 fn values_flux_would_refuse_are_refused_with_their_place() {
     for (change, path) in [
         (json!({ "logLevel": 8 }), "logLevel"),

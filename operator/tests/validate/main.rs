@@ -19,7 +19,8 @@ mod volume;
 mod work;
 
 use flux_operator::{
-    cluster::{Cluster, Defaults, Violations, Work, validate},
+    cluster::validate::{Defaults, Violations, validate},
+    cluster::{Cluster, Work},
     crd::{Install, MiniCluster},
 };
 use serde_json::{Value, json};

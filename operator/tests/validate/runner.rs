@@ -32,24 +32,6 @@ fn none_or_two_that_run_flux_are_refused() {
 }
 
 #[test]
-fn documented_spellings_of_hooks_and_user_are_understood() {
-    let runner = good(container(json!({
-        "command": "a",
-        "preCommand": "p",
-        "fluxuser": { "uid": 1002 },
-        "commands": { "preWorker": "w", "preBroker": "b", "runFluxAsRoot": true },
-    })))
-    .runner;
-    assert_eq!(runner.hooks.worker_pre.as_deref(), Some("w"));
-    assert_eq!(runner.hooks.broker_pre.as_deref(), Some("b"));
-    assert_eq!(runner.hooks.pre_command.as_deref(), Some("p"));
-    assert_eq!(
-        (runner.user.name.as_str(), runner.user.uid, runner.user.run_as_root),
-        ("flux", 1002, true)
-    );
-}
-
-#[test]
 fn users_that_cannot_be_made_are_refused() {
     assert_eq!(
         faults(container(json!({ "fluxUser": { "uid": 0 } }))),

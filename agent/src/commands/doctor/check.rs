@@ -16,11 +16,9 @@ pub(crate) enum Finding {
     Skipped,
 }
 
-/// One thing that was checked.
+/// What was found of one thing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Check {
-    /// What was looked at.
-    pub name: &'static str,
+pub(crate) struct Found {
     /// How it is.
     pub finding: Finding,
     /// What was seen; the cause where it is a failure.
@@ -30,28 +28,30 @@ pub(crate) struct Check {
     pub remedy: Option<&'static str>,
 }
 
-impl Check {
-    pub(super) fn ok(name: &'static str, seen: impl Into<String>) -> Self {
-        Self { name, finding: Finding::Ok, seen: seen.into(), remedy: None }
+/// One thing that was checked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Check {
+    /// What was looked at.
+    pub name: &'static str,
+    /// What was found.
+    #[serde(flatten)]
+    pub found: Found,
+}
+
+impl Found {
+    pub(super) fn ok(seen: impl Into<String>) -> Self {
+        Self { finding: Finding::Ok, seen: seen.into(), remedy: None }
     }
 
-    pub(super) fn skipped(name: &'static str, seen: impl Into<String>) -> Self {
-        Self { name, finding: Finding::Skipped, seen: seen.into(), remedy: None }
+    pub(super) fn skipped(seen: impl Into<String>) -> Self {
+        Self { finding: Finding::Skipped, seen: seen.into(), remedy: None }
     }
 
-    pub(super) fn warning(
-        name: &'static str,
-        seen: impl Into<String>,
-        remedy: &'static str,
-    ) -> Self {
-        Self { name, finding: Finding::Warning, seen: seen.into(), remedy: Some(remedy) }
+    pub(super) fn warning(seen: impl Into<String>, remedy: &'static str) -> Self {
+        Self { finding: Finding::Warning, seen: seen.into(), remedy: Some(remedy) }
     }
 
-    pub(super) fn failed(
-        name: &'static str,
-        seen: impl Into<String>,
-        remedy: &'static str,
-    ) -> Self {
-        Self { name, finding: Finding::Failed, seen: seen.into(), remedy: Some(remedy) }
+    pub(super) fn failed(seen: impl Into<String>, remedy: &'static str) -> Self {
+        Self { finding: Finding::Failed, seen: seen.into(), remedy: Some(remedy) }
     }
 }

@@ -1,20 +1,17 @@
 //! The checks.
 
 use crate::commands::arguments::PodArguments;
-use crate::commands::doctor::check::Check;
-use crate::commands::pod::Pod;
+use crate::commands::doctor::check::{Check, Found};
+use crate::commands::pod::{Pod, read_certificate};
 use crate::flux::broker_socket::BrokerSocket;
 use crate::flux::resources::Resources;
-use crate::lead::wait::{LeadTarget, wait_for_lead};
-use crate::plan::config::read_config;
+use crate::lead::wait::wait_for_lead;
 use crate::plan::decide::{self, surroundings};
 use crate::plan::error::PlanError;
-use crate::plan::facts::Facts;
 use crate::plan::step::Role;
 use crate::status::client;
 use crate::system::output::chain;
-use crate::system::root::Root;
-use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Install};
+use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit, Install};
 use nix::sys::statvfs::statvfs;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -37,67 +34,56 @@ const SOCKET_PATIENCE: Duration = Duration::from_secs(3);
 
 /// All of them, in the order in which a pod comes to depend on them.
 pub(super) async fn all(arguments: &PodArguments) -> Vec<Check> {
-    let pod = match read(arguments) {
+    let check = |name, found| Check { name, found };
+    let pod = match Pod::gather(arguments) {
         Ok(pod) => pod,
-        Err(check) => return vec![check],
+        Err((exit, text)) => {
+            let remedy = if exit == Exit::Config {
+                "use operator and agent of one release, and run this in the container that runs Flux"
+            } else {
+                "report this as a mistake of the agent"
+            };
+            return vec![check("configuration", Found::failed(text, remedy))];
+        }
     };
-    let mut checks = vec![
-        Check::ok("configuration", arguments.config.display().to_string()),
-        host(&pod),
-        view(&pod).await,
-        certificate(&pod),
-        user(&pod),
-        directories(&pod),
-        memory(&pod),
-        space(&pod),
-    ];
-    checks.push(agent(&pod).await);
-    checks.push(lead(&pod).await);
-    checks.push(broker(&pod).await);
-    checks.push(resources(&pod));
-    checks
+    vec![
+        check("configuration", Found::ok(arguments.config.display().to_string())),
+        check("host", host(&pod)),
+        check("view", view(&pod).await),
+        check("certificate", certificate(&pod)),
+        check("user", user(&pod)),
+        check("directories", directories(&pod)),
+        check("memory", memory(&pod)),
+        check("space", space(&pod)),
+        check("agent", agent(&pod).await),
+        check("lead", lead(&pod).await),
+        check("broker", broker(&pod).await),
+        check("resources", resources(&pod)),
+    ]
 }
 
-fn read(arguments: &PodArguments) -> Result<Pod, Check> {
-    let root = Root::new(&arguments.root);
-    let config = read_config(&root.at(&arguments.config)).map_err(|error| {
-        Check::failed(
-            "configuration",
-            chain(&error),
-            "use operator and agent of one release, and run this in the container that runs Flux",
-        )
-    })?;
-    let facts = Facts::gather(&config, &root, arguments.hostname.clone()).map_err(|error| {
-        Check::failed("configuration", chain(&error), "report this as a mistake of the agent")
-    })?;
-    Ok(Pod { config, facts, root })
-}
-
-fn host(pod: &Pod) -> Check {
+fn host(pod: &Pod) -> Found {
     match decide::plan(&pod.config, &pod.facts) {
         Err(error @ (PlanError::UnknownHost { .. } | PlanError::LeadElsewhere { .. })) => {
-            Check::failed(
-                "host",
+            Found::failed(
                 chain(&error),
                 "the pod's host name must be <name>-<index>: look at pod.overlay for hostNetwork, hostname or setHostnameAsFQDN, and at bursting.hostlist",
             )
         }
-        Ok(plan) => {
-            Check::ok("host", format!("{}, {}, rank {}", plan.hostname, plan.role, plan.rank))
-        }
+        Ok(plan) => Found::ok(format!("{}, {}, rank {}", plan.hostname, plan.role, plan.rank)),
         // The checks that follow say it better.
-        Err(_) => Check::ok("host", pod.facts.hostname.clone()),
+        Err(_) => Found::ok(pod.facts.hostname.clone()),
     }
 }
 
-async fn view(pod: &Pod) -> Check {
+async fn view(pod: &Pod) -> Found {
     let remedy = match (pod.config.view.enabled, pod.config.install) {
         (true, Install::Copy) => {
             "look at the log of the init container flux-view, and at flux.container.image"
         }
         (true, Install::Image) => {
-            "look at flux.container.image, and whether flux.container.install: Copy helps: links of a \
-             mounted view lead nowhere but into the view itself and /opt/software"
+            "look at flux.container.image, and try flux.container.install: Copy: links of a mounted view \
+             lead nowhere but into the view itself and /opt/software"
         }
         (false, _) => "flux.container.disable is set: the image must bring flux on its PATH",
     };
@@ -111,20 +97,20 @@ async fn view(pod: &Pod) -> Check {
     version.arg("version").stdin(Stdio::null()).kill_on_drop(true);
     let Ok(output) = timeout(VERSION_PATIENCE, version.output()).await else {
         let seen = format!("{shown} version: no end after {} s", VERSION_PATIENCE.as_secs());
-        return Check::failed("view", seen, "the volume of the view, or this node, hangs");
+        return Found::failed(seen, "the volume of the view, or this node, hangs");
     };
     match output {
         Ok(output) if output.status.success() => {
             let text = String::from_utf8_lossy(&output.stdout);
             let version: Vec<&str> =
                 text.lines().next().unwrap_or_default().split_whitespace().collect();
-            Check::ok("view", format!("{shown} ({})", version.join(" ")))
+            Found::ok(format!("{shown} ({})", version.join(" ")))
         }
         Ok(output) => {
             let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            Check::failed("view", format!("{shown} version: {}: {text}", output.status), remedy)
+            Found::failed(format!("{shown} version: {}: {text}", output.status), remedy)
         }
-        Err(error) => Check::failed("view", format!("start {shown}: {error}"), remedy),
+        Err(error) => Found::failed(format!("start {shown}: {error}"), remedy),
     }
 }
 
@@ -134,14 +120,13 @@ fn is_beside_the_runner(pod: &Pod) -> bool {
 }
 
 /// Processes of this container that the kernel killed for its memory limit.
-fn memory(pod: &Pod) -> Check {
+fn memory(pod: &Pod) -> Found {
     let Ok(events) = fs::read_to_string(pod.root.at(MEMORY_EVENTS)) else {
-        return Check::skipped("memory", format!("no {MEMORY_EVENTS} (cgroup v2)"));
+        return Found::skipped(format!("no {MEMORY_EVENTS} (cgroup v2)"));
     };
     match killed_for_memory(&events) {
-        0 => Check::ok("memory", "no process was killed for it"),
-        killed => Check::warning(
-            "memory",
+        0 => Found::ok("no process was killed for it"),
+        killed => Found::warning(
             format!("{killed} processes were killed for the memory limit"),
             "raise limits.memory, or run fewer tasks in a pod",
         ),
@@ -155,44 +140,39 @@ fn killed_for_memory(events: &str) -> u64 {
 }
 
 /// Room in the shared volume, which lies on the node's disk.
-fn space(pod: &Pod) -> Check {
+fn space(pod: &Pod) -> Found {
     let mount = pod.config.layout.mount();
     let Ok(found) = statvfs(&pod.root.at(mount)) else {
-        return Check::skipped("space", format!("{} cannot be looked at", mount.display()));
+        return Found::skipped(format!("{} cannot be looked at", mount.display()));
     };
     let free = found.blocks_available().saturating_mul(found.fragment_size()) >> 20;
     let seen = format!("{free} MiB free in {}", mount.display());
     if free < LOW_SPACE_MEBIBYTES {
         let remedy = "Flux keeps its content there, and jobs may write there: free the node's disk, \
                       or raise resources of ephemeral-storage";
-        return Check::warning("space", seen, remedy);
+        return Found::warning(seen, remedy);
     }
-    Check::ok("space", seen)
+    Found::ok(seen)
 }
 
-fn certificate(pod: &Pod) -> Check {
+fn certificate(pod: &Pod) -> Found {
     if is_beside_the_runner(pod) {
-        return Check::skipped("certificate", "only the container that runs Flux has it");
+        return Found::skipped("only the container that runs Flux has it");
     }
     let mounted = Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY);
     let remedy = "it comes from the Secret that the pod's volume <name>-curve names: look at that, and at flux.curveCert";
     let text = match fs::read_to_string(pod.root.at(&mounted)) {
         Ok(text) => text,
         Err(error) => {
-            return Check::failed("certificate", format!("{}: {error}", mounted.display()), remedy);
+            return Found::failed(format!("{}: {error}", mounted.display()), remedy);
         }
     };
     if let Err(error) = CurveCertificate::parse(&text) {
-        return Check::failed(
-            "certificate",
-            format!("{}: {}", mounted.display(), chain(&error)),
-            remedy,
-        );
+        return Found::failed(format!("{}: {}", mounted.display(), chain(&error)), remedy);
     }
     let copy = pod.config.layout.curve_certificate();
     match fs::metadata(pod.root.at(&copy)) {
-        Ok(found) if found.mode() & 0o077 != 0 => Check::failed(
-            "certificate",
+        Ok(found) if found.mode() & 0o077 != 0 => Found::failed(
             format!(
                 "{} can be read by others (mode {:04o})",
                 copy.display(),
@@ -200,16 +180,15 @@ fn certificate(pod: &Pod) -> Check {
             ),
             "Flux refuses such a file: something changed its mode after the agent wrote it",
         ),
-        Ok(_) => Check::ok("certificate", copy.display().to_string()),
-        Err(_) => Check::warning(
-            "certificate",
+        Ok(_) => Found::ok(copy.display().to_string()),
+        Err(_) => Found::warning(
             format!("{} is not there (yet)", copy.display()),
             "the run has not come so far: see flux-agent status",
         ),
     }
 }
 
-fn user(pod: &Pod) -> Check {
+fn user(pod: &Pod) -> Found {
     let socket = surroundings(&pod.config, &pod.facts).map(|around| pod.root.at(around.socket));
     let owner = socket.ok().and_then(|path| fs::metadata(path).ok()).map(|found| found.uid());
     let (own, config) = (pod.facts.uid, &pod.config.user);
@@ -218,32 +197,28 @@ fn user(pod: &Pod) -> Check {
         account.map_or_else(|| format!("uid {uid}"), |user| format!("{} (uid {uid})", user.name))
     };
     match owner {
-        Some(uid) => {
-            Check::ok("user", format!("Flux runs as {}, this is {}", name(uid), name(own)))
-        }
+        Some(uid) => Found::ok(format!("Flux runs as {}, this is {}", name(uid), name(own))),
         None if own == 0
             && !config.run_as_root
             && pod.facts.accounts.find_user(&config.name).is_none() =>
         {
-            Check::warning(
-                "user",
+            Found::warning(
                 format!("there is no account {} (yet)", config.name),
                 "the run has not come so far, or /etc/passwd cannot be written: see the log of this container",
             )
         }
-        None => Check::ok("user", name(own)),
+        None => Found::ok(name(own)),
     }
 }
 
-fn directories(pod: &Pod) -> Check {
+fn directories(pod: &Pod) -> Found {
     let layout = &pod.config.layout;
     let mut owners = Vec::new();
     for path in [layout.run_dir(), layout.state_dir(), layout.broker_config_dir()] {
         match fs::metadata(pod.root.at(&path)) {
             Ok(found) => owners.push(found.uid()),
             Err(error) => {
-                return Check::failed(
-                    "directories",
+                return Found::failed(
                     format!("{}: {error}", path.display()),
                     "the agent makes them at the start of a run: see flux-agent status and the log of this container",
                 );
@@ -252,121 +227,107 @@ fn directories(pod: &Pod) -> Check {
     }
     owners.dedup();
     if owners.len() > 1 {
-        return Check::failed(
-            "directories",
+        return Found::failed(
             format!(
                 "run, state and configuration directories belong to different users: {owners:?}"
             ),
             "Flux insists on its own: a securityContext that changed between two starts of the container does this; delete the pod",
         );
     }
-    Check::ok("directories", layout.config_root().display().to_string())
+    Found::ok(layout.config_root().display().to_string())
 }
 
-async fn agent(pod: &Pod) -> Check {
+async fn agent(pod: &Pod) -> Found {
     let socket = pod.root.at(pod.config.layout.agent_socket());
     match client::ask(&socket, SOCKET_PATIENCE).await {
         Ok(report) => match report.last_error {
-            Some(error) => Check::warning(
-                "agent",
+            Some(error) => Found::warning(
                 format!("phase {}, last error: {error}", report.phase),
                 "if the run went on since, nothing; else what the error names",
             ),
-            None if report.restarts > 0 => Check::warning(
-                "agent",
+            None if report.restarts > 0 => Found::warning(
                 format!(
                     "phase {}, its broker was started again {} times",
                     report.phase, report.restarts
                 ),
                 "kubectl logs of this container says why it ended each time",
             ),
-            None => Check::ok("agent", format!("phase {}", report.phase)),
+            None => Found::ok(format!("phase {}", report.phase)),
         },
         Err(_) if is_beside_the_runner(pod) => {
-            Check::skipped("agent", "it answers in the container that runs Flux")
+            Found::skipped("it answers in the container that runs Flux")
         }
-        Err(error) => Check::failed(
-            "agent",
+        Err(error) => Found::failed(
             chain(&error),
             "flux-agent run is not, or no longer, the first process of this container, or this is another user than it",
         ),
     }
 }
 
-async fn lead(pod: &Pod) -> Check {
+async fn lead(pod: &Pod) -> Found {
     let is_lead = decide::plan(&pod.config, &pod.facts).is_ok_and(|plan| plan.role == Role::Lead);
     if is_beside_the_runner(pod) {
-        return Check::skipped("lead", "needs the certificate of the container that runs Flux");
+        return Found::skipped("needs the certificate of the container that runs Flux");
     }
     let (Ok(lead), Ok(certificate)) =
-        (decide::lead(&pod.config, &pod.facts), pod.read_certificate(None))
+        (decide::lead(&pod.config, &pod.facts), read_certificate(&pod.certificate_path()))
     else {
-        return Check::skipped("lead", "needs a known host and a certificate");
+        return Found::skipped("needs a known host and a certificate");
     };
     if pod.config.network.bootstrap.hosts().len() < 2 {
-        return Check::skipped("lead", "the only broker of an instance listens to nobody");
+        return Found::skipped("the only broker of an instance listens to nobody");
     }
-    let target = LeadTarget { address: lead.address, name: lead.name, port: lead.port };
-    match wait_for_lead(&target, &certificate, LEAD_PATIENCE, &mut |_| ()).await {
-        Ok(found) => Check::ok("lead", format!("{} lets this pod in", found.address)),
-        Err(error) if is_lead => Check::failed(
-            "lead",
+    match wait_for_lead(&lead, &certificate, LEAD_PATIENCE, &mut |_| ()).await {
+        Ok(found) => Found::ok(format!("{} lets this pod in", found.address)),
+        Err(error) if is_lead => Found::failed(
             chain(&error),
             "this is the lead: its broker is not up, or its Service has no endpoint",
         ),
-        Err(error) => Check::failed(
-            "lead",
+        Err(error) => Found::failed(
             chain(&error),
             "see the log of pod index 0; a NetworkPolicy may drop packets to its port",
         ),
     }
 }
 
-async fn broker(pod: &Pod) -> Check {
+async fn broker(pod: &Pod) -> Found {
     let socket = match surroundings(&pod.config, &pod.facts) {
         Ok(around) => pod.root.at(around.socket),
-        Err(_) => return Check::skipped("broker", "needs a known host"),
+        Err(_) => return Found::skipped("needs a known host"),
     };
     let asked =
         timeout(SOCKET_PATIENCE, async { BrokerSocket::connect(&socket).await?.state().await });
     match asked.await {
-        Ok(Ok(state)) if state == "run" => Check::ok("broker", "state run"),
-        Ok(Ok(state)) if state == "join" => Check::warning(
-            "broker",
+        Ok(Ok(state)) if state == "run" => Found::ok("state run"),
+        Ok(Ok(state)) if state == "join" => Found::warning(
             "state join: the lead has not taken it in",
             "see the check of the lead; the lead's log names brokers that it refuses",
         ),
-        Ok(Ok(state)) if state == "quorum" => Check::warning(
-            "broker",
+        Ok(Ok(state)) if state == "quorum" => Found::warning(
             "state quorum: it waits for other brokers",
             "kubectl get pods shows which are missing; minSize allows to start with fewer",
         ),
-        Ok(Ok(state)) => {
-            Check::warning("broker", format!("state {state}"), "none: it is on its way")
-        }
-        Ok(Err(error)) => Check::failed(
-            "broker",
+        Ok(Ok(state)) => Found::warning(format!("state {state}"), "none: it is on its way"),
+        Ok(Err(error)) => Found::failed(
             chain(&error),
             "the broker is not up (see the log of this container), or lets only its owner in",
         ),
-        Err(_) => Check::failed(
-            "broker",
+        Err(_) => Found::failed(
             format!("{} does not answer", socket.display()),
             "the broker hangs or is starved: see flux-agent resources",
         ),
     }
 }
 
-fn resources(pod: &Pod) -> Check {
+fn resources(pod: &Pod) -> Found {
     let resources = Resources::read(&pod.root, &pod.config.layout);
     match (resources.complaint(), resources.flux_cores) {
-        (Some(complaint), _) => Check::warning(
-            "resources",
+        (Some(complaint), _) => Found::warning(
             complaint,
             "give whole cores as limit and request, or ask for fewer tasks",
         ),
-        (None, Some(cores)) => Check::ok("resources", format!("{cores} cores for Flux")),
-        (None, None) => Check::skipped("resources", "the resource set is not written (yet)"),
+        (None, Some(cores)) => Found::ok(format!("{cores} cores for Flux")),
+        (None, None) => Found::skipped("the resource set is not written (yet)"),
     }
 }
 

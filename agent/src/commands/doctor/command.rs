@@ -2,7 +2,7 @@
 //! is wrong what it means and what to do about it.
 
 use crate::commands::arguments::{Format, PodArguments};
-use crate::commands::doctor::check::{Check, Finding};
+use crate::commands::doctor::check::{Check, Finding, Found};
 use crate::commands::doctor::checks;
 use crate::commands::failure::{Done, NO};
 use std::fmt::Write as _;
@@ -11,12 +11,12 @@ use std::fmt::Write as _;
 pub(crate) async fn run(arguments: &PodArguments, format: Format) -> Done {
     let checks = checks::all(arguments).await;
     format.print(&checks, || text(&checks));
-    if checks.iter().any(|check| check.finding == Finding::Failed) { Err(NO) } else { Ok(()) }
+    if checks.iter().any(|check| check.found.finding == Finding::Failed) { Err(NO) } else { Ok(()) }
 }
 
 fn text(checks: &[Check]) -> String {
     let mut text = String::new();
-    for Check { name, finding, seen, remedy } in checks {
+    for Check { name, found: Found { finding, seen, remedy } } in checks {
         let finding = match finding {
             Finding::Ok => "ok",
             Finding::Warning => "warning",
@@ -38,8 +38,11 @@ mod tests {
     #[test]
     fn a_remedy_stands_under_what_it_is_for() {
         let checks = [
-            Check::ok("view", "/mnt/flux/view"),
-            Check::failed("lead", "connection refused", "look at the lead's log"),
+            Check { name: "view", found: Found::ok("/mnt/flux/view") },
+            Check {
+                name: "lead",
+                found: Found::failed("connection refused", "look at the lead's log"),
+            },
         ];
         let expected = "ok       view           /mnt/flux/view\n\
                         FAILED   lead           connection refused\n\

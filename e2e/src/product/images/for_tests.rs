@@ -2,11 +2,15 @@
 
 use anyhow::{Context as _, Result};
 
-use super::{Binaries, NO_SHELL, View, program, view_layer};
+use super::{Binaries, View, program, view_layer};
 use crate::{
     cache::Cache,
     cluster::Cluster,
-    images::{Image, ImageConfig, Layer, Source, debian},
+    images::{
+        debian::debian,
+        image::{Image, ImageConfig},
+        layer::{Layer, Source},
+    },
     packages, programs,
     progress::Progress,
 };
@@ -21,27 +25,22 @@ const DISTROLESS: &str = "gcr.io/distroless/static-debian12:latest";
 /// The view as the published images have it: a directory of links, behind a hash, into a tree of packages.
 pub const SPACK_VIEW: &str = "localhost/flux-e2e/spack-view:1";
 
-/// Makes and loads them; into a cluster of somebody else only what has a name of ours: what has a
-/// published one has to come from its registry, as does the image with Flux where the view comes from one.
-///
-/// # Errors
-/// When an image cannot be made or the cluster does not take it.
-pub fn load_for_tests(
+/// Makes and loads them, into a cluster of ours: to others they have to come from their registries, as does
+/// the image with Flux where the view comes from one.
+pub fn load(
     cluster: &Cluster,
     binaries: &Binaries,
     view: &View,
     progress: &Progress,
 ) -> Result<()> {
-    let cache = Cache::locate()?;
-    let scratch = tempfile::tempdir().context("making a directory for image layers")?;
-    packages::ensure(packages::STATIC_PROGRAM, progress)?;
-    let busybox = programs::find("busybox").context("looking for busybox in PATH")?;
-    cluster.load_image(&program(scratch.path(), "/bin/echo", &busybox)?, &[NO_SHELL])?;
     if matches!(cluster, Cluster::External(_)) {
         return Ok(());
     }
+    let scratch = tempfile::tempdir().context("making a directory for image layers")?;
+    packages::ensure(packages::STATIC_PROGRAM, progress)?;
+    let busybox = programs::find("busybox").context("looking for busybox in PATH")?;
     cluster.load_image(&program(scratch.path(), "/bin/busybox", &busybox)?, &[DISTROLESS])?;
-    let system = debian(&cache, &["curl", "munge", "nginx"], progress)?;
+    let system = debian(&Cache::locate()?, &["curl", "munge", "nginx"], progress)?;
     let web_server = web_server(&system, scratch.path())?;
     progress.step(&format!("loading Debian's nginx, in the place of {WEB_SERVER}"), || {
         cluster.load_image(&web_server, &[WEB_SERVER])
@@ -53,8 +52,7 @@ pub fn load_for_tests(
     let with_flux = with_flux(&system, flux, scratch.path())?;
     progress.step(&format!("loading a Debian with Flux, in the place of {WITH_FLUX}"), || {
         cluster.load_image(&with_flux, &[WITH_FLUX])
-    })?;
-    Ok(())
+    })
 }
 
 fn web_server(debian: &Image, scratch: &std::path::Path) -> Result<Image> {

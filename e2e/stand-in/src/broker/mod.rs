@@ -9,6 +9,7 @@ mod family;
 mod local;
 mod log;
 mod message;
+mod peers;
 mod phases;
 pub(crate) mod program;
 mod rc;

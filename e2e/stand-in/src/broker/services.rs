@@ -7,8 +7,9 @@ use super::core::Broker;
 use super::log::Severity;
 use super::state::State;
 use crate::jobs::job::ClientId;
+use crate::jobs::spec::Scope;
 use crate::overlay::wire::{Downward, Upward};
-use crate::protocol::{Reply, Request, Scope};
+use crate::protocol::{Reply, Request};
 
 impl Broker {
     /// A client of this broker's socket has gone.

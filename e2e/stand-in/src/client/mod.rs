@@ -13,8 +13,8 @@ pub(crate) mod submit_options;
 
 use crate::failure::Failure;
 use crate::front::Environment;
+use crate::jobs::spec::Scope;
 use crate::options::{Parsed, parse};
-use crate::protocol::Scope;
 use crate::text::jobid;
 
 /// One call of a command.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::schedule::Allocation;
 use super::spec::JobSpec;
 use crate::output::Stream;
+use crate::protocol::Reply;
 use crate::text::jobid;
 
 /// Names a client of this broker or of a worker.
@@ -65,6 +66,14 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// Its end, for whoever watches.
+    pub(crate) fn end(&self) -> Reply {
+        let exception = self.exception.as_ref();
+        let exception = exception.map(|it| format!("type={} severity=0 {}", it.kind, it.note));
+        let (code, started) = (self.exit_code(), self.started);
+        Reply::Done(json!({ "code": code, "exception": exception, "started": started }))
+    }
+
     /// A job that has just been submitted.
     pub(crate) fn new(id: u64, spec: JobSpec, submitted_at: f64) -> Self {
         Self {

@@ -5,10 +5,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::job::{ClientId, Exception, Job, JobState};
 use super::schedule::{Allocation, allocate};
-use super::spec::JobSpec;
+use super::spec::{JobSpec, Scope};
 use super::task::{Happened, Order, TaskOrder, WriteOrder};
 use crate::output::Stream;
-use crate::protocol::{Reply, Scope};
+use crate::protocol::Reply;
 use crate::resources::Cores;
 use crate::text::jobid;
 
@@ -186,7 +186,7 @@ impl Manager {
         }
         job.state = JobState::Inactive;
         for (client, _) in std::mem::take(&mut job.watchers) {
-            effects.push(Effect::Tell(client, super::queries::result(job)));
+            effects.push(Effect::Tell(client, job.end()));
         }
         let inner: Vec<u64> = self.active(Some(id));
         for job in inner {

@@ -6,18 +6,11 @@ use serde_json::{Value, json};
 
 use super::job::{ClientId, Exception, Job, JobState};
 use super::manager::{Effect, Manager};
-use crate::protocol::{Reply, Scope};
+use super::spec::Scope;
+use crate::protocol::Reply;
 
 /// Exit code of `flux job wait` for a job that cannot be waited for.
 const NOT_WAITABLE: u8 = 2;
-
-/// A job's end, for whoever watches.
-pub(crate) fn result(job: &Job) -> Reply {
-    let exception = job.exception.as_ref();
-    let exception = exception.map(|it| format!("type={} severity=0 {}", it.kind, it.note));
-    let (code, started) = (job.exit_code(), job.started);
-    Reply::Done(json!({ "code": code, "exception": exception, "started": started }))
-}
 
 impl Manager {
     /// A client wants to see a job.
@@ -31,7 +24,7 @@ impl Manager {
             replies.extend(job.output.iter().map(said));
         }
         if job.state == JobState::Inactive {
-            replies.push(result(job));
+            replies.push(job.end());
         } else {
             job.watchers.push((client, output));
         }

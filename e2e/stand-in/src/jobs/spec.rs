@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::Scope;
+/// The batch job in whose instance something is asked, none for the instance itself.
+pub(crate) type Scope = Option<u64>;
 
 /// What a job is and needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -22,7 +22,7 @@ const CHARACTERS: usize = 400_000;
 
 /// All of them.
 pub(super) fn specifications() -> Vec<Value> {
-    let definition = serde_json::to_value(crd::definition().unwrap()).unwrap();
+    let definition = serde_json::to_value(crd::definition::definition().unwrap()).unwrap();
     let schema =
         &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
     let mut chance = Chance { state: 20_261_121, characters: 0 };
@@ -144,7 +144,7 @@ impl Chance {
 
 #[test]
 fn they_are_two_hundred_the_same_each_time_and_some_are_good() {
-    use flux_operator::cluster::{Defaults, validate};
+    use flux_operator::cluster::validate::{Defaults, validate};
     let all = specifications();
     assert_eq!(all.len(), COUNT);
     assert_eq!(all, specifications());

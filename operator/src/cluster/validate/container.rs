@@ -1,7 +1,7 @@
 //! `spec.containers` and `spec.services`: who runs Flux, and what every container has.
 
 use super::{
-    Faults,
+    faults::Faults,
     image::image,
     quantity::{billionths, is_quantity},
     runner::{runner, runner_position},

@@ -1,17 +1,18 @@
 //! `spec.flux`: where Flux comes from, how brokers are configured, and which hosts there are.
 
 use super::{
-    Defaults, Faults, Sizes,
     architecture::{Architecture, architecture},
     container::resources,
+    faults::Faults,
     image::image,
+    sizes::Sizes,
     text::{
         duration_seconds, given, is_absolute_path, is_label, is_object_name, is_shell_name, owned,
     },
 };
 use crate::{
     cluster::{Curve, Flux, LeadBroker, View},
-    crd,
+    crd::{self, Install},
 };
 use flux_contract::{CurveCertificate, Hostlist, Redacted};
 use std::collections::BTreeMap;
@@ -22,6 +23,17 @@ const MOUNT_PATH_LIMIT: usize = 80;
 
 /// The queue policies that Fluxion knows.
 const QUEUE_POLICIES: [&str; 4] = ["fcfs", "easy", "hybrid", "conservative"];
+
+/// What the operator's own options decide where a specification says nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Defaults {
+    /// The view image (`--view-image`).
+    pub view_image: String,
+    /// The view image for `flux.arch: arm` (`--arm-view-image`).
+    pub arm_view_image: String,
+    /// How agent and view come into the pods (`--install`).
+    pub install: Install,
+}
 
 /// Where the operator's own documents are mounted: no mount path may hide them.
 const OPERATOR_DIRECTORY: &str = "/flux_operator";
@@ -57,7 +69,6 @@ pub(super) fn flux(
         munge_secret: munge_secret(flux, faults),
         environment: flux.environment.clone(),
         local_socket: !flux.disable_socket,
-        sidecars_wait: !flux.no_wait_socket && !flux.disable_socket,
     }
 }
 

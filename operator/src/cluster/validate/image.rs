@@ -1,7 +1,7 @@
 //! References to images, as container runtimes read them (the grammar of
 //! `github.com/distribution/reference`): `[<host>[:<port>]/]<path>[:<tag>][@<digest>]`.
 
-use super::Faults;
+use super::faults::Faults;
 
 /// Longest repository, in bytes.
 const REPOSITORY_LIMIT: usize = 255;

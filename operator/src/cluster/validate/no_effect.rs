@@ -1,6 +1,6 @@
 //! Fields that are accepted and have no effect where they are given: the user is told so.
 
-use super::{Faults, runner::runner_position, text::given};
+use super::{faults::Faults, runner::runner_position, text::given};
 use crate::crd::{Commands, Container, MiniClusterSpec};
 
 /// A field's path in a container, and whether it is given there.
@@ -36,7 +36,7 @@ const NOT_IN_SIDECARS: &[Field] = &[
     ("commands.preWorker", |container| command(container, |it| it.pre_worker.as_ref())),
 ];
 
-/// Fields that have no effect in the services pod.
+/// Fields that have no effect in the companion.
 const NOT_IN_SERVICES: &[Field] = &[
     ("runFlux", |container| container.run_flux == Some(true)),
     ("noWrapEntrypoint", |container| container.no_wrap_entrypoint),

@@ -3,9 +3,8 @@
 mod overlay;
 
 use super::{
-    Faults,
     architecture::{ARCHITECTURE_LABEL, architecture},
-    labels,
+    faults::Faults,
     quantity::is_quantity,
     text::{given, is_label_key, is_label_value, is_object_name, owned},
 };
@@ -211,5 +210,17 @@ fn unread(path: &str, given: &Value, read: &Value, faults: &mut Faults) {
     }
     for (index, given) in given.as_array().into_iter().flatten().enumerate() {
         unread(&format!("{path}[{index}]"), given, &read[index], faults);
+    }
+}
+
+/// Checks keys and values of labels.
+pub(super) fn labels(path: &str, labels: &BTreeMap<String, String>, faults: &mut Faults) {
+    for (key, value) in labels {
+        faults.require(is_label_key(key), format!("{path}[{key}]"), || {
+            format!("{key:?} cannot be the key of a label: use letters, digits, '-', '_', '.' after an optional DNS prefix and '/'")
+        });
+        faults.require(is_label_value(value), format!("{path}[{key}]"), || {
+            format!("{value:?} cannot be the value of a label: use at most 63 letters, digits, '-', '_', '.'")
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! The container that runs Flux: which one it is, as whom, and its hooks.
 
-use super::{Faults, text::owned, work::work};
+use super::{faults::Faults, text::owned, work::work};
 use crate::{
     cluster::{self, Runner},
     crd::{self, MiniClusterSpec, UserAccount},

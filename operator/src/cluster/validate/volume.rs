@@ -1,7 +1,7 @@
 //! `containers[].volumes`: sources, mounts, and what may not collide.
 
 use super::{
-    Faults,
+    faults::Faults,
     quantity::is_quantity,
     text::{given, is_absolute_path, is_label, is_object_name, is_relative_path},
 };

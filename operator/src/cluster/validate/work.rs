@@ -1,7 +1,7 @@
 //! What the lead runs: the command, how it is submitted, and its flags.
 
 use super::{
-    Faults,
+    faults::Faults,
     text::{argument_vector, given, is_absolute_path, words},
 };
 use crate::{

@@ -1,6 +1,6 @@
 //! The `ConfigMap` with `agent.toml`.
 
-use super::BuildError;
+use super::error::{BuildError, SIZE_LIMIT};
 use super::meta::object_meta;
 use crate::cluster::Cluster;
 use flux_contract::AgentConfig;
@@ -9,9 +9,6 @@ use std::collections::BTreeMap;
 
 /// Key of the agent's configuration: the file name of [`flux_contract::AGENT_CONFIG_PATH`].
 pub const AGENT_CONFIG_KEY: &str = "agent.toml";
-
-/// Most bytes in a `ConfigMap` (Kubernetes, `MaxSecretSize`).
-pub(super) const SIZE_LIMIT: usize = 1 << 20;
 
 /// The `ConfigMap` that tells the agents what to do. It holds no secret.
 pub(super) fn config_map(cluster: &Cluster, config: &AgentConfig) -> Result<ConfigMap, BuildError> {

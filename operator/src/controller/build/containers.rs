@@ -1,6 +1,6 @@
 //! The containers of a pod.
 
-use super::Images;
+use super::images::Images;
 use super::volumes::{curve_mount, flux_mounts, install_mount, munge_mount, private_mount};
 use crate::cluster::{self, AGENT_CONTAINER, CORES_VARIABLE, Cluster, CompanionContainer, Sidecar};
 use flux_contract::{Install, Layout, invocation};

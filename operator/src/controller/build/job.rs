@@ -1,9 +1,10 @@
 //! The Indexed Job whose pods are the brokers.
 
 use super::agent_config::START_SECONDS;
+use super::error::BuildError;
+use super::images::Images;
 use super::meta::{object_labels, object_meta};
 use super::pod::template;
-use super::{BuildError, Images};
 use crate::cluster::Cluster;
 use crate::controller::job_change::{GENERATION_ANNOTATION, JOB_LABELS_ANNOTATION};
 use flux_contract::{Exit, Install};

@@ -2,9 +2,10 @@
 
 use super::affinity::affinity;
 use super::containers::{containers, init_containers};
+use super::error::BuildError;
+use super::images::Images;
 use super::meta::pod_labels;
 use super::volumes::volumes;
-use super::{BuildError, Images};
 use crate::cluster::{Cluster, Pod};
 use flux_contract::Install;
 use k8s_openapi::DeepMerge as _;

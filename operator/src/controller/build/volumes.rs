@@ -1,6 +1,6 @@
 //! Volumes of the pods and the operator's own mounts of them.
 
-use super::Images;
+use super::images::Images;
 use crate::cluster::Cluster;
 use flux_contract::{
     CONFIG_MOUNT, CURVE_MOUNT, CURVE_SECRET_KEY, INSTALL_MOUNT, Install, Layout, MUNGE_MOUNT,

@@ -1,6 +1,7 @@
 //! The Job's pods, and why some of them do not start.
 
 use crate::cluster::Identity;
+use crate::controller::access::Access;
 use crate::controller::error::Error;
 use crate::controller::job_change::is_finished;
 use crate::controller::waiting::{
@@ -11,8 +12,12 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::ListParams;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, ResourceExt as _};
+use std::time::Duration;
 
+/// Time from the start of a Job, and from one time to the next, in which it is not asked why pods do not
+/// start: most do.
+pub(in crate::controller) const BEGIN: Duration = Duration::from_secs(5);
 /// Pods that are asked why they do not start.
 const PENDING_LIMIT: u32 = 100;
 
@@ -27,34 +32,63 @@ pub(in crate::controller) struct Pods {
     pub(in crate::controller) waiting: Option<Waiting>,
     /// Why the Job gets fewer pods than it asks for.
     pub(in crate::controller) refused: Option<String>,
+    /// True while it is too early to ask for these two.
+    pub(in crate::controller) begin: bool,
 }
 
 /// Reads the lead's pod; why pods do not start, while some do not; and, when the Job has failed
 /// through no fault of the lead, a worker's pod that did.
 pub(super) async fn pods(
-    client: &Client,
+    access: &Access<'_>,
     identity: &Identity,
     job: &Job,
     now: &Time,
 ) -> Result<Pods, Error> {
-    let api: Api<Pod> = Api::namespaced(client.clone(), &identity.namespace);
+    let api: Api<Pod> = access.api();
     let of_job = format!("{}={}", labels::JOB_NAME, identity.name);
-    let lead = ListParams::default().labels(&format!("{of_job},{}=0", labels::COMPLETION_INDEX));
-    let lead = list(&api, &lead, job).await?.into_iter().max_by_key(age);
+    // How a run has ended is read: the watch of the Job may be ahead of that of its pods.
+    let known = if is_finished(job) { None } else { access.leads(&job.uid().unwrap_or_default()) };
+    let leads = if let Some(leads) = known {
+        leads
+    } else {
+        let lead = labelled(&format!("{of_job},{}=0", labels::COMPLETION_INDEX));
+        list(&api, &lead, job).await?
+    };
+    let lead = leads.into_iter().max_by_key(age);
     let mut pods = Pods { lead, ..Pods::default() };
     let failed = job.status.as_ref().and_then(|status| status.failed).unwrap_or_default() > 0;
     let lead_failed = pods.lead.as_ref().is_some_and(has_failed);
     if is_finished(job) && failed && !lead_failed {
-        let failed = ListParams::default().labels(&of_job).fields("status.phase=Failed");
+        let failed = labelled(&of_job).fields("status.phase=Failed");
         pods.failed_worker = list(&api, &failed, job).await?.into_iter().min_by_key(age);
     }
+    pods.begin = begins(job, now);
+    if pods.begin {
+        return Ok(pods);
+    }
     if lacks_pods(job) {
-        pods.refused = refusal(client, identity, job).await?;
+        pods.refused = refusal(access, identity, job).await?;
     }
     if lacks_brokers(job) {
-        pods.waiting = pending(client, identity, job, now).await?;
+        pods.waiting = if let Some(asked) = access.waiting(BEGIN) {
+            asked.waiting
+        } else {
+            let waiting = pending(access, identity, job, now).await?;
+            access.asked(waiting.clone());
+            waiting
+        };
     }
     Ok(pods)
+}
+
+/// True while it is too early to ask why pods do not start.
+fn begins(job: &Job, now: &Time) -> bool {
+    let start = job.status.as_ref().and_then(|status| status.start_time.as_ref());
+    start.is_some_and(|start| now.0.duration_since(start.0).unsigned_abs() < BEGIN)
+}
+
+fn labelled(labels: &str) -> ListParams {
+    ListParams::default().labels(labels)
 }
 
 /// True while the Job is under way and not all of its brokers are ready: then pods may wait for
@@ -73,15 +107,14 @@ pub(in crate::controller) fn broker_is_ready(pod: &Pod, runner: &str) -> bool {
 
 /// Why pods that wait do not start, if they do not only need more time.
 async fn pending(
-    client: &Client,
+    access: &Access<'_>,
     identity: &Identity,
     job: &Job,
     now: &Time,
 ) -> Result<Option<Waiting>, Error> {
-    let api: Api<Pod> = Api::namespaced(client.clone(), &identity.namespace);
+    let api: Api<Pod> = access.api();
     let uid = job.uid().unwrap_or_default();
-    let pending = ListParams::default()
-        .labels(&format!("{}={uid}", labels::CONTROLLER_UID))
+    let pending = labelled(&format!("{}={uid}", labels::CONTROLLER_UID))
         .fields("status.phase=Pending")
         .limit(PENDING_LIMIT);
     let mut pods = list(&api, &pending, job).await?;
@@ -90,7 +123,7 @@ async fn pending(
     let silent = pods.iter().filter(|pod| is_silent(pod)).take(SILENT_LIMIT);
     let warnings = silent.map(|pod| {
         let uid = pod.uid().unwrap_or_default();
-        events(client, identity, "Pod", format!("involvedObject.uid={uid},type=Warning"))
+        events(access, identity, "Pod", format!("involvedObject.uid={uid},type=Warning"))
     });
     let warnings: Vec<Event> =
         futures::future::try_join_all(warnings).await?.into_iter().flatten().collect();
@@ -123,22 +156,26 @@ pub(in crate::controller) fn lacks_pods(job: &Job) -> bool {
 
 /// What the Job controller says about pods it could not make: an admission plugin refuses them
 /// (Pod Security, a quota), in Events alone.
-async fn refusal(client: &Client, identity: &Identity, job: &Job) -> Result<Option<String>, Error> {
+async fn refusal(
+    access: &Access<'_>,
+    identity: &Identity,
+    job: &Job,
+) -> Result<Option<String>, Error> {
     let uid = job.uid().unwrap_or_default();
     let fields = format!("involvedObject.uid={uid},reason=FailedCreate");
-    let events = events(client, identity, "Job", fields).await?;
+    let events = events(access, identity, "Job", fields).await?;
     let newest = events.into_iter().max_by_key(event_time);
     Ok(newest.and_then(|event| event.message).map(|message| refused(&message)))
 }
 
 /// The Events about objects of `kind` that `fields` select.
 async fn events(
-    client: &Client,
+    access: &Access<'_>,
     identity: &Identity,
     kind: &str,
     fields: String,
 ) -> Result<Vec<Event>, Error> {
-    let api: Api<Event> = Api::namespaced(client.clone(), &identity.namespace);
+    let api: Api<Event> = access.api();
     let list = api.list(&ListParams::default().fields(&fields)).await;
     let list = list.map_err(|source| Error::Read {
         kind: format!("Events of {kind}"),

@@ -1,11 +1,13 @@
 //! Specification and what there is in, what is written and told out.
 
 use super::*;
-use crate::cluster::{FixedFields, Violation};
+use crate::cluster::validate::Violation;
 use crate::controller::course::Why;
 use crate::controller::ended_run::ENDED_RUN_ANNOTATION;
 use crate::controller::error::Taken;
-use crate::controller::fixtures::{at, cluster, ended_job, images, job, pod, running};
+use crate::controller::fixtures::{
+    at, cluster, delete_failed_job, ended_job, images, job, pod, running,
+};
 use kube::Resource;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -32,7 +34,7 @@ fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Live) -> P
         Ok(())
     };
     let images = &images("agent");
-    let image_volumes = Support::Unknown("nobody looked".to_owned());
+    let image_volumes = Some(Support::Unknown("nobody knows".to_owned()));
     decide(&Request { generation, cleanup: false, cluster, images, image_volumes, draw }, live)
 }
 
@@ -105,13 +107,7 @@ fn finished(spec: &Value) -> Live {
 /// The same, once somebody has deleted the Job whose end was noted.
 fn deleted(spec: &Value) -> Live {
     let mut live = finished(spec);
-    let job = live.job.take().unwrap();
-    let note = json!({
-        "job": "job-uid", "generation": 1, "complete": false, "reason": "CommandFailed",
-        "message": "", "fields": FixedFields::noted_hash(job.annotations()),
-    });
-    let annotations = live.config_map.as_mut().unwrap().annotations_mut();
-    annotations.insert(ENDED_RUN_ANNOTATION.to_owned(), note.to_string());
+    delete_failed_job(&mut live);
     live
 }
 

@@ -50,9 +50,9 @@ impl Conditions {
         self.set(self.generation, type_, "False", reason, message);
     }
 
-    /// The same list, for one condition that speaks of another generation.
-    pub(super) const fn at(&mut self, generation: i64) -> At<'_> {
-        At { conditions: self, generation }
+    /// Sets `type_` to true, of what was asked for in `generation`.
+    pub(super) fn yes_of(&mut self, generation: i64, type_: &str, reason: &str, message: String) {
+        self.set(generation, type_, "True", reason, message);
     }
 
     /// The conditions that were set.
@@ -90,18 +90,5 @@ impl Conditions {
             observed_generation: Some(generation),
             last_transition_time: since.unwrap_or_else(|| self.now.clone()),
         });
-    }
-}
-
-/// Sets a condition that speaks of another generation.
-pub(super) struct At<'list> {
-    conditions: &'list mut Conditions,
-    generation: i64,
-}
-
-impl At<'_> {
-    /// Sets `type_` to true.
-    pub(super) fn yes(self, type_: &str, reason: &str, message: String) {
-        self.conditions.set(self.generation, type_, "True", reason, message);
     }
 }

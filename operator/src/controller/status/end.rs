@@ -1,8 +1,8 @@
 //! Where a MiniCluster is between its Job's creation and its end.
 
+use super::facts::Facts;
 use super::pod::{Failure, PodView};
 use crate::controller::ended_run::{EndedRun, noted_generation};
-use crate::controller::status::Facts;
 use crate::controller::waiting::Waiting;
 use crate::crd::State;
 use k8s_openapi::api::batch::v1::{Job, JobCondition};
@@ -46,14 +46,15 @@ impl Phase {
 
     /// When it was over.
     pub(super) fn ended_at(&self) -> Option<Time> {
-        match self {
-            Self::Complete { at } | Self::Failed { at, .. } => at.clone(),
-            Self::Pending(_)
-            | Self::Starting(_)
-            | Self::Running(_)
-            | Self::Degraded
-            | Self::Ending
-            | Self::Suspended => None,
+        if let Self::Complete { at } | Self::Failed { at, .. } = self { at.clone() } else { None }
+    }
+
+    /// What a pod waits for that is not over, if it says so.
+    pub(super) const fn waiting(&self) -> Option<&Waiting> {
+        if let Self::Pending(waiting) | Self::Starting(waiting) | Self::Running(waiting) = self {
+            waiting.as_ref()
+        } else {
+            None
         }
     }
 
@@ -120,7 +121,7 @@ pub(super) fn phase(
     let waiting =
         || facts.live.pods.waiting.clone().or_else(|| lead.and_then(|it| it.waiting.clone()));
     let Some(lead) = lead else { return Phase::Pending(waiting().or_else(|| no_pods(job))) };
-    if lead.over {
+    if lead.over || (lead.ended.is_some() && !restarts(job)) {
         Phase::Ending
     } else if lead.ready {
         Phase::Running(waiting())
@@ -141,6 +142,12 @@ fn no_pods(job: &Job) -> Option<Waiting> {
     let name = job.name_any();
     let message = format!("no pod was made yet; `kubectl describe job {name}` says why");
     refused.then_some(Waiting { message, lasts: false })
+}
+
+/// True when a container that fails is started again in its pod.
+fn restarts(job: &Job) -> bool {
+    let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    pod.and_then(|pod| pod.restart_policy.as_deref()) == Some("OnFailure")
 }
 
 fn ready(job: &Job) -> i32 {

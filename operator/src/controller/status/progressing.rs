@@ -1,9 +1,10 @@
 //! The condition `Progressing`: what is under way, what it waits for, and what stands in its way.
 
+use super::brokers::Brokers;
 use super::conditions::{Conditions, kind};
 use super::end::{Phase, generation};
+use super::facts::Facts;
 use super::pod::PodView;
-use super::{Brokers, Facts};
 use crate::controller::course::{Course, Why};
 use crate::controller::plan::Acceptance;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -86,19 +87,7 @@ fn change_refused(facts: &Facts<'_>) -> Option<String> {
 
 /// What pods wait for, after another sentence.
 fn waiting_beside(phase: &Phase) -> String {
-    match phase {
-        Phase::Pending(Some(waiting))
-        | Phase::Starting(Some(waiting))
-        | Phase::Running(Some(waiting)) => format!(". Also: {}", waiting.message),
-        Phase::Pending(None)
-        | Phase::Starting(None)
-        | Phase::Running(None)
-        | Phase::Degraded
-        | Phase::Ending
-        | Phase::Suspended
-        | Phase::Complete { .. }
-        | Phase::Failed { .. } => String::new(),
-    }
+    phase.waiting().map(|waiting| format!(". Also: {}", waiting.message)).unwrap_or_default()
 }
 
 fn of_phase(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase, brokers: &Brokers) {
@@ -115,10 +104,9 @@ fn of_phase(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase, broke
             conditions.yes(kind::PROGRESSING, "Waiting", waiting);
         }
         Phase::Pending(None) => {
-            let message = match (&facts.live.job, &facts.live.pods.lead) {
-                (Some(_), None) => "waiting for the lead's pod",
-                (Some(_), Some(_)) => "the lead's pod has not started yet",
-                (None, _) => "waiting for the Job",
+            let message = match &facts.live.job {
+                Some(_) => "waiting for the lead's pod to start",
+                None => "waiting for the Job",
             };
             conditions.yes(kind::PROGRESSING, "Starting", message.to_owned());
         }

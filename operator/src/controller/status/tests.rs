@@ -1,12 +1,14 @@
 //! Observation in, status out.
 
 use super::*;
-use crate::cluster::{Violation, Violations};
+use crate::cluster::validate::{Violation, Violations};
 use crate::controller::course::{Course, Why};
 use crate::controller::ended_run::EndedRun;
 use crate::controller::fixtures::{at, ended, ended_job, job, pod, running, table, waiting};
-use crate::controller::observe::Pods;
+use crate::controller::observe::{Live, Pods};
+use crate::controller::plan::Plan;
 use crate::controller::waiting::Waiting;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
 
 /// What was observed and decided.
@@ -38,6 +40,11 @@ fn at_second(
 ) -> MiniClusterStatus {
     let Observed { live, plan, error } = observed;
     status(old, "hello", &Facts { live, plan, error: error.as_ref() }, at(second))
+}
+
+/// Of a Job that has failed, whose lead's container is in `state`.
+fn failed(state: ContainerState) -> MiniClusterStatus {
+    of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead("Failed", state)))
 }
 
 fn message<'status>(status: &'status MiniClusterStatus, type_: &str) -> &'status str {
@@ -156,8 +163,7 @@ fn no_condition_is_without_a_message() {
 fn exit_codes_of_commands_that_cannot_be_run_are_explained() {
     for (code, meaning) in [(126, "cannot be executed"), (127, "not found")] {
         let text = format!(r#"{{"exitCode":{code},"commandRan":true}}"#);
-        let lead = lead("Failed", ended(code, "Error", Some(&text)));
-        let status = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
+        let status = failed(ended(code, "Error", Some(&text)));
         assert!(message(&status, "Failed").contains(meaning));
     }
 }
@@ -165,8 +171,7 @@ fn exit_codes_of_commands_that_cannot_be_run_are_explained() {
 #[test]
 fn a_run_that_the_agent_ended_while_the_command_ran_is_not_called_not_run() {
     let text = r#"{"exitCode":75,"commandRan":false,"lastError":"SIGTERM","phases":[{"name":"command","startMilliseconds":5,"durationMilliseconds":9}]}"#;
-    let lead = lead("Failed", ended(75, "Error", Some(text)));
-    let status = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
+    let status = failed(ended(75, "Error", Some(text)));
     assert_eq!(table(&status)["Failed"], ("True", "Stopped"));
     assert!(message(&status, "Failed").starts_with("the run was ended (exit code 75): SIGTERM"));
 }
@@ -195,6 +200,18 @@ fn a_lead_that_was_ready_is_never_starting_again() {
 
 /// Between the first answer of the startup probe and of the readiness probe the pod is not ready
 /// since it was made.
+#[test]
+fn a_lead_whose_runner_has_ended_ends_though_its_pod_still_runs() {
+    let lead = || lead("Running", ended(0, "Completed", None));
+    let status = of(None, &observed(Some(job(2)), lead()));
+    assert_eq!(status.state, Some(State::Ending));
+    let mut restarts = job(2);
+    let template = &mut restarts.spec.as_mut().unwrap().template;
+    template.spec.get_or_insert_default().restart_policy = Some("OnFailure".to_owned());
+    let status = of(None, &observed(Some(restarts), lead()));
+    assert_eq!(status.state, Some(State::Starting), "it is started again");
+}
+
 #[test]
 fn a_lead_that_is_ready_for_the_first_time_has_lost_nothing() {
     let status = of(None, &observed(Some(job(0)), lead_not_ready_since(150)));
@@ -250,8 +267,7 @@ fn a_change_of_what_another_release_started_is_refused_with_its_image() {
 
 #[test]
 fn a_failed_command_is_told_with_its_code() {
-    let lead = lead("Failed", ended(7, "Error", Some(COMMAND_FAILED)));
-    let status = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
+    let status = failed(ended(7, "Error", Some(COMMAND_FAILED)));
     assert_eq!(status.state, Some(State::Failed));
     assert_eq!(status.exit_code, Some(7));
     assert_eq!(table(&status)["Failed"], ("True", "CommandFailed"));
@@ -266,28 +282,21 @@ fn a_failed_command_is_told_with_its_code() {
 #[test]
 fn a_command_that_was_never_run_is_told_with_the_agents_reason() {
     let text = r#"{"exitCode":69,"commandRan":false,"lastError":"run the hook commands.pre"}"#;
-    let lead = lead("Failed", ended(69, "Error", Some(text)));
-    let status = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
+    let status = failed(ended(69, "Error", Some(text)));
     assert_eq!(table(&status)["Failed"], ("True", "HookFailed"));
     let expected = "the command was not run (exit code 69): run the hook commands.pre; its log: ";
     assert!(message(&status, "Failed").starts_with(expected));
 }
 
 #[test]
-fn a_lead_killed_for_its_memory_is_told_so() {
-    let lead = lead("Failed", ended(137, "OOMKilled", None));
-    let status = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
-    assert_eq!(table(&status)["Failed"], ("True", "OOMKilled"));
-    assert_eq!(status.exit_code, Some(137));
-}
-
-#[test]
-fn a_command_killed_for_its_memory_is_told_so_though_the_agent_has_seen_only_its_code() {
-    let lead = lead("Failed", ended(7, "OOMKilled", Some(COMMAND_FAILED)));
-    let status = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
-    assert_eq!(table(&status)["Failed"], ("True", "OOMKilled"));
-    assert!(message(&status, "Failed").starts_with("command exited with code 7: "));
-    assert_eq!(status.exit_code, Some(7));
+fn a_kill_for_memory_is_told_though_the_agent_has_seen_only_the_commands_code() {
+    let command = failed(ended(7, "OOMKilled", Some(COMMAND_FAILED)));
+    assert!(message(&command, "Failed").starts_with("command exited with code 7: "));
+    let lead = failed(ended(137, "OOMKilled", None));
+    assert_eq!((command.exit_code, lead.exit_code), (Some(7), Some(137)));
+    for status in [command, lead] {
+        assert_eq!(table(&status)["Failed"], ("True", "OOMKilled"));
+    }
 }
 
 #[test]
@@ -343,8 +352,7 @@ fn an_exit_code_outlives_the_leads_pod() {
 
 #[test]
 fn a_new_run_begins_without_the_exit_code_of_the_last() {
-    let lead = lead("Failed", ended(7, "Error", Some(COMMAND_FAILED)));
-    let first = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
+    let first = failed(ended(7, "Error", Some(COMMAND_FAILED)));
     let mut again = job(0);
     again.status.as_mut().unwrap().start_time = Some(at(400));
     let mut observed = observed(Some(again), None);
@@ -359,8 +367,7 @@ fn note(status: &MiniClusterStatus) -> EndedRun {
 
 #[test]
 fn a_finished_run_whose_job_was_deleted_stays_as_it_was() {
-    let lead = lead("Failed", ended(7, "Error", Some(COMMAND_FAILED)));
-    let first = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
+    let first = failed(ended(7, "Error", Some(COMMAND_FAILED)));
     let mut later = observed(None, None);
     later.plan.course = Course::Over(Some(note(&first)));
     assert_eq!(of(Some(&first), &later), first);
@@ -432,15 +439,6 @@ fn a_refused_job_is_told_with_the_servers_words() {
     assert_eq!(status.state, Some(State::Pending));
     assert_eq!(table(&status)["Progressing"], ("False", "ApplyFailed"));
     assert_eq!(message(&status, "Progressing"), "apply Job \"hello\": exceeded quota");
-}
-
-#[test]
-fn a_refused_change_is_told_while_the_job_exists() {
-    let mut observed = observed(Some(job(4)), lead("Running", running()));
-    observed.plan.refused = vec!["spec.containers[0].image".to_owned()];
-    let status = of(None, &observed);
-    assert_eq!(table(&status)["Progressing"], ("False", "ChangeRefused"));
-    assert_eq!(status.state, Some(State::Running));
 }
 
 #[test]

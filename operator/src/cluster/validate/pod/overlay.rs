@@ -1,7 +1,7 @@
 //! Fields of a PodSpec that would take from the instance what it rests on.
 
-use super::super::Faults;
 use crate::cluster::AGENT_CONTAINER;
+use crate::cluster::validate::faults::Faults;
 use crate::crd::MiniClusterSpec;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 

@@ -1,0 +1,62 @@
+//! The processes that this one sees, as `/proc` has them.
+
+use std::fs;
+
+/// A process, as much of it as matters here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    /// The beginning of its program's name.
+    pub(crate) name: String,
+    pub(crate) parent: i32,
+    /// When it started, in clock ticks since the machine did: with the id it names one process for good.
+    pub(crate) started: u64,
+    /// It has ended and waits for its parent, or cannot do anything any more.
+    pub(crate) ended: bool,
+}
+
+/// All processes that this one sees.
+pub(crate) fn processes() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid: i32| {
+        // One that has ended since is not there any more.
+        process(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    })
+    .collect()
+}
+
+/// Reads `/proc/PID/stat` (`proc_pid_stat(5)`). The name, in parentheses, may hold anything.
+fn process(pid: i32, stat: &str) -> Option<Process> {
+    let (name, fields) = stat.split_once('(')?.1.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace();
+    let ended = matches!(fields.next()?, "Z" | "X" | "x");
+    let parent = fields.next()?.parse().ok()?;
+    // From the 4th field, the parent, to the 22nd.
+    let started = fields.nth(17)?.parse().ok()?;
+    Some(Process { pid, name: name.to_owned(), parent, started, ended })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_anything_in_it_is_read_over() {
+        let stat = "42 (a) R 7 (b) S 3 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 8765 1 1";
+        let read = process(42, stat).unwrap();
+        assert_eq!((read.name.as_str(), read.parent, read.started), ("a) R 7 (b", 3, 8765));
+        assert!(
+            process(42, "42 (a) Z 3 42 42 0 -1 4 1 0 0 0 0 0 0 0 20 0 1 0 8765").unwrap().ended
+        );
+        assert_eq!(process(42, "42 (a"), None);
+    }
+
+    #[test]
+    fn this_process_is_seen_as_it_is() {
+        let id = nix::unistd::getpid().as_raw();
+        let own = processes().into_iter().find(|process| process.pid == id).unwrap();
+        assert_eq!(own.parent, nix::unistd::getppid().as_raw());
+        assert!(!own.ended && own.started > 0);
+    }
+}

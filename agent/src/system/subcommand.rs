@@ -1,0 +1,23 @@
+//! Names of those subcommands by which this program calls itself or is called by what it writes and says.
+
+use std::path::Path;
+
+/// Submits the batch script.
+pub(crate) const BATCH: &str = "batch";
+/// Starts a shell, or a command, connected to the broker.
+pub(crate) const CONNECT: &str = "connect";
+/// Says how the instance stands and keeps it up.
+pub(crate) const DIAGNOSE: &str = "diagnose";
+/// Prints, or leaves in a file, an environment.
+pub(crate) const ENV: &str = "env";
+/// Becomes another user, then another program.
+pub(crate) const EXEC: &str = "exec";
+/// Makes Fluxion the scheduler.
+pub(crate) const FLUXION: &str = "fluxion";
+/// Records when a command started and how it ended.
+pub(crate) const PROGRAM: &str = "program";
+
+/// The first words of a command line that calls `subcommand` of `agent`.
+pub(crate) fn call(agent: &Path, subcommand: &str) -> Vec<String> {
+    vec![agent.display().to_string(), subcommand.to_owned()]
+}

@@ -1,0 +1,188 @@
+//! What parent and children say, and what is said to them.
+
+use std::time::Duration;
+
+use super::core::{Broker, Deadline};
+use super::family::Parent;
+use super::log::Severity;
+use super::state::{self, State};
+use crate::overlay::link::LinkEvent;
+use crate::overlay::wire::{Downward, Upward};
+
+impl Broker {
+    /// Sends to the parent, now or when there is a link.
+    pub(super) fn send_up(&self, message: &Upward) {
+        if let Some(parent) = self.parent.as_ref().filter(|parent| !parent.failed) {
+            parent.send(message);
+        }
+    }
+
+    /// Whether there is a parent that has accepted us.
+    pub(super) fn is_joined(&self) -> bool {
+        self.parent.as_ref().is_some_and(Parent::is_joined)
+    }
+
+    /// Something happened on the link to the parent.
+    pub(super) fn parent_event(&mut self, event: LinkEvent) {
+        match event {
+            LinkEvent::Message(bytes) => match serde_json::from_slice(&bytes) {
+                Ok(message) => self.told_by_parent(message),
+                Err(_) => self.log_as("overlay", Severity::Error, "DROP upstream message"),
+            },
+            LinkEvent::Unresolved(reason) => {
+                let text = format!("unable to resolve upstream peer {reason}");
+                self.log_as("overlay", Severity::Warning, &text);
+            }
+            // A worker does not mind losing its parent: it connects again, and says so.
+            LinkEvent::Ready if self.is_joined() => self.send_up(&Upward::Back),
+            LinkEvent::Ready | LinkEvent::Refused | LinkEvent::Closed | LinkEvent::Opened(_) => {}
+        }
+    }
+
+    fn told_by_parent(&mut self, message: Downward) {
+        match message {
+            Downward::Welcome => self.change_parent(|parent| parent.responded = true),
+            Downward::Refused(reason) => self.parent_failed(&format!("overlay.hello: {reason}")),
+            Downward::Disconnect => {
+                let lead = self.host(0);
+                self.parent_failed(&format!("{lead} (rank 0) sent disconnect control message"));
+            }
+            Downward::State(state) => self.change_parent(|parent| parent.state = Some(state)),
+            Downward::Config(config) => {
+                if self.state() == State::ConfigSync {
+                    self.setup.config = *config;
+                    self.post("sync-success");
+                }
+            }
+            Downward::Farewell => self.post("goodbye"),
+            Downward::Order(order) => self.obey(order),
+            Downward::Reply(id, reply) => self.tell((None, id), reply),
+        }
+    }
+
+    fn change_parent(&mut self, change: impl FnOnce(&mut Parent)) {
+        if let Some(parent) = &mut self.parent {
+            change(parent);
+        }
+        self.look_at_parent();
+    }
+
+    fn parent_failed(&mut self, text: &str) {
+        self.log_as("overlay", Severity::Critical, text);
+        self.fail_with(1);
+        self.change_parent(|parent| parent.failed = true);
+    }
+
+    /// Posts what follows from the parent's state in the own one.
+    pub(super) fn look_at_parent(&mut self) {
+        let Some(parent) = &self.parent else { return };
+        let known = parent.state.filter(|_| parent.responded).unwrap_or(State::LoadBuiltins);
+        if let Some(event) = state::event_of_parent(self.state(), known, parent.failed) {
+            self.post(event);
+        }
+    }
+
+    /// Says goodbye to the parent, if it would hear it.
+    pub(super) fn take_leave(&mut self) {
+        if self.is_joined() {
+            self.send_up(&Upward::Goodbye);
+            self.later(Duration::from_mins(1), Deadline::Goodbye);
+        } else {
+            self.post("goodbye");
+        }
+    }
+
+    /// Something happened on a child's link.
+    pub(super) fn child_event(&mut self, link: u64, event: LinkEvent) {
+        match event {
+            LinkEvent::Opened(sender) => drop(self.children.links.insert(link, sender)),
+            LinkEvent::Message(bytes) => match serde_json::from_slice(&bytes) {
+                Ok(message) => self.told_by_child(link, message),
+                Err(_) => self.log_as("overlay", Severity::Error, "DROP downstream message"),
+            },
+            LinkEvent::Refused => {
+                self.log_as("overlay", Severity::Error, "overlay auth No access");
+            }
+            LinkEvent::Closed => {
+                self.children.links.remove(&link);
+                if let Some(rank) = self.children.rank_of(link) {
+                    let text = format!("{} (rank {rank}) failed", self.host(rank));
+                    self.log_as("overlay", Severity::Error, &text);
+                    self.child_gone(rank);
+                }
+            }
+            LinkEvent::Ready | LinkEvent::Unresolved(_) => {}
+        }
+    }
+
+    fn told_by_child(&mut self, link: u64, message: Upward) {
+        match (message, self.children.rank_of(link)) {
+            (Upward::Hello(rank, hostname), None) if !self.children.spurn => {
+                self.greet(link, rank, &hostname);
+            }
+            (message, Some(rank)) => self.told_by_rank(rank, message),
+            (_, None) => self.children.send(link, &Downward::Disconnect),
+        }
+    }
+
+    fn told_by_rank(&mut self, rank: u32, message: Upward) {
+        match message {
+            Upward::Hello(..) | Upward::Back => {}
+            Upward::ConfigWanted => {
+                let config = Box::new(self.setup.config.clone());
+                self.send_down(rank, &Downward::Config(config));
+            }
+            Upward::Online { drained } => self.came_online(rank, drained),
+            Upward::Goodbye => {
+                self.send_down(rank, &Downward::Farewell);
+                self.child_gone(rank);
+            }
+            Upward::Task(job, task, happened) => self.task_news(job, task, happened),
+            Upward::Request(id, request) => self.serve((Some(rank), id), request),
+            Upward::RequestGone(id) => self.manager.forget((Some(rank), id)),
+        }
+    }
+
+    /// Accepts or refuses a child's hello.
+    fn greet(&mut self, link: u64, rank: u32, hostname: &str) {
+        let configured = self.host(rank);
+        if configured != hostname || rank == 0 {
+            let text = format!(
+                "rejecting connection from {hostname} (rank {rank}): \
+                 {configured} is configured as rank {rank}: mismatched config?"
+            );
+            self.log_as("overlay", Severity::Error, &text);
+            self.children.send(link, &Downward::Refused("Invalid argument".to_owned()));
+            return;
+        }
+        if self.children.online.contains_key(&rank) {
+            // It has come again after a crash that nobody has noticed.
+            self.child_gone(rank);
+        }
+        self.children.online.insert(rank, link);
+        self.send_down(rank, &Downward::Welcome);
+        self.send_down(rank, &Downward::State(self.state()));
+    }
+
+    /// Sends to a child that is online.
+    pub(super) fn send_down(&self, rank: u32, message: &Downward) {
+        if let Some(link) = self.children.online.get(&rank) {
+            self.children.send(*link, message);
+        }
+    }
+
+    /// Children follow their parent's state.
+    pub(super) fn tell_children_state(&self) {
+        for link in self.children.online.values() {
+            self.children.send(*link, &Downward::State(self.state()));
+        }
+    }
+
+    fn child_gone(&mut self, rank: u32) {
+        self.children.online.remove(&rank);
+        self.went_offline(rank);
+        if self.state() == State::Shutdown && self.children.online.is_empty() {
+            self.post("children-complete");
+        }
+    }
+}

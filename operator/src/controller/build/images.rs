@@ -1,0 +1,10 @@
+//! The operator's own images, which the pods take the agent from.
+
+/// The operator's own images.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Images {
+    /// Image of the agent: holds `/flux-agent`, the link `/flux` to it, and nothing else.
+    pub agent: String,
+    /// `Always`, `IfNotPresent` or `Never`.
+    pub agent_pull_policy: String,
+}

@@ -1,0 +1,106 @@
+//! What every reconcile of a MiniCluster works with, and whoever labels its pods.
+
+use super::build::Images;
+use super::error::Error;
+use super::failures::Failures;
+use super::image_volumes::ImageVolumes;
+use super::known::Known;
+use crate::cluster::validate::Defaults;
+use crate::health::Health;
+use crate::metrics::Metrics;
+use k8s_openapi::NamespaceResourceScope;
+use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::watcher;
+use kube::{Api, Client, Resource};
+use std::sync::Arc;
+
+/// The operator's name as an owner of fields.
+pub(super) const FIELD_MANAGER: &str = "flux-operator";
+
+/// What every reconcile works with.
+pub struct Context {
+    pub(super) client: Client,
+    reporter: Reporter,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) images: Images,
+    pub(super) defaults: Defaults,
+    pub(super) health: Arc<Health>,
+    pub(super) known: Known,
+    /// Whether pods can have them.
+    pub(super) image_volumes: ImageVolumes,
+    /// Of each MiniCluster.
+    pub(super) failures: Failures,
+    /// Of each pod that should get its label.
+    pub(super) label_failures: Failures,
+}
+
+impl Context {
+    /// A context that acts through `client`; `instance` names this operator's pod in Events.
+    pub fn new(
+        client: Client,
+        instance: Option<String>,
+        metrics: Arc<Metrics>,
+        images: Images,
+        defaults: Defaults,
+    ) -> Self {
+        Self {
+            reporter: Reporter { controller: FIELD_MANAGER.to_owned(), instance },
+            client,
+            metrics,
+            images,
+            defaults,
+            health: Arc::default(),
+            known: Known::default(),
+            image_volumes: ImageVolumes::default(),
+            failures: Failures::default(),
+            label_failures: Failures::default(),
+        }
+    }
+
+    /// Publishes Events. One for each report: it would take an Event with another text for the same
+    /// one come again, and drop the text.
+    pub(super) fn recorder(&self) -> Recorder {
+        Recorder::new(self.client.clone(), self.reporter.clone())
+    }
+
+    /// Whether the reconciles get anywhere.
+    pub(crate) fn health(&self) -> Arc<Health> {
+        Arc::clone(&self.health)
+    }
+}
+
+/// Where to reconcile, and how much at the same time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    /// The only namespace; all of them unless given.
+    pub namespace: Option<String>,
+    /// Reconciles that run at the same time, never two of one MiniCluster; as many pods are
+    /// labelled besides.
+    pub concurrency: u16,
+}
+
+/// Objects of `namespace`, of all of them unless given.
+pub(super) fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    namespace.map_or_else(
+        || Api::all(client.clone()),
+        |namespace| Api::namespaced(client.clone(), namespace),
+    )
+}
+
+/// What the controller tells of itself; the outcome of a reconcile is told where it happens.
+pub(super) fn notice<T>(
+    result: Result<T, kube::runtime::controller::Error<Error, watcher::Error>>,
+    failures: &Failures,
+) {
+    use kube::runtime::controller::Error as Fault;
+    match result {
+        // It was to be tried again, and is gone.
+        Err(Fault::ObjectNotFound(gone)) => failures.forget(gone.namespace.as_deref(), &gone.name),
+        Err(Fault::QueueError(error)) => tracing::warn!(%error, "watch"),
+        Err(Fault::RunnerError(error)) => tracing::error!(%error, "run the controller"),
+        Err(Fault::ReconcilerFailed(..)) | Ok(_) => {}
+    }
+}

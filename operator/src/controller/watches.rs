@@ -1,0 +1,104 @@
+//! What the controller watches.
+
+use super::context::Context;
+use super::known::{Marker, name_of};
+use flux_contract::labels;
+use futures::{Stream, TryStreamExt as _};
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::{PredicateConfig, WatchStreamExt as _, predicates, watcher};
+use kube::{Api, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// Everything the operator makes carries this label, so that it hears of nothing else.
+pub(super) const MANAGED: &str = "app.kubernetes.io/managed-by=flux-operator";
+/// Only leads are watched: a lead's end must be noticed at once, a worker's is the Job's business.
+pub(super) const LEADS: &str =
+    "app.kubernetes.io/managed-by=flux-operator,batch.kubernetes.io/job-completion-index=0";
+/// The companions: their end must be noticed, and why they do not start.
+pub(super) const COMPANIONS: &str = "app.kubernetes.io/managed-by=flux-operator,job-index=services";
+
+/// Every MiniCluster, as metadata, and the changes of their specifications. Status writes do not
+/// pass: they are our own. A MiniCluster that cannot be read does not stop the watch of the
+/// others, because only its metadata is read here.
+///
+/// `synced` is not told by the store: of two that wait for it, which the controller is one of, only
+/// the last is woken (kube-runtime 5.0.0, `DelayedInit`).
+pub(super) fn markers(
+    api: Api<Marker>,
+    context: Arc<Context>,
+    synced: impl Fn() + Send + 'static,
+) -> (Store<Marker>, impl Stream<Item = Result<Marker, watcher::Error>> + Send + 'static) {
+    let (store, writer) = reflector::store();
+    let stream = watcher(api, watcher::Config::default())
+        .default_backoff()
+        .reflect(writer)
+        .inspect_ok(move |event| match event {
+            watcher::Event::InitDone => synced(),
+            watcher::Event::Delete(marker) => context.known.forget(&name_of(marker)),
+            watcher::Event::Init | watcher::Event::InitApply(_) | watcher::Event::Apply(_) => {}
+        })
+        .applied_objects()
+        .predicate_filter(predicates::generation, PredicateConfig::default());
+    (store, stream)
+}
+
+/// The objects that `labels` select, and each that is changed or goes; `slim` takes out of an object
+/// what nobody asks for. `complete` is called when all there are have been brought.
+pub(super) fn ours<K>(
+    api: Api<K>,
+    labels: &str,
+    slim: fn(&mut K),
+    complete: impl Fn() + Send + 'static,
+) -> (Store<K>, impl Stream<Item = Result<K, watcher::Error>> + Send + 'static)
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    let (store, writer) = reflector::store();
+    let stream = watcher(api, watcher::Config::default().labels(labels))
+        .default_backoff()
+        .modify(slim)
+        .reflect(writer)
+        .inspect_ok(move |event| {
+            if matches!(event, watcher::Event::InitDone) {
+                complete();
+            }
+        })
+        .touched_objects();
+    (store, stream)
+}
+
+/// Takes out who owns which field.
+pub(super) fn without_managers<K: Resource>(object: &mut K) {
+    object.meta_mut().managed_fields = None;
+}
+
+/// Leaves what a lead says of itself.
+pub(super) fn state_only(lead: &mut Pod) {
+    without_managers(lead);
+    lead.spec = None;
+}
+
+/// The MiniCluster that a pod belongs to.
+pub(super) fn cluster_of(pod: &Pod) -> Option<ObjectRef<Marker>> {
+    let name = pod.labels().get(labels::NAME)?;
+    Some(ObjectRef::new(name).within(&pod.namespace()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::index_labels;
+
+    #[test]
+    fn the_watches_select_what_the_objects_are_labelled_with() {
+        let managed = format!("{}={}", labels::MANAGED_BY, labels::MANAGED_BY_VALUE);
+        assert_eq!(MANAGED, managed);
+        assert_eq!(LEADS, format!("{managed},{}=0", labels::COMPLETION_INDEX));
+        let companions = format!("{managed},{}={}", labels::JOB_INDEX, labels::COMPANION_INDEX);
+        assert_eq!(COMPANIONS, companions);
+        assert_eq!(index_labels::UNLABELLED, format!("{LEADS},!{}", labels::JOB_INDEX));
+    }
+}
