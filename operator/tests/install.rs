@@ -186,11 +186,17 @@ async fn nothing_is_asked_of_the_cluster_for_what_runs_nor_for_what_copies() {
     world.reconcile().await.unwrap();
     assert_eq!(world.server.reads("/api/v1/nodes"), 2);
 
-    let world = World::new(&json!({ "flux": { "container": { "install": "Copy" } } }));
-    world.server.runs("v1.36.3", Some(good_nodes(1)));
-    world.reconcile().await.unwrap();
-    assert_eq!(reported(&world), (InstallMethod::Copy, "asked for".to_owned()));
-    assert_eq!(world.server.reads("/version"), 0);
+    for (spec, why) in [
+        (json!({ "flux": { "container": { "install": "Copy" } } }), "asked for"),
+        (json!({ "pod": { "runtimeClassName": "gvisor" } }), "runtime class \"gvisor\""),
+    ] {
+        let world = World::new(&spec);
+        world.server.runs("v1.36.3", Some(good_nodes(1)));
+        world.reconcile().await.unwrap();
+        let (method, reason) = reported(&world);
+        assert!(method == InstallMethod::Copy && reason.ends_with(why), "{method:?}: {reason}");
+        assert_eq!(world.server.reads("/version"), 0);
+    }
 }
 
 #[tokio::test]
