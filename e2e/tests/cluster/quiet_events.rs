@@ -15,16 +15,6 @@ fn has_ended(pod: Option<&Pod>) -> bool {
     pod.is_none() || matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// Whether the kubelet of a busy machine says that it has not read a ConfigMap or Secret yet: it tries
-/// again, and nobody can do anything about it.
-fn is_late(event: &Event) -> bool {
-    event.message.as_deref().is_some_and(|message| {
-        ["configmap", "secret"].iter().any(|kind| {
-            message.contains(&format!("failed to sync {kind} cache: timed out waiting"))
-        })
-    })
-}
-
 #[test]
 #[ignore = "needs a cluster"]
 fn good_runs_of_any_length_leave_no_warning() {
@@ -46,7 +36,7 @@ fn good_runs_of_any_length_leave_no_warning() {
         ensure!(!events.is_empty(), "there are no Events at all");
         let warnings: Vec<String> = events
             .iter()
-            .filter(|event| event.type_.as_deref() == Some("Warning") && !is_late(event))
+            .filter(|event| event.type_.as_deref() == Some("Warning"))
             .map(|event| {
                 let about = &event.involved_object;
                 let text = |text: &Option<String>| text.clone().unwrap_or_default();
