@@ -13,6 +13,7 @@ use crate::{
     cache::{self, Cache, Key},
     cli::environment,
     cluster::Target,
+    interruption,
     kubernetes::{ClusterId, Kubernetes},
     not_run,
     product::{binaries, cargo, checkout},
@@ -189,11 +190,15 @@ enum Verdict {
 }
 
 fn run(mut check: Check, progress: &Progress) -> Outcome {
-    progress.say(&format!("{} (usually {}) ...", check.name, check.usually));
-    timed(check.name, progress, || programs::show(&mut check.command))
+    timed(check.name, progress, || {
+        progress.say(&format!("{} (usually {}) ...", check.name, check.usually));
+        programs::show(&mut check.command)
+    })
 }
 
 fn timed(name: &'static str, progress: &Progress, work: impl FnOnce() -> Result<()>) -> Outcome {
+    // Nothing is begun while an interruption ends what there is.
+    interruption::await_end();
     let begun = Instant::now();
     let result = match work() {
         Ok(()) => Verdict::Passed,

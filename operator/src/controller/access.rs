@@ -8,7 +8,6 @@ use super::install::Support;
 use super::known::{Asked, Known, Marker, Name, Watched};
 use super::read::{Read, read};
 use super::waiting::Waiting;
-
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;

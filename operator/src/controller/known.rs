@@ -191,18 +191,19 @@ impl Known {
         self.clusters().entry(name_of(cluster)).or_default().cluster = Some(noted);
     }
 
-    /// Notes what the API server has answered to a new status of `cluster`.
-    pub(super) fn reported(
-        &self,
-        cluster: &MiniCluster,
-        metadata: ObjectMeta,
-        status: Option<MiniClusterStatus>,
-    ) {
-        // Another generation has another specification.
-        let is_same = metadata.generation == cluster.metadata.generation;
-        let spec = cluster.spec.clone();
-        let written = is_same.then(|| Arc::new(MiniCluster { metadata, spec, status }));
-        self.clusters().entry(name_of(cluster)).or_default().cluster = written;
+    /// Notes what the API server has answered to a new status. Of a MiniCluster that could not be read,
+    /// or whose specification has changed meanwhile, nothing is known then.
+    pub(super) fn reported(&self, metadata: ObjectMeta, status: Option<MiniClusterStatus>) {
+        let namespace = metadata.namespace.clone().unwrap_or_default();
+        let name = (namespace, metadata.name.clone().unwrap_or_default());
+        let mut clusters = self.clusters();
+        let Some(entry) = clusters.get_mut(&name) else { return };
+        let is_same = |read: &Arc<MiniCluster>| {
+            read.metadata.uid == metadata.uid && read.metadata.generation == metadata.generation
+        };
+        let read = entry.cluster.take().filter(is_same);
+        entry.cluster =
+            read.map(|read| Arc::new(MiniCluster { metadata, spec: read.spec.clone(), status }));
     }
 
     /// Forgets a MiniCluster that is gone.
@@ -355,7 +356,7 @@ mod tests {
         assert!(known.cluster(&marker("u", "10")).is_some());
         assert!(known.cluster(&marker("u", "11")).is_none());
         assert!(known.cluster(&marker("another", "10")).is_none());
-        known.reported(&read("10"), metadata("u", "11"), None);
+        known.reported(metadata("u", "11"), None);
         assert!(known.cluster(&marker("u", "11")).is_some());
         known.forget(&cluster());
         assert!(known.cluster(&marker("u", "11")).is_none());
@@ -366,7 +367,15 @@ mod tests {
         let known = Known::default();
         known.read(&read("10"));
         let edited = ObjectMeta { generation: Some(2), ..metadata("u", "12") };
-        known.reported(&read("10"), edited, None);
+        known.reported(edited, None);
         assert!(known.cluster(&marker("u", "12")).is_none());
+    }
+
+    #[test]
+    fn a_status_of_what_could_not_be_read_makes_nothing_known() {
+        let known = Known::default();
+        known.answered(&cluster(), &job("j", "1"));
+        known.reported(metadata("u", "11"), None);
+        assert!(known.cluster(&marker("u", "11")).is_none());
     }
 }

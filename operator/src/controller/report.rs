@@ -37,7 +37,7 @@ pub(super) async fn report(
     let api = reported(context.client.clone(), &namespace);
     let answer = api.patch_status(&name, &parameters, &Patch::Apply(patch)).await;
     let answer = answer.map_err(|source| Error::WriteStatus { name, source: Box::new(source) })?;
-    context.known.reported(cluster, answer.metadata, answer.status);
+    context.known.reported(answer.metadata, answer.status);
     let old = cluster.status.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();
     log_end(cluster, status);
     for event in events(old, &status.conditions) {
