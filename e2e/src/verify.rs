@@ -1,5 +1,7 @@
 //! `verify`: every check and test of the project, in the order in which a fault is cheapest to find.
 
+mod unused_items;
+
 use std::{
     path::{Path, PathBuf},
     process::Command,
@@ -76,6 +78,7 @@ pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
     outcomes.push(timed("the stand-in for Flux is small", progress, check_stand_in_size));
     outcomes.push(timed("dependencies: licences, bans, sources", progress, || deny(progress)));
     outcomes.push(timed("dependencies: used", progress, || unused_dependencies(progress)));
+    outcomes.push(timed("public items: used", progress, unused_items::check));
     match obstacle(&options.target) {
         None => outcomes.extend(on_the_cluster(options, progress)?),
         Some(reason) if options.require_cluster => bail!("--require-cluster: {reason}"),

@@ -97,7 +97,9 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.tracing.processor
 }
 
 /// kubeadm's settings, with what a machine that also does other things needs: no eviction or image removal
-/// when its disk fills, swap and version 1 control groups accepted.
+/// when its disk fills, swap and version 1 control groups accepted. What a volume is made of is read when a
+/// pod needs it: the kubelet gives a watch of each one second to begin, which a machine that
+/// builds beside it exceeds.
 fn kubelet(control_group: &str, network: &Network) -> Value {
     let pki = format!("{}/pki", inside::CONFIGURATION);
     json!({
@@ -115,6 +117,7 @@ fn kubelet(control_group: &str, network: &Network) -> Value {
         "clusterDomain": network.domain.to_string(),
         "resolvConf": format!("{}/resolv.conf", inside::CONFIGURATION),
         "containerRuntimeEndpoint": format!("unix://{}", inside::CONTAINERD_SOCKET),
+        "configMapAndSecretChangeDetectionStrategy": "Get",
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": format!("/{control_group}"),
         "failCgroupV1": false,
