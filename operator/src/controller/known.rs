@@ -101,6 +101,8 @@ struct Entry {
     newest: HashMap<String, u64>,
     /// What kept its pods from starting when that was asked last.
     waiting: Option<Asked>,
+    /// When its status was written last.
+    reported: Option<Instant>,
 }
 
 /// What kept pods from starting when that was asked.
@@ -122,9 +124,15 @@ impl Known {
     pub(super) fn object<K: Watched>(&self, cluster: &Name, name: &str) -> Option<K> {
         let place = ObjectRef::new(name).within(&cluster.0);
         let object = K::store(self.stores.get()?).get(&place)?;
+        (!self.is_outdated(cluster, object.as_ref())?).then(|| K::clone(&object))
+    }
+
+    /// Whether the API server has answered with a newer version of an object of `cluster`; `None` where
+    /// versions cannot be compared.
+    pub(super) fn is_outdated(&self, cluster: &Name, object: &impl ResourceExt) -> Option<bool> {
         let (uid, version) = (object.uid()?, version(object.meta())?);
         let newest = self.clusters().get(cluster).and_then(|entry| entry.newest.get(&uid).copied());
-        newest.is_none_or(|newest| version >= newest).then(|| K::clone(&object))
+        Some(newest.is_some_and(|newest| version < newest))
     }
 
     /// The Job `name` that the watch has brought, however old.
@@ -198,12 +206,20 @@ impl Known {
         let name = (namespace, metadata.name.clone().unwrap_or_default());
         let mut clusters = self.clusters();
         let Some(entry) = clusters.get_mut(&name) else { return };
+        entry.reported = Some(Instant::now());
         let is_same = |read: &Arc<MiniCluster>| {
             read.metadata.uid == metadata.uid && read.metadata.generation == metadata.generation
         };
         let read = entry.cluster.take().filter(is_same);
         entry.cluster =
             read.map(|read| Arc::new(MiniCluster { metadata, spec: read.spec.clone(), status }));
+    }
+
+    /// How much of `pause` is left since the status of `cluster` was written.
+    pub(super) fn pause(&self, cluster: &Name, pause: Duration) -> Option<Duration> {
+        self.stores.get()?;
+        let reported = self.clusters().get(cluster)?.reported?;
+        pause.checked_sub(reported.elapsed())
     }
 
     /// Forgets a MiniCluster that is gone.
@@ -227,7 +243,7 @@ fn version(metadata: &ObjectMeta) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use kube::core::PartialObjectMetaExt as _;
     use kube::runtime::{reflector, watcher};
@@ -267,7 +283,7 @@ mod tests {
     }
 
     /// What is known once the watches have brought `jobs` and `leads`.
-    fn known(jobs: &[Job], leads: &[Pod], all_leads: bool) -> Known {
+    pub(in crate::controller) fn known(jobs: &[Job], leads: &[Pod], all_leads: bool) -> Known {
         let known = Known::default();
         let filled = Stores {
             jobs: filled(jobs),

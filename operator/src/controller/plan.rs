@@ -22,7 +22,6 @@ use flux_contract::{AgentConfig, Bootstrap, Redacted, Workload};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use kube::ResourceExt as _;
-use kube::runtime::controller::Action;
 use std::time::Duration;
 
 /// Wait before the next reconcile where no watch tells what happens: at pods that do not start, at a
@@ -237,20 +236,26 @@ impl Plan {
     }
 }
 
-/// When to reconcile again although no watch has told of anything; `name` is the MiniCluster's.
-pub(super) fn next_reconcile(live: &Live, plan: &Plan, state: Option<State>, name: &str) -> Action {
-    let Some(job) = &live.job else { return Action::await_change() };
+/// After what time to reconcile again although no watch has told of anything; `name` is the
+/// MiniCluster's.
+pub(super) fn next_reconcile(
+    live: &Live,
+    plan: &Plan,
+    state: Option<State>,
+    name: &str,
+) -> Option<Duration> {
+    let job = live.job.as_ref()?;
     // A lead that is not ready any more ends in a moment, or is found degraded.
     let ready = live.pods.lead.as_ref().is_some_and(|lead| broker_is_ready(lead, name));
     let starts = state != Some(State::Running) || live.pods.waiting.is_some() || !ready;
     if lacks_pods(job) || (lacks_brokers(job) && starts) || plan.course.is_of_another_operator() {
-        Action::requeue(if live.pods.begin { BEGIN } else { POLL })
+        Some(if live.pods.begin { BEGIN } else { POLL })
     } else if plan.course == Course::Apply
         && !live.names_taken.is_empty()
         && state == Some(State::Running)
     {
-        Action::requeue(NAME_TAKEN)
+        Some(NAME_TAKEN)
     } else {
-        Action::await_change()
+        None
     }
 }

@@ -77,11 +77,14 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
         tracing::warn!(error = error.chain(), "the status could not be written either");
     }
     applied?;
-    reported.and(noted)?;
+    let deferred = reported?;
+    noted?;
     if object.spec.cleanup && status.is_over() {
         delete(&access.api::<MiniCluster>(), &name, object.uid()).await?;
     }
-    Ok(next_reconcile(&live, &plan, status.state, &name))
+    let next = next_reconcile(&live, &plan, status.state, &name);
+    let soonest = next.into_iter().chain(deferred).min();
+    Ok(soonest.map_or_else(Action::await_change, Action::requeue))
 }
 
 /// What is asked for. Where the specification could not be read, its faults are `unreadable`.
