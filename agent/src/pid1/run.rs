@@ -20,6 +20,7 @@ use crate::process::children::Children;
 use crate::process::deadline::Deadline;
 use crate::process::signals::Signals;
 use crate::program::record::ProgramRecord;
+use crate::status::document::StatusReport;
 use crate::status::progress::Progress;
 use crate::status::server::{Answered, StatusServer};
 use crate::status::timing::fluxtime_line;
@@ -34,7 +35,9 @@ use std::io::{self, Write};
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// Where the kubelet looks for the termination message unless the container says otherwise.
@@ -65,6 +68,7 @@ pub(crate) async fn run(options: Options) -> u8 {
     let period = options.probe_period;
     match begin(options, signals).await {
         Ok(Begun::Runner { mut context, plan, answered, lock: _held_to_the_end }) => {
+            let in_case = in_case_of_a_kill(&root, context.progress.subscribe());
             let outcome = through(&mut context, &plan).await;
             let ended = finish(&mut context, &plan, outcome.ended).await;
             let phases = context.progress.finish();
@@ -73,6 +77,9 @@ pub(crate) async fn run(options: Options) -> u8 {
                 None => phases,
             };
             let well = ended.code == 0;
+            if let Ok(in_case) = in_case {
+                in_case.abort();
+            }
             let code = leave(&root, ended, phases, context.progress.restarts());
             context.progress.over(well);
             if let Some(mut answered) = answered {
@@ -97,6 +104,30 @@ fn leave(root: &Root, ended: Ended, phases: Vec<Phase>, restarts: u32) -> u8 {
         Log::new(false, false).warn(&format!("could not write {TERMINATION_LOG}: {error}"));
     }
     u8::try_from(exit_code).unwrap_or(u8::MAX)
+}
+
+/// Leaves a message as soon as the kubelet asks for an end. It is the last one only if the kubelet kills
+/// this before the end, as it does on a node that is too busy for the pod's grace period.
+fn in_case_of_a_kill(
+    root: &Root,
+    reports: watch::Receiver<StatusReport>,
+) -> io::Result<JoinHandle<()>> {
+    let mut asked = unix::signal(SignalKind::terminate())?;
+    let path = root.at(TERMINATION_LOG);
+    Ok(tokio::spawn(async move {
+        asked.recv().await;
+        let text = "stopped by SIGTERM, and killed before the end: the grace period was too short";
+        let message = TerminationMessage {
+            exit_code: Exit::Stopped.code().into(),
+            command_ran: false,
+            signal: None,
+            restarts: reports.borrow().restarts,
+            last_error: Some(text.to_owned()),
+            phases: reports.borrow().phases.clone(),
+        };
+        // What cannot be written now is said when the last one cannot be.
+        let _ = leave_message(&path, &message);
+    }))
 }
 
 enum Begun {
