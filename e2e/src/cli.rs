@@ -14,7 +14,9 @@ use crate::{
     cache::Cache,
     cluster::{Cluster, Target},
     interruption::{self, Scope},
-    kubernetes::{ClusterDomain, ClusterId, IpFamilies, Kubernetes, Network, Options, Status},
+    kubernetes::{
+        ClusterDomain, ClusterId, IpFamilies, Kubernetes, Network, Nodes, Options, Status,
+    },
     progress::{self, Progress},
 };
 
@@ -64,7 +66,7 @@ pub fn environment(target: &Target) -> Vec<(&'static str, OsString)> {
             let command = load_command.as_ref().map(|it| (variable::LOAD_COMMAND, it.into()));
             [(variable::KUBECONFIG, kubeconfig.into())].into_iter().chain(command).collect()
         }
-        Target::Own(Options { cache: _, id, network }) => vec![
+        Target::Own(Options { cache: _, id, network, nodes: _ }) => vec![
             (variable::ID, id.as_str().into()),
             (variable::IP_FAMILY, network.ip_families.to_string().into()),
             (variable::CLUSTER_DOMAIN, network.domain.to_string().into()),
@@ -154,7 +156,7 @@ impl ClusterArguments {
         };
         let network =
             Network { ip_families: self.ip_family.clone(), domain: self.cluster_domain.clone() };
-        Ok(Options { cache: Cache::locate()?, id, network })
+        Ok(Options { cache: Cache::locate()?, id, network, nodes: Nodes::Real })
     }
 
     /// The options of a cluster on this machine.
@@ -327,6 +329,7 @@ mod tests {
                 ip_families: "ipv6,ipv4".parse().unwrap(),
                 domain: "k8s.example".parse().unwrap(),
             },
+            nodes: Nodes::Real,
         };
         // Each variable stands for the option that names it.
         let command = FromEnvironment::command();

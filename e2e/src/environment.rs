@@ -56,7 +56,7 @@ impl Environment {
     }
 
     /// The cluster as it is: nothing is built, loaded or installed.
-    fn as_it_is(target: &Target, progress: &Progress) -> Result<Self> {
+    pub fn as_it_is(target: &Target, progress: &Progress) -> Result<Self> {
         Ok(Self { cluster: Cluster::up(target, progress)?, built: None })
     }
 

@@ -14,6 +14,9 @@ use crate::packages;
 /// The image that holds a pod's namespaces.
 pub(crate) const PAUSE_IMAGE: &str = "localhost/flux-e2e/pause:1";
 
+/// Name of the file that says what kwok does with nodes and pods.
+pub(crate) const KWOK_CONFIGURATION: &str = "kwok.yaml";
+
 /// One file of [`inside::CONFIGURATION`].
 #[derive(Debug)]
 pub(crate) struct ConfigurationFile {
@@ -34,13 +37,16 @@ pub(crate) fn files(
         file("cni/10-pods.conflist", pretty(&pod_network(network))),
         file("audit-policy.json", pretty(&audit_policy())),
         file("Corefile", corefile(&network.domain)),
+        file(KWOK_CONFIGURATION, include_str!("kwok.yaml").to_owned()),
         // Pods that ask for the node's DNS get the cluster's: there is nothing else to ask.
         file("resolv.conf", format!("nameserver {}\n", network.usual().node)),
     ];
-    files.extend(["controller-manager", "scheduler", "proxy", "coredns", "kubelet"].map(|user| {
-        let pki = format!("{}/pki", inside::CONFIGURATION);
-        file(&format!("{user}.kubeconfig"), kubeconfig(user, &pki, network))
-    }));
+    files.extend(["controller-manager", "scheduler", "proxy", "coredns", "kubelet", "admin"].map(
+        |user| {
+            let pki = format!("{}/pki", inside::CONFIGURATION);
+            file(&format!("{user}.kubeconfig"), kubeconfig(user, &pki, network))
+        },
+    ));
     files
 }
 
@@ -264,6 +270,9 @@ mod tests {
         for file in files("flux-e2e-test", &built, &Network::default()) {
             if file.path.ends_with(".kubeconfig") && file.path != "proxy.kubeconfig" {
                 continue; // They differ in the user's name only.
+            }
+            if file.path == KWOK_CONFIGURATION {
+                continue; // It depends on nothing.
             }
             insta::assert_snapshot!(file.path.replace('/', "-"), file.content);
         }

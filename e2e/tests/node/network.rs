@@ -8,7 +8,7 @@ use e2e::{
     cluster::Target,
     environment::Environment,
     examples::run::run,
-    kubernetes::{ClusterId, DownAtEnd, Network, Options},
+    kubernetes::{ClusterId, DownAtEnd, Network, Nodes, Options},
     not_run,
     progress::Progress,
 };
@@ -23,6 +23,7 @@ fn options() -> Options {
         cache: Cache::locate().unwrap(),
         id: ClusterId::beside_that_of_this_checkout("network").unwrap(),
         network,
+        nodes: Nodes::Real,
     }
 }
 
