@@ -54,7 +54,7 @@ impl Arguments {
     /// Measures, and writes what was found.
     pub fn run(&self) -> Result<ExitCode> {
         let progress = Progress::new();
-        let agent = binaries::build(&progress)?.agent;
+        let agent = binaries::build_agent(&progress)?;
         let mut all = Vec::new();
         for seconds in &self.opens_after {
             let delay = Duration::from_secs(*seconds);

@@ -1,7 +1,7 @@
 //! What the controller watches.
 
 use super::context::Context;
-use super::known::{Marker, name_of};
+use super::known::{Marker, name_of, take_out_history};
 use flux_contract::labels;
 use futures::{Stream, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
@@ -34,6 +34,7 @@ pub(super) fn markers(
     let (store, writer) = reflector::store();
     let stream = watcher(api, watcher::Config::default())
         .default_backoff()
+        .modify(without_managers)
         .reflect(writer)
         .inspect_ok(move |event| match event {
             watcher::Event::InitDone => synced(),
@@ -72,7 +73,7 @@ where
 
 /// Takes out who owns which field.
 pub(super) fn without_managers<K: Resource>(object: &mut K) {
-    object.meta_mut().managed_fields = None;
+    take_out_history(object.meta_mut());
 }
 
 /// Leaves what a lead says of itself.

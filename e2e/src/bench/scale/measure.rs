@@ -18,7 +18,8 @@ use kube::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::watch::{Seen, Times};
+use self::watch::Seen;
+pub(super) use self::watch::Times;
 use super::{
     contender::Contender,
     manifest::{HOLD, Load},

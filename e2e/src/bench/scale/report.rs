@@ -166,7 +166,11 @@ fn render(table: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::scale::{measure::Figures, process::Memory, requests::Requests};
+    use crate::bench::scale::{
+        measure::{Figures, Times},
+        process::Memory,
+        requests::Requests,
+    };
 
     fn report() -> Report {
         let mut report = Report::default();
@@ -174,10 +178,11 @@ mod tests {
             let seconds = f64::from(number) / 10.0;
             let figures = Figures {
                 created_seconds: 0.1,
-                times: serde_json::from_value(serde_json::json!({
-                    "jobs_seconds": seconds, "complete_seconds": seconds + 4.0, "reported_seconds": null,
-                }))
-                .unwrap(),
+                times: Times {
+                    jobs_seconds: seconds,
+                    complete_seconds: seconds + 4.0,
+                    reported_seconds: None,
+                },
                 processor_seconds: seconds / 100.0,
                 memory_before: Memory { resident: 1 << 24, anonymous: 1 << 23, peak: 1 << 24 },
                 memory_after: Memory { resident: 1 << 25, anonymous: 1 << 24, peak: 1 << 25 },
