@@ -96,7 +96,8 @@ impl Place {
         };
         let (made, ()) = tokio::try_join!(create_all(trial, wanted), recorded)?;
         recording.tasks = self.runtime.events();
-        let lead = recording.lead().and_then(ResourceExt::uid).context("there was no lead")?;
+        let lead = recording.lead().and_then(|lead| lead.metadata.uid.clone());
+        let lead = lead.context("there was no lead")?;
         recording.containers = runtime::containers(&self.environment, &lead)?;
         remove(trial, &made).await?;
         let milestones = recording.milestones();
@@ -203,13 +204,15 @@ fn api(trial: &Trial, object: &DynamicObject) -> Result<Api<DynamicObject>> {
 /// Deletes what was made and waits until nothing of it is left.
 async fn remove(trial: &Trial, made: &[DynamicObject]) -> Result<()> {
     for object in made {
-        let deleted = api(trial, object)?.delete(&object.name_any(), &DeleteParams::foreground());
-        deleted.await.with_context(|| format!("deleting {}", object.name_any()))?;
+        let (api, name) = (api(trial, object)?, object.name_any());
+        let deleted = api.delete(&name, &DeleteParams::foreground()).await;
+        deleted.with_context(|| format!("deleting {name}"))?;
     }
     let gone = async {
         for object in made {
+            let (api, name) = (api(trial, object)?, object.name_any());
             let gone = |it: Option<&DynamicObject>| it.is_none();
-            await_condition(api(trial, object)?, &object.name_any(), gone).await?;
+            await_condition(api, &name, gone).await?;
         }
         while !(is_empty::<Pod>(trial).await?
             && is_empty::<Job>(trial).await?
