@@ -154,8 +154,11 @@ impl ClusterArguments {
             Some(name) => ClusterId::named(name)?,
             None => ClusterId::of_this_checkout(),
         };
-        let network =
-            Network { ip_families: self.ip_family.clone(), domain: self.cluster_domain.clone() };
+        let network = Network {
+            ip_families: self.ip_family.clone(),
+            domain: self.cluster_domain.clone(),
+            ..Network::default()
+        };
         Ok(Options { cache: Cache::locate()?, id, network, nodes: Nodes::Real })
     }
 
@@ -328,6 +331,7 @@ mod tests {
             network: Network {
                 ip_families: "ipv6,ipv4".parse().unwrap(),
                 domain: "k8s.example".parse().unwrap(),
+                ..Network::default()
             },
             nodes: Nodes::Real,
         };

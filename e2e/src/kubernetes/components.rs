@@ -204,6 +204,7 @@ mod tests {
         let network = Network {
             ip_families: "ipv4,ipv6".parse().unwrap(),
             domain: "k8s.example".parse().unwrap(),
+            ..Network::default()
         };
         let last = vec![coredns(&built), proxy(&built, &network)];
         let simulation = simulation(&built, &network).unwrap();

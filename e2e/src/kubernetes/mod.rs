@@ -200,6 +200,11 @@ impl Kubernetes {
         command
     }
 
+    /// `ctr` of the node's containerd, for the containers of pods.
+    pub(crate) fn containerd(&self) -> Command {
+        start::ctr(&self.layout, &self.built)
+    }
+
     /// Makes the image known to the node under all these names.
     pub fn load_image(&self, image: &Image, names: &[&str]) -> Result<()> {
         start::load_image(&self.layout, &self.built, image, names)

@@ -17,8 +17,11 @@ use e2e::{
 const KERNEL_HAS_IPV6: &str = "/proc/net/if_inet6";
 
 fn options() -> Options {
-    let network =
-        Network { ip_families: "ipv6".parse().unwrap(), domain: "k8s.example".parse().unwrap() };
+    let network = Network {
+        ip_families: "ipv6".parse().unwrap(),
+        domain: "k8s.example".parse().unwrap(),
+        ..Network::default()
+    };
     Options {
         cache: Cache::locate().unwrap(),
         id: ClusterId::beside_that_of_this_checkout("network").unwrap(),
