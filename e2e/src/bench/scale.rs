@@ -44,6 +44,12 @@ pub struct Arguments {
     /// Where the results are written; by default docs/performance of this checkout.
     #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
+    /// The Go operator's program; without it, the Go operator is not measured.
+    #[arg(long, value_name = "FILE", env = "PEER_OPERATOR", requires = "peer_crd")]
+    peer_operator: Option<PathBuf>,
+    /// The file of its CustomResourceDefinition.
+    #[arg(long, value_name = "FILE", env = "PEER_CRD", requires = "peer_operator")]
+    peer_crd: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -59,7 +65,8 @@ impl Arguments {
         let target = Target::Own(options.clone());
         interruption::guard(&target, Scope::Target)?;
         let mut report = Report::default();
-        for contender in Contender::all(&progress)? {
+        let peer = self.peer_operator.as_deref().zip(self.peer_crd.as_deref());
+        for contender in Contender::all(peer, &progress)? {
             // Each begins with nothing in the cluster.
             Kubernetes::down(&options)?;
             let _down = DownAtEnd(options.clone());

@@ -13,10 +13,6 @@ use serde_json::{Value, json};
 use super::process::Operator;
 use crate::{environment::Environment, product::binaries, progress::Progress};
 
-/// Names the binary of the operator in Go.
-const PEER: &str = "PEER_OPERATOR";
-/// Names the file of its `CustomResourceDefinition`.
-const PEER_DEFINITION: &str = "PEER_CRD";
 /// The account of the operator in Go; it may do everything.
 const PEER_ACCOUNT: (&str, &str) = ("default", "peer");
 
@@ -37,14 +33,11 @@ pub(super) struct Contender {
 }
 
 impl Contender {
-    /// All that can be measured here.
-    pub(super) fn all(progress: &Progress) -> Result<Vec<Self>> {
-        let mut all = vec![Self::ours(progress)?];
-        match std::env::var_os(PEER) {
-            Some(program) => all.push(Self::peer(program.into())?),
-            None => progress.say(&format!("{PEER} names no binary: this operator alone")),
-        }
-        Ok(all)
+    /// This operator, and the one in Go where its program and its definition are given.
+    pub(super) fn all(peer: Option<(&Path, &Path)>, progress: &Progress) -> Result<Vec<Self>> {
+        let ours = Self::ours(progress)?;
+        let peer = peer.map(|(program, definition)| Self::peer(program, definition)).transpose()?;
+        Ok([ours].into_iter().chain(peer).collect())
     }
 
     fn ours(progress: &Progress) -> Result<Self> {
@@ -60,16 +53,12 @@ impl Contender {
         })
     }
 
-    fn peer(program: PathBuf) -> Result<Self> {
-        let path = std::env::var_os(PEER_DEFINITION).map(PathBuf::from);
-        let path = path.with_context(|| {
-            format!("{PEER} needs {PEER_DEFINITION}: the file of its CustomResourceDefinition")
-        })?;
-        let definition =
-            fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    fn peer(program: &Path, definition: &Path) -> Result<Self> {
+        let reading = || format!("reading {}", definition.display());
+        let definition = fs::read_to_string(definition).with_context(reading)?;
         Ok(Self {
             name: "operator in Go",
-            program,
+            program: program.to_owned(),
             arguments: &[
                 "--metrics-bind-address=127.0.0.1:18080",
                 "--health-probe-bind-address=127.0.0.1:18081",
