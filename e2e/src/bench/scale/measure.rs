@@ -66,7 +66,8 @@ pub(super) async fn measure(
     let directory = tempfile::tempdir().context("making a directory for the operator")?;
     let log = environment.audit_log().context("there is no audit log")?;
     let audit = Audit { log, user: contender.user() };
-    make_namespace(client, &load.namespace()).await?;
+    let namespace = load.namespace();
+    make_namespace(client, &namespace).await?;
     let mut operator = contender.start(environment, directory.path())?;
     operator.rest().await?;
     let (memory_before, worked_before) = (operator.memory()?, operator.processor_time()?);
@@ -84,7 +85,7 @@ pub(super) async fn measure(
     };
     let created = tokio::select! {
         created = work => created?,
-        failed = seen.watch(client, &load.namespace()) => return Err(failed),
+        failed = seen.watch(client, &namespace) => return Err(failed),
         failed = end_when_all_are_there(client, contender, load, &seen) => return Err(failed),
     };
     operator.rest().await?;

@@ -13,7 +13,7 @@ use super::{
 };
 
 /// Columns of the table, and how a row fills each.
-const COLUMNS: [(&str, fn(&Row) -> String); 11] = [
+static COLUMNS: [(&str, fn(&Row) -> String); 11] = [
     ("operator", |row| row.contender.to_owned()),
     ("load", |row| format!("{} x {}", row.miniclusters, row.pods)),
     ("Jobs s", |row| format!("{:.1}", row.figures.times.jobs_seconds)),
@@ -40,7 +40,7 @@ const COLUMNS: [(&str, fn(&Row) -> String); 11] = [
 /// A figure whose growth is looked at: its name, and its value.
 type Growing = (&'static str, fn(&Row) -> f64);
 
-const GROWING: [Growing; 4] = [
+static GROWING: [Growing; 4] = [
     ("Seconds until all are Complete", |row| row.figures.times.complete_seconds),
     ("Processor seconds of the operator", |row| row.figures.processor_seconds),
     ("Requests of the operator", |row| as_number(row.figures.requests.all())),
@@ -66,8 +66,8 @@ struct Row {
 }
 
 #[derive(Serialize)]
-struct Growth<'a> {
-    contender: &'a str,
+struct Growth {
+    contender: &'static str,
     figure: &'static str,
     #[serde(flatten)]
     fit: Fit,
@@ -129,7 +129,7 @@ impl Report {
         rows.map(|row| (f64::from(row.miniclusters), value(row))).collect()
     }
 
-    fn growths(&self) -> Vec<Growth<'static>> {
+    fn growths(&self) -> Vec<Growth> {
         let of = |contender: &'static str| {
             GROWING.iter().filter_map(move |(figure, value)| {
                 let fit = fit(&self.points(contender, *value))?;

@@ -17,6 +17,7 @@ use kube::{
     runtime::{WatchStreamExt as _, watcher},
 };
 use serde::Serialize;
+use serde_json::Value;
 use tokio::sync::Notify;
 
 /// How long a MiniCluster may take to say what its Job has said; an operator that does not say it is not
@@ -120,7 +121,7 @@ impl Seen {
     }
 
     fn note_cluster(&self, cluster: &DynamicObject) {
-        let conditions = cluster.data.pointer("/status/conditions").and_then(|it| it.as_array());
+        let conditions = cluster.data.pointer("/status/conditions").and_then(Value::as_array);
         let complete = conditions
             .into_iter()
             .flatten()
