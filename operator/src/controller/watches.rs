@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::known::{Marker, name_of, take_out_history};
 use crate::cluster::AGENT_CONTAINER;
-use flux_contract::labels;
+use flux_contract::{ClusterName, labels};
 use futures::{Stream, TryStreamExt as _};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
@@ -82,6 +82,7 @@ pub(super) fn without_managers<K: Resource>(object: &mut K) {
 /// takes more memory than all the rest of the Job.
 pub(super) fn without_pods(job: &mut Job) {
     without_managers(job);
+    let agent = ClusterName::new(&job.name_any()).ok().map(|name| name.agent_image_volume());
     let Some(template) = job.spec.as_mut().map(|spec| &mut spec.template) else { return };
     let Some(pod) = template.spec.take() else { return };
     let (mut init_containers, mut volumes) = (pod.init_containers, pod.volumes);
@@ -90,7 +91,7 @@ pub(super) fn without_pods(job: &mut Job) {
         containers.shrink_to_fit();
     }
     if let Some(volumes) = &mut volumes {
-        volumes.retain(|volume| volume.image.is_some());
+        volumes.retain(|volume| Some(&volume.name) == agent.as_ref());
         volumes.shrink_to_fit();
     }
     let restart_policy = pod.restart_policy;
@@ -135,7 +136,7 @@ mod tests {
             assert!(agent_image(&kept).is_some());
             let pod = kept.spec.unwrap().template.spec.unwrap();
             assert!(pod.containers.is_empty());
-            assert!(pod.volumes.iter().flatten().all(|volume| volume.image.is_some()));
+            assert!(pod.volumes.iter().flatten().count() <= 1);
         }
     }
 

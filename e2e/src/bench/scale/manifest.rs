@@ -76,6 +76,12 @@ mod tests {
     }
 
     #[test]
+    fn kwok_knows_the_annotation() {
+        let stages = include_str!("../../kubernetes/kwok.yaml");
+        assert!(stages.contains(&format!(".metadata.annotations[\"{HOLD}\"]")));
+    }
+
+    #[test]
     fn the_specification_is_one_that_is_accepted() {
         for object in (Load { miniclusters: 1, pods: 4 }).objects() {
             let read: MiniCluster =
