@@ -3,6 +3,7 @@
 pub mod lead;
 pub mod scale;
 pub mod start;
+mod table;
 
 use std::process::ExitCode;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::counters::Counters;
+use crate::bench::table::render;
 
 /// Connections are counted in stretches of this length to find the peak.
 const STRETCH: Duration = Duration::from_millis(100);
@@ -55,8 +56,10 @@ pub(super) struct Figures {
     /// Connections that were begun, and those of them that were refused.
     connections: u64,
     refused: u64,
-    /// Most connections begun in a second while the port was closed, and once it was open.
+    /// Connections begun in a second while all agents waited for the port: on average, and the most.
+    mean_closed: f64,
     peak_closed: f64,
+    /// The most once it was open.
     peak_open: f64,
 }
 
@@ -77,8 +80,11 @@ impl Figures {
         let_in.sort_by(f64::total_cmp);
         let at = |index: usize| let_in.get(index).copied().unwrap_or(f64::NAN);
         let last = samples.last().map(|sample| sample.counters).unwrap_or_default();
-        let (closed, open): (Vec<Sample>, Vec<Sample>) =
-            samples.iter().copied().partition(|sample| sample.at < opened);
+        let (closed, open): (Vec<Sample>, Vec<Sample>) = samples
+            .iter()
+            .filter(|sample| sample.at >= started)
+            .copied()
+            .partition(|sample| sample.at < opened);
         Self {
             agents: ends.len(),
             start_seconds: started.as_secs_f64(),
@@ -90,24 +96,30 @@ impl Figures {
             handshakes,
             connections: last.begun,
             refused: last.failed,
+            mean_closed: closed.first().zip(closed.last()).map_or(0.0, |(a, b)| rate(a, b)),
             peak_closed: peak(&closed),
             peak_open: peak(&open),
         }
     }
 }
 
+/// Connections begun in a second between two samples.
+fn rate(from: &Sample, to: &Sample) -> f64 {
+    let begun = to.counters.since(&from.counters).begun;
+    // Far below 2^32: a process has no more ports.
+    let begun = f64::from(u32::try_from(begun).unwrap_or(u32::MAX));
+    let seconds = to.at.saturating_sub(from.at).as_secs_f64();
+    if seconds > 0.0 { begun / seconds } else { 0.0 }
+}
+
 /// Most connections begun in a second, from stretches of at least [`STRETCH`].
 fn peak(samples: &[Sample]) -> f64 {
+    let Some(mut from) = samples.first() else { return 0.0 };
     let mut most: f64 = 0.0;
-    let Some(mut before) = samples.first().copied() else { return most };
     for sample in samples {
-        let time = sample.at.saturating_sub(before.at);
-        if time >= STRETCH {
-            let begun = sample.counters.since(&before.counters).begun;
-            // Far below 2^32: a process has no more ports.
-            let begun = f64::from(u32::try_from(begun).unwrap_or(u32::MAX));
-            most = most.max(begun / time.as_secs_f64());
-            before = *sample;
+        if sample.at.saturating_sub(from.at) >= STRETCH {
+            most = most.max(rate(from, sample));
+            from = sample;
         }
     }
     most
@@ -115,23 +127,37 @@ fn peak(samples: &[Sample]) -> f64 {
 
 /// A table of measurements.
 pub(super) fn table(all: &[Figures]) -> String {
-    let title = "agents  opens after s  let in, s after: first  median  last  lost  connections  refused  peak/s closed  open";
+    let titles = [
+        "agents",
+        "opens s",
+        "first s",
+        "median s",
+        "last s",
+        "lost",
+        "connections",
+        "refused",
+        "mean/s closed",
+        "peak/s closed",
+        "peak/s open",
+    ];
     let row = |it: &Figures| {
-        format!(
-            "{:>6}  {:>13.1}  {:>22.3}  {:>6.3}  {:>4.3}  {:>4}  {:>11}  {:>7}  {:>13.0}  {:>4.0}",
-            it.agents,
-            it.delay_seconds,
-            it.first_seconds,
-            it.median_seconds,
-            it.last_seconds,
-            it.lost,
-            it.connections,
-            it.refused,
-            it.peak_closed,
-            it.peak_open,
-        )
+        [
+            it.agents.to_string(),
+            format!("{:.1}", it.delay_seconds),
+            format!("{:.3}", it.first_seconds),
+            format!("{:.3}", it.median_seconds),
+            format!("{:.3}", it.last_seconds),
+            it.lost.to_string(),
+            it.connections.to_string(),
+            it.refused.to_string(),
+            format!("{:.0}", it.mean_closed),
+            format!("{:.0}", it.peak_closed),
+            format!("{:.0}", it.peak_open),
+        ]
     };
-    [title.to_owned()].into_iter().chain(all.iter().map(row)).collect::<Vec<_>>().join("\n")
+    let rows = all.iter().map(|it| row(it).to_vec());
+    let table: Vec<_> = [titles.map(str::to_owned).to_vec()].into_iter().chain(rows).collect();
+    render(&table)
 }
 
 #[cfg(test)]

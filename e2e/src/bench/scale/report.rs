@@ -5,6 +5,8 @@ use std::{fs, path::Path};
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
+use crate::bench::table::render;
+
 use super::{
     chart::{self, Curve},
     fit::{Fit, fit},
@@ -147,20 +149,6 @@ impl Report {
         };
         GROWING.iter().map(of).collect()
     }
-}
-
-/// Columns as wide as what they hold, numbers to the right.
-fn render(table: &[Vec<String>]) -> String {
-    let width =
-        |column: usize| table.iter().filter_map(|row| row.get(column)).map(String::len).max();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().enumerate().map(|(column, cell)| {
-            let width = width(column).unwrap_or_default();
-            if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-        });
-        cells.collect::<Vec<_>>().join("  ")
-    };
-    table.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
