@@ -5,14 +5,13 @@ use std::{fs, path::Path};
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use crate::bench::table::render;
-
 use super::{
     chart::{self, Curve},
     fit::{Fit, fit},
     manifest::Load,
     measure::Figures,
 };
+use crate::bench::table::render;
 
 /// Columns of the table, and how a row fills each.
 static COLUMNS: [(&str, fn(&Row) -> String); 11] = [
