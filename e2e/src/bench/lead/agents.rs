@@ -4,7 +4,7 @@ use std::{
     fs::{self, Permissions},
     net::Ipv4Addr,
     os::unix::fs::PermissionsExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     process::Stdio,
 };
 
@@ -85,7 +85,7 @@ impl Pods {
     }
 }
 
-fn below(root: &Path, path: impl AsRef<Path>) -> std::path::PathBuf {
+fn below(root: &Path, path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
     root.join(path.strip_prefix("/").unwrap_or(path))
 }

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -38,7 +38,7 @@ pub(super) struct Memory {
 /// A running operator; it is ended when this is dropped.
 pub(super) struct Operator {
     child: Child,
-    log: std::path::PathBuf,
+    log: PathBuf,
 }
 
 impl Operator {
