@@ -23,7 +23,7 @@ pub(super) use self::watch::Times;
 use super::{
     contender::Contender,
     manifest::{HOLD, Load},
-    process::{Memory, Operator},
+    process::Memory,
     requests::{Audit, Requests},
 };
 use crate::{environment::Environment, progress::Progress};

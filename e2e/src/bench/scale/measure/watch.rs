@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn job(name: &str, status: serde_json::Value) -> Job {
+    fn job(name: &str, status: Value) -> Job {
         let job = json!({"metadata": {"name": name}, "status": status});
         serde_json::from_value(job).unwrap()
     }
