@@ -76,6 +76,14 @@ impl Cluster {
         }
     }
 
+    /// `ctr` of the node's containerd, where there is access to it.
+    pub(crate) fn containerd(&self) -> Option<Command> {
+        match self {
+            Self::Own(cluster) => Some(cluster.containerd()),
+            Self::External(_) => None,
+        }
+    }
+
     /// Moves the calling thread, and the threads and processes it starts from now on, to where the cluster
     /// can be reached.
     pub fn enter_network(&self) -> Result<()> {

@@ -1,5 +1,6 @@
 //! The images that a trial needs, made here and loaded into the cluster: none comes from a registry.
 
+pub mod for_benches;
 pub mod for_tests;
 
 use std::{
@@ -29,7 +30,7 @@ const STAND_IN_VIEW: &str = "localhost/flux-e2e/stand-in-view:1";
 /// The view image made of `FLUX_VIEW_ARCHIVE`.
 const ARCHIVE_VIEW: &str = "localhost/flux-e2e/view:1";
 /// The name that examples use for a plain operating system.
-const OPERATING_SYSTEM: &str = "ubuntu:24.04";
+pub(crate) const OPERATING_SYSTEM: &str = "ubuntu:24.04";
 
 /// Where Flux comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,13 +143,18 @@ pub fn load(
     })?;
     load_view(cluster, view, scratch.path(), binaries, progress)?;
     if matches!(cluster, Cluster::Own(_)) && *view != View::Published {
-        let system = debian(&Cache::locate()?, &[], progress)?;
-        progress.step(
-            &format!("loading a Debian 12 made here, in the place of {OPERATING_SYSTEM}"),
-            || cluster.load_image(&system, &[OPERATING_SYSTEM]),
-        )?;
+        load_operating_system(cluster, progress)?;
     }
     Ok(installation)
+}
+
+fn load_operating_system(cluster: &Cluster, progress: &Progress) -> Result<Image> {
+    let system = debian(&Cache::locate()?, &[], progress)?;
+    progress.step(
+        &format!("loading a Debian 12 made here, in the place of {OPERATING_SYSTEM}"),
+        || cluster.load_image(&system, &[OPERATING_SYSTEM]),
+    )?;
+    Ok(system)
 }
 
 /// The operator with the libraries of this machine, as in an image without a shell.

@@ -86,8 +86,9 @@ pub(super) fn agent_config(config_map: Option<&ConfigMap>) -> Option<AgentConfig
     AgentConfig::from_toml(config_map?.data.as_ref()?.get(AGENT_CONFIG_KEY)?).ok()
 }
 
-/// The image that the pods of `job` have their agent from, copied or mounted.
-fn agent_image(job: &Job) -> Option<&str> {
+/// The image that the pods of `job` have their agent from, copied or mounted. What is read here the watch
+/// keeps ([`super::watches::without_pods`]).
+pub(super) fn agent_image(job: &Job) -> Option<&str> {
     let pod = job.spec.as_ref()?.template.spec.as_ref()?;
     let mut containers = pod.init_containers.iter().flatten();
     if let Some(copies) = containers.find(|container| container.name == AGENT_CONTAINER) {

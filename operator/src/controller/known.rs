@@ -144,9 +144,10 @@ impl Known {
     /// are.
     pub(super) fn leads(&self, namespace: &str, job: &str) -> Option<Vec<Pod>> {
         let stores = self.stores.get().filter(|it| it.all_pods.leads.load(Ordering::Acquire))?;
+        // Each reconcile asks this of every lead there is: nothing is copied for the answer.
         let of_job = |pod: &Pod| {
-            pod.namespace().as_deref() == Some(namespace)
-                && pod.owner_references().iter().any(|owner| owner.uid == job)
+            pod.owner_references().iter().any(|owner| owner.uid == job)
+                && pod.metadata.namespace.as_deref() == Some(namespace)
         };
         let found = stores.leads.state_filter(of_job);
         Some(found.iter().map(|pod| Pod::clone(pod)).collect())
@@ -195,13 +196,15 @@ impl Known {
 
     /// Notes the MiniCluster that was read.
     pub(super) fn read(&self, cluster: &MiniCluster) {
-        let noted = Arc::new(cluster.clone());
-        self.clusters().entry(name_of(cluster)).or_default().cluster = Some(noted);
+        let mut noted = cluster.clone();
+        take_out_history(&mut noted.metadata);
+        self.clusters().entry(name_of(cluster)).or_default().cluster = Some(Arc::new(noted));
     }
 
     /// Notes what the API server has answered to a new status. Of a MiniCluster that could not be read,
     /// or whose specification has changed meanwhile, nothing is known then.
-    pub(super) fn reported(&self, metadata: ObjectMeta, status: Option<MiniClusterStatus>) {
+    pub(super) fn reported(&self, mut metadata: ObjectMeta, status: Option<MiniClusterStatus>) {
+        take_out_history(&mut metadata);
         let namespace = metadata.namespace.clone().unwrap_or_default();
         let name = (namespace, metadata.name.clone().unwrap_or_default());
         let mut clusters = self.clusters();
@@ -229,6 +232,16 @@ impl Known {
 
     fn clusters(&self) -> MutexGuard<'_, HashMap<Name, Entry>> {
         self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes out of an object's metadata what is kept for others and nobody here asks for: who owns which
+/// field, and what kubectl has applied, which is the whole object once more.
+pub(super) fn take_out_history(metadata: &mut ObjectMeta) {
+    const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+    metadata.managed_fields = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.remove(APPLIED);
     }
 }
 
@@ -348,6 +361,29 @@ pub(super) mod tests {
         let unwatched = Known::default();
         unwatched.asked(&cluster(), waiting);
         assert_eq!(unwatched.waiting(&cluster(), hour), None, "everything is asked for");
+    }
+
+    #[test]
+    fn a_minicluster_is_kept_without_its_history() {
+        let known = Known::default();
+        let mut object = read("10");
+        let annotations = [
+            ("kubectl.kubernetes.io/last-applied-configuration", "{}"),
+            ("example.org/purpose", "demonstration"),
+        ];
+        object.metadata.annotations =
+            Some(annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
+        object.metadata.managed_fields = Some(vec![]);
+        known.read(&object);
+        let kept = known.cluster(&marker("u", "10")).unwrap();
+        assert_eq!(kept.annotations().keys().collect::<Vec<_>>(), ["example.org/purpose"]);
+        assert_eq!(kept.metadata.managed_fields, None);
+        known.reported(
+            ObjectMeta { resource_version: Some("11".to_owned()), ..object.metadata },
+            None,
+        );
+        let kept = known.cluster(&marker("u", "11")).unwrap();
+        assert_eq!((kept.annotations().len(), kept.managed_fields().len()), (1, 0));
     }
 
     #[test]

@@ -1,0 +1,214 @@
+//! `bench start`: how long a MiniCluster takes from its creation to its command's end, beside other ways to
+//! run the same.
+
+mod chart;
+mod contender;
+mod objects;
+mod peer;
+mod recording;
+mod report;
+mod run;
+mod runtime;
+mod statistics;
+
+use std::{fs, path::PathBuf, process::ExitCode};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+
+use self::{
+    contender::{Contender, Start, order},
+    objects::Wanted,
+    peer::Peer,
+    recording::Milestone,
+    report::Report,
+    run::{Place, Run, clean},
+    runtime::Runtime,
+};
+use crate::{
+    cache::Cache,
+    cluster::Target,
+    environment::Environment,
+    interruption::{self, Scope},
+    kubernetes::{ClusterId, DownAtEnd, Network, Nodes, Options},
+    product::{checkout, images::View},
+    progress::{self, Progress},
+    trial::evidence::keep_evidence,
+};
+
+/// Name of the Job and the MiniCluster.
+const NAME: &str = "bench";
+/// Where results are kept, below the checkout.
+const OUTPUT: &str = "docs/performance";
+
+/// What `bench start` is asked for.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// How often each contender runs.
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    rounds: usize,
+    /// Numbers of pods.
+    #[arg(long, value_name = "PODS", value_delimiter = ',', default_value = "4,24",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    sizes: Vec<u32>,
+    /// A tar of a view, members rooted at `mnt/flux/view`; without it, the stand-in for Flux runs.
+    #[arg(long, value_name = "FILE", env = "FLUX_VIEW_ARCHIVE")]
+    view_archive: Option<PathBuf>,
+    /// For how long the cluster's DNS answers from a cache; 0: it has none.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    dns_cache: u32,
+    /// Where the results are written; by default docs/performance of this checkout.
+    #[arg(long, value_name = "DIRECTORY")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    peer: peer::Arguments,
+}
+
+impl Arguments {
+    /// Measures, and writes what was found.
+    pub fn run(&self) -> Result<ExitCode> {
+        let progress = Progress::new();
+        let view = match self.view_archive.as_ref().filter(|it| !it.as_os_str().is_empty()) {
+            Some(archive) => View::Archive(archive.clone()),
+            None => View::StandIn,
+        };
+        let clusters = [self.cluster("bench")?, self.cluster("peer")?];
+        interruption::guard_clusters(clusters.to_vec(), Scope::Target)?;
+        let _down = clusters.clone().map(DownAtEnd);
+        let bench = Bench::prepare(&view, &clusters, &self.peer, &progress)?;
+        let mut report = Report {
+            flux: view.describe(),
+            cores: bench.cores,
+            dns_cache_seconds: self.dns_cache,
+            rounds: self.rounds,
+            sizes: self.sizes.clone(),
+            runs: Vec::new(),
+        };
+        for round in 0..self.rounds {
+            for size in &self.sizes {
+                for contender in order(&bench.contenders(), round) {
+                    report.runs.extend(bench.run_twice(contender, *size, round, &progress)?);
+                }
+            }
+        }
+        progress::print(&report.text());
+        self.write(&report, &progress)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn cluster(&self, purpose: &str) -> Result<Options> {
+        let network = Network { dns_cache: self.dns_cache, ..Network::default() };
+        let id = ClusterId::beside_that_of_this_checkout(purpose)?;
+        Ok(Options { cache: Cache::locate()?, id, network, nodes: Nodes::Real })
+    }
+
+    fn write(&self, report: &Report, progress: &Progress) -> Result<()> {
+        let directory = match &self.output {
+            Some(directory) => directory.clone(),
+            None => checkout()?.join(OUTPUT),
+        };
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("making {}", directory.display()))?;
+        let name = match self.dns_cache {
+            0 => "start".to_owned(),
+            seconds => format!("start-dns-cache-{seconds}"),
+        };
+        let document = serde_json::to_string_pretty(report).context("writing the results")?;
+        let files =
+            [("json", document + "\n"), ("svg", chart::draw(report)), ("md", report.text())];
+        for (kind, text) in files {
+            let path = directory.join(format!("{name}.{kind}"));
+            fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+            progress.say(&format!("written: {}", path.display()));
+        }
+        Ok(())
+    }
+}
+
+/// Everything the contenders need.
+struct Bench {
+    own: Place,
+    peer: Option<(Place, Peer)>,
+    view: View,
+    cores: usize,
+}
+
+impl Bench {
+    fn prepare(
+        view: &View,
+        [own, beside]: &[Options; 2],
+        peer: &peer::Arguments,
+        progress: &Progress,
+    ) -> Result<Self> {
+        let environment = Environment::with_view(&Target::Own(own.clone()), view, progress)?;
+        environment.load_images_of_benches(view, progress)?;
+        let peer = match peer.files() {
+            None => None,
+            Some(files) => {
+                let other = environment.beside(&Target::Own(beside.clone()), progress)?;
+                other.load_images_of_benches(view, progress)?;
+                let peer = Peer::start(&other, files, progress)?;
+                Some((Place { runtime: Runtime::listen(&other)?, environment: other }, peer))
+            }
+        };
+        let own = Place { runtime: Runtime::listen(&environment)?, environment };
+        let cores = std::thread::available_parallelism().context("counting cores")?.get();
+        Ok(Self { own, peer, view: view.clone(), cores })
+    }
+
+    fn contenders(&self) -> Vec<Contender> {
+        Contender::all(self.peer.is_some())
+    }
+
+    fn place(&self, contender: Contender) -> &Place {
+        match &self.peer {
+            Some((place, _)) if contender == Contender::Peer => place,
+            _ => &self.own,
+        }
+    }
+
+    /// In a new namespace, and again under the same name.
+    fn run_twice(
+        &self,
+        contender: Contender,
+        size: u32,
+        round: usize,
+        progress: &Progress,
+    ) -> Result<Vec<Run>> {
+        let place = self.place(contender);
+        let view = self.view.image();
+        let wanted = Wanted { contender, name: NAME, size, view, cores: self.cores };
+        place.environment.run(async |client| {
+            let trial = Place::namespace(&client).await?;
+            let mut runs = Vec::new();
+            for start in Start::BOTH {
+                let milestones = match place.run(&trial, wanted).await {
+                    Ok(milestones) => milestones,
+                    Err(error) => {
+                        let what = format!("{}, {size} pods", contender.name());
+                        bail!("{what}: {error:#}\n{}", keep_evidence(&trial).await);
+                    }
+                };
+                let run = Run { contender, size, round, start, milestones };
+                progress.say(&told(&run));
+                runs.push(run);
+            }
+            clean(trial).await?;
+            Ok(runs)
+        })
+    }
+}
+
+/// One line about a run.
+fn told(run: &Run) -> String {
+    let seconds = |milestone| run.milestones.get(&milestone).copied().unwrap_or_default();
+    format!(
+        "round {}, {} pods, {}, {}: {:.2} s, Complete after {:.2} s",
+        run.round + 1,
+        run.size,
+        run.contender.name(),
+        run.start.name(),
+        seconds(Milestone::PodEnded),
+        seconds(Milestone::Complete),
+    )
+}
