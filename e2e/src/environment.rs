@@ -47,9 +47,10 @@ impl Environment {
         Self::install(cluster, built, &view, progress)
     }
 
-    /// The same with this view.
-    pub(crate) fn with_view(target: &Target, view: &View, progress: &Progress) -> Result<Self> {
-        let built = binaries::build(progress)?;
+    /// The same with this view and the operator as it is released, to be measured.
+    pub(crate) fn to_measure(target: &Target, view: &View, progress: &Progress) -> Result<Self> {
+        let operator = binaries::build_for_release(progress)?;
+        let built = Binaries { operator, ..binaries::build(progress)? };
         Self::install(Cluster::up(target, progress)?, built, view, progress)
     }
 

@@ -77,17 +77,28 @@ impl Arguments {
         let _down = clusters.clone().map(DownAtEnd);
         let bench = Bench::prepare(&view, &clusters, &self.peer, &progress)?;
         let mut report = Report {
-            flux: view.describe(),
+            flux: described(&view),
             cores: bench.cores,
             dns_cache_seconds: self.dns_cache,
             rounds: self.rounds,
             sizes: self.sizes.clone(),
             runs: Vec::new(),
         };
+        progress.say("each contender runs once unmeasured: its files are read from disk then");
+        for contender in bench.contenders() {
+            let size = self.sizes.iter().copied().min().unwrap_or(1);
+            bench.run(contender, size, 0, &[Start::First], &progress)?;
+        }
         for round in 0..self.rounds {
             for size in &self.sizes {
                 for contender in order(&bench.contenders(), round) {
-                    report.runs.extend(bench.run_twice(contender, *size, round, &progress)?);
+                    report.runs.extend(bench.run(
+                        contender,
+                        *size,
+                        round,
+                        &Start::BOTH,
+                        &progress,
+                    )?);
                 }
             }
         }
@@ -140,7 +151,7 @@ impl Bench {
         peer: &peer::Arguments,
         progress: &Progress,
     ) -> Result<Self> {
-        let environment = Environment::with_view(&Target::Own(own.clone()), view, progress)?;
+        let environment = Environment::to_measure(&Target::Own(own.clone()), view, progress)?;
         environment.load_images_of_benches(view, progress)?;
         let peer = match peer.files() {
             None => None,
@@ -167,12 +178,13 @@ impl Bench {
         }
     }
 
-    /// In a new namespace, and again under the same name.
-    fn run_twice(
+    /// In a new namespace, as often as there are `starts`, each time under the same name.
+    fn run(
         &self,
         contender: Contender,
         size: u32,
         round: usize,
+        starts: &[Start],
         progress: &Progress,
     ) -> Result<Vec<Run>> {
         let place = self.place(contender);
@@ -181,7 +193,7 @@ impl Bench {
         place.environment.run(async |client| {
             let trial = Place::namespace(&client).await?;
             let mut runs = Vec::new();
-            for start in Start::BOTH {
+            for start in starts.iter().copied() {
                 let milestones = match place.run(&trial, wanted).await {
                     Ok(milestones) => milestones,
                     Err(error) => {
@@ -196,6 +208,17 @@ impl Bench {
             clean(trial).await?;
             Ok(runs)
         })
+    }
+}
+
+/// Which Flux runs, without the place of its archive: results are for others, too.
+fn described(view: &View) -> String {
+    match view {
+        View::Archive(path) => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            format!("Flux: the view archive {name}")
+        }
+        View::StandIn | View::Image(_) | View::Published => view.describe(),
     }
 }
 

@@ -25,11 +25,25 @@ pub struct Binaries {
     pub stand_in: PathBuf,
 }
 
+/// Where cargo puts what it builds.
+fn target() -> Result<PathBuf> {
+    let checkout = checkout()?;
+    Ok(std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| checkout.join("target"), |directory| checkout.join(directory)))
+}
+
+/// Builds the operator as it is released, and says where it is.
+pub fn build_for_release(progress: &Progress) -> Result<PathBuf> {
+    progress.long_step("building the operator as it is released", "5 min on 2 cores", || {
+        let words = ["build", "--release", "--package", "flux-operator", "--bin", "flux-operator"];
+        programs::show(&mut cargo(&words)?)
+    })?;
+    Ok(target()?.join("release/flux-operator"))
+}
+
 /// Builds the operator, the agent and the stand-in.
 pub fn build(progress: &Progress) -> Result<Binaries> {
-    let checkout = checkout()?;
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| checkout.join("target"), |directory| checkout.join(directory));
+    let target = target()?;
     progress.step("building the operator", || {
         programs::show(&mut cargo(&[
             "build",
@@ -39,6 +53,21 @@ pub fn build(progress: &Progress) -> Result<Binaries> {
             "flux-operator",
         ])?)
     })?;
+    let statics = build_static(progress)?;
+    Ok(Binaries {
+        operator: target.join("debug/flux-operator"),
+        agent: statics.join("flux-agent"),
+        stand_in: statics.join("flux-stand-in"),
+    })
+}
+
+/// Builds the agent, and says where it is.
+pub fn build_agent(progress: &Progress) -> Result<PathBuf> {
+    Ok(build_static(progress)?.join("flux-agent"))
+}
+
+/// Builds the agent and the stand-in, and says where they are.
+fn build_static(progress: &Progress) -> Result<PathBuf> {
     progress.step("building the static agent and the stand-in Flux", || {
         programs::show(
             cargo(&["build", "--profile", "agent", "--target", TARGET])?
@@ -46,12 +75,7 @@ pub fn build(progress: &Progress) -> Result<Binaries> {
                 .env("RUSTFLAGS", "-C target-feature=+crt-static"),
         )
     })?;
-    let agent_profile = target.join(TARGET).join("agent");
-    Ok(Binaries {
-        operator: target.join("debug/flux-operator"),
-        agent: agent_profile.join("flux-agent"),
-        stand_in: agent_profile.join("flux-stand-in"),
-    })
+    Ok(target()?.join(TARGET).join("agent"))
 }
 
 /// Checks that the agent and the stand-in need no loader and no library, and that the agent is small.
