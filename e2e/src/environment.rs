@@ -47,10 +47,17 @@ impl Environment {
         Self::install(cluster, built, &view, progress)
     }
 
-    /// The same with this view and the operator as it is released, to be measured.
-    pub(crate) fn to_measure(target: &Target, view: &View, progress: &Progress) -> Result<Self> {
-        let operator = binaries::build_for_release(progress)?;
-        let built = Binaries { operator, ..binaries::build(progress)? };
+    /// The same with this view, and with the operator as it is `released` or as tests have it.
+    pub(crate) fn to_measure(
+        target: &Target,
+        view: &View,
+        released: bool,
+        progress: &Progress,
+    ) -> Result<Self> {
+        let mut built = binaries::build(progress)?;
+        if released {
+            built.operator = binaries::build_for_release(progress)?;
+        }
         Self::install(Cluster::up(target, progress)?, built, view, progress)
     }
 

@@ -1,4 +1,4 @@
-//! `bench scale`: what many MiniClusters, and a large one, cost.
+//! `bench scale`: what many `MiniClusters`, and a large one, cost.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,6 @@ pub struct Arguments {}
 
 impl Arguments {
     /// Measures, and writes what was found.
-    #[expect(clippy::unused_self, reason = "the arguments come with the measurement")]
     pub fn run(&self) -> Result<ExitCode> {
         bail!("`bench scale` does not exist yet")
     }

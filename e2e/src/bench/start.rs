@@ -57,6 +57,9 @@ pub struct Arguments {
     /// For how long the cluster's DNS answers from a cache; 0: it has none.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     dns_cache: u32,
+    /// Measure the operator as tests have it, which is built sooner and slower, to try this out.
+    #[arg(long)]
+    development_build: bool,
     /// Where the results are written; by default docs/performance of this checkout.
     #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
@@ -75,9 +78,10 @@ impl Arguments {
         let clusters = [self.cluster("bench")?, self.cluster("peer")?];
         interruption::guard_clusters(clusters.to_vec(), Scope::Target)?;
         let _down = clusters.clone().map(DownAtEnd);
-        let bench = Bench::prepare(&view, &clusters, &self.peer, &progress)?;
+        let bench = self.prepare(&view, &clusters, &progress)?;
         let mut report = Report {
             flux: described(&view),
+            operator: if self.development_build { "as tests have it" } else { "as it is released" },
             cores: bench.cores,
             dns_cache_seconds: self.dns_cache,
             rounds: self.rounds,
@@ -105,6 +109,29 @@ impl Arguments {
         progress::print(&report.text());
         self.write(&report, &progress)?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn prepare(
+        &self,
+        view: &View,
+        [own, beside]: &[Options; 2],
+        progress: &Progress,
+    ) -> Result<Bench> {
+        let (target, released) = (Target::Own(own.clone()), !self.development_build);
+        let environment = Environment::to_measure(&target, view, released, progress)?;
+        environment.load_images_of_benches(view, progress)?;
+        let peer = match self.peer.files() {
+            None => None,
+            Some(files) => {
+                let other = environment.beside(&Target::Own(beside.clone()), progress)?;
+                other.load_images_of_benches(view, progress)?;
+                let peer = Peer::start(&other, files, progress)?;
+                Some((Place { runtime: Runtime::listen(&other)?, environment: other }, peer))
+            }
+        };
+        let own = Place { runtime: Runtime::listen(&environment)?, environment };
+        let cores = std::thread::available_parallelism().context("counting cores")?.get();
+        Ok(Bench { own, peer, view: view.clone(), cores })
     }
 
     fn cluster(&self, purpose: &str) -> Result<Options> {
@@ -145,28 +172,6 @@ struct Bench {
 }
 
 impl Bench {
-    fn prepare(
-        view: &View,
-        [own, beside]: &[Options; 2],
-        peer: &peer::Arguments,
-        progress: &Progress,
-    ) -> Result<Self> {
-        let environment = Environment::to_measure(&Target::Own(own.clone()), view, progress)?;
-        environment.load_images_of_benches(view, progress)?;
-        let peer = match peer.files() {
-            None => None,
-            Some(files) => {
-                let other = environment.beside(&Target::Own(beside.clone()), progress)?;
-                other.load_images_of_benches(view, progress)?;
-                let peer = Peer::start(&other, files, progress)?;
-                Some((Place { runtime: Runtime::listen(&other)?, environment: other }, peer))
-            }
-        };
-        let own = Place { runtime: Runtime::listen(&environment)?, environment };
-        let cores = std::thread::available_parallelism().context("counting cores")?.get();
-        Ok(Self { own, peer, view: view.clone(), cores })
-    }
-
     fn contenders(&self) -> Vec<Contender> {
         Contender::all(self.peer.is_some())
     }
