@@ -107,7 +107,7 @@ impl Drop for Runtime {
 /// The containers of a pod, with the one that holds its namespaces.
 pub(super) fn containers(environment: &Environment, pod: &str) -> Result<Vec<String>> {
     let mut command = environment.containerd().context("the node is out of reach")?;
-    command.args(["containers", "list", "--quiet", &format!("labels.\"{POD}\"=={pod}")]);
+    command.args(["containers", "list", "--quiet", &format!("labels.\"{POD}\"==\"{pod}\"")]);
     let listed = programs::run(&mut command).context("listing the containers of a pod")?;
     let listed = String::from_utf8_lossy(&listed.stdout);
     Ok(listed.split_whitespace().map(str::to_owned).collect())
