@@ -112,6 +112,21 @@ fn an_image_with_agent_and_view_takes_one_init_container_and_two_images_take_two
     assert_eq!(command, invocation::install_both("/mnt/flux"));
 }
 
+#[test]
+fn the_shared_volume_lies_where_the_specification_says_in_either_way() {
+    for (medium, expected) in [(None, None), (Some("Disk"), None), (Some("Memory"), Some("Memory"))]
+    {
+        let spec = json!({ "flux": { "container": { "medium": medium.unwrap_or("Disk") } } });
+        let object = hello(&if medium.is_some() { spec } else { json!({}) });
+        for install in [Install::Image, Install::Copy] {
+            let volumes = pod_by(install, &object).volumes.unwrap();
+            let shared = volumes.into_iter().find(|volume| volume.name == "flux-view").unwrap();
+            let source = shared.empty_dir.unwrap();
+            assert_eq!((source.medium.as_deref(), source.size_limit), (expected, None));
+        }
+    }
+}
+
 fn node(name: &str, kubelet: &str, runtime: &str) -> Value {
     json!({ "metadata": { "name": name }, "spec": {}, "status": { "nodeInfo": {
         "kubeletVersion": kubelet, "containerRuntimeVersion": runtime, "operatingSystem": "linux",
