@@ -11,7 +11,7 @@ pub mod validate;
 pub use fixed_fields::FixedFields;
 pub(crate) use identity::Identity;
 
-use crate::crd::Install;
+use crate::crd::{Install, Medium};
 use flux_contract::{ClusterName, FluxUser, Hooks, Hostlist, Logging};
 use k8s_openapi::api::core::v1::{
     NodeAffinity, PodSecurityContext, ResourceRequirements, SecurityContext, Toleration, Volume,
@@ -179,6 +179,8 @@ pub struct View {
     pub working_dir: Option<String>,
     /// Where the shared volume is mounted.
     pub mount_path: String,
+    /// Where the shared volume lies.
+    pub medium: Medium,
     /// Replaces the view's site-packages directory.
     pub python_path: Option<String>,
     /// Resources of the init container.

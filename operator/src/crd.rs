@@ -26,8 +26,8 @@ pub use container::{
     Commands, Container, ContainerVolume, DEFAULT_IMAGE, LifeCycle, SecretKey, UserAccount,
 };
 pub use flux::{
-    Archive, BurstCluster, Bursting, Flux, FluxContainer, Install, LeadBroker, Logging, Network,
-    Scheduler,
+    Archive, BurstCluster, Bursting, Flux, FluxContainer, Install, LeadBroker, Logging, Medium,
+    Network, Scheduler,
 };
 pub use pod::Pod;
 pub use status::{InstallMethod, Installed, MiniClusterStatus, State, TimelineEntry};

@@ -4,7 +4,7 @@
 
 mod support;
 
-use flux_contract::{AgentConfig, Install};
+use flux_contract::{AgentConfig, Install, invocation};
 use flux_operator::controller::build::{agent_config, build};
 use flux_operator::crd::{InstallMethod, Installed};
 use k8s_openapi::api::core::v1::PodSpec;
@@ -95,6 +95,36 @@ fn the_images_are_those_that_would_be_copied_and_are_pulled_in_the_same_way() {
     assert_eq!(of(0), ("registry.example/agent:9".to_owned(), "IfNotPresent".to_owned()));
     assert_eq!(of(1), ("registry.example/view:7".to_owned(), "Always".to_owned()));
     assert_eq!(pod.image_pull_secrets.unwrap()[0].name, "key");
+}
+
+#[test]
+fn an_image_with_agent_and_view_takes_one_init_container_and_two_images_take_two() {
+    let init = |image: &str| -> Vec<String> {
+        let spec = json!({ "flux": { "container": { "image": image } } });
+        let pod = pod_by(Install::Copy, &hello(&spec));
+        pod.init_containers.unwrap().into_iter().map(|container| container.name).collect()
+    };
+    assert_eq!(init("registry.example/view:7"), ["flux-agent", "flux-view"]);
+    assert_eq!(init(&images().agent), ["flux-view"]);
+    let both = json!({ "flux": { "container": { "image": images().agent } } });
+    let pod = pod_by(Install::Copy, &hello(&both));
+    let command = pod.init_containers.unwrap().remove(0).command.unwrap();
+    assert_eq!(command, invocation::install_both("/mnt/flux"));
+}
+
+#[test]
+fn the_shared_volume_lies_where_the_specification_says_in_either_way() {
+    for (medium, expected) in [(None, None), (Some("Disk"), None), (Some("Memory"), Some("Memory"))]
+    {
+        let spec = json!({ "flux": { "container": { "medium": medium.unwrap_or("Disk") } } });
+        let object = hello(&if medium.is_some() { spec } else { json!({}) });
+        for install in [Install::Image, Install::Copy] {
+            let volumes = pod_by(install, &object).volumes.unwrap();
+            let shared = volumes.into_iter().find(|volume| volume.name == "flux-view").unwrap();
+            let source = shared.empty_dir.unwrap();
+            assert_eq!((source.medium.as_deref(), source.size_limit), (expected, None));
+        }
+    }
 }
 
 fn node(name: &str, kubelet: &str, runtime: &str) -> Value {

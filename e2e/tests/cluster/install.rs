@@ -67,6 +67,18 @@ fn images_are_mounted_without_being_asked_for_and_nothing_is_copied() {
 
 #[test]
 #[ignore = "needs a cluster"]
+fn a_view_is_copied_into_memory_where_that_is_asked_for() {
+    trial("memory", &[], async |trial| {
+        let spec = "{size: 2, flux: {container: {install: Copy, medium: Memory}}, containers: [{image: 'ubuntu:24.04', command: 'stat --file-system --format=%T /mnt/flux /opt/software'}]}";
+        let (installed, log) = completed(trial, "memory", spec).await?;
+        ensure!(installed.method == InstallMethod::Copy, "{installed:?}");
+        ensure!(log.lines().filter(|line| *line == "tmpfs").count() == 2, "log:\n{log}");
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
 fn a_spack_view_is_mounted_as_an_arbitrary_user_under_restricted() {
     let from_registry =
         View::from_environment().is_ok_and(|view| matches!(view, View::Image(_) | View::Published));

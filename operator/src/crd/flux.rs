@@ -338,6 +338,10 @@ pub struct FluxContainer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install: Option<Install>,
 
+    /// Where the volume lies that the pod's containers share.
+    #[serde(default)]
+    pub medium: Medium,
+
     /// Name of the volume that holds Flux and, with `Copy`, of the init container. Default `flux-view`.
     #[serde(default = "view_name")]
     pub name: String,
@@ -395,6 +399,21 @@ pub enum Install {
     Copy,
 }
 
+/// Where the volume lies that the pod's containers share. `Disk`: on the node's disk. `Memory`: in memory
+/// (`tmpfs`), where a copy of the view is written faster, and as fast on a node whose disk has much to do.
+/// Then all of the volume counts as memory of the pod as long as the pod is there: first against the limit
+/// of the container that writes it, so the view must fit into the memory limit of the init container
+/// (`resources`, or the runner's), and into the limits of all containers. With `install: Image` nothing is
+/// copied, and the volume holds only what the brokers write. Default `Disk`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Medium {
+    /// On the node's disk.
+    #[default]
+    Disk,
+    /// In memory.
+    Memory,
+}
+
 fn view_name() -> String {
     "flux-view".to_owned()
 }
@@ -408,6 +427,7 @@ impl Default for FluxContainer {
         Self {
             disable: false,
             install: None,
+            medium: Medium::Disk,
             name: view_name(),
             image: None,
             pull_always: false,

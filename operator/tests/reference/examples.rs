@@ -46,6 +46,7 @@ const NETWORK: &[Example] = &[
 const FLUX: &[Example] = &[
     example("spec.flux.container.disable", "disable: true"),
     example("spec.flux.container.install", "install: Copy"),
+    example("spec.flux.container.medium", "medium: Memory"),
     example("spec.flux.container.name", "name: flux"),
     example(
         "spec.flux.container.image",

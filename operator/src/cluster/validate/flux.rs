@@ -314,6 +314,7 @@ fn view(name: &str, flux: &crd::Flux, defaults: &Defaults, faults: &mut Faults) 
         pull_secret: owned(container.image_pull_secret.as_ref()),
         working_dir: owned(container.working_dir.as_ref()),
         mount_path: mount_path(&container.mount_path, faults),
+        medium: container.medium,
         python_path: owned(container.python_path.as_ref()),
         resources: resources(&path("resources"), container.resources.as_ref(), faults),
         security_context: container.security_context.clone(),

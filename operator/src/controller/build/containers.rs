@@ -33,9 +33,10 @@ pub(super) fn init_containers(
     images: &Images,
     install: Install,
 ) -> Option<Vec<Container>> {
-    let copies = install == Install::Copy;
-    let mut all: Vec<_> = copies.then(|| agent(cluster, images)).into_iter().collect();
-    all.extend((copies && cluster.flux.view.enabled).then(|| view(cluster)));
+    let mut all = match install {
+        Install::Image => Vec::new(),
+        Install::Copy => copiers(cluster, images),
+    };
     let sidecars = cluster.sidecars.iter().filter(|sidecar| sidecar.wrapped.is_none());
     all.extend(sidecars.map(|sidecar| plain(cluster, sidecar, install)));
     some(all)
@@ -47,6 +48,19 @@ pub(super) fn containers(cluster: &Cluster, install: Install) -> Vec<Container> 
     let sidecars = cluster.sidecars.iter().filter(|sidecar| sidecar.wrapped.is_some());
     all.extend(sidecars.map(|sidecar| wrapped(cluster, sidecar, install)));
     all
+}
+
+/// One container for each image that is copied: a container sees no image but its own. The view's comes
+/// second, because the agent copies it.
+fn copiers(cluster: &Cluster, images: &Images) -> Vec<Container> {
+    let cluster::View { enabled, image, mount_path, .. } = &cluster.flux.view;
+    if !enabled {
+        vec![agent(cluster, images)]
+    } else if *image == images.agent {
+        vec![view(cluster, invocation::install_both(mount_path))]
+    } else {
+        vec![agent(cluster, images), view(cluster, invocation::install_view(mount_path))]
+    }
 }
 
 /// Copies the agent into the shared volume.
@@ -65,8 +79,8 @@ fn agent(cluster: &Cluster, images: &Images) -> Container {
     }
 }
 
-/// Copies Flux from the view image into the shared volume.
-fn view(cluster: &Cluster) -> Container {
+/// Copies Flux from the view image into the shared volume, by `command`.
+fn view(cluster: &Cluster, command: Vec<String>) -> Container {
     let view = &cluster.flux.view;
     let runner = &cluster.runner.container;
     let own = Some(view.resources.clone()).filter(|own| *own != ResourceRequirements::default());
@@ -74,7 +88,7 @@ fn view(cluster: &Cluster) -> Container {
         name: view.name.clone(),
         image: Some(view.image.clone()),
         image_pull_policy: Some(view.pull_policy.clone()),
-        command: Some(invocation::install_view(&view.mount_path)),
+        command: Some(command),
         working_dir: view.working_dir.clone(),
         volume_mounts: Some(vec![install_mount(cluster)]),
         resources: own.or_else(|| helper_resources(&runner.resources)),

@@ -2,6 +2,7 @@
 
 use super::images::Images;
 use crate::cluster::Cluster;
+use crate::crd::Medium;
 use flux_contract::{
     CONFIG_MOUNT, CURVE_MOUNT, CURVE_SECRET_KEY, INSTALL_MOUNT, Install, Layout, MUNGE_MOUNT,
     MUNGE_SECRET_KEY, PRIVATE_MOUNT,
@@ -24,6 +25,9 @@ const KEY_MODE: i32 = 0o444;
 /// below a quarter of the stack's limit (execve(2): 2 MiB of 8 MiB by default, 6 MiB at most). Only
 /// what is in it counts as memory of the runner.
 const PRIVATE_LIMIT: &str = "16Mi";
+
+/// Medium of an `emptyDir` that is a `tmpfs`.
+const IN_MEMORY: &str = "Memory";
 
 /// All volumes: the shared one, the private one, the operator's documents, the images that are mounted,
 /// then the user's.
@@ -86,10 +90,17 @@ pub(super) fn munge_mount(cluster: &Cluster) -> Option<VolumeMount> {
     given.then(|| read_only(mount(&cluster.name.munge_volume(), MUNGE_MOUNT)))
 }
 
+/// Without a limit of its own also in memory: how large the view is only its image knows, and the pod's
+/// limits hold for what is written there.
 fn shared(cluster: &Cluster) -> Volume {
+    let view = &cluster.flux.view;
+    let medium = match view.medium {
+        Medium::Disk => None,
+        Medium::Memory => Some(IN_MEMORY.to_owned()),
+    };
     Volume {
-        name: cluster.flux.view.name.clone(),
-        empty_dir: Some(EmptyDirVolumeSource::default()),
+        name: view.name.clone(),
+        empty_dir: Some(EmptyDirVolumeSource { medium, size_limit: None }),
         ..Volume::default()
     }
 }
@@ -99,7 +110,7 @@ fn private(cluster: &Cluster) -> Volume {
     Volume {
         name: cluster.name.private_volume(),
         empty_dir: Some(EmptyDirVolumeSource {
-            medium: Some("Memory".to_owned()),
+            medium: Some(IN_MEMORY.to_owned()),
             size_limit: Some(Quantity(PRIVATE_LIMIT.to_owned())),
         }),
         ..Volume::default()
