@@ -338,7 +338,13 @@ pub struct FluxContainer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install: Option<Install>,
 
-    /// Where the volume lies that the pod's containers share.
+    /// Where the volume lies that the pod's containers share. `Disk`: on the node's disk. `Memory`:
+    /// in memory (`tmpfs`), where a copy of the view is written faster, and as fast on a node whose
+    /// disk has much to do. Then all of the volume counts as memory of the pod as long as the pod
+    /// is there: first against the limit of the container that writes it, so the view must fit into
+    /// the memory limit of the init container (`resources`, or the runner's), and into the limits
+    /// of all containers. With `install: Image` nothing is copied, and the volume holds only what
+    /// the brokers write. Default `Disk`.
     #[serde(default)]
     pub medium: Medium,
 
@@ -399,12 +405,7 @@ pub enum Install {
     Copy,
 }
 
-/// Where the volume lies that the pod's containers share. `Disk`: on the node's disk. `Memory`: in memory
-/// (`tmpfs`), where a copy of the view is written faster, and as fast on a node whose disk has much to do.
-/// Then all of the volume counts as memory of the pod as long as the pod is there: first against the limit
-/// of the container that writes it, so the view must fit into the memory limit of the init container
-/// (`resources`, or the runner's), and into the limits of all containers. With `install: Image` nothing is
-/// copied, and the volume holds only what the brokers write. Default `Disk`.
+/// Where the volume lies that the pod's containers share.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Medium {
     /// On the node's disk.
