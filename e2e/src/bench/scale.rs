@@ -25,7 +25,7 @@ use crate::{
     environment::Environment,
     interruption::{self, Scope},
     kubernetes::{ClusterId, DownAtEnd, Kubernetes, Network, Nodes, Options},
-    product::checkout,
+    product::{binaries, checkout},
     progress::{self, Progress},
 };
 
@@ -44,6 +44,9 @@ pub struct Arguments {
     /// Where the results are written; by default docs/performance of this checkout.
     #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
+    /// This operator's program; by default it is built as it is released.
+    #[arg(long, value_name = "FILE")]
+    operator: Option<PathBuf>,
     /// The Go operator's program; without it, the Go operator is not measured.
     #[arg(long, value_name = "FILE", env = "PEER_OPERATOR", requires = "peer_crd")]
     peer_operator: Option<PathBuf>,
@@ -66,7 +69,11 @@ impl Arguments {
         interruption::guard(&target, Scope::Target)?;
         let mut report = Report::default();
         let peer = self.peer_operator.as_deref().zip(self.peer_crd.as_deref());
-        for contender in Contender::all(peer, &progress)? {
+        let ours = match &self.operator {
+            Some(program) => program.clone(),
+            None => binaries::build_for_release(&progress)?,
+        };
+        for contender in Contender::all(ours, peer)? {
             // Each begins with nothing in the cluster.
             Kubernetes::down(&options)?;
             let _down = DownAtEnd(options.clone());

@@ -11,7 +11,7 @@ use flux_operator::manifests::{self, Installation, NAME, NAMESPACE};
 use serde_json::{Value, json};
 
 use super::process::Operator;
-use crate::{environment::Environment, product::binaries, progress::Progress};
+use crate::environment::Environment;
 
 /// The account of the operator in Go; it may do everything.
 const PEER_ACCOUNT: (&str, &str) = ("default", "peer");
@@ -34,17 +34,17 @@ pub(super) struct Contender {
 
 impl Contender {
     /// This operator, and the one in Go where its program and its definition are given.
-    pub(super) fn all(peer: Option<(&Path, &Path)>, progress: &Progress) -> Result<Vec<Self>> {
-        let ours = Self::ours(progress)?;
+    pub(super) fn all(ours: PathBuf, peer: Option<(&Path, &Path)>) -> Result<Vec<Self>> {
+        let ours = Self::ours(ours)?;
         let peer = peer.map(|(program, definition)| Self::peer(program, definition)).transpose()?;
         Ok([ours].into_iter().chain(peer).collect())
     }
 
-    fn ours(progress: &Progress) -> Result<Self> {
+    fn ours(program: PathBuf) -> Result<Self> {
         let files = manifests::files(&Installation::default())?;
         Ok(Self {
             name: "this operator",
-            program: binaries::build_for_release(progress)?,
+            program,
             arguments: &["run", "--metrics-bind=127.0.0.1:18080", "--health-bind=127.0.0.1:18081"],
             manifests: files.into_iter().map(|(_, text)| text).collect(),
             account: (NAMESPACE, NAME),
