@@ -98,7 +98,7 @@ fn a_volume_of_a_secret_that_does_not_exist_is_told_until_it_does() {
     trial("no-secret", &[], async |trial| {
         let spec = "{size: 2, containers: [{image: 'ubuntu:24.04', command: 'cat /credentials/token', volumes: {credentials: {path: /credentials, secretName: nosuch}}}]}";
         let name = apply(trial, "no-secret", spec).await?;
-        let (_, message) = progressing(trial, &name, "secret \"nosuch\" not found").await?;
+        let (_, message) = progressing(trial, &name, "\"nosuch\" not found").await?;
         ensure!(message.contains("FailedMount"), "{message}");
         let secret: Secret = serde_json::from_value(json!({
             "metadata": { "name": "nosuch" }, "stringData": { "token": "open sesame" },
