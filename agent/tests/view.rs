@@ -271,7 +271,7 @@ fn large_files_arrive_whole_whatever_their_mode_is() {
         scene.file(&format!("opt/view/lib/{mode:o}"), &content, mode);
     }
     let report = scene.install().unwrap();
-    assert_eq!(report.bytes, 3 * content.len() as u64);
+    assert_eq!(report.bytes, 3 * u64::try_from(content.len()).unwrap());
     for expected in [0o400, 0o664, 0o4755] {
         let path = scene.installed(&format!("view/lib/{expected:o}"));
         assert_eq!(mode(&path), expected);
