@@ -265,7 +265,7 @@ fn prune(cache: &Cache, unused: Duration, progress: &Progress) -> Result<ExitCod
 fn running(arguments: &ClusterArguments) -> Result<Cluster> {
     match arguments.target()? {
         Target::Own(options) => Kubernetes::find(&options)
-            .map(Cluster::Own)
+            .map(|it| Cluster::Own(Box::new(it)))
             .context("there is no cluster to use, `cargo e2e up` starts one"),
         target @ Target::External { .. } => Cluster::up(&target, &Progress::quiet()),
     }

@@ -18,28 +18,28 @@ pub(super) struct Load {
 
 impl Load {
     /// All pods.
-    pub(super) const fn all_pods(&self) -> u32 {
+    pub(super) const fn all_pods(self) -> u32 {
         self.miniclusters * self.pods
     }
 
     /// Whether the lead waits until all pods are there, as the quorum makes it. Where there are few the
     /// time that a pod runs is enough.
-    pub(super) const fn waits_for_all(&self) -> bool {
+    pub(super) const fn waits_for_all(self) -> bool {
         self.miniclusters == 1
     }
 
     /// The namespace they are made in.
-    pub(super) fn namespace(&self) -> String {
+    pub(super) fn namespace(self) -> String {
         format!("scale-{}x{}", self.miniclusters, self.pods)
     }
 
     /// For people.
-    pub(super) fn describe(&self) -> String {
+    pub(super) fn describe(self) -> String {
         format!("{} x {} pods", self.miniclusters, self.pods)
     }
 
     /// The MiniClusters.
-    pub(super) fn objects(&self) -> Vec<DynamicObject> {
+    pub(super) fn objects(self) -> Vec<DynamicObject> {
         let resource = ApiResource::erase::<MiniCluster>(&());
         let object = |number: u32| {
             DynamicObject::new(&format!("mc-{number}"), &resource)
@@ -49,7 +49,7 @@ impl Load {
         (0..self.miniclusters).map(object).collect()
     }
 
-    fn specification(&self) -> serde_json::Value {
+    fn specification(self) -> serde_json::Value {
         let mut specification = json!({
             "size": self.pods,
             "containers": [{"image": "ubuntu:24.04", "command": "echo hello world"}],

@@ -92,7 +92,7 @@ pub(super) async fn measure(
     let figures = Figures {
         created_seconds: created.as_secs_f64(),
         times: seen.times(),
-        processor_seconds: (operator.processor_time()? - worked_before).as_secs_f64(),
+        processor_seconds: operator.processor_time()?.saturating_sub(worked_before).as_secs_f64(),
         memory_before,
         memory_after: operator.memory()?,
         requests: audit.since(position)?,

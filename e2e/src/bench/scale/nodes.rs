@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// How many nodes the largest of these loads needs: pods that have ended take no room.
 pub(super) fn needed(loads: &[Load]) -> u32 {
-    loads.iter().map(Load::all_pods).max().unwrap_or_default().div_ceil(PODS_PER_NODE) + 1
+    loads.iter().copied().map(Load::all_pods).max().unwrap_or_default().div_ceil(PODS_PER_NODE) + 1
 }
 
 /// Makes `count` nodes, and waits until pods can be put on them.

@@ -13,14 +13,16 @@ use super::{
 };
 use crate::bench::table::render;
 
-/// Columns of the table, and how a row fills each.
-static COLUMNS: [(&str, fn(&Row) -> String); 11] = [
+/// A column of the table, and how a row fills it.
+type Column = (&'static str, fn(&Row) -> String);
+
+static COLUMNS: [Column; 11] = [
     ("operator", |row| row.contender.to_owned()),
     ("load", |row| format!("{} x {}", row.miniclusters, row.pods)),
-    ("Jobs s", |row| format!("{:.1}", row.figures.times.jobs_seconds)),
-    ("Complete s", |row| format!("{:.1}", row.figures.times.complete_seconds)),
+    ("Jobs s", |row| format!("{:.1}", row.figures.times.jobs)),
+    ("Complete s", |row| format!("{:.1}", row.figures.times.complete)),
     ("said s", |row| {
-        row.figures.times.reported_seconds.map_or_else(|| "-".to_owned(), |it| format!("{it:.1}"))
+        row.figures.times.reported.map_or_else(|| "-".to_owned(), |it| format!("{it:.1}"))
     }),
     ("cpu s", |row| format!("{:.2}", row.figures.processor_seconds)),
     ("cpu ms each", |row| format!("{:.1}", row.each(row.figures.processor_seconds * 1000.0))),
@@ -42,7 +44,7 @@ static COLUMNS: [(&str, fn(&Row) -> String); 11] = [
 type Growing = (&'static str, fn(&Row) -> f64);
 
 static GROWING: [Growing; 4] = [
-    ("Seconds until all are Complete", |row| row.figures.times.complete_seconds),
+    ("Seconds until all are Complete", |row| row.figures.times.complete),
     ("Processor seconds of the operator", |row| row.figures.processor_seconds),
     ("Requests of the operator", |row| as_number(row.figures.requests.all())),
     ("Bytes of its memory above what it has at the start", |row| {
@@ -91,8 +93,8 @@ fn mebibytes(bytes: u64) -> String {
 
 impl Report {
     /// Adds a measurement.
-    pub(super) fn add(&mut self, contender: &'static str, load: &Load, figures: Figures) {
-        let Load { miniclusters, pods } = *load;
+    pub(super) fn add(&mut self, contender: &'static str, load: Load, figures: Figures) {
+        let Load { miniclusters, pods } = load;
         self.rows.push(Row { contender, miniclusters, pods, figures });
     }
 
@@ -166,17 +168,13 @@ mod tests {
             let seconds = f64::from(number) / 10.0;
             let figures = Figures {
                 created_seconds: 0.1,
-                times: Times {
-                    jobs_seconds: seconds,
-                    complete_seconds: seconds + 4.0,
-                    reported_seconds: None,
-                },
+                times: Times { jobs: seconds, complete: seconds + 4.0, reported: None },
                 processor_seconds: seconds / 100.0,
                 memory_before: Memory { resident: 1 << 24, anonymous: 1 << 23, peak: 1 << 24 },
                 memory_after: Memory { resident: 1 << 25, anonymous: 1 << 24, peak: 1 << 25 },
                 requests: Requests::default(),
             };
-            report.add("this operator", &Load { miniclusters: number, pods: 4 }, figures);
+            report.add("this operator", Load { miniclusters: number, pods: 4 }, figures);
         }
         report
     }

@@ -28,11 +28,14 @@ const REPORT: Duration = Duration::from_secs(20);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(in super::super) struct Times {
     /// Every Job was there.
-    pub(in super::super) jobs_seconds: f64,
+    #[serde(rename = "jobs_seconds")]
+    pub(in super::super) jobs: f64,
     /// The last Job was complete.
-    pub(in super::super) complete_seconds: f64,
+    #[serde(rename = "complete_seconds")]
+    pub(in super::super) complete: f64,
     /// The last MiniCluster said that it was, where the operator says so.
-    pub(in super::super) reported_seconds: Option<f64>,
+    #[serde(rename = "reported_seconds")]
+    pub(in super::super) reported: Option<f64>,
 }
 
 /// What was seen.
@@ -157,9 +160,9 @@ impl Seen {
         let state = self.state();
         let all_reported = state.reported.names.len() >= self.wanted;
         Times {
-            jobs_seconds: state.jobs.last.as_secs_f64(),
-            complete_seconds: state.complete.last.as_secs_f64(),
-            reported_seconds: all_reported.then_some(state.reported.last.as_secs_f64()),
+            jobs: state.jobs.last.as_secs_f64(),
+            complete: state.complete.last.as_secs_f64(),
+            reported: all_reported.then_some(state.reported.last.as_secs_f64()),
         }
     }
 
@@ -228,11 +231,11 @@ mod tests {
         assert!(!seen.all_done(), "they do not say so yet");
         seen.note_cluster(&cluster("a", "True"));
         seen.note_cluster(&cluster("a", "True"));
-        assert!(!seen.all_done() && seen.times().reported_seconds.is_none());
+        assert!(!seen.all_done() && seen.times().reported.is_none());
         seen.note_cluster(&cluster("b", "True"));
         let times = seen.times();
-        assert!(seen.all_done() && times.jobs_seconds <= times.complete_seconds);
-        assert!(times.complete_seconds <= times.reported_seconds.unwrap());
+        assert!(seen.all_done() && times.jobs <= times.complete);
+        assert!(times.complete <= times.reported.unwrap());
     }
 
     #[tokio::test]
