@@ -19,7 +19,7 @@ use clap::Args;
 use self::{
     contender::{Contender, Start, order},
     objects::Wanted,
-    peer::Peer,
+    peer::{Peer, PeerArguments},
     recording::Milestone,
     report::Report,
     run::{Place, Run, clean},
@@ -64,7 +64,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    peer: peer::Arguments,
+    peer: PeerArguments,
 }
 
 impl Arguments {
@@ -239,4 +239,33 @@ fn told(run: &Run) -> String {
         seconds(Milestone::PodEnded),
         seconds(Milestone::Complete),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn the_options_make_sense_together() {
+        Line::command().debug_assert();
+        let Line { arguments } = Line::try_parse_from(["start"]).unwrap();
+        assert_eq!((arguments.rounds, arguments.sizes), (7, vec![4, 24]));
+        assert!(Line::try_parse_from(["start", "--sizes", "0"]).is_err());
+    }
+
+    #[test]
+    fn results_do_not_tell_where_the_view_was() {
+        assert_eq!(
+            described(&View::Archive("/a/view.tar".into())),
+            "Flux: the view archive view.tar"
+        );
+    }
 }
