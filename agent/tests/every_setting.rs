@@ -18,11 +18,14 @@ const OTHERS: &[(&str, &str)] = &[
     ("worker", "rejoin"),
     ("cluster.name", "another"),
     ("layout", "/mnt/elsewhere"),
+    ("install", "copy"),
 ];
 
 /// Settings that change no plan: the file and the test that shows what they do.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("version", "../contract/src/agent_config.rs", "another_version_is_refused_as_a_version"),
+    // What is in the view is among the facts, so it gets its place before them.
+    ("install", "tests/linked_view.rs", "a_run_with_a_mounted_view_is_as_any_other"),
     // The operator reads it back to tell a change of the size.
     ("cluster.size", CHANGES, "another_size_patches_the_job"),
     ("logging.debug", "tests/every_setting.rs", "debug_tells_the_housekeeping_as_well"),

@@ -8,8 +8,8 @@ use flux_agent::plan::Facts;
 use flux_agent::plan::{Plan, Step};
 use flux_agent::plan::{lead, plan, sidecar_hook, surroundings};
 use flux_contract::{
-    AgentConfig, Archive, Bootstrap, Broker, ClusterName, FluxUser, Hooks, Hostlist, Layout,
-    Logging, Network, Shutdown, SidecarConfig, Submission, View, WorkerPolicy, Workload,
+    AgentConfig, Archive, Bootstrap, Broker, ClusterName, FluxUser, Hooks, Hostlist, Install,
+    Layout, Logging, Network, Shutdown, SidecarConfig, Submission, View, WorkerPolicy, Workload,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
@@ -173,7 +173,7 @@ prop_compose! {
         (grace_seconds, deadline_seconds) in (seconds(), of(seconds())),
         environment in btree_map(text(), text(), 0..4),
         sidecars in btree_map(text(), sidecar().boxed(), 0..3).boxed(),
-        private in of(text()),
+        (private, mounted) in (of(text()), any::<bool>()),
     ) -> AgentConfig {
         let layout = Layout::new(mount);
         AgentConfig {
@@ -185,6 +185,7 @@ prop_compose! {
                 Some(private) => layout.with_private(private),
                 None => layout,
             },
+            install: if mounted { Install::Image } else { Install::Copy },
             view: View { enabled, python_path },
             user: FluxUser { name, uid, run_as_root, capabilities },
             logging: Logging { quiet, strict, timed, debug },

@@ -4,10 +4,10 @@
 mod pod;
 mod support;
 
-use flux_contract::{AgentConfig, Archive, Exit, Hooks, SidecarConfig};
+use flux_contract::{AgentConfig, Archive, Exit, Hooks, SidecarConfig, TerminationMessage};
 use nix::sys::signal::Signal;
 use pod::namespace::{FirstProcess, first_process};
-use pod::{Background, Pod, broker_in_state, sidecar, stopped};
+use pod::{Background, Pod, await_that, broker_in_state, sidecar, stopped};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -66,6 +66,25 @@ fn a_broker_that_ignores_every_signal_is_killed_and_the_post_hook_has_its_share(
     assert_eq!((code, output.as_str()), (stopped(), "post\n"), "{error}");
     assert!(error.contains("the broker has not ended in its time: killing it"), "{error}");
     assert!(pod.message().last_error.unwrap().contains("SIGTERM"));
+}
+
+#[test]
+fn a_run_that_is_killed_before_its_end_has_left_a_message() {
+    let pod = Pod::new();
+    pod.broker_does(DEAF);
+    let Some(run) = FirstProcess::start(&pod, &pod.prepared(&pod.config(&["sleep", "600"]))) else {
+        return;
+    };
+    pod.await_file("deaf");
+    run.signal(Signal::SIGTERM);
+    let left = || fs::read_to_string(pod.at("dev/termination-log")).unwrap_or_default();
+    await_that("a message is left", || TerminationMessage::from_json(&left()).is_some());
+    run.signal(Signal::SIGKILL);
+    drop(run);
+    let message = pod.message();
+    assert_eq!(message.exit_code, stopped());
+    assert!(message.last_error.unwrap().contains("the grace period was too short"));
+    assert!(!message.phases.is_empty());
 }
 
 #[test]

@@ -181,6 +181,11 @@ fn a_restarted_container_begins_anew_after_half_a_copy_and_does_nothing_after_a_
     assert!(again.already_installed);
     assert_eq!(again.files, 0);
     assert_eq!(fs::metadata(scene.installed("flux-operator-done.txt")).unwrap().ino(), marker);
+
+    // A crash of the node may have taken any of it.
+    fs::write(scene.installed("flux-operator-done.txt"), "installed the view before that\n")
+        .unwrap();
+    assert!(!scene.install().unwrap().already_installed);
 }
 
 #[test]
@@ -240,6 +245,38 @@ fn a_given_source_is_used_although_there_are_others() {
     let report = install_view(&request, &mut |_| {}).unwrap();
     assert_eq!(report.layout, SourceLayout::Given);
     assert_eq!(fs::read_to_string(scene.installed("view/bin/flux")).unwrap(), "given");
+}
+
+#[test]
+fn what_spack_notes_about_a_build_is_left_out() {
+    let scene = Scene::new();
+    scene.spack();
+    scene.file("opt/software/flux-core/.spack/spack-build-out.txt.gz", "log", 0o644);
+    scene.file("opt/software/.spack-db/index.json", "{}", 0o644);
+    scene.link(&format!("{HASH}/.spack/flux-core/log"), "/opt/software/flux-core/.spack/log");
+    let report = scene.install().unwrap();
+    assert_eq!((report.records, report.files, report.unresolved_count), (3, 4, 0));
+    assert_eq!(names(&scene.installed("software")), ["flux-core"]);
+    assert_eq!(names(&scene.installed("software/flux-core")), ["bin", "libexec"]);
+    assert_eq!(names(&scene.installed("view")), ["bin", "etc"]);
+    assert!(report.to_string().contains("left out 3 directories of Spack's build records"));
+}
+
+#[test]
+fn large_files_arrive_whole_whatever_their_mode_is() {
+    let scene = Scene::new();
+    scene.file("opt/view/bin/flux", "", 0o755);
+    let content = "0123456789 ".repeat(300_000);
+    for mode in [0o400, 0o664, 0o4755] {
+        scene.file(&format!("opt/view/lib/{mode:o}"), &content, mode);
+    }
+    let report = scene.install().unwrap();
+    assert_eq!(report.bytes, 3 * u64::try_from(content.len()).unwrap());
+    for expected in [0o400, 0o664, 0o4755] {
+        let path = scene.installed(&format!("view/lib/{expected:o}"));
+        assert_eq!(mode(&path), expected);
+        assert!(fs::read_to_string(&path).unwrap() == content);
+    }
 }
 
 #[test]

@@ -52,6 +52,9 @@ pub struct AgentConfig {
     pub cluster: ClusterIdentity,
     /// Where the shared volume is.
     pub layout: Layout,
+    /// How the agent and the view come into the pod.
+    #[serde(default, skip_serializing_if = "Install::is_copy")]
+    pub install: Install,
     /// The Flux installation.
     pub view: View,
     /// Who Flux runs as.
@@ -97,6 +100,25 @@ pub struct ClusterIdentity {
     pub namespace: String,
     /// Number of pods asked for.
     pub size: u32,
+}
+
+/// How the agent and the view come into a pod.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Install {
+    /// Init containers copy them into the shared volume.
+    #[default]
+    Copy,
+    /// Their images are mounted ([`Layout::bin_dir`], [`Layout::view_image`]): the agent links
+    /// [`Layout::view`] and [`Layout::SOFTWARE_MOUNT`] into the view's.
+    Image,
+}
+
+impl Install {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+    const fn is_copy(&self) -> bool {
+        matches!(self, Self::Copy)
+    }
 }
 
 /// The Flux installation the agent uses.
@@ -440,6 +462,15 @@ mod tests {
         let text = hello().to_toml().unwrap().replace("[logging]", "[logging]\nshout = true");
         let error = AgentConfig::from_toml(&text).unwrap_err();
         assert!(std::error::Error::source(&error).unwrap().to_string().contains("shout"));
+    }
+
+    #[test]
+    fn a_copied_view_is_left_out_and_a_mounted_one_survives_the_round_trip() {
+        assert!(!hello().to_toml().unwrap().contains("install"));
+        let config = AgentConfig { install: Install::Image, ..hello() };
+        let text = config.to_toml().unwrap();
+        assert!(text.contains("install = \"image\""), "{text}");
+        assert_eq!(AgentConfig::from_toml(&text).unwrap(), config);
     }
 
     #[test]

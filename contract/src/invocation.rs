@@ -3,8 +3,9 @@
 
 use crate::layout::{INSTALL_MOUNT, Layout};
 
-/// Where the agent lies in its own image, which holds nothing else.
-const AGENT_IN_IMAGE: &str = "/flux-agent";
+/// Where the agent lies in its own image, with the link [`Layout::client`] beside it and nothing else
+/// unless the view is in the same image: mounted whole at [`Layout::bin_dir`], it is what the init container makes there.
+pub const AGENT_IN_IMAGE: &str = "/flux-agent";
 
 /// What the agent image's init container does: copies the agent into the shared volume.
 pub fn install() -> Vec<String> {
@@ -15,8 +16,18 @@ pub fn install() -> Vec<String> {
 /// What the view's init container does: copies Flux into the shared volume, which the pod's other
 /// containers mount at `mount_path`.
 pub fn install_view(mount_path: &str) -> Vec<String> {
-    let agent = agent(&Layout::new(INSTALL_MOUNT));
-    words([&agent, "view", "install", "--mount-path", mount_path, "--destination", INSTALL_MOUNT])
+    view_install(&agent(&Layout::new(INSTALL_MOUNT)), mount_path)
+}
+
+/// What the only init container does where the agent is in the view's image: copies both.
+pub fn install_both(mount_path: &str) -> Vec<String> {
+    let mut all = view_install(AGENT_IN_IMAGE, mount_path);
+    all.push("--agent".to_owned());
+    all
+}
+
+fn view_install(agent: &str, mount_path: &str) -> Vec<String> {
+    words([agent, "view", "install", "--mount-path", mount_path, "--destination", INSTALL_MOUNT])
 }
 
 /// Runs the pod, whose readiness is asked for every `probe_period` seconds.

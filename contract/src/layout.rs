@@ -130,6 +130,12 @@ impl Layout {
         self.at("view")
     }
 
+    /// Where the whole view image is mounted in a pod that mounts images instead of copying them
+    /// ([`crate::Install::Image`]); [`Self::view`] is then a link into it.
+    pub fn view_image(&self) -> PathBuf {
+        self.at("view-image")
+    }
+
     /// What the view's links into `/opt/software` lead to (Spack views); mounted there too.
     pub fn software(&self) -> PathBuf {
         self.at(Self::SOFTWARE)

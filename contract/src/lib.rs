@@ -22,7 +22,7 @@ mod termination;
 
 pub use agent_config::{
     AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, ConfigError, FluxUser, Hooks,
-    Logging, Network, Shutdown, SidecarConfig, Submission, View, WorkerPolicy, Workload,
+    Install, Logging, Network, Shutdown, SidecarConfig, Submission, View, WorkerPolicy, Workload,
 };
 pub use curve_certificate::{CertificateError, CurveCertificate};
 pub use exit::Exit;

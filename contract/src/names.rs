@@ -101,6 +101,16 @@ impl ClusterName {
         format!("{}-private", self.0)
     }
 
+    /// The volume with the agent's image.
+    pub fn agent_image_volume(&self) -> String {
+        format!("{}-agent-bin", self.0)
+    }
+
+    /// The volume with the view's image.
+    pub fn view_image_volume(&self) -> String {
+        format!("{}-view-image", self.0)
+    }
+
     /// The `ConfigMap` that holds `agent.toml`.
     pub fn agent_config_map(&self) -> String {
         format!("{}-agent", self.0)
@@ -156,6 +166,7 @@ mod tests {
         let name = ClusterName::new(&"a".repeat(ClusterName::LIMIT)).unwrap();
         for derived in [
             name.curve_volume(),
+            name.agent_image_volume(),
             name.agent_config_map(),
             name.lead_service(),
             name.companion_pod(),

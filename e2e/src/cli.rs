@@ -14,7 +14,9 @@ use crate::{
     cache::Cache,
     cluster::{Cluster, Target},
     interruption::{self, Scope},
-    kubernetes::{ClusterDomain, ClusterId, IpFamilies, Kubernetes, Network, Options, Status},
+    kubernetes::{
+        ClusterDomain, ClusterId, IpFamilies, Kubernetes, Network, Nodes, Options, Status,
+    },
     progress::{self, Progress},
 };
 
@@ -64,7 +66,7 @@ pub fn environment(target: &Target) -> Vec<(&'static str, OsString)> {
             let command = load_command.as_ref().map(|it| (variable::LOAD_COMMAND, it.into()));
             [(variable::KUBECONFIG, kubeconfig.into())].into_iter().chain(command).collect()
         }
-        Target::Own(Options { cache: _, id, network }) => vec![
+        Target::Own(Options { cache: _, id, network, nodes: _ }) => vec![
             (variable::ID, id.as_str().into()),
             (variable::IP_FAMILY, network.ip_families.to_string().into()),
             (variable::CLUSTER_DOMAIN, network.domain.to_string().into()),
@@ -152,9 +154,12 @@ impl ClusterArguments {
             Some(name) => ClusterId::named(name)?,
             None => ClusterId::of_this_checkout(),
         };
-        let network =
-            Network { ip_families: self.ip_family.clone(), domain: self.cluster_domain.clone() };
-        Ok(Options { cache: Cache::locate()?, id, network })
+        let network = Network {
+            ip_families: self.ip_family.clone(),
+            domain: self.cluster_domain.clone(),
+            ..Network::default()
+        };
+        Ok(Options { cache: Cache::locate()?, id, network, nodes: Nodes::Real })
     }
 
     /// The options of a cluster on this machine.
@@ -260,7 +265,7 @@ fn prune(cache: &Cache, unused: Duration, progress: &Progress) -> Result<ExitCod
 fn running(arguments: &ClusterArguments) -> Result<Cluster> {
     match arguments.target()? {
         Target::Own(options) => Kubernetes::find(&options)
-            .map(Cluster::Own)
+            .map(|it| Cluster::Own(Box::new(it)))
             .context("there is no cluster to use, `cargo e2e up` starts one"),
         target @ Target::External { .. } => Cluster::up(&target, &Progress::quiet()),
     }
@@ -326,7 +331,9 @@ mod tests {
             network: Network {
                 ip_families: "ipv6,ipv4".parse().unwrap(),
                 domain: "k8s.example".parse().unwrap(),
+                ..Network::default()
             },
+            nodes: Nodes::Real,
         };
         // Each variable stands for the option that names it.
         let command = FromEnvironment::command();

@@ -37,7 +37,7 @@ pub enum Target {
 #[derive(Debug)]
 pub enum Cluster {
     /// One on this machine.
-    Own(Kubernetes),
+    Own(Box<Kubernetes>),
     /// One that somebody else looks after.
     External(External),
 }
@@ -53,7 +53,9 @@ impl Cluster {
     /// Starts the cluster, or sees that the given one answers.
     pub fn up(target: &Target, progress: &Progress) -> Result<Self> {
         match target {
-            Target::Own(options) => Kubernetes::up(options, progress).map(Self::Own),
+            Target::Own(options) => {
+                Kubernetes::up(options, progress).map(|it| Self::Own(Box::new(it)))
+            }
             Target::External { kubeconfig, load_command } => {
                 External::check(kubeconfig, load_command.as_deref()).map(Self::External)
             }
@@ -72,6 +74,14 @@ impl Cluster {
     pub fn audit_log(&self) -> Option<PathBuf> {
         match self {
             Self::Own(cluster) => Some(cluster.audit_log()),
+            Self::External(_) => None,
+        }
+    }
+
+    /// `ctr` of the node's containerd, where there is access to it.
+    pub(crate) fn containerd(&self) -> Option<Command> {
+        match self {
+            Self::Own(cluster) => Some(cluster.containerd()),
             Self::External(_) => None,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
+    process::Command,
     sync::OnceLock,
 };
 
@@ -43,10 +44,44 @@ impl Environment {
         } else {
             View::from_environment()?
         };
+        Self::install(cluster, built, &view, progress)
+    }
+
+    /// The same with this view, and with the operator as it is `released` or as tests have it.
+    pub(crate) fn to_measure(
+        target: &Target,
+        view: &View,
+        released: bool,
+        progress: &Progress,
+    ) -> Result<Self> {
+        let mut built = binaries::build(progress)?;
+        if released {
+            built.operator = binaries::build_for_release(progress)?;
+        }
+        Self::install(Cluster::up(target, progress)?, built, view, progress)
+    }
+
+    fn install(
+        cluster: Cluster,
+        built: Binaries,
+        view: &View,
+        progress: &Progress,
+    ) -> Result<Self> {
         progress.say(&view.describe());
-        let installation = images::load(&cluster, &built, &view, progress)?;
+        let installation = images::load(&cluster, &built, view, progress)?;
         progress.step("installing the operator", || install::install(&cluster, &installation))?;
         Ok(Self { cluster, built: Some(built) })
+    }
+
+    /// Another cluster for what was built for this one, without the operator.
+    pub(crate) fn beside(&self, target: &Target, progress: &Progress) -> Result<Self> {
+        Ok(Self { cluster: Cluster::up(target, progress)?, built: self.built.clone() })
+    }
+
+    /// Loads the images that only measurements need.
+    pub(crate) fn load_images_of_benches(&self, view: &View, progress: &Progress) -> Result<()> {
+        let Some(built) = &self.built else { return Ok(()) };
+        images::for_benches::load(&self.cluster, built, view, progress)
     }
 
     /// Loads the images that only tests and examples need.
@@ -56,7 +91,7 @@ impl Environment {
     }
 
     /// The cluster as it is: nothing is built, loaded or installed.
-    fn as_it_is(target: &Target, progress: &Progress) -> Result<Self> {
+    pub fn as_it_is(target: &Target, progress: &Progress) -> Result<Self> {
         Ok(Self { cluster: Cluster::up(target, progress)?, built: None })
     }
 
@@ -128,6 +163,11 @@ impl Environment {
     /// The API server's audit log, where there is access to it.
     pub fn audit_log(&self) -> Option<PathBuf> {
         self.cluster.audit_log()
+    }
+
+    /// `ctr` of the node's containerd, where there is access to it.
+    pub(crate) fn containerd(&self) -> Option<Command> {
+        self.cluster.containerd()
     }
 
     /// What `kubectl` prints, given these arguments.

@@ -17,6 +17,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 
 use self::expectation::{Expectation, Step};
 use crate::product::checkout;
@@ -51,6 +52,32 @@ impl Example {
         let manifests = manifests(&directory, &expectation)?;
         Ok(Self { name: name.to_owned(), directory, manifests, expectation })
     }
+
+    /// The same below `scratch`, with `flux.container.install: <method>` in each MiniCluster.
+    fn installed_by(self, method: &str, scratch: &Path) -> Result<Self> {
+        let later = self.directory.join(LATER);
+        let later = if later.is_dir() { yaml_files(&later)? } else { Vec::new() };
+        fs::create_dir(scratch.join(LATER)).context("making a directory for manifests")?;
+        for path in self.manifests.iter().chain(&later) {
+            let text =
+                fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+            let text = with_method(&text, method)
+                .with_context(|| format!("changing {}", path.display()))?;
+            let copy = scratch.join(path.strip_prefix(&self.directory)?);
+            fs::write(&copy, text).with_context(|| format!("writing {}", copy.display()))?;
+        }
+        let manifests = self.manifests.iter().map(|path| scratch.join(file_name(path))).collect();
+        Ok(Self { directory: scratch.to_owned(), manifests, ..self })
+    }
+}
+
+/// A manifest of one object, in which a MiniCluster says how agent and view come into its pods.
+fn with_method(manifest: &str, method: &str) -> Result<String> {
+    let mut object: Value = serde_saphyr::from_str(manifest)?;
+    if object["kind"] == "MiniCluster" {
+        object["spec"]["flux"]["container"]["install"] = method.into();
+    }
+    Ok(serde_saphyr::to_string(&object)?)
 }
 
 /// The names of all examples, sorted.
@@ -127,6 +154,21 @@ mod tests {
             }
         }
         assert!(faults.is_empty(), "{}", faults.join("\n"));
+    }
+
+    #[test]
+    fn every_example_can_be_told_how_agent_and_view_come_into_its_pods() {
+        for name in names().unwrap() {
+            let scratch = tempfile::tempdir().unwrap();
+            let example = Example::load(&name).unwrap();
+            let copied = example.clone().installed_by("Copy", scratch.path()).unwrap();
+            assert_eq!(copied.manifests.len(), example.manifests.len());
+            let text = fs::read_to_string(copied.manifests.last().unwrap()).unwrap();
+            let object: Value = serde_saphyr::from_str(&text).unwrap();
+            assert_eq!(object["spec"]["flux"]["container"]["install"], "Copy", "{name}");
+            let found = manifests(scratch.path(), &copied.expectation).unwrap();
+            assert_eq!(found, copied.manifests, "{name}");
+        }
     }
 
     #[test]

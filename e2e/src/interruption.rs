@@ -35,11 +35,15 @@ pub enum Scope {
 /// From now on SIGINT, SIGTERM and SIGHUP end what this process has started, then clusters on this
 /// machine, then this process. A cluster of somebody else stays.
 pub fn guard(target: &Target, scope: Scope) -> Result<()> {
+    match target {
+        Target::Own(options) => guard_clusters(vec![options.clone()], scope),
+        Target::External { .. } => guard_clusters(Vec::new(), scope),
+    }
+}
+
+/// The same for these clusters on this machine.
+pub(crate) fn guard_clusters(own: Vec<Options>, scope: Scope) -> Result<()> {
     let cache = Cache::locate()?;
-    let own: Vec<Options> = match target {
-        Target::Own(options) => vec![options.clone()],
-        Target::External { .. } => Vec::new(),
-    };
     let interrupted = move || {
         let _at_work = AT_WORK.lock();
         progress::complain("interrupted: ending what was started");

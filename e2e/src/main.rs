@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use e2e::{
+    bench::BenchCommand,
     cli::{ClusterArguments, ClusterCommand},
     demo::demo,
     environment::Environment,
@@ -44,6 +45,9 @@ enum Command {
         #[arg(long)]
         require_cluster: bool,
     },
+    /// Measure on a cluster of this machine.
+    #[command(subcommand)]
+    Bench(BenchCommand),
     #[command(flatten)]
     Cluster(ClusterCommand),
 }
@@ -63,6 +67,7 @@ impl Command {
                 let options = Options { target, filter: test, keep, require_cluster };
                 verify(&options, &Progress::new())?;
             }
+            Self::Bench(command) => return command.run(),
             Self::Cluster(command) => return command.run(),
         }
         Ok(ExitCode::SUCCESS)

@@ -70,10 +70,11 @@ pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
     for check in checks()? {
         outcomes.push(run(check, progress));
     }
-    outcomes.push(timed("the agent is static and free of Kubernetes", progress, || {
+    outcomes.push(timed("the agent is static, small and free of Kubernetes", progress, || {
         let built = binaries::build(progress)?;
+        binaries::check_agent_dependencies()?;
         binaries::check_static(&built)?;
-        binaries::check_agent_dependencies()
+        binaries::check_agent_budgets(&built)
     }));
     outcomes.push(timed("the stand-in for Flux is small", progress, check_stand_in_size));
     outcomes.push(timed("dependencies: licences, bans, sources", progress, || deny(progress)));

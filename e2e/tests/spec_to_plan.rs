@@ -18,7 +18,7 @@ use flux_contract::AgentConfig;
 use flux_operator::cluster::Cluster;
 use flux_operator::cluster::validate::{Defaults, Violations, validate};
 use flux_operator::controller::build::agent_config;
-use flux_operator::crd::MiniCluster;
+use flux_operator::crd::{Install, MiniCluster};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ use std::path::PathBuf;
 
 fn defaults() -> Defaults {
     let image = || "registry.example/view:1".to_owned();
-    Defaults { view_image: image(), arm_view_image: image() }
+    Defaults { view_image: image(), arm_view_image: image(), install: Install::Auto }
 }
 
 fn object(spec: &Value) -> MiniCluster {

@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::cluster::validate::Defaults;
+use crate::crd::Install;
 use crate::manifests::{AGENT_IMAGE, Installation};
 use crate::telemetry::LogFormat;
 use clap::{Args, Parser, Subcommand};
@@ -66,6 +67,10 @@ pub struct RunArguments {
     /// if that is given, else the published one for ARM
     #[arg(long, env = "FLUX_OPERATOR_ARM_VIEW_IMAGE", value_name = "IMAGE")]
     pub arm_view_image: Option<String>,
+    /// How agent and view come into the pods where a MiniCluster does not say
+    #[arg(long, env = "FLUX_OPERATOR_INSTALL", value_name = "METHOD", value_enum)]
+    #[arg(default_value = "Auto", ignore_case = true)]
+    pub install: Install,
     /// Watch this namespace only
     #[arg(long, env = "FLUX_OPERATOR_NAMESPACE", value_name = "NAMESPACE")]
     pub namespace: Option<String>,
@@ -110,12 +115,12 @@ pub const DEFAULT_VIEW_IMAGE: &str = "ghcr.io/converged-computing/flux-view-ubun
 /// The same for ARM: no tag is published for the other's release of Ubuntu.
 const ARM_VIEW_IMAGE: &str = "ghcr.io/converged-computing/flux-view-ubuntu:arm-jammy";
 
-/// The view images where a MiniCluster names none. A site that names an image of its own is not
+/// What counts where a MiniCluster says nothing. A site that names an image of its own is not
 /// sent elsewhere for ARM: its image may well be for several architectures.
-pub fn defaults(view_image: String, arm_view_image: Option<String>) -> Defaults {
+pub fn defaults(view_image: String, arm_view_image: Option<String>, install: Install) -> Defaults {
     let published = view_image == DEFAULT_VIEW_IMAGE;
     let other = || if published { ARM_VIEW_IMAGE.to_owned() } else { view_image.clone() };
-    Defaults { arm_view_image: arm_view_image.unwrap_or_else(other), view_image }
+    Defaults { arm_view_image: arm_view_image.unwrap_or_else(other), view_image, install }
 }
 
 #[cfg(test)]
@@ -131,7 +136,7 @@ mod tests {
     #[test]
     fn the_arm_view_is_the_published_one_only_where_the_other_view_is() {
         let arm = |view: &str, arm: Option<&str>| {
-            defaults(view.to_owned(), arm.map(str::to_owned)).arm_view_image
+            defaults(view.to_owned(), arm.map(str::to_owned), Install::Auto).arm_view_image
         };
         assert_eq!(arm(DEFAULT_VIEW_IMAGE, None), ARM_VIEW_IMAGE);
         assert_eq!(arm("mirror/view:1", None), "mirror/view:1");

@@ -11,6 +11,7 @@ pub mod validate;
 pub use fixed_fields::FixedFields;
 pub(crate) use identity::Identity;
 
+use crate::crd::{Install, Medium};
 use flux_contract::{ClusterName, FluxUser, Hooks, Hostlist, Logging};
 use k8s_openapi::api::core::v1::{
     NodeAffinity, PodSecurityContext, ResourceRequirements, SecurityContext, Toleration, Volume,
@@ -109,6 +110,8 @@ pub struct Network {
 pub struct Flux {
     /// Where Flux comes from.
     pub view: View,
+    /// How agent and view are to come into the pods.
+    pub install: Install,
     /// A worker leaves after its broker's first end.
     pub complete_workers: bool,
     /// `tbon.topo`.
@@ -164,7 +167,7 @@ pub struct LeadBroker {
 pub struct View {
     /// False: the runner's image brings its own Flux, nothing is copied.
     pub enabled: bool,
-    /// Name of the init container and of the shared volume.
+    /// Name of the shared volume, and of the init container that copies the view.
     pub name: String,
     /// The view image; the operator's default when the specification names none.
     pub image: String,
@@ -176,6 +179,8 @@ pub struct View {
     pub working_dir: Option<String>,
     /// Where the shared volume is mounted.
     pub mount_path: String,
+    /// Where the shared volume lies.
+    pub medium: Medium,
     /// Replaces the view's site-packages directory.
     pub python_path: Option<String>,
     /// Resources of the init container.
@@ -227,7 +232,7 @@ pub struct Pod {
     pub volumes: Vec<Volume>,
 }
 
-/// Name of the init container that brings the agent.
+/// Name of the init container that copies the agent.
 pub const AGENT_CONTAINER: &str = "flux-agent";
 
 /// Tells a container's scripts how many cores the user means it to use (`cores`).

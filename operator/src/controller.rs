@@ -1,8 +1,8 @@
 //! The controller: which changes it hears of, and what happens then.
 //!
 //! `reconcile` is the whole of a reconcile: observe, decide, apply, report. `plan`, with `course`,
-//! `build` and the `*_change` modules, `waiting` and `status` are functions of values; the others act
-//! and decide nothing.
+//! `build`, `install` and the `*_change` modules, `waiting` and `status` are functions of values; the
+//! others act and decide nothing.
 
 mod access;
 mod agent_change;
@@ -19,7 +19,9 @@ mod failures;
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod guard;
+mod image_volumes;
 pub mod index_labels;
+mod install;
 mod job_change;
 mod known;
 mod observe;
@@ -47,6 +49,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use watches::{
     COMPANIONS, LEADS, MANAGED, cluster_of, markers, ours, state_only, without_managers,
+    without_pods,
 };
 
 /// Longest time to say in a status that a reconcile has failed when it could not say so itself.
@@ -107,7 +110,7 @@ pub async fn run(
     let labels = index_labels::run(Arc::clone(&context), &scope, shutdown.clone());
     let (store, markers) = markers(api(&client, namespace), Arc::clone(&context), synced);
     let all_pods = AllPods::default();
-    let (jobs, job_changes) = ours(api(&client, namespace), MANAGED, without_managers, || {});
+    let (jobs, job_changes) = ours(api(&client, namespace), MANAGED, without_pods, || {});
     let (services, service_changes) =
         ours(api(&client, namespace), MANAGED, without_managers, || {});
     let (config_maps, config_changes) =

@@ -26,10 +26,11 @@ pub use container::{
     Commands, Container, ContainerVolume, DEFAULT_IMAGE, LifeCycle, SecretKey, UserAccount,
 };
 pub use flux::{
-    Archive, BurstCluster, Bursting, Flux, FluxContainer, LeadBroker, Logging, Network, Scheduler,
+    Archive, BurstCluster, Bursting, Flux, FluxContainer, Install, LeadBroker, Logging, Medium,
+    Network, Scheduler,
 };
 pub use pod::Pod;
-pub use status::{MiniClusterStatus, State, TimelineEntry};
+pub use status::{InstallMethod, Installed, MiniClusterStatus, State, TimelineEntry};
 
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};

@@ -2,6 +2,7 @@
 
 use clap::Parser as _;
 use flux_operator::cli::{Cli, Command, DEFAULT_VIEW_IMAGE, ManifestsArguments, defaults};
+use flux_operator::crd::Install;
 use flux_operator::crd::definition::{DefinitionError, definition};
 use flux_operator::offline::{Checker, Findings};
 use flux_operator::{manifests, run, telemetry};
@@ -86,7 +87,7 @@ fn write_file(path: &Path, text: &str) -> Result<(), Box<dyn Error>> {
 
 /// Checks everything that is named; what cannot be read keeps nothing else from being checked.
 fn check(arguments: &[PathBuf]) -> Result<ExitCode, DefinitionError> {
-    let checker = Checker::new(defaults(DEFAULT_VIEW_IMAGE.to_owned(), None))?;
+    let checker = Checker::new(defaults(DEFAULT_VIEW_IMAGE.to_owned(), None, Install::default()))?;
     let (mut all_valid, mut all_read) = (true, true);
     for argument in arguments {
         match checker.check(argument, &mut std::io::stdin()) {

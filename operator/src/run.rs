@@ -119,7 +119,7 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<(), RunError
             Some(arguments.identity),
             Arc::clone(&metrics),
             Images { agent: arguments.agent_image, agent_pull_policy: arguments.agent_pull_policy },
-            defaults(arguments.view_image, arguments.arm_view_image),
+            defaults(arguments.view_image, arguments.arm_view_image, arguments.install),
         )
     };
     let health = context.health();

@@ -189,6 +189,9 @@ enum ViewCommand {
         /// Prefix of the Flux installation, instead of looking for it
         #[arg(long, value_name = "PATH")]
         source: Option<PathBuf>,
+        /// Copy this program as well: it is in the view image
+        #[arg(long)]
+        agent: bool,
         /// Root of the view image
         #[arg(long, default_value = "/", hide = true)]
         root: PathBuf,
@@ -217,8 +220,11 @@ fn dispatch(command: Command) -> u8 {
     match command {
         Command::Install { directory } => code(install::run(&directory)),
         Command::View {
-            command: ViewCommand::Install { destination, mount_path, source, root },
-        } => code(view_install::run(&InstallRequest { root, destination, mount_path, source })),
+            command: ViewCommand::Install { destination, mount_path, source, agent, root },
+        } => {
+            let request = InstallRequest { root, destination, mount_path, source };
+            code(view_install::run(&request, agent))
+        }
         Command::Run { pod, container, probe_period } => {
             let options = run::Options {
                 config: pod.config,
@@ -286,6 +292,7 @@ mod tests {
         for words in [
             invocation::install(),
             invocation::install_view("/mnt/flux"),
+            invocation::install_both("/mnt/flux"),
             invocation::run(&layout, 60),
             invocation::run_sidecar(&layout, "proxy"),
             invocation::ready(&layout, 1800),

@@ -33,11 +33,12 @@ pub(crate) fn run(directory: &Path) -> Done {
 ///
 /// The directory is created. The copy appears under its name only when it is whole, so a restarted
 /// init container or a runner that is quick to start never meets half a binary, and replacing a
-/// binary that runs is no error.
+/// binary that runs is no error. It is not flushed to the disk, which would wait for all that other
+/// pods write there at the moment: after a crash of the node the init container runs again.
 fn copy_to(directory: &Path) -> Result<PathBuf, InstallError> {
     let installed = directory.join(Layout::AGENT_NAME);
     fs::create_dir_all(directory).map_err(failed("create directory", directory))?;
-    let attributes = Attributes { mode: 0o755, owner: None, durable: true };
+    let attributes = Attributes { mode: 0o755, owner: None, durable: false };
     let copy = |file: &mut File| io::copy(&mut File::open(SELF)?, file).map(drop);
     files::replace(&installed, attributes, copy)
         .map_err(failed("copy the agent to", &installed))?;

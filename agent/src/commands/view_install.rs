@@ -1,12 +1,16 @@
 //! `flux-agent view install`: what the view image's init container does.
 
 use crate::commands::failure::{Done, failed};
+use crate::commands::install;
 use crate::system::output::complain;
 use crate::view::{InstallRequest, Progress, install_view};
-use flux_contract::Exit;
+use flux_contract::{Exit, Layout};
 
-/// Copies the view and says how far that is.
-pub(crate) fn run(request: &InstallRequest) -> Done {
+/// Copies the view and says how far that is; before it the agent, if `agent` says so.
+pub(crate) fn run(request: &InstallRequest, agent: bool) -> Done {
+    if agent {
+        install::run(&Layout::new(&request.destination).bin_dir())?;
+    }
     let mut report = |progress: Progress| complain(&progress.to_string());
     let installed = install_view(request, &mut report);
     installed.map(drop).map_err(|error| failed(Exit::View, &error))

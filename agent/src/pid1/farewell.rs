@@ -4,6 +4,10 @@
 //! A probe that is killed so, or that is to start in that second, becomes a Warning Event about a run
 //! with which nothing was wrong. So a good run waits for the probes that are due; a run that is longer
 //! than a few seconds has had the first ones long before.
+//!
+//! The startup probe's success brings the first readiness probe. A kubelet that looks at the pod while that
+//! one runs asks for another right after it (`UpdatePodStatus` in `pkg/kubelet/prober/prober_manager.go` of
+//! 1.36): it comes as fast as the one before came, and a node with much to do is slow.
 
 use crate::process::processes::{Process, processes};
 use crate::process::signals::Signals;
@@ -17,9 +21,11 @@ use tokio::time::{Instant, sleep, timeout};
 /// How long the kubelet may take to notice that a container has ended: it looks at all of them once a
 /// second (`genericPlegRelistPeriod`), and the look takes its time.
 const NOTICE: Duration = Duration::from_millis(1500);
-/// How long the first probes may take to come: the kubelet has to notice the start, too.
-const FIRST_PROBES: Duration = Duration::from_secs(4);
-/// How many they are: the startup probe, and the readiness probe at once after it has succeeded.
+/// How long the first probe may take to come: the kubelet has to notice the start, too.
+const FIRST_PROBE: Duration = Duration::from_secs(4);
+/// How long the next one may take, once the kubelet asks.
+const NEXT_PROBE: Duration = Duration::from_secs(10);
+/// How many come at the start: the startup probe, and the readiness probe at once after it has succeeded.
 const FIRST: u32 = 2;
 /// How long a probe that was answered may take to end.
 const END: Duration = Duration::from_secs(2);
@@ -48,17 +54,25 @@ pub(crate) async fn farewell(
 }
 
 async fn answer_the_kubelet(answered: &mut watch::Receiver<Answered>, period: Duration) {
-    let first = answered.wait_for(|answered| answered.ready >= FIRST);
-    let _ = timeout(FIRST_PROBES, first).await;
-    let last = answered.borrow_and_update().last;
-    if let Some(wait) = last.and_then(|last| until_asked(last, period, Instant::now())) {
+    let first = answered.wait_for(|answered| answered.ready > 0);
+    if timeout(FIRST_PROBE, first).await.is_ok() {
+        let all = answered.wait_for(|answered| answered.ready >= FIRST);
+        let _ = timeout(NEXT_PROBE, all).await;
+    }
+    let so_far = *answered.borrow_and_update();
+    if let Some(wait) = until_asked(so_far, period, Instant::now()) {
         let _ = timeout(wait, answered.changed()).await;
     }
 }
 
-/// How long to wait for the next probe, if one could come before the kubelet notices the end: the
-/// `last` was answered a moment ago, and one comes every `period`.
-fn until_asked(last: Instant, period: Duration, now: Instant) -> Option<Duration> {
+/// How long to wait for the next probe, if one could come before the kubelet notices the end: one comes
+/// every `period`, and one may follow the first readiness probe at once.
+fn until_asked(so_far: Answered, period: Duration, now: Instant) -> Option<Duration> {
+    let (first, last) = (so_far.first?, so_far.last?);
+    let follows = last + ((last - first) * 2).min(NEXT_PROBE);
+    if so_far.ready == FIRST && now < follows {
+        return Some(follows - now);
+    }
     let next = last + period;
     let is_due = now + NOTICE >= next && now <= next + NOTICE;
     is_due.then(|| (next + NOTICE).saturating_duration_since(now))
@@ -89,11 +103,23 @@ mod tests {
     #[test]
     fn only_a_probe_that_is_due_is_waited_for() {
         let (last, period) = (Instant::now(), Duration::from_mins(1));
-        let wait = |seconds| until_asked(last, period, last + Duration::from_secs(seconds));
+        let so_far = Answered { ready: 3, first: Some(last - period), last: Some(last) };
+        let wait = |seconds| until_asked(so_far, period, last + Duration::from_secs(seconds));
         assert_eq!((wait(0), wait(30), wait(58)), (None, None, None));
         assert_eq!(wait(59), Some(Duration::from_millis(2500)));
         assert_eq!(wait(61), Some(Duration::from_millis(500)));
         assert_eq!(wait(62), None, "the kubelet asks no more");
+    }
+
+    #[test]
+    fn a_readiness_probe_may_follow_the_first_one_as_fast_as_that_one_came() {
+        let (first, period) = (Instant::now(), Duration::from_mins(1));
+        let millis = Duration::from_millis;
+        let so_far = Answered { ready: 2, first: Some(first), last: Some(first + millis(300)) };
+        let wait = |after| until_asked(so_far, period, first + millis(after));
+        assert_eq!((wait(400), wait(899), wait(900)), (Some(millis(500)), Some(millis(1)), None));
+        let third = Answered { ready: 3, ..so_far };
+        assert_eq!(until_asked(third, period, first + millis(400)), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -101,30 +127,33 @@ mod tests {
         let (_sender, mut answered) = watch::channel(Answered::default());
         let started = Instant::now();
         answer_the_kubelet(&mut answered, Duration::from_mins(1)).await;
-        assert_eq!(started.elapsed(), FIRST_PROBES);
+        assert_eq!(started.elapsed(), FIRST_PROBE);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_run_that_was_asked_before_ends_at_once() {
         let last = Some(Instant::now());
-        let (_sender, mut answered) = watch::channel(Answered { ready: 2, last });
+        let (_sender, mut answered) = watch::channel(Answered { ready: 2, first: last, last });
         let started = Instant::now();
         answer_the_kubelet(&mut answered, Duration::from_mins(1)).await;
         assert_eq!(started.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_run_that_ends_before_its_first_probes_waits_for_both() {
+    async fn a_run_that_ends_before_its_first_probes_waits_for_them() {
         let (sender, mut answered) = watch::channel(Answered::default());
         let started = Instant::now();
         tokio::spawn(async move {
-            for ready in 1..=2 {
+            let mut first = None;
+            for ready in 1..=3 {
                 sleep(Duration::from_secs(1)).await;
-                sender.send_replace(Answered { ready, last: Some(Instant::now()) });
+                let now = Instant::now();
+                first.get_or_insert(now);
+                sender.send_replace(Answered { ready, first, last: Some(now) });
             }
             sleep(Duration::from_mins(1)).await;
         });
         answer_the_kubelet(&mut answered, Duration::from_mins(1)).await;
-        assert_eq!(started.elapsed(), Duration::from_secs(2));
+        assert_eq!(started.elapsed(), Duration::from_secs(3));
     }
 }

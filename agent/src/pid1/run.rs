@@ -20,20 +20,24 @@ use crate::process::children::Children;
 use crate::process::deadline::Deadline;
 use crate::process::signals::Signals;
 use crate::program::record::ProgramRecord;
+use crate::status::document::StatusReport;
 use crate::status::progress::Progress;
 use crate::status::server::{Answered, StatusServer};
 use crate::status::timing::fluxtime_line;
 use crate::system::environment::Report;
 use crate::system::output::{self, Log, chain};
 use crate::system::root::Root;
-use flux_contract::{Exit, Phase, TerminationMessage, phase};
+use crate::view::link_view;
+use flux_contract::{Exit, Install, Phase, TerminationMessage, phase};
 use nix::sys::prctl;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// Where the kubelet looks for the termination message unless the container says otherwise.
@@ -64,6 +68,7 @@ pub(crate) async fn run(options: Options) -> u8 {
     let period = options.probe_period;
     match begin(options, signals).await {
         Ok(Begun::Runner { mut context, plan, answered, lock: _held_to_the_end }) => {
+            let in_case = in_case_of_a_kill(&root, context.progress.subscribe());
             let outcome = through(&mut context, &plan).await;
             let ended = finish(&mut context, &plan, outcome.ended).await;
             let phases = context.progress.finish();
@@ -72,6 +77,9 @@ pub(crate) async fn run(options: Options) -> u8 {
                 None => phases,
             };
             let well = ended.code == 0;
+            if let Ok(in_case) = in_case {
+                in_case.abort();
+            }
             let code = leave(&root, ended, phases, context.progress.restarts());
             context.progress.over(well);
             if let Some(mut answered) = answered {
@@ -98,6 +106,30 @@ fn leave(root: &Root, ended: Ended, phases: Vec<Phase>, restarts: u32) -> u8 {
     u8::try_from(exit_code).unwrap_or(u8::MAX)
 }
 
+/// Leaves a message as soon as the kubelet asks for an end. It is the last one only if the kubelet kills
+/// this before the end, as it does on a node that is too busy for the pod's grace period.
+fn in_case_of_a_kill(
+    root: &Root,
+    reports: watch::Receiver<StatusReport>,
+) -> io::Result<JoinHandle<()>> {
+    let mut asked = unix::signal(SignalKind::terminate())?;
+    let path = root.at(TERMINATION_LOG);
+    Ok(tokio::spawn(async move {
+        asked.recv().await;
+        let text = "stopped by SIGTERM, and killed before the end: the grace period was too short";
+        let message = TerminationMessage {
+            exit_code: Exit::Stopped.code().into(),
+            command_ran: false,
+            signal: None,
+            restarts: reports.borrow().restarts,
+            last_error: Some(text.to_owned()),
+            phases: reports.borrow().phases.clone(),
+        };
+        // What cannot be written now is said when the last one cannot be.
+        let _ = leave_message(&path, &message);
+    }))
+}
+
 enum Begun {
     Runner {
         context: Box<Context>,
@@ -108,7 +140,8 @@ enum Begun {
     Sidecar(Ended),
 }
 
-/// Configuration, facts, plan. Nothing is changed yet.
+/// Configuration, facts, plan. Nothing is changed yet, but that a mounted view gets its place: what is
+/// in it is among the facts.
 async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, (Exit, String)> {
     let Options { config, root, hostname, container, probe_period: _ } = options;
     let internal = |what: &str, error: io::Error| (Exit::Internal, format!("{what}: {error}"));
@@ -117,6 +150,12 @@ async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, 
     let began = Instant::now();
     let config_path = root.at(config);
     let config = read_config(&config_path).map_err(|error| (Exit::Config, chain(&error)))?;
+    let log = Log::new(config.logging.quiet, config.logging.debug);
+    if config.view.enabled && config.install == Install::Image {
+        let view = link_view(root.directory(), &config.layout)
+            .map_err(|error| (Exit::View, chain(&error)))?;
+        log.detail(&format!("linked the view: {}", view.view.display()));
+    }
     let facts =
         Facts::gather(&config, &root, hostname).map_err(|error| (Exit::Internal, chain(&error)))?;
     let start = Report::of_this_process()
@@ -126,7 +165,7 @@ async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, 
     let children = Children::reaped().map_err(|error| internal("take signals", error))?;
     let mut context = Context {
         root,
-        log: Log::new(config.logging.quiet, config.logging.debug),
+        log,
         strict: config.logging.strict,
         quiet: config.logging.quiet,
         report_file: config.layout.private_directory().join("hook-environment"),

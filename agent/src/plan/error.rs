@@ -27,7 +27,7 @@ pub enum PlanError {
         lead: String,
     },
     /// The view is not what it should be.
-    #[error("the Flux view has no executable {}: is the view image one, and did its init container end well?", path.display())]
+    #[error("the Flux view has no executable {}: is the view image one? One with links to other places than /opt/software needs flux.container.install: Copy", path.display())]
     NoFlux {
         /// Where it should be.
         path: PathBuf,

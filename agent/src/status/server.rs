@@ -29,6 +29,8 @@ const LONGEST_WAIT: Duration = Duration::from_hours(24);
 pub struct Answered {
     /// Answers to the question for readiness that were yes.
     pub ready: u32,
+    /// When the first of them was given.
+    pub first: Option<Instant>,
     /// When the last of them was given.
     pub last: Option<Instant>,
 }
@@ -110,8 +112,10 @@ async fn converse(
         timeout(PATIENCE, connection.answer(&text.unwrap_or_default())).await??;
         if is_yes {
             answered.send_modify(|answered| {
+                let now = Instant::now();
                 answered.ready = answered.ready.saturating_add(1);
-                answered.last = Some(Instant::now());
+                answered.first.get_or_insert(now);
+                answered.last = Some(now);
             });
         }
     }

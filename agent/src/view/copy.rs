@@ -1,26 +1,38 @@
-//! Copying trees with several threads in one pass.
+//! Copying trees in one pass, with several threads.
 //!
-//! File contents go through `copy_file_range(2)` where the kernel can (`std::io::copy` does that),
-//! which shares blocks instead of copying them on file systems that can do so; asking for a
-//! reflink first would ask the same question twice. Modes and modification times are kept: Python
-//! compares the times of its sources to tell whether its compiled files are still good. Files
-//! belong to whoever copies. Of files with several names the content is copied once.
+//! An image's layers are an overlay file system and the shared volume is another one, so no block can be
+//! shared and `copy_file_range(2)` is refused: neither is tried. `sendfile(2)` moves a file's pages from
+//! cache to cache within the kernel. Modes and modification times are kept: Python compares the times of
+//! its sources to tell whether its compiled files are still good. Files belong to whoever copies. Of files
+//! with several names the content is copied once. Nothing is flushed to the disk: what a pod leaves there
+//! is worth nothing once its node is gone.
 
 use super::error::{ViewError, failed};
 use super::find::resolve;
 use super::links::LinkMap;
 use crate::system::root::below;
 use rayon::Scope;
+use rustix::fs::sendfile;
+use rustix::io::Errno;
 use std::collections::HashMap;
-use std::fs::{self, DirEntry, File, FileTimes, Metadata, OpenOptions, Permissions};
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File, FileTimes, Metadata, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many unresolved links are remembered by name.
 const NAMED_LINKS: usize = 20;
+
+/// From this size on a file is a piece of work of its own. A smaller one is copied by whoever lists its
+/// directory: threads that make files in one directory wait for each other.
+const LARGE: u64 = 1 << 20;
+
+/// Directories in which Spack notes how it built a package, logs and sources included. Spack alone reads
+/// them, where it installed the packages.
+const BUILD_RECORDS: [&str; 2] = [".spack", ".spack-db"];
 
 /// A link in the view that leads nowhere, or out of what is copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +65,7 @@ pub(super) struct Counters {
     pub(super) bytes: AtomicU64,
     pub(super) unresolved: AtomicU64,
     pub(super) skipped: AtomicU64,
+    pub(super) records: AtomicU64,
 }
 
 impl Counters {
@@ -66,6 +79,7 @@ pub(super) struct Copy<'run> {
     root: &'run Path,
     links: &'run LinkMap,
     counters: &'run Counters,
+    umask: u32,
     state: Mutex<State>,
     stop: AtomicBool,
 }
@@ -76,7 +90,7 @@ struct State {
     first_names: HashMap<(u64, u64), PathBuf>,
     /// Further names: existing path, new path. Made at the end, when every content is there.
     more_names: Vec<(PathBuf, PathBuf)>,
-    /// Modes of directories, set at the end: one may forbid to write into them.
+    /// Modes of directories that are to get another at the end: one may forbid to write into them.
     modes: Vec<(PathBuf, u32)>,
     unresolved: Vec<UnresolvedLink>,
     error: Option<ViewError>,
@@ -85,7 +99,8 @@ struct State {
 impl<'run> Copy<'run> {
     /// A copy out of the image below `root`, with links changed as `links` says.
     pub(super) fn new(root: &'run Path, links: &'run LinkMap, counters: &'run Counters) -> Self {
-        Self { root, links, counters, state: Mutex::default(), stop: AtomicBool::new(false) }
+        let (state, stop) = (Mutex::default(), AtomicBool::new(false));
+        Self { root, links, counters, umask: umask(), state, stop }
     }
 
     /// Copies all `trees`; stops soon after the first failure and returns that. Call it within a
@@ -134,10 +149,11 @@ impl<'run> Copy<'run> {
         tree: &Tree,
     ) -> Result<(), ViewError> {
         let metadata = fs::metadata(&tree.from).map_err(failed("read", &tree.from))?;
-        fs::create_dir(&tree.to).map_err(failed("create directory", &tree.to))?;
-        self.state().modes.push((tree.to.clone(), metadata.mode() & 0o7777));
-        Counters::add(&self.counters.directories, 1);
+        self.make_directory(&tree.to, metadata.mode() & 0o7777)?;
         for entry in fs::read_dir(&tree.from).map_err(failed("list", &tree.from))? {
+            if self.stop.load(Ordering::Relaxed) {
+                break;
+            }
             let entry = entry.map_err(failed("list", &tree.from))?;
             let kind = entry.file_type().map_err(failed("read", entry.path()))?;
             let name = entry.file_name();
@@ -146,12 +162,14 @@ impl<'run> Copy<'run> {
                 from: tree.from.join(&name),
                 to: tree.to.join(&name),
             };
-            if kind.is_dir() {
+            if kind.is_dir() && BUILD_RECORDS.map(OsStr::new).contains(&&*name) {
+                Counters::add(&self.counters.records, 1);
+            } else if kind.is_dir() {
                 scope.spawn(move |scope| self.note(|copy| copy.directory(scope, &part)));
             } else if kind.is_symlink() {
                 self.link(&part)?;
             } else if kind.is_file() {
-                scope.spawn(move |_| self.note(|copy| copy.file(&entry, &part)));
+                self.file(scope, part)?;
             } else {
                 // Sockets, pipes and devices have no place in a view.
                 Counters::add(&self.counters.skipped, 1);
@@ -160,12 +178,39 @@ impl<'run> Copy<'run> {
         Ok(())
     }
 
-    fn file(&self, entry: &DirEntry, part: &Tree) -> Result<(), ViewError> {
-        let metadata = entry.metadata().map_err(failed("read", &part.from))?;
+    fn make_directory(&self, path: &Path, mode: u32) -> Result<(), ViewError> {
+        // As long as it is filled its owner may write into it.
+        let open = (mode & 0o777) | 0o700;
+        DirBuilder::new().mode(open).create(path).map_err(failed("create directory", path))?;
+        if open & !self.umask != mode {
+            self.state().modes.push((path.to_owned(), mode));
+        }
+        Counters::add(&self.counters.directories, 1);
+        Ok(())
+    }
+
+    fn file<'scope>(&'scope self, scope: &Scope<'scope>, part: Tree) -> Result<(), ViewError> {
+        let source = File::open(&part.from).map_err(failed("open", &part.from))?;
+        let metadata = source.metadata().map_err(failed("read", &part.from))?;
         if metadata.nlink() > 1 && !self.is_first_name(&metadata, &part.to) {
             return Ok(());
         }
-        let bytes = copy_file(&part.from, &part.to, &metadata)?;
+        if metadata.len() < LARGE {
+            return self.content(source, &metadata, &part.to);
+        }
+        // Not open while it waits: there may be more of them than a process may have open.
+        drop(source);
+        scope.spawn(move |_| {
+            self.note(|copy| {
+                let source = File::open(&part.from).map_err(failed("open", &part.from))?;
+                copy.content(source, &metadata, &part.to)
+            });
+        });
+        Ok(())
+    }
+
+    fn content(&self, source: File, metadata: &Metadata, to: &Path) -> Result<(), ViewError> {
+        let bytes = write_copy(source, to, metadata, self.umask).map_err(failed("write", to))?;
         Counters::add(&self.counters.files, 1);
         Counters::add(&self.counters.bytes, bytes);
         Ok(())
@@ -207,16 +252,39 @@ impl<'run> Copy<'run> {
     }
 }
 
-fn copy_file(from: &Path, to: &Path, metadata: &Metadata) -> Result<u64, ViewError> {
-    let mut source = File::open(from).map_err(failed("open", from))?;
-    write_copy(&mut source, to, metadata).map_err(failed("write", to))
-}
-
-fn write_copy(source: &mut File, to: &Path, metadata: &Metadata) -> io::Result<u64> {
-    let mut copy = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
-    let bytes = io::copy(source, &mut copy)?;
+fn write_copy(source: File, to: &Path, metadata: &Metadata, umask: u32) -> io::Result<u64> {
+    let mode = metadata.mode() & 0o7777;
+    let made_with = mode & 0o777;
+    let mut copy = OpenOptions::new().write(true).create_new(true).mode(made_with).open(to)?;
+    let bytes = send(source, &mut copy, metadata.len())?;
     // After the content: writing may take away set-user-ID bits.
-    copy.set_permissions(Permissions::from_mode(metadata.mode() & 0o7777))?;
+    if made_with & !umask != mode {
+        copy.set_permissions(Permissions::from_mode(mode))?;
+    }
     copy.set_times(FileTimes::new().set_modified(metadata.modified()?))?;
     Ok(bytes)
+}
+
+/// Copies `length` bytes, or fewer where `source` has no more, and returns how many.
+fn send(mut source: File, copy: &mut File, length: u64) -> io::Result<u64> {
+    let mut sent = 0;
+    while sent < length {
+        let rest = usize::try_from(length - sent).unwrap_or(usize::MAX);
+        match sendfile(&*copy, &source, None, rest) {
+            Ok(0) => break,
+            Ok(bytes) => sent += bytes as u64,
+            Err(Errno::INTR) => {}
+            // Not between these two file systems.
+            Err(Errno::INVAL | Errno::NOSYS) if sent == 0 => return io::copy(&mut source, copy),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(sent)
+}
+
+/// The mode bits that files of this process do not get when they are made; all where it is not known.
+fn umask() -> u32 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut values = status.lines().filter_map(|line| line.strip_prefix("Umask:"));
+    values.next().and_then(|value| u32::from_str_radix(value.trim(), 8).ok()).unwrap_or(0o777)
 }

@@ -24,7 +24,7 @@ impl fmt::Display for Searched {
 pub enum ViewError {
     /// No usable Flux in the image.
     #[error(
-        "found no Flux in this image; looked at {}; use a published view image, install Flux below one of these places, or name its prefix with --source",
+        "found no Flux in the view image; looked at {}; use a published view image, or install Flux below one of these places",
         searched.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     )]
     NotFound {

@@ -84,7 +84,7 @@ fn spack_view(root: &Path) -> Result<PathBuf, String> {
         .filter_map(Result::ok)
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .map(|entry| place.join(entry.file_name()))
-        .filter(|view| below(root, view).join(FLUX).symlink_metadata().is_ok())
+        .filter(|view| has_flux(root, view))
         .collect();
     views.sort();
     let current = resolve(root, Path::new(OPT_VIEW)).ok();
@@ -97,6 +97,14 @@ fn spack_view(root: &Path) -> Result<PathBuf, String> {
             Err(format!("several views: {}; {OPT_VIEW} leads to none of them", names.join(", ")))
         }
     }
+}
+
+/// Whether `view` names a Flux, be it one that leads nowhere. Its directory may be a link of the image.
+fn has_flux(root: &Path, view: &Path) -> bool {
+    let flux = view.join(FLUX);
+    let (Some(directory), Some(name)) = (flux.parent(), flux.file_name()) else { return false };
+    let directory = resolve(root, directory);
+    directory.is_ok_and(|it| below(root, &it.join(name)).symlink_metadata().is_ok())
 }
 
 fn check(root: &Path, place: &Path, layout: SourceLayout) -> Result<Source, String> {
@@ -233,7 +241,7 @@ mod tests {
     fn when_there_is_no_flux_every_place_and_the_remedy_are_named() {
         let root = image(&["/etc/passwd"]);
         let message = find_in(&root).unwrap_err().to_string();
-        for place in ["/opt/views/._view", "/mnt/flux/view", "/opt/view", "--source"] {
+        for place in ["/opt/views/._view", "/mnt/flux/view", "/opt/view", "published view image"] {
             assert!(message.contains(place), "{message}");
         }
     }

@@ -17,6 +17,8 @@ use std::{fmt, fs, thread};
 
 /// How often progress is reported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// What is another each time the machine is started.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// More threads than cores hide the time that a disk or an unpacked layer takes to answer.
 const THREADS: RangeInclusive<usize> = 4..=16;
 
@@ -50,6 +52,8 @@ pub struct InstallReport {
     pub bytes: u64,
     /// Sockets, pipes and devices left out.
     pub skipped: u64,
+    /// Directories with Spack's records of how it built something, left out.
+    pub records: u64,
     /// Links that lead nowhere or out of what was copied: how many.
     pub unresolved_count: u64,
     /// The same: the first twenty.
@@ -116,6 +120,9 @@ impl fmt::Display for InstallReport {
         if self.skipped > 0 {
             write!(formatter, "; left out {} sockets, pipes or devices", self.skipped)?;
         }
+        if self.records > 0 {
+            write!(formatter, "; left out {} directories of Spack's build records", self.records)?;
+        }
         if self.unresolved_count > 0 {
             write!(formatter, "; {} links lead nowhere that is copied:", self.unresolved_count)?;
             for link in &self.unresolved {
@@ -143,7 +150,8 @@ impl fmt::Display for Rate {
 /// /opt/software to `<destination>/software`, and writes [`Layout::view_done_marker`].
 ///
 /// Everything is copied beside its place and renamed at the end, so a restarted init container
-/// begins anew after a half-done copy and has nothing to do after a whole one.
+/// begins anew after a half-done copy and has nothing to do after a whole one. It does begin anew where
+/// the node has been started again since: nothing was flushed to the disk.
 pub fn install_view(
     request: &InstallRequest,
     report: &mut dyn FnMut(Progress),
@@ -151,7 +159,9 @@ pub fn install_view(
     let started = Instant::now();
     let layout = Layout::new(&request.destination);
     let source = find(&request.root, &request.mount_path, request.source.as_deref())?;
-    let installed = layout.view_done_marker().exists()
+    let boot = fs::read_to_string(BOOT_ID).unwrap_or_default();
+    let marker = layout.view_done_marker();
+    let installed = fs::read_to_string(&marker).is_ok_and(|text| text.ends_with(&boot))
         && layout.view().join("bin/flux").symlink_metadata().is_ok();
     let counters = Counters::default();
     let mut unresolved = Vec::new();
@@ -171,14 +181,15 @@ pub fn install_view(
         directories: count(&counters.directories),
         bytes: count(&counters.bytes),
         skipped: count(&counters.skipped),
+        records: count(&counters.records),
         unresolved_count: count(&counters.unresolved),
         unresolved,
         elapsed: started.elapsed(),
         already_installed: installed,
     };
     if !installed {
-        let marker = layout.view_done_marker();
-        fs::write(&marker, format!("{done}\n")).map_err(failed("write marker", &marker))?;
+        let text = format!("{done}\nwhile the node was up as {boot}");
+        fs::write(&marker, text).map_err(failed("write marker", &marker))?;
     }
     report(Progress::Done(done.clone()));
     Ok(done)

@@ -1,16 +1,18 @@
-//! `flux-agent view install`: what the view image's init container does.
+//! How Flux comes to an application's pod: as a *view*, an installation prefix in an image of its own.
 //!
-//! Flux comes to an application's pod as a *view*: an installation prefix in an image of its own,
-//! copied to the volume that the pod's containers share. The view image needs no shell and no
-//! other program.
+//! Where that image is mounted, the agent links into it. Elsewhere an init container,
+//! `flux-agent view install`, copies the view to the volume that the pod's containers share. The view
+//! image needs no shell and no other program.
 
 mod copy;
 mod error;
 mod find;
 mod install;
+mod link;
 mod links;
 
 pub use copy::UnresolvedLink;
 pub use error::ViewError;
-pub use find::{SourceLayout, find};
+pub use find::{Source, SourceLayout, find};
 pub use install::{InstallReport, InstallRequest, Progress, install_view};
+pub use link::link_view;

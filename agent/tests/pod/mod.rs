@@ -146,10 +146,12 @@ impl Pod {
 
     /// The agent, in the shared volume: there other users reach it, wherever it was built.
     fn bring_agent(&self) {
-        let (built, agent) = (env!("CARGO_BIN_EXE_flux-agent"), self.layout().agent());
+        let named = std::env::var_os("FLUX_AGENT_UNDER_TEST");
+        let built = named.unwrap_or_else(|| env!("CARGO_BIN_EXE_flux-agent").into());
+        let agent = self.layout().agent();
         fs::create_dir_all(agent.parent().unwrap()).unwrap();
         // No link can be made into another file system.
-        fs::hard_link(built, &agent).or_else(|_| fs::copy(built, &agent).map(drop)).unwrap();
+        fs::hard_link(&built, &agent).or_else(|_| fs::copy(&built, &agent).map(drop)).unwrap();
     }
 
     /// The shells that are looked for below the root of the test; those of the machine are run.

@@ -6,8 +6,8 @@ use flux_agent::accounts::Databases;
 use flux_agent::plan::Facts;
 use flux_contract::{
     AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, ClusterName, FluxUser, Hooks,
-    Hostlist, Layout, Logging, Network, Shutdown, SidecarConfig, Submission, View, WorkerPolicy,
-    Workload,
+    Hostlist, Install, Layout, Logging, Network, Shutdown, SidecarConfig, Submission, View,
+    WorkerPolicy, Workload,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -73,6 +73,7 @@ pub(crate) fn everything(workload: Workload, bootstrap: Bootstrap) -> AgentConfi
             size: 3,
         },
         layout: Layout::new("/mnt/shared").with_private("/srv/private"),
+        install: Install::Image,
         view: View { enabled: true, python_path: text("/view/python") },
         user: FluxUser {
             name: "fluxer".to_owned(),
@@ -123,6 +124,7 @@ pub(crate) fn everything(workload: Workload, bootstrap: Bootstrap) -> AgentConfi
 pub(crate) fn plain(workload: Workload) -> AgentConfig {
     let all = everything(workload, bootstraps().remove(0));
     AgentConfig {
+        install: Install::Copy,
         view: View { python_path: None, ..all.view },
         user: FluxUser { run_as_root: false, capabilities: vec![], ..all.user },
         broker: Broker {

@@ -27,7 +27,23 @@ use crate::{
 /// Runs the example of that name; keeps the evidence when it fails, cleans up when it does not. One that
 /// needs another Flux than there is does not run, which is noted.
 pub fn run(name: &str, environment: &Environment, progress: &Progress) -> Result<()> {
-    let example = Example::load(name)?;
+    run_example(&Example::load(name)?, environment, progress)
+}
+
+/// The same with `flux.container.install: <method>` in each of its `MiniClusters`.
+pub fn run_installed_by(
+    method: &str,
+    name: &str,
+    environment: &Environment,
+    progress: &Progress,
+) -> Result<()> {
+    let scratch = tempfile::tempdir().context("making a directory for manifests")?;
+    let example = Example::load(name)?.installed_by(method, scratch.path())?;
+    run_example(&example, environment, progress)
+}
+
+fn run_example(example: &Example, environment: &Environment, progress: &Progress) -> Result<()> {
+    let name = &example.name;
     if example.expectation.fluxion && !View::from_environment()?.has_fluxion()? {
         not_run::note(&format!("example {name}"), "it needs a view with Fluxion", progress);
         return Ok(());
@@ -40,8 +56,8 @@ pub fn run(name: &str, environment: &Environment, progress: &Progress) -> Result
             .map(|level| ("pod-security.kubernetes.io/enforce", level.as_str()))
             .collect();
         let trial = Trial::begin(&client, &format!("example-{name}"), &labels).await?;
-        let volumes = Volumes::provide(&trial, &example).await?;
-        let played = async { Scene::new(environment, &trial, &example)?.play().await }.await;
+        let volumes = Volumes::provide(&trial, example).await?;
+        let played = async { Scene::new(environment, &trial, example)?.play().await }.await;
         if let Err(error) = played {
             // What fails stays, to be looked at.
             bail!("{error:#}\n{}", keep_evidence(&trial).await);

@@ -11,6 +11,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
+use super::Nodes;
 use crate::{
     cache::{self, Cache, Key},
     programs,
@@ -24,6 +25,8 @@ const CONTAINERD_VERSION: &str = "v2.3.7";
 /// The `CoreDNS` version that is built, as in `go/coredns/go.mod`.
 const COREDNS_VERSION: &str = "v1.14.7";
 const PAUSE_VERSION: &str = "1";
+/// The kwok version that is built, as in `go/kwok/go.mod`.
+const KWOK_VERSION: &str = "v0.8.0";
 
 /// Where in the artefact's directory the modules are while it is made.
 const SOURCE: &str = "source";
@@ -108,6 +111,21 @@ const PAUSE: Recipe = Recipe {
     packages: &["."],
 };
 
+/// Needed only where nodes are simulated.
+const KWOK: Recipe = Recipe {
+    name: "kwok",
+    version: KWOK_VERSION,
+    usually: "2 min on 2 cores",
+    files: &[
+        ("go.mod", include_str!("../../go/kwok/go.mod")),
+        ("go.sum", include_str!("../../go/kwok/go.sum")),
+        ("tools.go", include_str!("../../go/kwok/tools.go")),
+    ],
+    flags: &[],
+    link: "",
+    packages: &["sigs.k8s.io/kwok/cmd/kwok"],
+};
+
 /// Where the built programs are, on this machine; each directory lies directly in [`Cache::built`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Built {
@@ -119,12 +137,18 @@ pub struct Built {
     pub coredns: PathBuf,
     /// pause.
     pub pause: PathBuf,
+    /// kwok, where nodes are simulated.
+    pub kwok: Option<PathBuf>,
 }
 
 impl Built {
     /// Builds what the cache does not have yet.
-    pub fn ensure(cache: &Cache, progress: &Progress) -> Result<Self> {
+    pub fn ensure(cache: &Cache, nodes: Nodes, progress: &Progress) -> Result<Self> {
         Ok(Self {
+            kwok: match nodes {
+                Nodes::Real => None,
+                Nodes::Simulated => Some(KWOK.ensure(cache, progress)?),
+            },
             pause: PAUSE.ensure(cache, progress)?,
             containerd: CONTAINERD.ensure(cache, progress)?,
             coredns: COREDNS.ensure(cache, progress)?,
@@ -137,9 +161,10 @@ impl Built {
         directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// What the cluster's state depends on: the names of all four.
-    pub(crate) fn names(&self) -> [String; 4] {
-        [&self.kubernetes, &self.containerd, &self.coredns, &self.pause].map(|it| Self::name_of(it))
+    /// What the cluster's state depends on: the names of all.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let always = [&self.kubernetes, &self.containerd, &self.coredns, &self.pause];
+        always.into_iter().chain(&self.kwok).map(|it| Self::name_of(it)).collect()
     }
 
     #[cfg(test)]
@@ -150,12 +175,14 @@ impl Built {
             containerd: path(&CONTAINERD),
             coredns: path(&COREDNS),
             pause: path(&PAUSE),
+            kwok: Some(path(&KWOK)),
         }
     }
 
-    /// What the cache has, if it has everything.
+    /// What the cache has, if it has everything that every cluster needs.
     pub fn find(cache: &Cache) -> Option<Self> {
         Some(Self {
+            kwok: cache.find(&KWOK.key()),
             pause: cache.find(&PAUSE.key())?,
             containerd: cache.find(&CONTAINERD.key())?,
             coredns: cache.find(&COREDNS.key())?,
@@ -249,15 +276,17 @@ mod tests {
         requires(&KUBERNETES, "k8s.io/kubernetes");
         requires(&CONTAINERD, "github.com/containerd/containerd/v2");
         requires(&COREDNS, "github.com/coredns/coredns");
+        requires(&KWOK, "sigs.k8s.io/kwok");
         assert!(KUBERNETES.link.ends_with(KUBERNETES_VERSION));
     }
 
     #[test]
     fn every_recipe_has_a_key_of_its_own() {
-        let keys = [KUBERNETES, CONTAINERD, COREDNS, PAUSE].map(|recipe| recipe.key().to_string());
+        let keys =
+            [KUBERNETES, CONTAINERD, COREDNS, PAUSE, KWOK].map(|recipe| recipe.key().to_string());
         insta::assert_snapshot!(
             keys.map(|key| key.rsplit_once('-').unwrap().0.to_owned()).join(" "),
-            @"kubernetes-v1.36.3 containerd-v2.3.7 coredns-v1.14.7 pause-1"
+            @"kubernetes-v1.36.3 containerd-v2.3.7 coredns-v1.14.7 pause-1 kwok-v0.8.0"
         );
     }
 

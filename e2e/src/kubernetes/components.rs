@@ -1,8 +1,11 @@
 //! The node's programs and their arguments, as functions of values.
 
+use anyhow::{Context as _, Result};
+
 use super::{
     build::Built,
     certificates::{FRONT_PROXY, NODE_NAME},
+    configuration::KWOK_CONFIGURATION,
     layout::inside,
     namespaces::program_inside,
     network::Network,
@@ -18,14 +21,43 @@ pub(crate) struct Component {
     pub(crate) arguments: Vec<String>,
 }
 
-/// What the API needs, and the container runtime.
+/// The API and what it needs.
+pub(crate) fn storage_and_api(built: &Built, network: &Network) -> Vec<Component> {
+    vec![etcd(built), api_server(built, network)]
+}
+
+/// The API and what it needs, and the container runtime.
 pub(crate) fn foundation(built: &Built, network: &Network) -> Vec<Component> {
-    vec![etcd(built), api_server(built, network), containerd(built)]
+    [storage_and_api(built, network), vec![containerd(built)]].concat()
 }
 
 /// What needs the API; the kubelet also needs the container runtime.
 pub(crate) fn controllers(built: &Built, network: &Network) -> Vec<Component> {
     vec![controller_manager(built, network), scheduler(built), kubelet(built, network)]
+}
+
+/// What needs the API where nodes are simulated.
+pub(crate) fn simulation(built: &Built, network: &Network) -> Result<Vec<Component>> {
+    // By default 20 and 50 requests a second: what is measured would be how long these two wait.
+    let unhindered = ["--kube-api-qps=1000", "--kube-api-burst=2000"].map(str::to_owned);
+    let mut controllers = [controller_manager(built, network), scheduler(built)];
+    for controller in &mut controllers {
+        controller.arguments.extend(unhindered.clone());
+    }
+    let [controller_manager, scheduler] = controllers;
+    Ok(vec![controller_manager, scheduler, kwok(built, network)?])
+}
+
+/// Plays the kubelets of all nodes.
+fn kwok(built: &Built, network: &Network) -> Result<Component> {
+    let arguments = [
+        format!("--config={}", configured(KWOK_CONFIGURATION)),
+        format!("--kubeconfig={}", configured("admin.kubeconfig")),
+        format!("--node-ip={}", network.usual().node),
+        format!("--cidr={}", network.usual().pods),
+    ];
+    let directory = built.kwok.as_ref().context("kwok was not built")?;
+    Ok(component("kwok", directory, "kwok", &arguments))
 }
 
 fn component(
@@ -172,9 +204,12 @@ mod tests {
         let network = Network {
             ip_families: "ipv4,ipv6".parse().unwrap(),
             domain: "k8s.example".parse().unwrap(),
+            ..Network::default()
         };
         let last = vec![coredns(&built), proxy(&built, &network)];
-        let all = [foundation(&built, &network), controllers(&built, &network), last].concat();
+        let simulation = simulation(&built, &network).unwrap();
+        let all = [foundation(&built, &network), controllers(&built, &network), last, simulation]
+            .concat();
         let lines: Vec<_> = all
             .iter()
             .map(|it| format!("{}: {}\n  {}", it.name, it.program, it.arguments.join("\n  ")))

@@ -7,12 +7,15 @@ use super::{
     certificates::NODE_NAME,
     layout::inside,
     namespaces::program_inside,
-    network::{ClusterDomain, Network, in_url},
+    network::{Network, in_url},
 };
 use crate::packages;
 
 /// The image that holds a pod's namespaces.
 pub(crate) const PAUSE_IMAGE: &str = "localhost/flux-e2e/pause:1";
+
+/// Name of the file that says what kwok does with nodes and pods.
+pub(crate) const KWOK_CONFIGURATION: &str = "kwok.yaml";
 
 /// One file of [`inside::CONFIGURATION`].
 #[derive(Debug)]
@@ -33,14 +36,17 @@ pub(crate) fn files(
         file("kubelet.json", pretty(&kubelet(control_group, network))),
         file("cni/10-pods.conflist", pretty(&pod_network(network))),
         file("audit-policy.json", pretty(&audit_policy())),
-        file("Corefile", corefile(&network.domain)),
+        file("Corefile", corefile(network)),
+        file(KWOK_CONFIGURATION, include_str!("kwok.yaml").to_owned()),
         // Pods that ask for the node's DNS get the cluster's: there is nothing else to ask.
         file("resolv.conf", format!("nameserver {}\n", network.usual().node)),
     ];
-    files.extend(["controller-manager", "scheduler", "proxy", "coredns", "kubelet"].map(|user| {
-        let pki = format!("{}/pki", inside::CONFIGURATION);
-        file(&format!("{user}.kubeconfig"), kubeconfig(user, &pki, network))
-    }));
+    files.extend(["controller-manager", "scheduler", "proxy", "coredns", "kubelet", "admin"].map(
+        |user| {
+            let pki = format!("{}/pki", inside::CONFIGURATION);
+            file(&format!("{user}.kubeconfig"), kubeconfig(user, &pki, network))
+        },
+    ));
     files
 }
 
@@ -163,8 +169,15 @@ fn audit_policy() -> Value {
 }
 
 /// kubeadm's, but for names outside the cluster: the node has no way out, so they do not exist.
-fn corefile(domain: &ClusterDomain) -> String {
+fn corefile(network: &Network) -> String {
     let kubeconfig = format!("{}/coredns.kubeconfig", inside::CONFIGURATION);
+    let domain = &network.domain;
+    let cache = match network.dns_cache {
+        0 => format!(
+            "cache 30 {{\n        disable success {domain}\n        disable denial {domain}\n    }}"
+        ),
+        seconds => format!("cache {seconds}"),
+    };
     format!(
         ".:53 {{
     errors
@@ -175,10 +188,7 @@ fn corefile(domain: &ClusterDomain) -> String {
         fallthrough in-addr.arpa ip6.arpa
         ttl 30
     }}
-    cache 30 {{
-        disable success {domain}
-        disable denial {domain}
-    }}
+    {cache}
     template ANY ANY . {{
         rcode NXDOMAIN
     }}
@@ -265,6 +275,9 @@ mod tests {
             if file.path.ends_with(".kubeconfig") && file.path != "proxy.kubeconfig" {
                 continue; // They differ in the user's name only.
             }
+            if file.path == KWOK_CONFIGURATION {
+                continue; // It depends on nothing.
+            }
             insta::assert_snapshot!(file.path.replace('/', "-"), file.content);
         }
     }
@@ -274,6 +287,7 @@ mod tests {
         let network = Network {
             ip_families: "ipv6,ipv4".parse().unwrap(),
             domain: "k8s.example".parse().unwrap(),
+            ..Network::default()
         };
         let built = Built::at(std::path::Path::new("/cache/built"));
         let wanted = ["kubelet.json", "cni/10-pods.conflist", "Corefile", "proxy.kubeconfig"];
@@ -282,6 +296,12 @@ mod tests {
         let content: Vec<_> =
             content.map(|file| format!("# {}\n{}", file.path, file.content)).collect();
         insta::assert_snapshot!(content.join("\n"));
+    }
+
+    #[test]
+    fn dns_answers_from_a_cache_where_that_is_asked_for() {
+        let cached = corefile(&Network { dns_cache: 30, ..Network::default() });
+        assert!(cached.contains("\n    cache 30\n"), "{cached}");
     }
 
     #[test]

@@ -46,6 +46,18 @@ pub struct Options {
     pub id: ClusterId,
     /// Its addresses and names: one with others is another cluster.
     pub network: Network,
+    /// Who runs the pods.
+    pub nodes: Nodes,
+}
+
+/// Who runs the pods of a cluster.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Nodes {
+    /// One node with kubelet and container runtime.
+    #[default]
+    Real,
+    /// Nobody: kwok plays the nodes that are made, and says that pods start and end.
+    Simulated,
 }
 
 /// A cluster that was ready when this value was made.
@@ -88,7 +100,7 @@ impl Kubernetes {
         require_root()?;
         let layout = Layout::new(&options.cache, &options.id)?;
         packages::ensure(packages::NODE, progress)?;
-        let built = Built::ensure(&options.cache, progress)?;
+        let built = Built::ensure(&options.cache, options.nodes, progress)?;
         let _lock = cache::lock(layout.lock())?;
         let wanted = ready_mark(&built, options);
         match Self::healthy(&layout, &built, Some(&wanted)) {
@@ -103,8 +115,7 @@ impl Kubernetes {
             // An unremoved control group could be left even so.
             Err(_) => take_down(&layout, options)?,
         }
-        let namespaces =
-            start::start(&layout, &built, &options.cache.built(), &options.network, progress)?;
+        let namespaces = start::start(&layout, &built, options, progress)?;
         fs::write(layout.ready_mark(), wanted).context("marking the cluster as ready")?;
         Ok(Self::new(layout, namespaces, built))
     }
@@ -136,7 +147,12 @@ impl Kubernetes {
         let mut ids: Vec<_> = names.filter_map(|name| ClusterId::named(&name).ok()).collect();
         ids.sort_by(|left, right| left.as_str().cmp(right.as_str()));
         // What is taken down or looked at does not depend on how it was set up.
-        let options = |id| Options { cache: cache.clone(), id, network: Network::default() };
+        let options = |id| Options {
+            cache: cache.clone(),
+            id,
+            network: Network::default(),
+            nodes: Nodes::default(),
+        };
         ids.into_iter().map(options).collect()
     }
 
@@ -184,6 +200,11 @@ impl Kubernetes {
         command
     }
 
+    /// `ctr` of the node's containerd, for the containers of pods.
+    pub(crate) fn containerd(&self) -> Command {
+        start::ctr(&self.layout, &self.built)
+    }
+
     /// Makes the image known to the node under all these names.
     pub fn load_image(&self, image: &Image, names: &[&str]) -> Result<()> {
         start::load_image(&self.layout, &self.built, image, names)
@@ -228,7 +249,7 @@ impl Kubernetes {
 
 /// What a cluster is made from: one with another mark is not the one asked for.
 fn ready_mark(built: &Built, options: &Options) -> String {
-    format!("{}\n{:?}\n", built.names().join("\n"), options.network)
+    format!("{}\n{:?}\n{:?}\n", built.names().join("\n"), options.network, options.nodes)
 }
 
 fn take_down(layout: &Layout, options: &Options) -> Result<()> {

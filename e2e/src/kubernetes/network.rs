@@ -144,6 +144,8 @@ pub struct Network {
     pub ip_families: IpFamilies,
     /// The domain of its names.
     pub domain: ClusterDomain,
+    /// How many seconds its DNS answers from a cache; 0: it has none, as what kubeadm sets up.
+    pub dns_cache: u32,
 }
 
 impl Network {
@@ -204,6 +206,7 @@ mod tests {
         let network = Network {
             ip_families: "ipv6,ipv4".parse().unwrap(),
             domain: "k8s.example".parse().unwrap(),
+            ..Network::default()
         };
         assert_eq!(network.usual().dns, "fd00:10:96::a");
         assert_eq!(network.each(|it| it.services), "fd00:10:96::/112,10.96.0.0/12");

@@ -5,6 +5,7 @@ use std::{fs, path::Path, process::Command, time::Duration};
 use anyhow::{Context as _, Result, bail};
 
 use super::{
+    Nodes, Options,
     build::Built,
     certificates::{self, NODE_NAME},
     components::{self, Component},
@@ -37,57 +38,28 @@ struct Node<'a> {
     network: &'a Network,
 }
 
-/// Starts everything, of which the programs are below `programs`; afterwards pods can be run, DNS answers
-/// and Services work.
+/// Starts everything; afterwards pods can be run, DNS answers and Services work. Where the nodes are
+/// simulated, pods are only said to run.
 pub(super) fn start(
     layout: &Layout,
     built: &Built,
-    programs: &Path,
-    network: &Network,
+    options: &Options,
     progress: &Progress,
 ) -> Result<Namespaces> {
     fs::create_dir_all(layout.state())
         .with_context(|| format!("making {}", layout.state().display()))?;
+    let network = &options.network;
     let node = progress.step("namespaces, certificates and configuration", || {
         control_groups::create(layout)?;
         let pause = built.pause.join("pause");
-        let namespaces = Namespaces::create(layout, &pause, programs, network)?;
+        let namespaces = Namespaces::create(layout, &pause, &options.cache.built(), network)?;
         write_configuration(layout, built, network)?;
         Ok(Node { layout, built, namespaces, network })
     })?;
-    progress.step("etcd, API server and containerd", || {
-        node.start_all(components::foundation(built, node.network))?;
-        node.wait_for_containerd()?;
-        node.load_pause_image()?;
-        node.wait_for_kubectl("the API server", "kube-apiserver", &["get", "--raw=/readyz"], "ok")
-    })?;
-    progress.step("controllers, scheduler, kubelet and DNS", || {
-        node.start_all(components::controllers(built, node.network))?;
-        node.apply_dns_objects()?;
-        node.start_all(vec![components::coredns(built)])?;
-        node.wait_for_kubectl(
-            "the node to register",
-            "kubelet",
-            &["get", "node", NODE_NAME, "-oname"],
-            "node/",
-        )?;
-        node.start_all(vec![components::proxy(built, node.network)])?;
-        let condition = r#"-ojsonpath={.status.conditions[?(@.type=="Ready")].status}"#;
-        node.wait_for_kubectl(
-            "the node to be ready",
-            "kubelet",
-            &["get", "node", NODE_NAME, condition],
-            "True",
-        )?;
-        let account = ["get", "serviceaccount", "default", "-oname"];
-        node.wait_for_kubectl(
-            "the default service account",
-            "kube-controller-manager",
-            &account,
-            "serviceaccount/",
-        )?;
-        node.wait_for_dns()
-    })?;
+    match options.nodes {
+        Nodes::Real => node.start_one(progress)?,
+        Nodes::Simulated => node.start_simulation(progress)?,
+    }
     Ok(node.namespaces)
 }
 
@@ -142,6 +114,62 @@ pub(super) fn load_image(
 }
 
 impl Node<'_> {
+    /// The control plane and one node.
+    fn start_one(&self, progress: &Progress) -> Result<()> {
+        progress.step("etcd, API server and containerd", || {
+            self.start_all(components::foundation(self.built, self.network))?;
+            self.wait_for_containerd()?;
+            self.load_pause_image()?;
+            self.wait_for_api_server()
+        })?;
+        progress.step("controllers, scheduler, kubelet and DNS", || {
+            self.start_all(components::controllers(self.built, self.network))?;
+            self.apply_dns_objects()?;
+            self.start_all(vec![components::coredns(self.built)])?;
+            self.wait_for_kubectl(
+                "the node to register",
+                "kubelet",
+                &["get", "node", NODE_NAME, "-oname"],
+                "node/",
+            )?;
+            self.start_all(vec![components::proxy(self.built, self.network)])?;
+            let condition = r#"-ojsonpath={.status.conditions[?(@.type=="Ready")].status}"#;
+            self.wait_for_kubectl(
+                "the node to be ready",
+                "kubelet",
+                &["get", "node", NODE_NAME, condition],
+                "True",
+            )?;
+            self.wait_for_service_account()?;
+            self.wait_for_dns()
+        })
+    }
+
+    /// The control plane, and kwok, which plays the nodes that somebody makes.
+    fn start_simulation(&self, progress: &Progress) -> Result<()> {
+        progress.step("etcd and API server", || {
+            self.start_all(components::storage_and_api(self.built, self.network))?;
+            self.wait_for_api_server()
+        })?;
+        progress.step("controllers, scheduler and kwok", || {
+            self.start_all(components::simulation(self.built, self.network)?)?;
+            self.wait_for_service_account()
+        })
+    }
+
+    fn wait_for_api_server(&self) -> Result<()> {
+        self.wait_for_kubectl("the API server", "kube-apiserver", &["get", "--raw=/readyz"], "ok")
+    }
+
+    fn wait_for_service_account(&self) -> Result<()> {
+        self.wait_for_kubectl(
+            "the default service account",
+            "kube-controller-manager",
+            &["get", "serviceaccount", "default", "-oname"],
+            "serviceaccount/",
+        )
+    }
+
     fn start_all(&self, components: Vec<Component>) -> Result<()> {
         for component in components {
             let mut arguments = self.namespaces.enter_arguments(&["--mount", "--net", "--pid"]);

@@ -1,5 +1,6 @@
 //! The images that a trial needs, made here and loaded into the cluster: none comes from a registry.
 
+pub mod for_benches;
 pub mod for_tests;
 
 use std::{
@@ -8,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
+use flux_contract::{Layout, invocation::AGENT_IN_IMAGE};
 use flux_operator::{cli::DEFAULT_VIEW_IMAGE, manifests::Installation};
 
 use super::binaries::Binaries;
@@ -28,7 +30,7 @@ const STAND_IN_VIEW: &str = "localhost/flux-e2e/stand-in-view:1";
 /// The view image made of `FLUX_VIEW_ARCHIVE`.
 const ARCHIVE_VIEW: &str = "localhost/flux-e2e/view:1";
 /// The name that examples use for a plain operating system.
-const OPERATING_SYSTEM: &str = "ubuntu:24.04";
+pub(crate) const OPERATING_SYSTEM: &str = "ubuntu:24.04";
 
 /// Where Flux comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,7 +129,7 @@ pub fn load(
 ) -> Result<Installation> {
     let scratch = tempfile::tempdir().context("making a directory for image layers")?;
     let operator = operator(scratch.path(), binaries)?;
-    let agent = program(scratch.path(), "/flux-agent", &binaries.agent)?;
+    let agent = agent(scratch.path(), binaries)?;
     // Names that belong to the contents alone: what was built anew is rolled out.
     let installation = Installation {
         operator_image: operator.content_name(),
@@ -141,13 +143,18 @@ pub fn load(
     })?;
     load_view(cluster, view, scratch.path(), binaries, progress)?;
     if matches!(cluster, Cluster::Own(_)) && *view != View::Published {
-        let system = debian(&Cache::locate()?, &[], progress)?;
-        progress.step(
-            &format!("loading a Debian 12 made here, in the place of {OPERATING_SYSTEM}"),
-            || cluster.load_image(&system, &[OPERATING_SYSTEM]),
-        )?;
+        load_operating_system(cluster, progress)?;
     }
     Ok(installation)
+}
+
+fn load_operating_system(cluster: &Cluster, progress: &Progress) -> Result<Image> {
+    let system = debian(&Cache::locate()?, &[], progress)?;
+    progress.step(
+        &format!("loading a Debian 12 made here, in the place of {OPERATING_SYSTEM}"),
+        || cluster.load_image(&system, &[OPERATING_SYSTEM]),
+    )?;
+    Ok(system)
 }
 
 /// The operator with the libraries of this machine, as in an image without a shell.
@@ -161,6 +168,14 @@ fn operator(scratch: &Path, binaries: &Binaries) -> Result<Image> {
         ..ImageConfig::default()
     };
     Ok(Image::new(vec![layer], config))
+}
+
+/// The agent and the link to it, as `Dockerfile.agent` has them.
+fn agent(scratch: &Path, binaries: &Binaries) -> Result<Image> {
+    let program = program(scratch, AGENT_IN_IMAGE, &binaries.agent)?;
+    let link = Source::link(format!("/{}", Layout::CLIENT_NAME), Layout::AGENT_NAME);
+    let config = program.config().clone();
+    Ok(program.on_top(Layer::from_sources(scratch, &[link])?, config))
 }
 
 /// An image that holds one program.

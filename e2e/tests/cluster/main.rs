@@ -9,6 +9,7 @@ mod cost;
 mod examples;
 mod go_bugs;
 mod hostile;
+mod install;
 mod life;
 mod namespaced;
 mod pages;

@@ -8,7 +8,7 @@ use e2e::{
     cluster::Target,
     environment::Environment,
     examples::run::run,
-    kubernetes::{ClusterId, DownAtEnd, Network, Options},
+    kubernetes::{ClusterId, DownAtEnd, Network, Nodes, Options},
     not_run,
     progress::Progress,
 };
@@ -17,12 +17,16 @@ use e2e::{
 const KERNEL_HAS_IPV6: &str = "/proc/net/if_inet6";
 
 fn options() -> Options {
-    let network =
-        Network { ip_families: "ipv6".parse().unwrap(), domain: "k8s.example".parse().unwrap() };
+    let network = Network {
+        ip_families: "ipv6".parse().unwrap(),
+        domain: "k8s.example".parse().unwrap(),
+        ..Network::default()
+    };
     Options {
         cache: Cache::locate().unwrap(),
         id: ClusterId::beside_that_of_this_checkout("network").unwrap(),
         network,
+        nodes: Nodes::Real,
     }
 }
 

@@ -3,6 +3,8 @@
 
 use super::context::Context;
 use super::error::{Error, Taken};
+use super::image_volumes::ImageVolumes;
+use super::install::Support;
 use super::known::{Asked, Known, Marker, Name, Watched};
 use super::read::{Read, read};
 use super::waiting::Waiting;
@@ -20,6 +22,7 @@ use std::time::Duration;
 pub(super) struct Access<'context> {
     client: &'context Client,
     known: &'context Known,
+    image_volumes: &'context ImageVolumes,
     cluster: Name,
     /// True when the API server is asked for everything.
     afresh: bool,
@@ -36,6 +39,7 @@ impl<'context> Access<'context> {
         Self {
             client: &context.client,
             known: &context.known,
+            image_volumes: &context.image_volumes,
             cluster: (marker.namespace().unwrap_or_default(), marker.name_any()),
             afresh: false,
             remembers: AtomicBool::new(false),
@@ -136,6 +140,11 @@ impl<'context> Access<'context> {
     /// Notes what the API server has answered, so that no watch brings anything older.
     pub(super) fn answered(&self, object: &impl ResourceExt) {
         self.known.answered(&self.cluster, object);
+    }
+
+    /// Whether pods can have image volumes: nothing of this MiniCluster, so it is not asked afresh.
+    pub(super) async fn image_volumes(&self) -> Support {
+        self.image_volumes.support(self.client).await
     }
 
     /// What is known, where that may be used.

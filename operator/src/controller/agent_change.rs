@@ -10,7 +10,7 @@ use super::course;
 use super::ended_run::noted_generation;
 use super::observe::Live;
 use crate::cluster::Cluster;
-use flux_contract::{AgentConfig, Bootstrap, Hostlist, Workload};
+use flux_contract::{AgentConfig, Bootstrap, Hostlist, Install, Workload};
 use std::net::IpAddr;
 
 /// A cluster cut to what the running instance can take.
@@ -25,16 +25,17 @@ pub(super) struct Constrained {
 }
 
 /// Cuts `cluster` to what the instance can take that runs, if one does. `generation` is the
-/// MiniCluster's.
+/// MiniCluster's; `install` is how agent and view come into its pods.
 pub(super) fn constrain(
     cluster: &Cluster,
     lead: Option<IpAddr>,
     live: &Live,
     generation: i64,
+    install: Install,
 ) -> Constrained {
     let running = live.job.as_ref().zip(course::agent_config(live.config_map.as_ref()));
     let Some((job, running)) = running else {
-        let config = agent_config(cluster, lead);
+        let config = AgentConfig { install, ..agent_config(cluster, lead) };
         return Constrained { cluster: cluster.clone(), config, refused: Vec::new() };
     };
     let backoff_limit = job.spec.as_ref().and_then(|spec| spec.backoff_limit).unwrap_or_default();

@@ -8,6 +8,7 @@ mod companion;
 mod config_map;
 mod containers;
 mod error;
+mod images;
 mod job;
 mod meta;
 mod pod;
@@ -16,8 +17,8 @@ mod volumes;
 
 pub use agent_config::agent_config;
 pub use config_map::AGENT_CONFIG_KEY;
-pub use containers::Images;
 pub use error::BuildError;
+pub use images::Images;
 pub(super) use meta::meta_of;
 pub use services::{Services, services};
 
@@ -50,7 +51,7 @@ pub fn build(
     Ok(Desired {
         config_map: config_map::config_map(cluster, config)?,
         companion: companion::companion(cluster),
-        job: job::job(cluster, images, generation)?,
+        job: job::job(cluster, images, config.install, generation)?,
     })
 }
 

@@ -3,6 +3,7 @@
 use super::build::Images;
 use super::error::Error;
 use super::failures::Failures;
+use super::image_volumes::ImageVolumes;
 use super::known::Known;
 use crate::cluster::validate::Defaults;
 use crate::health::Health;
@@ -25,6 +26,8 @@ pub struct Context {
     pub(super) defaults: Defaults,
     pub(super) health: Arc<Health>,
     pub(super) known: Known,
+    /// Whether pods can have them.
+    pub(super) image_volumes: ImageVolumes,
     /// Of each MiniCluster.
     pub(super) failures: Failures,
     /// Of each pod that should get its label.
@@ -48,6 +51,7 @@ impl Context {
             defaults,
             health: Arc::default(),
             known: Known::default(),
+            image_volumes: ImageVolumes::default(),
             failures: Failures::default(),
             label_failures: Failures::default(),
         }

@@ -5,9 +5,10 @@ use super::ended_run::{EndedRun, noted_generation};
 use super::job_change::is_finished;
 use super::observe::Live;
 use crate::cluster::{AGENT_CONTAINER, Cluster};
-use flux_contract::AgentConfig;
+use flux_contract::{AgentConfig, ClusterName};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt as _;
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -85,19 +86,27 @@ pub(super) fn agent_config(config_map: Option<&ConfigMap>) -> Option<AgentConfig
     AgentConfig::from_toml(config_map?.data.as_ref()?.get(AGENT_CONFIG_KEY)?).ok()
 }
 
-/// The image that the pods of `job` have their agent from.
-fn agent_image(job: &Job) -> Option<&str> {
+/// The image that the pods of `job` have their agent from, copied or mounted. What is read here the watch
+/// keeps ([`super::watches::without_pods`]).
+pub(super) fn agent_image(job: &Job) -> Option<&str> {
     let pod = job.spec.as_ref()?.template.spec.as_ref()?;
     let mut containers = pod.init_containers.iter().flatten();
-    containers.find(|container| container.name == AGENT_CONTAINER)?.image.as_deref()
+    if let Some(copies) = containers.find(|container| container.name == AGENT_CONTAINER) {
+        return copies.image.as_deref();
+    }
+    let name = ClusterName::new(&job.name_any()).ok()?.agent_image_volume();
+    let mounted = pod.volumes.iter().flatten().find(|volume| volume.name == name);
+    mounted?.image.as_ref()?.reference.as_deref()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{built, cluster, delete_failed_job, ended_job, images};
+    use crate::controller::fixtures::{
+        built, built_with, cluster, delete_failed_job, ended_job, images,
+    };
     use crate::controller::job_change::GENERATION_ANNOTATION;
-    use kube::ResourceExt as _;
+    use flux_contract::Install;
     use serde_json::json;
 
     /// What runs of `echo hello`.
@@ -163,6 +172,18 @@ mod tests {
         data.insert(AGENT_CONFIG_KEY.to_owned(), "version = 2\nnews = 1\n".to_owned());
         let other = Course::LeaveAlone(Why::AnotherRelease("agent".to_owned()));
         assert_eq!(decide(&live, &json!({}), 2), other);
+    }
+
+    #[test]
+    fn the_agents_image_is_known_where_it_is_mounted_as_where_it_is_copied() {
+        let copied = running().job.unwrap();
+        assert_eq!(agent_image(&copied), Some("agent"));
+        let mounted = built_with(&cluster(&json!({})), Install::Image).job;
+        assert_eq!(agent_image(&mounted), Some("agent"));
+        let mut live = Live { job: Some(mounted), ..Live::default() };
+        assert_eq!(decide(&live, &json!({}), 1), Course::Apply);
+        live.job.as_mut().unwrap().metadata.name = Some("another".to_owned());
+        assert!(matches!(decide(&live, &json!({}), 1), Course::LeaveAlone(_)));
     }
 
     #[test]

@@ -46,8 +46,8 @@ fn event(condition: &Condition) -> Option<Event> {
         kind::PROGRESSING if condition.reason == "Invalid" => (false, false),
         kind::PROGRESSING => {
             let stuck = !holds && !CALM_REASONS.contains(&condition.reason.as_str());
-            let tells = ["Starting", "StartedByAnotherOperator"];
-            (stuck || condition.reason == "Waiting", tells.contains(&condition.reason.as_str()))
+            let tells = condition.reason == "StartedByAnotherOperator";
+            (stuck || condition.reason == "Waiting", tells)
         }
         kind::READY | kind::SUSPENDED | kind::COMPLETE => (false, holds),
         kind::FAILED => (holds, false),

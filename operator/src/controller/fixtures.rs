@@ -5,7 +5,8 @@ use crate::cluster::{Cluster, FixedFields};
 use crate::controller::build::{Desired, Images, agent_config, build};
 use crate::controller::ended_run::ENDED_RUN_ANNOTATION;
 use crate::controller::observe::Live;
-use crate::crd::MiniCluster;
+use crate::crd::{Install, MiniCluster};
+use flux_contract::AgentConfig;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
 use k8s_openapi::api::core::v1::{
     ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
@@ -23,7 +24,11 @@ pub(crate) fn at(seconds: i64) -> Time {
 
 /// The operator's defaults.
 pub(crate) fn defaults() -> Defaults {
-    Defaults { view_image: "view".to_owned(), arm_view_image: "arm-view".to_owned() }
+    Defaults {
+        view_image: "view".to_owned(),
+        arm_view_image: "arm-view".to_owned(),
+        install: Install::Auto,
+    }
 }
 
 /// `echo hello` on four pods, with what `spec` adds.
@@ -44,6 +49,12 @@ pub(crate) fn cluster(spec: &serde_json::Value) -> Cluster {
 /// The operator's images; the agent's is `agent`.
 pub(crate) fn images(agent: &str) -> Images {
     Images { agent: agent.to_owned(), agent_pull_policy: "IfNotPresent".to_owned() }
+}
+
+/// What is built of `cluster` where agent and view come by `install`.
+pub(crate) fn built_with(cluster: &Cluster, install: flux_contract::Install) -> Desired {
+    let config = AgentConfig { install, ..agent_config(cluster, None) };
+    build(cluster, &config, &images("agent"), 1).unwrap()
 }
 
 /// What is built of `cluster`.

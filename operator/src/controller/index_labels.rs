@@ -74,13 +74,19 @@ async fn label(pod: &PartialObjectMeta<Pod>, context: &Context) -> Result<Action
     if owner.kind != "Job" || !is_ours(context, &namespace, owner).await? {
         return Ok(Action::await_change());
     }
+    // A Job has the name of its MiniCluster.
+    let cluster = (namespace.clone(), owner.name.clone());
+    if context.known.is_outdated(&cluster, pod) == Some(true) {
+        // It has the label, and the watch lags behind.
+        return Ok(Action::await_change());
+    }
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
     let patch = json!({
         "metadata": { "uid": pod.uid(), "labels": { labels::JOB_INDEX: index } },
     });
     let parameters = PatchParams::default();
     match pods.patch_metadata(&name, &parameters, &Patch::Merge(patch)).await {
-        Ok(_) => {}
+        Ok(labelled) => context.known.answered(&cluster, &labelled),
         Err(kube::Error::Api(status)) if status.is_not_found() => {}
         Err(source) => {
             return Err(Error::Apply { kind: "Pod".to_owned(), name, source: Box::new(source) });

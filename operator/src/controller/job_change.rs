@@ -56,10 +56,18 @@ pub(super) fn changed_fields(live: &Job, fields: &FixedFields) -> Vec<String> {
 
 /// True once the Job has ended, well or not.
 pub(super) fn is_finished(job: &Job) -> bool {
+    is_any(job, &["Complete", "Failed"])
+}
+
+/// True once the Job has failed.
+pub(super) fn is_failed(job: &Job) -> bool {
+    is_any(job, &["Failed"])
+}
+
+fn is_any(job: &Job, types: &[&str]) -> bool {
     let conditions = job.status.as_ref().and_then(|status| status.conditions.as_deref());
-    conditions.unwrap_or_default().iter().any(|condition| {
-        condition.status == "True" && matches!(condition.type_.as_str(), "Complete" | "Failed")
-    })
+    let is_true = |type_: &str| types.contains(&type_);
+    conditions.unwrap_or_default().iter().any(|it| it.status == "True" && is_true(&it.type_))
 }
 
 /// True while the Job has not ended and nobody deletes it.

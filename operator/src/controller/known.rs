@@ -101,6 +101,8 @@ struct Entry {
     newest: HashMap<String, u64>,
     /// What kept its pods from starting when that was asked last.
     waiting: Option<Asked>,
+    /// When its status was written last.
+    reported: Option<Instant>,
 }
 
 /// What kept pods from starting when that was asked.
@@ -122,9 +124,15 @@ impl Known {
     pub(super) fn object<K: Watched>(&self, cluster: &Name, name: &str) -> Option<K> {
         let place = ObjectRef::new(name).within(&cluster.0);
         let object = K::store(self.stores.get()?).get(&place)?;
+        (!self.is_outdated(cluster, object.as_ref())?).then(|| K::clone(&object))
+    }
+
+    /// Whether the API server has answered with a newer version of an object of `cluster`; `None` where
+    /// versions cannot be compared.
+    pub(super) fn is_outdated(&self, cluster: &Name, object: &impl ResourceExt) -> Option<bool> {
         let (uid, version) = (object.uid()?, version(object.meta())?);
         let newest = self.clusters().get(cluster).and_then(|entry| entry.newest.get(&uid).copied());
-        newest.is_none_or(|newest| version >= newest).then(|| K::clone(&object))
+        Some(newest.is_some_and(|newest| version < newest))
     }
 
     /// The Job `name` that the watch has brought, however old.
@@ -136,9 +144,10 @@ impl Known {
     /// are.
     pub(super) fn leads(&self, namespace: &str, job: &str) -> Option<Vec<Pod>> {
         let stores = self.stores.get().filter(|it| it.all_pods.leads.load(Ordering::Acquire))?;
+        // Each reconcile asks this of every lead there is: nothing is copied for the answer.
         let of_job = |pod: &Pod| {
-            pod.namespace().as_deref() == Some(namespace)
-                && pod.owner_references().iter().any(|owner| owner.uid == job)
+            pod.owner_references().iter().any(|owner| owner.uid == job)
+                && pod.metadata.namespace.as_deref() == Some(namespace)
         };
         let found = stores.leads.state_filter(of_job);
         Some(found.iter().map(|pod| Pod::clone(pod)).collect())
@@ -187,23 +196,33 @@ impl Known {
 
     /// Notes the MiniCluster that was read.
     pub(super) fn read(&self, cluster: &MiniCluster) {
-        let noted = Arc::new(cluster.clone());
-        self.clusters().entry(name_of(cluster)).or_default().cluster = Some(noted);
+        let mut noted = cluster.clone();
+        take_out_history(&mut noted.metadata);
+        self.clusters().entry(name_of(cluster)).or_default().cluster = Some(Arc::new(noted));
     }
 
     /// Notes what the API server has answered to a new status. Of a MiniCluster that could not be read,
     /// or whose specification has changed meanwhile, nothing is known then.
-    pub(super) fn reported(&self, metadata: ObjectMeta, status: Option<MiniClusterStatus>) {
+    pub(super) fn reported(&self, mut metadata: ObjectMeta, status: Option<MiniClusterStatus>) {
+        take_out_history(&mut metadata);
         let namespace = metadata.namespace.clone().unwrap_or_default();
         let name = (namespace, metadata.name.clone().unwrap_or_default());
         let mut clusters = self.clusters();
         let Some(entry) = clusters.get_mut(&name) else { return };
+        entry.reported = Some(Instant::now());
         let is_same = |read: &Arc<MiniCluster>| {
             read.metadata.uid == metadata.uid && read.metadata.generation == metadata.generation
         };
         let read = entry.cluster.take().filter(is_same);
         entry.cluster =
             read.map(|read| Arc::new(MiniCluster { metadata, spec: read.spec.clone(), status }));
+    }
+
+    /// How much of `pause` is left since the status of `cluster` was written.
+    pub(super) fn pause(&self, cluster: &Name, pause: Duration) -> Option<Duration> {
+        self.stores.get()?;
+        let reported = self.clusters().get(cluster)?.reported?;
+        pause.checked_sub(reported.elapsed())
     }
 
     /// Forgets a MiniCluster that is gone.
@@ -213,6 +232,16 @@ impl Known {
 
     fn clusters(&self) -> MutexGuard<'_, HashMap<Name, Entry>> {
         self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes out of an object's metadata what is kept for others and nobody here asks for: who owns which
+/// field, and what kubectl has applied, which is the whole object once more.
+pub(super) fn take_out_history(metadata: &mut ObjectMeta) {
+    const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+    metadata.managed_fields = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.remove(APPLIED);
     }
 }
 
@@ -227,7 +256,7 @@ fn version(metadata: &ObjectMeta) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use kube::core::PartialObjectMetaExt as _;
     use kube::runtime::{reflector, watcher};
@@ -267,7 +296,7 @@ mod tests {
     }
 
     /// What is known once the watches have brought `jobs` and `leads`.
-    fn known(jobs: &[Job], leads: &[Pod], all_leads: bool) -> Known {
+    pub(in crate::controller) fn known(jobs: &[Job], leads: &[Pod], all_leads: bool) -> Known {
         let known = Known::default();
         let filled = Stores {
             jobs: filled(jobs),
@@ -332,6 +361,29 @@ mod tests {
         let unwatched = Known::default();
         unwatched.asked(&cluster(), waiting);
         assert_eq!(unwatched.waiting(&cluster(), hour), None, "everything is asked for");
+    }
+
+    #[test]
+    fn a_minicluster_is_kept_without_its_history() {
+        let known = Known::default();
+        let mut object = read("10");
+        let annotations = [
+            ("kubectl.kubernetes.io/last-applied-configuration", "{}"),
+            ("example.org/purpose", "demonstration"),
+        ];
+        object.metadata.annotations =
+            Some(annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
+        object.metadata.managed_fields = Some(vec![]);
+        known.read(&object);
+        let kept = known.cluster(&marker("u", "10")).unwrap();
+        assert_eq!(kept.annotations().keys().collect::<Vec<_>>(), ["example.org/purpose"]);
+        assert_eq!(kept.metadata.managed_fields, None);
+        known.reported(
+            ObjectMeta { resource_version: Some("11".to_owned()), ..object.metadata },
+            None,
+        );
+        let kept = known.cluster(&marker("u", "11")).unwrap();
+        assert_eq!((kept.annotations().len(), kept.managed_fields().len()), (1, 0));
     }
 
     #[test]

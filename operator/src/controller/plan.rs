@@ -11,6 +11,7 @@ use super::companion::companion_change;
 use super::course::{Course, agent_config, course};
 use super::ended_run;
 use super::error::Error;
+use super::install::{Choice, Support, choose};
 use super::job_change::{changed_fields, job_patch, shrinks};
 use super::observe::{BEGIN, Live, broker_is_ready, lacks_brokers, lacks_pods};
 use crate::cluster::Cluster;
@@ -21,7 +22,6 @@ use flux_contract::{AgentConfig, Bootstrap, Redacted, Workload};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use kube::ResourceExt as _;
-use kube::runtime::controller::Action;
 use std::time::Duration;
 
 /// Wait before the next reconcile where no watch tells what happens: at pods that do not start, at a
@@ -40,6 +40,8 @@ pub(super) struct Request<'request> {
     pub(super) cluster: Result<Cluster, Violations>,
     /// The operator's own images.
     pub(super) images: &'request Images,
+    /// Whether pods can have image volumes; absent before anybody has asked.
+    pub(super) image_volumes: Option<Support>,
     /// Fills its argument with random bytes.
     pub(super) draw: fn(&mut [u8]) -> Result<(), getrandom::Error>,
 }
@@ -59,6 +61,9 @@ pub(super) struct Plan {
     pub(super) maximum_size: Option<u32>,
     /// True when the instance stays up until it is shut down.
     pub(super) interactive: bool,
+    /// How agent and view come into the pods; absent where there is no Job, nor is to be, where the Job
+    /// does not say, and where it depends on what pods can have, which nobody has asked yet.
+    pub(super) install: Option<Choice>,
     /// What was asked for and cannot be had while the Job exists, or after it has finished.
     pub(super) refused: Vec<String>,
     /// What is written.
@@ -125,6 +130,11 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
         }),
         ..Plan::default()
     };
+    plan.install = match (&live.job, &plan.course, cluster) {
+        (Some(job), ..) => Choice::noted_on(job),
+        (None, Course::Apply, Ok(cluster)) => choose(cluster, request.image_volumes.as_ref()),
+        (None, ..) => None,
+    };
     if let (Some(job), Ok(cluster)) = (&live.job, cluster) {
         plan.refused = changed_fields(job, &cluster.fixed_fields);
     }
@@ -170,12 +180,14 @@ fn apply_specification(
     };
     let address = live_lead.spec.as_ref().and_then(|spec| spec.cluster_ip.as_ref());
     let address = address.and_then(|address| address.parse().ok());
+    let install = plan.install.as_ref().map(|choice| choice.method).unwrap_or_default();
     let Constrained { cluster, config, refused } =
-        constrain(cluster, address, live, request.generation);
+        constrain(cluster, address, live, request.generation, install);
     plan.refused.splice(0..0, refused);
     plan.maximum_size = maximum_size(&config).or(plan.maximum_size);
-    let desired = build::build(&cluster, &config, request.images, request.generation)
+    let mut desired = build::build(&cluster, &config, request.images, request.generation)
         .map_err(|source| Error::Build { source })?;
+    desired.job.annotations_mut().extend(plan.install.as_ref().map(Choice::annotation));
     let companion = cluster.companion.as_ref();
     let (companion, refused) =
         companion_change(live.companion.as_ref(), desired.companion, companion);
@@ -217,20 +229,33 @@ fn maximum_size(config: &AgentConfig) -> Option<u32> {
     }
 }
 
-/// When to reconcile again although no watch has told of anything; `name` is the MiniCluster's.
-pub(super) fn next_reconcile(live: &Live, plan: &Plan, state: Option<State>, name: &str) -> Action {
-    let Some(job) = &live.job else { return Action::await_change() };
+impl Plan {
+    /// True when a Job is to be created, and what pods can have decides of what.
+    pub(super) const fn lacks_support(&self) -> bool {
+        matches!(self.writes.job, Change::Create(_)) && self.install.is_none()
+    }
+}
+
+/// After what time to reconcile again although no watch has told of anything; `name` is the
+/// MiniCluster's.
+pub(super) fn next_reconcile(
+    live: &Live,
+    plan: &Plan,
+    state: Option<State>,
+    name: &str,
+) -> Option<Duration> {
+    let job = live.job.as_ref()?;
     // A lead that is not ready any more ends in a moment, or is found degraded.
     let ready = live.pods.lead.as_ref().is_some_and(|lead| broker_is_ready(lead, name));
     let starts = state != Some(State::Running) || live.pods.waiting.is_some() || !ready;
     if lacks_pods(job) || (lacks_brokers(job) && starts) || plan.course.is_of_another_operator() {
-        Action::requeue(if live.pods.begin { BEGIN } else { POLL })
+        Some(if live.pods.begin { BEGIN } else { POLL })
     } else if plan.course == Course::Apply
         && !live.names_taken.is_empty()
         && state == Some(State::Running)
     {
-        Action::requeue(NAME_TAKEN)
+        Some(NAME_TAKEN)
     } else {
-        Action::await_change()
+        None
     }
 }

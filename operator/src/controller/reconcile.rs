@@ -42,7 +42,7 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
         return Ok(Action::await_change());
     }
     let now = now();
-    let request = request(context, &object, unreadable);
+    let mut request = request(context, &object, unreadable);
     let cluster = request.cluster.as_ref().ok();
     let observed = match Identity::of(&object) {
         Ok(identity) => Box::pin(observe(access, &identity, cluster, &now)).await,
@@ -54,12 +54,12 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
         Err(error) => return Err(not_observed(context, &object, error, now).await),
     };
 
-    let mut plan = decide(&request, &live);
+    let mut plan = decided(access, &mut request, &live).await;
     let mut applied = apply_plan(context, access, &object, &mut plan, &mut live).await;
     if applied.is_ok() && plan.writes.only_services {
         // The agents' configuration holds the address of the lead's Service, which the API server
         // chooses when it creates it: the rest is decided with its answer.
-        plan = decide(&request, &live);
+        plan = decided(access, &mut request, &live).await;
         applied = apply_plan(context, access, &object, &mut plan, &mut live).await;
     }
     if let Err(conflict @ Error::Conflict { .. }) = applied {
@@ -77,11 +77,14 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
         tracing::warn!(error = error.chain(), "the status could not be written either");
     }
     applied?;
-    reported.and(noted)?;
+    let deferred = reported?;
+    noted?;
     if object.spec.cleanup && status.is_over() {
         delete(&access.api::<MiniCluster>(), &name, object.uid()).await?;
     }
-    Ok(next_reconcile(&live, &plan, status.state, &name))
+    let next = next_reconcile(&live, &plan, status.state, &name);
+    let soonest = next.into_iter().chain(deferred).min();
+    Ok(soonest.map_or_else(Action::await_change, Action::requeue))
 }
 
 /// What is asked for. Where the specification could not be read, its faults are `unreadable`.
@@ -99,8 +102,20 @@ fn request<'context>(
         cleanup: object.spec.cleanup,
         cluster,
         images: &context.images,
+        image_volumes: None,
         draw: getrandom::fill,
     }
+}
+
+/// Decides. What pods can have is asked only where a Job is created now: one that remembers something
+/// creates none.
+async fn decided(access: &Access<'_>, request: &mut Request<'_>, live: &Live) -> Plan {
+    let plan = decide(request, live);
+    if access.remembers() || !plan.lacks_support() {
+        return plan;
+    }
+    request.image_volumes = Some(access.image_volumes().await);
+    decide(request, live)
 }
 
 /// Writes what the plan says, and publishes what follows from it.

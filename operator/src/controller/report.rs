@@ -1,27 +1,40 @@
 //! Writes the status, once, last, and only when it differs; then the Events.
+//!
+//! What nobody waits for is written together: a start of a thousand pods changes how many are ready a
+//! thousand times.
 
 use super::context::{Context, FIELD_MANAGER};
 use super::error::Error;
 use super::events::events;
-use super::known::Marker;
+use super::known::{Marker, name_of};
 use super::read::{Read, read, reported};
 use super::status::interrupted;
-use crate::crd::{MiniCluster, MiniClusterStatus};
+use crate::crd::{MiniCluster, MiniClusterStatus, State};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, Recorder};
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
+use std::time::Duration;
 
-/// Writes `status` if it differs from the one `cluster` has, and publishes what changed.
+/// Least time between two writes of a status of which the second can wait.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Writes `status` if it differs from the one `cluster` has, and publishes what changed. If it can wait and
+/// another was written a moment ago, the answer is how long it has to.
 pub(super) async fn report(
     context: &Context,
     cluster: &MiniCluster,
     status: &MiniClusterStatus,
-) -> Result<(), Error> {
+) -> Result<Option<Duration>, Error> {
     if cluster.status.as_ref() == Some(status) {
-        return Ok(());
+        return Ok(None);
+    }
+    if cluster.status.as_ref().is_some_and(|old| can_wait(old, status))
+        && let Some(pause) = context.known.pause(&name_of(cluster), PAUSE)
+    {
+        return Ok(Some(pause));
     }
     let name = cluster.name_any();
     let patch = json!({
@@ -43,7 +56,22 @@ pub(super) async fn report(
     for event in events(old, &status.conditions) {
         publish(&context.recorder(), cluster, &event).await;
     }
-    Ok(())
+    Ok(None)
+}
+
+/// True when `new` only has other numbers and words than `old`, or says that pods have started or that
+/// the lead has ended: nobody acts on that. An Event is never late.
+fn can_wait(old: &MiniClusterStatus, new: &MiniClusterStatus) -> bool {
+    use State::{Ending, Pending, Running, Starting};
+    let same_state = old.state == new.state;
+    let passing = matches!(
+        (old.state, new.state),
+        (Some(Pending), Some(Starting)) | (Some(Pending | Starting | Running), Some(Ending))
+    );
+    old.observed_generation == new.observed_generation
+        && old.size == new.size
+        && (same_state || passing)
+        && events(&old.conditions, &new.conditions).is_empty()
 }
 
 /// Publishes an Event about `cluster`. One that cannot be written is no reason to do anything again.
@@ -74,11 +102,87 @@ pub(super) async fn report_interrupted(
         return Ok(());
     };
     let status = interrupted(&object, error, now());
-    report(context, &object, &status).await
+    report(context, &object, &status).await.map(|_| ())
 }
 
 /// The time in whole seconds, as Kubernetes writes it.
 pub(super) fn now() -> Time {
     let now = Timestamp::now();
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::fixtures::{at, defaults, images};
+    use crate::controller::known::tests::known;
+    use futures::FutureExt as _;
+    use http::{Request, Response};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+    use kube::Client;
+    use kube::client::Body;
+
+    fn status(state: State, ready_brokers: i32) -> MiniClusterStatus {
+        MiniClusterStatus { state: Some(state), ready_brokers, ..MiniClusterStatus::default() }
+    }
+
+    fn with_condition(type_: &str, reason: &str) -> MiniClusterStatus {
+        let condition = Condition {
+            type_: type_.to_owned(),
+            status: "True".to_owned(),
+            reason: reason.to_owned(),
+            message: "text".to_owned(),
+            observed_generation: None,
+            last_transition_time: at(0),
+        };
+        MiniClusterStatus { conditions: vec![condition], ..status(State::Starting, 1) }
+    }
+
+    #[test]
+    fn only_numbers_words_and_passing_states_wait() {
+        let starting = status(State::Starting, 1);
+        for (new, waits) in [
+            (status(State::Starting, 2), true),
+            (status(State::Ending, 0), true),
+            (status(State::Running, 4), false),
+            (status(State::Failed, 0), false),
+            (status(State::Suspended, 0), false),
+            (MiniClusterStatus { size: 8, ..starting.clone() }, false),
+            (MiniClusterStatus { observed_generation: Some(2), ..starting.clone() }, false),
+            (with_condition("Progressing", "Starting"), true),
+            (with_condition("Progressing", "Waiting"), false),
+            (with_condition("Ready", "QuorumReached"), false),
+        ] {
+            assert_eq!(can_wait(&starting, &new), waits, "{new:?}");
+        }
+        assert!(!can_wait(&status(State::Suspended, 0), &status(State::Pending, 0)));
+    }
+
+    #[tokio::test]
+    async fn what_can_wait_is_written_after_a_pause() {
+        let (service, _server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let client = Client::new(service, "apps");
+        let mut context =
+            Context::new(client, None, std::sync::Arc::default(), images("agent"), defaults());
+        context.known = known(&[], &[], true);
+        let mut cluster: MiniCluster = serde_json::from_value(json!({
+            "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
+            "metadata": { "name": "hello", "namespace": "apps", "uid": "u" },
+            "spec": { "containers": [] },
+        }))
+        .unwrap();
+        cluster.status = Some(status(State::Starting, 1));
+        let next = |state| {
+            let status = status(state, 2);
+            let (context, cluster) = (&context, &cluster);
+            // What asks the server has no answer yet.
+            async move { report(context, cluster, &status).now_or_never().map(Result::unwrap) }
+        };
+        assert_eq!(next(State::Starting).await, None, "nothing was written before");
+        context.known.read(&cluster);
+        context.known.reported(cluster.metadata.clone(), cluster.status.clone());
+        let pause = next(State::Starting).await.unwrap().unwrap();
+        assert!(pause <= PAUSE);
+        assert_eq!(next(State::Running).await, None, "a quorum is written at once");
+    }
 }

@@ -14,6 +14,7 @@ pub(super) use facts::Facts;
 
 use super::course::Course;
 use super::error::Error;
+use super::install::Choice;
 use super::plan::Acceptance;
 use crate::crd::{MiniCluster, MiniClusterStatus, State, TimelineEntry};
 use brokers::Brokers;
@@ -65,6 +66,9 @@ pub(super) fn status(
         completion_time: phase.ended_at(),
         observed_generation: Some(facts.plan.generation),
         conditions,
+        // The Job says so; when it is gone, the status of its run does.
+        install: (facts.plan.install.as_ref().map(Choice::reported))
+            .or_else(|| old_run.and_then(|old| old.install.clone())),
         timeline: record.timeline,
     }
 }

@@ -1,10 +1,12 @@
 //! What the controller watches.
 
 use super::context::Context;
-use super::known::{Marker, name_of};
-use flux_contract::labels;
+use super::known::{Marker, name_of, take_out_history};
+use crate::cluster::AGENT_CONTAINER;
+use flux_contract::{ClusterName, labels};
 use futures::{Stream, TryStreamExt as _};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::{PredicateConfig, WatchStreamExt as _, predicates, watcher};
 use kube::{Api, Resource, ResourceExt as _};
@@ -34,6 +36,7 @@ pub(super) fn markers(
     let (store, writer) = reflector::store();
     let stream = watcher(api, watcher::Config::default())
         .default_backoff()
+        .modify(without_managers)
         .reflect(writer)
         .inspect_ok(move |event| match event {
             watcher::Event::InitDone => synced(),
@@ -72,7 +75,28 @@ where
 
 /// Takes out who owns which field.
 pub(super) fn without_managers<K: Resource>(object: &mut K) {
-    object.meta_mut().managed_fields = None;
+    take_out_history(object.meta_mut());
+}
+
+/// Leaves of a Job's pods what is asked for: how they are restarted, and where their agent is from. A volume
+/// takes more memory than all the rest of the Job.
+pub(super) fn without_pods(job: &mut Job) {
+    without_managers(job);
+    let agent = ClusterName::new(&job.name_any()).ok().map(|name| name.agent_image_volume());
+    let Some(template) = job.spec.as_mut().map(|spec| &mut spec.template) else { return };
+    let Some(pod) = template.spec.take() else { return };
+    let (mut init_containers, mut volumes) = (pod.init_containers, pod.volumes);
+    if let Some(containers) = &mut init_containers {
+        containers.retain(|container| container.name == AGENT_CONTAINER);
+        containers.shrink_to_fit();
+    }
+    if let Some(volumes) = &mut volumes {
+        volumes.retain(|volume| Some(&volume.name) == agent.as_ref());
+        volumes.shrink_to_fit();
+    }
+    let restart_policy = pod.restart_policy;
+    template.spec =
+        Some(PodSpec { restart_policy, init_containers, volumes, ..PodSpec::default() });
 }
 
 /// Leaves what a lead says of itself.
@@ -90,7 +114,31 @@ pub(super) fn cluster_of(pod: &Pod) -> Option<ObjectRef<Marker>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::course::agent_image;
+    use crate::controller::fixtures::{built_with, cluster};
     use crate::controller::index_labels;
+    use flux_contract::Install;
+    use serde_json::json;
+
+    fn restarts(job: &Job) -> Option<String> {
+        job.spec.as_ref()?.template.spec.as_ref()?.restart_policy.clone()
+    }
+
+    #[test]
+    fn of_the_pods_of_a_job_only_what_is_asked_for_is_kept() {
+        let cluster = cluster(&json!({ "size": 2, "pod": { "restartPolicy": "OnFailure" } }));
+        for install in [Install::Copy, Install::Image] {
+            let built = built_with(&cluster, install).job;
+            let mut kept = built.clone();
+            without_pods(&mut kept);
+            let (before, after) = (restarts(&built), restarts(&kept));
+            assert_eq!((before, agent_image(&built)), (after, agent_image(&kept)));
+            assert!(agent_image(&kept).is_some());
+            let pod = kept.spec.unwrap().template.spec.unwrap();
+            assert!(pod.containers.is_empty());
+            assert!(pod.volumes.iter().flatten().count() <= 1);
+        }
+    }
 
     #[test]
     fn the_watches_select_what_the_objects_are_labelled_with() {

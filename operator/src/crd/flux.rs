@@ -1,7 +1,9 @@
 //! `spec.flux`, `spec.network`, `spec.logging` and `spec.archive`.
 
+use clap::ValueEnum;
 use k8s_openapi::api::core::v1::{ResourceRequirements, SecurityContext};
 use kube::KubeSchema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -332,7 +334,21 @@ pub struct FluxContainer {
     #[serde(default)]
     pub disable: bool,
 
-    /// Name of the init container and of the volume that holds Flux. Default `flux-view`.
+    /// How the agent and the view come into the pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub install: Option<Install>,
+
+    /// Where the volume lies that the pod's containers share. `Disk`: on the node's disk. `Memory`:
+    /// in memory (`tmpfs`), where a copy of the view is written faster, and as fast on a node whose
+    /// disk has much to do. Then all of the volume counts as memory of the pod as long as the pod
+    /// is there: first against the limit of the container that writes it, so the view must fit into
+    /// the memory limit of the init container (`resources`, or the runner's), and into the limits
+    /// of all containers. With `install: Image` nothing is copied, and the volume holds only what
+    /// the brokers write. Default `Disk`.
+    #[serde(default)]
+    pub medium: Medium,
+
+    /// Name of the volume that holds Flux and, with `Copy`, of the init container. Default `flux-view`.
     #[serde(default = "view_name")]
     pub name: String,
 
@@ -349,7 +365,7 @@ pub struct FluxContainer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_secret: Option<String>,
 
-    /// Working directory of the init container.
+    /// Working directory of the init container (`Copy`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
 
@@ -361,13 +377,42 @@ pub struct FluxContainer {
     #[serde(default = "mount_path")]
     pub mount_path: String,
 
-    /// Resources of the init container.
+    /// Resources of the init container (`Copy`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
 
-    /// Security context of the init container.
+    /// Security context of the init container (`Copy`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_context: Option<SecurityContext>,
+}
+
+/// How the agent and the view come into the pods. `Image`: their images are mounted as image volumes,
+/// read-only; no init container, nothing is copied. `Copy`: init containers copy them into a volume of
+/// the pod, where the view can be written to. `Auto`: `Image` where the API server and all nodes have
+/// image volumes and no runtime class is set, else `Copy`. What was taken, and why, is in
+/// `status.install`. Default: the operator's (`--install`), which is `Auto`.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum,
+)]
+#[value(rename_all = "PascalCase")]
+pub enum Install {
+    /// Mounted where the cluster is known to be able to, else copied.
+    #[default]
+    Auto,
+    /// Mounted as image volumes.
+    Image,
+    /// Copied by init containers.
+    Copy,
+}
+
+/// Where the volume lies that the pod's containers share.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Medium {
+    /// On the node's disk.
+    #[default]
+    Disk,
+    /// In memory.
+    Memory,
 }
 
 fn view_name() -> String {
@@ -382,6 +427,8 @@ impl Default for FluxContainer {
     fn default() -> Self {
         Self {
             disable: false,
+            install: None,
+            medium: Medium::Disk,
             name: view_name(),
             image: None,
             pull_always: false,

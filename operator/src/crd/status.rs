@@ -63,6 +63,10 @@ pub struct MiniClusterStatus {
     #[schemars(length(max = 16))]
     pub conditions: Vec<Condition>,
 
+    /// How the agent and the view came into the pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub install: Option<Installed>,
+
     /// Phases of the lead's run, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
@@ -81,6 +85,25 @@ impl MiniClusterStatus {
         let type_ = self.state.filter(|_| self.is_over())?.to_string();
         self.conditions.iter().find(|condition| condition.type_ == type_)
     }
+}
+
+/// How the agent and the view came into the pods. It stays what it is as long as the Job exists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Installed {
+    /// `Image`: their images are mounted. `Copy`: init containers copied them.
+    pub method: InstallMethod,
+    /// Why, and what speaks against it where it was asked for all the same.
+    pub reason: String,
+}
+
+/// A way in which the agent and the view come into pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum InstallMethod {
+    /// Their images are mounted as image volumes.
+    Image,
+    /// Init containers copy them into a volume of the pod.
+    Copy,
 }
 
 /// One phase of a run.

@@ -1,5 +1,6 @@
 //! How an operator is installed: where, and of which images.
 
+use crate::crd::Install;
 use clap::Args;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
@@ -34,6 +35,10 @@ pub struct Installation {
     /// View image where a MiniCluster names none; the operator's default unless given
     #[arg(long, value_name = "IMAGE")]
     pub view_image: Option<String>,
+    /// How agent and view come into the pods where a MiniCluster does not say. An operator for one
+    /// namespace may not list nodes: it copies unless this says `Image`
+    #[arg(long, value_name = "METHOD", value_enum, ignore_case = true)]
+    pub install: Option<Install>,
 }
 
 impl Default for Installation {
@@ -43,6 +48,7 @@ impl Default for Installation {
             operator_image: OPERATOR_IMAGE.to_owned(),
             agent_image: AGENT_IMAGE.to_owned(),
             view_image: None,
+            install: None,
         }
     }
 }

@@ -27,6 +27,9 @@ const OPERATOR: &[(&str, &str, &[&str])] = &[
     ("events.k8s.io", "events", &["create", "patch"]),
 ];
 
+/// What the operator does outside of namespaces: whether every node has image volumes.
+const NODES: &[(&str, &str, &[&str])] = &[("", "nodes", &["list"])];
+
 /// What the operator does in its own namespace: the Lease by which one of several acts.
 const LEADER: &[(&str, &str, &[&str])] =
     &[("coordination.k8s.io", "leases", &["get", "create", "update"])];
@@ -51,7 +54,8 @@ const VIEW: &[(&str, &str, &[&str])] = &[
 
 /// What the operator may do in all namespaces.
 pub fn cluster_role() -> ClusterRole {
-    ClusterRole { metadata: global(NAME), rules: Some(rules(OPERATOR)), aggregation_rule: None }
+    let list = [OPERATOR, NODES].concat();
+    ClusterRole { metadata: global(NAME), rules: Some(rules(&list)), aggregation_rule: None }
 }
 
 /// Gives the operator [`cluster_role`].

@@ -121,13 +121,14 @@ fn container(installation: &Installation) -> Container {
 }
 
 fn arguments(installation: &Installation) -> Vec<String> {
-    let Installation { only, operator_image: _, agent_image, view_image } = installation;
+    let Installation { only, operator_image: _, agent_image, view_image, install } = installation;
     let mut arguments = vec![
         "run".to_owned(),
         "--leader-elect=true".to_owned(),
         format!("--agent-image={agent_image}"),
     ];
     arguments.extend(view_image.iter().map(|image| format!("--view-image={image}")));
+    arguments.extend(install.iter().map(|method| format!("--install={method:?}")));
     arguments.extend(only.iter().map(|namespace| format!("--namespace={namespace}")));
     arguments
 }

@@ -45,6 +45,8 @@ const NETWORK: &[Example] = &[
 
 const FLUX: &[Example] = &[
     example("spec.flux.container.disable", "disable: true"),
+    example("spec.flux.container.install", "install: Copy"),
+    example("spec.flux.container.medium", "medium: Memory"),
     example("spec.flux.container.name", "name: flux"),
     example(
         "spec.flux.container.image",
@@ -302,6 +304,11 @@ const STATUS: &[Example] = &[
     example(
         "status.conditions",
         "conditions:\n  - type: Complete\n    status: \"True\"\n    reason: CommandSucceeded\n    message: the command ended with exit code 0\n    lastTransitionTime: 2026-06-01T12:01:07Z",
+    ),
+    example("status.install.method", "method: Copy"),
+    example(
+        "status.install.reason",
+        "reason: node worker-3 runs containerd 1.7.28, image volumes need 2.1",
     ),
     example("status.timeline[].name", "name: wait-for-lead"),
     example("status.timeline[].startMilliseconds", "startMilliseconds: 120"),

@@ -12,7 +12,7 @@ use flux_operator::cluster::Cluster;
 use flux_operator::cluster::validate::{Defaults, validate};
 use flux_operator::controller::Images;
 use flux_operator::controller::build::{Desired, Services, agent_config, build, services};
-use flux_operator::crd::MiniCluster;
+use flux_operator::crd::{Install, MiniCluster};
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
@@ -26,6 +26,7 @@ pub(crate) fn defaults() -> Defaults {
     Defaults {
         view_image: "registry.example/default-view:3".to_owned(),
         arm_view_image: "registry.example/default-arm-view:3".to_owned(),
+        install: Install::Auto,
     }
 }
 

@@ -31,6 +31,8 @@ struct Memory {
     refusals: BTreeMap<String, (u16, String)>,
     intruders: BTreeMap<String, Value>,
     version: u64,
+    release: Option<String>,
+    nodes: Option<Vec<Value>>,
 }
 
 /// What is wrong with the way to the server.
@@ -138,6 +140,19 @@ impl Server {
         self.0.lock().unwrap().refusals.insert(path.to_owned(), (code, message.to_owned()));
     }
 
+    /// Gives the server a release, and nodes that the operator may list.
+    pub(crate) fn runs(&self, release: &str, nodes: Option<Vec<Value>>) {
+        let mut memory = self.0.lock().unwrap();
+        memory.release = Some(release.to_owned());
+        memory.nodes = nodes;
+    }
+
+    /// How often `path` was read since writes were last asked for.
+    pub(crate) fn reads(&self, path: &str) -> usize {
+        let line = format!("GET {path}");
+        self.0.lock().unwrap().log.iter().filter(|other| **other == line).count()
+    }
+
     /// Takes refusals back.
     pub(crate) fn accept_all(&self) {
         self.0.lock().unwrap().refusals.clear();
@@ -167,6 +182,9 @@ impl Server {
         let path = parts.uri.path().to_owned();
         let mut memory = self.0.lock().unwrap();
         memory.log.push(format!("{} {path}", parts.method));
+        if let Some(answer) = memory.of_no_namespace(&path, parts.uri.query().unwrap_or_default()) {
+            return answer;
+        }
         if !rights::allowed(&parts.method, &path, parts.uri.query().unwrap_or_default()) {
             return refusal(403, "the operator's role does not allow it");
         }
@@ -227,6 +245,31 @@ impl Memory {
             self.store(path, intruder);
         }
         found.unwrap_or_else(|| refusal(404, "not found"))
+    }
+
+    /// What lies in no namespace: an operator for one namespace may not read it, so it is there only
+    /// where a test says so.
+    fn of_no_namespace(&self, path: &str, query: &str) -> Option<Response<Body>> {
+        match path {
+            "/version" => {
+                let release = self.release.as_ref()?;
+                let fields = [
+                    "major",
+                    "minor",
+                    "gitCommit",
+                    "gitTreeState",
+                    "buildDate",
+                    "goVersion",
+                    "compiler",
+                    "platform",
+                ];
+                let mut version: BTreeMap<&str, &str> = fields.map(|field| (field, "")).into();
+                version.insert("gitVersion", release);
+                Some(respond(200, &json!(version)))
+            }
+            "/api/v1/nodes" => Some(page(self.nodes.as_ref()?, query)),
+            _ => None,
+        }
     }
 
     fn list(&mut self, path: &str, kind: &str, query: &str) -> Response<Body> {
@@ -299,6 +342,22 @@ impl Memory {
         change(&mut object);
         respond(200, &self.store(path, object))
     }
+}
+
+/// As many of `nodes` as are asked for, from where the page before has ended.
+fn page(nodes: &[Value], query: &str) -> Response<Body> {
+    let query: BTreeMap<_, _> = form_urlencoded::parse(query.as_bytes()).collect();
+    let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
+    let (from, limit) = (number("continue").unwrap_or(0), number("limit").unwrap());
+    let to = nodes.len().min(from + limit);
+    let next = if to < nodes.len() { to.to_string() } else { String::new() };
+    respond(
+        200,
+        &json!({
+            "apiVersion": "v1", "kind": "NodeList",
+            "metadata": { "continue": next }, "items": nodes[from..to],
+        }),
+    )
 }
 
 /// Whether the labels of `object` meet one term of a selector.

@@ -31,6 +31,15 @@ impl World {
     pub(crate) fn new(spec: &Value) -> Self {
         let server = Server::default();
         server.put(CLUSTER, serde_json::to_value(super::hello(spec)).unwrap());
+        Self::of(server)
+    }
+
+    /// The same server with another operator, which remembers nothing.
+    pub(crate) fn with_another_operator(&self) -> Self {
+        Self::of(self.server.clone())
+    }
+
+    fn of(server: Server) -> Self {
         let metrics = Arc::new(Metrics::new());
         let context = Context::new(
             server.client(),

@@ -21,7 +21,7 @@ mod work;
 use flux_operator::{
     cluster::validate::{Defaults, Violations, validate},
     cluster::{Cluster, Work},
-    crd::MiniCluster,
+    crd::{Install, MiniCluster},
 };
 use serde_json::{Value, json};
 
@@ -29,6 +29,7 @@ fn defaults() -> Defaults {
     Defaults {
         view_image: "registry.test/view:1".to_owned(),
         arm_view_image: "registry.test/arm-view:1".to_owned(),
+        install: Install::Auto,
     }
 }
 

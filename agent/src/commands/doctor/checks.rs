@@ -11,7 +11,7 @@ use crate::plan::error::PlanError;
 use crate::plan::step::Role;
 use crate::status::client;
 use crate::system::output::chain;
-use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit};
+use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit, Install};
 use nix::sys::statvfs::statvfs;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -77,10 +77,15 @@ fn host(pod: &Pod) -> Found {
 }
 
 async fn view(pod: &Pod) -> Found {
-    let remedy = if pod.config.view.enabled {
-        "look at the log of the init container flux-view, and at flux.container.image"
-    } else {
-        "flux.container.disable is set: the image must bring flux on its PATH"
+    let remedy = match (pod.config.view.enabled, pod.config.install) {
+        (true, Install::Copy) => {
+            "look at the log of the init container flux-view, and at flux.container.image"
+        }
+        (true, Install::Image) => {
+            "look at flux.container.image, and try flux.container.install: Copy: links of a mounted view \
+             lead nowhere but into the view itself and /opt/software"
+        }
+        (false, _) => "flux.container.disable is set: the image must bring flux on its PATH",
     };
     let flux = if pod.config.view.enabled {
         pod.config.layout.view().join("bin/flux")

@@ -8,7 +8,7 @@ use crate::{
     cluster::Cluster,
     images::{
         debian::debian,
-        image::Image,
+        image::{Image, ImageConfig},
         layer::{Layer, Source},
     },
     packages, programs,
@@ -21,6 +21,9 @@ const WEB_SERVER: &str = "nginx:1";
 const WITH_FLUX: &str = "fluxrm/flux-sched:jammy";
 /// An image without a shell. What is made here has one program, which no example uses.
 const DISTROLESS: &str = "gcr.io/distroless/static-debian12:latest";
+
+/// The view as the published images have it: a directory of links, behind a hash, into a tree of packages.
+pub const SPACK_VIEW: &str = "localhost/flux-e2e/spack-view:1";
 
 /// Makes and loads them, into a cluster of ours: to others they have to come from their registries, as does
 /// the image with Flux where the view comes from one.
@@ -45,6 +48,7 @@ pub fn load(
     let Some(flux) = view_layer(view, scratch.path(), binaries)? else {
         return cluster.pull_image(WITH_FLUX);
     };
+    cluster.load_image(&spack_view(flux.clone(), scratch.path())?, &[SPACK_VIEW])?;
     let with_flux = with_flux(&system, flux, scratch.path())?;
     progress.step(&format!("loading a Debian with Flux, in the place of {WITH_FLUX}"), || {
         cluster.load_image(&with_flux, &[WITH_FLUX])
@@ -59,6 +63,25 @@ fn web_server(debian: &Image, scratch: &std::path::Path) -> Result<Image> {
     let logs = ["access", "error"]
         .map(|log| Source::link(format!("/var/log/nginx/{log}.log"), "/dev/stdout"));
     Ok(debian.on_top(Layer::from_sources(scratch, &logs)?, config))
+}
+
+/// The flat view by the names of a Spack view. All of its links are absolute, as Spack makes them: they
+/// lead out of the image where it is mounted, unless somebody cares.
+fn spack_view(flat: Layer, scratch: &std::path::Path) -> Result<Image> {
+    let package = "/opt/software/linux-x86_64/flux-core-4f2xy";
+    let hash = "/opt/views/._view/4f2xy";
+    let parts = ["etc", "include", "lib", "lib64", "libexec", "sbin", "share", "var"];
+    let mut links: Vec<Source> = parts
+        .iter()
+        .map(|part| Source::link(format!("{hash}/{part}"), format!("{package}/{part}")))
+        .collect();
+    links.extend(["flux", "bash", "python3"].map(|program| {
+        Source::link(format!("{hash}/bin/{program}"), format!("{package}/bin/{program}"))
+    }));
+    links.push(Source::link(package, "../../../mnt/flux/view"));
+    links.push(Source::link("/opt/view", hash));
+    let image = Image::new(vec![flat], ImageConfig::default());
+    Ok(image.on_top(Layer::from_sources(scratch, &links)?, ImageConfig::default()))
 }
 
 fn with_flux(debian: &Image, flux: Layer, scratch: &std::path::Path) -> Result<Image> {

@@ -148,7 +148,9 @@ fn they_are_two_hundred_the_same_each_time_and_some_are_good() {
     let all = specifications();
     assert_eq!(all.len(), COUNT);
     assert_eq!(all, specifications());
-    let defaults = Defaults { view_image: "view".to_owned(), arm_view_image: "view".to_owned() };
+    let (view_image, arm_view_image) = ("view".to_owned(), "view".to_owned());
+    let install = crd::Install::Auto;
+    let defaults = Defaults { view_image, arm_view_image, install };
     let is_good = |spec: &&Value| {
         let object = json!({
             "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",

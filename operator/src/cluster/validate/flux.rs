@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     cluster::{Curve, Flux, LeadBroker, View},
-    crd,
+    crd::{self, Install},
 };
 use flux_contract::{CurveCertificate, Hostlist, Redacted};
 use std::collections::BTreeMap;
@@ -31,6 +31,8 @@ pub struct Defaults {
     pub view_image: String,
     /// The view image for `flux.arch: arm` (`--arm-view-image`).
     pub arm_view_image: String,
+    /// How agent and view come into the pods (`--install`).
+    pub install: Install,
 }
 
 /// Where the operator's own documents are mounted: no mount path may hide them.
@@ -52,6 +54,7 @@ pub(super) fn flux(
     }
     Flux {
         view: view(name, flux, defaults, faults),
+        install: flux.container.install.unwrap_or(defaults.install),
         complete_workers: flux.complete_workers,
         topology: topology(flux, faults),
         log_level: log_level(flux, faults),
@@ -289,6 +292,8 @@ fn view(name: &str, flux: &crd::Flux, defaults: &Defaults, faults: &mut Faults) 
         (format!("{name}-curve"), "the volume with the certificate"),
         (format!("{name}-munge"), "the volume with the munge key"),
         (format!("{name}-private"), "the runner's private volume"),
+        (format!("{name}-agent-bin"), "the volume with the agent's image"),
+        (format!("{name}-view-image"), "the volume with the view's image"),
     ]);
     if let Some(owner) = taken.get(view_name) {
         faults.add(path("name"), format!("{view_name:?} is the name of {owner}: use another"));
@@ -309,6 +314,7 @@ fn view(name: &str, flux: &crd::Flux, defaults: &Defaults, faults: &mut Faults) 
         pull_secret: owned(container.image_pull_secret.as_ref()),
         working_dir: owned(container.working_dir.as_ref()),
         mount_path: mount_path(&container.mount_path, faults),
+        medium: container.medium,
         python_path: owned(container.python_path.as_ref()),
         resources: resources(&path("resources"), container.resources.as_ref(), faults),
         security_context: container.security_context.clone(),

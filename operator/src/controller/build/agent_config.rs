@@ -2,8 +2,8 @@
 
 use crate::cluster::{Cluster, Work};
 use flux_contract::{
-    AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, Layout, Network, OVERLAY_PORT,
-    PRIVATE_MOUNT, Shutdown, View, WorkerPolicy, Workload,
+    AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, Install, Layout, Network,
+    OVERLAY_PORT, PRIVATE_MOUNT, Shutdown, View, WorkerPolicy, Workload,
 };
 use std::net::IpAddr;
 
@@ -22,6 +22,8 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
             size: cluster.size,
         },
         layout: Layout::new(cluster.flux.view.mount_path.clone()).with_private(PRIVATE_MOUNT),
+        // Which it is, the cluster decides: `controller::install`.
+        install: Install::Copy,
         view: View {
             enabled: cluster.flux.view.enabled,
             python_path: cluster.flux.view.python_path.clone(),

@@ -1,22 +1,14 @@
 //! The containers of a pod.
 
+use super::images::Images;
 use super::volumes::{curve_mount, flux_mounts, install_mount, munge_mount, private_mount};
 use crate::cluster::{self, AGENT_CONTAINER, CORES_VARIABLE, Cluster, CompanionContainer, Sidecar};
-use flux_contract::{Layout, invocation};
+use flux_contract::{Install, Layout, invocation};
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, EnvVar, EnvVarSource, ExecAction, Lifecycle, LifecycleHandler, Probe,
     ResourceRequirements, SecretKeySelector, VolumeMount,
 };
 use std::collections::BTreeMap;
-
-/// The operator's own images.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Images {
-    /// Image of the agent: holds `/flux-agent` and nothing else.
-    pub agent: String,
-    /// `Always`, `IfNotPresent` or `Never`.
-    pub agent_pull_policy: String,
-}
 
 /// Attempts of the startup probe: so many that it never ends a container. The agent has deadlines
 /// of its own and says why it gives up; a probe would only kill it.
@@ -34,23 +26,41 @@ const READINESS_PATIENCE: i32 = 20;
 /// Seconds that a probe may take beyond the time it waits in the pod, on a node with much to do.
 const PROBE_MARGIN: i32 = 10;
 
-/// The init containers in order: the agent, the view, then sidecars that keep their entrypoint.
-pub(super) fn init_containers(cluster: &Cluster, images: &Images) -> Vec<Container> {
-    let mut all = vec![agent(cluster, images)];
-    if cluster.flux.view.enabled {
-        all.push(view(cluster));
-    }
-    all.extend(cluster.sidecars.iter().filter(|s| s.wrapped.is_none()).map(|s| plain(cluster, s)));
-    all
+/// The init containers in order: those that copy agent and view, where they are not mounted; then
+/// sidecars that keep their entrypoint.
+pub(super) fn init_containers(
+    cluster: &Cluster,
+    images: &Images,
+    install: Install,
+) -> Option<Vec<Container>> {
+    let mut all = match install {
+        Install::Image => Vec::new(),
+        Install::Copy => copiers(cluster, images),
+    };
+    let sidecars = cluster.sidecars.iter().filter(|sidecar| sidecar.wrapped.is_none());
+    all.extend(sidecars.map(|sidecar| plain(cluster, sidecar, install)));
+    some(all)
 }
 
 /// The main containers: the runner, then the sidecars that the agent starts.
-pub(super) fn containers(cluster: &Cluster) -> Vec<Container> {
-    let mut all = vec![runner(cluster)];
-    all.extend(
-        cluster.sidecars.iter().filter(|s| s.wrapped.is_some()).map(|s| wrapped(cluster, s)),
-    );
+pub(super) fn containers(cluster: &Cluster, install: Install) -> Vec<Container> {
+    let mut all = vec![runner(cluster, install)];
+    let sidecars = cluster.sidecars.iter().filter(|sidecar| sidecar.wrapped.is_some());
+    all.extend(sidecars.map(|sidecar| wrapped(cluster, sidecar, install)));
     all
+}
+
+/// One container for each image that is copied: a container sees no image but its own. The view's comes
+/// second, because the agent copies it.
+fn copiers(cluster: &Cluster, images: &Images) -> Vec<Container> {
+    let cluster::View { enabled, image, mount_path, .. } = &cluster.flux.view;
+    if !enabled {
+        vec![agent(cluster, images)]
+    } else if *image == images.agent {
+        vec![view(cluster, invocation::install_both(mount_path))]
+    } else {
+        vec![agent(cluster, images), view(cluster, invocation::install_view(mount_path))]
+    }
 }
 
 /// Copies the agent into the shared volume.
@@ -69,8 +79,8 @@ fn agent(cluster: &Cluster, images: &Images) -> Container {
     }
 }
 
-/// Copies Flux from the view image into the shared volume.
-fn view(cluster: &Cluster) -> Container {
+/// Copies Flux from the view image into the shared volume, by `command`.
+fn view(cluster: &Cluster, command: Vec<String>) -> Container {
     let view = &cluster.flux.view;
     let runner = &cluster.runner.container;
     let own = Some(view.resources.clone()).filter(|own| *own != ResourceRequirements::default());
@@ -78,7 +88,7 @@ fn view(cluster: &Cluster) -> Container {
         name: view.name.clone(),
         image: Some(view.image.clone()),
         image_pull_policy: Some(view.pull_policy.clone()),
-        command: Some(invocation::install_view(&view.mount_path)),
+        command: Some(command),
         working_dir: view.working_dir.clone(),
         volume_mounts: Some(vec![install_mount(cluster)]),
         resources: own.or_else(|| helper_resources(&runner.resources)),
@@ -105,8 +115,8 @@ fn helper_resources(runner: &ResourceRequirements) -> Option<ResourceRequirement
 }
 
 /// Runs Flux in the user's image.
-fn runner(cluster: &Cluster) -> Container {
-    let mut mounts = flux_mounts(cluster);
+fn runner(cluster: &Cluster, install: Install) -> Container {
+    let mut mounts = flux_mounts(cluster, install);
     mounts.push(private_mount(cluster));
     mounts.push(curve_mount(cluster));
     mounts.extend(munge_mount(cluster));
@@ -139,17 +149,18 @@ fn ready(layout: &Layout, patience: i32) -> Probe {
 }
 
 /// A sidecar whose command the agent runs.
-fn wrapped(cluster: &Cluster, sidecar: &Sidecar) -> Container {
+fn wrapped(cluster: &Cluster, sidecar: &Sidecar, install: Install) -> Container {
     let command = invocation::run_sidecar(&layout(cluster), &sidecar.container.name);
-    Container { command: Some(command), ..common(&sidecar.container, flux_mounts(cluster)) }
+    let mounts = flux_mounts(cluster, install);
+    Container { command: Some(command), ..common(&sidecar.container, mounts) }
 }
 
 /// A sidecar that runs its image's own entrypoint. As a sidecar in the sense of Kubernetes
 /// (KEP-753, stable since 1.33) it ends with the runner instead of keeping the Job from completing.
-fn plain(cluster: &Cluster, sidecar: &Sidecar) -> Container {
+fn plain(cluster: &Cluster, sidecar: &Sidecar, install: Install) -> Container {
     Container {
         restart_policy: Some("Always".to_owned()),
-        ..common(&sidecar.container, flux_mounts(cluster))
+        ..common(&sidecar.container, flux_mounts(cluster, install))
     }
 }
 

@@ -1,13 +1,13 @@
 //! The Indexed Job whose pods are the brokers.
 
 use super::agent_config::START_SECONDS;
-use super::containers::Images;
 use super::error::BuildError;
+use super::images::Images;
 use super::meta::{object_labels, object_meta};
 use super::pod::template;
 use crate::cluster::Cluster;
 use crate::controller::job_change::{GENERATION_ANNOTATION, JOB_LABELS_ANNOTATION};
-use flux_contract::Exit;
+use flux_contract::{Exit, Install};
 use k8s_openapi::api::batch::v1::{
     Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement,
     PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule, SuccessPolicy, SuccessPolicyRule,
@@ -16,8 +16,13 @@ use std::collections::BTreeMap;
 
 /// The Job. Noted on it: `generation`, which is the MiniCluster's, and the fields of the
 /// specification that cannot be changed while it exists.
-pub(super) fn job(cluster: &Cluster, images: &Images, generation: i64) -> Result<Job, BuildError> {
-    let template = template(cluster, images)?;
+pub(super) fn job(
+    cluster: &Cluster,
+    images: &Images,
+    install: Install,
+    generation: i64,
+) -> Result<Job, BuildError> {
+    let template = template(cluster, images, install)?;
     let size = i32::try_from(cluster.size).unwrap_or(i32::MAX);
     // A pod lost to its node is not the command's failure. The API server takes a failure policy
     // for pods that are never restarted only.

@@ -1,11 +1,13 @@
 //! The pod template.
 
 use super::affinity::affinity;
-use super::containers::{Images, containers, init_containers};
+use super::containers::{containers, init_containers};
 use super::error::BuildError;
+use super::images::Images;
 use super::meta::pod_labels;
 use super::volumes::volumes;
 use crate::cluster::{Cluster, Pod};
+use flux_contract::Install;
 use k8s_openapi::DeepMerge as _;
 use k8s_openapi::api::core::v1::{
     LocalObjectReference, PodSpec, PodTemplateSpec, ResourceRequirements,
@@ -15,7 +17,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What all pods of the Job are made from.
-pub(super) fn template(cluster: &Cluster, images: &Images) -> Result<PodTemplateSpec, BuildError> {
+pub(super) fn template(
+    cluster: &Cluster,
+    images: &Images,
+    install: Install,
+) -> Result<PodTemplateSpec, BuildError> {
+    let pod = pod_spec(cluster, images, install);
     let annotations = &cluster.pod.annotations;
     Ok(PodTemplateSpec {
         metadata: Some(ObjectMeta {
@@ -23,21 +30,21 @@ pub(super) fn template(cluster: &Cluster, images: &Images) -> Result<PodTemplate
             annotations: (!annotations.is_empty()).then(|| annotations.clone()),
             ..ObjectMeta::default()
         }),
-        spec: Some(overlaid(pod_spec(cluster, images), cluster.pod.overlay.as_ref())?),
+        spec: Some(overlaid(pod, cluster.pod.overlay.as_ref())?),
     })
 }
 
-fn pod_spec(cluster: &Cluster, images: &Images) -> PodSpec {
+fn pod_spec(cluster: &Cluster, images: &Images, install: Install) -> PodSpec {
     let (resources, overhead) = resources(&cluster.pod);
     PodSpec {
         affinity: affinity(cluster),
-        containers: containers(cluster),
+        containers: containers(cluster, install),
         image_pull_secrets: pull_secrets(cluster),
-        init_containers: Some(init_containers(cluster, images)),
+        init_containers: init_containers(cluster, images, install),
         overhead,
         resources,
         restart_policy: Some(cluster.pod.restart_policy.clone()),
-        volumes: Some(volumes(cluster)),
+        volumes: Some(volumes(cluster, images, install)),
         ..common(cluster)
     }
 }

@@ -1,14 +1,18 @@
 //! Volumes of the pods and the operator's own mounts of them.
 
+use super::images::Images;
 use crate::cluster::Cluster;
+use crate::crd::Medium;
 use flux_contract::{
-    CONFIG_MOUNT, CURVE_MOUNT, CURVE_SECRET_KEY, INSTALL_MOUNT, Layout, MUNGE_MOUNT,
+    CONFIG_MOUNT, CURVE_MOUNT, CURVE_SECRET_KEY, INSTALL_MOUNT, Install, Layout, MUNGE_MOUNT,
     MUNGE_SECRET_KEY, PRIVATE_MOUNT,
 };
 use k8s_openapi::api::core::v1::{
-    ConfigMapVolumeSource, EmptyDirVolumeSource, KeyToPath, SecretVolumeSource, Volume, VolumeMount,
+    ConfigMapVolumeSource, EmptyDirVolumeSource, ImageVolumeSource, KeyToPath, SecretVolumeSource,
+    Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use std::path::PathBuf;
 
 /// Mode of the files of keys, 0444: they belong to root, and a runner with another uid must be
 /// able to read them. Only the runner mounts them, and everything in the runner acts for the user
@@ -22,20 +26,39 @@ const KEY_MODE: i32 = 0o444;
 /// what is in it counts as memory of the runner.
 const PRIVATE_LIMIT: &str = "16Mi";
 
-/// All volumes: the shared one, the private one, the operator's documents, then the user's.
-pub(super) fn volumes(cluster: &Cluster) -> Vec<Volume> {
+/// Medium of an `emptyDir` that is a `tmpfs`.
+const IN_MEMORY: &str = "Memory";
+
+/// All volumes: the shared one, the private one, the operator's documents, the images that are mounted,
+/// then the user's.
+pub(super) fn volumes(cluster: &Cluster, images: &Images, install: Install) -> Vec<Volume> {
     let mut all = vec![shared(cluster), private(cluster), config(cluster), curve(cluster)];
     all.extend(munge(cluster));
+    if install == Install::Image {
+        let (name, policy) = (cluster.name.agent_image_volume(), &images.agent_pull_policy);
+        all.push(image(name, &images.agent, policy));
+        let view = Some(&cluster.flux.view).filter(|view| view.enabled);
+        let name = cluster.name.view_image_volume();
+        all.extend(view.map(|view| image(name, &view.image, &view.pull_policy)));
+    }
     all.extend(cluster.pod.volumes.iter().cloned());
     all
 }
 
-/// Mounts of every container that uses Flux: the shared volume, the view's software where the
-/// view's links lead, which is the same volume a second time and no second copy, and the agent's
-/// configuration, without which `flux-agent connect` could not reach the broker from there.
-pub(super) fn flux_mounts(cluster: &Cluster) -> Vec<VolumeMount> {
+/// Mounts of every container that uses Flux: the shared volume, in it the images that are mounted; the
+/// view's software where the view's links lead, which is the same volume a second time and no second
+/// copy; and the agent's configuration, without which `flux-agent connect` could not reach the broker
+/// from there.
+pub(super) fn flux_mounts(cluster: &Cluster, install: Install) -> Vec<VolumeMount> {
     let view = &cluster.flux.view;
+    let layout = Layout::new(view.mount_path.clone());
     let mut mounts = vec![mount(&view.name, &view.mount_path)];
+    if install == Install::Image {
+        let inside = |name: &str, path: PathBuf| read_only(mount(name, &path.to_string_lossy()));
+        mounts.push(inside(&cluster.name.agent_image_volume(), layout.bin_dir()));
+        let image = view.enabled.then(|| cluster.name.view_image_volume());
+        mounts.extend(image.map(|image| inside(&image, layout.view_image())));
+    }
     if view.enabled {
         mounts.push(VolumeMount {
             sub_path: Some(Layout::SOFTWARE.to_owned()),
@@ -67,10 +90,17 @@ pub(super) fn munge_mount(cluster: &Cluster) -> Option<VolumeMount> {
     given.then(|| read_only(mount(&cluster.name.munge_volume(), MUNGE_MOUNT)))
 }
 
+/// Without a limit of its own also in memory: how large the view is only its image knows, and the pod's
+/// limits hold for what is written there.
 fn shared(cluster: &Cluster) -> Volume {
+    let view = &cluster.flux.view;
+    let medium = match view.medium {
+        Medium::Disk => None,
+        Medium::Memory => Some(IN_MEMORY.to_owned()),
+    };
     Volume {
-        name: cluster.flux.view.name.clone(),
-        empty_dir: Some(EmptyDirVolumeSource::default()),
+        name: view.name.clone(),
+        empty_dir: Some(EmptyDirVolumeSource { medium, size_limit: None }),
         ..Volume::default()
     }
 }
@@ -80,8 +110,19 @@ fn private(cluster: &Cluster) -> Volume {
     Volume {
         name: cluster.name.private_volume(),
         empty_dir: Some(EmptyDirVolumeSource {
-            medium: Some("Memory".to_owned()),
+            medium: Some(IN_MEMORY.to_owned()),
             size_limit: Some(Quantity(PRIVATE_LIMIT.to_owned())),
+        }),
+        ..Volume::default()
+    }
+}
+
+fn image(name: String, reference: &str, pull_policy: &str) -> Volume {
+    Volume {
+        name,
+        image: Some(ImageVolumeSource {
+            reference: Some(reference.to_owned()),
+            pull_policy: Some(pull_policy.to_owned()),
         }),
         ..Volume::default()
     }

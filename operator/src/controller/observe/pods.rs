@@ -3,7 +3,7 @@
 use crate::cluster::Identity;
 use crate::controller::access::Access;
 use crate::controller::error::Error;
-use crate::controller::job_change::is_finished;
+use crate::controller::job_change::{is_failed, is_finished};
 use crate::controller::waiting::{
     SILENT_LIMIT, Waiting, containers, event_time, is_silent, waiting,
 };
@@ -18,8 +18,8 @@ use std::time::Duration;
 /// Time from the start of a Job, and from one time to the next, in which it is not asked why pods do not
 /// start: most do.
 pub(in crate::controller) const BEGIN: Duration = Duration::from_secs(5);
-/// Pods that are asked why they do not start.
-const PENDING_LIMIT: u32 = 100;
+/// Pods that are asked why they do not start, and those that are read at once: a pod takes much memory.
+const PAGE: u32 = 100;
 
 /// What there is to know of the pods of a Job.
 #[derive(Debug, Clone, Default)]
@@ -58,9 +58,8 @@ pub(super) async fn pods(
     let mut pods = Pods { lead, ..Pods::default() };
     let failed = job.status.as_ref().and_then(|status| status.failed).unwrap_or_default() > 0;
     let lead_failed = pods.lead.as_ref().is_some_and(has_failed);
-    if is_finished(job) && failed && !lead_failed {
-        let failed = labelled(&of_job).fields("status.phase=Failed");
-        pods.failed_worker = list(&api, &failed, job).await?.into_iter().min_by_key(age);
+    if is_failed(job) && failed && !lead_failed {
+        pods.failed_worker = oldest_failed(&api, &of_job, job).await?;
     }
     pods.begin = begins(job, now);
     if pods.begin {
@@ -116,7 +115,7 @@ async fn pending(
     let uid = job.uid().unwrap_or_default();
     let pending = labelled(&format!("{}={uid}", labels::CONTROLLER_UID))
         .fields("status.phase=Pending")
-        .limit(PENDING_LIMIT);
+        .limit(PAGE);
     let mut pods = list(&api, &pending, job).await?;
     pods.retain(|pod| phase(pod) == Some("Pending"));
     pods.sort_by_key(index);
@@ -193,7 +192,30 @@ fn refused(message: &str) -> String {
     format!("pods are refused: {rest}")
 }
 
+/// The oldest pod that has failed. Of a large Job's pods thousands may have.
+async fn oldest_failed(api: &Api<Pod>, of_job: &str, job: &Job) -> Result<Option<Pod>, Error> {
+    let mut parameters = labelled(of_job).fields("status.phase=Failed").limit(PAGE);
+    let mut oldest = None;
+    loop {
+        let (pods, next) = page(api, &parameters, job).await?;
+        oldest = oldest.into_iter().chain(pods).min_by_key(age);
+        if next.is_none() {
+            return Ok(oldest);
+        }
+        parameters.continue_token = next;
+    }
+}
+
 async fn list(api: &Api<Pod>, parameters: &ListParams, job: &Job) -> Result<Vec<Pod>, Error> {
+    Ok(page(api, parameters, job).await?.0)
+}
+
+/// Pods of this very Job, and where the list goes on, if it does.
+async fn page(
+    api: &Api<Pod>,
+    parameters: &ListParams,
+    job: &Job,
+) -> Result<(Vec<Pod>, Option<String>), Error> {
     let pods = api.list(parameters).await.map_err(|source| Error::Read {
         kind: "Pods of Job".to_owned(),
         name: job.name_any(),
@@ -203,7 +225,8 @@ async fn list(api: &Api<Pod>, parameters: &ListParams, job: &Job) -> Result<Vec<
     let owned = |pod: &Pod| {
         pod.owner_references().iter().any(|owner| Some(&owner.uid) == job.uid().as_ref())
     };
-    Ok(pods.items.into_iter().filter(owned).collect())
+    let next = pods.metadata.continue_.filter(|token| !token.is_empty());
+    Ok((pods.items.into_iter().filter(owned).collect(), next))
 }
 
 /// Orders pods by their creation, then by name.

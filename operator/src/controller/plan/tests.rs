@@ -34,7 +34,8 @@ fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Live) -> P
         Ok(())
     };
     let images = &images("agent");
-    decide(&Request { generation, cleanup: false, cluster, images, draw }, live)
+    let image_volumes = Some(Support::Unknown("nobody knows".to_owned()));
+    decide(&Request { generation, cleanup: false, cluster, images, image_volumes, draw }, live)
 }
 
 /// What is written, in order.
@@ -155,7 +156,7 @@ fn what_is_settled_or_left_alone_or_over_is_not_written_to() {
     let plan = decided(&json!({ "size": 2 }), 2, &foreign);
     assert_eq!(plan.course, Course::LeaveAlone(Why::AnotherOperator));
     assert_eq!(lines(&plan), nothing());
-    assert_eq!(next_reconcile(&foreign, &plan, None, "hello"), Action::requeue(POLL));
+    assert_eq!(next_reconcile(&foreign, &plan, None, "hello"), Some(POLL));
 }
 
 #[test]
@@ -233,7 +234,7 @@ fn when_the_run_is_over_the_companion_goes_and_nothing_is_brought_back() {
     assert_eq!(lines(&plan), ["delete Pod hello-services pod-uid"]);
     live.companion.as_mut().unwrap().metadata.deletion_timestamp = Some(at(1));
     assert_eq!(lines(&decided(&everything(), 1, &live)), nothing());
-    assert_eq!(next_reconcile(&live, &plan, Some(State::Failed), "hello"), Action::await_change());
+    assert_eq!(next_reconcile(&live, &plan, Some(State::Failed), "hello"), None);
 }
 
 #[test]
@@ -292,8 +293,8 @@ fn a_short_name_of_somebody_else_stops_nothing_and_is_asked_for_again() {
     let plan = decided(&everything(), 1, &live);
     assert_eq!(lines(&plan), nothing());
     let next = |state| next_reconcile(&live, &plan, Some(state), "hello");
-    assert_eq!(next(State::Running), Action::requeue(NAME_TAKEN));
-    assert_eq!(next(State::Pending), Action::await_change());
+    assert_eq!(next(State::Running), Some(NAME_TAKEN));
+    assert_eq!(next(State::Pending), None);
     live.names_taken.clear();
     assert_eq!(lines(&decided(&everything(), 1, &live)), ["create Service web"]);
 }
@@ -304,7 +305,7 @@ fn pods_that_nobody_tells_of_are_looked_for_again_soon() {
     live.job.as_mut().unwrap().status = job(3).status;
     let plan = decided(&json!({}), 1, &live);
     let next = |live: &Live, state| next_reconcile(live, &plan, Some(state), "hello");
-    let (soon, later) = (Action::requeue(POLL), Action::await_change());
+    let (soon, later) = (Some(POLL), None);
     assert_eq!(next(&live, State::Starting), soon);
     let mut lead = pod("hello-0-a", "Running", "hello", running());
     live.pods.lead = Some(lead.clone());

@@ -177,7 +177,10 @@ impl<'pod> PodView<'pod> {
                 let begun = message.phases.iter().any(|phase| phase.name == "command");
                 let outcome = if begun { "the run was ended" } else { "the command was not run" };
                 Failure {
-                    reason: Exit::from_code(code).map_or("AgentFailed", Exit::reason).to_owned(),
+                    // A run that was killed ends with the kernel's code, and has left its own.
+                    reason: Exit::from_code(message.exit_code)
+                        .map_or("AgentFailed", Exit::reason)
+                        .to_owned(),
                     message: with_error(format!("{outcome} (exit code {code})"), message),
                 }
             }

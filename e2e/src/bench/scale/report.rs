@@ -1,0 +1,205 @@
+//! What was measured, as a table, a document, a picture, and sentences.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+
+use super::{
+    chart::{self, Curve},
+    fit::{Fit, fit},
+    manifest::Load,
+    measure::Figures,
+};
+use crate::bench::table::render;
+
+/// A column of the table, and how a row fills it.
+type Column = (&'static str, fn(&Row) -> String);
+
+static COLUMNS: [Column; 11] = [
+    ("operator", |row| row.contender.to_owned()),
+    ("load", |row| format!("{} x {}", row.miniclusters, row.pods)),
+    ("Jobs s", |row| format!("{:.1}", row.figures.times.jobs)),
+    ("Complete s", |row| format!("{:.1}", row.figures.times.complete)),
+    ("said s", |row| {
+        row.figures.times.reported.map_or_else(|| "-".to_owned(), |it| format!("{it:.1}"))
+    }),
+    ("cpu s", |row| format!("{:.2}", row.figures.processor_seconds)),
+    ("cpu ms each", |row| format!("{:.1}", row.each(row.figures.processor_seconds * 1000.0))),
+    ("requests", |row| row.figures.requests.all().to_string()),
+    ("each", |row| format!("{:.1}", row.each(as_number(row.figures.requests.all())))),
+    ("writes each", |row| format!("{:.1}", row.each(as_number(row.figures.requests.writes())))),
+    ("RSS MiB before, after, peak", |row| {
+        let figures = &row.figures;
+        let all = [
+            figures.memory_before.resident,
+            figures.memory_after.resident,
+            figures.memory_after.peak,
+        ];
+        all.map(mebibytes).join(" ")
+    }),
+];
+
+/// A figure whose growth is looked at: its name, and its value.
+type Growing = (&'static str, fn(&Row) -> f64);
+
+static GROWING: [Growing; 4] = [
+    ("Seconds until all are Complete", |row| row.figures.times.complete),
+    ("Processor seconds of the operator", |row| row.figures.processor_seconds),
+    ("Requests of the operator", |row| as_number(row.figures.requests.all())),
+    ("Bytes of its memory above what it has at the start", |row| {
+        let figures = &row.figures;
+        as_number(figures.memory_after.peak.saturating_sub(figures.memory_before.resident))
+    }),
+];
+
+/// All that was measured.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Report {
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    contender: &'static str,
+    miniclusters: u32,
+    pods: u32,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+#[derive(Serialize)]
+struct Growth {
+    contender: &'static str,
+    figure: &'static str,
+    #[serde(flatten)]
+    fit: Fit,
+}
+
+impl Row {
+    fn each(&self, sum: f64) -> f64 {
+        sum / f64::from(self.miniclusters)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn as_number(count: u64) -> f64 {
+    count as f64
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1}", as_number(bytes) / f64::from(1 << 20))
+}
+
+impl Report {
+    /// Adds a measurement.
+    pub(super) fn add(&mut self, contender: &'static str, load: Load, figures: Figures) {
+        let Load { miniclusters, pods } = load;
+        self.rows.push(Row { contender, miniclusters, pods, figures });
+    }
+
+    /// The table, and the sentences below it.
+    pub(super) fn text(&self) -> String {
+        let title = COLUMNS.map(|(title, _)| title.to_owned()).to_vec();
+        let rows = self.rows.iter().map(|row| COLUMNS.map(|(_, cell)| cell(row)).to_vec());
+        let table: Vec<Vec<String>> = [title].into_iter().chain(rows).collect();
+        let growths = self.growths();
+        let sentences =
+            growths.iter().map(|it| format!("{}: {}", it.contender, it.fit.sentence(it.figure)));
+        [render(&table)].into_iter().chain(sentences).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Writes `scale.json` and `scale.svg` into `directory`.
+    pub(super) fn write(&self, directory: &Path) -> Result<()> {
+        fs::create_dir_all(directory).context("making the directory")?;
+        let document = serde_json::json!({"rows": self.rows, "growth": self.growths()});
+        let text = format!("{document:#}\n");
+        fs::write(directory.join("scale.json"), text).context("writing scale.json")?;
+        let picture = chart::chart(&self.curves());
+        fs::write(directory.join("scale.svg"), picture).context("writing scale.svg")
+    }
+
+    fn contenders(&self) -> Vec<&'static str> {
+        let mut names: Vec<_> = self.rows.iter().map(|row| row.contender).collect();
+        names.dedup();
+        names
+    }
+
+    /// Number of MiniClusters and figure, of those measurements that differ in the number alone.
+    fn points(&self, contender: &str, value: fn(&Row) -> f64) -> Vec<(f64, f64)> {
+        let alike = |row: &&Row| row.contender == contender && row.pods == super::PODS;
+        let rows = self.rows.iter().filter(alike);
+        rows.map(|row| (f64::from(row.miniclusters), value(row))).collect()
+    }
+
+    fn growths(&self) -> Vec<Growth> {
+        let of = |contender: &'static str| {
+            GROWING.iter().filter_map(move |(figure, value)| {
+                let fit = fit(&self.points(contender, *value))?;
+                Some(Growth { contender, figure, fit })
+            })
+        };
+        self.contenders().into_iter().flat_map(of).collect()
+    }
+
+    fn curves(&self) -> Vec<Curve> {
+        let of = |(figure, value): &Growing| {
+            let lines = self.contenders().into_iter();
+            let lines = lines.map(|name| (name.to_owned(), self.points(name, *value)));
+            Curve { title: (*figure).to_owned(), lines: lines.collect() }
+        };
+        GROWING.iter().map(of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::scale::{
+        measure::{Figures, Times},
+        process::Memory,
+        requests::Requests,
+    };
+    use serde_json::Value;
+
+    fn report() -> Report {
+        let mut report = Report::default();
+        for number in [10, 100, 1000] {
+            let seconds = f64::from(number) / 10.0;
+            let figures = Figures {
+                created_seconds: 0.1,
+                times: Times { jobs: seconds, complete: seconds + 4.0, reported: None },
+                processor_seconds: seconds / 100.0,
+                memory_before: Memory { resident: 1 << 24, anonymous: 1 << 23, peak: 1 << 24 },
+                memory_after: Memory { resident: 1 << 25, anonymous: 1 << 24, peak: 1 << 25 },
+                requests: Requests::default(),
+            };
+            report.add("this operator", Load { miniclusters: number, pods: 4 }, figures);
+        }
+        report
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_each_measurement_and_a_sentence_for_each_growth() {
+        let text = report().text();
+        let lines: Vec<&str> = text.lines().collect();
+        // Nothing was asked for, and of nothing no growth is told.
+        assert_eq!(lines.len(), 1 + 3 + 3, "{text}");
+        assert!(lines[0].starts_with("operator"), "{text}");
+        assert!(lines[3].contains("1000 x 4") && lines[3].contains("104.0"), "{text}");
+        let linear = "this operator: Processor seconds of the operator grow linearly";
+        assert!(lines[5].starts_with(linear), "{text}");
+    }
+
+    #[test]
+    fn document_and_picture_are_written_where_they_were_asked_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let deeper = directory.path().join("a/b");
+        report().write(&deeper).unwrap();
+        let document = fs::read_to_string(deeper.join("scale.json")).unwrap();
+        let document: Value = serde_json::from_str(&document).unwrap();
+        assert_eq!(document["rows"][2]["miniclusters"], 1000);
+        assert_eq!(document["rows"][0]["complete_seconds"], 5.0);
+        assert!(fs::read_to_string(deeper.join("scale.svg")).unwrap().starts_with("<svg"));
+    }
+}

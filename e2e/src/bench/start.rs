@@ -1,0 +1,271 @@
+//! `bench start`: how long a MiniCluster takes from its creation to its command's end, beside other ways to
+//! run the same.
+
+mod chart;
+mod contender;
+mod objects;
+mod peer;
+mod recording;
+mod report;
+mod run;
+mod runtime;
+mod statistics;
+
+use std::{fs, path::PathBuf, process::ExitCode};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+
+use self::{
+    contender::{Contender, Start, order},
+    objects::Wanted,
+    peer::{Peer, PeerArguments},
+    recording::Milestone,
+    report::Report,
+    run::{Place, Run, clean},
+    runtime::Runtime,
+};
+use crate::{
+    cache::Cache,
+    cluster::Target,
+    environment::Environment,
+    interruption::{self, Scope},
+    kubernetes::{ClusterId, DownAtEnd, Network, Nodes, Options},
+    product::{checkout, images::View},
+    progress::{self, Progress},
+    trial::evidence::keep_evidence,
+};
+
+/// Name of the Job and the MiniCluster.
+const NAME: &str = "bench";
+/// Where results are kept, below the checkout.
+const OUTPUT: &str = "docs/performance";
+
+/// What `bench start` is asked for.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// How often each contender runs.
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    rounds: usize,
+    /// Numbers of pods.
+    #[arg(long, value_name = "PODS", value_delimiter = ',', default_value = "4,24",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    sizes: Vec<u32>,
+    /// A tar of a view, members rooted at `mnt/flux/view`; without it, the stand-in for Flux runs.
+    #[arg(long, value_name = "FILE", env = "FLUX_VIEW_ARCHIVE")]
+    view_archive: Option<PathBuf>,
+    /// For how long the cluster's DNS answers from a cache; 0: it has none.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    dns_cache: u32,
+    /// Measure the operator as tests have it, which is built sooner and slower, to try this out.
+    #[arg(long)]
+    development_build: bool,
+    /// Where the results are written; by default docs/performance of this checkout.
+    #[arg(long, value_name = "DIRECTORY")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    peer: PeerArguments,
+}
+
+impl Arguments {
+    /// Measures, and writes what was found.
+    pub fn run(&self) -> Result<ExitCode> {
+        let progress = Progress::new();
+        let view = match self.view_archive.as_ref().filter(|it| !it.as_os_str().is_empty()) {
+            Some(archive) => View::Archive(archive.clone()),
+            None => View::StandIn,
+        };
+        let clusters = [self.cluster("bench")?, self.cluster("peer")?];
+        interruption::guard_clusters(clusters.to_vec(), Scope::Target)?;
+        let _down = clusters.clone().map(DownAtEnd);
+        let bench = self.prepare(&view, &clusters, &progress)?;
+        let mut report = Report {
+            flux: described(&view),
+            operator: if self.development_build { "as tests have it" } else { "as it is released" },
+            cores: bench.cores,
+            dns_cache_seconds: self.dns_cache,
+            rounds: self.rounds,
+            sizes: self.sizes.clone(),
+            runs: Vec::new(),
+        };
+        progress.say("each contender runs once unmeasured: its files are read from disk then");
+        for contender in bench.contenders() {
+            let size = self.sizes.iter().copied().min().unwrap_or(1);
+            bench.run(contender, size, 0, &[Start::First], &progress)?;
+        }
+        for round in 0..self.rounds {
+            for size in &self.sizes {
+                for contender in order(&bench.contenders(), round) {
+                    report.runs.extend(bench.run(
+                        contender,
+                        *size,
+                        round,
+                        &Start::BOTH,
+                        &progress,
+                    )?);
+                }
+            }
+        }
+        progress::print(&report.text());
+        self.write(&report, &progress)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn prepare(
+        &self,
+        view: &View,
+        [own, beside]: &[Options; 2],
+        progress: &Progress,
+    ) -> Result<Bench> {
+        let (target, released) = (Target::Own(own.clone()), !self.development_build);
+        let environment = Environment::to_measure(&target, view, released, progress)?;
+        environment.load_images_of_benches(view, progress)?;
+        let peer = match self.peer.files() {
+            None => None,
+            Some(files) => {
+                let other = environment.beside(&Target::Own(beside.clone()), progress)?;
+                other.load_images_of_benches(view, progress)?;
+                let peer = Peer::start(&other, files, progress)?;
+                Some((Place { runtime: Runtime::listen(&other)?, environment: other }, peer))
+            }
+        };
+        let own = Place { runtime: Runtime::listen(&environment)?, environment };
+        let cores = std::thread::available_parallelism().context("counting cores")?.get();
+        Ok(Bench { own, peer, view: view.clone(), cores })
+    }
+
+    fn cluster(&self, purpose: &str) -> Result<Options> {
+        let network = Network { dns_cache: self.dns_cache, ..Network::default() };
+        let id = ClusterId::beside_that_of_this_checkout(purpose)?;
+        Ok(Options { cache: Cache::locate()?, id, network, nodes: Nodes::Real })
+    }
+
+    fn write(&self, report: &Report, progress: &Progress) -> Result<()> {
+        let directory = match &self.output {
+            Some(directory) => directory.clone(),
+            None => checkout()?.join(OUTPUT),
+        };
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("making {}", directory.display()))?;
+        let name = match self.dns_cache {
+            0 => "start".to_owned(),
+            seconds => format!("start-dns-cache-{seconds}"),
+        };
+        let document = serde_json::to_string_pretty(report).context("writing the results")?;
+        let files =
+            [("json", document + "\n"), ("svg", chart::draw(report)), ("md", report.text())];
+        for (kind, text) in files {
+            let path = directory.join(format!("{name}.{kind}"));
+            fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+            progress.say(&format!("written: {}", path.display()));
+        }
+        Ok(())
+    }
+}
+
+/// Everything the contenders need.
+struct Bench {
+    own: Place,
+    peer: Option<(Place, Peer)>,
+    view: View,
+    cores: usize,
+}
+
+impl Bench {
+    fn contenders(&self) -> Vec<Contender> {
+        Contender::all(self.peer.is_some())
+    }
+
+    fn place(&self, contender: Contender) -> &Place {
+        match &self.peer {
+            Some((place, _)) if contender == Contender::Peer => place,
+            _ => &self.own,
+        }
+    }
+
+    /// In a new namespace, as often as there are `starts`, each time under the same name.
+    fn run(
+        &self,
+        contender: Contender,
+        size: u32,
+        round: usize,
+        starts: &[Start],
+        progress: &Progress,
+    ) -> Result<Vec<Run>> {
+        let place = self.place(contender);
+        let view = self.view.image();
+        let wanted = Wanted { contender, name: NAME, size, view, cores: self.cores };
+        place.environment.run(async |client| {
+            let trial = Place::namespace(&client).await?;
+            let mut runs = Vec::new();
+            for start in starts.iter().copied() {
+                let milestones = match place.run(&trial, wanted).await {
+                    Ok(milestones) => milestones,
+                    Err(error) => {
+                        let what = format!("{}, {size} pods", contender.name());
+                        bail!("{what}: {error:#}\n{}", keep_evidence(&trial).await);
+                    }
+                };
+                let run = Run { contender, size, round, start, milestones };
+                progress.say(&told(&run));
+                runs.push(run);
+            }
+            clean(trial).await?;
+            Ok(runs)
+        })
+    }
+}
+
+/// Which Flux runs, without the place of its archive: results are for others, too.
+fn described(view: &View) -> String {
+    match view {
+        View::Archive(path) => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            format!("Flux: the view archive {name}")
+        }
+        View::StandIn | View::Image(_) | View::Published => view.describe(),
+    }
+}
+
+/// One line about a run.
+fn told(run: &Run) -> String {
+    let seconds = |milestone| run.milestones.get(&milestone).copied().unwrap_or_default();
+    format!(
+        "round {}, {} pods, {}, {}: {:.2} s, Complete after {:.2} s",
+        run.round + 1,
+        run.size,
+        run.contender.name(),
+        run.start.name(),
+        seconds(Milestone::PodEnded),
+        seconds(Milestone::Complete),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn the_options_make_sense_together() {
+        Line::command().debug_assert();
+        let Line { arguments } = Line::try_parse_from(["start"]).unwrap();
+        assert_eq!((arguments.rounds, arguments.sizes), (7, vec![4, 24]));
+        assert!(Line::try_parse_from(["start", "--sizes", "0"]).is_err());
+    }
+
+    #[test]
+    fn results_do_not_tell_where_the_view_was() {
+        assert_eq!(
+            described(&View::Archive("/a/view.tar".into())),
+            "Flux: the view archive view.tar"
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! When the tasks of containers began and ended, as containerd tells it: to the millisecond, where a pod's
+//! status has whole seconds and comes late.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Child, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::jiff::Timestamp;
+use serde::Deserialize;
+
+use crate::{environment::Environment, programs};
+
+/// The container of a pod that holds its namespaces has none of the pod's names.
+const POD: &str = "io.kubernetes.pod.uid";
+
+/// What happened to a container's task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Its program runs.
+    Started,
+    /// Its program has ended.
+    Ended,
+}
+
+/// One change of a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct TaskEvent {
+    /// When.
+    pub(super) at: Timestamp,
+    /// Of which container.
+    pub(super) container: String,
+    /// What.
+    pub(super) change: Change,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    container_id: String,
+    /// Of a program that was executed in the container, not the container's own.
+    #[serde(default, alias = "exec_id")]
+    id: String,
+}
+
+/// One line of `ctr events`: date, time, zone, its name, namespace, topic, details.
+fn parse(line: &str) -> Option<TaskEvent> {
+    let (before, details) = line.split_once('{')?;
+    let words: Vec<&str> = before.split_whitespace().collect();
+    let change = match *words.last()? {
+        "/tasks/start" => Change::Started,
+        "/tasks/exit" => Change::Ended,
+        _ => return None,
+    };
+    let [date, time, ..] = words.as_slice() else { return None };
+    let details: Details = serde_json::from_str(&format!("{{{details}")).ok()?;
+    let own = details.id.is_empty() || details.id == details.container_id;
+    // containerd's times are in UTC.
+    let at = format!("{date}T{time}Z").parse().ok().filter(|_| own)?;
+    Some(TaskEvent { at, container: details.container_id, change })
+}
+
+/// Listens to a node's containerd until it is dropped.
+#[derive(Debug)]
+pub(super) struct Runtime {
+    listening: Child,
+    events: Arc<Mutex<Vec<TaskEvent>>>,
+}
+
+impl Runtime {
+    /// Begins to listen.
+    pub(super) fn listen(environment: &Environment) -> Result<Self> {
+        let mut command = environment.containerd().context("the node is out of reach")?;
+        let mut listening = command
+            .arg("events")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            // What it deprecates is not what is measured.
+            .stderr(Stdio::null())
+            .spawn()
+            .context("listening to containerd")?;
+        let lines = listening.stdout.take().context("taking what containerd tells")?;
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&events);
+        thread::spawn(move || {
+            for line in BufReader::new(lines).lines().map_while(Result::ok) {
+                seen.lock().unwrap_or_else(PoisonError::into_inner).extend(parse(&line));
+            }
+        });
+        Ok(Self { listening, events })
+    }
+
+    /// What happened so far.
+    pub(super) fn events(&self) -> Vec<TaskEvent> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        // One that has ended already is no fault.
+        let _ = self.listening.kill();
+        let _ = self.listening.wait();
+    }
+}
+
+/// The containers of a pod, with the one that holds its namespaces.
+pub(super) fn containers(environment: &Environment, pod: &str) -> Result<Vec<String>> {
+    let mut command = environment.containerd().context("the node is out of reach")?;
+    command.args(["containers", "list", "--quiet", &format!("labels.\"{POD}\"==\"{pod}\"")]);
+    let listed = programs::run(&mut command).context("listing the containers of a pod")?;
+    let listed = String::from_utf8_lossy(&listed.stdout);
+    Ok(listed.split_whitespace().map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_and_ends_of_tasks_are_read() {
+        let started = "2026-11-21 21:56:42.123456789 +0000 UTC k8s.io /tasks/start \
+                       {\"container_id\":\"a\",\"pid\":7}";
+        let event = parse(started).unwrap();
+        assert_eq!((event.container.as_str(), event.change), ("a", Change::Started));
+        assert_eq!(event.at, "2026-11-21T21:56:42.123456789Z".parse().unwrap());
+        let ended = started.replace("start", "exit").replace("\"pid\"", "\"id\":\"a\",\"pid\"");
+        assert_eq!(parse(&ended).unwrap().change, Change::Ended);
+    }
+
+    #[test]
+    fn what_is_executed_in_a_container_and_other_topics_are_not() {
+        let line = |topic: &str, id: &str| {
+            let details = format!("{{\"container_id\":\"a\",\"id\":\"{id}\",\"pid\":7}}");
+            parse(&format!("2026-11-21 21:56:42.1 +0000 UTC k8s.io {topic} {details}"))
+        };
+        assert_eq!(line("/tasks/exit", "probe"), None);
+        assert_eq!(line("/tasks/create", ""), None);
+        assert_eq!(parse("anything"), None);
+    }
+}

@@ -1,0 +1,11 @@
+//! The operator's own images, which the pods take the agent from.
+
+/// The operator's own images.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Images {
+    /// Image of the agent: holds `/flux-agent`, the link `/flux` to it, and nothing else unless it is the
+    /// view's image as well.
+    pub agent: String,
+    /// `Always`, `IfNotPresent` or `Never`.
+    pub agent_pull_policy: String,
+}
