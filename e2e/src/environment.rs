@@ -47,9 +47,17 @@ impl Environment {
         Self::install(cluster, built, &view, progress)
     }
 
-    /// The same with this view.
-    pub(crate) fn with_view(target: &Target, view: &View, progress: &Progress) -> Result<Self> {
-        let built = binaries::build(progress)?;
+    /// The same with this view, and with the operator as it is `released` or as tests have it.
+    pub(crate) fn to_measure(
+        target: &Target,
+        view: &View,
+        released: bool,
+        progress: &Progress,
+    ) -> Result<Self> {
+        let mut built = binaries::build(progress)?;
+        if released {
+            built.operator = binaries::build_for_release(progress)?;
+        }
         Self::install(Cluster::up(target, progress)?, built, view, progress)
     }
 

@@ -19,7 +19,7 @@ use clap::Args;
 use self::{
     contender::{Contender, Start, order},
     objects::Wanted,
-    peer::Peer,
+    peer::{Peer, PeerArguments},
     recording::Milestone,
     report::Report,
     run::{Place, Run, clean},
@@ -57,11 +57,14 @@ pub struct Arguments {
     /// For how long the cluster's DNS answers from a cache; 0: it has none.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     dns_cache: u32,
+    /// Measure the operator as tests have it, which is built sooner and slower, to try this out.
+    #[arg(long)]
+    development_build: bool,
     /// Where the results are written; by default docs/performance of this checkout.
     #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    peer: peer::Arguments,
+    peer: PeerArguments,
 }
 
 impl Arguments {
@@ -75,25 +78,60 @@ impl Arguments {
         let clusters = [self.cluster("bench")?, self.cluster("peer")?];
         interruption::guard_clusters(clusters.to_vec(), Scope::Target)?;
         let _down = clusters.clone().map(DownAtEnd);
-        let bench = Bench::prepare(&view, &clusters, &self.peer, &progress)?;
+        let bench = self.prepare(&view, &clusters, &progress)?;
         let mut report = Report {
-            flux: view.describe(),
+            flux: described(&view),
+            operator: if self.development_build { "as tests have it" } else { "as it is released" },
             cores: bench.cores,
             dns_cache_seconds: self.dns_cache,
             rounds: self.rounds,
             sizes: self.sizes.clone(),
             runs: Vec::new(),
         };
+        progress.say("each contender runs once unmeasured: its files are read from disk then");
+        for contender in bench.contenders() {
+            let size = self.sizes.iter().copied().min().unwrap_or(1);
+            bench.run(contender, size, 0, &[Start::First], &progress)?;
+        }
         for round in 0..self.rounds {
             for size in &self.sizes {
                 for contender in order(&bench.contenders(), round) {
-                    report.runs.extend(bench.run_twice(contender, *size, round, &progress)?);
+                    report.runs.extend(bench.run(
+                        contender,
+                        *size,
+                        round,
+                        &Start::BOTH,
+                        &progress,
+                    )?);
                 }
             }
         }
         progress::print(&report.text());
         self.write(&report, &progress)?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn prepare(
+        &self,
+        view: &View,
+        [own, beside]: &[Options; 2],
+        progress: &Progress,
+    ) -> Result<Bench> {
+        let (target, released) = (Target::Own(own.clone()), !self.development_build);
+        let environment = Environment::to_measure(&target, view, released, progress)?;
+        environment.load_images_of_benches(view, progress)?;
+        let peer = match self.peer.files() {
+            None => None,
+            Some(files) => {
+                let other = environment.beside(&Target::Own(beside.clone()), progress)?;
+                other.load_images_of_benches(view, progress)?;
+                let peer = Peer::start(&other, files, progress)?;
+                Some((Place { runtime: Runtime::listen(&other)?, environment: other }, peer))
+            }
+        };
+        let own = Place { runtime: Runtime::listen(&environment)?, environment };
+        let cores = std::thread::available_parallelism().context("counting cores")?.get();
+        Ok(Bench { own, peer, view: view.clone(), cores })
     }
 
     fn cluster(&self, purpose: &str) -> Result<Options> {
@@ -134,28 +172,6 @@ struct Bench {
 }
 
 impl Bench {
-    fn prepare(
-        view: &View,
-        [own, beside]: &[Options; 2],
-        peer: &peer::Arguments,
-        progress: &Progress,
-    ) -> Result<Self> {
-        let environment = Environment::with_view(&Target::Own(own.clone()), view, progress)?;
-        environment.load_images_of_benches(view, progress)?;
-        let peer = match peer.files() {
-            None => None,
-            Some(files) => {
-                let other = environment.beside(&Target::Own(beside.clone()), progress)?;
-                other.load_images_of_benches(view, progress)?;
-                let peer = Peer::start(&other, files, progress)?;
-                Some((Place { runtime: Runtime::listen(&other)?, environment: other }, peer))
-            }
-        };
-        let own = Place { runtime: Runtime::listen(&environment)?, environment };
-        let cores = std::thread::available_parallelism().context("counting cores")?.get();
-        Ok(Self { own, peer, view: view.clone(), cores })
-    }
-
     fn contenders(&self) -> Vec<Contender> {
         Contender::all(self.peer.is_some())
     }
@@ -167,12 +183,13 @@ impl Bench {
         }
     }
 
-    /// In a new namespace, and again under the same name.
-    fn run_twice(
+    /// In a new namespace, as often as there are `starts`, each time under the same name.
+    fn run(
         &self,
         contender: Contender,
         size: u32,
         round: usize,
+        starts: &[Start],
         progress: &Progress,
     ) -> Result<Vec<Run>> {
         let place = self.place(contender);
@@ -181,7 +198,7 @@ impl Bench {
         place.environment.run(async |client| {
             let trial = Place::namespace(&client).await?;
             let mut runs = Vec::new();
-            for start in Start::BOTH {
+            for start in starts.iter().copied() {
                 let milestones = match place.run(&trial, wanted).await {
                     Ok(milestones) => milestones,
                     Err(error) => {
@@ -199,6 +216,17 @@ impl Bench {
     }
 }
 
+/// Which Flux runs, without the place of its archive: results are for others, too.
+fn described(view: &View) -> String {
+    match view {
+        View::Archive(path) => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            format!("Flux: the view archive {name}")
+        }
+        View::StandIn | View::Image(_) | View::Published => view.describe(),
+    }
+}
+
 /// One line about a run.
 fn told(run: &Run) -> String {
     let seconds = |milestone| run.milestones.get(&milestone).copied().unwrap_or_default();
@@ -211,4 +239,33 @@ fn told(run: &Run) -> String {
         seconds(Milestone::PodEnded),
         seconds(Milestone::Complete),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn the_options_make_sense_together() {
+        Line::command().debug_assert();
+        let Line { arguments } = Line::try_parse_from(["start"]).unwrap();
+        assert_eq!((arguments.rounds, arguments.sizes), (7, vec![4, 24]));
+        assert!(Line::try_parse_from(["start", "--sizes", "0"]).is_err());
+    }
+
+    #[test]
+    fn results_do_not_tell_where_the_view_was() {
+        assert_eq!(
+            described(&View::Archive("/a/view.tar".into())),
+            "Flux: the view archive view.tar"
+        );
+    }
 }

@@ -60,13 +60,18 @@ impl Wanted<'_> {
             Contender::MountedByHand | Contender::CopiedByHand => {
                 vec![self.secret(), self.configuration(address), self.job(&self.brokers())]
             }
-            Contender::Mounted => vec![self.minicluster(&json!({"install": "Image"}))],
-            Contender::Copied => vec![self.minicluster(&json!({"install": "Copy"}))],
-            Contender::Peer => vec![self.minicluster(&json!({"image": PEER_VIEW}))],
+            Contender::Mounted => {
+                vec![self.minicluster(&json!({"container": {"install": "Image"}}))]
+            }
+            Contender::Copied => vec![self.minicluster(&json!({"container": {"install": "Copy"}}))],
+            // With a certificate: its program makes one only if it was built with czmq.
+            Contender::Peer => vec![self.minicluster(
+                &json!({"container": {"image": PEER_VIEW}, "curveCert": self.certificate()}),
+            )],
         }
     }
 
-    fn minicluster(&self, flux_container: &Value) -> Value {
+    fn minicluster(&self, flux: &Value) -> Value {
         json!({
             "apiVersion": "flux-framework.org/v1alpha2",
             "kind": "MiniCluster",
@@ -74,7 +79,7 @@ impl Wanted<'_> {
             "spec": {
                 "size": self.size,
                 "containers": [{"image": OPERATING_SYSTEM, "command": "true"}],
-                "flux": {"container": flux_container},
+                "flux": flux,
             },
         })
     }
@@ -149,14 +154,18 @@ impl Wanted<'_> {
         pod
     }
 
-    /// No secret: the cluster ends with the measurement.
+    /// Of no secret key: the cluster ends with the measurement.
+    fn certificate(&self) -> String {
+        let certificate = CurveCertificate::new(self.name, [7; 32]);
+        certificate.map(|it| it.to_text().expose().clone()).unwrap_or_default()
+    }
+
     fn secret(&self) -> Value {
-        let certificate = CurveCertificate::new(self.name, [7; 32]).map(|it| it.to_text());
         json!({
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": {"name": self.name},
-            "stringData": {"curve.cert": certificate.as_ref().map_or("", |it| it.expose())},
+            "stringData": {"curve.cert": self.certificate()},
         })
     }
 

@@ -15,16 +15,16 @@ use crate::{
 
 /// Where the Go operator is.
 #[derive(Debug, Clone, Args)]
-pub(super) struct Arguments {
+pub(super) struct PeerArguments {
     /// The Go operator's program; without it, the Go operator is no contender.
     #[arg(long, value_name = "FILE", env = "PEER_OPERATOR", requires = "peer_crd")]
     peer_operator: Option<PathBuf>,
-    /// The file of its CustomResourceDefinition.
+    /// The file of its definition of `MiniCluster`.
     #[arg(long, value_name = "FILE", env = "PEER_CRD", requires = "peer_operator")]
     peer_crd: Option<PathBuf>,
 }
 
-impl Arguments {
+impl PeerArguments {
     /// Program and definition, if both are given.
     pub(super) fn files(&self) -> Option<(&Path, &Path)> {
         Some((self.peer_operator.as_deref()?, self.peer_crd.as_deref()?))

@@ -77,6 +77,8 @@ impl Runtime {
             .arg("events")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            // What it deprecates is not what is measured.
+            .stderr(Stdio::null())
             .spawn()
             .context("listening to containerd")?;
         let lines = listening.stdout.take().context("taking what containerd tells")?;
@@ -107,7 +109,7 @@ impl Drop for Runtime {
 /// The containers of a pod, with the one that holds its namespaces.
 pub(super) fn containers(environment: &Environment, pod: &str) -> Result<Vec<String>> {
     let mut command = environment.containerd().context("the node is out of reach")?;
-    command.args(["containers", "list", "--quiet", &format!("labels.\"{POD}\"=={pod}")]);
+    command.args(["containers", "list", "--quiet", &format!("labels.\"{POD}\"==\"{pod}\"")]);
     let listed = programs::run(&mut command).context("listing the containers of a pod")?;
     let listed = String::from_utf8_lossy(&listed.stdout);
     Ok(listed.split_whitespace().map(str::to_owned).collect())
