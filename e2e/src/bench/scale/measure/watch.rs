@@ -205,7 +205,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn job(name: &str, status: Value) -> Job {
+    fn job(name: &str, status: &Value) -> Job {
         let job = json!({"metadata": {"name": name}, "status": status});
         serde_json::from_value(job).unwrap()
     }
@@ -220,13 +220,13 @@ mod tests {
     fn all_is_done_when_every_job_is_complete_and_every_minicluster_says_so() {
         let seen = Seen::new(2);
         for name in ["a", "b"] {
-            seen.note_job(&job(name, json!({"ready": 1})));
+            seen.note_job(&job(name, &json!({"ready": 1})));
             seen.note_cluster(&cluster(name, "False"));
         }
         assert!(!seen.all_done());
         for name in ["a", "b"] {
             let complete = [json!({"type": "Complete", "status": "True"})];
-            seen.note_job(&job(name, json!({"conditions": complete})));
+            seen.note_job(&job(name, &json!({"conditions": complete})));
         }
         assert!(!seen.all_done(), "they do not say so yet");
         seen.note_cluster(&cluster("a", "True"));
@@ -241,9 +241,9 @@ mod tests {
     #[tokio::test]
     async fn a_job_is_ready_when_all_its_pods_are() {
         let seen = Seen::new(1);
-        seen.note_job(&job("a", json!({"ready": 3})));
+        seen.note_job(&job("a", &json!({"ready": 3})));
         let (job, ()) = tokio::join!(seen.ready(4), async {
-            seen.note_job(&job("a", json!({"ready": 4})));
+            seen.note_job(&job("a", &json!({"ready": 4})));
         });
         assert_eq!(job, "a");
     }
