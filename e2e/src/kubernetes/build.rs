@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use super::Nodes;
+use super::options::Nodes;
 use crate::{
     cache::{self, Cache, Key},
     programs,

@@ -12,6 +12,7 @@ mod dns;
 mod layout;
 mod namespaces;
 mod network;
+mod options;
 mod processes;
 mod start;
 
@@ -28,6 +29,7 @@ pub use self::{
     build::Built,
     layout::ClusterId,
     network::{ClusterDomain, IpFamilies, Network},
+    options::{Nodes, Options},
 };
 use self::{layout::Layout, namespaces::Namespaces, processes::Process};
 use crate::{
@@ -36,29 +38,6 @@ use crate::{
     packages, programs,
     progress::{self, Progress},
 };
-
-/// What tells one cluster from another, and how it is set up.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Where programs and the cluster's state are kept.
-    pub cache: Cache,
-    /// Which cluster.
-    pub id: ClusterId,
-    /// Its addresses and names: one with others is another cluster.
-    pub network: Network,
-    /// Who runs the pods.
-    pub nodes: Nodes,
-}
-
-/// Who runs the pods of a cluster.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Nodes {
-    /// One node with kubelet and container runtime.
-    #[default]
-    Real,
-    /// Nobody: kwok plays the nodes that are made, and says that pods start and end.
-    Simulated,
-}
 
 /// A cluster that was ready when this value was made.
 #[derive(Debug, Clone)]

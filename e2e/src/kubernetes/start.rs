@@ -5,7 +5,6 @@ use std::{fs, path::Path, process::Command, time::Duration};
 use anyhow::{Context as _, Result, bail};
 
 use super::{
-    Nodes, Options,
     build::Built,
     certificates::{self, NODE_NAME},
     components::{self, Component},
@@ -14,6 +13,7 @@ use super::{
     layout::Layout,
     namespaces::Namespaces,
     network::Network,
+    options::{Nodes, Options},
     processes::{self, Process},
 };
 use crate::{

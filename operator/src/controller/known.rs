@@ -256,7 +256,7 @@ fn version(metadata: &ObjectMeta) -> Option<u64> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
     use kube::core::PartialObjectMetaExt as _;
     use kube::runtime::{reflector, watcher};
@@ -296,7 +296,7 @@ pub(super) mod tests {
     }
 
     /// What is known once the watches have brought `jobs` and `leads`.
-    pub(in crate::controller) fn known(jobs: &[Job], leads: &[Pod], all_leads: bool) -> Known {
+    fn known(jobs: &[Job], leads: &[Pod], all_leads: bool) -> Known {
         let known = Known::default();
         let filled = Stores {
             jobs: filled(jobs),

@@ -115,12 +115,13 @@ pub(super) fn now() -> Time {
 mod tests {
     use super::*;
     use crate::controller::fixtures::{at, defaults, images};
-    use crate::controller::known::tests::known;
+    use crate::controller::known::{AllPods, Known, Stores, Watched};
     use futures::FutureExt as _;
     use http::{Request, Response};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
     use kube::Client;
     use kube::client::Body;
+    use kube::runtime::reflector::{self, Store};
 
     fn status(state: State, ready_brokers: i32) -> MiniClusterStatus {
         MiniClusterStatus { state: Some(state), ready_brokers, ..MiniClusterStatus::default() }
@@ -158,13 +159,30 @@ mod tests {
         assert!(!can_wait(&status(State::Suspended, 0), &status(State::Pending, 0)));
     }
 
+    /// What is known when the watches have begun and brought nothing.
+    fn with_watches() -> Known {
+        fn empty<K: Watched>() -> Store<K> {
+            reflector::store().0
+        }
+        let known = Known::default();
+        known.watch(Stores {
+            jobs: empty(),
+            services: empty(),
+            config_maps: empty(),
+            companions: empty(),
+            leads: empty(),
+            all_pods: AllPods::default(),
+        });
+        known
+    }
+
     #[tokio::test]
     async fn what_can_wait_is_written_after_a_pause() {
         let (service, _server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let client = Client::new(service, "apps");
         let mut context =
             Context::new(client, None, std::sync::Arc::default(), images("agent"), defaults());
-        context.known = known(&[], &[], true);
+        context.known = with_watches();
         let mut cluster: MiniCluster = serde_json::from_value(json!({
             "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
             "metadata": { "name": "hello", "namespace": "apps", "uid": "u" },
