@@ -197,32 +197,45 @@ fn corefile(network: &Network) -> String {
     )
 }
 
-/// The objects by which pods find the cluster's DNS, and by which it may read what it answers.
-pub(crate) fn dns_objects(network: &Network) -> String {
-    let items = [dns_rights(), dns_service(network)].concat();
+/// The objects by which pods find the cluster's DNS, and what it and the kubelet may read.
+pub(crate) fn objects(network: &Network) -> String {
+    let items = [dns_rights(), kubelet_rights(), dns_service(network)].concat();
     pretty(&json!({"apiVersion": "v1", "kind": "List", "items": items}))
 }
 
 fn dns_rights() -> [Value; 2] {
+    let verbs = ["list", "watch"];
+    let rules = json!([
+        {"apiGroups": [""], "resources": ["services", "pods", "namespaces"], "verbs": verbs},
+        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": verbs},
+    ]);
+    rights("system:coredns", "User", &rules)
+}
+
+/// The API server lets a node read what its pods mount once it has noticed that they are there: on a busy
+/// machine the kubelet asks before, and every pod has a Warning.
+fn kubelet_rights() -> [Value; 2] {
+    let resources = ["configmaps", "secrets"];
+    let rules = json!([{"apiGroups": [""], "resources": resources, "verbs": ["get"]}]);
+    rights("system:nodes", "Group", &rules)
+}
+
+/// What the user, or the group, `name` may do.
+fn rights(name: &str, kind: &str, rules: &Value) -> [Value; 2] {
     let group = "rbac.authorization.k8s.io";
     let version = format!("{group}/v1");
-    let name = "system:coredns";
-    let verbs = ["list", "watch"];
     let role = json!({
         "apiVersion": version,
         "kind": "ClusterRole",
         "metadata": {"name": name},
-        "rules": [
-            {"apiGroups": [""], "resources": ["services", "pods", "namespaces"], "verbs": verbs},
-            {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": verbs},
-        ],
+        "rules": rules,
     });
     let binding = json!({
         "apiVersion": version,
         "kind": "ClusterRoleBinding",
         "metadata": {"name": name},
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
+        "subjects": [{"apiGroup": group, "kind": kind, "name": name}],
     });
     [role, binding]
 }
@@ -306,6 +319,6 @@ mod tests {
 
     #[test]
     fn dns_is_a_service_without_pods() {
-        insta::assert_snapshot!(dns_objects(&Network::default()));
+        insta::assert_snapshot!(objects(&Network::default()));
     }
 }

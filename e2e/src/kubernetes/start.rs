@@ -124,7 +124,7 @@ impl Node<'_> {
         })?;
         progress.step("controllers, scheduler, kubelet and DNS", || {
             self.start_all(components::controllers(self.built, self.network))?;
-            self.apply_dns_objects()?;
+            self.apply_objects()?;
             self.start_all(vec![components::coredns(self.built)])?;
             self.wait_for_kubectl(
                 "the node to register",
@@ -250,10 +250,10 @@ impl Node<'_> {
         Ok(())
     }
 
-    fn apply_dns_objects(&self) -> Result<()> {
-        let objects = configuration::dns_objects(self.network);
+    fn apply_objects(&self) -> Result<()> {
+        let objects = configuration::objects(self.network);
         // The namespace they go into is made a moment after the API server is ready.
-        self.wait("the objects of the cluster's DNS", "kube-apiserver", || {
+        self.wait("the objects of DNS and kubelet", "kube-apiserver", || {
             let arguments = ["apply", "--server-side", "--validate=false", "-f", "-"];
             programs::run_with_input(self.kubectl().args(arguments), objects.as_bytes())
                 .map(drop)
