@@ -16,7 +16,7 @@ pub enum BenchCommand {
     /// Measure how long a MiniCluster takes from `kubectl apply` to its command's end, beside other ways to
     /// start the same.
     Start(start::Arguments),
-    /// Measure what many `MiniClusters`, and a large one, cost.
+    /// Measure what many MiniClusters, and a large one, cost.
     Scale(scale::Arguments),
     /// Measure how many agents find a lead whose port opens late, without Kubernetes.
     Lead(lead::Arguments),

@@ -50,7 +50,7 @@ pub struct Arguments {
     /// The Go operator's program; without it, the Go operator is not measured.
     #[arg(long, value_name = "FILE", env = "PEER_OPERATOR", requires = "peer_crd")]
     peer_operator: Option<PathBuf>,
-    /// The file of its `CustomResourceDefinition`.
+    /// The file of its definition of MiniClusters.
     #[arg(long, value_name = "FILE", env = "PEER_CRD", requires = "peer_operator")]
     peer_crd: Option<PathBuf>,
 }

@@ -15,6 +15,15 @@ fn has_ended(pod: Option<&Pod>) -> bool {
     pod.is_none() || matches!(phase, Some("Succeeded" | "Failed"))
 }
 
+/// Whether the Event warns of the run. The API server checks its Services' addresses against its list of
+/// them; on a busy machine it sees a new Service before its address, and says that it repairs what is whole
+/// (`syncService` in repairip.go of Kubernetes).
+fn is_warning(event: &Event) -> bool {
+    let of_repair = event.reporting_component.as_deref() == Some("ipallocator-repair-controller")
+        && event.reason.as_deref() == Some("ClusterIPNotAllocated");
+    event.type_.as_deref() == Some("Warning") && !of_repair
+}
+
 #[test]
 #[ignore = "needs a cluster"]
 fn good_runs_of_any_length_leave_no_warning() {
@@ -36,13 +45,14 @@ fn good_runs_of_any_length_leave_no_warning() {
         ensure!(!events.is_empty(), "there are no Events at all");
         let warnings: Vec<String> = events
             .iter()
-            .filter(|event| event.type_.as_deref() == Some("Warning"))
+            .filter(|event| is_warning(event))
             .map(|event| {
                 let about = &event.involved_object;
                 let text = |text: &Option<String>| text.clone().unwrap_or_default();
                 let (kind, name) = (text(&about.kind), text(&about.name));
                 let (reason, message) = (text(&event.reason), text(&event.message));
-                format!("{kind} {name}: {reason}: {message}")
+                let by = text(&event.reporting_component);
+                format!("{kind} {name}: {reason} of {by}: {message}")
             })
             .collect();
         ensure!(warnings.is_empty(), "{warnings:#?}");

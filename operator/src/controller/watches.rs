@@ -78,8 +78,7 @@ pub(super) fn without_managers<K: Resource>(object: &mut K) {
     take_out_history(object.meta_mut());
 }
 
-/// Leaves of a Job's pods what is asked for: how they are restarted, and where their agent is from. A volume
-/// takes more memory than all the rest of the Job.
+/// Leaves of a Job's pods what is asked for: how they are restarted, and where their agent is from.
 pub(super) fn without_pods(job: &mut Job) {
     without_managers(job);
     let agent = ClusterName::new(&job.name_any()).ok().map(|name| name.agent_image_volume());

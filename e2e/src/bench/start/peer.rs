@@ -19,7 +19,7 @@ pub(super) struct PeerArguments {
     /// The Go operator's program; without it, the Go operator is no contender.
     #[arg(long, value_name = "FILE", env = "PEER_OPERATOR", requires = "peer_crd")]
     peer_operator: Option<PathBuf>,
-    /// The file of its definition of `MiniCluster`.
+    /// The file of its definition of MiniClusters.
     #[arg(long, value_name = "FILE", env = "PEER_CRD", requires = "peer_operator")]
     peer_crd: Option<PathBuf>,
 }
