@@ -5,7 +5,7 @@ use crate::commands::failure::failed;
 use crate::plan::config::read_config;
 use crate::plan::decide::{self, Surroundings, surroundings};
 use crate::plan::facts::Facts;
-use crate::plan::step::AwaitLead;
+use crate::plan::step::{AwaitLead, Role};
 use crate::system::output::{chain, complain};
 use crate::system::root::Root;
 use flux_contract::{AgentConfig, CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit};
@@ -37,6 +37,13 @@ impl Pod {
             complain(&text);
             exit.code()
         })
+    }
+
+    /// The resource set by which Flux schedules; a worker has none.
+    pub(crate) fn resource_set(&self) -> Option<PathBuf> {
+        let role = decide::role(&self.config, &self.facts);
+        let is_lead = role.is_ok_and(|(role, _)| role == Role::Lead);
+        is_lead.then(|| self.config.layout.resource_file())
     }
 
     /// Where its certificate is: the broker's copy, else the mounted one.

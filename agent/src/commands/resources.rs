@@ -7,8 +7,8 @@ use crate::flux::resources::Resources;
 
 /// Prints them.
 pub(crate) fn run(arguments: &PodArguments, format: Format) -> Done {
-    let Pod { config, root, .. } = Pod::read(arguments)?;
-    let resources = Resources::read(&root, &config.layout);
+    let pod = Pod::read(arguments)?;
+    let resources = Resources::read(&pod.root, pod.resource_set());
     format.print(&resources, || resources.text());
     Ok(())
 }

@@ -4,12 +4,13 @@
 //! cannot see. Its resource set is therefore narrowed to whole cores of that limit.
 
 use crate::system::root::Root;
-use flux_contract::Layout;
+use flux_contract::Hostlist;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::path::PathBuf;
 
 /// Where control groups are, as seen from a container.
 const CONTROL_GROUP: &str = "/sys/fs/cgroup";
@@ -20,9 +21,10 @@ const NO_LIMIT: u64 = 1 << 60;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Resources {
-    /// Cores that Flux schedules on in every pod; `None` before the resource set is written.
+    /// Cores that Flux schedules on in every pod; `None` before the resource set is written, and on a
+    /// worker, which does not know it.
     pub flux_cores: Option<usize>,
-    /// GPUs that Flux schedules in every pod.
+    /// GPUs that Flux schedules in every pod, likewise.
     pub flux_gpus: Option<usize>,
     /// Processors this process may run on (`sched_getaffinity(2)`, and the control group's quota).
     pub processors: Option<usize>,
@@ -51,13 +53,13 @@ struct Hosts {
 }
 
 impl Resources {
-    /// Reads both views below `root`; what cannot be read is left out.
-    pub(crate) fn read(root: &Root, layout: &Layout) -> Self {
+    /// Reads both below `root`, Flux's from its resource set at `set`; what cannot be read is left out.
+    pub(crate) fn read(root: &Root, set: Option<PathBuf>) -> Self {
         let read = |path: &str| {
             let path = root.at(CONTROL_GROUP).join(path);
             fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
         };
-        let set = fs::read_to_string(root.at(layout.resource_file())).ok();
+        let set = set.and_then(|path| fs::read_to_string(root.at(path)).ok());
         let count = |kind: &str| set.as_deref().and_then(|text| counted(text, kind));
         let first_version = || {
             let (quota, period) = (read("cpu/cpu.cfs_quota_us")?, read("cpu/cpu.cfs_period_us")?);
@@ -110,6 +112,18 @@ impl Resources {
         }
         text
     }
+}
+
+/// The resource set (RFC 20) of `hosts` with one core each.
+pub(crate) fn one_core_each(hosts: &Hostlist) -> String {
+    let ranks: Vec<u32> = (0..).zip(hosts.hosts()).map(|(rank, _)| rank).collect();
+    let set = json!({"version": 1, "execution": {
+        "R_lite": [{"rank": idset(&ranks), "children": {"core": "0"}}],
+        "nodelist": [hosts.to_string()],
+        "starttime": 0,
+        "expiration": 0,
+    }});
+    format!("{set}\n")
 }
 
 /// The resource set `text` with at most `limit` cores a host; `None` where it has no more, or is none.
@@ -184,6 +198,7 @@ fn cpu_limit(text: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flux_contract::Layout;
 
     const SET: &str = r#"{"version":1,"execution":{"R_lite":[
         {"rank":"0-3","children":{"core":"0-3,8","gpu":"1"}}],"nodelist":["a-[0-3]"]}}"#;
@@ -193,6 +208,13 @@ mod tests {
         assert_eq!((counted(SET, "core"), counted(SET, "gpu")), (Some(5), Some(1)));
         assert_eq!(counted(SET, "fpga"), Some(0));
         assert_eq!((counted("{}", "core"), ids_of("3-1")), (None, None));
+    }
+
+    #[test]
+    fn a_worker_claims_one_core_for_each_host_of_the_list() {
+        let hosts = Hostlist::parse("away,a-[0-2]").unwrap();
+        insta::assert_snapshot!(one_core_each(&hosts), @r#"{"execution":{"R_lite":[{"children":{"core":"0"},"rank":"0-3"}],"expiration":0,"nodelist":["away,a-[0-2]"],"starttime":0},"version":1}"#);
+        assert_eq!(counted(&one_core_each(&hosts), "core"), Some(1));
     }
 
     #[test]
@@ -224,18 +246,19 @@ mod tests {
     fn a_limit_below_what_flux_schedules_is_told() {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::new(directory.path());
-        let layout = Layout::default();
-        let write = |path: std::path::PathBuf, text: &str| {
+        let set = Layout::default().resource_file();
+        let write = |path: PathBuf, text: &str| {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        write(root.at(layout.resource_file()), SET);
+        write(root.at(&set), SET);
         write(root.at("/sys/fs/cgroup/cpu.max"), "150000 100000\n");
         write(root.at("/sys/fs/cgroup/memory.max"), "268435456\n");
-        let resources = Resources::read(&root, &layout);
+        let resources = Resources::read(&root, Some(set.clone()));
         assert_eq!((resources.flux_cores, resources.memory_limit), (Some(5), Some(1 << 28)));
         assert!(resources.complaint().unwrap().contains("5 cores"), "{}", resources.text());
+        assert_eq!(Resources::read(&root, None).flux_cores, None);
         write(root.at("/sys/fs/cgroup/cpu.max"), "max 100000\n");
-        assert_eq!(Resources::read(&root, &layout).complaint(), None);
+        assert_eq!(Resources::read(&root, Some(set.clone())).complaint(), None);
     }
 }

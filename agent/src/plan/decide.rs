@@ -50,7 +50,7 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
 }
 
 /// Lead or worker, and the rank: the position in the hostlist, as Flux itself finds it.
-fn role(config: &AgentConfig, facts: &Facts) -> Result<(Role, u32), PlanError> {
+pub(crate) fn role(config: &AgentConfig, facts: &Facts) -> Result<(Role, u32), PlanError> {
     let hosts = config.network.bootstrap.hosts();
     let hostname = &facts.hostname;
     let unknown =

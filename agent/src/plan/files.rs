@@ -1,10 +1,11 @@
 //! Directories and files that the broker needs.
 
+use crate::flux::resources;
 use crate::plan::broker_config::BrokerDocument;
 use crate::plan::environment::{output_directory, temporary};
 use crate::plan::error::PlanError;
 use crate::plan::pod::Pod;
-use crate::plan::step::{FileToWrite, Owner, Step};
+use crate::plan::step::{FileToWrite, Owner, Role, Step};
 use flux_contract::{
     CURVE_MOUNT, CURVE_SECRET_KEY, CUSTOM_SCRIPT_PATH, MUNGE_MOUNT, MUNGE_SECRET_KEY, Workload,
 };
@@ -103,16 +104,22 @@ pub(super) fn custom_script(content: &str) -> FileToWrite {
     file(CUSTOM_SCRIPT_PATH.into(), 0o755, content.to_owned())
 }
 
-/// The resource set: all hosts are taken to have what this pod has, of which Flux, who asks hwloc, knows
-/// the processors but not the CPU limit. The lead's counts; but its
-/// configuration, which names the file, is handed to every worker, and there the file is opened too.
+/// The resource set: all hosts are taken to have what the lead has, of which Flux, who asks hwloc, knows
+/// the processors but not the CPU limit. The lead's counts; but its configuration, which names the file, is
+/// handed to every worker, and there the file is opened and must not claim more than the worker has
+/// (`convert_R_conf` and `topo_verify` of Flux's module `resource`). One core each claims nothing and
+/// saves every worker the time of hwloc.
 pub(super) fn resources(pod: Pod<'_>) -> Step {
-    let hosts = format!("--hosts={}", pod.config.network.bootstrap.hosts());
-    let words = ["R", "encode", "--local", &hosts].map(str::to_owned);
+    let hosts = pod.config.network.bootstrap.hosts();
+    let path = pod.config.layout.resource_file();
+    if pod.role == Role::Worker {
+        return Step::WriteFile(file(path, 0o644, resources::one_core_each(hosts)));
+    }
+    let words = ["R", "encode", "--local", &format!("--hosts={hosts}")].map(str::to_owned);
     Step::EncodeResources {
         command: [vec![pod.flux()], words.to_vec()].concat(),
         cores: pod.facts.processors,
-        path: pod.config.layout.resource_file(),
+        path,
     }
 }
 

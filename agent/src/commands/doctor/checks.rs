@@ -320,14 +320,14 @@ async fn broker(pod: &Pod) -> Found {
 }
 
 fn resources(pod: &Pod) -> Found {
-    let resources = Resources::read(&pod.root, &pod.config.layout);
+    let resources = Resources::read(&pod.root, pod.resource_set());
     match (resources.complaint(), resources.flux_cores) {
         (Some(complaint), _) => Found::warning(
             complaint,
             "give whole cores as limit and request, or ask for fewer tasks",
         ),
         (None, Some(cores)) => Found::ok(format!("{cores} cores for Flux")),
-        (None, None) => Found::skipped("the resource set is not written (yet)"),
+        (None, None) => Found::skipped("the lead has the resource set, once it is written"),
     }
 }
 

@@ -130,7 +130,7 @@ impl Recording {
         let failed = |object: &Object| match object {
             Object::Job(job) => job_is(job, "Failed"),
             Object::MiniCluster(cluster) => is_true(cluster, "Failed"),
-            Object::Pod(_) => false,
+            Object::Pod(pod) => is_lead(pod) && phase_of(pod) == Some("Failed"),
         };
         if self.first(failed).is_some() {
             return Some(Err("it failed".to_owned()));
@@ -258,6 +258,10 @@ fn after(begin: Timestamp, milliseconds: u64) -> Option<Timestamp> {
 
 fn is_lead(pod: &Pod) -> bool {
     pod.labels().get(INDEX).is_some_and(|index| index == "0")
+}
+
+fn phase_of(pod: &Pod) -> Option<&str> {
+    pod.status.as_ref()?.phase.as_deref()
 }
 
 fn is_scheduled(pod: &Pod) -> bool {
@@ -417,6 +421,16 @@ mod tests {
         assert_eq!(recording.end(true), None);
         assert_eq!(recording.end(false), Some(Ok(())));
         recording.seen.push(Seen { at: at(5000), object: job(&conditions("Failed")) });
+        assert!(recording.end(false).unwrap().is_err());
+    }
+
+    #[test]
+    fn a_run_whose_lead_has_failed_is_not_waited_for() {
+        let status = json!({"phase": "Failed"});
+        let of = |index| Seen { at: at(1000), object: pod(index, &json!({}), &status) };
+        let mut recording = Recording { seen: vec![of(1)], ..Recording::default() };
+        assert_eq!(recording.end(false), None, "the Go operator starts workers again");
+        recording.seen.push(of(0));
         assert!(recording.end(false).unwrap().is_err());
     }
 

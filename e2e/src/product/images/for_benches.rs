@@ -54,26 +54,27 @@ pub(crate) fn load(
     })
 }
 
-/// The same archive with the view at [`PEER_PLACE`]. Its `python3` is the program itself: the Go operator
-/// removes the one of a view that has a `python3.N` beside it.
+/// The same archive with the view at [`PEER_PLACE`], and with one Python, as the Go operator's wait.sh wants it:
+/// it takes the only directory `lib/python3*` for Flux's modules, and removes the `python3` of a view that has
+/// a program of that directory's name.
 fn moved(archive: &Path, scratch: &Path) -> Result<PathBuf> {
     let path = scratch.join("peer.tar");
     let file = File::create(&path).with_context(|| format!("making {}", path.display()))?;
     let mut to = tar::Builder::new(BufWriter::new(file));
-    let opened = File::open(archive).with_context(|| format!("opening {}", archive.display()))?;
-    let mut from = tar::Archive::new(BufReader::new(opened));
-    for entry in from.entries().context("reading the view")? {
+    let modules = modules(archive)?;
+    for entry in open(archive)?.entries().context("reading the view")? {
         let mut entry = entry.context("reading the view")?;
         let mut header = entry.header().clone();
-        let Some(member) = member(&entry.path()?) else { continue };
+        let Some(member) = member(&entry.path()?, &modules) else { continue };
         if let Some(target) = entry.link_name()? {
             if member.ends_with("bin/python3") {
                 continue;
             }
             // A hard link names a member of the archive, a symbolic one a place in the pod.
             let hard = header.entry_type().is_hard_link();
-            let target =
-                Some(target.to_path_buf()).filter(|_| !hard).or_else(|| self::member(&target));
+            let target = Some(target.to_path_buf())
+                .filter(|_| !hard)
+                .or_else(|| self::member(&target, &modules));
             to.append_link(&mut header, &member, target.unwrap_or_default())?;
         } else {
             to.append_data(&mut header, &member, &mut entry)?;
@@ -83,12 +84,38 @@ fn moved(archive: &Path, scratch: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Where a member of the view's archive goes; nowhere if it is not below the view.
-fn member(path: &Path) -> Option<PathBuf> {
+fn open(archive: &Path) -> Result<tar::Archive<BufReader<File>>> {
+    let file = File::open(archive).with_context(|| format!("opening {}", archive.display()))?;
+    Ok(tar::Archive::new(BufReader::new(file)))
+}
+
+/// Where the view's Python, if it has one, has its modules: `lib/python3.N/site-packages`.
+fn modules(archive: &Path) -> Result<PathBuf> {
+    for entry in open(archive)?.entries().context("reading the view")? {
+        let entry = entry.context("reading the view")?;
+        let path = entry.path()?;
+        let below = path.strip_prefix("./").unwrap_or(&path).strip_prefix(VIEW);
+        let below = below.ok().and_then(|it| it.strip_prefix("lib").ok()).map(Path::components);
+        let first = below.and_then(|mut it| it.next()).map(|it| PathBuf::from(it.as_os_str()));
+        if let Some(python) = first.filter(|it| it.to_string_lossy().starts_with("python3.")) {
+            return Ok(Path::new("lib").join(python).join("site-packages"));
+        }
+    }
+    // The stand-in has no Python.
+    Ok(PathBuf::from("lib/python3/dist-packages"))
+}
+
+/// Where a member of the view's archive goes; nowhere if it is not below the view. Debian's
+/// `lib/python3/dist-packages` becomes part of `modules`.
+fn member(path: &Path, modules: &Path) -> Option<PathBuf> {
     let below = path.strip_prefix("./").unwrap_or(path).strip_prefix(VIEW).ok()?;
     let program = below.strip_prefix("bin").ok().and_then(Path::to_str).unwrap_or_default();
     let is_python = program.starts_with("python3.") && !program.ends_with("config");
-    let below = if is_python { Path::new("bin/python3") } else { below };
+    let below = match below.strip_prefix("lib/python3") {
+        Ok(packages) => modules.join(packages.strip_prefix("dist-packages").ok()?),
+        Err(_) if is_python => PathBuf::from("bin/python3"),
+        Err(_) => below.to_path_buf(),
+    };
     Some(Path::new(PEER_PLACE).join(below))
 }
 
@@ -98,13 +125,19 @@ mod tests {
 
     #[test]
     fn the_view_is_moved_and_keeps_one_python() {
-        let moved = |path: &str| member(Path::new(path)).map(|it| it.display().to_string());
-        assert_eq!(moved("./mnt/flux/view/bin/flux").unwrap(), "opt/views/._view/flat/bin/flux");
+        let moved = |path: &str| {
+            let place = member(Path::new(path), Path::new("lib/python3.11/site-packages"))?;
+            Some(place.strip_prefix(PEER_PLACE).unwrap().display().to_string())
+        };
+        assert_eq!(moved("./mnt/flux/view/bin/flux").unwrap(), "bin/flux");
+        assert_eq!(moved("mnt/flux/view/bin/python3.11").unwrap(), "bin/python3");
+        assert_eq!(moved("mnt/flux/view/lib/x").unwrap(), "lib/x");
         assert_eq!(
-            moved("mnt/flux/view/bin/python3.11").unwrap(),
-            "opt/views/._view/flat/bin/python3"
+            moved("mnt/flux/view/lib/python3/dist-packages/ply/lex.py").unwrap(),
+            "lib/python3.11/site-packages/ply/lex.py"
         );
-        assert_eq!(moved("mnt/flux/view/lib/x").unwrap(), "opt/views/._view/flat/lib/x");
+        assert_eq!(moved("mnt/flux/view/lib/python3"), None);
+        assert_eq!(moved("mnt/flux/view/lib/python3.11/os.py").unwrap(), "lib/python3.11/os.py");
         assert_eq!(moved("mnt"), None);
     }
 }
