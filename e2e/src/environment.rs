@@ -7,6 +7,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow};
+use clap::ValueEnum as _;
+use flux_operator::{crd::Install, manifests::Installation};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -68,9 +70,21 @@ impl Environment {
         progress: &Progress,
     ) -> Result<Self> {
         progress.say(&view.describe());
-        let installation = images::load(&cluster, &built, view, progress)?;
+        let loaded = images::load(&cluster, &built, view, progress)?;
+        let installation = Installation { install: Self::asked_for_install()?, ..loaded };
         progress.step("installing the operator", || install::install(&cluster, &installation))?;
         Ok(Self { cluster, built: Some(built) })
+    }
+
+    /// How agent and view come into the pods of MiniClusters that do not say (`FLUX_OPERATOR_INSTALL`); without
+    /// it, that is left to the operator.
+    pub fn asked_for_install() -> Result<Option<Install>> {
+        const VARIABLE: &str = "FLUX_OPERATOR_INSTALL";
+        let Some(text) = std::env::var(VARIABLE).ok().filter(|it| !it.is_empty()) else {
+            return Ok(None);
+        };
+        let method = Install::from_str(&text, true);
+        method.map(Some).map_err(|error| anyhow!("reading {VARIABLE}={text}: {error}"))
     }
 
     /// Another cluster for what was built for this one, without the operator.

@@ -5,6 +5,7 @@ mod chart;
 mod contender;
 mod objects;
 mod peer;
+mod processor;
 mod recording;
 mod report;
 mod run;
@@ -22,7 +23,7 @@ use self::{
     peer::{Peer, PeerArguments},
     recording::Milestone,
     report::Report,
-    run::{Place, Run, clean},
+    run::{Measured, Place, Run, clean},
     runtime::Runtime,
 };
 use crate::{
@@ -199,14 +200,14 @@ impl Bench {
             let trial = Place::namespace(&client).await?;
             let mut runs = Vec::new();
             for start in starts.iter().copied() {
-                let milestones = match place.run(&trial, wanted).await {
-                    Ok(milestones) => milestones,
+                let measured = match place.run(&trial, wanted).await {
+                    Ok(measured) => measured,
                     Err(error) => {
                         let what = format!("{}, {size} pods", contender.name());
                         bail!("{what}: {error:#}\n{}", keep_evidence(&trial).await);
                     }
                 };
-                let run = Run { contender, size, round, start, milestones };
+                let run = Run { contender, size, round, start, measured };
                 progress.say(&told(&run));
                 runs.push(run);
             }
@@ -229,9 +230,10 @@ fn described(view: &View) -> String {
 
 /// One line about a run.
 fn told(run: &Run) -> String {
-    let seconds = |milestone| run.milestones.get(&milestone).copied().unwrap_or_default();
+    let Measured { milestones, processor_seconds } = &run.measured;
+    let seconds = |milestone| milestones.get(&milestone).copied().unwrap_or_default();
     format!(
-        "round {}, {} pods, {}, {}: {:.2} s, Complete after {:.2} s",
+        "round {}, {} pods, {}, {}: {:.2} s, Complete after {:.2} s, {processor_seconds:.2} s of processors",
         run.round + 1,
         run.size,
         run.contender.name(),

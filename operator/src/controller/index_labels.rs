@@ -6,6 +6,7 @@
 use super::context::{Context, Scope, api, notice};
 use super::error::Error;
 use super::guard::{LIMIT, guarded};
+use super::watches::watch_config;
 use crate::crd::MiniCluster;
 use flux_contract::labels;
 use futures::StreamExt as _;
@@ -14,8 +15,8 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Patch, PatchParams};
 use kube::core::{ObjectMeta, PartialObjectMeta};
+use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Config};
-use kube::runtime::{Controller, watcher};
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::json;
 use std::future::ready;
@@ -31,7 +32,7 @@ pub(super) async fn run(
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
     let pods = api::<PartialObjectMeta<Pod>>(&context.client, scope.namespace.as_deref());
-    Controller::new(pods, watcher::Config::default().labels(UNLABELLED))
+    Controller::new(pods, watch_config().labels(UNLABELLED))
         .with_config(Config::default().concurrency(scope.concurrency))
         .graceful_shutdown_on(shutdown)
         .run(label_one, retry, Arc::clone(&context))

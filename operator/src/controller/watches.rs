@@ -22,6 +22,15 @@ pub(super) const LEADS: &str =
 /// The companions: their end must be noticed, and why they do not start.
 pub(super) const COMPANIONS: &str = "app.kubernetes.io/managed-by=flux-operator,job-index=services";
 
+/// Objects of a page when a watch begins with a list. A whole page is held in memory as text and as objects,
+/// before anything is taken out of them.
+const PAGE: u32 = 100;
+
+/// How all watches begin.
+pub(super) fn watch_config() -> watcher::Config {
+    watcher::Config::default().page_size(PAGE)
+}
+
 /// Every MiniCluster, as metadata, and the changes of their specifications. Status writes do not
 /// pass: they are our own. A MiniCluster that cannot be read does not stop the watch of the
 /// others, because only its metadata is read here.
@@ -34,7 +43,7 @@ pub(super) fn markers(
     synced: impl Fn() + Send + 'static,
 ) -> (Store<Marker>, impl Stream<Item = Result<Marker, watcher::Error>> + Send + 'static) {
     let (store, writer) = reflector::store();
-    let stream = watcher(api, watcher::Config::default())
+    let stream = watcher(api, watch_config())
         .default_backoff()
         .modify(without_managers)
         .reflect(writer)
@@ -60,7 +69,7 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     let (store, writer) = reflector::store();
-    let stream = watcher(api, watcher::Config::default().labels(labels))
+    let stream = watcher(api, watch_config().labels(labels))
         .default_backoff()
         .modify(slim)
         .reflect(writer)

@@ -175,7 +175,13 @@ impl Server {
         self.0.lock().unwrap().bodies.clone()
     }
 
-    async fn answer(&self, request: Request<Body>) -> Response<Body> {
+    /// All objects, each with its path.
+    pub(crate) fn everything(&self) -> Vec<(String, Value)> {
+        self.0.lock().unwrap().objects.clone().into_iter().collect()
+    }
+
+    /// Answers one request, which is no watch.
+    pub(crate) async fn answer(&self, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await.unwrap();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -215,7 +221,7 @@ impl Memory {
     fn store(&mut self, path: &str, mut object: Value) -> Value {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        if object["kind"] == "Job" {
+        if object["kind"] == "Job" && object["metadata"]["uid"].is_null() {
             object["metadata"]["uid"] = json!("job-uid");
         }
         if object["metadata"]["uid"].is_null() {
@@ -267,15 +273,18 @@ impl Memory {
                 version.insert("gitVersion", release);
                 Some(respond(200, &json!(version)))
             }
-            "/api/v1/nodes" => Some(page(self.nodes.as_ref()?, query)),
+            "/api/v1/nodes" => {
+                let nodes: Vec<&Value> = self.nodes.as_ref()?.iter().collect();
+                Some(page("Node", self.version, &nodes, &words(query)))
+            }
             _ => None,
         }
     }
 
     fn list(&mut self, path: &str, kind: &str, query: &str) -> Response<Body> {
-        let query: BTreeMap<_, _> = form_urlencoded::parse(query.as_bytes()).collect();
+        let query = words(query);
         let terms = |selector: &str| {
-            let selector = query.get(selector).map_or("", AsRef::as_ref);
+            let selector = query.get(selector).map_or("", String::as_str);
             selector.split(',').filter(|term| !term.is_empty()).collect::<Vec<_>>()
         };
         let (labels, fields) = (terms("labelSelector"), terms("fieldSelector"));
@@ -288,10 +297,7 @@ impl Memory {
         };
         let inside = self.objects.iter().filter(|(it, _)| it.starts_with(&format!("{path}/")));
         let items: Vec<&Value> = inside.map(|(_, object)| object).filter(selected).collect();
-        let version = json!({ "resourceVersion": self.version.to_string() });
-        let list = json!({
-            "apiVersion": "v1", "kind": format!("{kind}List"), "metadata": version, "items": items,
-        });
+        let list = page(kind, self.version, &items, &query);
         let is_inside = |it: &String| it.starts_with(&format!("{path}/"));
         let intruders: Vec<String> =
             self.intruders.keys().filter(|it| is_inside(it)).cloned().collect();
@@ -299,7 +305,7 @@ impl Memory {
             let intruder = self.intruders.remove(&path).unwrap_or_default();
             self.store(&path, intruder);
         }
-        respond(200, &list)
+        list
     }
 
     fn create(&mut self, path: &str, body: &Value) -> Response<Body> {
@@ -344,20 +350,26 @@ impl Memory {
     }
 }
 
-/// As many of `nodes` as are asked for, from where the page before has ended.
-fn page(nodes: &[Value], query: &str) -> Response<Body> {
-    let query: BTreeMap<_, _> = form_urlencoded::parse(query.as_bytes()).collect();
+type Words = BTreeMap<String, String>;
+
+fn words(query: &str) -> Words {
+    form_urlencoded::parse(query.as_bytes()).into_owned().collect()
+}
+
+/// As many of `items` as are asked for, from where the page before has ended.
+fn page(kind: &str, version: u64, items: &[&Value], query: &Words) -> Response<Body> {
     let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
-    let (from, limit) = (number("continue").unwrap_or(0), number("limit").unwrap());
-    let to = nodes.len().min(from + limit);
-    let next = if to < nodes.len() { to.to_string() } else { String::new() };
-    respond(
-        200,
-        &json!({
-            "apiVersion": "v1", "kind": "NodeList",
-            "metadata": { "continue": next }, "items": nodes[from..to],
-        }),
-    )
+    let from = number("continue").unwrap_or(0).min(items.len());
+    let to = number("limit").map_or(items.len(), |limit| items.len().min(from + limit));
+    let mut metadata = json!({"resourceVersion": version.to_string()});
+    if to < items.len() {
+        metadata["continue"] = json!(to.to_string());
+    }
+    let list = json!({
+        "apiVersion": "v1", "kind": format!("{kind}List"), "metadata": metadata,
+        "items": items[from..to],
+    });
+    respond(200, &list)
 }
 
 /// Whether the labels of `object` meet one term of a selector.

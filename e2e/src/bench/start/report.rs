@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{
     contender::{Contender, Start},
     recording::Milestone,
-    run::Run,
+    run::{Measured, Run},
     statistics::Spread,
 };
 
@@ -49,9 +49,19 @@ impl Report {
         start: Start,
         milestone: Milestone,
     ) -> Option<Spread> {
+        self.spread_of(contender, size, start, |it| it.milestones.get(&milestone).copied())
+    }
+
+    fn spread_of(
+        &self,
+        contender: Contender,
+        size: u32,
+        start: Start,
+        what: impl Fn(&Measured) -> Option<f64>,
+    ) -> Option<Spread> {
         let is_one = |run: &&Run| (run.contender, run.size, run.start) == (contender, size, start);
         let runs = self.runs.iter().filter(is_one);
-        Spread::of(runs.filter_map(|run| run.milestones.get(&milestone).copied()))
+        Spread::of(runs.filter_map(|run| what(&run.measured)))
     }
 
     /// Those that ran, in their order.
@@ -74,8 +84,11 @@ impl Report {
         );
         for milestone in [Milestone::PodEnded, Milestone::Complete] {
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "\nTo {}:\n\n{}", what(milestone), self.times(milestone));
+            let times = self.spreads(|it| it.milestones.get(&milestone).copied());
+            let _ = writeln!(text, "\nTo {}:\n\n{times}", what(milestone));
         }
+        let work = self.spreads(|it| Some(it.processor_seconds));
+        let _ = writeln!(text, "Work of all processors for a run, whoever did it:\n\n{work}");
         let _ = writeln!(text, "Ratios of the medians to the lead's end:\n\n{}", self.ratios());
         for size in &self.sizes {
             let _ = writeln!(
@@ -97,12 +110,12 @@ impl Report {
         columns.map(|(size, start)| format!("{size} pods, {}", start.name())).collect()
     }
 
-    fn times(&self, milestone: Milestone) -> String {
+    fn spreads(&self, what: impl Fn(&Measured) -> Option<f64>) -> String {
         let rows = self.contenders().into_iter().map(|contender| {
             let spreads = self
                 .columns()
                 .into_iter()
-                .map(|(size, start)| self.spread(contender, size, start, milestone));
+                .map(|(size, start)| self.spread_of(contender, size, start, &what));
             let cells = spreads.map(|spread| {
                 spread.map_or_else(String::new, |it| {
                     format!("{:.2} ({:.2} - {:.2})", it.median, it.least, it.most)
@@ -168,8 +181,11 @@ pub(super) mod tests {
             size: 4,
             round,
             start,
-            milestones: [(Milestone::PodEnded, seconds), (Milestone::Complete, seconds + 2.0)]
-                .into(),
+            measured: Measured {
+                milestones: [(Milestone::PodEnded, seconds), (Milestone::Complete, seconds + 2.0)]
+                    .into(),
+                processor_seconds: seconds * 1.5,
+            },
         };
         Report {
             flux: "Flux: a sample".to_owned(),
@@ -196,6 +212,7 @@ pub(super) mod tests {
             "| this operator, mounted | 4.00 (3.00 - 9.00) | 5.00 (5.00 - 5.00) |",
             "| by hand, mounted | 4.00 (4.00 - 4.00) |  |",
             "| this operator, mounted / by hand, mounted | 2.00 |  |",
+            "| this operator, mounted | 6.00 (4.50 - 13.50) | 7.50 (7.50 - 7.50) |",
             "| pod ended | 2.000 | 4.000 |",
             "| accepted |  |  |",
         ] {

@@ -26,6 +26,7 @@ use std::{collections::BTreeMap, fmt::Debug};
 use super::{
     contender::{Contender, Start},
     objects::Wanted,
+    processor,
     recording::{Milestone, Object, Recording, Seen},
     runtime::{self, Runtime},
 };
@@ -47,8 +48,18 @@ pub(super) struct Run {
     pub(super) round: usize,
     /// The first one, or one of a name that was used before.
     pub(super) start: Start,
+    #[serde(flatten)]
+    pub(super) measured: Measured,
+}
+
+/// What is measured of a run.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Measured {
     /// Seconds from the first object's creation.
     pub(super) milestones: BTreeMap<Milestone, f64>,
+    /// What the whole machine has worked until the last of them.
+    pub(super) processor_seconds: f64,
 }
 
 /// Where contenders run.
@@ -76,11 +87,7 @@ impl Place {
     }
 
     /// Runs it once and removes it.
-    pub(super) async fn run(
-        &self,
-        trial: &Trial,
-        wanted: Wanted<'_>,
-    ) -> Result<BTreeMap<Milestone, f64>> {
+    pub(super) async fn run(&self, trial: &Trial, wanted: Wanted<'_>) -> Result<Measured> {
         let mut news = watch_all(trial, wanted.contender);
         let watching = if wanted.contender.is_ours() { 3 } else { 2 };
         for _ in 0..watching {
@@ -94,7 +101,9 @@ impl Place {
             let following = follow(&mut news, &mut recording, wanted.contender.is_ours());
             tokio::time::timeout(DEADLINE, following).await.context("it does not end")?
         };
+        let before = processor::time()?;
         let (made, ()) = tokio::try_join!(create_all(trial, wanted), recorded)?;
+        let worked = processor::time()?.saturating_sub(before);
         recording.tasks = self.runtime.events();
         let lead = recording.lead().and_then(|lead| lead.metadata.uid.clone());
         let lead = lead.context("there was no lead")?;
@@ -104,7 +113,7 @@ impl Place {
         if !milestones.contains_key(&Milestone::PodEnded) {
             bail!("containerd has not told when the lead ended");
         }
-        Ok(milestones)
+        Ok(Measured { milestones, processor_seconds: worked.as_secs_f64() })
     }
 }
 
