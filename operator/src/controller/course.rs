@@ -86,10 +86,18 @@ pub(super) fn agent_config(config_map: Option<&ConfigMap>) -> Option<AgentConfig
     AgentConfig::from_toml(config_map?.data.as_ref()?.get(AGENT_CONFIG_KEY)?).ok()
 }
 
-/// The image that the pods of `job` have their agent from, copied or mounted. What is read here the watch
-/// keeps ([`super::watches::without_pods`]).
+/// Annotation of a pod template without containers, which only a Job that a watch has brought has: the image
+/// of its agent ([`super::watches::without_pods`]).
+pub(super) const AGENT_IMAGE_NOTE: &str = "agent-image";
+
+/// The image that the pods of `job` have their agent from, copied or mounted.
 pub(super) fn agent_image(job: &Job) -> Option<&str> {
-    let pod = job.spec.as_ref()?.template.spec.as_ref()?;
+    let template = &job.spec.as_ref()?.template;
+    let pod = template.spec.as_ref()?;
+    if pod.containers.is_empty() {
+        let annotations = template.metadata.as_ref()?.annotations.as_ref()?;
+        return annotations.get(AGENT_IMAGE_NOTE).map(String::as_str);
+    }
     let mut containers = pod.init_containers.iter().flatten();
     if let Some(copies) = containers.find(|container| container.name == AGENT_CONTAINER) {
         return copies.image.as_deref();

@@ -1,16 +1,18 @@
 //! What the controller watches.
 
 use super::context::Context;
+use super::course::{AGENT_IMAGE_NOTE, agent_image};
 use super::known::{Marker, name_of, take_out_history};
-use crate::cluster::AGENT_CONTAINER;
-use flux_contract::{ClusterName, labels};
+use flux_contract::labels;
 use futures::{Stream, TryStreamExt as _};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Pod, PodSpec, PodTemplateSpec};
+use kube::core::ObjectMeta;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::{PredicateConfig, WatchStreamExt as _, predicates, watcher};
 use kube::{Api, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -87,24 +89,18 @@ pub(super) fn without_managers<K: Resource>(object: &mut K) {
     take_out_history(object.meta_mut());
 }
 
-/// Leaves of a Job's pods what is asked for: how they are restarted, and where their agent is from.
+/// Leaves of a Job's pods what is asked for: how they are restarted and, as a note in place of their metadata,
+/// where their agent is from. A container or a volume takes as much memory as all the rest of the Job.
 pub(super) fn without_pods(job: &mut Job) {
     without_managers(job);
-    let agent = ClusterName::new(&job.name_any()).ok().map(|name| name.agent_image_volume());
+    let agent = agent_image(job).map(str::to_owned);
     let Some(template) = job.spec.as_mut().map(|spec| &mut spec.template) else { return };
-    let Some(pod) = template.spec.take() else { return };
-    let (mut init_containers, mut volumes) = (pod.init_containers, pod.volumes);
-    if let Some(containers) = &mut init_containers {
-        containers.retain(|container| container.name == AGENT_CONTAINER);
-        containers.shrink_to_fit();
-    }
-    if let Some(volumes) = &mut volumes {
-        volumes.retain(|volume| Some(&volume.name) == agent.as_ref());
-        volumes.shrink_to_fit();
-    }
-    let restart_policy = pod.restart_policy;
-    template.spec =
-        Some(PodSpec { restart_policy, init_containers, volumes, ..PodSpec::default() });
+    let annotations = agent.map(|image| BTreeMap::from([(AGENT_IMAGE_NOTE.to_owned(), image)]));
+    let restart_policy = template.spec.take().and_then(|pod| pod.restart_policy);
+    *template = PodTemplateSpec {
+        metadata: Some(ObjectMeta { annotations, ..ObjectMeta::default() }),
+        spec: Some(PodSpec { restart_policy, ..PodSpec::default() }),
+    };
 }
 
 /// Leaves what a lead says of itself.
@@ -122,7 +118,6 @@ pub(super) fn cluster_of(pod: &Pod) -> Option<ObjectRef<Marker>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::course::agent_image;
     use crate::controller::fixtures::{built_with, cluster};
     use crate::controller::index_labels;
     use flux_contract::Install;
@@ -143,8 +138,7 @@ mod tests {
             assert_eq!((before, agent_image(&built)), (after, agent_image(&kept)));
             assert!(agent_image(&kept).is_some());
             let pod = kept.spec.unwrap().template.spec.unwrap();
-            assert!(pod.containers.is_empty());
-            assert!(pod.volumes.iter().flatten().count() <= 1);
+            assert!(pod.containers.is_empty() && pod.volumes.is_none());
         }
     }
 
