@@ -118,7 +118,7 @@ async fn a_probe_that_is_given_up_makes_room() {
 async fn who_sends_what_is_no_question_is_hung_up_on() {
     let agent = agent().await;
     agent.reports.send_replace(report(true));
-    let long = [b"GET /".as_slice(), &[b'x'; 100_000]].concat();
+    let long = [b"GET /".as_slice(), &vec![b'x'; 100_000]].concat();
     for wrong in [b"\x16\x03\x01\x02".as_slice(), &long, b"\r\n\r\n\r\n", b"GET\r\n\r\n"] {
         let mut rude = agent.connect().await;
         // It may be hung up on before all is sent.

@@ -123,8 +123,8 @@ async fn converse(stream: TcpStream, reports: watch::Receiver<StatusReport>) -> 
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
     server.keep_alive(false).max_buf_size(REQUEST_LIMIT);
-    let served = server.serve_connection(TokioIo::new(stream), answer).await;
-    served.is_ok() && said.load(Ordering::Relaxed)
+    let sent = server.serve_connection(TokioIo::new(stream), answer).await;
+    sent.is_ok() && said.load(Ordering::Relaxed)
 }
 
 async fn answer(

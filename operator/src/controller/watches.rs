@@ -6,7 +6,7 @@ use super::known::{Marker, name_of, take_out_history};
 use flux_contract::labels;
 use futures::{Stream, TryStreamExt as _};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Pod, PodSpec, PodTemplateSpec};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodSpec, PodTemplateSpec};
 use kube::core::ObjectMeta;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::{PredicateConfig, WatchStreamExt as _, predicates, watcher};
@@ -14,6 +14,7 @@ use kube::{Api, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::mem;
 use std::sync::Arc;
 
 /// Everything the operator makes carries this label, so that it hears of nothing else.
@@ -103,10 +104,25 @@ pub(super) fn without_pods(job: &mut Job) {
     };
 }
 
-/// Leaves what a lead says of itself.
+/// Leaves how a lead and its containers are.
 pub(super) fn state_only(lead: &mut Pod) {
     without_managers(lead);
     lead.spec = None;
+    lead.metadata.annotations = None;
+    let Some(status) = &mut lead.status else { return };
+    (status.host_ip, status.host_ips, status.pod_ip, status.pod_ips) = (None, None, None, None);
+    let init = status.init_container_statuses.iter_mut().flatten();
+    for container in init.chain(status.container_statuses.iter_mut().flatten()) {
+        *container = ContainerStatus {
+            name: mem::take(&mut container.name),
+            last_state: container.last_state.take(),
+            ready: container.ready,
+            restart_count: container.restart_count,
+            started: container.started,
+            state: container.state.take(),
+            ..ContainerStatus::default()
+        };
+    }
 }
 
 /// The MiniCluster that a pod belongs to.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use nix::unistd::{SysconfVar, sysconf};
 
-/// Processor time of all programs and of the kernel since the machine's start (proc_stat(5)).
+/// Processor time of all programs and of the kernel since the start of the machine (`/proc/stat`).
 pub(super) fn time() -> Result<Duration> {
     let text = std::fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
     let a_second = sysconf(SysconfVar::CLK_TCK).context("asking how long a tick is")?;
