@@ -12,7 +12,7 @@ use pod::namespace::{FirstProcess, first_process};
 use pod::{Pod, code, stderr, stdout};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::Stdio;
 
 /// Shell text that ends when the file `$1` is there.
@@ -176,6 +176,18 @@ fn probes_that_wait_are_answered_before_the_run_ends() {
         let Some(told) = run_and_probe(then) else { return };
         assert_eq!(told, (code, [line.to_owned(), line.to_owned()]));
     }
+}
+
+#[test]
+fn a_port_that_another_program_has_is_named_and_the_run_goes_on() {
+    let pod = Pod::new();
+    let taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let mut run = pod.prepared(&pod.launcher("true"));
+    let output = run.args(["--probe-port", &port, "--probe-period", "60"]).output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let named = format!("listen at port {port}, where the kubelet asks whether this pod is ready");
+    assert!(stderr(&output).contains(&named), "{}", stderr(&output));
 }
 
 #[test]
