@@ -82,7 +82,7 @@ enum Command {
         #[command(flatten)]
         output: OutputArgument,
     },
-    /// End with 0 if this pod is ready (the readiness probe), with 1 if not
+    /// End with 0 if this pod is ready, with 1 if not
     Ready {
         #[command(flatten)]
         pod: PodArguments,
