@@ -27,7 +27,7 @@ pub(super) const COMPANIONS: &str = "app.kubernetes.io/managed-by=flux-operator,
 
 /// Objects of a page when a watch begins with a list. A whole page is held in memory as text and as objects,
 /// before anything is taken out of them.
-const PAGE: u32 = 100;
+const PAGE: u32 = 20;
 
 /// How all watches begin.
 pub(super) fn watch_config() -> watcher::Config {
