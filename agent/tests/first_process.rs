@@ -9,8 +9,10 @@ mod support;
 use flux_contract::AgentConfig;
 use nix::sys::signal::Signal;
 use pod::namespace::{FirstProcess, first_process};
-use pod::{Background, Pod, code, stderr, stdout};
+use pod::{Pod, code, stderr, stdout};
 use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::Stdio;
 
 /// Shell text that ends when the file `$1` is there.
@@ -139,32 +141,53 @@ fn a_child_that_is_killed_takes_nothing_with_it() {
     assert!(message.contains(&(128 + Signal::SIGKILL as i32).to_string()), "{message}");
 }
 
-/// Starts a run whose broker waits for the file `go` and then does what `then` says, with a readiness
-/// probe that waits for it; code and complaints of run and probe.
-fn run_and_probe(then: &str) -> Option<[(i32, String); 2]> {
+/// Asks at `port` whether the pod is ready, as the kubelet does; the status line is read later.
+fn probe(port: u16) -> impl FnOnce() -> String {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    stream.write_all(b"GET /ready?wait=60 HTTP/1.1\r\nHost: pod\r\n\r\n").unwrap();
+    move || {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.lines().next().unwrap_or_default().to_owned()
+    }
+}
+
+/// A run whose broker waits for the file `go` and then does what `then` says, while the startup probe and a
+/// readiness probe wait: the code, and what the probes were told.
+fn run_and_probe(then: &str) -> Option<(i32, [String; 2])> {
     let pod = Pod::new();
     pod.broker_does(&format!("{AWAIT}await $POD/go\n{then}"));
-    let run = FirstProcess::start(&pod, &pod.prepared(&pod.launcher("true")))?;
+    let port = pod::closed_port();
+    let mut run = pod.prepared(&pod.launcher("true"));
+    run.args(["--probe-port", &port.to_string(), "--probe-period", "60"]);
+    let run = FirstProcess::start(&pod, &run)?;
     pod.await_file("broker-pid");
-    let mut ready = pod.for_this_pod("ready");
-    ready.args(["--timeout", "60"]);
-    let probe = Background::start(run.entered(&pod, &ready));
-    pod::await_that("the probe has entered", || {
-        run.processes().iter().filter(|(name, _)| name == "flux-agent").count() == 2
-    });
+    let probes = [probe(port), probe(port)];
     fs::write(pod.at("go"), "").unwrap();
-    let (code, _, error) = run.end();
-    let (answer, _, complaint) = probe.end();
-    Some([(code, error), (answer, complaint)])
+    let (code, _, _) = run.end();
+    Some((code, probes.map(|answer| answer())))
 }
 
 #[test]
-fn a_probe_that_waits_is_answered_before_the_run_ends() {
-    let Some([(code, error), (answer, complaint)]) = run_and_probe("") else { return };
-    assert_eq!((code, answer), (0, 0), "{error}{complaint}");
-    let Some([(code, error), (answer, complaint)]) = run_and_probe("exit 3") else { return };
-    assert_eq!((code, answer), (76, 1), "{error}");
-    assert!(complaint.contains("the broker ended with exit code 3"), "{complaint}");
+fn probes_that_wait_are_answered_before_the_run_ends() {
+    for (then, code, line) in
+        [("", 0, "HTTP/1.1 200 OK"), ("exit 3", 76, "HTTP/1.1 503 Service Unavailable")]
+    {
+        let Some(told) = run_and_probe(then) else { return };
+        assert_eq!(told, (code, [line.to_owned(), line.to_owned()]));
+    }
+}
+
+#[test]
+fn a_port_that_another_program_has_is_named_and_the_run_goes_on() {
+    let pod = Pod::new();
+    let taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let mut run = pod.prepared(&pod.launcher("true"));
+    let output = run.args(["--probe-port", &port, "--probe-period", "60"]).output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let named = format!("listen at port {port}, where the kubelet asks whether this pod is ready");
+    assert!(stderr(&output).contains(&named), "{}", stderr(&output));
 }
 
 #[test]

@@ -30,19 +30,20 @@ fn view_install(agent: &str, mount_path: &str) -> Vec<String> {
     words([agent, "view", "install", "--mount-path", mount_path, "--destination", INSTALL_MOUNT])
 }
 
-/// Runs the pod, whose readiness is asked for every `probe_period` seconds.
+/// Port of the pod at which PID 1 answers whether the pod is ready.
+pub const READY_PORT: u16 = 18049;
+/// Path of that question. With `?wait=SECONDS` the answer waits so long for the pod to be ready.
+pub const READY_PATH: &str = "/ready";
+
+/// Runs the pod, whose readiness is asked for at [`READY_PORT`] every `probe_period` seconds.
 pub fn run(layout: &Layout, probe_period: u32) -> Vec<String> {
-    words([&agent(layout), "run", "--probe-period", &probe_period.to_string()])
+    let (port, period) = (READY_PORT.to_string(), probe_period.to_string());
+    words([&agent(layout), "run", "--probe-port", &port, "--probe-period", &period])
 }
 
 /// Runs sidecar `name` of the configuration.
 pub fn run_sidecar(layout: &Layout, name: &str) -> Vec<String> {
     words([&agent(layout), "run", "--container", name])
-}
-
-/// Asks whether the pod is ready, and waits `timeout` seconds for it.
-pub fn ready(layout: &Layout, timeout: u32) -> Vec<String> {
-    words([&agent(layout), "ready", "--timeout", &timeout.to_string()])
 }
 
 fn agent(layout: &Layout) -> String {

@@ -201,8 +201,8 @@ fn bug_23_names_are_published_at_once_and_readiness_is_the_brokers() {
         assert_eq!(service.spec.unwrap().publish_not_ready_addresses, Some(true));
     }
     let pod = desired.job.spec.unwrap().template.spec.unwrap();
-    let probe = pod.containers[0].readiness_probe.clone().unwrap().exec.unwrap();
-    assert!(probe.command.unwrap().contains(&"ready".to_owned()));
+    let probe = pod.containers[0].readiness_probe.clone().unwrap().http_get.unwrap();
+    assert_eq!(probe.path.as_deref(), Some("/ready?wait=20"));
 }
 
 #[test]

@@ -68,7 +68,7 @@ pub(crate) enum Awaited {
     Complete,
 }
 
-/// How long a person or a probe waits who gives `seconds`: a year at most, which every clock can
+/// How long somebody waits who gives `seconds`: a year at most, which every clock can
 /// still count to.
 pub(super) fn patience(seconds: u64) -> Duration {
     const LONGEST: u64 = 365 * 24 * 60 * 60;

@@ -50,9 +50,11 @@ enum Command {
         /// Run this sidecar of the configuration instead of the broker
         #[arg(long, value_name = "NAME")]
         container: Option<String>,
-        /// How often the kubelet's readiness probe asks: a run that ended well does not end in the
-        /// moment before it
-        #[arg(long, hide = true, value_name = "SECONDS")]
+        /// Port at which the kubelet asks whether the pod is ready
+        #[arg(long, hide = true, value_name = "PORT", requires = "probe_period")]
+        probe_port: Option<u16>,
+        /// How often its readiness probe asks: a run that ended well does not end in the moment before it
+        #[arg(long, hide = true, value_name = "SECONDS", requires = "probe_port")]
         probe_period: Option<u64>,
     },
     /// Print what `run` would do in this pod, and change nothing
@@ -80,7 +82,7 @@ enum Command {
         #[command(flatten)]
         output: OutputArgument,
     },
-    /// End with 0 if this pod is ready (the readiness probe), with 1 if not
+    /// End with 0 if this pod is ready, with 1 if not
     Ready {
         #[command(flatten)]
         pod: PodArguments,
@@ -225,13 +227,14 @@ fn dispatch(command: Command) -> u8 {
             let request = InstallRequest { root, destination, mount_path, source };
             code(view_install::run(&request, agent))
         }
-        Command::Run { pod, container, probe_period } => {
+        Command::Run { pod, container, probe_port, probe_period } => {
+            let period = probe_period.map(Duration::from_secs);
             let options = run::Options {
                 config: pod.config,
                 root: Root::new(pod.root),
                 hostname: pod.hostname,
                 container,
-                probe_period: probe_period.map(Duration::from_secs),
+                probes: probe_port.zip(period).map(|(port, period)| run::Probes { port, period }),
             };
             block_on(run::run(options), identity)
         }
@@ -295,7 +298,6 @@ mod tests {
             invocation::install_both("/mnt/flux"),
             invocation::run(&layout, 60),
             invocation::run_sidecar(&layout, "proxy"),
-            invocation::ready(&layout, 1800),
         ] {
             assert!(Cli::try_parse_from(&words).is_ok(), "{words:?}");
         }

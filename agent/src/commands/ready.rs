@@ -1,4 +1,4 @@
-//! `flux-agent ready`: the startup and readiness probes.
+//! `flux-agent ready`: whether this pod is ready, for people and scripts.
 
 use crate::commands::arguments::{PodArguments, patience};
 use crate::commands::failure::{Done, NO, failed_with};
@@ -9,8 +9,7 @@ use crate::status::document::StatusReport;
 use crate::system::output::complain;
 use std::time::Instant;
 
-/// Waits at most `seconds` for it, so that a probe learns of it at once and not at its
-/// next turn.
+/// Waits at most `seconds` for it, so that whoever asks learns of it at once.
 pub(crate) async fn run(arguments: &PodArguments, seconds: u64) -> Done {
     let socket = agent_socket(arguments);
     let deadline = Instant::now() + patience(seconds);

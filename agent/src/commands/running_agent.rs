@@ -7,7 +7,7 @@ use flux_contract::{Layout, PRIVATE_MOUNT};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long the agent may take to answer. The kubelet's probe gives up after five seconds.
+/// How long the agent may take to answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How often a state is asked for while waiting for it.

@@ -1,7 +1,7 @@
 //! The last moment of PID 1: whoever asks whether the pod is ready gets an answer before it ends.
 //!
 //! With PID 1 ends everything in its container, and the kubelet learns of that up to a second later.
-//! A probe that is killed so, or that is to start in that second, becomes a Warning Event about a run
+//! A probe that is cut off so, or that is to start in that second, becomes a Warning Event about a run
 //! with which nothing was wrong. So a good run waits for the probes that are due; a run that is longer
 //! than a few seconds has had the first ones long before.
 //!
@@ -9,14 +9,11 @@
 //! one runs asks for another right after it (`UpdatePodStatus` in `pkg/kubelet/prober/prober_manager.go` of
 //! 1.36): it comes as fast as the one before came, and a node with much to do is slow.
 
-use crate::process::processes::{Process, processes};
 use crate::process::signals::Signals;
-use crate::status::server::Answered;
-use flux_contract::Layout;
-use nix::unistd::getpid;
+use crate::status::readiness::Answered;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 /// How long the kubelet may take to notice that a container has ended: it looks at all of them once a
 /// second (`genericPlegRelistPeriod`), and the look takes its time.
@@ -27,13 +24,11 @@ const FIRST_PROBE: Duration = Duration::from_secs(4);
 const NEXT_PROBE: Duration = Duration::from_secs(10);
 /// How many come at the start: the startup probe, and the readiness probe at once after it has succeeded.
 const FIRST: u32 = 2;
-/// How long a probe that was answered may take to end.
+/// How long a probe that has its answer may take to go.
 const END: Duration = Duration::from_secs(2);
-/// How often it is looked whether it has.
-const PAUSE: Duration = Duration::from_millis(10);
 
-/// Lets those who ask have their answer, which the end of the run has settled, and end. After a good
-/// run, whose readiness probe comes every `period`, those who are about to ask as well.
+/// Lets those who ask have their answer, which the end of the run has settled. After a good run, whose
+/// readiness probe comes every `period`, those who are about to ask as well.
 pub(crate) async fn farewell(
     signals: &mut Signals,
     answered: &mut watch::Receiver<Answered>,
@@ -43,14 +38,7 @@ pub(crate) async fn farewell(
         // Told to stop: then the pod is being deleted, and nobody minds.
         let _ = signals.unless_stopped(answer_the_kubelet(answered, period)).await;
     }
-    if getpid().as_raw() == 1 {
-        let _ = timeout(END, async {
-            while processes().iter().any(asks) {
-                sleep(PAUSE).await;
-            }
-        })
-        .await;
-    }
+    let _ = timeout(END, answered.wait_for(|answered| answered.open == 0)).await;
 }
 
 async fn answer_the_kubelet(answered: &mut watch::Receiver<Answered>, period: Duration) {
@@ -78,32 +66,15 @@ fn until_asked(so_far: Answered, period: Duration, now: Instant) -> Option<Durat
     is_due.then(|| (next + NOTICE).saturating_duration_since(now))
 }
 
-/// Whether a probe, or a person, has entered this container and asks: `process` is one of this program,
-/// or the runtime on its way to become it, and its parent is in another process namespace.
-fn asks(process: &Process) -> bool {
-    let is_ours = process.name == Layout::AGENT_NAME || process.name.starts_with("runc:");
-    is_ours && process.parent == 0 && process.pid != 1 && !process.ended
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_probe_is_a_living_agent_whose_parent_is_elsewhere() {
-        let name = "flux-agent".to_owned();
-        let probe = Process { pid: 9, name, parent: 0, started: 1, ended: false };
-        assert!(asks(&probe));
-        assert!(asks(&Process { name: "runc:[2:INIT]".to_owned(), ..probe.clone() }));
-        assert!(!asks(&Process { ended: true, ..probe.clone() }));
-        assert!(!asks(&Process { parent: 1, ..probe.clone() }), "our own child");
-        assert!(!asks(&Process { name: "bash".to_owned(), ..probe }), "a person's shell");
-    }
+    use tokio::time::sleep;
 
     #[test]
     fn only_a_probe_that_is_due_is_waited_for() {
         let (last, period) = (Instant::now(), Duration::from_mins(1));
-        let so_far = Answered { ready: 3, first: Some(last - period), last: Some(last) };
+        let so_far = Answered { ready: 3, first: Some(last - period), last: Some(last), open: 0 };
         let wait = |seconds| until_asked(so_far, period, last + Duration::from_secs(seconds));
         assert_eq!((wait(0), wait(30), wait(58)), (None, None, None));
         assert_eq!(wait(59), Some(Duration::from_millis(2500)));
@@ -115,7 +86,8 @@ mod tests {
     fn a_readiness_probe_may_follow_the_first_one_as_fast_as_that_one_came() {
         let (first, period) = (Instant::now(), Duration::from_mins(1));
         let millis = Duration::from_millis;
-        let so_far = Answered { ready: 2, first: Some(first), last: Some(first + millis(300)) };
+        let so_far =
+            Answered { ready: 2, first: Some(first), last: Some(first + millis(300)), open: 0 };
         let wait = |after| until_asked(so_far, period, first + millis(after));
         assert_eq!((wait(400), wait(899), wait(900)), (Some(millis(500)), Some(millis(1)), None));
         let third = Answered { ready: 3, ..so_far };
@@ -133,7 +105,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_run_that_was_asked_before_ends_at_once() {
         let last = Some(Instant::now());
-        let (_sender, mut answered) = watch::channel(Answered { ready: 2, first: last, last });
+        let (_sender, mut answered) =
+            watch::channel(Answered { ready: 2, first: last, last, open: 0 });
         let started = Instant::now();
         answer_the_kubelet(&mut answered, Duration::from_mins(1)).await;
         assert_eq!(started.elapsed(), Duration::ZERO);
@@ -149,7 +122,7 @@ mod tests {
                 sleep(Duration::from_secs(1)).await;
                 let now = Instant::now();
                 first.get_or_insert(now);
-                sender.send_replace(Answered { ready, first, last: Some(now) });
+                sender.send_replace(Answered { ready, first, last: Some(now), open: 0 });
             }
             sleep(Duration::from_mins(1)).await;
         });

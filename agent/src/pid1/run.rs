@@ -22,7 +22,8 @@ use crate::process::signals::Signals;
 use crate::program::record::ProgramRecord;
 use crate::status::document::StatusReport;
 use crate::status::progress::Progress;
-use crate::status::server::{Answered, StatusServer};
+use crate::status::readiness::{Answered, ReadinessServer};
+use crate::status::server::StatusServer;
 use crate::status::timing::fluxtime_line;
 use crate::system::environment::Report;
 use crate::system::output::{self, Log, chain};
@@ -54,8 +55,17 @@ pub(crate) struct Options {
     pub hostname: Option<String>,
     /// Run this sidecar instead of the broker.
     pub container: Option<String>,
-    /// How often the kubelet asks whether the pod is ready, if it does.
-    pub probe_period: Option<Duration>,
+    /// How the kubelet asks whether the pod is ready, if it does.
+    pub probes: Option<Probes>,
+}
+
+/// How the kubelet asks whether the pod is ready.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Probes {
+    /// At which port.
+    pub port: u16,
+    /// How often, once the pod is ready.
+    pub period: Duration,
 }
 
 /// Runs the pod and returns the code to end with. Whatever happens, it is said, and written to the
@@ -65,7 +75,7 @@ pub(crate) async fn run(options: Options) -> u8 {
     let signals = Signals::register();
     output::never_wait_for_the_log();
     let root = options.root.clone();
-    let period = options.probe_period;
+    let period = options.probes.map(|probes| probes.period);
     match begin(options, signals).await {
         Ok(Begun::Runner { mut context, plan, answered, lock: _held_to_the_end }) => {
             let in_case = in_case_of_a_kill(&root, context.progress.subscribe());
@@ -143,7 +153,7 @@ enum Begun {
 /// Configuration, facts, plan. Nothing is changed yet, but that a mounted view gets its place: what is
 /// in it is among the facts.
 async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, (Exit, String)> {
-    let Options { config, root, hostname, container, probe_period: _ } = options;
+    let Options { config, root, hostname, container, probes } = options;
     let internal = |what: &str, error: io::Error| (Exit::Internal, format!("{what}: {error}"));
     let signals = signals.map_err(|error| internal("take signals", error))?;
     let progress = Progress::new();
@@ -187,7 +197,11 @@ async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, 
     {
         context.signals.keep(deadline);
     }
-    let answered = serve_status(&context, &config.layout.agent_socket());
+    serve_status(&context, &config.layout.agent_socket());
+    let answered = match probes {
+        Some(probes) => answer_the_kubelet(&context, probes.port).await,
+        None => None,
+    };
     Ok(Begun::Runner { context: Box::new(context), plan: Box::new(plan), answered, lock })
 }
 
@@ -197,10 +211,25 @@ fn lock(context: &Context, path: &Path) -> Option<RunnerLock> {
     held.inspect_err(|error| context.log.warn(&format!("lock {}: {error}", path.display()))).ok()
 }
 
-/// Without the socket the pod never becomes ready, but it runs.
-fn serve_status(context: &Context, path: &Path) -> Option<watch::Receiver<Answered>> {
-    let server = StatusServer::bind(&context.root.at(path))
-        .inspect_err(|error| context.log.warn(&chain(error)))
+/// Without the socket nobody can ask how the run stands, but it goes on.
+fn serve_status(context: &Context, path: &Path) {
+    match StatusServer::bind(&context.root.at(path)) {
+        Ok(server) => drop(tokio::spawn(server.serve(context.progress.subscribe()))),
+        Err(error) => context.log.warn(&chain(&error)),
+    }
+}
+
+/// Without the port the pod never becomes ready, but it runs.
+async fn answer_the_kubelet(context: &Context, port: u16) -> Option<watch::Receiver<Answered>> {
+    let server = ReadinessServer::bind(port)
+        .await
+        .inspect_err(|error| {
+            let text = format!(
+                "listen at port {port}, where the kubelet asks whether this pod is ready, which it \
+                 will not be: {error}"
+            );
+            context.log.warn(&text);
+        })
         .ok()?;
     let answered = server.answered();
     tokio::spawn(server.serve(context.progress.subscribe()));

@@ -1,4 +1,4 @@
-//! What PID 1 says of itself: a ZeroMQ REP socket that `flux-agent status` and the probes ask.
+//! What PID 1 says of itself: a ZeroMQ REP socket that `flux-agent status` and `flux-agent ready` ask.
 //!
 //! The socket is a file in a directory of mode 0700, so only the container's own user and root
 //! reach it. A request is one JSON document: `{"ask":"status"}` is answered at once,

@@ -1,13 +1,15 @@
-//! What a run says of itself while it goes on: its progress and timeline, and the socket on which PID 1
-//! answers who asks.
+//! What a run says of itself while it goes on: its progress and timeline, the socket on which PID 1
+//! answers who asks, and the port at which it answers the kubelet.
 
 pub(crate) mod client;
 pub(crate) mod document;
 pub(crate) mod progress;
+pub(crate) mod readiness;
 pub(crate) mod rep;
 pub(crate) mod server;
 pub(crate) mod timing;
 
 pub use client::{ask, ask_when_ready};
 pub use document::{StatusError, StatusReport};
-pub use server::{Answered, StatusServer};
+pub use readiness::{Answered, ReadinessServer};
+pub use server::StatusServer;

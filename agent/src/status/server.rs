@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 /// Clients that are served at a time; others wait for their turn.
 const CLIENTS: usize = 32;
@@ -24,22 +24,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Longest time a client may wait to hear that the pod is ready.
 const LONGEST_WAIT: Duration = Duration::from_hours(24);
 
-/// How often it was answered that the pod is ready.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Answered {
-    /// Answers to the question for readiness that were yes.
-    pub ready: u32,
-    /// When the first of them was given.
-    pub first: Option<Instant>,
-    /// When the last of them was given.
-    pub last: Option<Instant>,
-}
-
 /// The socket of a run.
 #[derive(Debug)]
 pub struct StatusServer {
     listener: UnixListener,
-    answered: watch::Sender<Answered>,
 }
 
 impl StatusServer {
@@ -54,12 +42,7 @@ impl StatusServer {
             |doing| move |cause| StatusError::Prepare { doing, path: path.to_owned(), cause };
         files::remove(path).map_err(prepare("remove stale socket"))?;
         let listener = UnixListener::bind(path).map_err(prepare("listen on"))?;
-        Ok(Self { listener, answered: watch::Sender::default() })
-    }
-
-    /// A reader of what was answered.
-    pub fn answered(&self) -> watch::Receiver<Answered> {
-        self.answered.subscribe()
+        Ok(Self { listener })
     }
 
     /// Answers every question with the latest of `reports`, until the future is dropped. What a
@@ -69,11 +52,11 @@ impl StatusServer {
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    let (reports, answered) = (reports.clone(), self.answered.clone());
+                    let reports = reports.clone();
                     tokio::spawn(async move {
                         let _place = place;
                         // It went away, took too long, or speaks no ZMTP.
-                        let _ = converse(stream, reports, &answered).await;
+                        let _ = converse(stream, reports).await;
                     });
                 }
                 Err(_) => sleep(PAUSE).await,
@@ -86,7 +69,6 @@ impl StatusServer {
 async fn converse(
     stream: UnixStream,
     mut reports: watch::Receiver<StatusReport>,
-    answered: &watch::Sender<Answered>,
 ) -> io::Result<()> {
     let mut connection = timeout(PATIENCE, Connection::accept(stream)).await??;
     loop {
@@ -102,7 +84,6 @@ async fn converse(
             }
         }
         let report = now(&reports.borrow());
-        let is_yes = report.ready && matches!(request, Ok(Request::Ready { .. }));
         let text = match request {
             Ok(Request::Status {} | Request::Ready { .. }) => serde_json::to_string(&report),
             Err(error) => {
@@ -110,14 +91,6 @@ async fn converse(
             }
         };
         timeout(PATIENCE, connection.answer(&text.unwrap_or_default())).await??;
-        if is_yes {
-            answered.send_modify(|answered| {
-                let now = Instant::now();
-                answered.ready = answered.ready.saturating_add(1);
-                answered.first.get_or_insert(now);
-                answered.last = Some(now);
-            });
-        }
     }
 }
 

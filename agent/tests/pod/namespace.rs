@@ -62,16 +62,6 @@ impl FirstProcess {
         kill(self.pid(), signal).unwrap();
     }
 
-    /// `command` as somebody runs it who has entered the container, as the kubelet does.
-    pub fn entered(&self, pod: &Pod, command: &Command) -> Command {
-        let mut enter = Command::new("nsenter");
-        enter.arg(format!("--target={}", self.pid())).args(["--pid", "--mount"]);
-        if !getuid().is_root() {
-            enter.args(["--user", "--preserve-credentials"]);
-        }
-        pod.wrapped(enter, command)
-    }
-
     /// Waits for its end and returns code, output and complaints.
     pub fn end(self) -> (i32, String, String) {
         self.unshare.end()

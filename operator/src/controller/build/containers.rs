@@ -5,25 +5,25 @@ use super::volumes::{curve_mount, flux_mounts, install_mount, munge_mount, priva
 use crate::cluster::{self, AGENT_CONTAINER, CORES_VARIABLE, Cluster, CompanionContainer, Sidecar};
 use flux_contract::{Install, Layout, invocation};
 use k8s_openapi::api::core::v1::{
-    Container, ContainerPort, EnvVar, EnvVarSource, ExecAction, Lifecycle, LifecycleHandler, Probe,
-    ResourceRequirements, SecretKeySelector, VolumeMount,
+    Container, ContainerPort, EnvVar, EnvVarSource, ExecAction, HTTPGetAction, Lifecycle,
+    LifecycleHandler, Probe, ResourceRequirements, SecretKeySelector, VolumeMount,
 };
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
 
 /// Attempts of the startup probe: so many that it never ends a container. The agent has deadlines
 /// of its own and says why it gives up; a probe would only kill it.
 const STARTUP_ATTEMPTS: i32 = i32::MAX;
-/// Seconds that one attempt of the startup probe waits in the pod for the broker. So the pod is
+/// Seconds that the answer to the startup probe waits for the broker. So the pod is
 /// ready the moment its broker is, and nothing that goes well takes a second attempt, which would be
 /// a Warning Event about the first. A worker waits as long for the lead.
 const STARTUP_PATIENCE: i32 = 1800;
-/// Seconds between two readiness probes. Each is a process that Flux's jobs share the cores with, and
-/// what it looks at, whether a worker's broker was lost, has no hurry. The first follows the startup
-/// probe at once.
+/// Seconds between two readiness probes: what they look at, whether a worker's broker was lost, has no hurry.
+/// The first follows the startup probe at once.
 const READINESS_PERIOD: i32 = 60;
-/// Seconds that a readiness probe waits for a broker that is being started again.
+/// Seconds that the answer to a readiness probe waits for a broker that is being started again.
 const READINESS_PATIENCE: i32 = 20;
-/// Seconds that a probe may take beyond the time it waits in the pod, on a node with much to do.
+/// Seconds that a probe may take beyond the time that its answer waits, on a node with much to do.
 const PROBE_MARGIN: i32 = 10;
 
 /// The init containers in order: those that copy agent and view, where they are not mounted; then
@@ -127,22 +127,25 @@ fn runner(cluster: &Cluster, install: Install) -> Container {
             // The kubelet waits for this when a container has started; then no longer.
             period_seconds: Some(1),
             failure_threshold: Some(STARTUP_ATTEMPTS),
-            ..ready(&layout, STARTUP_PATIENCE)
+            ..ready(STARTUP_PATIENCE)
         }),
         readiness_probe: Some(Probe {
             period_seconds: Some(READINESS_PERIOD),
             failure_threshold: Some(1),
-            ..ready(&layout, READINESS_PATIENCE)
+            ..ready(READINESS_PATIENCE)
         }),
         ..common(&cluster.runner.container, mounts)
     }
 }
 
 /// Asks the agent, who answers when the pod is ready or after `patience` seconds.
-fn ready(layout: &Layout, patience: i32) -> Probe {
-    let command = invocation::ready(layout, patience.unsigned_abs());
+fn ready(patience: i32) -> Probe {
     Probe {
-        exec: Some(ExecAction { command: Some(command) }),
+        http_get: Some(HTTPGetAction {
+            path: Some(format!("{}?wait={patience}", invocation::READY_PATH)),
+            port: IntOrString::Int(invocation::READY_PORT.into()),
+            ..HTTPGetAction::default()
+        }),
         timeout_seconds: Some(patience + PROBE_MARGIN),
         ..Probe::default()
     }

@@ -1,0 +1,149 @@
+//! What the kubelet asks: whether the pod is ready, over HTTP. The answer waits until there is one, so that
+//! Kubernetes learns of it at once and no attempt fails on the way there.
+//!
+//! Whoever reaches the pod's port may ask, so there is nothing else to be learned here, and there are bounds.
+
+use crate::status::document::StatusReport;
+use flux_contract::invocation::READY_PATH;
+use http_body_util::Empty;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+/// Connections that are served at a time; others wait for their turn.
+const CONNECTIONS: usize = 64;
+/// How long a request may take to come.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes that a request may have; the kubelet's has about 150.
+const REQUEST_LIMIT: usize = 8 * 1024;
+/// Longest time that a question may wait for its answer.
+const LONGEST_WAIT: Duration = Duration::from_hours(1);
+/// Pause before the next connection when one could not be accepted, as with too many open files.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What was asked, and how often the answer was that the pod is ready.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Answered {
+    /// Connections that are open.
+    pub open: u32,
+    /// Answers that were yes.
+    pub ready: u32,
+    /// When the first of them had been given.
+    pub first: Option<Instant>,
+    /// When the last of them had been given.
+    pub last: Option<Instant>,
+}
+
+/// The port of a run.
+#[derive(Debug)]
+pub struct ReadinessServer {
+    listener: TcpListener,
+    answered: watch::Sender<Answered>,
+}
+
+impl ReadinessServer {
+    /// Listens at `port` on all addresses of the pod, of either kind; without IPv6 in the kernel, of IPv4.
+    pub async fn bind(port: u16) -> io::Result<Self> {
+        let listener = match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).await {
+            Ok(listener) => listener,
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+            Err(_) => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await?,
+        };
+        Ok(Self { listener, answered: watch::Sender::default() })
+    }
+
+    /// The port it listens at.
+    pub fn port(&self) -> io::Result<u16> {
+        Ok(self.listener.local_addr()?.port())
+    }
+
+    /// A reader of what was answered.
+    pub fn answered(&self) -> watch::Receiver<Answered> {
+        self.answered.subscribe()
+    }
+
+    /// Answers by the latest of `reports`, until the future is dropped.
+    pub async fn serve(self, reports: watch::Receiver<StatusReport>) {
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    let (reports, answered) = (reports.clone(), self.answered.clone());
+                    answered.send_modify(|answered| answered.open += 1);
+                    tokio::spawn(async move {
+                        let _place = place;
+                        let is_yes = converse(stream, reports).await;
+                        answered.send_modify(|answered| answered.note(is_yes));
+                    });
+                }
+                Err(_) => sleep(PAUSE).await,
+            }
+        }
+    }
+}
+
+impl Answered {
+    /// Notes that a connection has ended, and whether the answer was yes and had been sent.
+    fn note(&mut self, is_yes: bool) {
+        self.open = self.open.saturating_sub(1);
+        if is_yes {
+            let now = Instant::now();
+            self.ready = self.ready.saturating_add(1);
+            self.first.get_or_insert(now);
+            self.last = Some(now);
+        }
+    }
+}
+
+/// Answers one request, and says whether the answer was yes and could be sent.
+async fn converse(stream: TcpStream, reports: watch::Receiver<StatusReport>) -> bool {
+    let said = AtomicBool::new(false);
+    let answer = service_fn(|request: Request<Incoming>| {
+        let reports = reports.clone();
+        let said = &said;
+        async move {
+            let code = answer(&request, reports).await;
+            said.store(code == StatusCode::OK, Ordering::Relaxed);
+            let mut response = Response::new(Empty::<Bytes>::new());
+            *response.status_mut() = code;
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    server.keep_alive(false).max_buf_size(REQUEST_LIMIT);
+    let sent = server.serve_connection(TokioIo::new(stream), answer).await;
+    sent.is_ok() && said.load(Ordering::Relaxed)
+}
+
+async fn answer(
+    request: &Request<Incoming>,
+    mut reports: watch::Receiver<StatusReport>,
+) -> StatusCode {
+    if request.uri().path() != READY_PATH {
+        return StatusCode::NOT_FOUND;
+    }
+    if request.method() != Method::GET {
+        return StatusCode::METHOD_NOT_ALLOWED;
+    }
+    let wait = match request.uri().query().map(|query| query.strip_prefix("wait=")) {
+        None => Some(Duration::ZERO),
+        Some(seconds) => seconds.and_then(|it| it.parse().ok()).map(Duration::from_secs),
+    };
+    let Some(wait) = wait else { return StatusCode::BAD_REQUEST };
+    let settled = reports.wait_for(|report| report.ready || report.over);
+    // The answer is that of the moment, be it settled or not.
+    let _ = timeout(wait.min(LONGEST_WAIT), settled).await;
+    if reports.borrow().ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+}
