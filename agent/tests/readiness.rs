@@ -26,7 +26,7 @@ fn report(ready: bool) -> StatusReport {
 /// An agent that is not ready.
 async fn agent() -> Agent {
     let (reports, receiver) = watch::channel(report(false));
-    let server = ReadinessServer::bind(0).await.unwrap();
+    let server = ReadinessServer::bind(0).unwrap();
     let (port, answered) = (server.port().unwrap(), server.answered());
     tokio::spawn(server.serve(receiver));
     Agent { port, reports, answered }
@@ -77,6 +77,17 @@ async fn the_answer_comes_when_it_is_settled_and_only_a_yes_is_counted() {
         assert_eq!(waiting.await.unwrap(), line);
         assert_eq!(agent.until(|answered| answered.open == 0).await.ready, yes);
     }
+}
+
+#[tokio::test]
+async fn who_asks_while_the_run_is_still_being_read_gets_the_answer_later() {
+    let (reports, receiver) = watch::channel(report(true));
+    let server = ReadinessServer::bind(0).unwrap();
+    let (port, answered) = (server.port().unwrap(), server.answered());
+    let agent = Agent { port, reports, answered };
+    let early = agent.asks("GET /ready").await;
+    tokio::spawn(server.serve(receiver));
+    assert_eq!(early.await.unwrap(), "HTTP/1.1 200 OK");
 }
 
 #[tokio::test]
@@ -148,5 +159,5 @@ async fn both_kinds_of_addresses_are_served_where_there_are_both() {
     let six = TcpStream::connect((Ipv6Addr::LOCALHOST, agent.port)).await;
     assert!(six.is_ok() || std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err());
     drop(agent.connect().await);
-    assert!(ReadinessServer::bind(agent.port).await.is_err(), "the port is taken");
+    assert!(ReadinessServer::bind(agent.port).is_err(), "the port is taken");
 }

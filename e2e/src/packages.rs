@@ -27,6 +27,7 @@ pub(crate) const CNI_PLUGINS: &str = "/usr/lib/cni";
 pub const NODE: &[Package] = &[
     Package { name: "conntrack", provides: &["conntrack"] },
     Package { name: "containernetworking-plugins", provides: &["/usr/lib/cni/ptp"] },
+    Package { name: "e2fsprogs", provides: &["mkfs.ext4"] },
     Package { name: "iproute2", provides: &["ip"] },
     Package { name: "iptables", provides: &["iptables"] },
     Package { name: "mount", provides: &["mount"] },

@@ -22,7 +22,7 @@ use crate::process::signals::Signals;
 use crate::program::record::ProgramRecord;
 use crate::status::document::StatusReport;
 use crate::status::progress::Progress;
-use crate::status::readiness::{Answered, ReadinessServer};
+use crate::status::readiness::{Answered, BindError, ReadinessServer};
 use crate::status::server::StatusServer;
 use crate::status::timing::fluxtime_line;
 use crate::system::environment::Report;
@@ -71,12 +71,13 @@ pub(crate) struct Probes {
 /// Runs the pod and returns the code to end with. Whatever happens, it is said, and written to the
 /// termination message.
 pub(crate) async fn run(options: Options) -> u8 {
-    // First of all: signals to PID 1 without a handler are lost.
+    // First of all: signals to PID 1 without a handler are lost, and so is a probe while no port is open.
     let signals = Signals::register();
+    let readiness = options.probes.map(|probes| ReadinessServer::bind(probes.port));
     output::never_wait_for_the_log();
     let root = options.root.clone();
     let period = options.probes.map(|probes| probes.period);
-    match begin(options, signals).await {
+    match begin(options, signals, readiness).await {
         Ok(Begun::Runner { mut context, plan, answered, lock: _held_to_the_end }) => {
             let in_case = in_case_of_a_kill(&root, context.progress.subscribe());
             let outcome = through(&mut context, &plan).await;
@@ -152,8 +153,12 @@ enum Begun {
 
 /// Configuration, facts, plan. Nothing is changed yet, but that a mounted view gets its place: what is
 /// in it is among the facts.
-async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, (Exit, String)> {
-    let Options { config, root, hostname, container, probes } = options;
+async fn begin(
+    options: Options,
+    signals: io::Result<Signals>,
+    readiness: Option<Result<ReadinessServer, BindError>>,
+) -> Result<Begun, (Exit, String)> {
+    let Options { config, root, hostname, container, probes: _ } = options;
     let internal = |what: &str, error: io::Error| (Exit::Internal, format!("{what}: {error}"));
     let signals = signals.map_err(|error| internal("take signals", error))?;
     let progress = Progress::new();
@@ -198,10 +203,7 @@ async fn begin(options: Options, signals: io::Result<Signals>) -> Result<Begun, 
         context.signals.keep(deadline);
     }
     serve_status(&context, &config.layout.agent_socket());
-    let answered = match probes {
-        Some(probes) => answer_the_kubelet(&context, probes.port).await,
-        None => None,
-    };
+    let answered = readiness.and_then(|server| answer_the_kubelet(&context, server));
     Ok(Begun::Runner { context: Box::new(context), plan: Box::new(plan), answered, lock })
 }
 
@@ -220,17 +222,11 @@ fn serve_status(context: &Context, path: &Path) {
 }
 
 /// Without the port the pod never becomes ready, but it runs.
-async fn answer_the_kubelet(context: &Context, port: u16) -> Option<watch::Receiver<Answered>> {
-    let server = ReadinessServer::bind(port)
-        .await
-        .inspect_err(|error| {
-            let text = format!(
-                "listen at port {port}, where the kubelet asks whether this pod is ready, which it \
-                 will not be: {error}"
-            );
-            context.log.warn(&text);
-        })
-        .ok()?;
+fn answer_the_kubelet(
+    context: &Context,
+    server: Result<ReadinessServer, BindError>,
+) -> Option<watch::Receiver<Answered>> {
+    let server = server.inspect_err(|error| context.log.warn(&chain(error))).ok()?;
     let answered = server.answered();
     tokio::spawn(server.serve(context.progress.subscribe()));
     Some(answered)

@@ -13,16 +13,16 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Connections that are served at a time; others wait for their turn.
-const CONNECTIONS: usize = 64;
+const CONNECTIONS: u16 = 64;
 /// How long a request may take to come.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes that a request may have; the kubelet's has about 150.
@@ -45,6 +45,15 @@ pub struct Answered {
     pub last: Option<Instant>,
 }
 
+/// The port could not be had.
+#[derive(Debug, thiserror::Error)]
+#[error("listen at port {port}, where the kubelet asks whether this pod is ready, which it will not be")]
+pub struct BindError {
+    port: u16,
+    #[source]
+    cause: io::Error,
+}
+
 /// The port of a run.
 #[derive(Debug)]
 pub struct ReadinessServer {
@@ -54,12 +63,15 @@ pub struct ReadinessServer {
 
 impl ReadinessServer {
     /// Listens at `port` on all addresses of the pod, of either kind; without IPv6 in the kernel, of IPv4.
-    pub async fn bind(port: u16) -> io::Result<Self> {
-        let listener = match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).await {
-            Ok(listener) => listener,
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
-            Err(_) => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await?,
+    /// Who connects before [`serve`](Self::serve) waits for it.
+    pub fn bind(port: u16) -> Result<Self, BindError> {
+        let listener = match listen((Ipv6Addr::UNSPECIFIED, port).into()) {
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+                listen((Ipv4Addr::UNSPECIFIED, port).into())
+            }
+            done => done,
         };
+        let listener = listener.map_err(|cause| BindError { port, cause })?;
         Ok(Self { listener, answered: watch::Sender::default() })
     }
 
@@ -75,7 +87,7 @@ impl ReadinessServer {
 
     /// Answers by the latest of `reports`, until the future is dropped.
     pub async fn serve(self, reports: watch::Receiver<StatusReport>) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let places = Arc::new(Semaphore::new(CONNECTIONS.into()));
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
@@ -91,6 +103,17 @@ impl ReadinessServer {
             }
         }
     }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+    }?;
+    // A container that is started again takes the port of the one before.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(CONNECTIONS.into())
 }
 
 impl Answered {

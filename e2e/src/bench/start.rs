@@ -138,7 +138,7 @@ impl Arguments {
     fn cluster(&self, purpose: &str) -> Result<Options> {
         let network = Network { dns_cache: self.dns_cache, ..Network::default() };
         let id = ClusterId::beside_that_of_this_checkout(purpose)?;
-        Ok(Options { cache: Cache::locate()?, id, network, nodes: Nodes::Real })
+        Ok(Options { cache: Cache::locate()?, id, network, nodes: Nodes::RealWithDisk })
     }
 
     fn write(&self, report: &Report, progress: &Progress) -> Result<()> {

@@ -146,7 +146,7 @@ impl Built {
     pub fn ensure(cache: &Cache, nodes: Nodes, progress: &Progress) -> Result<Self> {
         Ok(Self {
             kwok: match nodes {
-                Nodes::Real => None,
+                Nodes::Real | Nodes::RealWithDisk => None,
                 Nodes::Simulated => Some(KWOK.ensure(cache, progress)?),
             },
             pause: PAUSE.ensure(cache, progress)?,

@@ -132,6 +132,16 @@ impl Layout {
         self.state.join("var")
     }
 
+    /// The file that is a node's own disk.
+    pub(crate) fn disk(&self) -> PathBuf {
+        self.state.join("disk")
+    }
+
+    /// Where that is mounted: all images and volumes are below.
+    pub(crate) fn disk_mount(&self) -> PathBuf {
+        self.var().join("lib")
+    }
+
     /// What is [`inside::CONFIGURATION`] inside.
     pub(crate) fn configuration(&self) -> PathBuf {
         self.run().join("node")

@@ -17,6 +17,7 @@ use nix::sched::{CloneFlags, setns};
 use super::{
     layout::{Layout, inside},
     network::{Addresses, Network},
+    options::{Nodes, Options},
     processes::{self, Process},
 };
 use crate::{
@@ -36,6 +37,9 @@ const KERNEL_SETTINGS: &[(&str, &str)] = &[
     ("kernel/keys/root_maxbytes", "25000000"),
 ];
 
+/// Bytes that a node's own disk may hold.
+const DISK_SIZE: u64 = 64 << 30;
+
 /// Where the holder of the namespaces is remembered, among the other processes.
 const HOLDER: &str = "namespaces";
 
@@ -47,13 +51,11 @@ pub(crate) struct Namespaces {
 
 impl Namespaces {
     /// Makes them, with the node's mounts and network.
-    pub(crate) fn create(
-        layout: &Layout,
-        pause: &Path,
-        built: &Path,
-        network: &Network,
-    ) -> Result<Self> {
+    pub(crate) fn create(layout: &Layout, pause: &Path, options: &Options) -> Result<Self> {
         prepare_directories(layout)?;
+        if options.nodes == Nodes::RealWithDisk {
+            make_disk(&layout.disk())?;
+        }
         let arguments = holder_arguments(pause, layout.state());
         let unshare =
             processes::start_detached(Path::new("unshare"), &arguments, &layout.log(HOLDER))?;
@@ -69,13 +71,13 @@ impl Namespaces {
         })?;
         holder.record(&layout.processes().join(HOLDER))?;
         let namespaces = Self { holder };
-        for arguments in mount_plan(layout, built, Path::exists) {
+        for arguments in mount_plan(layout, options, Path::exists) {
             programs::run(namespaces.enter(&["--mount"]).arg("mount").args(&arguments))
                 .context("making the node's mounts")?;
         }
         programs::run_with_input(
             namespaces.enter(&["--net"]).args(["ip", "-batch", "-"]),
-            network_plan(network).as_bytes(),
+            network_plan(&options.network).as_bytes(),
         )
         .context("making the node's network")?;
         Ok(namespaces)
@@ -163,12 +165,29 @@ fn holder_arguments(pause: &Path, state: &Path) -> Vec<String> {
     arguments
 }
 
+/// The file takes the room that is written to; the device it is mounted by goes with the mount.
+fn make_disk(path: &Path) -> Result<()> {
+    let file = fs::File::create(path).with_context(|| format!("making {}", path.display()))?;
+    file.set_len(DISK_SIZE).with_context(|| format!("growing {}", path.display()))?;
+    programs::run(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(path))
+        .map(drop)
+        .context("making a file system for the node")
+}
+
 /// The arguments of each `mount`, in order.
-fn mount_plan(layout: &Layout, built: &Path, exists: impl Fn(&Path) -> bool) -> Vec<Vec<String>> {
+fn mount_plan(
+    layout: &Layout,
+    options: &Options,
+    exists: impl Fn(&Path) -> bool,
+) -> Vec<Vec<String>> {
     let bind = |kind: &str, from: &Path, to: &Path| {
         vec![kind.to_owned(), from.display().to_string(), to.display().to_string()]
     };
-    let mut plan = vec![bind("--bind", built, &layout.built())];
+    let mut plan = vec![bind("--bind", &options.cache.built(), &layout.built())];
+    if options.nodes == Nodes::RealWithDisk {
+        let (disk, directory) = (layout.disk(), layout.disk_mount());
+        plan.push(bind("--options=loop", &disk, &directory));
+    }
     for (name, _) in KERNEL_SETTINGS {
         let setting = Path::new("/proc/sys").join(name);
         // A kernel may have been built without one; the kubelet copes with that.
@@ -212,18 +231,20 @@ mod tests {
     use super::*;
     use crate::{cache::Cache, kubernetes::ClusterId};
 
-    fn plan(exists: impl Fn(&Path) -> bool) -> Vec<String> {
+    fn plan(nodes: Nodes, exists: impl Fn(&Path) -> bool) -> Vec<String> {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::at(directory.path()).unwrap();
         let root = directory.path().canonicalize().unwrap().display().to_string();
-        let layout = Layout::new(&cache, &ClusterId::named("a").unwrap()).unwrap();
-        let lines = mount_plan(&layout, &cache.built(), exists);
+        let id = ClusterId::named("a").unwrap();
+        let layout = Layout::new(&cache, &id).unwrap();
+        let options = Options { cache, id, network: Network::default(), nodes };
+        let lines = mount_plan(&layout, &options, exists);
         lines.iter().map(|words| words.join(" ").replace(&root, "CACHE")).collect()
     }
 
     #[test]
     fn the_machines_own_directories_are_covered_after_all_else_is_in_place() {
-        insta::assert_snapshot!(plan(|path| path.ends_with("vm/panic_on_oom")).join("\n"), @r"
+        insta::assert_snapshot!(plan(Nodes::Real, |path| path.ends_with("vm/panic_on_oom")).join("\n"), @r"
         --bind CACHE/built CACHE/clusters/a/run/built
         --bind CACHE/clusters/a/sysctl/vm/panic_on_oom /proc/sys/vm/panic_on_oom
         --rbind CACHE/clusters/a/run /run
@@ -234,7 +255,18 @@ mod tests {
 
     #[test]
     fn a_setting_that_the_kernel_does_not_have_is_left_out() {
-        assert!(!plan(|_| false).join("\n").contains("/proc/sys"));
+        assert!(!plan(Nodes::Real, |_| false).join("\n").contains("/proc/sys"));
+    }
+
+    #[test]
+    fn a_disk_is_mounted_before_the_directory_that_it_lies_in_covers_the_machines() {
+        insta::assert_snapshot!(plan(Nodes::RealWithDisk, |_| false).join("\n"), @r"
+        --bind CACHE/built CACHE/clusters/a/run/built
+        --options=loop CACHE/clusters/a/disk CACHE/clusters/a/var/lib
+        --rbind CACHE/clusters/a/run /run
+        --rbind CACHE/clusters/a/var /var
+        --make-rshared /
+        ");
     }
 
     #[test]

@@ -52,12 +52,12 @@ pub(super) fn start(
     let node = progress.step("namespaces, certificates and configuration", || {
         control_groups::create(layout)?;
         let pause = built.pause.join("pause");
-        let namespaces = Namespaces::create(layout, &pause, &options.cache.built(), network)?;
+        let namespaces = Namespaces::create(layout, &pause, options)?;
         write_configuration(layout, built, network)?;
         Ok(Node { layout, built, namespaces, network })
     })?;
     match options.nodes {
-        Nodes::Real => node.start_one(progress)?,
+        Nodes::Real | Nodes::RealWithDisk => node.start_one(progress)?,
         Nodes::Simulated => node.start_simulation(progress)?,
     }
     Ok(node.namespaces)

@@ -34,6 +34,8 @@ use crate::{environment::Environment, trial::Trial};
 
 /// A run that takes longer does not end.
 const DEADLINE: Duration = Duration::from_mins(5);
+/// The ConfigMap that each namespace has.
+const ROOT_CERTIFICATE: &str = "kube-root-ca.crt";
 /// How long to wait between two looks at what is being removed.
 const INTERVAL: Duration = Duration::from_millis(100);
 
@@ -79,7 +81,7 @@ impl Place {
             let account = |it: Option<&ServiceAccount>| it.is_some();
             await_condition(trial.api(), "default", account).await?;
             let root = |it: Option<&ConfigMap>| it.is_some();
-            await_condition(trial.api(), "kube-root-ca.crt", root).await
+            await_condition(trial.api(), ROOT_CERTIFICATE, root).await
         };
         let ready = tokio::time::timeout(DEADLINE, ready).await;
         ready.context("waiting for what each namespace has")??;
@@ -210,11 +212,12 @@ fn api(trial: &Trial, object: &DynamicObject) -> Result<Api<DynamicObject>> {
     Ok(Api::namespaced_with(trial.client().clone(), trial.namespace(), &resource))
 }
 
-/// Deletes what was made and waits until nothing of it is left.
+/// Deletes what was made and waits until nothing of it is left. Not in the foreground: the Go operator makes
+/// again what goes before its MiniCluster has gone.
 async fn remove(trial: &Trial, made: &[DynamicObject]) -> Result<()> {
     for object in made {
         let (api, name) = (api(trial, object)?, object.name_any());
-        let deleted = api.delete(&name, &DeleteParams::foreground()).await;
+        let deleted = api.delete(&name, &DeleteParams::background()).await;
         deleted.with_context(|| format!("deleting {name}"))?;
     }
     let gone = async {
@@ -225,7 +228,8 @@ async fn remove(trial: &Trial, made: &[DynamicObject]) -> Result<()> {
         }
         while !(is_empty::<Pod>(trial).await?
             && is_empty::<Job>(trial).await?
-            && is_empty::<Service>(trial).await?)
+            && is_empty::<Service>(trial).await?
+            && is_empty::<ConfigMap>(trial).await?)
         {
             tokio::time::sleep(INTERVAL).await;
         }
@@ -242,5 +246,7 @@ where
         + DeserializeOwned,
 {
     let listed = trial.api::<K>().list(&ListParams::default()).await;
-    Ok(listed.context("looking at what is left")?.items.is_empty())
+    let left = listed.context("looking at what is left")?.items;
+    // Each namespace has a ConfigMap of its own.
+    Ok(left.iter().all(|object| object.name_any() == ROOT_CERTIFICATE))
 }

@@ -18,9 +18,11 @@ const STARTUP_ATTEMPTS: i32 = i32::MAX;
 /// ready the moment its broker is, and nothing that goes well takes a second attempt, which would be
 /// a Warning Event about the first. A worker waits as long for the lead.
 const STARTUP_PATIENCE: i32 = 1800;
-/// Seconds between two readiness probes: what they look at, whether a worker's broker was lost, has no hurry.
-/// The first follows the startup probe at once.
-const READINESS_PERIOD: i32 = 60;
+/// Seconds between two readiness probes. The first follows the startup probe at once, except where the kubelet
+/// has started less than this ago: there it comes at a random moment of this time (`run` in
+/// `pkg/kubelet/prober/worker.go`), and nodes that are added for a run are such. A run may end later by a part
+/// of 1.5 s, the more often the shorter this is.
+const READINESS_PERIOD: i32 = 20;
 /// Seconds that the answer to a readiness probe waits for a broker that is being started again.
 const READINESS_PATIENCE: i32 = 20;
 /// Seconds that a probe may take beyond the time that its answer waits, on a node with much to do.
