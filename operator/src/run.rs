@@ -166,7 +166,7 @@ fn unique(name: &str) -> Result<String, RunError> {
     Ok(format!("{name}_{random:016x}"))
 }
 
-/// Tells `health` for ever that the threads that reconcile come round.
+/// Tells `health` for ever that the thread that reconciles comes round.
 async fn beat(health: Arc<Health>) {
     loop {
         health.beat(Instant::now());

@@ -2,9 +2,7 @@
 
 use crate::crd::MiniCluster;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, ContainerStatus, Pod, PodSpec, Service,
-};
+use k8s_openapi::api::core::v1::{ConfigMap, Container, ContainerStatus, Pod, PodSpec, Service};
 use kube::Resource;
 use kube::core::ObjectMeta;
 use serde::de::{DeserializeOwned, Error as _};
@@ -17,9 +15,7 @@ use std::mem;
 const OURS: &str = "flux-framework.org/";
 
 /// A kind whose objects are kept.
-pub(super) trait Keep:
-    Resource<DynamicType = ()> + Serialize + DeserializeOwned
-{
+pub(super) trait Keep: Resource<DynamicType = ()> + Serialize + DeserializeOwned {
     /// Takes out what nobody asks for.
     fn slim(&mut self) {
         take_out_history(self.meta_mut());
@@ -76,7 +72,7 @@ impl Keep for Pod {
 
 /// Takes out of an object's metadata what is kept for others and nobody here asks for: who owns which
 /// field, and what kubectl has applied, which is the whole object once more.
-pub(super) fn take_out_history(metadata: &mut ObjectMeta) {
+fn take_out_history(metadata: &mut ObjectMeta) {
     const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
     metadata.managed_fields = None;
     if let Some(annotations) = &mut metadata.annotations {
@@ -84,13 +80,26 @@ pub(super) fn take_out_history(metadata: &mut ObjectMeta) {
     }
 }
 
-/// An object as it is kept: its text, and the few words of its metadata that stores and watches ask for. As a
-/// value it takes several times as much: room for every field that it does not have, a tree for each map.
+/// Takes out of an object's metadata the few words that stores and watches ask for.
+pub(super) fn take_identity(metadata: &mut ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        name: metadata.name.take(),
+        namespace: metadata.namespace.take(),
+        uid: metadata.uid.take(),
+        resource_version: metadata.resource_version.take(),
+        generation: metadata.generation.take(),
+        owner_references: metadata.owner_references.take(),
+        ..ObjectMeta::default()
+    }
+}
+
+/// An object as it is kept: who it is, and the rest as text. As a value it takes several times as much: room for
+/// every field that it does not have, a tree for each map.
 ///
 /// It is read from what the API server sends, so that of a whole page only one object is ever there as a value.
 #[derive(Debug, Clone)]
 pub(super) struct Kept<K> {
-    metadata: ObjectMeta,
+    identity: ObjectMeta,
     text: Box<str>,
     kind: PhantomData<K>,
 }
@@ -99,22 +108,26 @@ impl<K: Keep> Kept<K> {
     /// What is kept of `object`.
     pub(super) fn new(mut object: K) -> Result<Self, serde_json::Error> {
         object.slim();
+        let identity = take_identity(object.meta_mut());
         let text = serde_json::to_string(&object)?.into_boxed_str();
-        let whole = mem::take(object.meta_mut());
-        let metadata = ObjectMeta {
-            name: whole.name,
-            namespace: whole.namespace,
-            uid: whole.uid,
-            resource_version: whole.resource_version,
-            owner_references: whole.owner_references,
-            ..ObjectMeta::default()
-        };
-        Ok(Self { metadata, text, kind: PhantomData })
+        Ok(Self { identity, text, kind: PhantomData })
     }
 
     /// The object, as it was kept.
     pub(super) fn object(&self) -> Option<K> {
-        serde_json::from_str(&self.text).ok()
+        let mut object: K = serde_json::from_str(&self.text).ok()?;
+        let identity = self.identity.clone();
+        let metadata = object.meta_mut();
+        *metadata = ObjectMeta {
+            name: identity.name,
+            namespace: identity.namespace,
+            uid: identity.uid,
+            resource_version: identity.resource_version,
+            generation: identity.generation,
+            owner_references: identity.owner_references,
+            ..mem::take(metadata)
+        };
+        Some(object)
     }
 }
 
@@ -145,11 +158,11 @@ impl<K: Resource> Resource for Kept<K> {
     }
 
     fn meta(&self) -> &ObjectMeta {
-        &self.metadata
+        &self.identity
     }
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+        &mut self.identity
     }
 }
 

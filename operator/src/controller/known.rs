@@ -97,7 +97,7 @@ pub(super) type Name = (String, String);
 #[derive(Default)]
 struct Entry {
     /// The MiniCluster.
-    cluster: Option<Kept<MiniCluster>>,
+    cluster: Option<Box<Kept<MiniCluster>>>,
     /// The newest version of each of its objects, by uid: a watch may bring older ones later.
     newest: HashMap<String, u64>,
     /// What kept its pods from starting when that was asked last.
@@ -198,7 +198,7 @@ impl Known {
 
     /// Notes the MiniCluster that was read.
     pub(super) fn read(&self, cluster: &MiniCluster) {
-        let kept = Kept::new(cluster.clone()).ok();
+        let kept = Kept::new(cluster.clone()).ok().map(Box::new);
         self.clusters().entry(name_of(cluster)).or_default().cluster = kept;
     }
 
@@ -215,7 +215,7 @@ impl Known {
         };
         let read = entry.cluster.take().and_then(|read| read.object()).filter(is_same);
         let reported = read.map(|read| MiniCluster { metadata, spec: read.spec, status });
-        entry.cluster = reported.and_then(|cluster| Kept::new(cluster).ok());
+        entry.cluster = reported.and_then(|cluster| Kept::new(cluster).ok()).map(Box::new);
     }
 
     /// How much of `pause` is left since the status of `cluster` was written.

@@ -1,7 +1,7 @@
 //! What the controller watches.
 
 use super::context::Context;
-use super::kept::{Keep, Kept, take_out_history};
+use super::kept::{Keep, Kept, take_identity};
 use super::known::{Marker, name_of};
 use flux_contract::labels;
 use futures::{Stream, TryStreamExt as _};
@@ -42,7 +42,7 @@ pub(super) fn markers(
     let (store, writer) = reflector::store();
     let stream = watcher(api, watch_config())
         .default_backoff()
-        .modify(|marker| take_out_history(&mut marker.metadata))
+        .modify(|marker| marker.metadata = take_identity(&mut marker.metadata))
         .reflect(writer)
         .inspect_ok(move |event| match event {
             watcher::Event::InitDone => synced(),
