@@ -147,12 +147,8 @@ async fn a_thousand_miniclusters_take_little_memory() {
     let [whole, data, _] = figures;
     let log = || std::fs::read_to_string(directory.path().join("log")).unwrap();
     assert!(all.is_ok(), "{}", log());
-    assert_eq!(
-        server.writes(),
-        [""; 0],
-        "what is recorded is not what this operator makes: {}",
-        log()
-    );
+    // They run for this operator, too: it has nothing else to say of them.
+    assert!(!server.writes().iter().any(|write| write.ends_with("/status")), "{}", log());
     assert!(data <= DATA_LIMIT, "{data} KiB are no file");
     assert!(std::env::var_os(RELEASED).is_none() || whole <= MEMORY_LIMIT, "{whole} KiB");
 }
