@@ -163,7 +163,7 @@ mod tests {
         let health = Arc::new(Health::new(long_ago));
         let (code, text) = healthy(State(Arc::clone(&health))).await;
         assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
-        assert!(text.contains("have not come round"), "{text}");
+        assert!(text.contains("has not come round"), "{text}");
         health.beat(now);
         assert_eq!(healthy(State(health)).await.0, StatusCode::OK);
     }

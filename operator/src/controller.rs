@@ -23,6 +23,7 @@ mod image_volumes;
 pub mod index_labels;
 mod install;
 mod job_change;
+mod kept;
 mod known;
 mod observe;
 mod plan;
@@ -47,10 +48,7 @@ use kube::runtime::controller::{Action, Config};
 use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use watches::{
-    COMPANIONS, LEADS, MANAGED, cluster_of, markers, ours, state_only, without_managers,
-    without_pods,
-};
+use watches::{COMPANIONS, LEADS, MANAGED, cluster_of, markers, ours};
 
 /// Longest time to say in a status that a reconcile has failed when it could not say so itself.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -110,14 +108,12 @@ pub async fn run(
     let labels = index_labels::run(Arc::clone(&context), &scope, shutdown.clone());
     let (store, markers) = markers(api(&client, namespace), Arc::clone(&context), synced);
     let all_pods = AllPods::default();
-    let (jobs, job_changes) = ours(api(&client, namespace), MANAGED, without_pods, || {});
-    let (services, service_changes) =
-        ours(api(&client, namespace), MANAGED, without_managers, || {});
-    let (config_maps, config_changes) =
-        ours(api(&client, namespace), MANAGED, without_managers, || {});
+    let (jobs, job_changes) = ours(api(&client, namespace), MANAGED, || {});
+    let (services, service_changes) = ours(api(&client, namespace), MANAGED, || {});
+    let (config_maps, config_changes) = ours(api(&client, namespace), MANAGED, || {});
     let (companions, companion_changes) =
-        ours(api(&client, namespace), COMPANIONS, without_managers, all_pods.companions());
-    let (leads, lead_changes) = ours(api(&client, namespace), LEADS, state_only, all_pods.leads());
+        ours(api(&client, namespace), COMPANIONS, all_pods.companions());
+    let (leads, lead_changes) = ours(api(&client, namespace), LEADS, all_pods.leads());
     context.known.watch(Stores { jobs, services, config_maps, companions, leads, all_pods });
     let clusters = Controller::for_stream(markers, store)
         .with_config(Config::default().concurrency(scope.concurrency))

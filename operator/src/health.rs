@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Longest time without the end of a reconcile while some are under way. One that waits is given
 /// up after a minute; only one that computes can take longer.
 const NO_END: Duration = Duration::from_mins(3);
-/// Longest time without a beat of the threads that reconcile.
+/// Longest time without a beat of the thread that reconciles.
 const NO_BEAT: Duration = Duration::from_mins(1);
 /// Time between two beats.
 pub(crate) const BEAT: Duration = Duration::from_secs(5);
@@ -22,8 +22,8 @@ pub(crate) enum Stuck {
         /// Time since the last one ended, or the first of them began.
         since: Duration,
     },
-    /// The threads that reconcile have no time for anything else.
-    #[error("the threads that reconcile have not come round for {} s", since.as_secs())]
+    /// The thread that reconciles has no time for anything else.
+    #[error("the thread that reconciles has not come round for {} s", since.as_secs())]
     Threads {
         /// Time since they last did.
         since: Duration,
@@ -40,7 +40,7 @@ struct Progress {
     running: usize,
     /// When the last reconcile ended, or the first one began after none had been under way.
     moved: Instant,
-    /// When the threads that reconcile last came round.
+    /// When the thread that reconciles last came round.
     beat: Instant,
 }
 
@@ -50,7 +50,7 @@ impl Health {
         Self(Mutex::new(Progress { running: 0, moved: now, beat: now }))
     }
 
-    /// The threads that reconcile have come round.
+    /// The thread that reconciles has come round.
     pub(crate) fn beat(&self, now: Instant) {
         self.progress().beat = now;
     }

@@ -1,8 +1,8 @@
 //! `flux-operator run`: the process around the controller.
 //!
-//! Two runtimes: a thread of its own for what must always be on time (the Lease, `/healthz`,
-//! signals), and the threads that reconcile. However long a decision takes, the Lease is renewed
-//! and `/healthz` says what is going on.
+//! Two threads, each with a runtime: one for what must always be on time (the Lease, `/healthz`,
+//! signals), and one that reconciles. However long a decision takes, the Lease is renewed and
+//! `/healthz` says what is going on.
 
 use crate::admin::{self, AdminError, Endpoints, Readiness};
 use crate::cli::{RunArguments, defaults};
@@ -11,8 +11,8 @@ use crate::health::{BEAT, Health};
 use crate::leader::{Candidate, Lost};
 use crate::metrics::Metrics;
 use kube::{Client, Config};
+use std::future::pending;
 use std::sync::Arc;
-use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
@@ -26,8 +26,6 @@ const SILENCE: Duration = Duration::from_mins(5);
 /// Longest time for reconciles to end when asked to stop: the kubelet kills after 30 s, and the Lease is
 /// to be given back before.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Threads that reconcile, at least: with one, a decision would keep every other reconcile waiting.
-const WORKERS: usize = 2;
 
 /// Why the operator ended.
 #[derive(Debug, thiserror::Error)]
@@ -93,14 +91,14 @@ pub enum RunError {
 /// Runs until a signal asks to stop, or until something that it depends on fails.
 pub fn run(arguments: RunArguments) -> Result<(), RunError> {
     let threads = |source| RunError::Threads { source };
-    let count = available_parallelism().map_or(WORKERS, usize::from).max(WORKERS);
-    let workers =
-        Builder::new_multi_thread().worker_threads(count).enable_all().build().map_err(threads)?;
+    let workers = Builder::new_current_thread().enable_all().build().map_err(threads)?;
     let control = Builder::new_current_thread().enable_all().build().map_err(threads)?;
-    let result = control.block_on(serve(arguments, workers.handle()));
-    // A reconcile that computes for ever does not keep the process.
-    workers.shutdown_background();
-    result
+    let handle = workers.handle().clone();
+    // One thread is enough for a thousand MiniClusters, and each more keeps memory of its own that it has freed.
+    // Nobody waits for its end: a reconcile that computes for ever does not keep the process.
+    let reconciles = std::thread::Builder::new().name("reconcile".to_owned());
+    reconciles.spawn(move || workers.block_on(pending::<()>())).map_err(threads)?;
+    control.block_on(serve(arguments, &handle))
 }
 
 /// Serves the endpoints and acts, or stands by.
@@ -168,7 +166,7 @@ fn unique(name: &str) -> Result<String, RunError> {
     Ok(format!("{name}_{random:016x}"))
 }
 
-/// Tells `health` for ever that the threads that reconcile come round.
+/// Tells `health` for ever that the thread that reconciles comes round.
 async fn beat(health: Arc<Health>) {
     loop {
         health.beat(Instant::now());
@@ -277,7 +275,7 @@ fn stop_signal() -> Result<watch::Receiver<bool>, RunError> {
 async fn stopped(mut stop: watch::Receiver<bool>) {
     // A sender that is gone will never ask; wait for ever instead of stopping for no reason.
     if stop.wait_for(|stop| *stop).await.is_err() {
-        std::future::pending::<()>().await;
+        pending::<()>().await;
     }
 }
 

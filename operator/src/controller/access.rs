@@ -14,7 +14,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -68,7 +67,7 @@ impl<'context> Access<'context> {
     /// The MiniCluster itself, if it is there.
     pub(super) async fn cluster(&self, marker: &Marker) -> Result<Option<Read>, Error> {
         if let Some(object) = self.recall(|known| known.cluster(marker)) {
-            return Ok(Some(Read { object: Arc::unwrap_or_clone(object), unreadable: None }));
+            return Ok(Some(Read { object, unreadable: None }));
         }
         let (namespace, name) = &self.cluster;
         let read = read(self.client, namespace, name).await?;

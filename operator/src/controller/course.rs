@@ -86,18 +86,9 @@ pub(super) fn agent_config(config_map: Option<&ConfigMap>) -> Option<AgentConfig
     AgentConfig::from_toml(config_map?.data.as_ref()?.get(AGENT_CONFIG_KEY)?).ok()
 }
 
-/// Annotation of a pod template without containers, which only a Job that a watch has brought has: the image
-/// of its agent ([`super::watches::without_pods`]).
-pub(super) const AGENT_IMAGE_NOTE: &str = "agent-image";
-
 /// The image that the pods of `job` have their agent from, copied or mounted.
-pub(super) fn agent_image(job: &Job) -> Option<&str> {
-    let template = &job.spec.as_ref()?.template;
-    let pod = template.spec.as_ref()?;
-    if pod.containers.is_empty() {
-        let annotations = template.metadata.as_ref()?.annotations.as_ref()?;
-        return annotations.get(AGENT_IMAGE_NOTE).map(String::as_str);
-    }
+fn agent_image(job: &Job) -> Option<&str> {
+    let pod = job.spec.as_ref()?.template.spec.as_ref()?;
     let mut containers = pod.init_containers.iter().flatten();
     if let Some(copies) = containers.find(|container| container.name == AGENT_CONTAINER) {
         return copies.image.as_deref();
@@ -114,6 +105,7 @@ mod tests {
         built, built_with, cluster, delete_failed_job, ended_job, images,
     };
     use crate::controller::job_change::GENERATION_ANNOTATION;
+    use crate::controller::kept::Kept;
     use flux_contract::Install;
     use serde_json::json;
 
@@ -188,6 +180,10 @@ mod tests {
         assert_eq!(agent_image(&copied), Some("agent"));
         let mounted = built_with(&cluster(&json!({})), Install::Image).job;
         assert_eq!(agent_image(&mounted), Some("agent"));
+        for job in [&copied, &mounted] {
+            let kept = Kept::new(job.clone()).unwrap().object().unwrap();
+            assert_eq!(agent_image(&kept), Some("agent"));
+        }
         let mut live = Live { job: Some(mounted), ..Live::default() };
         assert_eq!(decide(&live, &json!({}), 1), Course::Apply);
         live.job.as_mut().unwrap().metadata.name = Some("another".to_owned());

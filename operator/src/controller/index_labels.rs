@@ -112,7 +112,7 @@ async fn is_ours(
             )
     };
     // Who owns a Job does not change.
-    if context.known.job(namespace, &owner.name).is_some_and(|job| of_cluster(&job.metadata)) {
+    if context.known.job(namespace, &owner.name).is_some_and(|job| of_cluster(job.meta())) {
         return Ok(true);
     }
     let jobs: Api<Job> = Api::namespaced(context.client.clone(), namespace);

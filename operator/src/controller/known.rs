@@ -1,13 +1,14 @@
 //! What is known without asking the API server: what the watches have brought, as far as it is not
 //! older than what the API server has answered since.
 
+use super::kept::{Keep, Kept};
 use super::waiting::Waiting;
 use crate::crd::{MiniCluster, MiniClusterStatus};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::core::{ObjectMeta, PartialObjectMeta};
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::{Resource, ResourceExt};
+use kube::{Resource as _, ResourceExt};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,11 +19,11 @@ pub(super) type Marker = PartialObjectMeta<MiniCluster>;
 
 /// The stores that the watches fill, of objects of ours alone.
 pub(super) struct Stores {
-    pub(super) jobs: Store<Job>,
-    pub(super) services: Store<Service>,
-    pub(super) config_maps: Store<ConfigMap>,
-    pub(super) companions: Store<Pod>,
-    pub(super) leads: Store<Pod>,
+    pub(super) jobs: Store<Kept<Job>>,
+    pub(super) services: Store<Kept<Service>>,
+    pub(super) config_maps: Store<Kept<ConfigMap>>,
+    pub(super) companions: Store<Kept<Pod>>,
+    pub(super) leads: Store<Kept<Pod>>,
     /// True once `companions` and `leads` hold all there are.
     pub(super) all_pods: AllPods,
 }
@@ -52,32 +53,32 @@ fn noted(all: &Arc<AtomicBool>) -> impl Fn() + Send + 'static {
 }
 
 /// A kind that is watched whole.
-pub(super) trait Watched: Resource<DynamicType = ()> + Clone + 'static {
+pub(super) trait Watched: Keep + Clone + 'static {
     /// Where the watch puts it.
-    fn store(stores: &Stores) -> &Store<Self>;
+    fn store(stores: &Stores) -> &Store<Kept<Self>>;
 }
 
 impl Watched for Job {
-    fn store(stores: &Stores) -> &Store<Self> {
+    fn store(stores: &Stores) -> &Store<Kept<Self>> {
         &stores.jobs
     }
 }
 
 impl Watched for Service {
-    fn store(stores: &Stores) -> &Store<Self> {
+    fn store(stores: &Stores) -> &Store<Kept<Self>> {
         &stores.services
     }
 }
 
 impl Watched for ConfigMap {
-    fn store(stores: &Stores) -> &Store<Self> {
+    fn store(stores: &Stores) -> &Store<Kept<Self>> {
         &stores.config_maps
     }
 }
 
 /// Of the pods that are asked for by name: the companions.
 impl Watched for Pod {
-    fn store(stores: &Stores) -> &Store<Self> {
+    fn store(stores: &Stores) -> &Store<Kept<Self>> {
         &stores.companions
     }
 }
@@ -96,7 +97,7 @@ pub(super) type Name = (String, String);
 #[derive(Default)]
 struct Entry {
     /// The MiniCluster.
-    cluster: Option<Arc<MiniCluster>>,
+    cluster: Option<Box<Kept<MiniCluster>>>,
     /// The newest version of each of its objects, by uid: a watch may bring older ones later.
     newest: HashMap<String, u64>,
     /// What kept its pods from starting when that was asked last.
@@ -124,7 +125,7 @@ impl Known {
     pub(super) fn object<K: Watched>(&self, cluster: &Name, name: &str) -> Option<K> {
         let place = ObjectRef::new(name).within(&cluster.0);
         let object = K::store(self.stores.get()?).get(&place)?;
-        (!self.is_outdated(cluster, object.as_ref())?).then(|| K::clone(&object))
+        if self.is_outdated(cluster, object.as_ref())? { None } else { object.object() }
     }
 
     /// Whether the API server has answered with a newer version of an object of `cluster`; `None` where
@@ -136,7 +137,7 @@ impl Known {
     }
 
     /// The Job `name` that the watch has brought, however old.
-    pub(super) fn job(&self, namespace: &str, name: &str) -> Option<Arc<Job>> {
+    pub(super) fn job(&self, namespace: &str, name: &str) -> Option<Arc<Kept<Job>>> {
         self.stores.get()?.jobs.get(&ObjectRef::new(name).within(namespace))
     }
 
@@ -145,12 +146,12 @@ impl Known {
     pub(super) fn leads(&self, namespace: &str, job: &str) -> Option<Vec<Pod>> {
         let stores = self.stores.get().filter(|it| it.all_pods.leads.load(Ordering::Acquire))?;
         // Each reconcile asks this of every lead there is: nothing is copied for the answer.
-        let of_job = |pod: &Pod| {
+        let of_job = |pod: &Kept<Pod>| {
             pod.owner_references().iter().any(|owner| owner.uid == job)
-                && pod.metadata.namespace.as_deref() == Some(namespace)
+                && pod.meta().namespace.as_deref() == Some(namespace)
         };
         let found = stores.leads.state_filter(of_job);
-        Some(found.iter().map(|pod| Pod::clone(pod)).collect())
+        Some(found.iter().filter_map(|pod| pod.object()).collect())
     }
 
     /// True when `cluster` has no companion.
@@ -187,35 +188,34 @@ impl Known {
     }
 
     /// The MiniCluster as it was read or written last, if nobody has changed it since.
-    pub(super) fn cluster(&self, marker: &Marker) -> Option<Arc<MiniCluster>> {
+    pub(super) fn cluster(&self, marker: &Marker) -> Option<MiniCluster> {
         let watched = version(marker.meta())?;
-        let read = self.clusters().get(&name_of(marker))?.cluster.clone()?;
+        let clusters = self.clusters();
+        let read = clusters.get(&name_of(marker))?.cluster.as_ref()?;
         let is_same = read.uid() == marker.uid() && version(read.meta())? >= watched;
-        is_same.then_some(read)
+        if is_same { read.object() } else { None }
     }
 
     /// Notes the MiniCluster that was read.
     pub(super) fn read(&self, cluster: &MiniCluster) {
-        let mut noted = cluster.clone();
-        take_out_history(&mut noted.metadata);
-        self.clusters().entry(name_of(cluster)).or_default().cluster = Some(Arc::new(noted));
+        let kept = Kept::new(cluster.clone()).ok().map(Box::new);
+        self.clusters().entry(name_of(cluster)).or_default().cluster = kept;
     }
 
     /// Notes what the API server has answered to a new status. Of a MiniCluster that could not be read,
     /// or whose specification has changed meanwhile, nothing is known then.
-    pub(super) fn reported(&self, mut metadata: ObjectMeta, status: Option<MiniClusterStatus>) {
-        take_out_history(&mut metadata);
+    pub(super) fn reported(&self, metadata: ObjectMeta, status: Option<MiniClusterStatus>) {
         let namespace = metadata.namespace.clone().unwrap_or_default();
         let name = (namespace, metadata.name.clone().unwrap_or_default());
         let mut clusters = self.clusters();
         let Some(entry) = clusters.get_mut(&name) else { return };
         entry.reported = Some(Instant::now());
-        let is_same = |read: &Arc<MiniCluster>| {
+        let is_same = |read: &MiniCluster| {
             read.metadata.uid == metadata.uid && read.metadata.generation == metadata.generation
         };
-        let read = entry.cluster.take().filter(is_same);
-        entry.cluster =
-            read.map(|read| Arc::new(MiniCluster { metadata, spec: read.spec.clone(), status }));
+        let read = entry.cluster.take().and_then(|read| read.object()).filter(is_same);
+        let reported = read.map(|read| MiniCluster { metadata, spec: read.spec, status });
+        entry.cluster = reported.and_then(|cluster| Kept::new(cluster).ok()).map(Box::new);
     }
 
     /// How much of `pause` is left since the status of `cluster` was written.
@@ -232,16 +232,6 @@ impl Known {
 
     fn clusters(&self) -> MutexGuard<'_, HashMap<Name, Entry>> {
         self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Takes out of an object's metadata what is kept for others and nobody here asks for: who owns which
-/// field, and what kubectl has applied, which is the whole object once more.
-pub(super) fn take_out_history(metadata: &mut ObjectMeta) {
-    const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-    metadata.managed_fields = None;
-    if let Some(annotations) = &mut metadata.annotations {
-        annotations.remove(APPLIED);
     }
 }
 
@@ -310,13 +300,11 @@ mod tests {
         known
     }
 
-    fn filled<K>(objects: &[K]) -> Store<K>
-    where
-        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + 'static,
-    {
+    fn filled<K: Watched>(objects: &[K]) -> Store<Kept<K>> {
         let (store, mut writer) = reflector::store();
         for object in objects {
-            writer.apply_watcher_event(&watcher::Event::Apply(object.clone()));
+            let kept = Kept::new(object.clone()).unwrap();
+            writer.apply_watcher_event(&watcher::Event::Apply(kept));
         }
         store
     }

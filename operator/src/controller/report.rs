@@ -115,6 +115,7 @@ pub(super) fn now() -> Time {
 mod tests {
     use super::*;
     use crate::controller::fixtures::{at, defaults, images};
+    use crate::controller::kept::Kept;
     use crate::controller::known::{AllPods, Known, Stores, Watched};
     use futures::FutureExt as _;
     use http::{Request, Response};
@@ -161,7 +162,7 @@ mod tests {
 
     /// What is known when the watches have begun and brought nothing.
     fn with_watches() -> Known {
-        fn empty<K: Watched>() -> Store<K> {
+        fn empty<K: Watched>() -> Store<Kept<K>> {
             reflector::store().0
         }
         let known = Known::default();

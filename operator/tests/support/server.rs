@@ -8,12 +8,14 @@
 //! when all other watches have begun: whatever is reconciled meets what they have brought.
 
 use super::rights;
+use http::header::ACCEPT;
 use http::{Method, Request, Response};
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
+use tokio::sync::Notify;
 
 /// Watches of the controller beside that of the `MiniClusters`: Jobs, Services, `ConfigMaps`, companions,
 /// leads, and leads without a label.
@@ -21,7 +23,7 @@ const OTHER_WATCHES: usize = 6;
 
 /// The server's memory, shared with the test, and the way there.
 #[derive(Clone, Default)]
-pub(crate) struct Server(Arc<Mutex<Memory>>, Arc<Mutex<Option<Outage>>>);
+pub(crate) struct Server(Arc<Mutex<Memory>>, Arc<Mutex<Option<Outage>>>, Arc<Notify>);
 
 #[derive(Default)]
 struct Memory {
@@ -76,7 +78,7 @@ impl Server {
 
     /// Another way to the same server, with outages of its own.
     pub(crate) fn another_way(&self) -> Self {
-        Self(Arc::clone(&self.0), Arc::default())
+        Self(Arc::clone(&self.0), Arc::default(), Arc::clone(&self.2))
     }
 
     /// Breaks this way to the server, or mends it.
@@ -153,6 +155,24 @@ impl Server {
         self.0.lock().unwrap().log.iter().filter(|other| **other == line).count()
     }
 
+    /// Resolves when each of `paths` was read since writes were last asked for.
+    pub(crate) async fn all_were_read(&self, paths: impl Iterator<Item = String>) {
+        let mut left: BTreeSet<String> = paths.map(|path| format!("GET {path}")).collect();
+        let mut looked_at = 0;
+        loop {
+            // It is told of each request from here on.
+            let asked = self.2.notified();
+            for line in &self.0.lock().unwrap().log[looked_at..] {
+                left.remove(line);
+                looked_at += 1;
+            }
+            if left.is_empty() {
+                return;
+            }
+            asked.await;
+        }
+    }
+
     /// Takes refusals back.
     pub(crate) fn accept_all(&self) {
         self.0.lock().unwrap().refusals.clear();
@@ -188,6 +208,7 @@ impl Server {
         let path = parts.uri.path().to_owned();
         let mut memory = self.0.lock().unwrap();
         memory.log.push(format!("{} {path}", parts.method));
+        self.2.notify_waiters();
         if let Some(answer) = memory.of_no_namespace(&path, parts.uri.query().unwrap_or_default()) {
             return answer;
         }
@@ -203,7 +224,11 @@ impl Server {
             }
         }
         match parts.method {
-            Method::GET => memory.read(&path, parts.uri.query().unwrap_or_default()),
+            Method::GET => {
+                let accepted = parts.headers.get(ACCEPT).map_or("", |it| it.to_str().unwrap());
+                let whole = !accepted.contains("as=PartialObjectMetadata");
+                memory.read(&path, parts.uri.query().unwrap_or_default(), whole)
+            }
             Method::POST => memory.create(&path, &body),
             Method::PUT => memory.write(&path, &body, |object| *object = body.clone()),
             Method::PATCH => memory.patch(&path, &body),
@@ -234,7 +259,8 @@ impl Memory {
         object
     }
 
-    fn read(&mut self, path: &str, query: &str) -> Response<Body> {
+    /// An object or a list; without `whole` only the metadata of what is listed.
+    fn read(&mut self, path: &str, query: &str, whole: bool) -> Response<Body> {
         let kinds = [
             ("/pods", "Pod"),
             ("/events", "Event"),
@@ -244,7 +270,7 @@ impl Memory {
             ("/miniclusters", "MiniCluster"),
         ];
         if let Some((_, kind)) = kinds.iter().find(|(end, _)| path.ends_with(end)) {
-            return self.list(path, kind, query);
+            return self.list(path, kind, query, whole);
         }
         let found = self.objects.get(path).map(|object| respond(200, object));
         if let Some(intruder) = self.intruders.remove(path) {
@@ -275,13 +301,15 @@ impl Memory {
             }
             "/api/v1/nodes" => {
                 let nodes: Vec<&Value> = self.nodes.as_ref()?.iter().collect();
-                Some(page("Node", self.version, &nodes, &words(query)))
+                let query = words(query);
+                assert!(query.contains_key("limit"), "all nodes are listed at once");
+                Some(page("Node", self.version, &nodes, &query, true))
             }
             _ => None,
         }
     }
 
-    fn list(&mut self, path: &str, kind: &str, query: &str) -> Response<Body> {
+    fn list(&mut self, path: &str, kind: &str, query: &str, whole: bool) -> Response<Body> {
         let query = words(query);
         let terms = |selector: &str| {
             let selector = query.get(selector).map_or("", String::as_str);
@@ -297,7 +325,7 @@ impl Memory {
         };
         let inside = self.objects.iter().filter(|(it, _)| it.starts_with(&format!("{path}/")));
         let items: Vec<&Value> = inside.map(|(_, object)| object).filter(selected).collect();
-        let list = page(kind, self.version, &items, &query);
+        let list = page(kind, self.version, &items, &query, whole);
         let is_inside = |it: &String| it.starts_with(&format!("{path}/"));
         let intruders: Vec<String> =
             self.intruders.keys().filter(|it| is_inside(it)).cloned().collect();
@@ -356,8 +384,8 @@ fn words(query: &str) -> Words {
     form_urlencoded::parse(query.as_bytes()).into_owned().collect()
 }
 
-/// As many of `items` as are asked for, from where the page before has ended.
-fn page(kind: &str, version: u64, items: &[&Value], query: &Words) -> Response<Body> {
+/// As many of `items` as are asked for, from where the page before has ended; their metadata, if not `whole`.
+fn page(kind: &str, version: u64, items: &[&Value], query: &Words, whole: bool) -> Response<Body> {
     let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
     let from = number("continue").unwrap_or(0).min(items.len());
     let to = number("limit").map_or(items.len(), |limit| items.len().min(from + limit));
@@ -365,9 +393,11 @@ fn page(kind: &str, version: u64, items: &[&Value], query: &Words) -> Response<B
     if to < items.len() {
         metadata["continue"] = json!(to.to_string());
     }
+    let of = |item: &&Value| json!({ "metadata": item["metadata"] });
+    let items =
+        if whole { json!(items[from..to]) } else { items[from..to].iter().map(of).collect() };
     let list = json!({
-        "apiVersion": "v1", "kind": format!("{kind}List"), "metadata": metadata,
-        "items": items[from..to],
+        "apiVersion": "v1", "kind": format!("{kind}List"), "metadata": metadata, "items": items,
     });
     respond(200, &list)
 }

@@ -1,0 +1,220 @@
+//! Objects as they are kept in memory: as text, without what nobody asks for.
+
+use crate::crd::MiniCluster;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Container, ContainerStatus, Pod, PodSpec, Service};
+use kube::Resource;
+use kube::core::ObjectMeta;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::borrow::Cow;
+use std::marker::PhantomData;
+use std::mem;
+
+/// Annotations that are ours begin like this.
+const OURS: &str = "flux-framework.org/";
+
+/// A kind whose objects are kept.
+pub(super) trait Keep: Resource<DynamicType = ()> + Serialize + DeserializeOwned {
+    /// Takes out what nobody asks for.
+    fn slim(&mut self) {
+        take_out_history(self.meta_mut());
+    }
+}
+
+impl Keep for MiniCluster {}
+impl Keep for Service {}
+impl Keep for ConfigMap {}
+
+/// Of its pods a Job keeps what is asked for: how they are restarted, and the images that are copied or mounted.
+impl Keep for Job {
+    fn slim(&mut self) {
+        take_out_history(&mut self.metadata);
+        let Some(template) = self.spec.as_mut().map(|spec| &mut spec.template) else { return };
+        let Some(pod) = mem::take(template).spec else { return };
+        let image_of =
+            |it: Container| Container { name: it.name, image: it.image, ..Container::default() };
+        let init = pod.init_containers.map(|all| all.into_iter().map(image_of).collect());
+        let volumes = pod.volumes.into_iter().flatten().filter(|volume| volume.image.is_some());
+        template.spec = Some(PodSpec {
+            restart_policy: pod.restart_policy,
+            init_containers: init,
+            volumes: Some(volumes.collect()),
+            ..PodSpec::default()
+        });
+    }
+}
+
+/// Of a pod is kept how it and its containers are, and what we have noted on it.
+impl Keep for Pod {
+    fn slim(&mut self) {
+        take_out_history(&mut self.metadata);
+        self.spec = None;
+        if let Some(annotations) = &mut self.metadata.annotations {
+            annotations.retain(|key, _| key.starts_with(OURS));
+        }
+        let Some(status) = &mut self.status else { return };
+        (status.host_ip, status.host_ips, status.pod_ip, status.pod_ips) = (None, None, None, None);
+        let init = status.init_container_statuses.iter_mut().flatten();
+        for container in init.chain(status.container_statuses.iter_mut().flatten()) {
+            *container = ContainerStatus {
+                name: mem::take(&mut container.name),
+                last_state: container.last_state.take(),
+                ready: container.ready,
+                restart_count: container.restart_count,
+                started: container.started,
+                state: container.state.take(),
+                ..ContainerStatus::default()
+            };
+        }
+    }
+}
+
+/// Takes out of an object's metadata what is kept for others and nobody here asks for: who owns which
+/// field, and what kubectl has applied, which is the whole object once more.
+fn take_out_history(metadata: &mut ObjectMeta) {
+    const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+    metadata.managed_fields = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.remove(APPLIED);
+    }
+}
+
+/// Takes out of an object's metadata the few words that stores and watches ask for.
+pub(super) fn take_identity(metadata: &mut ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        name: metadata.name.take(),
+        namespace: metadata.namespace.take(),
+        uid: metadata.uid.take(),
+        resource_version: metadata.resource_version.take(),
+        generation: metadata.generation.take(),
+        owner_references: metadata.owner_references.take(),
+        ..ObjectMeta::default()
+    }
+}
+
+/// An object as it is kept: who it is, and the rest as text. As a value it takes several times as much: room for
+/// every field that it does not have, a tree for each map.
+///
+/// It is read from what the API server sends, so that of a whole page only one object is ever there as a value.
+#[derive(Debug, Clone)]
+pub(super) struct Kept<K> {
+    identity: ObjectMeta,
+    text: Box<str>,
+    kind: PhantomData<K>,
+}
+
+impl<K: Keep> Kept<K> {
+    /// What is kept of `object`.
+    pub(super) fn new(mut object: K) -> Result<Self, serde_json::Error> {
+        object.slim();
+        let identity = take_identity(object.meta_mut());
+        let text = serde_json::to_string(&object)?.into_boxed_str();
+        Ok(Self { identity, text, kind: PhantomData })
+    }
+
+    /// The object, as it was kept.
+    pub(super) fn object(&self) -> Option<K> {
+        let mut object: K = serde_json::from_str(&self.text).ok()?;
+        let identity = self.identity.clone();
+        let metadata = object.meta_mut();
+        *metadata = ObjectMeta {
+            name: identity.name,
+            namespace: identity.namespace,
+            uid: identity.uid,
+            resource_version: identity.resource_version,
+            generation: identity.generation,
+            owner_references: identity.owner_references,
+            ..mem::take(metadata)
+        };
+        Some(object)
+    }
+}
+
+impl<'de, K: Keep> Deserialize<'de> for Kept<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(K::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+impl<K: Resource> Resource for Kept<K> {
+    type DynamicType = K::DynamicType;
+    type Scope = K::Scope;
+
+    fn kind(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::kind(of)
+    }
+
+    fn group(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::group(of)
+    }
+
+    fn version(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::version(of)
+    }
+
+    fn plural(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::plural(of)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.identity
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.identity
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::fixtures::{built_with, cluster};
+    use flux_contract::Install;
+    use serde_json::json;
+
+    #[test]
+    fn an_object_is_kept_as_it_is_but_for_what_nobody_asks_for() {
+        let cluster = cluster(&json!({ "size": 2, "pod": { "restartPolicy": "OnFailure" } }));
+        let built = built_with(&cluster, Install::Image);
+        let mut map = built.config_map;
+        map.metadata.managed_fields = Some(Vec::new());
+        let kept = Kept::new(map.clone()).unwrap();
+        assert_eq!((&kept.meta().name, &kept.meta().uid), (&map.metadata.name, &map.metadata.uid));
+        map.metadata.managed_fields = None;
+        assert_eq!(kept.object(), Some(map));
+        let job = Kept::new(built.job).unwrap().object().unwrap();
+        let pod = job.spec.unwrap().template.spec.unwrap();
+        assert_eq!(pod.restart_policy.as_deref(), Some("OnFailure"));
+        assert!(pod.containers.is_empty());
+    }
+
+    #[test]
+    fn of_a_pod_its_state_is_kept() {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": { "annotations": { "flux-framework.org/fields": "a", "other": "b" } },
+            "spec": { "containers": [] },
+            "status": {
+                "phase": "Running", "podIP": "192.0.2.1",
+                "containerStatuses": [{
+                    "name": "hello", "image": "app", "imageID": "app@1", "ready": true,
+                    "restartCount": 2, "started": true, "state": { "running": {} },
+                }],
+            },
+        }))
+        .unwrap();
+        let kept = Kept::new(pod).unwrap().object().unwrap();
+        let expected: Pod = serde_json::from_value(json!({
+            "metadata": { "annotations": { "flux-framework.org/fields": "a" } },
+            "status": {
+                "phase": "Running",
+                "containerStatuses": [{
+                    "name": "hello", "image": "", "imageID": "", "ready": true,
+                    "restartCount": 2, "started": true, "state": { "running": {} },
+                }],
+            },
+        }))
+        .unwrap();
+        assert_eq!(kept, expected);
+    }
+}
