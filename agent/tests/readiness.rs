@@ -24,7 +24,7 @@ fn report(ready: bool) -> StatusReport {
 }
 
 /// An agent that is not ready.
-async fn agent() -> Agent {
+fn agent() -> Agent {
     let (reports, receiver) = watch::channel(report(false));
     let server = ReadinessServer::bind(0).unwrap();
     let (port, answered) = (server.port().unwrap(), server.answered());
@@ -67,7 +67,7 @@ async fn the_answer_comes_when_it_is_settled_and_only_a_yes_is_counted() {
         (report(true), "HTTP/1.1 200 OK", 1),
         (StatusReport { over: true, ..report(false) }, "HTTP/1.1 503 Service Unavailable", 0),
     ] {
-        let mut agent = agent().await;
+        let mut agent = agent();
         let waiting = agent.asks("GET /ready?wait=1800").await;
         // Others are answered meanwhile.
         assert_eq!(agent.told("GET /ready").await, "HTTP/1.1 503 Service Unavailable");
@@ -92,7 +92,7 @@ async fn who_asks_while_the_run_is_still_being_read_gets_the_answer_later() {
 
 #[tokio::test]
 async fn a_question_waits_no_longer_than_it_says() {
-    let agent = agent().await;
+    let agent = agent();
     assert_eq!(agent.told("GET /ready?wait=0").await, "HTTP/1.1 503 Service Unavailable");
     agent.reports.send_replace(report(true));
     assert_eq!(agent.told("GET /ready?wait=0").await, "HTTP/1.1 200 OK");
@@ -100,7 +100,7 @@ async fn a_question_waits_no_longer_than_it_says() {
 
 #[tokio::test]
 async fn nothing_else_is_to_be_learned() {
-    let agent = agent().await;
+    let agent = agent();
     agent.reports.send_replace(report(true));
     for (request, code) in [
         ("GET /", 404),
@@ -117,7 +117,7 @@ async fn nothing_else_is_to_be_learned() {
 
 #[tokio::test]
 async fn a_probe_that_is_given_up_makes_room() {
-    let mut agent = agent().await;
+    let mut agent = agent();
     let mut gone = agent.connect().await;
     gone.write_all(b"GET /ready?wait=1800 HTTP/1.1\r\nHost: pod\r\n\r\n").await.unwrap();
     agent.until(|answered| answered.open == 1).await;
@@ -127,7 +127,7 @@ async fn a_probe_that_is_given_up_makes_room() {
 
 #[tokio::test]
 async fn who_sends_what_is_no_question_is_hung_up_on() {
-    let agent = agent().await;
+    let agent = agent();
     agent.reports.send_replace(report(true));
     let long = [b"GET /".as_slice(), &vec![b'x'; 100_000]].concat();
     for wrong in [b"\x16\x03\x01\x02".as_slice(), &long, b"\r\n\r\n\r\n", b"GET\r\n\r\n"] {
@@ -144,7 +144,7 @@ async fn who_sends_what_is_no_question_is_hung_up_on() {
 
 #[tokio::test(start_paused = true)]
 async fn who_says_nothing_makes_room_for_others_after_a_while() {
-    let agent = agent().await;
+    let agent = agent();
     agent.reports.send_replace(report(true));
     let mut silent = Vec::new();
     for _ in 0..200 {
@@ -155,7 +155,7 @@ async fn who_says_nothing_makes_room_for_others_after_a_while() {
 
 #[tokio::test]
 async fn both_kinds_of_addresses_are_served_where_there_are_both() {
-    let agent = agent().await;
+    let agent = agent();
     let six = TcpStream::connect((Ipv6Addr::LOCALHOST, agent.port)).await;
     assert!(six.is_ok() || std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err());
     drop(agent.connect().await);

@@ -47,7 +47,9 @@ pub struct Answered {
 
 /// The port could not be had.
 #[derive(Debug, thiserror::Error)]
-#[error("listen at port {port}, where the kubelet asks whether this pod is ready, which it will not be")]
+#[error(
+    "listen at port {port}, where the kubelet asks whether this pod is ready, which it will not be"
+)]
 pub struct BindError {
     port: u16,
     #[source]
