@@ -46,10 +46,11 @@ impl Environment {
         } else {
             View::from_environment()?
         };
-        Self::install(cluster, built, &view, progress)
+        Self::install(cluster, built, &view, None, progress)
     }
 
-    /// The same with this view, and with the operator as it is `released` or as tests have it.
+    /// The same with this view, and with the operator as it is `released` or as tests have it. The agent comes
+    /// from an image of benches ([`Self::load_images_of_benches`]).
     pub(crate) fn to_measure(
         target: &Target,
         view: &View,
@@ -60,17 +61,22 @@ impl Environment {
         if released {
             built.operator = binaries::build_for_release(progress)?;
         }
-        Self::install(Cluster::up(target, progress)?, built, view, progress)
+        let agent_image = Some(images::for_benches::AGENT_WITH_VIEW);
+        Self::install(Cluster::up(target, progress)?, built, view, agent_image, progress)
     }
 
     fn install(
         cluster: Cluster,
         built: Binaries,
         view: &View,
+        agent_image: Option<&str>,
         progress: &Progress,
     ) -> Result<Self> {
         progress.say(&view.describe());
-        let loaded = images::load(&cluster, &built, view, progress)?;
+        let mut loaded = images::load(&cluster, &built, view, progress)?;
+        if let Some(image) = agent_image {
+            image.clone_into(&mut loaded.agent_image);
+        }
         let installation = Installation { install: Self::asked_for_install()?, ..loaded };
         progress.step("installing the operator", || install::install(&cluster, &installation))?;
         Ok(Self { cluster, built: Some(built) })

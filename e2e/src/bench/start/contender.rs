@@ -14,8 +14,10 @@ pub(super) enum Contender {
     CopiedByHand,
     /// A MiniCluster of this operator with `install: Image`.
     Mounted,
-    /// The same with `install: Copy`.
+    /// The same with `install: Copy`, from the image of the view and that of the agent.
     Copied,
+    /// The same from an image that has both.
+    CopiedFromOne,
     /// A MiniCluster of the Go operator.
     Peer,
 }
@@ -29,6 +31,7 @@ impl Contender {
             Self::CopiedByHand,
             Self::Mounted,
             Self::Copied,
+            Self::CopiedFromOne,
             Self::Peer,
         ];
         all.retain(|it| with_peer || *it != Self::Peer);
@@ -42,14 +45,15 @@ impl Contender {
             Self::MountedByHand => "by hand, mounted",
             Self::CopiedByHand => "by hand, copied",
             Self::Mounted => "this operator, mounted",
-            Self::Copied => "this operator, copied",
+            Self::Copied => "this operator, copied from two images",
+            Self::CopiedFromOne => "this operator, copied from one image",
             Self::Peer => "the Go operator",
         }
     }
 
     /// Whether this project's operator runs it.
     pub(super) fn is_ours(self) -> bool {
-        matches!(self, Self::Mounted | Self::Copied)
+        matches!(self, Self::Mounted | Self::Copied | Self::CopiedFromOne)
     }
 }
 

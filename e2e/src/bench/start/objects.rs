@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::contender::Contender;
 use crate::product::images::{
     OPERATING_SYSTEM,
-    for_benches::{PEER_VIEW, SYSTEM_WITH_VIEW},
+    for_benches::{AGENT_WITH_VIEW, PEER_VIEW, SYSTEM_WITH_VIEW},
 };
 
 /// The brokers' port.
@@ -60,15 +60,18 @@ impl Wanted<'_> {
             Contender::MountedByHand | Contender::CopiedByHand => {
                 vec![self.secret(), self.configuration(address), self.job(&self.brokers())]
             }
-            Contender::Mounted => {
-                vec![self.minicluster(&json!({"container": {"install": "Image"}}))]
-            }
-            Contender::Copied => vec![self.minicluster(&json!({"container": {"install": "Copy"}}))],
+            Contender::Mounted => vec![self.ours("Image", self.view)],
+            Contender::Copied => vec![self.ours("Copy", self.view)],
+            Contender::CopiedFromOne => vec![self.ours("Copy", AGENT_WITH_VIEW)],
             // With a certificate: its program makes one only if it was built with czmq.
             Contender::Peer => vec![self.minicluster(
                 &json!({"container": {"image": PEER_VIEW}, "curveCert": self.certificate()}),
             )],
         }
+    }
+
+    fn ours(&self, install: &str, view: &str) -> Value {
+        self.minicluster(&json!({"container": {"install": install, "image": view}}))
     }
 
     fn minicluster(&self, flux: &Value) -> Value {

@@ -12,12 +12,14 @@ use super::{
 };
 
 /// Who is divided by whom.
-const RATIOS: [(Contender, Contender); 5] = [
+const RATIOS: [(Contender, Contender); 7] = [
     (Contender::Mounted, Contender::Bare),
     (Contender::Mounted, Contender::MountedByHand),
     (Contender::Copied, Contender::CopiedByHand),
+    (Contender::CopiedFromOne, Contender::CopiedByHand),
     (Contender::Mounted, Contender::Peer),
     (Contender::Copied, Contender::Peer),
+    (Contender::CopiedFromOne, Contender::Peer),
 ];
 
 /// The measurement.

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{Binaries, View, load_operating_system, view_layer};
+use super::{Binaries, View, agent, load_operating_system, view_layer};
 use crate::{
     cluster::Cluster,
     images::{
@@ -20,6 +20,8 @@ use crate::{
 
 /// A Debian with the view at the place it was built for; it has `cp`.
 pub(crate) const SYSTEM_WITH_VIEW: &str = "localhost/flux-e2e/system-with-view:1";
+/// The agent's image with the view in it, which one init container copies.
+pub(crate) const AGENT_WITH_VIEW: &str = "localhost/flux-e2e/agent-with-view:1";
 /// A Debian with the view where the Go operator takes it from.
 pub(crate) const PEER_VIEW: &str = "localhost/flux-e2e/peer-view:1";
 
@@ -41,7 +43,10 @@ pub(crate) fn load(
     };
     let system = load_operating_system(cluster, progress)?;
     let config = system.config().clone();
-    progress.step("loading the view, alone and on a Debian", || {
+    let agent = agent(scratch.path(), binaries)?;
+    progress.step("loading the view, alone, with the agent and on a Debian", || {
+        let entrypoint = agent.config().clone();
+        cluster.load_image(&agent.on_top(flux.clone(), entrypoint), &[AGENT_WITH_VIEW])?;
         let alone = Image::new(vec![flux.clone()], config.clone());
         cluster.load_image(&alone, &[view.image()])?;
         cluster.load_image(&system.on_top(flux.clone(), config.clone()), &[SYSTEM_WITH_VIEW])?;
