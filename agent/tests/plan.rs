@@ -380,6 +380,14 @@ fn a_shell_variable_that_names_no_program_is_replaced() {
 }
 
 #[test]
+fn who_has_switched_fluxs_cleanup_off_has_none() {
+    let set = [("FLUX_DISABLE_JOB_CLEANUP".to_owned(), "1".to_owned())];
+    let facts = Facts { environment: set.into(), ..facts("sample-0") };
+    let text = shown(&config(), &facts);
+    assert!(!text.contains("CLEANUP") && !text.contains("--cleanup"), "{text}");
+}
+
+#[test]
 fn the_simple_scheduler_is_chosen_in_the_configuration() {
     let mut config = config();
     assert!(!shown(&config, &facts("sample-0")).contains("alternatives"));

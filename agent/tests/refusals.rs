@@ -141,3 +141,21 @@ fn a_directory_for_outputs_that_takes_no_files_is_named_before_anything_is_submi
     assert!(!pod.at("work/ran").exists());
     assert!(pod.read("program.json").contains("notRun"));
 }
+
+#[test]
+fn flux_cleans_up_only_after_a_command_that_has_left_jobs_or_may_have() {
+    let pod = Pod::new();
+    let hidden = ["sh", "-c", "test -z \"$FLUX_DISABLE_JOB_CLEANUP\""];
+    assert_eq!(end(&pod, &hidden).0, 0, "instances within jobs have a cleanup of their own");
+    let environment = fs::read_to_string(pod.at("broker-environment")).unwrap();
+    assert!(environment.contains("FLUX_DISABLE_JOB_CLEANUP=t\n"), "{environment}");
+    assert!(!pod.at("cleanup").exists(), "no job is left");
+    for answer in ["1\n", "", "null\n"] {
+        fs::write(pod.at("active-jobs"), answer).unwrap();
+        assert_eq!(end(&pod, &["sh", "-c", "exit 3"]).0, 3);
+        let tasks = fs::read_to_string(pod.at("cleanup")).unwrap();
+        let words: Vec<_> = tasks.lines().filter_map(|line| line.split(' ').nth(2)).collect();
+        assert_eq!(words, ["stop", "--user=all", "idle"], "{answer:?}");
+        fs::remove_file(pod.at("cleanup")).unwrap();
+    }
+}

@@ -92,7 +92,9 @@ fn steps(
     steps.extend(work.files.iter().cloned().map(Step::WriteFile));
     steps.push(Step::ChangeEnvironment { changes: environment::changes(pod) });
     steps.extend(hooks::before_broker(pod)?);
-    steps.push(Step::ChangeEnvironment { changes: environment::of_broker() });
+    steps.push(Step::ChangeEnvironment {
+        changes: environment::of_broker(pod, !work.program.is_empty()),
+    });
     if !config.view.enabled {
         steps.push(Step::FindFlux);
     }

@@ -3,6 +3,7 @@
 use crate::plan::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
 use crate::plan::fluxion;
 use crate::plan::pod::Pod;
+use crate::program::cleanup;
 use crate::system::environment::Change;
 use flux_contract::{AgentConfig, DEFAULT_OUTPUT_DIRECTORY, Workload};
 use std::path::{Path, PathBuf};
@@ -52,11 +53,21 @@ pub(super) fn of_client(pod: Pod<'_>) -> Vec<Change> {
 }
 
 /// What the broker must not have, wherever it comes from (a hook may have sourced `flux-view.sh`): an
-/// instance of Flux that would be taken for the one around it, or for a launcher of brokers.
-pub(super) fn of_broker() -> Vec<Change> {
-    ["FLUX_URI", "FLUX_PMI_CLIENT_METHODS"]
-        .map(|name| Change::Unset { name: name.to_owned() })
-        .into()
+/// instance of Flux that would be taken for the one around it, or for a launcher of brokers. Then, with a
+/// program whose wrapper does it, that the broker registers no cleanup.
+pub(super) fn of_broker(pod: Pod<'_>, has_program: bool) -> Vec<Change> {
+    let unset = |name: &str| Change::Unset { name: name.to_owned() };
+    let mut changes = ["FLUX_URI", "FLUX_PMI_CLIENT_METHODS"].map(unset).to_vec();
+    if has_program && cleans_up_later(pod.facts) {
+        let (name, value) = cleanup::DISABLE;
+        changes.push(Change::set(name, value));
+    }
+    changes
+}
+
+/// Whether the wrapper of a program registers Flux's cleanup: not where somebody else has set that there is none.
+pub(super) fn cleans_up_later(facts: &Facts) -> bool {
+    !facts.environment.contains_key(cleanup::DISABLE.0)
 }
 
 /// The changes, in order.

@@ -1,6 +1,6 @@
 //! What the lead runs.
 
-use crate::plan::environment::{chosen_shell, output_directory};
+use crate::plan::environment::{self, chosen_shell, output_directory};
 use crate::plan::facts::{ENV, Facts, IMAGE_SHELLS, USR_SHELLS};
 use crate::plan::files::{BATCH_SCRIPT, BATCH_SCRIPT_VARIABLE, custom_script};
 use crate::plan::pod::Pod;
@@ -219,6 +219,9 @@ fn program(pod: Pod<'_>, watched: Watched, command: Vec<String>) -> Vec<String> 
     }
     if watched.refusals {
         words.push(format!("--flux={}", pod.flux()));
+    }
+    if environment::cleans_up_later(pod.facts) {
+        words.push(format!("--cleanup={}", pod.flux()));
     }
     let path = |option: &str, path: PathBuf| format!("--{option}={}", path.display());
     words.extend(watched.failure.map(|failure| path("failure", failure)));

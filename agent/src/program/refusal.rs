@@ -132,7 +132,7 @@ impl Exception {
 }
 
 /// The answer of `flux` to a question; nothing when it cannot be started or gives none in time.
-async fn ask(flux: &str, arguments: &[&str]) -> Option<Output> {
+pub(super) async fn ask(flux: &str, arguments: &[&str]) -> Option<Output> {
     let mut command = Command::new(flux);
     command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
     timeout(PATIENCE, command.output()).await.ok()?.ok()

@@ -6,6 +6,7 @@
 
 use crate::process::exit_status::{exit_code, start_failure_code};
 use crate::process::signals::{Signals, asks_to_stop, at};
+use crate::program::cleanup;
 use crate::program::record::{NotRun, ProgramRecord};
 use crate::program::refusal::{self, Newest, Verdict};
 use crate::status::timing::{fluxtime_line, monotonic_nanoseconds};
@@ -50,6 +51,10 @@ pub(crate) struct Program {
     /// The `flux` program, where the command is a submission that Flux may refuse.
     #[arg(long, value_name = "PATH")]
     pub flux: Option<String>,
+    /// The `flux` program, where its broker has registered no cleanup: that is done when the command has
+    /// ended, if it is needed.
+    #[arg(long, value_name = "PATH")]
+    pub cleanup: Option<String>,
     /// Where the command may leave a sentence about its failure.
     #[arg(long, value_name = "PATH")]
     pub failure: Option<PathBuf>,
@@ -110,7 +115,11 @@ pub(crate) async fn run(program: &Program) -> u8 {
         }
     };
     let code = record.not_run.as_ref().map_or(code, |not_run| not_run.exit_code.into());
-    end(program, record, code)
+    let code = end(program, record, code);
+    if let Some(flux) = &program.cleanup {
+        cleanup::register_if_needed(flux).await;
+    }
+    code
 }
 
 /// Completes the record and says how long it took.
@@ -221,6 +230,10 @@ async fn run_forwarding(signals: &mut Signals, program: &Program) -> io::Result<
         program.words.split_first().ok_or_else(|| io::Error::from(ErrorKind::NotFound))?;
     let mut command = Command::new(first);
     command.args(arguments);
+    if program.cleanup.is_some() {
+        // An instance of Flux within a job has a cleanup of its own.
+        command.env_remove(cleanup::DISABLE.0);
+    }
     // A terminal is the submission's own: it shows its progress there.
     if program.flux.is_some() && !io::stderr().is_terminal() {
         command.stderr(Stdio::piped());

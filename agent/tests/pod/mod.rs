@@ -71,6 +71,12 @@ batch)
     echo $? > "$POD/batch-code"
     echo "ƒfakejob"
     ;;
+module)
+    if [ -e "$POD/active-jobs" ]; then cat "$POD/active-jobs"; else echo 0; fi
+    ;;
+admin)
+    cat > "$POD/cleanup"
+    ;;
 version)
     echo "commands: fake 1.0"
     ;;

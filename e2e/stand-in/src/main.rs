@@ -58,6 +58,8 @@ fn dispatch(called_as: &str, words: &[String]) -> Result<u8, Failure> {
         "batch" => client::batch::run(&call),
         "job" => client::job::run(&call),
         "jobs" => client::jobs::run(&call),
+        "module" => client::asking::module(&call),
+        "admin" => client::asking::admin(&call),
         "queue" => client::asking::queue(&call),
         "resource" => client::resource::list(&call),
         "R" => client::resource::encode(&call),

@@ -34,6 +34,10 @@ pub(crate) enum Request {
     Eventlog(u64),
     /// Answered when there are no running jobs, with the number of pending ones.
     Idle(Scope),
+    /// How many jobs have not ended.
+    ActiveJobs,
+    /// Registers the cleanup after the initial program.
+    Cleanup,
     /// The resources and what is free of them.
     Resources,
 }

@@ -177,6 +177,30 @@ fn jobs_are_cancelled_when_the_program_ends() {
 }
 
 #[test]
+fn a_cleanup_that_was_left_out_can_be_registered_at_the_end() {
+    let site = Site::new(1);
+    let count = "flux module stats --parse=active_jobs job-manager";
+    let tasks = "flux queue stop --quiet --all --nocheckpoint\\nflux cancel --user=all --quiet --states RUN\\n\
+                 flux queue idle --quiet\\n";
+    for (program, cleanup) in [
+        (format!("flux run true; {count}"), "cleanup-none"),
+        (
+            format!(
+                "flux submit --quiet sleep 120; {count}; printf '{tasks}' | flux admin cleanup-push"
+            ),
+            "cleanup-success",
+        ),
+    ] {
+        let mut command = site.broker("start", 0, &["bash", "-c", &program]);
+        command.env("FLUX_DISABLE_JOB_CLEANUP", "t");
+        assert_eq!(site.spawn(command, 0).code(), Some(0));
+        assert!(site.read("0.err").contains(cleanup), "{}", site.read("0.err"));
+        let active = if cleanup == "cleanup-none" { "0\n" } else { "1\n" };
+        assert_eq!(site.read("0.out"), active);
+    }
+}
+
+#[test]
 fn a_dump_is_written_and_restored() {
     let site = Site::new(1);
     let dump = format!("-Scontent.dump={}", site.text("archive.tgz"));

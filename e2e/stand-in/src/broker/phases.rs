@@ -91,7 +91,7 @@ impl Broker {
 
     fn enter_cleanup(&mut self) {
         self.children.spurn = true;
-        if !self.is_leader() {
+        if !self.has_cleanup {
             self.post("cleanup-none");
             return;
         }

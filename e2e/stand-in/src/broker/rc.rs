@@ -15,6 +15,8 @@ impl Broker {
             self.log(Severity::Error, text);
             return Err(code);
         }
+        let disabled = self.setup.environment.contains_key("FLUX_DISABLE_JOB_CLEANUP");
+        self.has_cleanup = self.is_leader() && !disabled;
         let (cores, excluded) =
             self.setup.config.resource.read(&self.setup.hosts).map_err(|text| {
                 self.log_as("resource", Severity::Error, &text);

@@ -66,6 +66,11 @@ impl Broker {
             Request::Jobs(scope) => Reply::Done(self.jobs(scope)),
             Request::Eventlog(id) => Reply::Done(self.manager.eventlog(id)),
             Request::Resources => Reply::Done(self.manager.resources()),
+            Request::ActiveJobs => Reply::Done(json!(self.manager.active(None).len())),
+            Request::Cleanup => {
+                self.has_cleanup = true;
+                Reply::Done(Value::Null)
+            }
             Request::Submit(spec) => {
                 let (id, effects) = self.manager.submit(*spec);
                 self.tell(client, Reply::Done(json!(id)));

@@ -1,12 +1,18 @@
-//! Commands that ask one thing: `getattr`, `uptime`, `version`, `queue idle` and `shutdown`.
+//! Commands that ask one thing: `getattr`, `uptime`, `version`, `queue idle`, `module stats`,
+//! `admin cleanup-push` and `shutdown`.
 
+use std::io::Read as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::connection::ask;
 use super::{Call, user_name};
-use crate::failure::Failure;
+use crate::failure::{Failure, strerror};
 use crate::output;
 use crate::protocol::Request;
+
+/// What rc1 registers (flux-core, `push-cleanup` in `etc/modprobe/rc1.py`), in the order in which it runs.
+const CLEANUP: &str = "flux queue stop --quiet --all --nocheckpoint\n\
+flux cancel --user=all --quiet --states RUN\nflux queue idle --quiet\n";
 
 /// `flux getattr NAME`.
 pub(crate) fn attribute(call: &Call) -> Result<u8, Failure> {
@@ -56,6 +62,33 @@ pub(crate) fn queue(call: &Call) -> Result<u8, Failure> {
     if !parsed.has("quiet") || pending != 0 {
         output::line(&format!("{pending} jobs"));
     }
+    Ok(0)
+}
+
+/// `flux module stats --parse=active_jobs job-manager`.
+pub(crate) fn module(call: &Call) -> Result<u8, Failure> {
+    let list = "p|parse= t|type=! s|scale=! R|rusage?! c|clear! C|clear-all!";
+    let parsed = call.of_subcommand("module", "stats", list)?;
+    call.refuse_in_batch("module")?;
+    if parsed.value("parse") != Some("active_jobs") || parsed.rest != ["job-manager"] {
+        return Err(Failure::not_simulated("module stats of anything but active jobs"));
+    }
+    output::line(&ask(call, "flux-module: stats", &Request::ActiveJobs)?.to_string());
+    Ok(0)
+}
+
+/// `flux admin cleanup-push` with the commands that Flux itself would register.
+pub(crate) fn admin(call: &Call) -> Result<u8, Failure> {
+    let parsed = call.of_subcommand("admin", "cleanup-push", "")?;
+    call.refuse_in_batch("admin")?;
+    let mut commands = String::new();
+    std::io::stdin().read_to_string(&mut commands).map_err(|error| {
+        Failure::new(format!("flux-admin: ERROR: reading commands: {}", strerror(&error)))
+    })?;
+    if !parsed.rest.is_empty() || commands != CLEANUP {
+        return Err(Failure::not_simulated("admin cleanup-push of other commands"));
+    }
+    ask(call, "flux-admin: ERROR", &Request::Cleanup)?;
     Ok(0)
 }
 
