@@ -53,6 +53,25 @@ fn a_batch_that_fails_shows_its_output_and_names_the_line() {
 
 #[test]
 #[ignore = "needs a cluster"]
+fn jobs_that_a_command_leaves_are_cancelled_and_without_any_nothing_is_cleaned_up() {
+    trial("left", &[], async |trial| {
+        for (name, command, cleanup) in [
+            ("left", "flux submit sleep 600", "cleanup-success"),
+            ("none", "flux run true", "cleanup-none"),
+        ] {
+            let spec = format!(
+                "{{size: 1, containers: [{{image: 'ubuntu:24.04', launcher: true, command: '{command}'}}]}}"
+            );
+            let (cluster, log) = run(trial, name, &spec).await?;
+            ensure!(is_true(&cluster, "Complete"), "conditions: {:?}", cluster.status);
+            ensure!(log.contains(cleanup), "log of the lead:\n{log}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
 fn what_flux_refuses_is_no_failed_command() {
     trial("refused", &[], async |trial| {
         let refused = Exit::FluxRefused;

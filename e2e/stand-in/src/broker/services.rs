@@ -1,6 +1,7 @@
 //! Answering clients.
 
 use serde_json::{Value, json};
+use std::mem;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::core::Broker;
@@ -67,10 +68,7 @@ impl Broker {
             Request::Eventlog(id) => Reply::Done(self.manager.eventlog(id)),
             Request::Resources => Reply::Done(self.manager.resources()),
             Request::ActiveJobs => Reply::Done(json!(self.manager.active(None).len())),
-            Request::Cleanup => {
-                self.has_cleanup = true;
-                Reply::Done(Value::Null)
-            }
+            Request::Cleanup => Reply::Done(json!(mem::replace(&mut self.has_cleanup, true))),
             Request::Submit(spec) => {
                 let (id, effects) = self.manager.submit(*spec);
                 self.tell(client, Reply::Done(json!(id)));
