@@ -25,7 +25,7 @@ pub(crate) enum Stuck {
     /// The thread that reconciles has no time for anything else.
     #[error("the thread that reconciles has not come round for {} s", since.as_secs())]
     Threads {
-        /// Time since they last did.
+        /// Time since it last did.
         since: Duration,
     },
 }
