@@ -7,7 +7,8 @@
 //!
 //! The startup probe's success brings the first readiness probe. A kubelet that looks at the pod while that
 //! one runs asks for another right after it (`UpdatePodStatus` in `pkg/kubelet/prober/prober_manager.go` of
-//! 1.36): it comes as fast as the one before came, and a node with much to do is slow.
+//! 1.36). It comes late where the node has much to do, and how late the second one came tells of that: of the
+//! time between the first two, the kubelet may have spent one pause between its looks doing nothing.
 
 use crate::process::signals::Signals;
 use crate::status::readiness::Answered;
@@ -15,8 +16,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-/// How long the kubelet may take to notice that a container has ended: it looks at all of them once a
-/// second (`genericPlegRelistPeriod`), and the look takes its time.
+/// How long the kubelet may take to notice that a container has ended: it looks at all of them every
+/// [`LOOK`], and the look takes its time.
 const NOTICE: Duration = Duration::from_millis(1500);
 /// How long the first probe may take to come: the kubelet has to notice the start, too.
 const FIRST_PROBE: Duration = Duration::from_secs(4);
@@ -24,6 +25,10 @@ const FIRST_PROBE: Duration = Duration::from_secs(4);
 const NEXT_PROBE: Duration = Duration::from_secs(10);
 /// How many come at the start: the startup probe, and the readiness probe at once after it has succeeded.
 const FIRST: u32 = 2;
+/// How often the kubelet looks at the containers (`genericPlegRelistPeriod`): no work of a node, but a pause.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long the probe that may follow the first readiness probe takes at least to come.
+const FOLLOWS: Duration = Duration::from_millis(300);
 /// How long a probe that has its answer may take to go.
 const END: Duration = Duration::from_secs(2);
 
@@ -57,7 +62,8 @@ async fn answer_the_kubelet(answered: &mut watch::Receiver<Answered>, period: Du
 /// every `period`, and one may follow the first readiness probe at once.
 fn until_asked(so_far: Answered, period: Duration, now: Instant) -> Option<Duration> {
     let (first, last) = (so_far.first?, so_far.last?);
-    let follows = last + ((last - first) * 2).min(NEXT_PROBE);
+    let slow = (last - first).saturating_sub(LOOK) * 2;
+    let follows = last + slow.clamp(FOLLOWS, NEXT_PROBE);
     if so_far.ready == FIRST && now < follows {
         return Some(follows - now);
     }
@@ -83,14 +89,19 @@ mod tests {
     }
 
     #[test]
-    fn a_readiness_probe_may_follow_the_first_one_as_fast_as_that_one_came() {
+    fn a_readiness_probe_may_follow_the_first_one_later_on_a_slow_node() {
         let (first, period) = (Instant::now(), Duration::from_mins(1));
         let millis = Duration::from_millis;
-        let so_far =
-            Answered { ready: 2, first: Some(first), last: Some(first + millis(300)), open: 0 };
-        let wait = |after| until_asked(so_far, period, first + millis(after));
-        assert_eq!((wait(400), wait(899), wait(900)), (Some(millis(500)), Some(millis(1)), None));
-        let third = Answered { ready: 3, ..so_far };
+        let wait = |gap, after| {
+            let last = first + millis(gap);
+            let so_far = Answered { ready: 2, first: Some(first), last: Some(last), open: 0 };
+            until_asked(so_far, period, last + millis(after))
+        };
+        assert_eq!((wait(300, 100), wait(300, 300)), (Some(millis(200)), None));
+        assert_eq!((wait(1_100, 100), wait(1_100, 300)), (Some(millis(200)), None));
+        assert_eq!((wait(2_000, 100), wait(2_000, 2_000)), (Some(millis(1_900)), None));
+        let last = Some(first + millis(300));
+        let third = Answered { ready: 3, first: Some(first), last, open: 0 };
         assert_eq!(until_asked(third, period, first + millis(400)), None);
     }
 
@@ -107,6 +118,7 @@ mod tests {
         let last = Some(Instant::now());
         let (_sender, mut answered) =
             watch::channel(Answered { ready: 2, first: last, last, open: 0 });
+        tokio::time::advance(FOLLOWS).await;
         let started = Instant::now();
         answer_the_kubelet(&mut answered, Duration::from_mins(1)).await;
         assert_eq!(started.elapsed(), Duration::ZERO);
@@ -118,7 +130,7 @@ mod tests {
         let started = Instant::now();
         tokio::spawn(async move {
             let mut first = None;
-            for ready in 1..=3 {
+            for ready in 1..=2 {
                 sleep(Duration::from_secs(1)).await;
                 let now = Instant::now();
                 first.get_or_insert(now);
@@ -127,6 +139,6 @@ mod tests {
             sleep(Duration::from_mins(1)).await;
         });
         answer_the_kubelet(&mut answered, Duration::from_mins(1)).await;
-        assert_eq!(started.elapsed(), Duration::from_secs(3));
+        assert_eq!(started.elapsed(), Duration::from_secs(2) + FOLLOWS);
     }
 }

@@ -4,14 +4,19 @@
 //! both; each mounted hierarchy gets the group, since the kubelet wants to find it there.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result};
 use nix::errno::Errno;
 
 use super::layout::Layout;
+use crate::wait::{Look, until};
+
+/// How long the kernel may hold a group whose processes have ended.
+const HELD: Duration = Duration::from_secs(30);
 
 /// Makes the cluster's group in every hierarchy.
 pub(crate) fn create(layout: &Layout) -> Result<()> {
@@ -36,7 +41,12 @@ pub(crate) fn create(layout: &Layout) -> Result<()> {
 /// Removes the cluster's groups and those of its pods, which must hold no process any more.
 pub(crate) fn remove(layout: &Layout) -> Result<()> {
     for hierarchy in mounted()? {
-        remove_group(&hierarchy.join(layout.control_group()))?;
+        let group = hierarchy.join(layout.control_group());
+        let what = format!("the kernel to let go of the control group {}", group.display());
+        until(&what, HELD, || match remove_group(&group) {
+            Err(error) if is(&error, Errno::EBUSY) => Ok(Look::NotYet(format!("{error:#}"))),
+            done => done.map(Look::Ready),
+        })?;
     }
     Ok(())
 }
@@ -49,13 +59,15 @@ fn remove_group(group: &Path) -> Result<()> {
             remove_group(&entry.path())?;
         }
     }
-    let gone = |error: &std::io::Error| error.raw_os_error() == Some(Errno::ENOENT as i32);
-    match fs::remove_dir(group) {
-        Err(error) if !gone(&error) => {
-            Err(error).with_context(|| format!("removing the control group {}", group.display()))
-        }
-        _ => Ok(()),
-    }
+    let removed = fs::remove_dir(group)
+        .with_context(|| format!("removing the control group {}", group.display()));
+    removed.or_else(|error| if is(&error, Errno::ENOENT) { Ok(()) } else { Err(error) })
+}
+
+/// Whether that is what the kernel said.
+fn is(error: &anyhow::Error, errno: Errno) -> bool {
+    let code = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+    code == Some(errno as i32)
 }
 
 /// In version 2 a controller works in a group only if the one above hands it on. What cannot be handed on

@@ -19,7 +19,7 @@ use serde_json::json;
 use std::time::Duration;
 
 /// Least time between two writes of a status of which the second can wait.
-const PAUSE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// Writes `status` if it differs from the one `cluster` has, and publishes what changed. If it can wait and
 /// another was written a moment ago, the answer is how long it has to.
