@@ -52,6 +52,9 @@ pub struct Arguments {
     #[arg(long, value_name = "PODS", value_delimiter = ',', default_value = "4,24",
           value_parser = clap::value_parser!(u32).range(1..))]
     sizes: Vec<u32>,
+    /// Who runs; by default all.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum)]
+    contenders: Vec<Contender>,
     /// A tar of a view, members rooted at `mnt/flux/view`; without it, the stand-in for Flux runs.
     #[arg(long, value_name = "FILE", env = "FLUX_VIEW_ARCHIVE")]
     view_archive: Option<PathBuf>,
@@ -90,13 +93,13 @@ impl Arguments {
             runs: Vec::new(),
         };
         progress.say("each contender runs once unmeasured: its files are read from disk then");
-        for contender in bench.contenders() {
+        for contender in bench.contenders.iter().copied() {
             let size = self.sizes.iter().copied().min().unwrap_or(1);
             bench.run(contender, size, 0, &[Start::First], &progress)?;
         }
         for round in 0..self.rounds {
             for size in &self.sizes {
-                for contender in order(&bench.contenders(), round) {
+                for contender in order(&bench.contenders, round) {
                     report.runs.extend(bench.run(
                         contender,
                         *size,
@@ -132,7 +135,18 @@ impl Arguments {
         };
         let own = Place { runtime: Runtime::listen(&environment)?, environment };
         let cores = std::thread::available_parallelism().context("counting cores")?.get();
-        Ok(Bench { own, peer, view: view.clone(), cores })
+        let contenders = self.contenders(peer.is_some())?;
+        Ok(Bench { own, peer, view: view.clone(), cores, contenders })
+    }
+
+    /// Who runs, where the Go operator can be `with_peer`.
+    fn contenders(&self, with_peer: bool) -> Result<Vec<Contender>> {
+        let mut all = Contender::all(with_peer);
+        if let Some(missing) = self.contenders.iter().find(|it| !all.contains(it)) {
+            bail!("{} needs --peer-operator and --peer-crd", missing.name());
+        }
+        all.retain(|it| self.contenders.is_empty() || self.contenders.contains(it));
+        Ok(all)
     }
 
     fn cluster(&self, purpose: &str) -> Result<Options> {
@@ -148,9 +162,10 @@ impl Arguments {
         };
         fs::create_dir_all(&directory)
             .with_context(|| format!("making {}", directory.display()))?;
+        let sizes = self.sizes.iter().map(u32::to_string).collect::<Vec<_>>().join("-");
         let name = match self.dns_cache {
-            0 => "start".to_owned(),
-            seconds => format!("start-dns-cache-{seconds}"),
+            0 => format!("start-{sizes}"),
+            seconds => format!("start-{sizes}-dns-cache-{seconds}"),
         };
         let document = serde_json::to_string_pretty(report).context("writing the results")?;
         let files =
@@ -170,13 +185,10 @@ struct Bench {
     peer: Option<(Place, Peer)>,
     view: View,
     cores: usize,
+    contenders: Vec<Contender>,
 }
 
 impl Bench {
-    fn contenders(&self) -> Vec<Contender> {
-        Contender::all(self.peer.is_some())
-    }
-
     fn place(&self, contender: Contender) -> &Place {
         match &self.peer {
             Some((place, _)) if contender == Contender::Peer => place,
@@ -261,6 +273,17 @@ mod tests {
         let Line { arguments } = Line::try_parse_from(["start"]).unwrap();
         assert_eq!((arguments.rounds, arguments.sizes), (7, vec![4, 24]));
         assert!(Line::try_parse_from(["start", "--sizes", "0"]).is_err());
+    }
+
+    #[test]
+    fn who_runs_can_be_chosen_and_needs_what_it_needs() {
+        let chosen = |names| {
+            let line = Line::try_parse_from(["start", "--contenders", names]).unwrap();
+            line.arguments.contenders(false)
+        };
+        assert_eq!(chosen("mounted,bare").unwrap(), [Contender::Bare, Contender::Mounted]);
+        let missing = chosen("mounted,peer").unwrap_err().to_string();
+        assert_eq!(missing, "the Go operator needs --peer-operator and --peer-crd");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! What is measured beside each other, and in which order.
 
+use clap::ValueEnum;
 use serde::Serialize;
 
 /// A way to run `true` on some pods.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Contender {
     /// An Indexed Job of `true`, without Flux.
