@@ -111,6 +111,11 @@ impl ClusterName {
         format!("{}-view-image", self.0)
     }
 
+    /// The volume with links to the packages of the view's image.
+    pub fn software_volume(&self) -> String {
+        format!("{}-view-software", self.0)
+    }
+
     /// The `ConfigMap` that holds `agent.toml`.
     pub fn agent_config_map(&self) -> String {
         format!("{}-agent", self.0)

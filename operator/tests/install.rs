@@ -75,8 +75,9 @@ fn nothing_is_copied_where_images_are_mounted_and_every_container_that_uses_flux
         {
             assert_eq!((at(path).name.as_str(), at(path).read_only), (volume, Some(true)));
         }
-        assert_eq!(at("/opt/software").sub_path.as_deref(), Some("software"));
-        assert_eq!(at("/opt/software").read_only, None);
+        let software = at("/opt/software");
+        assert_eq!((software.name.as_str(), software.read_only), ("hello-view-software", None));
+        assert_eq!(software.sub_path, None, "a part of a volume is mounted twice");
     }
     assert!(pod_by(Install::Image, &hello(&json!({}))).init_containers.is_none());
 }
@@ -110,6 +111,20 @@ fn an_image_with_agent_and_view_takes_one_init_container_and_two_images_take_two
     let pod = pod_by(Install::Copy, &hello(&both));
     let command = pod.init_containers.unwrap().remove(0).command.unwrap();
     assert_eq!(command, invocation::install_both("/mnt/flux"));
+}
+
+#[test]
+fn an_image_with_agent_and_view_is_one_volume() {
+    let both = json!({ "flux": { "container": { "image": images().agent, "pullAlways": true } } });
+    let pod = pod_by(Install::Image, &hello(&both));
+    let volumes: Vec<_> = pod.volumes.iter().flatten().filter(|it| it.image.is_some()).collect();
+    let [volume] = volumes.as_slice() else { panic!("{volumes:?}") };
+    let image = volume.image.clone().unwrap();
+    assert_eq!((image.reference, image.pull_policy), (Some(images().agent), Some("Always".into())));
+    let mounts = pod.containers[0].volume_mounts.iter().flatten();
+    let paths: Vec<_> =
+        mounts.filter(|it| it.name == volume.name).map(|it| it.mount_path.as_str()).collect();
+    assert_eq!(paths, ["/mnt/flux/bin", "/mnt/flux/view-image"]);
 }
 
 #[test]

@@ -123,7 +123,6 @@ fn kubelet(control_group: &str, network: &Network) -> Value {
         "clusterDomain": network.domain.to_string(),
         "resolvConf": format!("{}/resolv.conf", inside::CONFIGURATION),
         "containerRuntimeEndpoint": format!("unix://{}", inside::CONTAINERD_SOCKET),
-        "configMapAndSecretChangeDetectionStrategy": "Get",
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": format!("/{control_group}"),
         "failCgroupV1": false,

@@ -13,7 +13,7 @@ pub(super) enum Contender {
     MountedByHand,
     /// The same, but an init container copies the view.
     CopiedByHand,
-    /// A MiniCluster of this operator with `install: Image`.
+    /// A MiniCluster of this operator with `install: Image`, from an image that has view and agent.
     Mounted,
     /// The same with `install: Copy`, from the image of the view and that of the agent.
     Copied,

@@ -60,7 +60,7 @@ impl Wanted<'_> {
             Contender::MountedByHand | Contender::CopiedByHand => {
                 vec![self.secret(), self.configuration(address), self.job(&self.brokers())]
             }
-            Contender::Mounted => vec![self.ours("Image", self.view)],
+            Contender::Mounted => vec![self.ours("Image", AGENT_WITH_VIEW)],
             Contender::Copied => vec![self.ours("Copy", self.view)],
             Contender::CopiedFromOne => vec![self.ours("Copy", AGENT_WITH_VIEW)],
             // With a certificate: its program makes one only if it was built with czmq.

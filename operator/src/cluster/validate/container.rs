@@ -44,7 +44,7 @@ pub(super) fn containers(
     network: &Network,
     faults: &mut Faults,
 ) -> Containers {
-    let own = ["agent", "curve", "munge", "private", "agent-bin", "view-image"];
+    let own = ["agent", "curve", "munge", "private", "agent-bin", "view-image", "view-software"];
     let own = own.map(|part| format!("{name}-{part}"));
     let names = [&[view.name.clone()][..], &own].concat();
     let mut paths = vec![view.mount_path.clone(), "/flux_operator".to_owned()];

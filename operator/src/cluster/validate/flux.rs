@@ -294,6 +294,7 @@ fn view(name: &str, flux: &crd::Flux, defaults: &Defaults, faults: &mut Faults) 
         (format!("{name}-private"), "the runner's private volume"),
         (format!("{name}-agent-bin"), "the volume with the agent's image"),
         (format!("{name}-view-image"), "the volume with the view's image"),
+        (format!("{name}-view-software"), "the volume with links to the view's packages"),
     ]);
     if let Some(owner) = taken.get(view_name) {
         faults.add(path("name"), format!("{view_name:?} is the name of {owner}: use another"));

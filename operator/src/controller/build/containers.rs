@@ -40,28 +40,28 @@ pub(super) fn init_containers(
         Install::Copy => copiers(cluster, images),
     };
     let sidecars = cluster.sidecars.iter().filter(|sidecar| sidecar.wrapped.is_none());
-    all.extend(sidecars.map(|sidecar| plain(cluster, sidecar, install)));
+    all.extend(sidecars.map(|sidecar| plain(cluster, images, sidecar, install)));
     some(all)
 }
 
 /// The main containers: the runner, then the sidecars that the agent starts.
-pub(super) fn containers(cluster: &Cluster, install: Install) -> Vec<Container> {
-    let mut all = vec![runner(cluster, install)];
+pub(super) fn containers(cluster: &Cluster, images: &Images, install: Install) -> Vec<Container> {
+    let mut all = vec![runner(cluster, images, install)];
     let sidecars = cluster.sidecars.iter().filter(|sidecar| sidecar.wrapped.is_some());
-    all.extend(sidecars.map(|sidecar| wrapped(cluster, sidecar, install)));
+    all.extend(sidecars.map(|sidecar| wrapped(cluster, images, sidecar, install)));
     all
 }
 
 /// One container for each image that is copied: a container sees no image but its own. The view's comes
 /// second, because the agent copies it.
 fn copiers(cluster: &Cluster, images: &Images) -> Vec<Container> {
-    let cluster::View { enabled, image, mount_path, .. } = &cluster.flux.view;
-    if !enabled {
+    let from = &cluster.flux.view;
+    if !from.enabled {
         vec![agent(cluster, images)]
-    } else if *image == images.agent {
-        vec![view(cluster, invocation::install_both(mount_path))]
+    } else if images.have(from) {
+        vec![view(cluster, invocation::install_both(&from.mount_path))]
     } else {
-        vec![agent(cluster, images), view(cluster, invocation::install_view(mount_path))]
+        vec![agent(cluster, images), view(cluster, invocation::install_view(&from.mount_path))]
     }
 }
 
@@ -117,8 +117,8 @@ fn helper_resources(runner: &ResourceRequirements) -> Option<ResourceRequirement
 }
 
 /// Runs Flux in the user's image.
-fn runner(cluster: &Cluster, install: Install) -> Container {
-    let mut mounts = flux_mounts(cluster, install);
+fn runner(cluster: &Cluster, images: &Images, install: Install) -> Container {
+    let mut mounts = flux_mounts(cluster, images, install);
     mounts.push(private_mount(cluster));
     mounts.push(curve_mount(cluster));
     mounts.extend(munge_mount(cluster));
@@ -154,18 +154,18 @@ fn ready(patience: i32) -> Probe {
 }
 
 /// A sidecar whose command the agent runs.
-fn wrapped(cluster: &Cluster, sidecar: &Sidecar, install: Install) -> Container {
+fn wrapped(cluster: &Cluster, images: &Images, sidecar: &Sidecar, install: Install) -> Container {
     let command = invocation::run_sidecar(&layout(cluster), &sidecar.container.name);
-    let mounts = flux_mounts(cluster, install);
+    let mounts = flux_mounts(cluster, images, install);
     Container { command: Some(command), ..common(&sidecar.container, mounts) }
 }
 
 /// A sidecar that runs its image's own entrypoint. As a sidecar in the sense of Kubernetes
 /// (KEP-753, stable since 1.33) it ends with the runner instead of keeping the Job from completing.
-fn plain(cluster: &Cluster, sidecar: &Sidecar, install: Install) -> Container {
+fn plain(cluster: &Cluster, images: &Images, sidecar: &Sidecar, install: Install) -> Container {
     Container {
         restart_policy: Some("Always".to_owned()),
-        ..common(&sidecar.container, flux_mounts(cluster, install))
+        ..common(&sidecar.container, flux_mounts(cluster, images, install))
     }
 }
 

@@ -1,5 +1,7 @@
 //! The operator's own images, which the pods take the agent from.
 
+use crate::cluster::View;
+
 /// The operator's own images.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Images {
@@ -8,4 +10,11 @@ pub struct Images {
     pub agent: String,
     /// `Always`, `IfNotPresent` or `Never`.
     pub agent_pull_policy: String,
+}
+
+impl Images {
+    /// Whether `view` comes from the agent's image: then one container copies both, and one volume has both.
+    pub(super) fn have(&self, view: &View) -> bool {
+        view.enabled && view.image == self.agent
+    }
 }

@@ -38,7 +38,7 @@ fn pod_spec(cluster: &Cluster, images: &Images, install: Install) -> PodSpec {
     let (resources, overhead) = resources(&cluster.pod);
     PodSpec {
         affinity: affinity(cluster),
-        containers: containers(cluster, install),
+        containers: containers(cluster, images, install),
         image_pull_secrets: pull_secrets(cluster),
         init_containers: init_containers(cluster, images, install),
         overhead,

@@ -35,34 +35,37 @@ pub(super) fn volumes(cluster: &Cluster, images: &Images, install: Install) -> V
     let mut all = vec![shared(cluster), private(cluster), config(cluster), curve(cluster)];
     all.extend(munge(cluster));
     if install == Install::Image {
-        let (name, policy) = (cluster.name.agent_image_volume(), &images.agent_pull_policy);
-        all.push(image(name, &images.agent, policy));
-        let view = Some(&cluster.flux.view).filter(|view| view.enabled);
-        let name = cluster.name.view_image_volume();
-        all.extend(view.map(|view| image(name, &view.image, &view.pull_policy)));
+        all.extend(image_volumes(cluster, images));
+        all.extend(cluster.flux.view.enabled.then(|| software(cluster)));
     }
     all.extend(cluster.pod.volumes.iter().cloned());
     all
 }
 
-/// Mounts of every container that uses Flux: the shared volume, in it the images that are mounted; the
-/// view's software where the view's links lead, which is the same volume a second time and no second
-/// copy; and the agent's configuration, without which `flux-agent connect` could not reach the broker
-/// from there.
-pub(super) fn flux_mounts(cluster: &Cluster, install: Install) -> Vec<VolumeMount> {
+/// Mounts of every container that uses Flux: the shared volume, in it the images that are mounted; what the
+/// view's links lead to, which are links as well, or, copied, a part of the shared volume; and the agent's
+/// configuration, without which `flux-agent connect` could not reach the broker from there.
+pub(super) fn flux_mounts(
+    cluster: &Cluster,
+    images: &Images,
+    install: Install,
+) -> Vec<VolumeMount> {
     let view = &cluster.flux.view;
     let layout = Layout::new(view.mount_path.clone());
     let mut mounts = vec![mount(&view.name, &view.mount_path)];
     if install == Install::Image {
         let inside = |name: &str, path: PathBuf| read_only(mount(name, &path.to_string_lossy()));
-        mounts.push(inside(&cluster.name.agent_image_volume(), layout.bin_dir()));
+        mounts.push(inside(&agent_volume(cluster, images), layout.bin_dir()));
         let image = view.enabled.then(|| cluster.name.view_image_volume());
         mounts.extend(image.map(|image| inside(&image, layout.view_image())));
     }
     if view.enabled {
-        mounts.push(VolumeMount {
-            sub_path: Some(Layout::SOFTWARE.to_owned()),
-            ..mount(&view.name, Layout::SOFTWARE_MOUNT)
+        mounts.push(match install {
+            Install::Image => mount(&cluster.name.software_volume(), Layout::SOFTWARE_MOUNT),
+            Install::Copy => VolumeMount {
+                sub_path: Some(Layout::SOFTWARE.to_owned()),
+                ..mount(&view.name, Layout::SOFTWARE_MOUNT)
+            },
         });
     }
     mounts.push(read_only(mount(&cluster.name.agent_config_map(), CONFIG_MOUNT)));
@@ -105,6 +108,16 @@ fn shared(cluster: &Cluster) -> Volume {
     }
 }
 
+/// Has a link for each of the packages of an image that is mounted. A volume of its own, because a part of another
+/// one costs the kubelet two mounts a pod.
+fn software(cluster: &Cluster) -> Volume {
+    Volume {
+        name: cluster.name.software_volume(),
+        empty_dir: Some(EmptyDirVolumeSource::default()),
+        ..Volume::default()
+    }
+}
+
 /// In memory, so that no key comes to lie on the node's disk.
 fn private(cluster: &Cluster) -> Volume {
     Volume {
@@ -114,6 +127,25 @@ fn private(cluster: &Cluster) -> Volume {
             size_limit: Some(Quantity(PRIVATE_LIMIT.to_owned())),
         }),
         ..Volume::default()
+    }
+}
+
+/// One for each image: the kubelet looks after each volume at every look at the pod, with an Event each time.
+fn image_volumes(cluster: &Cluster, images: &Images) -> Vec<Volume> {
+    let view = &cluster.flux.view;
+    let agent = (!images.have(view))
+        .then(|| image(agent_volume(cluster, images), &images.agent, &images.agent_pull_policy));
+    let name = cluster.name.view_image_volume();
+    let view = view.enabled.then(|| image(name, &view.image, &view.pull_policy));
+    agent.into_iter().chain(view).collect()
+}
+
+/// The volume that has the agent.
+fn agent_volume(cluster: &Cluster, images: &Images) -> String {
+    if images.have(&cluster.flux.view) {
+        cluster.name.view_image_volume()
+    } else {
+        cluster.name.agent_image_volume()
     }
 }
 
