@@ -14,7 +14,7 @@ const READS: usize = 10;
 const REQUESTS: usize = 35;
 /// Writes among them.
 const WRITES: usize = 12;
-/// A run that takes longer may be written about once more in each such time (`PAUSE` of the operator's
+/// A run that takes longer may be written about once more in each such time (`LONG_PAUSE` of the operator's
 /// `report.rs`), with an Event that it waits, and its pods may be listed.
 const PAUSE: Duration = Duration::from_secs(10);
 /// How often the Lease is renewed while it is watched that nothing else is asked for.

@@ -18,8 +18,10 @@ use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
 use std::time::Duration;
 
-/// Least time between two writes of a status of which the second can wait.
-const PAUSE: Duration = Duration::from_secs(10);
+/// Least time between two writes of a status of which the second has other numbers and words only.
+const PAUSE: Duration = Duration::from_secs(5);
+/// The same where the second says that pods have started or that the lead has ended: most runs go on soon.
+const LONG_PAUSE: Duration = Duration::from_secs(10);
 
 /// Writes `status` if it differs from the one `cluster` has, and publishes what changed. If it can wait and
 /// another was written a moment ago, the answer is how long it has to.
@@ -31,10 +33,10 @@ pub(super) async fn report(
     if cluster.status.as_ref() == Some(status) {
         return Ok(None);
     }
-    if cluster.status.as_ref().is_some_and(|old| can_wait(old, status))
-        && let Some(pause) = context.known.pause(&name_of(cluster), PAUSE)
+    if let Some(pause) = cluster.status.as_ref().and_then(|old| pause(old, status))
+        && let Some(rest) = context.known.pause(&name_of(cluster), pause)
     {
-        return Ok(Some(pause));
+        return Ok(Some(rest));
     }
     let name = cluster.name_any();
     let patch = json!({
@@ -59,19 +61,21 @@ pub(super) async fn report(
     Ok(None)
 }
 
-/// True when `new` only has other numbers and words than `old`, or says that pods have started or that
-/// the lead has ended: nobody acts on that. An Event is never late.
-fn can_wait(old: &MiniClusterStatus, new: &MiniClusterStatus) -> bool {
+/// How long `new` can wait after `old`: if it only has other numbers and words, or says that pods have started or
+/// that the lead has ended, nobody acts on that. An Event is never late.
+fn pause(old: &MiniClusterStatus, new: &MiniClusterStatus) -> Option<Duration> {
     use State::{Ending, Pending, Running, Starting};
-    let same_state = old.state == new.state;
-    let passing = matches!(
-        (old.state, new.state),
-        (Some(Pending), Some(Starting)) | (Some(Pending | Starting | Running), Some(Ending))
-    );
-    old.observed_generation == new.observed_generation
+    let pause = match (old.state, new.state) {
+        (before, now) if before == now => PAUSE,
+        (Some(Pending), Some(Starting)) | (Some(Pending | Starting | Running), Some(Ending)) => {
+            LONG_PAUSE
+        }
+        _ => return None,
+    };
+    let only_that = old.observed_generation == new.observed_generation
         && old.size == new.size
-        && (same_state || passing)
-        && events(&old.conditions, &new.conditions).is_empty()
+        && events(&old.conditions, &new.conditions).is_empty();
+    only_that.then_some(pause)
 }
 
 /// Publishes an Event about `cluster`. One that cannot be written is no reason to do anything again.
@@ -144,20 +148,20 @@ mod tests {
     fn only_numbers_words_and_passing_states_wait() {
         let starting = status(State::Starting, 1);
         for (new, waits) in [
-            (status(State::Starting, 2), true),
-            (status(State::Ending, 0), true),
-            (status(State::Running, 4), false),
-            (status(State::Failed, 0), false),
-            (status(State::Suspended, 0), false),
-            (MiniClusterStatus { size: 8, ..starting.clone() }, false),
-            (MiniClusterStatus { observed_generation: Some(2), ..starting.clone() }, false),
-            (with_condition("Progressing", "Starting"), true),
-            (with_condition("Progressing", "Waiting"), false),
-            (with_condition("Ready", "QuorumReached"), false),
+            (status(State::Starting, 2), Some(PAUSE)),
+            (status(State::Ending, 0), Some(LONG_PAUSE)),
+            (status(State::Running, 4), None),
+            (status(State::Failed, 0), None),
+            (status(State::Suspended, 0), None),
+            (MiniClusterStatus { size: 8, ..starting.clone() }, None),
+            (MiniClusterStatus { observed_generation: Some(2), ..starting.clone() }, None),
+            (with_condition("Progressing", "Starting"), Some(PAUSE)),
+            (with_condition("Progressing", "Waiting"), None),
+            (with_condition("Ready", "QuorumReached"), None),
         ] {
-            assert_eq!(can_wait(&starting, &new), waits, "{new:?}");
+            assert_eq!(pause(&starting, &new), waits, "{new:?}");
         }
-        assert!(!can_wait(&status(State::Suspended, 0), &status(State::Pending, 0)));
+        assert_eq!(pause(&status(State::Suspended, 0), &status(State::Pending, 0)), None);
     }
 
     /// What is known when the watches have begun and brought nothing.
@@ -200,8 +204,10 @@ mod tests {
         assert_eq!(next(State::Starting).await, None, "nothing was written before");
         context.known.read(&cluster);
         context.known.reported(cluster.metadata.clone(), cluster.status.clone());
-        let pause = next(State::Starting).await.unwrap().unwrap();
-        assert!(pause <= PAUSE);
+        let rest = next(State::Starting).await.unwrap().unwrap();
+        assert!(rest <= PAUSE);
+        let longer = next(State::Ending).await.unwrap().unwrap();
+        assert!(longer > PAUSE && longer <= LONG_PAUSE);
         assert_eq!(next(State::Running).await, None, "a quorum is written at once");
     }
 }
