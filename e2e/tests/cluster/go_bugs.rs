@@ -85,7 +85,8 @@ fn bug_06_and_07_the_size_in_the_status_is_that_of_the_job_also_after_a_refused_
 #[ignore = "needs a cluster"]
 fn bug_08_conditions_follow_the_run_and_their_times_the_conditions() {
     trial("bug-08", &[], async |trial| {
-        let spec = "{size: 2, containers: [{image: 'ubuntu:24.04', command: 'sleep 10'}]}";
+        // A kubelet that has just started puts first readiness probes off by up to 20 s.
+        let spec = "{size: 2, containers: [{image: 'ubuntu:24.04', command: 'sleep 30'}]}";
         let name = apply(trial, "conditions", spec).await?;
         let ready = |status: &MiniClusterStatus| {
             let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready");
