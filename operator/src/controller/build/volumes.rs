@@ -133,8 +133,9 @@ fn private(cluster: &Cluster) -> Volume {
 /// One for each image: the kubelet looks after each volume at every look at the pod, with an Event each time.
 fn image_volumes(cluster: &Cluster, images: &Images) -> Vec<Volume> {
     let view = &cluster.flux.view;
-    let agent = (!images.have(view))
-        .then(|| image(agent_volume(cluster, images), &images.agent, &images.agent_pull_policy));
+    let agent = (!images.have(view)).then(|| {
+        image(cluster.name.agent_image_volume(), &images.agent, &images.agent_pull_policy)
+    });
     let name = cluster.name.view_image_volume();
     let view = view.enabled.then(|| image(name, &view.image, &view.pull_policy));
     agent.into_iter().chain(view).collect()
