@@ -14,7 +14,7 @@ use e2e::{
     cache::Cache,
     cluster::Target,
     environment::Environment,
-    kubernetes::{DownAtEnd, Network, helm},
+    kubernetes::{DownAtEnd, Network, Options, helm},
     product::packaging::{plain, same_objects, write},
     progress::Progress,
     trial::{Trial, is_true},
@@ -85,28 +85,28 @@ fn every_way_to_install_it_runs_a_minicluster_and_leaves_nothing() {
     let progress = Progress::new();
     let options = options("install", Network::default());
     let _down = DownAtEnd(options.clone());
-    let outcome = (|| {
-        let helm = helm(&Cache::locate()?, &progress)?;
-        let (environment, installation) =
-            Environment::without_operator(&Target::Own(options), &progress)?;
-        kustomizations_say_the_same(&environment, &installation)?;
-        after_another_operator(&environment, &installation)?;
-        for way in [Way::Files, Way::Kustomizations, Way::Chart] {
-            for only in [false, true] {
-                let directory = tempfile::tempdir().context("making a directory for manifests")?;
-                let directory = directory.path().to_owned();
-                let (environment, helm) = (&environment, helm.as_path());
-                let case = Case { environment, helm, way, only, directory };
-                let tried = progress
-                    .step(&format!("{way:?}, for one namespace: {only}"), || case.try_it(&installation));
-                tried.with_context(|| format!("{way:?}, for one namespace: {only}"))?;
-            }
-        }
-        anyhow::Ok(())
-    })();
-    if let Err(error) = outcome {
+    if let Err(error) = try_every_way(options, &progress) {
         panic!("{error:#}");
     }
+}
+
+fn try_every_way(options: Options, progress: &Progress) -> Result<()> {
+    let helm = helm(&Cache::locate()?, progress)?;
+    let target = Target::Own(options);
+    let (environment, installation) = Environment::without_operator(&target, progress)?;
+    kustomizations_say_the_same(&environment, &installation)?;
+    after_another_operator(&environment, &installation)?;
+    for way in [Way::Files, Way::Kustomizations, Way::Chart] {
+        for only in [false, true] {
+            let scratch = tempfile::tempdir().context("making a directory for manifests")?;
+            let directory = scratch.path().to_owned();
+            let case =
+                Case { environment: &environment, helm: &helm, way, only, directory };
+            let what = format!("{way:?}, for one namespace: {only}");
+            progress.step(&what, || case.try_it(&installation)).context(what)?;
+        }
+    }
+    Ok(())
 }
 
 /// kubectl makes of the kustomizations what is in the files.
@@ -191,7 +191,8 @@ impl Case<'_> {
         }
         self.write(installation)?;
         let skip: &[&str] = if self.only { &["--skip-crds"] } else { &[] };
-        self.helm(&[&["install", NAME, &self.path("")][..], skip].concat())
+        let chart = self.path("");
+        self.helm(&[&["install", NAME, chart.as_str()][..], skip].concat())
     }
 
     fn upgrade(&self, installation: &Installation) -> Result<()> {
@@ -288,6 +289,7 @@ impl Case<'_> {
     fn forget(&self) -> Result<()> {
         let has_namespace = self.only || self.way == Way::Chart;
         if has_namespace {
+            self.await_no_pod()?;
             let lease = ["delete", "lease", NAME, "--namespace", self.namespace()];
             self.environment.kubectl(&lease)?;
         }
@@ -303,6 +305,16 @@ impl Case<'_> {
             self.environment.kubectl(&["delete", "namespace", self.namespace()])?;
         }
         Ok(())
+    }
+
+    /// Waits until the operator has ended: until then it renews its Lease.
+    fn await_no_pod(&self) -> Result<()> {
+        let label = format!("--selector=app.kubernetes.io/name={NAME}");
+        let pods = ["get", "pods", label.as_str(), "-oname", "--namespace", self.namespace()];
+        until("the operator to end", DEADLINE, || {
+            let pods = self.environment.kubectl(&pods)?;
+            Ok(if pods.is_empty() { Look::Ready(()) } else { Look::NotYet(pods) })
+        })
     }
 
     /// helm, in the operator's namespace; it waits until everything is ready, or gone.
@@ -352,7 +364,7 @@ fn await_nothing_left(environment: &Environment) -> Result<()> {
     let label = format!("--selector=app.kubernetes.io/name={NAME}");
     let everywhere = ["--all-namespaces", "--ignore-not-found", "-oname"];
     until("nothing of the operator to be left", DEADLINE, || {
-        let labelled = [&["get", &kinds, &label][..], &everywhere].concat();
+        let labelled = [&["get", kinds.as_str(), label.as_str()][..], &everywhere].concat();
         let leases = [&["get", "leases"][..], &everywhere].concat();
         let releases = [&["get", "secrets", "--selector=owner=helm"][..], &everywhere].concat();
         let definition =
@@ -360,7 +372,7 @@ fn await_nothing_left(environment: &Environment) -> Result<()> {
         let leases = environment.kubectl(&leases)?;
         let leases = leases.lines().filter(|lease| lease.ends_with(&format!("/{NAME}")));
         let mut left: Vec<String> = leases.map(str::to_owned).collect();
-        for words in [&labelled[..], &releases, &definition] {
+        for words in [&labelled[..], &releases[..], &definition[..]] {
             left.extend(environment.kubectl(words)?.lines().map(str::to_owned));
         }
         Ok(if left.is_empty() { Look::Ready(()) } else { Look::NotYet(left.join(" ")) })

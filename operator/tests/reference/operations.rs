@@ -33,8 +33,9 @@ fn flags() -> String {
 fn row(flag: &Arg) -> String {
     let name = flag.get_long().unwrap();
     let variable = flag.get_env().unwrap().to_string_lossy();
-    let default = flag.get_default_values().iter().map(|value| value.to_string_lossy());
-    let default: String = default.map(|value| format!("`{value}`")).collect();
+    let default = flag.get_default_values().first();
+    let default = default.map(|value| format!("`{}`", value.to_string_lossy()));
+    let default = default.unwrap_or_default();
     let help = flag.get_help().unwrap().to_string();
     let values = flag.get_possible_values().into_iter().map(|value| value.get_name().to_owned());
     let values: Vec<_> = values.map(|value| format!("`{value}`")).collect();
