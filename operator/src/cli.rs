@@ -145,8 +145,7 @@ const PUBLISHED_ARM_VIEW_IMAGE: &str = "ghcr.io/converged-computing/flux-view-ub
 /// several architectures, as that of this project is.
 pub fn defaults(view_image: String, arm_view_image: Option<String>, install: Install) -> Defaults {
     let published = view_image == PUBLISHED_VIEW_IMAGE;
-    let other =
-        || if published { PUBLISHED_ARM_VIEW_IMAGE.to_owned() } else { view_image.clone() };
+    let other = || if published { PUBLISHED_ARM_VIEW_IMAGE.to_owned() } else { view_image.clone() };
     Defaults { arm_view_image: arm_view_image.unwrap_or_else(other), view_image, install }
 }
 

@@ -1,9 +1,7 @@
 //! The command `flux-operator`.
 
 use clap::Parser as _;
-use flux_operator::cli::{
-    Cli, Command, ImagesArguments, ManifestsArguments, Output, defaults,
-};
+use flux_operator::cli::{Cli, Command, ImagesArguments, ManifestsArguments, Output, defaults};
 use flux_operator::cluster::validate::Violations;
 use flux_operator::crd::Install;
 use flux_operator::crd::definition::{DefinitionError, definition};

@@ -115,15 +115,7 @@ fn an_operator_for_one_namespace_comes_with_nothing_outside_it() {
     let kinds: Vec<&str> = objects.iter().map(|object| object["kind"].as_str().unwrap()).collect();
     assert_eq!(
         kinds,
-        [
-            "Role",
-            "RoleBinding",
-            "ServiceAccount",
-            "Role",
-            "RoleBinding",
-            "Deployment",
-            "Service"
-        ]
+        ["Role", "RoleBinding", "ServiceAccount", "Role", "RoleBinding", "Deployment", "Service"]
     );
     for object in &objects {
         assert_eq!(object["metadata"]["namespace"], "tenant", "{object}");

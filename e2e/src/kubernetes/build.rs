@@ -28,7 +28,7 @@ const PAUSE_VERSION: &str = "1";
 /// The kwok version that is built, as in `go/kwok/go.mod`.
 const KWOK_VERSION: &str = "v0.8.0";
 /// The Helm version that is built, as in `go/helm/go.mod`.
-const HELM_VERSION: &str = "v4.0.0";
+const HELM_VERSION: &str = "v4.3.1";
 
 /// Where in the artefact's directory the modules are while it is made.
 const SOURCE: &str = "source";
@@ -309,7 +309,7 @@ mod tests {
         let keys = recipes.map(|recipe| recipe.key().to_string());
         insta::assert_snapshot!(
             keys.map(|key| key.rsplit_once('-').unwrap().0.to_owned()).join(" "),
-            @"kubernetes-v1.36.3 containerd-v2.3.7 coredns-v1.14.7 pause-1 kwok-v0.8.0 helm-v4.0.0"
+            @"kubernetes-v1.36.3 containerd-v2.3.7 coredns-v1.14.7 pause-1 kwok-v0.8.0 helm-v4.3.1"
         );
     }
 

@@ -67,7 +67,8 @@ impl View {
         if view != Self::StandIn {
             return Ok(view);
         }
-        progress.say(&format!("trying to pull the published view image {PUBLISHED_VIEW_IMAGE} ..."));
+        progress
+            .say(&format!("trying to pull the published view image {PUBLISHED_VIEW_IMAGE} ..."));
         let pulled = cluster
             .pull_image(PUBLISHED_VIEW_IMAGE)
             .and_then(|()| cluster.pull_image(OPERATING_SYSTEM));

@@ -100,8 +100,7 @@ fn try_every_way(options: Options, progress: &Progress) -> Result<()> {
         for only in [false, true] {
             let scratch = tempfile::tempdir().context("making a directory for manifests")?;
             let directory = scratch.path().to_owned();
-            let case =
-                Case { environment: &environment, helm: &helm, way, only, directory };
+            let case = Case { environment: &environment, helm: &helm, way, only, directory };
             let what = format!("{way:?}, for one namespace: {only}");
             progress.step(&what, || case.try_it(&installation)).context(what)?;
         }
@@ -262,7 +261,9 @@ impl Case<'_> {
     /// A MiniCluster runs, in the namespace of the operator or in one of its own.
     fn run_hello(&self) -> Result<()> {
         if !self.only {
-            return self.environment.trial("hello", &[RESTRICTED], async |trial| hello(trial).await);
+            return self
+                .environment
+                .trial("hello", &[RESTRICTED], async |trial| hello(trial).await);
         }
         let file = self.path("hello.yaml");
         fs::write(&file, HELLO).context("writing a MiniCluster")?;

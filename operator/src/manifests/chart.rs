@@ -138,7 +138,11 @@ fn values(installation: &Installation) -> Vec<(&'static str, &'static str, Value
     } = installation;
     let install = format!("{:?}", install.unwrap_or_default());
     vec![
-        ("watchNamespace", "watch_namespace", json!(watch_namespace.as_deref().unwrap_or_default())),
+        (
+            "watchNamespace",
+            "watch_namespace",
+            json!(watch_namespace.as_deref().unwrap_or_default()),
+        ),
         ("registry", "registry", json!(registry)),
         ("operatorImage", "operator_image", json!(operator_image)),
         ("agentImage", "agent_image", json!(agent_image)),
@@ -229,7 +233,8 @@ mod tests {
         let templates: String = templates.map(|(_, text)| text.as_str()).collect();
         for (key, option, _) in values(&Installation::default()) {
             assert!(!help(option).is_empty(), "{option}");
-            let used = [' ', ')'].iter().any(|end| templates.contains(&format!(".Values.{key}{end}")));
+            let used =
+                [' ', ')'].iter().any(|end| templates.contains(&format!(".Values.{key}{end}")));
             assert!(used, "{key}");
         }
     }

@@ -6,11 +6,7 @@ use super::installation::Installation;
 use crate::cluster::validate::{Faults, Violations, image, is_label, is_object_name};
 
 /// Checks the options of `manifests`. With `printed`, everything is one text.
-pub fn check(
-    installation: &Installation,
-    format: Format,
-    printed: bool,
-) -> Result<(), Violations> {
+pub fn check(installation: &Installation, format: Format, printed: bool) -> Result<(), Violations> {
     let mut faults = Faults::default();
     for (option, namespace) in [
         ("--namespace", &installation.namespace),

@@ -27,9 +27,19 @@ pub(super) fn files(installation: &Installation) -> Result<Vec<File>, ManifestEr
     let on_base = json!({ "resources": ["../base"] });
     let patched = json!({ "resources": ["../base"], "patches": [{ "path": PATCH }] });
     let mut all = [
-        directory("crd", &everywhere, &[Part::Definition, Part::UserRoles], kustomization(json!({})))?,
+        directory(
+            "crd",
+            &everywhere,
+            &[Part::Definition, Part::UserRoles],
+            kustomization(json!({})),
+        )?,
         directory("base", &everywhere, &[Part::Operator], kustomization(of_base))?,
-        directory("cluster-wide", &everywhere, &[Part::Namespace, Part::ClusterRole], kustomization(on_base))?,
+        directory(
+            "cluster-wide",
+            &everywhere,
+            &[Part::Namespace, Part::ClusterRole],
+            kustomization(on_base),
+        )?,
         directory("one-namespace", &objects(&watching)?, &[Part::Role], kustomization(patched))?,
         component(&components, Part::PodDisruptionBudget)?,
         component(&components, Part::NetworkPolicy)?,
@@ -82,8 +92,7 @@ fn directory(
     let present = parts.iter().filter(|part| objects.iter().any(|it| it.part == **part));
     let own: Vec<String> = present.clone().map(|part| format!("{}.yaml", part.name())).collect();
     let texts = present.map(|part| format!("{HEADER}{}", documents(objects, &[*part])));
-    let mut files: Vec<File> =
-        own.iter().map(|file| format!("{name}/{file}")).zip(texts).collect();
+    let mut files: Vec<File> = own.iter().map(|file| format!("{name}/{file}")).zip(texts).collect();
     let others = kustomization["resources"].as_array().cloned().unwrap_or_default();
     kustomization["resources"] = own.into_iter().map(Value::from).chain(others).collect();
     files.push(file(&format!("{name}/kustomization.yaml"), &kustomization)?);
