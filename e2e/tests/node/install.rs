@@ -118,7 +118,7 @@ fn kustomizations_say_the_same(
     let mut all = String::new();
     for part in ["crd", "cluster-wide"] {
         let path = text(&directory.path().join(part));
-        all.push_str(&format!("---\n{}", environment.kubectl(&["kustomize", &path])?));
+        all.extend(["---\n", &environment.kubectl(&["kustomize", &path])?]);
     }
     same_objects(&plain(installation)?, &all).context("the kustomizations")
 }

@@ -23,7 +23,7 @@ pub(super) fn files(installation: &Installation) -> Result<Vec<File>, ManifestEr
     let everywhere = objects(&with(false))?;
     let watching = Installation { watch_namespace: Some(own), ..with(false) };
     let components = objects(&with(true))?;
-    let of_base = json!({ "components": asked_for(installation) });
+    let with_options = json!({ "components": asked_for(installation) });
     let on_base = json!({ "resources": ["../base"] });
     let patched = json!({ "resources": ["../base"], "patches": [{ "path": PATCH }] });
     let mut all = [
@@ -33,7 +33,7 @@ pub(super) fn files(installation: &Installation) -> Result<Vec<File>, ManifestEr
             &[Part::Definition, Part::UserRoles],
             kustomization(json!({})),
         )?,
-        directory("base", &everywhere, &[Part::Operator], kustomization(of_base))?,
+        directory("base", &everywhere, &[Part::Operator], kustomization(with_options))?,
         directory(
             "cluster-wide",
             &everywhere,
