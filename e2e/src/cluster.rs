@@ -107,6 +107,18 @@ impl Cluster {
         }
     }
 
+    /// `program`, which reaches the cluster by `KUBECONFIG`, from wherever it is started.
+    pub fn program(&self, program: &Path) -> Command {
+        match self {
+            Self::Own(cluster) => cluster.program(program),
+            Self::External(cluster) => {
+                let mut command = Command::new(program);
+                command.env("KUBECONFIG", &cluster.kubeconfig);
+                command
+            }
+        }
+    }
+
     /// Makes the image known to the cluster under all these names.
     pub fn load_image(&self, image: &Image, names: &[&str]) -> Result<()> {
         match self {

@@ -65,6 +65,16 @@ impl Environment {
         Self::install(Cluster::up(target, progress)?, built, view, agent_image, progress)
     }
 
+    /// A cluster that has the images and no operator, and how an operator is installed that uses them.
+    pub fn without_operator(target: &Target, progress: &Progress) -> Result<(Self, Installation)> {
+        let built = binaries::build(progress)?;
+        let cluster = Cluster::up(target, progress)?;
+        let view = View::from_environment()?;
+        progress.say(&view.describe());
+        let installation = images::load(&cluster, &built, &view, progress)?;
+        Ok((Self { cluster, built: Some(built) }, installation))
+    }
+
     fn install(
         cluster: Cluster,
         built: Binaries,
@@ -75,7 +85,7 @@ impl Environment {
         progress.say(&view.describe());
         let mut loaded = images::load(&cluster, &built, view, progress)?;
         if let Some(image) = agent_image {
-            image.clone_into(&mut loaded.agent_image);
+            image.clone_into(&mut loaded.images.agent_image);
         }
         let installation = Installation { install: Self::asked_for_install()?, ..loaded };
         progress.step("installing the operator", || install::install(&cluster, &installation))?;
@@ -194,6 +204,13 @@ impl Environment {
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         let output = programs::run(&mut self.cluster.kubectl(arguments))?;
         String::from_utf8(output.stdout).context("reading what kubectl printed")
+    }
+
+    /// What `program` prints, given these arguments and the cluster's kubeconfig.
+    pub fn output_of(&self, program: &Path, arguments: &[&str]) -> Result<String> {
+        let output = programs::run(self.cluster.program(program).args(arguments))?;
+        String::from_utf8(output.stdout)
+            .with_context(|| format!("reading what {} printed", program.display()))
     }
 
     /// How to go on from here, for a person.

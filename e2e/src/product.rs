@@ -3,6 +3,7 @@
 pub mod binaries;
 pub mod images;
 pub mod install;
+pub mod packaging;
 
 use std::{
     path::{Path, PathBuf},

@@ -1,5 +1,6 @@
 //! `verify`: every check and test of the project, in the order in which a fault is cheapest to find.
 
+mod chart;
 mod unused_items;
 
 use std::{
@@ -80,6 +81,8 @@ pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
     outcomes.push(timed("dependencies: licences, bans, sources", progress, || deny(progress)));
     outcomes.push(timed("dependencies: used", progress, || unused_dependencies(progress)));
     outcomes.push(timed("public items: used", progress, unused_items::check));
+    outcomes
+        .push(timed("the chart is what the manifests are", progress, || chart::check(progress)));
     match obstacle(&options.target) {
         None => outcomes.extend(on_the_cluster(options, progress)?),
         Some(reason) if options.require_cluster => bail!("--require-cluster: {reason}"),

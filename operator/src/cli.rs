@@ -2,9 +2,9 @@
 
 use crate::cluster::validate::Defaults;
 use crate::crd::Install;
-use crate::manifests::{AGENT_IMAGE, Installation};
+use crate::manifests::{Format, ImageNames, Installation, VIEW_IMAGE};
 use crate::telemetry::LogFormat;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -26,6 +26,8 @@ pub enum Command {
     Crd,
     /// Write the manifests that install the operator
     Manifests(ManifestsArguments),
+    /// List the images that an installation pulls, to mirror them; not those that MiniClusters name
+    Images(ImagesArguments),
     /// Check MiniCluster files without a cluster: print every fault with its line
     ///
     /// Ends with 0 if everything is valid, 1 if there is a fault, 2 if something cannot be read.
@@ -40,7 +42,10 @@ pub enum Command {
 /// Options of `manifests`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct ManifestsArguments {
-    /// Directory to write to, which must exist; `-` prints them instead
+    /// What the manifests are for
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    pub format: Format,
+    /// Directory to write to, which must exist; `-` prints them instead, if they are for `kubectl apply -f`
     #[arg(long, value_name = "DIRECTORY")]
     pub output_directory: PathBuf,
     /// What is installed.
@@ -48,12 +53,33 @@ pub struct ManifestsArguments {
     pub installation: Installation,
 }
 
+/// Options of `images`.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct ImagesArguments {
+    /// The images.
+    #[command(flatten)]
+    pub images: ImageNames,
+    /// `text`: one image a line; `json`: a list
+    #[arg(long, value_name = "FORM", value_enum, default_value_t)]
+    pub output: Output,
+}
+
+/// The form of an answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people, and for tools that read lines.
+    #[default]
+    Text,
+    /// For scripts.
+    Json,
+}
+
 /// Options of `run`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct RunArguments {
     /// Image that holds the agent
     #[arg(long, env = "FLUX_OPERATOR_AGENT_IMAGE", value_name = "IMAGE")]
-    #[arg(default_value = AGENT_IMAGE)]
+    #[arg(default_value = VIEW_IMAGE)]
     pub agent_image: String,
     /// Pull policy of the agent image
     #[arg(long, env = "FLUX_OPERATOR_AGENT_PULL_POLICY", value_name = "POLICY")]
@@ -61,10 +87,10 @@ pub struct RunArguments {
     pub agent_pull_policy: String,
     /// View image where a MiniCluster names none
     #[arg(long, env = "FLUX_OPERATOR_VIEW_IMAGE", value_name = "IMAGE")]
-    #[arg(default_value = DEFAULT_VIEW_IMAGE)]
+    #[arg(default_value = VIEW_IMAGE)]
     pub view_image: String,
-    /// View image where a MiniCluster names none and has `flux.arch: arm`; the one of `--view-image`
-    /// if that is given, else the published one for ARM
+    /// View image where a MiniCluster names none and has `flux.arch: arm`. Unless given, it is that of
+    /// `--view-image`; if that is the published view for Ubuntu, it is its image for ARM
     #[arg(long, env = "FLUX_OPERATOR_ARM_VIEW_IMAGE", value_name = "IMAGE")]
     pub arm_view_image: Option<String>,
     /// How agent and view come into the pods where a MiniCluster does not say
@@ -109,17 +135,17 @@ pub struct RunArguments {
     pub log_level: String,
 }
 
-/// The view image where nobody names one.
-pub const DEFAULT_VIEW_IMAGE: &str = "ghcr.io/converged-computing/flux-view-ubuntu:tag-noble";
+/// A published view image that is not of this project. It is for one architecture.
+pub const PUBLISHED_VIEW_IMAGE: &str = "ghcr.io/converged-computing/flux-view-ubuntu:tag-noble";
 
 /// The same for ARM: no tag is published for the other's release of Ubuntu.
-const ARM_VIEW_IMAGE: &str = "ghcr.io/converged-computing/flux-view-ubuntu:arm-jammy";
+const PUBLISHED_ARM_VIEW_IMAGE: &str = "ghcr.io/converged-computing/flux-view-ubuntu:arm-jammy";
 
-/// What counts where a MiniCluster says nothing. A site that names an image of its own is not
-/// sent elsewhere for ARM: its image may well be for several architectures.
+/// What counts where a MiniCluster says nothing. Any other image than the published one may well be for
+/// several architectures, as that of this project is.
 pub fn defaults(view_image: String, arm_view_image: Option<String>, install: Install) -> Defaults {
-    let published = view_image == DEFAULT_VIEW_IMAGE;
-    let other = || if published { ARM_VIEW_IMAGE.to_owned() } else { view_image.clone() };
+    let published = view_image == PUBLISHED_VIEW_IMAGE;
+    let other = || if published { PUBLISHED_ARM_VIEW_IMAGE.to_owned() } else { view_image.clone() };
     Defaults { arm_view_image: arm_view_image.unwrap_or_else(other), view_image, install }
 }
 
@@ -138,9 +164,17 @@ mod tests {
         let arm = |view: &str, arm: Option<&str>| {
             defaults(view.to_owned(), arm.map(str::to_owned), Install::Auto).arm_view_image
         };
-        assert_eq!(arm(DEFAULT_VIEW_IMAGE, None), ARM_VIEW_IMAGE);
+        assert_eq!(arm(VIEW_IMAGE, None), VIEW_IMAGE);
+        assert_eq!(arm(PUBLISHED_VIEW_IMAGE, None), PUBLISHED_ARM_VIEW_IMAGE);
         assert_eq!(arm("mirror/view:1", None), "mirror/view:1");
         assert_eq!(arm("mirror/view:1", Some("mirror/arm:1")), "mirror/arm:1");
+    }
+
+    #[test]
+    fn agent_and_view_are_one_image_unless_something_else_is_said() {
+        let command = Cli::try_parse_from(["flux-operator", "run"]).unwrap().command;
+        let Command::Run(run) = command else { panic!("{command:?} is not run") };
+        assert_eq!(run.agent_image, run.view_image);
     }
 
     fn leader_elect(arguments: &[&str]) -> bool {

@@ -114,6 +114,30 @@ mod tests {
     }
 
     #[test]
+    fn the_page_for_those_who_run_the_operator_has_every_metric() {
+        let page = include_str!("../../docs/operations.md");
+        let metrics = Metrics::new();
+        metrics.observe(Duration::from_millis(3), Some("ApplyFailed"));
+        metrics.count_label_failure("TimedOut");
+        let text = metrics.text().unwrap();
+        let described = |with: &str| {
+            let lines = text.lines().filter_map(|line| line.strip_prefix(with));
+            lines.map(|line| line.split_once(' ').unwrap()).collect::<Vec<_>>()
+        };
+        let (helps, kinds) = (described("# HELP "), described("# TYPE "));
+        assert_eq!(helps.len(), 6, "{text}");
+        for ((name, help), (_, kind)) in helps.into_iter().zip(kinds) {
+            let end = match kind {
+                "counter" => "_total",
+                "info" => "_info",
+                _ => "",
+            };
+            let row = format!("| `{name}{end}` | {kind} | {} |", help.trim_end_matches('.'));
+            assert!(page.contains(&row), "docs/operations.md has no row {row}");
+        }
+    }
+
+    #[test]
     fn who_acts_what_release_and_what_was_not_labelled_is_told() {
         let metrics = Metrics::new();
         metrics.count_label_failure("TimedOut");

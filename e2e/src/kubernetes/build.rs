@@ -27,6 +27,8 @@ const COREDNS_VERSION: &str = "v1.14.7";
 const PAUSE_VERSION: &str = "1";
 /// The kwok version that is built, as in `go/kwok/go.mod`.
 const KWOK_VERSION: &str = "v0.8.0";
+/// The Helm version that is built, as in `go/helm/go.mod`.
+const HELM_VERSION: &str = "v4.3.1";
 
 /// Where in the artefact's directory the modules are while it is made.
 const SOURCE: &str = "source";
@@ -125,6 +127,26 @@ const KWOK: Recipe = Recipe {
     link: "",
     packages: &["sigs.k8s.io/kwok/cmd/kwok"],
 };
+
+/// Needed only where the operator's chart is looked at or installed.
+const HELM: Recipe = Recipe {
+    name: "helm",
+    version: HELM_VERSION,
+    usually: "3 min on 2 cores",
+    files: &[
+        ("go.mod", include_str!("../../go/helm/go.mod")),
+        ("go.sum", include_str!("../../go/helm/go.sum")),
+        ("tools.go", include_str!("../../go/helm/tools.go")),
+    ],
+    flags: &[],
+    link: "",
+    packages: &["helm.sh/helm/v4/cmd/helm"],
+};
+
+/// The program helm; built if the cache does not have it yet.
+pub fn helm(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
+    Ok(HELM.ensure(cache, progress)?.join("helm"))
+}
 
 /// Where the built programs are, on this machine; each directory lies directly in [`Cache::built`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -277,16 +299,17 @@ mod tests {
         requires(&CONTAINERD, "github.com/containerd/containerd/v2");
         requires(&COREDNS, "github.com/coredns/coredns");
         requires(&KWOK, "sigs.k8s.io/kwok");
+        requires(&HELM, "helm.sh/helm/v4");
         assert!(KUBERNETES.link.ends_with(KUBERNETES_VERSION));
     }
 
     #[test]
     fn every_recipe_has_a_key_of_its_own() {
-        let keys =
-            [KUBERNETES, CONTAINERD, COREDNS, PAUSE, KWOK].map(|recipe| recipe.key().to_string());
+        let recipes = [KUBERNETES, CONTAINERD, COREDNS, PAUSE, KWOK, HELM];
+        let keys = recipes.map(|recipe| recipe.key().to_string());
         insta::assert_snapshot!(
             keys.map(|key| key.rsplit_once('-').unwrap().0.to_owned()).join(" "),
-            @"kubernetes-v1.36.3 containerd-v2.3.7 coredns-v1.14.7 pause-1 kwok-v0.8.0"
+            @"kubernetes-v1.36.3 containerd-v2.3.7 coredns-v1.14.7 pause-1 kwok-v0.8.0 helm-v4.3.1"
         );
     }
 

@@ -26,7 +26,7 @@ use anyhow::{Context as _, Result, bail};
 
 pub(crate) use self::processes::end_descendants;
 pub use self::{
-    build::Built,
+    build::{Built, helm},
     layout::ClusterId,
     network::{ClusterDomain, IpFamilies, Network},
     options::{Nodes, Options},
@@ -176,6 +176,13 @@ impl Kubernetes {
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
             .args(arguments);
+        command
+    }
+
+    /// `program`, which reaches the cluster by `KUBECONFIG`.
+    pub fn program(&self, program: &Path) -> Command {
+        let mut command = self.namespaces.enter(&["--net"]);
+        command.arg(program).env("KUBECONFIG", &self.kubeconfig);
         command
     }
 

@@ -10,7 +10,10 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use flux_contract::{Layout, invocation::AGENT_IN_IMAGE};
-use flux_operator::{cli::DEFAULT_VIEW_IMAGE, manifests::Installation};
+use flux_operator::{
+    cli::PUBLISHED_VIEW_IMAGE,
+    manifests::{ImageNames, Installation},
+};
 
 use super::binaries::Binaries;
 use crate::{
@@ -64,9 +67,10 @@ impl View {
         if view != Self::StandIn {
             return Ok(view);
         }
-        progress.say(&format!("trying to pull the published view image {DEFAULT_VIEW_IMAGE} ..."));
+        progress
+            .say(&format!("trying to pull the published view image {PUBLISHED_VIEW_IMAGE} ..."));
         let pulled = cluster
-            .pull_image(DEFAULT_VIEW_IMAGE)
+            .pull_image(PUBLISHED_VIEW_IMAGE)
             .and_then(|()| cluster.pull_image(OPERATING_SYSTEM));
         if pulled.is_ok() {
             return Ok(Self::Published);
@@ -83,7 +87,7 @@ impl View {
                 .to_owned(),
             Self::Image(image) => format!("Flux: the view image {image}"),
             Self::Archive(path) => format!("Flux: the view archive {}", path.display()),
-            Self::Published => format!("Flux: the published view image {DEFAULT_VIEW_IMAGE}"),
+            Self::Published => format!("Flux: the published view image {PUBLISHED_VIEW_IMAGE}"),
         }
     }
 
@@ -103,7 +107,7 @@ impl View {
             Self::StandIn => STAND_IN_VIEW,
             Self::Image(image) => image,
             Self::Archive(_) => ARCHIVE_VIEW,
-            Self::Published => DEFAULT_VIEW_IMAGE,
+            Self::Published => PUBLISHED_VIEW_IMAGE,
         }
     }
 }
@@ -131,21 +135,21 @@ pub fn load(
     let operator = operator(scratch.path(), binaries)?;
     let agent = agent(scratch.path(), binaries)?;
     // Names that belong to the contents alone: what was built anew is rolled out.
-    let installation = Installation {
+    let names = ImageNames {
         operator_image: operator.content_name(),
         agent_image: agent.content_name(),
-        view_image: Some(view.image().to_owned()),
-        ..Installation::default()
+        view_image: view.image().to_owned(),
+        ..ImageNames::default()
     };
     progress.step("loading the images of operator and agent", || {
-        cluster.load_image(&operator, &[&installation.operator_image])?;
-        cluster.load_image(&agent, &[&installation.agent_image])
+        cluster.load_image(&operator, &[&names.operator_image])?;
+        cluster.load_image(&agent, &[&names.agent_image])
     })?;
     load_view(cluster, view, scratch.path(), binaries, progress)?;
     if matches!(cluster, Cluster::Own(_)) && *view != View::Published {
         load_operating_system(cluster, progress)?;
     }
-    Ok(installation)
+    Ok(Installation { images: names, ..Installation::default() })
 }
 
 fn load_operating_system(cluster: &Cluster, progress: &Progress) -> Result<Image> {

@@ -3,7 +3,7 @@
 use crate::{DEADLINE, kubectl, trial};
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::trial::Trial;
-use flux_operator::manifests::{self, Installation};
+use flux_operator::manifests::{self, ImageNames, Installation};
 use futures::{AsyncBufReadExt as _, TryStreamExt as _};
 use k8s_openapi::api::{
     authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
@@ -24,8 +24,11 @@ fn an_operator_with_roles_alone_sees_its_namespace_and_no_secret() {
         let image = "-ojsonpath={.spec.template.spec.containers[0].image}";
         let installed = ["get", "deployment", manifests::NAME, "--namespace", manifests::NAMESPACE];
         let installation = Installation {
-            only: Some(trial.namespace().to_owned()),
-            operator_image: kubectl(&[&installed[..], &[image]].concat())?,
+            watch_namespace: Some(trial.namespace().to_owned()),
+            images: ImageNames {
+                operator_image: kubectl(&[&installed[..], &[image]].concat())?,
+                ..ImageNames::default()
+            },
             ..Installation::default()
         };
         for (_, text) in manifests::files(&installation)? {

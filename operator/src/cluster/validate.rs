@@ -19,13 +19,15 @@ mod text;
 mod volume;
 mod work;
 
+pub(crate) use faults::Faults;
 pub use faults::{Violation, Violations};
 pub use flux::Defaults;
+pub(crate) use image::image;
+pub(crate) use text::{is_label, is_object_name};
 
 use super::{Cluster, FixedFields, Identity, Network, Runner};
 use crate::crd::{self, MiniCluster, MiniClusterSpec, deadline_seconds, definition};
 use container::{Containers, containers};
-use faults::Faults;
 use flux_contract::Logging;
 use pod::labels;
 use sizes::sizes;

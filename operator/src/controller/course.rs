@@ -90,12 +90,16 @@ pub(super) fn agent_config(config_map: Option<&ConfigMap>) -> Option<AgentConfig
 fn agent_image(job: &Job) -> Option<&str> {
     let pod = job.spec.as_ref()?.template.spec.as_ref()?;
     let mut containers = pod.init_containers.iter().flatten();
-    if let Some(copies) = containers.find(|container| container.name == AGENT_CONTAINER) {
-        return copies.image.as_deref();
+    let copies_agent = containers.clone().find(|container| container.name == AGENT_CONTAINER);
+    if let Some(container) = copies_agent {
+        return container.image.as_deref();
     }
     let name = ClusterName::new(&job.name_any()).ok()?.agent_image_volume();
-    let mounted = pod.volumes.iter().flatten().find(|volume| volume.name == name);
-    mounted?.image.as_ref()?.reference.as_deref()
+    match pod.volumes.iter().flatten().find(|volume| volume.name == name) {
+        Some(mounted) => mounted.image.as_ref()?.reference.as_deref(),
+        // One image has agent and view, and the first init container copies both.
+        None => containers.next()?.image.as_deref(),
+    }
 }
 
 #[cfg(test)]
@@ -180,7 +184,11 @@ mod tests {
         assert_eq!(agent_image(&copied), Some("agent"));
         let mounted = built_with(&cluster(&json!({})), Install::Image).job;
         assert_eq!(agent_image(&mounted), Some("agent"));
-        for job in [&copied, &mounted] {
+        let one_image = json!({ "flux": { "container": { "image": "agent" } } });
+        let both = built(&cluster(&one_image), 1).job;
+        let copiers = both.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+        assert_eq!(copiers.init_containers.as_ref().unwrap().len(), 1);
+        for job in [&copied, &mounted, &both] {
             let kept = Kept::new(job.clone()).unwrap().object().unwrap();
             assert_eq!(agent_image(&kept), Some("agent"));
         }

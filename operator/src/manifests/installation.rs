@@ -1,5 +1,6 @@
-//! How an operator is installed: where, and of which images.
+//! How an operator is installed: where, of which images, and with what beside it.
 
+use super::images::ImageNames;
 use crate::crd::Install;
 use clap::Args;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -11,57 +12,50 @@ pub const NAMESPACE: &str = "flux-operator-system";
 /// Name of the operator's objects.
 pub const NAME: &str = "flux-operator";
 
-/// The operator image of this release.
-pub const OPERATOR_IMAGE: &str =
-    concat!("ghcr.io/flux-framework/flux-operator:v", env!("CARGO_PKG_VERSION"));
-
-/// The agent image of this release: operator and agent are of one release.
-pub const AGENT_IMAGE: &str =
-    concat!("ghcr.io/flux-framework/flux-agent:v", env!("CARGO_PKG_VERSION"));
-
 /// How an operator is installed.
-#[derive(Debug, Clone, PartialEq, Eq, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct Installation {
-    /// Install into this namespace an operator that serves and sees only this one, with Roles alone.
-    /// The definition of MiniCluster is for an administrator to apply: `flux-operator crd`
-    #[arg(long = "namespace", value_name = "NAMESPACE")]
-    pub only: Option<String>,
-    /// Image of the operator
-    #[arg(long, value_name = "IMAGE", default_value = OPERATOR_IMAGE)]
-    pub operator_image: String,
-    /// Image that holds the agent
-    #[arg(long, value_name = "IMAGE", default_value = AGENT_IMAGE)]
-    pub agent_image: String,
-    /// View image where a MiniCluster names none; the operator's default unless given
-    #[arg(long, value_name = "IMAGE")]
-    pub view_image: Option<String>,
-    /// How agent and view come into the pods where a MiniCluster does not say. An operator for one
-    /// namespace may not list nodes: it copies unless this says `Image`
+    /// Namespace of the operator, which has to exist. Unless given, it is that of --watch-namespace,
+    /// or `flux-operator-system`, which the manifests then make
+    #[arg(long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Serve and see this namespace only, with Roles alone. An administrator applies the definition of
+    /// MiniCluster. Such an operator may not list nodes: it copies agent and view unless it is told to
+    /// mount their images
+    #[arg(long, value_name = "NAMESPACE")]
+    pub watch_namespace: Option<String>,
+    /// The images.
+    #[command(flatten)]
+    pub images: ImageNames,
+    /// Secret in the operator's namespace by which the operator's image is pulled; there may be
+    /// several. MiniClusters have their own
+    #[arg(long = "image-pull-secret", value_name = "NAME")]
+    pub image_pull_secrets: Vec<String>,
+    /// How agent and view come into the pods where a MiniCluster does not say: `Auto` mounts their
+    /// images where the cluster is known to be able to, and copies elsewhere
     #[arg(long, value_name = "METHOD", value_enum, ignore_case = true)]
     pub install: Option<Install>,
-}
-
-impl Default for Installation {
-    fn default() -> Self {
-        Self {
-            only: None,
-            operator_image: OPERATOR_IMAGE.to_owned(),
-            agent_image: AGENT_IMAGE.to_owned(),
-            view_image: None,
-            install: None,
-        }
-    }
+    /// Run a second operator, which stands by, and keep one of them while nodes are drained
+    #[arg(long)]
+    pub pod_disruption_budget: bool,
+    /// Let nobody connect to the operator's pods but pods of the cluster, and those to the port of the
+    /// metrics only
+    #[arg(long)]
+    pub network_policy: bool,
+    /// Let the Prometheus Operator collect the metrics; its definition of `ServiceMonitor` has to be there
+    #[arg(long)]
+    pub service_monitor: bool,
 }
 
 impl Installation {
-    /// The namespace that the operator lives in: its only one, or [`NAMESPACE`].
-    pub fn namespace(&self) -> &str {
-        self.only.as_deref().unwrap_or(NAMESPACE)
+    /// The namespace that the operator lives in.
+    pub fn own_namespace(&self) -> &str {
+        self.namespace.as_deref().or(self.watch_namespace.as_deref()).unwrap_or(NAMESPACE)
     }
 
     /// Metadata of an object called `name` in the operator's namespace.
-    pub(super) fn namespaced(&self, name: &str) -> ObjectMeta {
-        ObjectMeta { namespace: Some(self.namespace().to_owned()), ..global(name) }
+    pub(super) fn own(&self, name: &str) -> ObjectMeta {
+        namespaced(name, self.own_namespace())
     }
 }
 
@@ -74,4 +68,9 @@ pub(super) fn labels() -> BTreeMap<String, String> {
 /// Metadata of an object called `name` that is in no namespace.
 pub(super) fn global(name: &str) -> ObjectMeta {
     ObjectMeta { name: Some(name.to_owned()), labels: Some(labels()), ..ObjectMeta::default() }
+}
+
+/// Metadata of an object called `name` in `namespace`.
+pub(super) fn namespaced(name: &str, namespace: &str) -> ObjectMeta {
+    ObjectMeta { namespace: Some(namespace.to_owned()), ..global(name) }
 }

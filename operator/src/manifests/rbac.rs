@@ -1,12 +1,15 @@
 //! What the operator may do, and what users may do with `MiniCluster` objects.
 
-use super::installation::{Installation, NAME, NAMESPACE, global};
+use super::installation::{NAME, global, namespaced};
 use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
 };
 use std::collections::BTreeMap;
 
 const GROUP: &str = "flux-framework.org";
+
+/// Name of the Role by which the operator holds its Lease.
+const LEADER_NAME: &str = "flux-operator-leader";
 
 /// What the operator does, in all namespaces or in its only one: API group, resource, verbs.
 ///
@@ -58,28 +61,41 @@ pub fn cluster_role() -> ClusterRole {
     ClusterRole { metadata: global(NAME), rules: Some(rules(&list)), aggregation_rule: None }
 }
 
-/// Gives the operator [`cluster_role`].
-pub(super) fn cluster_role_binding() -> ClusterRoleBinding {
+/// Gives the operator of the namespace `own` [`cluster_role`].
+pub(super) fn cluster_role_binding(own: &str) -> ClusterRoleBinding {
     ClusterRoleBinding {
         metadata: global(NAME),
         role_ref: role_ref("ClusterRole", NAME),
-        subjects: Some(vec![operator(NAMESPACE)]),
+        subjects: Some(vec![operator(own)]),
     }
 }
 
-/// What the operator may do in its own namespace; everything, if it has no other.
-pub fn role(installation: &Installation) -> Role {
-    let everything = installation.only.iter().flat_map(|_| OPERATOR);
-    let list: Vec<_> = everything.chain(LEADER).copied().collect();
-    Role { metadata: installation.namespaced(NAME), rules: Some(rules(&list)) }
+/// What the operator may do in the only namespace that it serves.
+pub fn role(watched: &str) -> Role {
+    Role { metadata: namespaced(NAME, watched), rules: Some(rules(OPERATOR)) }
 }
 
-/// Gives the operator [`role`].
-pub(super) fn role_binding(installation: &Installation) -> RoleBinding {
+/// Gives the operator of the namespace `own` the Role [`role`].
+pub(super) fn role_binding(watched: &str, own: &str) -> RoleBinding {
+    binding(NAME, watched, own)
+}
+
+/// What the operator may do in its own namespace.
+pub fn leader_role(own: &str) -> Role {
+    Role { metadata: namespaced(LEADER_NAME, own), rules: Some(rules(LEADER)) }
+}
+
+/// Gives the operator the Role [`leader_role`].
+pub(super) fn leader_role_binding(own: &str) -> RoleBinding {
+    binding(LEADER_NAME, own, own)
+}
+
+/// Gives the operator of the namespace `own` the Role `name` of the namespace `of`.
+fn binding(name: &str, of: &str, own: &str) -> RoleBinding {
     RoleBinding {
-        metadata: installation.namespaced(NAME),
-        role_ref: role_ref("Role", NAME),
-        subjects: Some(vec![operator(installation.namespace())]),
+        metadata: namespaced(name, of),
+        role_ref: role_ref("Role", name),
+        subjects: Some(vec![operator(own)]),
     }
 }
 

@@ -5,9 +5,9 @@ use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy},
         core::v1::{
-            Capabilities, Container, ContainerPort, HTTPGetAction, PodSecurityContext, PodSpec,
-            PodTemplateSpec, Probe, ResourceRequirements, SeccompProfile, SecurityContext, Service,
-            ServiceAccount, ServicePort, ServiceSpec,
+            Capabilities, Container, ContainerPort, HTTPGetAction, LocalObjectReference,
+            PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ResourceRequirements,
+            SeccompProfile, SecurityContext, Service, ServiceAccount, ServicePort, ServiceSpec,
         },
     },
     apimachinery::pkg::{
@@ -19,7 +19,7 @@ use k8s_openapi::{
 use std::collections::BTreeMap;
 
 /// Name and number of the port of `/metrics`.
-const METRICS: (&str, i32) = ("metrics", 8080);
+pub(super) const METRICS: (&str, i32) = ("metrics", 8080);
 
 /// Name and number of the port of `/healthz` and `/readyz`.
 const HEALTH: (&str, i32) = ("health", 8081);
@@ -29,15 +29,16 @@ const USER: i64 = 65_532;
 
 /// The account the operator acts as.
 pub(super) fn service_account(installation: &Installation) -> ServiceAccount {
-    ServiceAccount { metadata: installation.namespaced(NAME), ..ServiceAccount::default() }
+    ServiceAccount { metadata: installation.own(NAME), ..ServiceAccount::default() }
 }
 
-/// One operator. More may run: the Lease decides which one acts.
+/// The operator. Several may run: the Lease decides which one acts.
 pub fn deployment(installation: &Installation) -> Deployment {
     Deployment {
-        metadata: installation.namespaced(NAME),
+        metadata: installation.own(NAME),
         spec: Some(DeploymentSpec {
-            replicas: Some(1),
+            // One that stands by can be kept while the other is evicted.
+            replicas: Some(if installation.pod_disruption_budget { 2 } else { 1 }),
             selector: LabelSelector { match_labels: Some(labels()), ..LabelSelector::default() },
             // The old one gives the Lease back before the new one asks for it.
             strategy: Some(DeploymentStrategy {
@@ -58,7 +59,7 @@ pub fn deployment(installation: &Installation) -> Deployment {
 pub fn metrics_service(installation: &Installation) -> Service {
     let (name, number) = METRICS;
     Service {
-        metadata: installation.namespaced(&format!("{NAME}-metrics")),
+        metadata: installation.own(&format!("{NAME}-metrics")),
         spec: Some(ServiceSpec {
             selector: Some(labels()),
             ports: Some(vec![ServicePort {
@@ -75,7 +76,10 @@ pub fn metrics_service(installation: &Installation) -> Service {
 
 /// A pod that Pod Security `restricted` admits.
 fn pod(installation: &Installation) -> PodSpec {
+    let secrets = installation.image_pull_secrets.iter();
+    let secrets = secrets.map(|name| LocalObjectReference { name: name.clone() }).collect();
     PodSpec {
+        image_pull_secrets: Some(secrets).filter(|secrets: &Vec<_>| !secrets.is_empty()),
         service_account_name: Some(NAME.to_owned()),
         enable_service_links: Some(false),
         node_selector: Some(BTreeMap::from([("kubernetes.io/os".to_owned(), "linux".to_owned())])),
@@ -97,7 +101,7 @@ fn pod(installation: &Installation) -> PodSpec {
 fn container(installation: &Installation) -> Container {
     Container {
         name: NAME.to_owned(),
-        image: Some(installation.operator_image.clone()),
+        image: Some(installation.images.operator()),
         image_pull_policy: Some("IfNotPresent".to_owned()),
         args: Some(arguments(installation)),
         ports: Some(vec![port(METRICS), port(HEALTH)]),
@@ -121,15 +125,15 @@ fn container(installation: &Installation) -> Container {
 }
 
 fn arguments(installation: &Installation) -> Vec<String> {
-    let Installation { only, operator_image: _, agent_image, view_image, install } = installation;
+    let Installation { images, install, watch_namespace, .. } = installation;
     let mut arguments = vec![
         "run".to_owned(),
         "--leader-elect=true".to_owned(),
-        format!("--agent-image={agent_image}"),
+        format!("--agent-image={}", images.agent()),
+        format!("--view-image={}", images.view()),
+        format!("--install={:?}", install.unwrap_or_default()),
     ];
-    arguments.extend(view_image.iter().map(|image| format!("--view-image={image}")));
-    arguments.extend(install.iter().map(|method| format!("--install={method:?}")));
-    arguments.extend(only.iter().map(|namespace| format!("--namespace={namespace}")));
+    arguments.extend(watch_namespace.iter().map(|namespace| format!("--namespace={namespace}")));
     arguments
 }
 

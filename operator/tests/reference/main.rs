@@ -4,6 +4,7 @@
 mod about_examples;
 mod examples;
 mod fields;
+mod operations;
 mod page;
 
 use std::path::{Path, PathBuf};

@@ -3,9 +3,10 @@
 
 use crate::examples::{EXAMPLES, Example};
 use crate::fields::{Field, fields, kubernetes_type, limits, rules, same_as, text, type_name};
-use flux_operator::cli::{self, DEFAULT_VIEW_IMAGE};
+use flux_operator::cli;
 use flux_operator::cluster::validate::{Defaults, validate};
 use flux_operator::crd::{self, Install, MiniCluster};
+use flux_operator::manifests::VIEW_IMAGE;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -225,7 +226,7 @@ pub(crate) fn not_acted_on(example: &Example) -> Option<String> {
 }
 
 pub(crate) fn defaults() -> Defaults {
-    cli::defaults(DEFAULT_VIEW_IMAGE.to_owned(), None, Install::default())
+    cli::defaults(VIEW_IMAGE.to_owned(), None, Install::default())
 }
 
 /// A MiniCluster with nothing but the example and what it needs.

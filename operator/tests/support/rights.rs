@@ -1,15 +1,15 @@
 //! Whether a request is one that the operator's own role allows.
 
-use flux_operator::manifests::{Installation, role};
+use flux_operator::manifests::{leader_role, role};
 use http::Method;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-/// Whether the role of an operator for one namespace allows the request. It has everything that
-/// the cluster-wide one has.
+/// Whether the Roles of an operator for one namespace allow the request. They have everything that the
+/// cluster-wide one has.
 pub(crate) fn allowed(method: &Method, path: &str, query: &str) -> bool {
     let Some(request) = Asked::new(method, path, query) else { return false };
-    let here = Installation { only: Some("work".to_owned()), ..Installation::default() };
-    role(&here).rules.unwrap_or_default().iter().any(|rule| request.is_granted(rule))
+    let rules = [role("work"), leader_role("work")].map(|role| role.rules.unwrap_or_default());
+    rules.iter().flatten().any(|rule| request.is_granted(rule))
 }
 
 /// What a request asks for, in the words of a role.

@@ -11,10 +11,11 @@ use std::{
 use anyhow::{Context as _, Result};
 use flux_contract::{AGENT_CONFIG_PATH, CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate};
 use flux_operator::{
-    cli::{DEFAULT_VIEW_IMAGE, defaults},
+    cli::defaults,
     cluster::validate::validate,
     controller::build::agent_config,
     crd::{Install, MiniCluster},
+    manifests::VIEW_IMAGE,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -44,7 +45,7 @@ impl Pods {
             "spec": {"size": count + 1, "containers": [{"image": "ubuntu:24.04", "command": "true"}]},
         }))
         .context("describing a MiniCluster")?;
-        let defaults = defaults(DEFAULT_VIEW_IMAGE.to_owned(), None, Install::default());
+        let defaults = defaults(VIEW_IMAGE.to_owned(), None, Install::default());
         let cluster = validate(&minicluster, &defaults).context("validating a MiniCluster")?;
         let config = agent_config(&cluster, Some(Ipv4Addr::LOCALHOST.into())).to_toml()?;
         let certificate = CurveCertificate::new(NAME, SECRET)?;

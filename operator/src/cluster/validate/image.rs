@@ -8,7 +8,7 @@ const REPOSITORY_LIMIT: usize = 255;
 
 /// Checks that an image can be asked of a registry: the API server does not, and the pods would
 /// wait for it without end.
-pub(super) fn image(path: &str, image: &str, faults: &mut Faults) {
+pub(crate) fn image(path: &str, image: &str, faults: &mut Faults) {
     if image.is_empty() {
         faults.add(path, "empty: name an image");
     } else if image.contains(char::is_whitespace) {

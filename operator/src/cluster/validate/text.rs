@@ -14,7 +14,7 @@ pub(super) fn owned(text: Option<&String>) -> Option<String> {
 }
 
 /// A DNS label (RFC 1123): what containers and volumes are named by.
-pub(super) fn is_label(text: &str) -> bool {
+pub(crate) fn is_label(text: &str) -> bool {
     let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     text.len() <= 63
         && text.starts_with(edge)
@@ -28,7 +28,7 @@ pub(super) fn is_service_name(text: &str) -> bool {
 }
 
 /// A DNS subdomain: what Secrets, `ConfigMap`s and most other objects are named by.
-pub(super) fn is_object_name(text: &str) -> bool {
+pub(crate) fn is_object_name(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_label)
 }
 
