@@ -1,7 +1,7 @@
 //! What the headers of a program or a library say about how it is loaded.
 
 use object::Endianness;
-use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_SONAME, FileHeader64};
+use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_SONAME, FileHeader64, SHF_ALLOC};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader};
 use std::collections::BTreeSet;
 
@@ -72,7 +72,7 @@ impl Elf {
         let sections = header.sections(endian, data)?;
         for section in sections.iter() {
             let name = text(sections.section_name(endian, section)?);
-            if section.sh_flags(endian) == 0 && is_strippable(&name) {
+            if section.sh_flags(endian) & u64::from(SHF_ALLOC) == 0 && is_strippable(&name) {
                 elf.strippable.insert(name);
             }
         }

@@ -2,6 +2,7 @@
 //! another C library or with none.
 
 mod collect;
+mod collector;
 mod contents;
 mod left_out;
 mod python;
@@ -16,7 +17,8 @@ use super::find::find;
 use super::places::Places;
 use crate::system::files;
 use crate::system::root::below;
-use collect::{Collected, Collector};
+use collect::Collected;
+use collector::Collector;
 use flux_contract::Layout;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@
 //! The packages are put among Python's own modules, where every Python looks, whatever its distribution
 //! calls the directory for packages.
 
-use super::collect::Collector;
+use super::collector::{Collector, PROGRAMS};
 use super::contents::Part;
 use super::left_out;
 use crate::view::compiled::python_version;
@@ -19,8 +19,6 @@ const PACKAGES: [(&str, bool); 6] = [
     ("_yaml", false),
     ("pycparser", false),
 ];
-/// Where programs are that a distribution installs.
-pub(super) const PROGRAMS: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/bin"];
 
 /// Collects Python for a `flux` that has the path `compiled` compiled in; returns its path in the view.
 pub(super) fn collect(collector: &mut Collector<'_>, compiled: Option<&Path>) -> Option<PathBuf> {
