@@ -4,9 +4,7 @@ use crate::commands::arguments::Format;
 use crate::commands::failure::{Done, NO, failed};
 use crate::system::check::{Check, any_failed, text};
 use crate::system::output::complain;
-use crate::view::{
-    CheckRequest, Fault, PackError, PackReport, PackRequest, check_view, pack,
-};
+use crate::view::{CheckRequest, Fault, PackError, PackReport, PackRequest, check_view, pack};
 use flux_contract::Exit;
 use serde::Serialize;
 

@@ -223,7 +223,10 @@ fn loader(pod: &Pod, flux: &Elf) -> Found {
     } else if pod.all.file(path).is_some() {
         Found::ok(format!("{loader}, the application's"))
     } else {
-        pod.lacking(format!("no {loader} (an image with musl, or without any libc, has none)"), PACK)
+        pod.lacking(
+            format!("no {loader} (an image with musl, or without any libc, has none)"),
+            PACK,
+        )
     }
 }
 
@@ -266,7 +269,9 @@ fn c_library(pod: &Pod, flux: &Elf, loaded: &Loaded) -> Found {
         );
     }
     let has = newest(&libc.defined_versions).unwrap_or("no version");
-    if newest(loaded.versions.iter().chain(&libc.defined_versions)) != newest(&libc.defined_versions) {
+    if newest(loaded.versions.iter().chain(&libc.defined_versions))
+        != newest(&libc.defined_versions)
+    {
         return Found::failed(format!("needs {needed}, and {LIBC} has {has}"), PACK);
     }
     let whose = if *is_own { "the view's own" } else { "the application's" };

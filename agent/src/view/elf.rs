@@ -9,8 +9,20 @@ use std::collections::BTreeSet;
 const MAGIC: &[u8] = b"\x7fELF";
 /// Libraries that belong to the C library and come from one build of it: the loader, too.
 const C_LIBRARY: [&str; 14] = [
-    "ld-linux", "libBrokenLocale", "libanl", "libc", "libc_malloc_debug", "libdl", "libm", "libmvec",
-    "libnss_", "libpthread", "libresolv", "librt", "libthread_db", "libutil",
+    "ld-linux",
+    "libBrokenLocale",
+    "libanl",
+    "libc",
+    "libc_malloc_debug",
+    "libdl",
+    "libm",
+    "libmvec",
+    "libnss_",
+    "libpthread",
+    "libresolv",
+    "librt",
+    "libthread_db",
+    "libutil",
 ];
 
 /// Headers of an ELF file of 64 bits.
@@ -32,7 +44,7 @@ pub(super) struct Elf {
     pub(super) needed_versions: BTreeSet<String>,
     /// Versions of symbols that it has.
     pub(super) defined_versions: BTreeSet<String>,
-    /// Names of sections that only debuggers and linkers read.
+    /// Names of sections that only debuggers read.
     pub(super) strippable: BTreeSet<String>,
 }
 
@@ -112,9 +124,9 @@ impl Elf {
     }
 }
 
-/// What `strip` takes away: nothing of it is loaded.
+/// What only debuggers read: nothing of it is loaded.
 fn is_strippable(name: &str) -> bool {
-    name.starts_with(".debug") || [".symtab", ".strtab", ".gdb_index"].contains(&name)
+    name.starts_with(".debug") || name == ".gdb_index"
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -158,7 +170,7 @@ mod tests {
 
     #[test]
     fn only_what_nobody_loads_is_stripped() {
-        for (name, expected) in [(".debug_info", true), (".symtab", true), (".dynsym", false)] {
+        for (name, expected) in [(".debug_info", true), (".gdb_index", true), (".dynsym", false)] {
             assert_eq!(is_strippable(name), expected, "{name}");
         }
     }

@@ -36,7 +36,8 @@ pub(super) struct Library {
 impl<'places> Libraries<'places> {
     /// For programs for `machine`; `more` directories are searched after all others.
     pub(super) fn new(places: &'places Places, machine: u16, more: Vec<PathBuf>) -> Self {
-        let library_names = [format!("lib/{}-linux-gnu", machine_name(machine)), "lib64".to_owned()];
+        let library_names =
+            [format!("lib/{}-linux-gnu", machine_name(machine)), "lib64".to_owned()];
         let mut directories = configured(places);
         for name in library_names.iter().map(String::as_str).chain(["lib"]) {
             directories.extend([Path::new("/").join(name), Path::new("/usr").join(name)]);
@@ -114,7 +115,9 @@ fn configured(places: &Places) -> Vec<PathBuf> {
         let Some(text) = places.read(&file).filter(|_| read <= INCLUDE_LIMIT) else { continue };
         let mut included = Vec::new();
         for line in String::from_utf8_lossy(&text).lines().map(uncommented) {
-            if let Some(pattern) = line.strip_prefix("include").filter(|it| it.starts_with([' ', '\t'])) {
+            if let Some(pattern) =
+                line.strip_prefix("include").filter(|it| it.starts_with([' ', '\t']))
+            {
                 let pattern = file.parent().unwrap_or(Path::new("/")).join(pattern.trim());
                 included.extend(matching(places, &pattern));
             } else {
@@ -139,7 +142,10 @@ fn matching(places: &Places, pattern: &Path) -> Vec<PathBuf> {
     let name = name.to_string_lossy();
     let Some((start, end)) = name.split_once('*') else { return vec![pattern.to_owned()] };
     let names = places.names(directory).into_iter();
-    names.filter(|it| it.starts_with(start) && it.ends_with(end)).map(|it| directory.join(it)).collect()
+    names
+        .filter(|it| it.starts_with(start) && it.ends_with(end))
+        .map(|it| directory.join(it))
+        .collect()
 }
 
 /// The newest of some versions `PREFIX_1.2.3`, by their numbers. Versions without any, as
@@ -201,7 +207,9 @@ mod tests {
         for directory in ["/last", "/a", "/a2", "/b"] {
             assert!(found.contains(&PathBuf::from(directory)), "{directory}: {found:?}");
         }
-        assert!(!found.contains(&PathBuf::from("/never")) && !found.contains(&PathBuf::from("/no")));
+        assert!(
+            !found.contains(&PathBuf::from("/never")) && !found.contains(&PathBuf::from("/no"))
+        );
     }
 
     #[test]

@@ -49,7 +49,9 @@ impl Places {
     /// The names in the directory `path`, sorted; none where it is no directory.
     pub(super) fn names(&self, path: &Path) -> Vec<String> {
         let lies = self.resolve(path).ok().and_then(|resolved| self.place(&resolved));
-        let Some(entries) = lies.and_then(|lies| fs::read_dir(lies).ok()) else { return Vec::new() };
+        let Some(entries) = lies.and_then(|lies| fs::read_dir(lies).ok()) else {
+            return Vec::new();
+        };
         let mut names: Vec<String> =
             entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
         names.sort();

@@ -108,7 +108,8 @@ impl Collector<'_> {
                 if !name.starts_with("posix") && !name.starts_with("bit32") {
                     continue;
                 }
-                let (path, from) = (Path::new(place).join(&modules).join(&name), source.join(&name));
+                let (path, from) =
+                    (Path::new(place).join(&modules).join(&name), source.join(&name));
                 if self.places.directory(&from).is_some() {
                     self.tree(&path, &from, Part::Lua, &|_| false);
                 } else {
@@ -206,7 +207,9 @@ impl Collector<'_> {
             .contents
             .elfs()
             .filter(|(_, _, elf)| elf.machine != flux.machine)
-            .map(|(path, _, elf)| format!("{} is for {}", path.display(), machine_name(elf.machine)))
+            .map(|(path, _, elf)| {
+                format!("{} is for {}", path.display(), machine_name(elf.machine))
+            })
             .collect();
         self.contents.warnings.extend(foreign);
     }

@@ -109,16 +109,17 @@ impl Contents {
     }
 
     /// A link at `path`, unless something is there.
-    pub(super) fn link(&mut self, path: impl Into<PathBuf>, part: Part, target: impl Into<PathBuf>) {
+    pub(super) fn link(
+        &mut self,
+        path: impl Into<PathBuf>,
+        part: Part,
+        target: impl Into<PathBuf>,
+    ) {
         self.add(path, Entry { part, content: Content::Link(target.into()) });
     }
 
     /// Notes what keeps the view from being packed.
-    pub(super) fn fault(
-        &mut self,
-        cause: impl Into<String>,
-        remedy: impl Into<Cow<'static, str>>,
-    ) {
+    pub(super) fn fault(&mut self, cause: impl Into<String>, remedy: impl Into<Cow<'static, str>>) {
         self.faults.push(Fault { cause: cause.into(), remedy: remedy.into() });
     }
 

@@ -107,7 +107,9 @@ fn modules(collector: &mut Collector<'_>, program: &Path, name: &str) {
     collector.tree(modules, &prefix.join(modules), Part::Python, &left_out::of_python);
     let mut sites = Vec::new();
     for prefix in [prefix, Path::new("/usr"), Path::new("/usr/local")] {
-        for library in [name, "python3"].iter().flat_map(|it| ["lib64", "lib"].map(|lib| (lib, *it))) {
+        for library in
+            [name, "python3"].iter().flat_map(|it| ["lib64", "lib"].map(|lib| (lib, *it)))
+        {
             let directory = prefix.join(library.0).join(library.1);
             sites.extend(["site-packages", "dist-packages"].map(|site| directory.join(site)));
         }
@@ -115,7 +117,9 @@ fn modules(collector: &mut Collector<'_>, program: &Path, name: &str) {
     for (package, needed) in PACKAGES {
         if !add_package(collector, modules, &sites, package) && needed {
             let cause = format!("{name} has no package {package}, which Flux imports");
-            collector.contents.fault(cause, "install the packages cffi, PyYAML and ply of this Python");
+            collector
+                .contents
+                .fault(cause, "install the packages cffi, PyYAML and ply of this Python");
         }
     }
 }
@@ -132,7 +136,8 @@ fn add_package(
         rest.is_some_and(|rest| rest.is_empty() || rest == ".py" || is_extension(rest))
     };
     for site in sites {
-        let names: Vec<_> = collector.places.names(site).into_iter().filter(is_of_package).collect();
+        let names: Vec<_> =
+            collector.places.names(site).into_iter().filter(is_of_package).collect();
         for name in &names {
             let (path, from) = (modules.join(name), site.join(name));
             if collector.places.directory(&from).is_some() {
@@ -159,7 +164,8 @@ fn bindings(collector: &mut Collector<'_>, name: &str) {
     let versions: Vec<_> =
         names.into_iter().filter(|name| python_version(name).is_some()).collect();
     if !versions.is_empty() && !versions.iter().any(|version| version == name) {
-        let cause = format!("Flux's modules are for {}, and its Python is {name}", versions.join(", "));
+        let cause =
+            format!("Flux's modules are for {}, and its Python is {name}", versions.join(", "));
         collector.contents.fault(cause, "pack Flux with the Python that it was built for");
     }
 }

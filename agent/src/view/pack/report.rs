@@ -91,7 +91,8 @@ mod tests {
             view: "/out/mnt/flux/view".into(),
             flux: Some("0.88.0".to_owned()),
             machine: "x86_64".to_owned(),
-            parts: [(Part::CLibrary, amount(2, 2_000_000)), (Part::Flux, amount(10, 1_500_000))].into(),
+            parts: [(Part::CLibrary, amount(2, 2_000_000)), (Part::Flux, amount(10, 1_500_000))]
+                .into(),
             total: amount(12, 3_500_000),
             left_out: amount(3, 40_000),
             stripped: 100_000,

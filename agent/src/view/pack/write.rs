@@ -134,7 +134,11 @@ impl<'run> Telling<'run> {
         }
         changed(&data, elf, &unstripped).map(|data| (data, None)).map_err(|error| Fault {
             cause: format!("{}: its loader and search path cannot be set: {error}", path.display()),
-            remedy: "link it with GNU ld, or leave it out of the prefix".into(),
+            remedy: format!(
+                "link it with a search path (-rpath {}), which is then replaced, or leave it out",
+                self.search_path
+            )
+            .into(),
         })
     }
 
