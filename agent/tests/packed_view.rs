@@ -274,6 +274,20 @@ fn an_installation_in_a_staging_directory_is_packed_from_there() {
 }
 
 #[test]
+fn a_packed_view_can_be_packed_again_with_what_was_added() {
+    let scene = Scene::new();
+    assert_eq!(code(&scene.pack(&[])), 0);
+    scene.remove(PREFIX);
+    fs::rename(scene.image().join(PREFIX), scene.root().join(PREFIX)).unwrap();
+    scene.installed("libexec/flux/cmd/flux-more", "#!/bin/bash\necho more\n", 0o755);
+    let output = scene.pack(&[]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    if let Some(said) = scene.alone("libexec/flux/cmd/flux-more", &[]) {
+        assert_eq!(said, "more\n");
+    }
+}
+
+#[test]
 fn all_faults_are_told_at_once_with_their_remedies_and_nothing_is_written() {
     let scene = Scene::new();
     scene.remove("usr/bin/bash");

@@ -20,12 +20,17 @@ impl Change {
     /// What `elf` needs to run in a view with this loader and this search path.
     ///
     /// A program hands its `DT_RPATH` down to all that it loads, so a library needs one only where it has
-    /// a path of its own, which would count before that.
+    /// a path of its own, which would count before that. What is right already stays: in a view that was
+    /// packed before there may be no room for more.
     pub(super) fn of(elf: &Elf, interpreter: &str, search_path: &str) -> Self {
         let has_path = !elf.rpath.is_empty() || !elf.runpath.is_empty();
+        let searches = |directory: &str| elf.rpath.iter().any(|it| it == directory);
+        let is_right = elf.runpath.is_empty() && search_path.split(':').all(searches);
+        let other = elf.interpreter.as_ref().filter(|own| *own != interpreter);
+        let needs_path = (elf.interpreter.is_some() || has_path) && !is_right;
         Self {
-            interpreter: elf.interpreter.as_ref().map(|_| interpreter.to_owned()),
-            search_path: (elf.interpreter.is_some() || has_path).then(|| search_path.to_owned()),
+            interpreter: other.map(|_| interpreter.to_owned()),
+            search_path: needs_path.then(|| search_path.to_owned()),
             strip: !elf.strippable.is_empty(),
         }
     }
@@ -157,6 +162,19 @@ mod tests {
         let library = Elf { runpath: list("/usr/x"), ..Elf::default() };
         let change = Change::of(&library, "/v/ld", "/v/lib");
         assert_eq!((change.interpreter, change.search_path), (None, Some("/v/lib".to_owned())));
+    }
+
+    #[test]
+    fn what_was_packed_before_stays_as_it_is() {
+        let mut packed = Elf {
+            interpreter: Some("/v/ld".to_owned()),
+            rpath: ["/v/lib", "/v/lib/flux"].map(str::to_owned).to_vec(),
+            ..Elf::default()
+        };
+        assert!(Change::of(&packed, "/v/ld", "/v/lib").is_none());
+        assert!(!Change::of(&packed, "/v/ld", "/v/lib:/v/more").is_none());
+        packed.runpath = vec!["/v/lib".to_owned()];
+        assert!(!Change::of(&packed, "/v/ld", "/v/lib").is_none());
     }
 
     #[test]

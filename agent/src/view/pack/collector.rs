@@ -100,9 +100,11 @@ impl<'run> Collector<'run> {
         }
     }
 
-    /// The program `name` of the file system around Flux.
+    /// The program `name`, of Flux's prefix or of the file system around it.
     pub(super) fn installed(&self, name: &str) -> Option<PathBuf> {
-        let mut paths = PROGRAMS.iter().map(|directory| Path::new(directory).join(name));
+        let directories = PROGRAMS.iter().map(PathBuf::from);
+        let directories = std::iter::once(self.view.join("bin")).chain(directories);
+        let mut paths = directories.map(|directory| directory.join(name));
         paths.find(|path| self.places.file(path).is_some())
     }
 }

@@ -3,7 +3,7 @@
 
 use super::collect::Collected;
 use super::contents::{Amount, Content, Entry, Fault, Part};
-use crate::view::elf::Elf;
+use crate::view::elf::{Elf, is_of_c_library};
 use crate::view::error::{ViewError, failed};
 use crate::view::rewrite::{Change, Script, changed, first_line};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
@@ -97,9 +97,10 @@ impl<'run> Telling<'run> {
         let data = fs::read(lies).map_err(failed("read", lies))?;
         let metadata = fs::metadata(lies).map_err(failed("read", lies))?;
         let before = data.len() as u64;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
         let (data, warning) = match elf {
             // The loader and the C library know each other, and are found by everybody.
-            Some(elf) if entry.part != Part::CLibrary => match self.elf(path, data, elf) {
+            Some(elf) if !is_of_c_library(&name) => match self.elf(path, data, elf) {
                 Ok(done) => done,
                 Err(fault) => return Ok(Outcome::Faulty(fault)),
             },
@@ -135,7 +136,8 @@ impl<'run> Telling<'run> {
         changed(&data, elf, &unstripped).map(|data| (data, None)).map_err(|error| Fault {
             cause: format!("{}: its loader and search path cannot be set: {error}", path.display()),
             remedy: format!(
-                "link it with a search path (-rpath {}), which is then replaced, or leave it out",
+                "link it again with GNU ld, a search path (-rpath {}) and no packed relocations, or \
+                 leave it out of the prefix",
                 self.search_path
             )
             .into(),
