@@ -6,13 +6,11 @@
 
 use super::elf::{Elf, machine_name};
 use super::places::Places;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Where directories for libraries are configured.
 const CONFIGURATION: &str = "/etc/ld.so.conf";
-/// Files that a configuration may include, one through another.
-const INCLUDE_LIMIT: usize = 100;
 
 /// Finds libraries for programs of one processor.
 pub(super) struct Libraries<'places> {
@@ -109,10 +107,12 @@ fn expanded(entry: &str, origin: &Path, library_names: &[String]) -> Vec<PathBuf
 fn configured(places: &Places) -> Vec<PathBuf> {
     let mut files = vec![PathBuf::from(CONFIGURATION)];
     let mut directories = Vec::new();
-    let mut read = 0;
+    let mut done = BTreeSet::new();
     while let Some(file) = files.pop() {
-        read += 1;
-        let Some(text) = places.read(&file).filter(|_| read <= INCLUDE_LIMIT) else { continue };
+        // One may include another that includes it.
+        let Some(text) = done.insert(file.clone()).then(|| places.read(&file)).flatten() else {
+            continue;
+        };
         let mut included = Vec::new();
         for line in String::from_utf8_lossy(&text).lines().map(uncommented) {
             if let Some(pattern) =
