@@ -67,14 +67,15 @@ pub(super) fn python_version(name: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Compiled {
-        Compiled::read(text.as_bytes(), Path::new("/mnt/flux/view"))
+    /// Of texts that end at `|`, as those of a program end at a zero byte.
+    fn read(texts: &str) -> Compiled {
+        Compiled::read(texts.replace('|', "\0").as_bytes(), Path::new("/mnt/flux/view"))
     }
 
     #[test]
     fn version_python_and_prefix_are_found_among_other_texts() {
-        let flux = "\u{7f}ELF\0/mnt/flux/view/lib:/x\0GLIBC_2.2.5\0python3.%d\0\
-                    /mnt/flux/view/bin/python3\00.88.0\01.2.3\0";
+        let flux = "\u{7f}ELF|/mnt/flux/view/lib:/x|GLIBC_2.2.5|python3.%d|\
+                    /mnt/flux/view/bin/python3|0.88.0|1.2.3|";
         let expected = Compiled {
             version: Some("0.88.0".to_owned()),
             python: Some("/mnt/flux/view/bin/python3".into()),
@@ -85,11 +86,11 @@ mod tests {
 
     #[test]
     fn a_flux_for_another_prefix_is_told_apart() {
-        let other = read("/usr/bin/python3.12\0/mnt/flux/viewer/etc\00.66.0-3-gabc\0");
+        let other = read("/usr/bin/python3.12|/mnt/flux/viewer/etc|0.66.0-3-gabc|");
         assert!(!other.for_view);
         assert_eq!(other.python.unwrap(), Path::new("/usr/bin/python3.12"));
         assert_eq!(other.version.unwrap(), "0.66.0-3-gabc");
-        assert_eq!(read("1.2\01.2.3.4\0a.b.c\0/usr/share/python3\0"), Compiled::default());
+        assert_eq!(read("1.2|1.2.3.4|a.b.c|/usr/share/python3|"), Compiled::default());
     }
 
     #[test]

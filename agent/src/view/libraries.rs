@@ -118,7 +118,7 @@ fn configured(places: &Places) -> Vec<PathBuf> {
             if let Some(pattern) =
                 line.strip_prefix("include").filter(|it| it.starts_with([' ', '\t']))
             {
-                let pattern = file.parent().unwrap_or(Path::new("/")).join(pattern.trim());
+                let pattern = file.parent().unwrap_or(&file).join(pattern.trim());
                 included.extend(matching(places, &pattern));
             } else {
                 let entries = line.split([' ', '\t', ',', ':']).filter(|it| it.starts_with('/'));

@@ -94,7 +94,7 @@ fn version(collector: &mut Collector<'_>, program: &Path, compiled: &Path) -> Op
 
 /// Python's own modules, and the packages among them.
 fn modules(collector: &mut Collector<'_>, program: &Path, name: &str) {
-    let prefix = program.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+    let prefix = program.parent().and_then(Path::parent).unwrap_or(program);
     let directories = ["lib64", "lib"].map(|library| Path::new(library).join(name));
     let is_there = |directory: &&PathBuf| {
         collector.places.file(&prefix.join(directory).join("os.py")).is_some()
@@ -132,8 +132,10 @@ fn add_package(
     package: &str,
 ) -> bool {
     let is_of_package = |name: &String| {
+        // A directory, or a file as `_cffi_backend.cpython-311-x86_64-linux-gnu.so`.
+        let is_module = Path::new(name).extension().is_some_and(|it| it == "so" || it == "py");
         let rest = name.strip_prefix(package);
-        rest.is_some_and(|rest| rest.is_empty() || rest == ".py" || is_extension(rest))
+        rest.is_some_and(|rest| rest.is_empty() || (rest.starts_with('.') && is_module))
     };
     for site in sites {
         let names: Vec<_> =
@@ -151,11 +153,6 @@ fn add_package(
         }
     }
     false
-}
-
-/// What follows the name of a module that is a library: `.cpython-311-x86_64-linux-gnu.so`.
-fn is_extension(rest: &str) -> bool {
-    rest.starts_with('.') && rest.ends_with(".so")
 }
 
 /// Flux's own modules are for one version of Python.
