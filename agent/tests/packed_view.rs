@@ -303,7 +303,7 @@ fn all_faults_are_told_at_once_with_their_remedies_and_nothing_is_written() {
         "remedy: install the packages cffi, PyYAML and ply",
         "fault: bin/flux needs libhelper.so.1, which is not in /",
         "/etc/ld.so.conf",
-        "3 faults keep the view from being packed",
+        "nothing was packed; faults: 3",
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }

@@ -46,7 +46,7 @@ pub(crate) enum PackError {
     #[error(transparent)]
     View(#[from] ViewError),
     /// All that has to be changed first.
-    #[error("{} faults keep the view from being packed", .0.len())]
+    #[error("nothing was packed; faults: {}", .0.len())]
     Faults(Vec<Fault>),
 }
 
