@@ -2,17 +2,17 @@
 
 use crate::accounts::become_user::Target;
 use crate::commands::arguments::{Awaited, OutputArgument, PodArguments};
-use crate::commands::failure::code;
+use crate::commands::failure::{Done, code};
 use crate::commands::{
     connect, doctor, env, exec, flux, fluxion, install, keygen, plan, probe, ready, resources,
-    status, view_install, wait,
+    status, view_check, view_install, view_pack, wait,
 };
 use crate::pid1::run;
 use crate::program::{batch, diagnose, wrapper};
 use crate::system::output;
 use crate::system::root::Root;
 use crate::system::subcommand;
-use crate::view::InstallRequest;
+use crate::view::{CheckRequest, InstallRequest, PackRequest};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use flux_contract::{Exit, INSTALL_MOUNT, Layout};
@@ -198,6 +198,40 @@ enum ViewCommand {
         #[arg(long, default_value = "/", hide = true)]
         root: PathBuf,
     },
+    /// Make a view from an installed Flux, with all that it needs to run in any image
+    Pack {
+        /// Prefix of the Flux installation, or where it was put instead (DESTDIR)
+        #[arg(long, value_name = "DIRECTORY")]
+        from: PathBuf,
+        /// Root of the image to be made: the view is written below it, at its place at run time
+        #[arg(long, value_name = "DIRECTORY")]
+        to: PathBuf,
+        /// Where the shared volume will be mounted; Flux was built for the prefix PATH/view
+        #[arg(long, default_value = Layout::DEFAULT_MOUNT, value_name = "PATH")]
+        mount_path: PathBuf,
+        /// Replace a view that is there
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        output: OutputArgument,
+        /// Root of the file system that Flux is installed in
+        #[arg(long, default_value = "/", hide = true)]
+        root: PathBuf,
+    },
+    /// Say whether an image holds a view, which, and whether it runs in an application's image
+    Check {
+        /// Root of the view image
+        #[arg(value_name = "IMAGE-ROOT")]
+        root: PathBuf,
+        /// Root of an application's image
+        #[arg(long, value_name = "ROOT")]
+        application: Option<PathBuf>,
+        /// Where the shared volume will be mounted
+        #[arg(long, default_value = Layout::DEFAULT_MOUNT, value_name = "PATH")]
+        mount_path: PathBuf,
+        #[command(flatten)]
+        output: OutputArgument,
+    },
 }
 
 /// Reads the command line, does what it says, and returns the code to end with.
@@ -221,12 +255,7 @@ pub fn main() -> ExitCode {
 fn dispatch(command: Command) -> u8 {
     match command {
         Command::Install { directory } => code(install::run(&directory)),
-        Command::View {
-            command: ViewCommand::Install { destination, mount_path, source, agent, root },
-        } => {
-            let request = InstallRequest { root, destination, mount_path, source };
-            code(view_install::run(&request, agent))
-        }
+        Command::View { command } => code(view(command)),
         Command::Run { pod, container, probe_port, probe_period } => {
             let period = probe_period.map(Duration::from_secs);
             let options = run::Options {
@@ -259,6 +288,23 @@ fn dispatch(command: Command) -> u8 {
         Command::Diagnose { flux } => block_on(diagnose::run(&flux), identity),
         Command::Env { to: Some(file), pod: _, output: _ } => code(env::report_to(&file)),
         Command::Env { to: None, pod, output } => code(env::run(&pod, output.output)),
+    }
+}
+
+fn view(command: ViewCommand) -> Done {
+    match command {
+        ViewCommand::Install { destination, mount_path, source, agent, root } => {
+            let request = InstallRequest { root, destination, mount_path, source };
+            view_install::run(&request, agent)
+        }
+        ViewCommand::Pack { from, to, mount_path, force, output, root } => {
+            let request = PackRequest { root, from, to, mount_path, force };
+            view_pack::run(&request, output.output)
+        }
+        ViewCommand::Check { root, application, mount_path, output } => {
+            let request = CheckRequest { root, application, mount_path };
+            view_check::run(&request, output.output)
+        }
     }
 }
 

@@ -20,7 +20,9 @@ pub(crate) mod ready;
 pub(crate) mod resources;
 pub(crate) mod running_agent;
 pub(crate) mod status;
+pub(crate) mod view_check;
 pub(crate) mod view_install;
+pub(crate) mod view_pack;
 pub(crate) mod wait;
 
 pub use cli::main;

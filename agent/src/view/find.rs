@@ -4,6 +4,7 @@ use super::error::{Searched, ViewError};
 use super::links::normalized;
 use crate::system::root::below;
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Where the published images keep their views; each is a directory named by a hash.
@@ -121,6 +122,15 @@ fn check(root: &Path, place: &Path, layout: SourceLayout) -> Result<Source, Stri
 /// What `path` of the image below `root` really is, all links followed within the image; or what
 /// is missing.
 pub(super) fn resolve(root: &Path, path: &Path) -> Result<PathBuf, String> {
+    follow(path, &|path| Some(below(root, path)))
+}
+
+/// What `path` really is in the file system whose paths lie where `place` says, all links followed
+/// within it; or what is missing.
+pub(super) fn follow(
+    path: &Path,
+    place: &dyn Fn(&Path) -> Option<PathBuf>,
+) -> Result<PathBuf, String> {
     let mut done = PathBuf::from("/");
     let mut todo: Vec<PathBuf> = parts(path);
     let mut links = 0;
@@ -130,10 +140,9 @@ pub(super) fn resolve(root: &Path, path: &Path) -> Result<PathBuf, String> {
             continue;
         }
         let next = done.join(&part);
-        let place = below(root, &next);
-        let kind = fs::symlink_metadata(&place)
-            .map_err(|error| format!("{}: {error}", next.display()))?
-            .file_type();
+        let failed = |error: io::Error| format!("{}: {error}", next.display());
+        let lies = place(&next).ok_or_else(|| failed(ErrorKind::NotFound.into()))?;
+        let kind = fs::symlink_metadata(&lies).map_err(failed)?.file_type();
         if !kind.is_symlink() {
             done = next;
             continue;
@@ -142,8 +151,7 @@ pub(super) fn resolve(root: &Path, path: &Path) -> Result<PathBuf, String> {
         if links > LINK_LIMIT {
             return Err(format!("{}: too many links", next.display()));
         }
-        let target =
-            fs::read_link(&place).map_err(|error| format!("{}: {error}", next.display()))?;
+        let target = fs::read_link(&lies).map_err(failed)?;
         if target.is_absolute() {
             done = PathBuf::from("/");
         }

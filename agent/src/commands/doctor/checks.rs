@@ -1,7 +1,6 @@
 //! The checks.
 
 use crate::commands::arguments::PodArguments;
-use crate::commands::doctor::check::{Check, Found};
 use crate::commands::pod::{Pod, read_certificate};
 use crate::flux::broker_socket::BrokerSocket;
 use crate::flux::resources::Resources;
@@ -10,6 +9,7 @@ use crate::plan::decide::{self, surroundings};
 use crate::plan::error::PlanError;
 use crate::plan::step::Role;
 use crate::status::client;
+use crate::system::check::{Check, Found};
 use crate::system::output::chain;
 use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit, Install};
 use nix::sys::statvfs::statvfs;

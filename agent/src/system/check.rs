@@ -1,0 +1,103 @@
+//! One thing that was checked, what was found, and how that is shown to people.
+
+use serde::Serialize;
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// What a check found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Finding {
+    /// As it should be.
+    Ok,
+    /// Unusual; it may be meant so.
+    Warning,
+    /// What was checked cannot do its work.
+    Failed,
+    /// Not checked, because of an earlier failure or because it does not apply here.
+    Skipped,
+}
+
+/// What was found of one thing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Found {
+    /// How it is.
+    pub finding: Finding,
+    /// What was seen; the cause where it is a failure.
+    pub seen: String,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<Cow<'static, str>>,
+}
+
+/// One thing that was checked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Check {
+    /// What was looked at.
+    pub name: &'static str,
+    /// What was found.
+    #[serde(flatten)]
+    pub found: Found,
+}
+
+impl Found {
+    pub(crate) fn ok(seen: impl Into<String>) -> Self {
+        Self { finding: Finding::Ok, seen: seen.into(), remedy: None }
+    }
+
+    pub(crate) fn skipped(seen: impl Into<String>) -> Self {
+        Self { finding: Finding::Skipped, seen: seen.into(), remedy: None }
+    }
+
+    pub(crate) fn warning(seen: impl Into<String>, remedy: impl Into<Cow<'static, str>>) -> Self {
+        Self { finding: Finding::Warning, seen: seen.into(), remedy: Some(remedy.into()) }
+    }
+
+    pub(crate) fn failed(seen: impl Into<String>, remedy: impl Into<Cow<'static, str>>) -> Self {
+        Self { finding: Finding::Failed, seen: seen.into(), remedy: Some(remedy.into()) }
+    }
+}
+
+/// Whether one of `checks` failed.
+pub(crate) fn any_failed(checks: &[Check]) -> bool {
+    checks.iter().any(|check| check.found.finding == Finding::Failed)
+}
+
+/// `checks` for people: a line each, and the remedy under what it is for.
+pub(crate) fn text(checks: &[Check]) -> String {
+    let mut text = String::new();
+    for Check { name, found: Found { finding, seen, remedy } } in checks {
+        let finding = match finding {
+            Finding::Ok => "ok",
+            Finding::Warning => "warning",
+            Finding::Failed => "FAILED",
+            Finding::Skipped => "skipped",
+        };
+        let _ = writeln!(text, "{finding:<8} {name:<14} {seen}");
+        if let Some(remedy) = remedy {
+            let _ = writeln!(text, "{:<23} remedy: {remedy}", "");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remedy_stands_under_what_it_is_for() {
+        let checks = [
+            Check { name: "view", found: Found::ok("/mnt/flux/view") },
+            Check {
+                name: "lead",
+                found: Found::failed("connection refused", "look at the lead's log"),
+            },
+        ];
+        let expected = "ok       view           /mnt/flux/view\n\
+                        FAILED   lead           connection refused\n\
+                        \x20                       remedy: look at the lead's log\n";
+        assert_eq!(text(&checks), expected);
+        assert!(any_failed(&checks) && !any_failed(&checks[..1]));
+    }
+}

@@ -1,0 +1,413 @@
+//! Whether an image holds a view, and whether that runs in an application's image. Nothing is started: both
+//! may be for another processor than this one.
+
+use super::compiled::{Compiled, python_version};
+use super::elf::{Elf, is_elf, is_of_c_library, machine_name};
+use super::error::ViewError;
+use super::find::{Source, SourceLayout, find};
+use super::libraries::{Libraries, newest};
+use super::places::Places;
+use crate::system::check::{Check, Found};
+use crate::system::output::chain;
+use crate::system::root::below;
+use flux_contract::Layout;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The remedy for all that an application's image lacks.
+const PACK: &str = "use a view that has its own: flux-agent view pack makes one";
+/// The C library itself.
+const LIBC: &str = "libc.so.6";
+/// Faults of one kind that are named.
+const NAMED: usize = 3;
+
+/// What is to be checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CheckRequest {
+    /// The root of the view image.
+    pub(crate) root: PathBuf,
+    /// The root of an application's image.
+    pub(crate) application: Option<PathBuf>,
+    /// Where the shared volume will be mounted (`flux.container.mountPath`).
+    pub(crate) mount_path: PathBuf,
+}
+
+/// Checks everything, in the order in which a start of Flux comes to depend on it.
+pub(crate) fn check_view(request: &CheckRequest) -> Vec<Check> {
+    let check = |name, found| Check { name, found };
+    let source = match find(&request.root, &request.mount_path, None) {
+        Ok(source) => source,
+        Err(error) => {
+            let remedy = "give the root of a view image: of what `podman image mount` or an unpacked \
+                          archive shows";
+            return vec![check("view", Found::failed(no_flux(&error), remedy))];
+        }
+    };
+    let layout = match source.layout {
+        SourceLayout::Spack => "Spack",
+        SourceLayout::AtMountPath | SourceLayout::OptView | SourceLayout::Given => "flat",
+    };
+    let mut checks = vec![check("view", Found::ok(format!("{}, {layout}", source.view.display())))];
+    let pod = Pod::new(request, &source);
+    let Some(flux) = pod.flux.as_ref() else {
+        let remedy = "bin/flux has to be the program of Flux itself";
+        checks.push(check("flux", Found::failed("bin/flux is no ELF program", remedy)));
+        return checks;
+    };
+    let loaded = Loaded::new(&pod, flux);
+    checks.extend([
+        check("flux", version(&pod, flux, source.layout)),
+        check("loader", loader(&pod, flux)),
+        check("libraries", libraries(&pod, &loaded)),
+        check("C library", c_library(&pod, flux, &loaded)),
+        check("shell", shell(&pod)),
+        check("python", python(&pod)),
+        check("access", access(&pod)),
+    ]);
+    checks
+}
+
+fn no_flux(error: &ViewError) -> String {
+    if let ViewError::NotFound { searched } = error {
+        let places: Vec<_> = searched.iter().map(ToString::to_string).collect();
+        return format!("no Flux in {}", places.join(", "));
+    }
+    chain(error)
+}
+
+/// The file system of a pod, as far as it is known.
+struct Pod {
+    /// Where the view is in it.
+    view: PathBuf,
+    /// Whether the application's image is known.
+    with_application: bool,
+    /// The view and its packages alone.
+    own: Places,
+    /// With the application's image around them.
+    all: Places,
+    /// The headers of `flux`.
+    flux: Option<Elf>,
+    /// What it has compiled in.
+    compiled: Compiled,
+}
+
+impl Pod {
+    fn new(request: &CheckRequest, source: &Source) -> Self {
+        let view = Layout::new(&request.mount_path).view();
+        let lies = below(&request.root, &source.view);
+        let software = PathBuf::from(Layout::SOFTWARE_MOUNT);
+        // A copied view has its links to other names of it rewritten.
+        let names = source.names.iter().chain([&source.view, &view]);
+        let mut mounts: Vec<_> = names.map(|name| (name.clone(), lies.clone())).collect();
+        mounts.push((software.clone(), below(&request.root, &software)));
+        let own = Places::new(mounts.clone(), None);
+        let all = Places::new(mounts, request.application.clone());
+        let data = own.read(&view.join("bin/flux")).unwrap_or_default();
+        let flux = Elf::read(&data).ok();
+        let compiled = Compiled::read(&data, &view);
+        Self { view, with_application: request.application.is_some(), own, all, flux, compiled }
+    }
+
+    /// Programs and modules that Flux starts or loads, with their paths.
+    fn programs(&self) -> Vec<(PathBuf, Elf)> {
+        let mut paths: Vec<PathBuf> =
+            ["bin/flux", "bin/bash"].iter().map(|path| self.view.join(path)).collect();
+        paths.extend(self.compiled.python.clone());
+        let mut directories = vec![self.view.join("libexec/flux"), self.view.join("lib/flux")];
+        while let Some(directory) = directories.pop() {
+            for name in self.own.names(&directory) {
+                let path = directory.join(name);
+                if self.own.file(&path).is_some() {
+                    paths.push(path);
+                } else {
+                    directories.push(path);
+                }
+            }
+        }
+        let read = |path: PathBuf| {
+            let data = self.own.read(&path).filter(|data| is_elf(data))?;
+            Some((self.own.resolve(&path).ok()?, Elf::read(&data).ok()?))
+        };
+        paths.into_iter().filter_map(read).collect()
+    }
+
+    /// Where an application's image has the program `name`, or the view.
+    fn program(&self, name: &str) -> Option<PathBuf> {
+        let directories = [self.view.join("bin"), "/usr/bin".into(), "/bin".into()];
+        let mut paths = directories.iter().map(|directory| directory.join(name));
+        paths.find(|path| self.all.file(path).is_some())
+    }
+
+    /// A finding about what an application's image has to have: it is only a warning while that is unknown.
+    fn lacking(&self, seen: String, remedy: &'static str) -> Found {
+        if self.with_application {
+            Found::failed(seen, remedy)
+        } else {
+            Found::warning(format!("{seen}: the application's image has to have it"), remedy)
+        }
+    }
+}
+
+/// All that programs of the view load of it, and what they expect from elsewhere.
+#[derive(Debug, Default)]
+struct Loaded {
+    /// How many files.
+    files: usize,
+    /// Versions of the C library's symbols that they need.
+    versions: BTreeSet<String>,
+    /// Libraries of the application's image.
+    borrowed: BTreeSet<String>,
+    /// The headers of the C library, and whether it is the view's.
+    libc: Option<(Elf, bool)>,
+    /// Libraries that are nowhere, and who needs each.
+    missing: BTreeMap<String, PathBuf>,
+}
+
+impl Loaded {
+    fn new(pod: &Pod, flux: &Elf) -> Self {
+        let libraries = Libraries::new(&pod.all, flux.machine, Vec::new());
+        // What the process of `flux` has loaded serves all modules.
+        let inherited: Vec<String> = flux.rpath.iter().chain(&flux.runpath).cloned().collect();
+        let mut loaded = Self::default();
+        let mut todo = pod.programs();
+        let mut seen: BTreeSet<PathBuf> = todo.iter().map(|(path, _)| path.clone()).collect();
+        while let Some((path, elf)) = todo.pop() {
+            loaded.files += 1;
+            // What the parts of the C library need of each other is their own affair.
+            if !elf.soname.as_deref().is_some_and(is_of_c_library) {
+                loaded.versions.extend(elf.needed_versions.iter().cloned());
+            }
+            for name in &elf.needed {
+                let Ok(library) = libraries.find(name, &path, &elf, &inherited) else {
+                    loaded.missing.entry(name.clone()).or_insert_with(|| path.clone());
+                    continue;
+                };
+                let is_own = pod.own.file(&library.path).is_some();
+                if name == LIBC {
+                    loaded.libc = Some((library.elf.clone(), is_own));
+                }
+                if !is_own {
+                    loaded.borrowed.insert(name.clone());
+                } else if seen.insert(library.path.clone()) {
+                    todo.push((library.path, library.elf));
+                }
+            }
+        }
+        loaded
+    }
+}
+
+fn version(pod: &Pod, flux: &Elf, layout: SourceLayout) -> Found {
+    let machine = machine_name(flux.machine);
+    let version = pod.compiled.version.as_deref().unwrap_or("of unknown version");
+    let seen = format!("{version} for {machine}");
+    if layout != SourceLayout::Spack && !pod.compiled.for_view {
+        let view = pod.view.display();
+        return Found::failed(
+            format!("{seen}, but built for another prefix than {view}"),
+            format!("build Flux with the prefix {view}, or set flux.container.mountPath"),
+        );
+    }
+    Found::ok(seen)
+}
+
+fn loader(pod: &Pod, flux: &Elf) -> Found {
+    let Some(loader) = flux.interpreter.as_deref() else {
+        return Found::ok("flux needs none");
+    };
+    let path = Path::new(loader);
+    if pod.own.file(path).is_some() {
+        Found::ok(format!("{loader}, the view's own"))
+    } else if pod.all.file(path).is_some() {
+        Found::ok(format!("{loader}, the application's"))
+    } else {
+        pod.lacking(
+            format!("no {loader} (an image with musl, or without any libc, has none)"),
+            PACK,
+        )
+    }
+}
+
+fn libraries(pod: &Pod, loaded: &Loaded) -> Found {
+    let is_expected = |name: &&String| !is_of_c_library(name);
+    let missing: Vec<String> = loaded
+        .missing
+        .iter()
+        .filter(|(name, _)| is_expected(name))
+        .map(|(name, by)| format!("{name} (for {})", by.display()))
+        .collect();
+    if !missing.is_empty() {
+        return pod.lacking(format!("missing: {}", some(&missing)), PACK);
+    }
+    let borrowed: Vec<String> = loaded.borrowed.iter().filter(is_expected).cloned().collect();
+    if !borrowed.is_empty() {
+        return Found::warning(
+            format!("from the application's image: {}", some(&borrowed)),
+            "another version of the image may have others; a packed view has its own",
+        );
+    }
+    Found::ok(format!("all there, for {} files", loaded.files))
+}
+
+fn c_library(pod: &Pod, flux: &Elf, loaded: &Loaded) -> Found {
+    let needed = newest(&loaded.versions).unwrap_or("no version");
+    let Some((libc, is_own)) = &loaded.libc else {
+        if flux.needed.is_empty() {
+            return Found::ok("flux needs none");
+        }
+        return pod.lacking(format!("no {LIBC} with {needed}"), PACK);
+    };
+    let loader_is_own =
+        flux.interpreter.as_deref().is_some_and(|loader| pod.own.file(Path::new(loader)).is_some());
+    if loader_is_own != *is_own {
+        let whose = |own: bool| if own { "the view's" } else { "the application's" };
+        return Found::failed(
+            format!("the loader is {}, and {LIBC} {}", whose(loader_is_own), whose(*is_own)),
+            "both have to be of one build: pack the view again with flux-agent view pack",
+        );
+    }
+    let has = newest(&libc.defined_versions).unwrap_or("no version");
+    if newest(loaded.versions.iter().chain(&libc.defined_versions))
+        != newest(&libc.defined_versions)
+    {
+        return Found::failed(format!("needs {needed}, and {LIBC} has {has}"), PACK);
+    }
+    let whose = if *is_own { "the view's own" } else { "the application's" };
+    Found::ok(format!("{has}, {whose}; {needed} is needed"))
+}
+
+fn shell(pod: &Pod) -> Found {
+    match pod.program("bash") {
+        Some(bash) => Found::ok(bash.display().to_string()),
+        None => pod.lacking("no bash, with which Flux starts tasks of its own".to_owned(), PACK),
+    }
+}
+
+fn python(pod: &Pod) -> Found {
+    let Some(python) = &pod.compiled.python else {
+        let remedy = "most commands of Flux are Python programs: see whether they work";
+        return Found::warning("flux has no path of a Python compiled in", remedy);
+    };
+    let shown = python.display();
+    if pod.all.file(python).is_none() {
+        return pod.lacking(format!("no {shown}, with which flux starts its commands"), PACK);
+    }
+    let program = pod.all.resolve(python).unwrap_or_default();
+    let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let names = pod.own.names(&pod.view.join("lib/flux"));
+    let modules: Vec<_> = names.into_iter().filter(|it| python_version(it).is_some()).collect();
+    let is_known = python_version(name).is_some() && !modules.is_empty();
+    if is_known && !modules.iter().any(|version| version == name) {
+        return Found::failed(
+            format!("{shown} is {name}, and Flux's modules are for {}", modules.join(", ")),
+            "use a view with the Python that its Flux was built for",
+        );
+    }
+    Found::ok(format!("{shown} ({name})"))
+}
+
+/// Flux may run as any user.
+fn access(pod: &Pod) -> Found {
+    let mut closed = Vec::new();
+    let mut directories = vec![pod.view.clone()];
+    let mut files = 0;
+    while let Some(directory) = directories.pop() {
+        let Some(lies) = pod.own.directory(&directory) else { continue };
+        for name in pod.own.names(&directory) {
+            let path = directory.join(&name);
+            let Ok(found) = fs::symlink_metadata(lies.join(&name)) else { continue };
+            let needed = if found.is_dir() { 0o005 } else { 0o004 };
+            files += 1;
+            if !found.is_symlink() && found.permissions().mode() & needed != needed {
+                closed.push(path.display().to_string());
+            }
+            if found.is_dir() {
+                directories.push(path);
+            }
+        }
+    }
+    if closed.is_empty() {
+        return Found::ok(format!("{files} files and directories, open to every user"));
+    }
+    closed.sort();
+    let seen = format!("closed to other users than the owner: {}", some(&closed));
+    Found::failed(seen, "chmod -R a+rX the view: Flux may run as any user")
+}
+
+/// The first of `names`, and how many more there are.
+fn some(names: &[String]) -> String {
+    let text = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMED) {
+        0 => text,
+        more => format!("{text} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::check::Finding;
+
+    fn pod(with_application: bool) -> Pod {
+        Pod {
+            view: "/mnt/flux/view".into(),
+            with_application,
+            own: Places::new(Vec::new(), None),
+            all: Places::new(Vec::new(), None),
+            flux: None,
+            compiled: Compiled::default(),
+        }
+    }
+
+    fn versions(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_an_unknown_application_may_lack_is_a_warning() {
+        assert_eq!(shell(&pod(false)).finding, Finding::Warning);
+        assert_eq!(shell(&pod(true)).finding, Finding::Failed);
+    }
+
+    #[test]
+    fn an_older_c_library_is_told_with_both_versions() {
+        let flux = Elf { needed: vec![LIBC.to_owned()], ..Elf::default() };
+        let libc = |defined: &[&str]| {
+            Some((Elf { defined_versions: versions(defined), ..Elf::default() }, false))
+        };
+        let mut loaded = Loaded {
+            versions: versions(&["GLIBC_2.38", "GLIBC_2.2.5"]),
+            libc: libc(&["GLIBC_2.2.5", "GLIBC_2.36"]),
+            ..Loaded::default()
+        };
+        let found = c_library(&pod(true), &flux, &loaded);
+        assert_eq!(found.finding, Finding::Failed);
+        assert_eq!(found.seen, "needs GLIBC_2.38, and libc.so.6 has GLIBC_2.36");
+        loaded.libc = libc(&["GLIBC_2.2.5", "GLIBC_2.38", "GLIBC_2.39"]);
+        let found = c_library(&pod(true), &flux, &loaded);
+        assert_eq!(found.seen, "GLIBC_2.39, the application's; GLIBC_2.38 is needed");
+        loaded.libc = None;
+        assert_eq!(c_library(&pod(true), &flux, &loaded).finding, Finding::Failed);
+    }
+
+    #[test]
+    fn a_c_library_without_its_loader_is_refused() {
+        let flux = Elf { needed: vec![LIBC.to_owned()], ..Elf::default() };
+        let loaded = Loaded { libc: Some((Elf::default(), true)), ..Loaded::default() };
+        let found = c_library(&pod(true), &flux, &loaded);
+        assert!(found.seen.starts_with("the loader is the application's"), "{}", found.seen);
+    }
+
+    #[test]
+    fn missing_libraries_are_counted_and_some_are_named() {
+        let names = ["a", "b", "c", "d", "e"].map(str::to_owned);
+        assert_eq!(some(&names), "a, b, c and 2 more");
+        let mut loaded = Loaded::default();
+        loaded.missing.insert("libzmq.so.5".to_owned(), "/mnt/flux/view/bin/flux".into());
+        loaded.missing.insert("libm.so.6".to_owned(), "/mnt/flux/view/bin/flux".into());
+        let found = libraries(&pod(true), &loaded);
+        assert_eq!(found.seen, "missing: libzmq.so.5 (for /mnt/flux/view/bin/flux)");
+    }
+}

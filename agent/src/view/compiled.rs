@@ -1,0 +1,103 @@
+//! What is compiled into the `flux` program, read from its bytes: it need not run here, and may be one for
+//! another processor.
+
+use std::path::{Path, PathBuf};
+
+/// Longer texts are none that is looked for here.
+const LONGEST: usize = 4096;
+
+/// What `flux` has compiled in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Compiled {
+    /// Its version.
+    pub(super) version: Option<String>,
+    /// The Python that it starts its commands with.
+    pub(super) python: Option<PathBuf>,
+    /// Whether it looks for anything below the view's place at run time.
+    pub(super) for_view: bool,
+}
+
+impl Compiled {
+    /// Reads the bytes of `flux`, which is to be found below `view` at run time.
+    pub(super) fn read(flux: &[u8], view: &Path) -> Self {
+        let mut compiled = Self::default();
+        for text in flux.split(|byte| *byte == 0).filter(|text| text.len() < LONGEST) {
+            let Ok(text) = str::from_utf8(text) else { continue };
+            if compiled.version.is_none() && is_version(text) {
+                compiled.version = Some(text.to_owned());
+            }
+            // Search paths of libraries are lists.
+            let path = Path::new(text.split(':').next().unwrap_or_default());
+            if !path.is_absolute() {
+                continue;
+            }
+            compiled.for_view |= path.starts_with(view);
+            if compiled.python.is_none() && is_python(path) {
+                compiled.python = Some(path.to_owned());
+            }
+        }
+        compiled
+    }
+}
+
+/// `0.88.0`, or between releases `0.88.0-12-gabcdef012`.
+fn is_version(text: &str) -> bool {
+    let (numbers, rest) = text.split_once('-').unwrap_or((text, "0"));
+    let numbers: Vec<&str> = numbers.split('.').collect();
+    let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_digit());
+    let plain = |it: u8| it.is_ascii_alphanumeric() || it == b'-' || it == b'.';
+    numbers.len() == 3 && numbers.iter().all(is_number) && rest.bytes().all(plain)
+}
+
+/// A path that ends in `bin/python3`, or in one with a version.
+fn is_python(path: &Path) -> bool {
+    let in_bin = path.parent().is_some_and(|parent| parent.ends_with("bin"));
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    in_bin && (name == "python3" || python_version(name).is_some())
+}
+
+/// `3.11` of `python3.11`.
+pub(super) fn python_version(name: &str) -> Option<&str> {
+    let version = name.strip_prefix("python")?;
+    let minor = version.strip_prefix("3.")?;
+    (!minor.is_empty() && minor.bytes().all(|it| it.is_ascii_digit())).then_some(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of texts that end at `|`, as those of a program end at a zero byte.
+    fn read(texts: &str) -> Compiled {
+        Compiled::read(texts.replace('|', "\0").as_bytes(), Path::new("/mnt/flux/view"))
+    }
+
+    #[test]
+    fn version_python_and_prefix_are_found_among_other_texts() {
+        let flux = "\u{7f}ELF|/mnt/flux/view/lib:/x|GLIBC_2.2.5|python3.%d|\
+                    /mnt/flux/view/bin/python3|0.88.0|1.2.3|";
+        let expected = Compiled {
+            version: Some("0.88.0".to_owned()),
+            python: Some("/mnt/flux/view/bin/python3".into()),
+            for_view: true,
+        };
+        assert_eq!(read(flux), expected);
+    }
+
+    #[test]
+    fn a_flux_for_another_prefix_is_told_apart() {
+        let other = read("/usr/bin/python3.12|/mnt/flux/viewer/etc|0.66.0-3-gabc|");
+        assert!(!other.for_view);
+        assert_eq!(other.python.unwrap(), Path::new("/usr/bin/python3.12"));
+        assert_eq!(other.version.unwrap(), "0.66.0-3-gabc");
+        assert_eq!(read("1.2|1.2.3.4|a.b.c|/usr/share/python3|"), Compiled::default());
+    }
+
+    #[test]
+    fn the_version_of_a_python_is_in_its_name() {
+        assert_eq!(python_version("python3.11"), Some("3.11"));
+        for name in ["python3", "python3.", "python3.11-config", "bash"] {
+            assert_eq!(python_version(name), None, "{name}");
+        }
+    }
+}

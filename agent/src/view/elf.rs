@@ -1,0 +1,177 @@
+//! What the headers of a program or a library say about how it is loaded.
+
+use object::Endianness;
+use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_SONAME, FileHeader64, SHF_ALLOC};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader};
+use std::collections::BTreeSet;
+
+/// What an ELF file begins with.
+const MAGIC: &[u8] = b"\x7fELF";
+/// Libraries that belong to the C library and come from one build of it: the loader, too.
+const C_LIBRARY: [&str; 14] = [
+    "ld-linux",
+    "libBrokenLocale",
+    "libanl",
+    "libc",
+    "libc_malloc_debug",
+    "libdl",
+    "libm",
+    "libmvec",
+    "libnss_",
+    "libpthread",
+    "libresolv",
+    "librt",
+    "libthread_db",
+    "libutil",
+];
+
+/// Headers of an ELF file of 64 bits.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Elf {
+    /// For which processor (`e_machine`).
+    pub(super) machine: u16,
+    /// The loader that starts it: a program has one.
+    pub(super) interpreter: Option<String>,
+    /// What it goes by among libraries.
+    pub(super) soname: Option<String>,
+    /// Libraries that it needs.
+    pub(super) needed: Vec<String>,
+    /// Where to search for libraries, also for those that libraries of it need (`DT_RPATH`).
+    pub(super) rpath: Vec<String>,
+    /// Where to search for libraries that it needs itself (`DT_RUNPATH`).
+    pub(super) runpath: Vec<String>,
+    /// Versions of symbols that it needs of the C library, as `GLIBC_2.34`.
+    pub(super) needed_versions: BTreeSet<String>,
+    /// Versions of symbols that it has.
+    pub(super) defined_versions: BTreeSet<String>,
+    /// Names of sections that only debuggers read.
+    pub(super) strippable: BTreeSet<String>,
+}
+
+/// Whether `data` is an ELF file, by its first bytes.
+pub(super) fn is_elf(data: &[u8]) -> bool {
+    data.starts_with(MAGIC)
+}
+
+/// Whether the library `name` is a part of the C library.
+pub(super) fn is_of_c_library(name: &str) -> bool {
+    C_LIBRARY.iter().any(|known| {
+        let rest = name.strip_prefix(known);
+        rest.is_some_and(|rest| known.ends_with('_') || rest.starts_with(['.', '-']))
+    })
+}
+
+/// The name of the processor, as `uname -m` has it.
+pub(super) fn machine_name(machine: u16) -> String {
+    match machine {
+        object::elf::EM_X86_64 => "x86_64".to_owned(),
+        object::elf::EM_AARCH64 => "aarch64".to_owned(),
+        other => format!("machine {other}"),
+    }
+}
+
+impl Elf {
+    /// Reads the headers of `data`, an ELF file.
+    pub(super) fn read(data: &[u8]) -> object::Result<Self> {
+        let header = FileHeader64::<Endianness>::parse(data)?;
+        let endian = header.endian()?;
+        let mut elf = Self { machine: header.e_machine(endian), ..Self::default() };
+        for segment in header.program_headers(endian, data)? {
+            if let Some(interpreter) = segment.interpreter(endian, data)? {
+                elf.interpreter = Some(text(interpreter));
+            }
+        }
+        let sections = header.sections(endian, data)?;
+        for section in sections.iter() {
+            let name = text(sections.section_name(endian, section)?);
+            if section.sh_flags(endian) & u64::from(SHF_ALLOC) == 0 && is_strippable(&name) {
+                elf.strippable.insert(name);
+            }
+        }
+        if let Some((entries, strings)) = sections.dynamic(endian, data)? {
+            let strings = sections.strings(endian, data, strings)?;
+            for entry in entries.iter().filter(|entry| entry.is_string(endian)) {
+                let value = || entry.string(endian, strings).map(text);
+                match entry.tag32(endian) {
+                    Some(DT_NEEDED) => elf.needed.push(value()?),
+                    Some(DT_SONAME) => elf.soname = Some(value()?),
+                    Some(DT_RPATH) => elf.rpath.extend(list(&value()?)),
+                    Some(DT_RUNPATH) => elf.runpath.extend(list(&value()?)),
+                    Some(_) | None => {}
+                }
+            }
+        }
+        if let Some((mut files, strings)) = sections.gnu_verneed(endian, data)? {
+            let strings = sections.strings(endian, data, strings)?;
+            while let Some((file, mut versions)) = files.next()? {
+                if !is_of_c_library(&text(file.file(endian, strings)?)) {
+                    continue;
+                }
+                while let Some(version) = versions.next()? {
+                    elf.needed_versions.insert(text(version.name(endian, strings)?));
+                }
+            }
+        }
+        if let Some((mut definitions, strings)) = sections.gnu_verdef(endian, data)? {
+            let strings = sections.strings(endian, data, strings)?;
+            while let Some((_, mut names)) = definitions.next()? {
+                if let Some(name) = names.next()? {
+                    elf.defined_versions.insert(text(name.name(endian, strings)?));
+                }
+            }
+        }
+        Ok(elf)
+    }
+}
+
+/// What only debuggers read: nothing of it is loaded.
+fn is_strippable(name: &str) -> bool {
+    name.starts_with(".debug") || name == ".gdb_index"
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn list(path: &str) -> Vec<String> {
+    path.split(':').filter(|entry| !entry.is_empty()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_headers_of_a_shell_name_its_loader_and_its_c_library() {
+        let data = fs::read(fs::canonicalize("/bin/sh").unwrap()).unwrap();
+        assert!(is_elf(&data) && !is_elf(b"#!/bin/sh"));
+        let elf = Elf::read(&data).unwrap();
+        assert_eq!(machine_name(elf.machine), std::env::consts::ARCH);
+        assert!(elf.interpreter.unwrap().contains("/ld-linux"));
+        assert!(elf.needed.contains(&"libc.so.6".to_owned()), "{:?}", elf.needed);
+        assert!(elf.needed_versions.iter().any(|version| version.starts_with("GLIBC_2.")));
+    }
+
+    #[test]
+    fn half_a_file_is_an_error() {
+        assert!(Elf::read(b"\x7fELF\x02\x01\x01").is_err());
+    }
+
+    #[test]
+    fn the_c_library_is_known_with_all_its_parts_and_nothing_else() {
+        for name in ["libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libnss_dns.so.2"] {
+            assert!(is_of_c_library(name), "{name}");
+        }
+        for name in ["libcap.so.2", "libcrypt.so.1", "libmd.so.0", "libgcc_s.so.1", "libutils.so"] {
+            assert!(!is_of_c_library(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn only_what_nobody_loads_is_stripped() {
+        for (name, expected) in [(".debug_info", true), (".gdb_index", true), (".dynsym", false)] {
+            assert_eq!(is_strippable(name), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Where the dynamic loader finds a library (`ld.so(8)`), without starting anything.
+//!
+//! In this order: `DT_RPATH` of what needs it and of the program, unless what needs it has a `DT_RUNPATH`;
+//! that `DT_RUNPATH`; the directories of `/etc/ld.so.conf`, from which the loader's cache is made; the
+//! loader's own directories. `LD_LIBRARY_PATH` belongs to a process, not to an installation.
+
+use super::elf::{Elf, machine_name};
+use super::places::Places;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Where directories for libraries are configured.
+const CONFIGURATION: &str = "/etc/ld.so.conf";
+
+/// Finds libraries for programs of one processor.
+pub(super) struct Libraries<'places> {
+    places: &'places Places,
+    machine: u16,
+    /// Directories for everybody.
+    directories: Vec<PathBuf>,
+    /// What `$LIB` may stand for.
+    library_names: [String; 2],
+}
+
+/// A library that was found.
+#[derive(Debug, Clone)]
+pub(super) struct Library {
+    /// Where, all links followed.
+    pub(super) path: PathBuf,
+    /// Its headers.
+    pub(super) elf: Elf,
+}
+
+impl<'places> Libraries<'places> {
+    /// For programs for `machine`; `more` directories are searched after all others.
+    pub(super) fn new(places: &'places Places, machine: u16, more: Vec<PathBuf>) -> Self {
+        let library_names =
+            [format!("lib/{}-linux-gnu", machine_name(machine)), "lib64".to_owned()];
+        let mut directories = configured(places);
+        for name in library_names.iter().map(String::as_str).chain(["lib"]) {
+            directories.extend([Path::new("/").join(name), Path::new("/usr").join(name)]);
+        }
+        directories.extend(more);
+        Self { places, machine, directories, library_names }
+    }
+
+    /// The loader's directories in `places`, for whatever processor.
+    pub(super) fn names_of_directories(places: &Places) -> Vec<PathBuf> {
+        let names = places.names(Path::new("/usr/lib"));
+        let architectures = names.iter().filter(|name| name.ends_with("-linux-gnu"));
+        let directories = architectures.map(|name| Path::new("/usr/lib").join(name));
+        directories.chain(["/usr/lib64".into(), "/usr/lib".into()]).collect()
+    }
+
+    /// The library `name`, needed by the file at `path` with the headers `elf`, in a process whose
+    /// program has the `DT_RPATH` `inherited`; or the directories that were searched.
+    pub(super) fn find(
+        &self,
+        name: &str,
+        path: &Path,
+        elf: &Elf,
+        inherited: &[String],
+    ) -> Result<Library, Vec<PathBuf>> {
+        if name.contains('/') {
+            return self.library(Path::new(name)).ok_or_else(Vec::new);
+        }
+        let origin = path.parent().unwrap_or(path);
+        let mut directories = self.own_directories(elf, inherited, origin);
+        directories.extend(self.directories.iter().cloned());
+        let found = directories.iter().find_map(|directory| self.library(&directory.join(name)));
+        found.ok_or(directories)
+    }
+
+    /// The directories that an object in `origin` brings along.
+    fn own_directories(&self, elf: &Elf, inherited: &[String], origin: &Path) -> Vec<PathBuf> {
+        let entries: Vec<&String> = if elf.runpath.is_empty() {
+            elf.rpath.iter().chain(inherited).collect()
+        } else {
+            elf.runpath.iter().collect()
+        };
+        entries.iter().flat_map(|entry| expanded(entry, origin, &self.library_names)).collect()
+    }
+
+    /// The library at `path`, unless it is none or one for another processor: the loader goes on then.
+    fn library(&self, path: &Path) -> Option<Library> {
+        let data = self.places.read(path)?;
+        let elf = Elf::read(&data).ok().filter(|elf| elf.machine == self.machine)?;
+        Some(Library { path: self.places.resolve(path).ok()?, elf })
+    }
+}
+
+/// What an entry of a search path stands for. One with a token that depends on the processor's kind, or a
+/// relative one, stands for nothing.
+fn expanded(entry: &str, origin: &Path, library_names: &[String]) -> Vec<PathBuf> {
+    let origin = origin.display().to_string();
+    let entry = entry.replace("${", "$").replace('}', "").replace("$ORIGIN", &origin);
+    let names = library_names.iter().map(|name| entry.replace("$LIB", name));
+    let mut directories: Vec<PathBuf> = names
+        .filter(|directory| directory.starts_with('/') && !directory.contains('$'))
+        .map(PathBuf::from)
+        .collect();
+    directories.dedup();
+    directories
+}
+
+/// The directories that are configured in `places`, in their order.
+fn configured(places: &Places) -> Vec<PathBuf> {
+    let mut files = vec![PathBuf::from(CONFIGURATION)];
+    let mut directories = Vec::new();
+    let mut done = BTreeSet::new();
+    while let Some(file) = files.pop() {
+        // One may include another that includes it.
+        let Some(text) = done.insert(file.clone()).then(|| places.read(&file)).flatten() else {
+            continue;
+        };
+        let mut included = Vec::new();
+        for line in String::from_utf8_lossy(&text).lines().map(uncommented) {
+            if let Some(pattern) =
+                line.strip_prefix("include").filter(|it| it.starts_with([' ', '\t']))
+            {
+                let pattern = file.parent().unwrap_or(&file).join(pattern.trim());
+                included.extend(matching(places, &pattern));
+            } else {
+                let entries = line.split([' ', '\t', ',', ':']).filter(|it| it.starts_with('/'));
+                directories.extend(entries.map(PathBuf::from));
+            }
+        }
+        files.extend(included.into_iter().rev());
+    }
+    directories
+}
+
+fn uncommented(line: &str) -> &str {
+    line.split('#').next().unwrap_or_default().trim()
+}
+
+/// The files that `pattern` names; its file name may have one `*`.
+fn matching(places: &Places, pattern: &Path) -> Vec<PathBuf> {
+    let (Some(directory), Some(name)) = (pattern.parent(), pattern.file_name()) else {
+        return Vec::new();
+    };
+    let name = name.to_string_lossy();
+    let Some((start, end)) = name.split_once('*') else { return vec![pattern.to_owned()] };
+    let names = places.names(directory).into_iter();
+    names
+        .filter(|it| it.starts_with(start) && it.ends_with(end))
+        .map(|it| directory.join(it))
+        .collect()
+}
+
+/// The newest of some versions `PREFIX_1.2.3`, by their numbers. Versions without any, as
+/// `GLIBC_PRIVATE`, do not count.
+pub(super) fn newest<'a>(versions: impl IntoIterator<Item = &'a String>) -> Option<&'a str> {
+    let numbered = versions.into_iter().filter_map(|version| {
+        let numbers = version.strip_prefix("GLIBC_")?.split('.').map(|part| part.parse().ok());
+        Some((numbers.collect::<Option<Vec<u32>>>()?, version.as_str()))
+    });
+    numbered.collect::<BTreeMap<_, _>>().pop_last().map(|(_, version)| version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const NAMES: [&str; 2] = ["lib/x86_64-linux-gnu", "lib64"];
+
+    fn expand(entry: &str) -> Vec<PathBuf> {
+        expanded(entry, Path::new("/view/bin"), &NAMES.map(str::to_owned))
+    }
+
+    #[test]
+    fn tokens_of_a_search_path_are_replaced() {
+        assert_eq!(expand("$ORIGIN/../lib"), [Path::new("/view/bin/../lib")]);
+        assert_eq!(expand("${ORIGIN}"), [Path::new("/view/bin")]);
+        let both = ["/usr/lib/x86_64-linux-gnu/x", "/usr/lib64/x"].map(PathBuf::from);
+        assert_eq!(expand("/usr/$LIB/x"), both);
+        assert!(expand("$PLATFORM/x").is_empty() && expand("lib").is_empty());
+    }
+
+    #[test]
+    fn a_runpath_takes_away_what_the_program_would_hand_down() {
+        let places = Places::new(Vec::new(), None);
+        let libraries = Libraries::new(&places, object::elf::EM_X86_64, Vec::new());
+        let list = |text: &str| vec![text.to_owned()];
+        let mut elf = Elf { rpath: list("/own"), ..Elf::default() };
+        let own = |elf: &Elf| libraries.own_directories(elf, &list("/program"), Path::new("/"));
+        assert_eq!(own(&elf), ["/own", "/program"].map(PathBuf::from));
+        elf.runpath = list("/run");
+        assert_eq!(own(&elf), [PathBuf::from("/run")]);
+    }
+
+    #[test]
+    fn the_loaders_configuration_is_read_with_what_it_includes() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("etc/ld.so.conf", "include ld.so.conf.d/*.conf # all\n/last\n");
+        write("etc/ld.so.conf.d/b.conf", "/b\n# /no\nhwcap 1 nosegneg\n");
+        write("etc/ld.so.conf.d/a.conf", "/a:/a2\ninclude /etc/ld.so.conf\n");
+        write("etc/ld.so.conf.d/note.txt", "/never\n");
+        let places = Places::new(Vec::new(), Some(root.path().to_owned()));
+        let found = configured(&places);
+        for directory in ["/last", "/a", "/a2", "/b"] {
+            assert!(found.contains(&PathBuf::from(directory)), "{directory}: {found:?}");
+        }
+        assert!(
+            !found.contains(&PathBuf::from("/never")) && !found.contains(&PathBuf::from("/no"))
+        );
+    }
+
+    #[test]
+    fn a_shells_c_library_is_found_where_this_machine_has_it() {
+        let places = Places::new(Vec::new(), Some("/".into()));
+        let path = places.resolve(Path::new("/bin/sh")).unwrap();
+        let elf = Elf::read(&places.read(&path).unwrap()).unwrap();
+        let libraries = Libraries::new(&places, elf.machine, Vec::new());
+        let found = libraries.find("libc.so.6", &path, &elf, &[]).unwrap();
+        assert_eq!(found.elf.soname.as_deref(), Some("libc.so.6"));
+        let searched = libraries.find("libnothing.so.1", &path, &elf, &[]).unwrap_err();
+        assert!(searched.contains(&PathBuf::from("/usr/lib")), "{searched:?}");
+    }
+
+    #[test]
+    fn versions_are_compared_by_their_numbers() {
+        let versions = ["GLIBC_2.9", "GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_PRIVATE", "OTHER_3"];
+        assert_eq!(newest(&versions.map(str::to_owned)), Some("GLIBC_2.34"));
+        assert_eq!(newest(&[]), None);
+    }
+}

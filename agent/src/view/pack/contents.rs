@@ -1,0 +1,136 @@
+//! What goes into a packed view, before anything of it is written.
+
+use crate::view::elf::Elf;
+use serde::Serialize;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// What a file is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Part {
+    /// What was installed in Flux's prefix.
+    Flux,
+    /// Python with the packages that Flux imports.
+    Python,
+    /// bash, which is `sh` too.
+    Shell,
+    /// Lua and what Flux's Lua programs import.
+    Lua,
+    /// The loader and the C library.
+    CLibrary,
+    /// All other libraries.
+    Libraries,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Flux => "Flux",
+            Self::Python => "Python",
+            Self::Shell => "bash",
+            Self::Lua => "Lua",
+            Self::CLibrary => "C library",
+            Self::Libraries => "libraries",
+        })
+    }
+}
+
+/// What an entry of the view is made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Content {
+    /// A file of this system.
+    File {
+        /// Where it lies.
+        lies: PathBuf,
+        /// Where it is found among the places that were searched, all links followed.
+        found: PathBuf,
+        /// Its headers, where it has any.
+        elf: Option<Box<Elf>>,
+    },
+    /// A link to this.
+    Link(PathBuf),
+}
+
+/// A file or a link of the view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// What it is there for.
+    pub(super) part: Part,
+    /// What it is made from.
+    pub(super) content: Content,
+}
+
+/// Something that keeps a view from being packed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Fault {
+    /// What is wrong.
+    pub(crate) cause: String,
+    /// What to do about it.
+    pub(crate) remedy: Cow<'static, str>,
+}
+
+/// Files and their bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Amount {
+    /// How many.
+    pub(crate) files: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+}
+
+impl Amount {
+    /// One file more.
+    pub(super) fn add(&mut self, bytes: u64) {
+        self.files += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    /// By the path relative to the view.
+    pub(super) entries: BTreeMap<PathBuf, Entry>,
+    /// What was seen and is not taken.
+    pub(super) left_out: Amount,
+    /// What keeps the view from being packed.
+    pub(super) faults: Vec<Fault>,
+    /// What is unusual, and may be meant so.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Contents {
+    /// Takes `entry` at `path`, unless there is one already.
+    pub(super) fn add(&mut self, path: impl Into<PathBuf>, entry: Entry) {
+        self.entries.entry(path.into()).or_insert(entry);
+    }
+
+    /// A link at `path`, unless something is there.
+    pub(super) fn link(
+        &mut self,
+        path: impl Into<PathBuf>,
+        part: Part,
+        target: impl Into<PathBuf>,
+    ) {
+        self.add(path, Entry { part, content: Content::Link(target.into()) });
+    }
+
+    /// Notes what keeps the view from being packed.
+    pub(super) fn fault(&mut self, cause: impl Into<String>, remedy: impl Into<Cow<'static, str>>) {
+        self.faults.push(Fault { cause: cause.into(), remedy: remedy.into() });
+    }
+
+    /// The headers of all programs and libraries, with the path relative to the view and the path where
+    /// each was found.
+    pub(super) fn elfs(&self) -> impl Iterator<Item = (&Path, &Path, &Elf)> {
+        self.entries.iter().filter_map(|(path, entry)| match &entry.content {
+            Content::File { found, elf: Some(elf), .. } => {
+                Some((path.as_path(), found.as_path(), elf.as_ref()))
+            }
+            Content::File { .. } | Content::Link(_) => None,
+        })
+    }
+}

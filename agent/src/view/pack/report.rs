@@ -1,0 +1,112 @@
+//! What was packed, part by part.
+
+use super::collect::Collected;
+use super::contents::{Amount, Part};
+use super::write::Written;
+use crate::view::elf::machine_name;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+/// What was packed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct PackReport {
+    /// Where the view was written to.
+    pub(crate) view: PathBuf,
+    /// Flux's version.
+    pub(crate) flux: Option<String>,
+    /// The processor it is for.
+    pub(crate) machine: String,
+    /// What each part takes.
+    pub(crate) parts: BTreeMap<Part, Amount>,
+    /// All of them.
+    pub(crate) total: Amount,
+    /// What stayed behind of Flux's prefix and of Python.
+    pub(crate) left_out: Amount,
+    /// Bytes of debuggers' sections that were taken away.
+    pub(crate) stripped: u64,
+    /// What is unusual, and may be meant so.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl PackReport {
+    /// Of what was `collected`, and `written` to `view`.
+    pub(super) fn new(view: PathBuf, collected: &Collected, written: Written) -> Self {
+        let mut total = Amount::default();
+        for amount in written.parts.values() {
+            total.files += amount.files;
+            total.bytes += amount.bytes;
+        }
+        let warnings = collected.contents.warnings.iter().cloned().chain(written.warnings);
+        Self {
+            view,
+            flux: collected.compiled.version.clone(),
+            machine: machine_name(collected.machine),
+            parts: written.parts,
+            total,
+            left_out: collected.contents.left_out,
+            stripped: written.stripped,
+            warnings: warnings.collect(),
+        }
+    }
+}
+
+/// Bytes as `12.3 MB`.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:.1} MB", self.0 as f64 / 1e6)
+    }
+}
+
+impl fmt::Display for PackReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut row = |name: &str, amount: &Amount| {
+            let size = Size(amount.bytes).to_string();
+            writeln!(formatter, "{name:<11} {:>6} {size:>10}", amount.files)
+        };
+        for (part, amount) in &self.parts {
+            row(&part.to_string(), amount)?;
+        }
+        row("total", &self.total)?;
+        row("left out", &self.left_out)?;
+        let version = self.flux.as_deref().unwrap_or("of unknown version");
+        let (view, stripped) = (self.view.display(), Size(self.stripped));
+        writeln!(formatter, "Flux {version} for {}, {stripped} stripped: {view}", self.machine)?;
+        self.warnings.iter().try_for_each(|warning| writeln!(formatter, "warning: {warning}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_a_row_for_each_part_and_their_total() {
+        let amount = |files, bytes| Amount { files, bytes };
+        let report = PackReport {
+            view: "/out/mnt/flux/view".into(),
+            flux: Some("0.88.0".to_owned()),
+            machine: "x86_64".to_owned(),
+            parts: [(Part::CLibrary, amount(2, 2_000_000)), (Part::Flux, amount(10, 1_500_000))]
+                .into(),
+            total: amount(12, 3_500_000),
+            left_out: amount(3, 40_000),
+            stripped: 100_000,
+            warnings: vec!["x is started by /usr/bin/perl, which is not in the view".to_owned()],
+        };
+        let expected = "Flux            10     1.5 MB\n\
+                        C library        2     2.0 MB\n\
+                        total           12     3.5 MB\n\
+                        left out         3     0.0 MB\n\
+                        Flux 0.88.0 for x86_64, 0.1 MB stripped: /out/mnt/flux/view\n\
+                        warning: x is started by /usr/bin/perl, which is not in the view\n";
+        assert_eq!(report.to_string(), expected);
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["parts"]["c-library"]["files"], 2);
+        assert_eq!(json["total"]["bytes"], 3_500_000);
+    }
+}

@@ -1,0 +1,383 @@
+//! `view pack` and `view check`, on a small program that stands in for Flux: it has a version, a prefix and a
+//! Python compiled in, and a library of its own. The compiler that links these tests makes it.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod pod;
+
+use pod::{code, skip, stderr, stdout};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The program, with what Flux has compiled in.
+const FLUX: &str = r#"
+#include <stdio.h>
+int helper(void);
+int main(void) { return printf("%s %s\n", "/mnt/flux/view/bin/python3", "0.88.0") < helper(); }
+"#;
+/// Its library.
+const HELPER: &str = "int helper(void) { return 1; }";
+/// Where Flux is installed.
+const PREFIX: &str = "mnt/flux/view";
+
+/// A build container, and a place for what is packed.
+struct Scene(tempfile::TempDir);
+
+impl Scene {
+    /// With Flux, Python, bash and their libraries.
+    fn new() -> Self {
+        let scene = Self(tempfile::tempdir().unwrap());
+        let bash = fs::canonicalize("/bin/bash").unwrap();
+        for file in libraries(&bash) {
+            scene.copy(&file, file.strip_prefix("/").unwrap());
+        }
+        let helper = scene.place("usr/lib/libhelper.so.1");
+        compile(HELPER, &helper, &["-shared", "-fPIC", "-Wl,-soname,libhelper.so.1"]);
+        let flux = scene.place(Path::new(PREFIX).join("bin/flux"));
+        compile(FLUX, &flux, &["-g3", helper.to_str().unwrap()]);
+        scene.copy(&bash, "usr/bin/bash");
+        scene.copy(&bash, "usr/bin/python3.11");
+        scene.link("usr/bin/python3", "python3.11");
+        for module in ["os.py", "json/__init__.py", "test/test_os.py", "config-3.11-x/Makefile"] {
+            scene.file(&format!("usr/lib/python3.11/{module}"), "# a module\n", 0o644);
+        }
+        for package in ["yaml", "cffi", "ply", "pip"] {
+            let path = format!("usr/lib/python3/dist-packages/{package}/__init__.py");
+            scene.file(&path, "# a package\n", 0o644);
+        }
+        scene.file("usr/lib/python3.11/dist-packages/_cffi_backend.cpython-311.so", "", 0o644);
+        scene.installed("libexec/flux/cmd/flux-hello", "#!/bin/sh\necho hello from $BASH\n", 0o750);
+        scene.installed("libexec/flux/cmd/flux-jobs.py", "#!/usr/bin/env python3 -s\n", 0o755);
+        scene.installed("lib/python3.11/site-packages/flux/__init__.py", "# Flux\n", 0o600);
+        scene.link(
+            &format!("{PREFIX}/lib/flux/python3.11/flux"),
+            "/mnt/flux/view/lib/python3.11/site-packages/flux",
+        );
+        scene.link(&format!("{PREFIX}/bin/python3"), "/usr/bin/python3");
+        for useless in ["include/flux/core.h", "lib/libflux-core.la", "share/man/man1/flux.1"] {
+            scene.installed(useless, "useless", 0o644);
+        }
+        scene
+    }
+
+    fn root(&self) -> PathBuf {
+        self.0.path().join("root")
+    }
+
+    fn image(&self) -> PathBuf {
+        self.0.path().join("image")
+    }
+
+    /// A path of the packed view.
+    fn packed(&self, path: &str) -> PathBuf {
+        self.image().join(PREFIX).join(path)
+    }
+
+    fn place(&self, path: impl AsRef<Path>) -> PathBuf {
+        let path = self.root().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        path
+    }
+
+    fn copy(&self, from: &Path, to: impl AsRef<Path>) {
+        fs::copy(from, self.place(to)).unwrap();
+    }
+
+    fn file(&self, path: &str, content: &str, mode: u32) {
+        let path = self.place(path);
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn installed(&self, path: &str, content: &str, mode: u32) {
+        self.file(&format!("{PREFIX}/{path}"), content, mode);
+    }
+
+    fn link(&self, path: &str, target: &str) {
+        symlink(target, self.place(path)).unwrap();
+    }
+
+    fn remove(&self, path: &str) {
+        let path = self.root().join(path);
+        if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
+    }
+
+    fn pack_from(&self, from: &str, more: &[&str]) -> Output {
+        let mut command = agent("pack");
+        command.args(["--from", from]).args(more);
+        command.arg("--root").arg(self.root()).arg("--to").arg(self.image()).output().unwrap()
+    }
+
+    fn pack(&self, more: &[&str]) -> Output {
+        self.pack_from("/mnt/flux/view", more)
+    }
+
+    /// `program` of the packed view where there is nothing else; `None`, and a word why, where this user
+    /// may not do that.
+    fn alone(&self, program: &str, arguments: &[&str]) -> Option<String> {
+        let mut command = Command::new("chroot");
+        command.arg(self.image()).arg(format!("/{PREFIX}/{program}")).args(arguments);
+        let output =
+            command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap();
+        if stderr(&output).contains("cannot change root directory") {
+            skip("only root can take another root directory");
+            return None;
+        }
+        assert!(output.status.success(), "{program}: {output:?}");
+        Some(stdout(&output))
+    }
+}
+
+fn agent(subcommand: &str) -> Command {
+    let named = std::env::var_os("FLUX_AGENT_UNDER_TEST");
+    let agent = named.unwrap_or_else(|| env!("CARGO_BIN_EXE_flux-agent").into());
+    let mut command = Command::new(agent);
+    command.args(["view", subcommand]);
+    command
+}
+
+/// Compiles the C program `source`.
+fn compile(source: &str, to: &Path, arguments: &[&str]) {
+    let text = to.with_extension("c");
+    fs::write(&text, source).unwrap();
+    let mut compiler = Command::new("cc");
+    let output = compiler.arg("-o").arg(to).arg(&text).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    fs::remove_file(text).unwrap();
+}
+
+/// The loader and the libraries of `program`, as this machine's own loader finds them.
+fn libraries(program: &Path) -> BTreeSet<PathBuf> {
+    let listed = Command::new("ldd").arg(program).output().unwrap();
+    let text = stdout(&listed);
+    let paths = text.split_whitespace().filter(|word| word.starts_with('/'));
+    paths.map(PathBuf::from).collect()
+}
+
+/// The findings of `view check`, and its code.
+fn check(root: &Path, application: Option<&Path>) -> (i32, Vec<(String, String)>) {
+    let mut command = agent("check");
+    command.arg(root).args(["--output", "json"]);
+    if let Some(application) = application {
+        command.arg("--application").arg(application);
+    }
+    let output = command.output().unwrap();
+    let found: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let text = |it: &Value, key: &str| it[key].as_str().unwrap().to_owned();
+    let found = found.iter().map(|it| (text(it, "name"), text(it, "finding")));
+    (code(&output), found.collect())
+}
+
+fn finding<'a>(found: &'a [(String, String)], name: &str) -> &'a str {
+    found.iter().find(|(it, _)| it == name).map(|(_, finding)| finding.as_str()).unwrap()
+}
+
+#[test]
+fn a_packed_view_runs_by_its_own_loader_where_there_is_nothing_else() {
+    let scene = Scene::new();
+    let output = scene.pack(&[]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    let Some(said) = scene.alone("bin/flux", &[]) else { return };
+    assert_eq!(said, "/mnt/flux/view/bin/python3 0.88.0\n");
+    let shell = scene.alone("bin/bash", &["-c", "echo $((40 + 2))"]);
+    assert_eq!(shell.as_deref(), Some("42\n"));
+    let hello = scene.alone("libexec/flux/cmd/flux-hello", &[]);
+    assert_eq!(hello.as_deref(), Some("hello from /mnt/flux/view/bin/sh\n"));
+}
+
+#[test]
+fn what_flux_needs_is_there_and_what_nothing_reads_is_not() {
+    let scene = Scene::new();
+    let output = scene.pack(&["--output", "json"]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    for path in [
+        "bin/bash",
+        "lib/libc.so.6",
+        "lib/python3.11/os.py",
+        "lib/python3.11/yaml/__init__.py",
+        "lib/python3.11/_cffi_backend.cpython-311.so",
+        "lib/python3.11/site-packages/flux/__init__.py",
+    ] {
+        assert!(scene.packed(path).is_file(), "{path}");
+    }
+    for path in [
+        "include",
+        "share",
+        "lib/libflux-core.la",
+        "lib/python3.11/test",
+        "lib/python3.11/config-3.11-x",
+        "lib/python3.11/dist-packages",
+        "lib/python3.11/pip",
+    ] {
+        assert!(!scene.packed(path).exists(), "{path}");
+    }
+    let target = |path: &str| fs::read_link(scene.packed(path)).unwrap();
+    assert_eq!(target("bin/python3"), Path::new("python3.11"));
+    assert_eq!(target("bin/sh"), Path::new("bash"));
+    let kept = "/mnt/flux/view/lib/python3.11/site-packages/flux";
+    assert_eq!(target("lib/flux/python3.11/flux"), Path::new(kept));
+    let jobs = fs::read_to_string(scene.packed("libexec/flux/cmd/flux-jobs.py")).unwrap();
+    assert_eq!(jobs, "#!/mnt/flux/view/bin/python3.11 -s\n");
+
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["flux"], "0.88.0");
+    // Three of Flux, two of Python, and the package that was taken from its directory by name.
+    assert_eq!(report["left_out"]["files"], 6);
+    assert!(report["parts"]["c-library"]["bytes"].as_u64().unwrap() > 1_000_000, "{report}");
+    let parts = report["parts"].as_object().unwrap().values();
+    let files: u64 = parts.map(|part| part["files"].as_u64().unwrap()).sum();
+    assert_eq!(report["total"]["files"], files);
+    assert_eq!(report["warnings"].as_array().unwrap().len(), 0, "{report}");
+}
+
+#[test]
+fn every_user_can_read_the_view_and_nobody_else_write_it() {
+    let scene = Scene::new();
+    scene.installed("etc/flux/open", "", 0o666);
+    assert_eq!(code(&scene.pack(&[])), 0);
+    let mode = |path: &str| fs::metadata(scene.packed(path)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode("libexec/flux/cmd/flux-hello"), 0o755);
+    assert_eq!(mode("lib/python3.11/site-packages/flux/__init__.py"), 0o644);
+    assert_eq!(mode("etc/flux/open"), 0o644);
+    assert_eq!(mode("lib/python3.11"), 0o755);
+    // Python compares the times of its modules.
+    let time = |path: PathBuf| fs::metadata(path).unwrap().modified().unwrap();
+    let module = "usr/lib/python3.11/json/__init__.py";
+    assert_eq!(
+        time(scene.packed("lib/python3.11/json/__init__.py")),
+        time(scene.root().join(module))
+    );
+}
+
+#[test]
+fn debug_sections_stay_behind() {
+    let scene = Scene::new();
+    assert_eq!(code(&scene.pack(&[])), 0);
+    let size = |path: PathBuf| fs::metadata(path).unwrap().len();
+    let before = size(scene.root().join(PREFIX).join("bin/flux"));
+    let after = size(scene.packed("bin/flux"));
+    assert!(after < before, "{before} bytes became {after}");
+}
+
+#[test]
+fn an_installation_in_a_staging_directory_is_packed_from_there() {
+    let scene = Scene::new();
+    fs::create_dir_all(scene.root().join("stage/mnt")).unwrap();
+    fs::rename(scene.root().join("mnt/flux"), scene.root().join("stage/mnt/flux")).unwrap();
+    let output = scene.pack_from("/stage/mnt/flux/view", &[]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    assert!(scene.packed("lib/libc.so.6").is_file());
+}
+
+#[test]
+fn a_packed_view_can_be_packed_again_with_what_was_added() {
+    let scene = Scene::new();
+    assert_eq!(code(&scene.pack(&[])), 0);
+    scene.remove(PREFIX);
+    fs::rename(scene.image().join(PREFIX), scene.root().join(PREFIX)).unwrap();
+    scene.installed("libexec/flux/cmd/flux-more", "#!/bin/bash\necho more\n", 0o755);
+    let output = scene.pack(&[]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    if let Some(said) = scene.alone("libexec/flux/cmd/flux-more", &[]) {
+        assert_eq!(said, "more\n");
+    }
+}
+
+#[test]
+fn all_faults_are_told_at_once_with_their_remedies_and_nothing_is_written() {
+    let scene = Scene::new();
+    scene.remove("usr/bin/bash");
+    scene.remove("usr/lib/python3/dist-packages/yaml");
+    scene.remove("usr/lib/libhelper.so.1");
+    let output = scene.pack(&[]);
+    assert_eq!(code(&output), 66, "{output:?}");
+    let said = stderr(&output);
+    for part in [
+        "fault: there is no bash",
+        "remedy: install bash",
+        "fault: python3.11 has no package yaml",
+        "remedy: install the packages cffi, PyYAML and ply",
+        "fault: bin/flux needs libhelper.so.1, which is not in /",
+        "/etc/ld.so.conf",
+        "nothing was packed; faults: 3",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(!scene.image().exists());
+}
+
+#[test]
+fn a_flux_for_another_prefix_is_refused() {
+    let scene = Scene::new();
+    let output = scene.pack(&["--mount-path", "/srv/flux"]);
+    assert_eq!(code(&output), 66);
+    let said = stderr(&output);
+    assert!(said.contains("flux looks for nothing below /srv/flux/view"), "{said}");
+    assert!(said.contains("flux starts its commands with /mnt/flux/view/bin/python3"), "{said}");
+}
+
+#[test]
+fn a_view_that_is_there_is_replaced_only_by_force() {
+    let scene = Scene::new();
+    fs::create_dir_all(scene.packed("bin")).unwrap();
+    fs::write(scene.packed("bin/old"), "").unwrap();
+    let refused = scene.pack(&[]);
+    assert_eq!(code(&refused), 66);
+    assert!(stderr(&refused).contains("is not empty"), "{refused:?}");
+    assert!(scene.packed("bin/old").exists());
+    assert_eq!(code(&scene.pack(&["--force"])), 0);
+    assert!(!scene.packed("bin/old").exists() && scene.packed("bin/flux").exists());
+    let names = fs::read_dir(scene.image().join("mnt/flux")).unwrap().count();
+    assert_eq!(names, 1);
+}
+
+#[test]
+fn a_packed_view_runs_in_every_image_and_an_unpacked_one_where_its_libraries_are() {
+    let scene = Scene::new();
+    assert_eq!(code(&scene.pack(&[])), 0);
+    let empty = tempfile::tempdir().unwrap();
+    let (code, found) = check(&scene.image(), Some(empty.path()));
+    assert_eq!(code, 0, "{found:?}");
+    assert!(found.iter().all(|(_, finding)| finding == "ok"), "{found:?}");
+
+    let unpacked = scene.0.path().join("unpacked");
+    fs::create_dir_all(unpacked.join("mnt/flux")).unwrap();
+    fs::rename(scene.root().join(PREFIX), unpacked.join(PREFIX)).unwrap();
+    let open = unpacked.join(PREFIX).join("lib/python3.11/site-packages/flux/__init__.py");
+    fs::set_permissions(open, Permissions::from_mode(0o644)).unwrap();
+    let hello = unpacked.join(PREFIX).join("libexec/flux/cmd/flux-hello");
+    fs::set_permissions(hello, Permissions::from_mode(0o755)).unwrap();
+    let (code, found) = check(&unpacked, Some(&scene.root()));
+    assert_eq!(code, 0, "{found:?}");
+    assert_eq!(finding(&found, "libraries"), "warning");
+    let (code, found) = check(&unpacked, Some(empty.path()));
+    assert_eq!(code, 1);
+    for name in ["loader", "C library", "shell", "python"] {
+        assert_eq!(finding(&found, name), "failed", "{found:?}");
+    }
+    let (code, found) = check(&unpacked, None);
+    assert_eq!((code, finding(&found, "loader")), (0, "warning"), "{found:?}");
+}
+
+#[test]
+fn files_that_only_their_owner_reads_are_found() {
+    let scene = Scene::new();
+    let (code, found) = check(&scene.root(), Some(&scene.root()));
+    assert_eq!((code, finding(&found, "access")), (1, "failed"), "{found:?}");
+}
+
+#[test]
+fn an_image_without_flux_is_no_view() {
+    let empty = tempfile::tempdir().unwrap();
+    let output = agent("check").arg(empty.path()).output().unwrap();
+    assert_eq!(code(&output), 1);
+    let text = stdout(&output);
+    assert!(text.starts_with("FAILED   view           no Flux in /opt/views/._view"), "{text}");
+    assert!(text.contains("remedy: "), "{text}");
+    let usage = agent("check").output().unwrap();
+    assert_eq!(code(&usage), 64);
+}
