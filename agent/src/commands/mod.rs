@@ -23,4 +23,4 @@ pub(crate) mod status;
 pub(crate) mod view_install;
 pub(crate) mod wait;
 
-pub use cli::main;
+pub use cli::{command_line, main};

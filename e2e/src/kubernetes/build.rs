@@ -27,6 +27,8 @@ const COREDNS_VERSION: &str = "v1.14.7";
 const PAUSE_VERSION: &str = "1";
 /// The kwok version that is built, as in `go/kwok/go.mod`.
 const KWOK_VERSION: &str = "v0.8.0";
+/// The actionlint version that is built, as in `go/actionlint/go.mod`.
+const ACTIONLINT_VERSION: &str = "v1.7.7";
 
 /// Where in the artefact's directory the modules are while it is made.
 const SOURCE: &str = "source";
@@ -125,6 +127,26 @@ const KWOK: Recipe = Recipe {
     link: "",
     packages: &["sigs.k8s.io/kwok/cmd/kwok"],
 };
+
+/// No part of a cluster.
+const ACTIONLINT: Recipe = Recipe {
+    name: "actionlint",
+    version: ACTIONLINT_VERSION,
+    usually: "30 s on 2 cores",
+    files: &[
+        ("go.mod", include_str!("../../go/actionlint/go.mod")),
+        ("go.sum", include_str!("../../go/actionlint/go.sum")),
+        ("tools.go", include_str!("../../go/actionlint/tools.go")),
+    ],
+    flags: &[],
+    link: "",
+    packages: &["github.com/rhysd/actionlint/cmd/actionlint"],
+};
+
+/// The directory of the program that checks workflows; it is built if the cache does not have it.
+pub(crate) fn actionlint(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
+    ACTIONLINT.ensure(cache, progress)
+}
 
 /// Where the built programs are, on this machine; each directory lies directly in [`Cache::built`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -277,16 +299,18 @@ mod tests {
         requires(&CONTAINERD, "github.com/containerd/containerd/v2");
         requires(&COREDNS, "github.com/coredns/coredns");
         requires(&KWOK, "sigs.k8s.io/kwok");
+        requires(&ACTIONLINT, "github.com/rhysd/actionlint");
         assert!(KUBERNETES.link.ends_with(KUBERNETES_VERSION));
     }
 
     #[test]
     fn every_recipe_has_a_key_of_its_own() {
         let keys =
-            [KUBERNETES, CONTAINERD, COREDNS, PAUSE, KWOK].map(|recipe| recipe.key().to_string());
+            [KUBERNETES, CONTAINERD, COREDNS, PAUSE, KWOK, ACTIONLINT]
+                .map(|recipe| recipe.key().to_string());
         insta::assert_snapshot!(
             keys.map(|key| key.rsplit_once('-').unwrap().0.to_owned()).join(" "),
-            @"kubernetes-v1.36.3 containerd-v2.3.7 coredns-v1.14.7 pause-1 kwok-v0.8.0"
+            @"kubernetes-v1.36.3 containerd-v2.3.7 coredns-v1.14.7 pause-1 kwok-v0.8.0 actionlint-v1.7.7"
         );
     }
 

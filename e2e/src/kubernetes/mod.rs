@@ -24,7 +24,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-pub(crate) use self::processes::end_descendants;
+pub(crate) use self::{build::actionlint, processes::end_descendants};
 pub use self::{
     build::Built,
     layout::ClusterId,

@@ -5,6 +5,7 @@ mod about_examples;
 mod examples;
 mod fields;
 mod page;
+mod rights;
 
 use std::path::{Path, PathBuf};
 

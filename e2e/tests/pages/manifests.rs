@@ -1,0 +1,23 @@
+//! `MiniClusters` in pages are what the operator accepts.
+
+use crate::page::pages;
+use flux_operator::cli::{DEFAULT_VIEW_IMAGE, defaults};
+use flux_operator::crd::Install;
+use flux_operator::offline::Checker;
+
+#[test]
+fn every_mini_cluster_in_a_page_is_accepted_and_has_no_field_without_effect() {
+    let defaults = defaults(DEFAULT_VIEW_IMAGE.to_owned(), None, Install::default());
+    let checker = Checker::new(defaults).unwrap();
+    let mut checked = 0;
+    for page in pages() {
+        let blocks = page.blocks().into_iter().filter(|block| block.language == "yaml");
+        for block in blocks.filter(|block| block.text.contains("kind: MiniCluster\nmetadata:")) {
+            let findings = checker.findings(&page.path, &block.text);
+            assert!(findings.faults.is_empty(), "{:?}", findings.faults);
+            assert!(findings.notes.is_empty(), "{:?}", findings.notes);
+            checked += findings.checked;
+        }
+    }
+    assert!(checked >= 8, "only {checked} MiniClusters were found");
+}
