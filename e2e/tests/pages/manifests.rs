@@ -1,13 +1,15 @@
 //! `MiniClusters` in pages are what the operator accepts.
 
 use crate::page::pages;
-use flux_operator::cli::{DEFAULT_VIEW_IMAGE, defaults};
+use flux_operator::cluster::validate::Defaults;
 use flux_operator::crd::Install;
 use flux_operator::offline::Checker;
 
 #[test]
 fn every_mini_cluster_in_a_page_is_accepted_and_has_no_field_without_effect() {
-    let defaults = defaults(DEFAULT_VIEW_IMAGE.to_owned(), None, Install::default());
+    let image = || "registry.example/view:1".to_owned();
+    let defaults =
+        Defaults { view_image: image(), arm_view_image: image(), install: Install::default() };
     let checker = Checker::new(defaults).unwrap();
     let mut checked = 0;
     for page in pages() {
