@@ -83,9 +83,8 @@ pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
     outcomes.push(timed("dependencies: used", progress, || unused_dependencies(progress)));
     outcomes.push(timed("public items: used", progress, unused_items::check));
     outcomes.push(timed("the documentation is a book", progress, || book::build(progress)));
-    outcomes.push(timed("workflows: syntax, types, scripts", progress, || {
-        workflows::check(progress)
-    }));
+    outcomes
+        .push(timed("workflows: syntax, types, scripts", progress, || workflows::check(progress)));
     match obstacle(&options.target) {
         None => outcomes.extend(on_the_cluster(options, progress)?),
         Some(reason) if options.require_cluster => bail!("--require-cluster: {reason}"),

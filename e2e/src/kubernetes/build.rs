@@ -28,7 +28,7 @@ const PAUSE_VERSION: &str = "1";
 /// The kwok version that is built, as in `go/kwok/go.mod`.
 const KWOK_VERSION: &str = "v0.8.0";
 /// The actionlint version that is built, as in `go/actionlint/go.mod`.
-const ACTIONLINT_VERSION: &str = "v1.7.7";
+const ACTIONLINT_VERSION: &str = "v1.7.12";
 
 /// Where in the artefact's directory the modules are while it is made.
 const SOURCE: &str = "source";
@@ -305,12 +305,11 @@ mod tests {
 
     #[test]
     fn every_recipe_has_a_key_of_its_own() {
-        let keys =
-            [KUBERNETES, CONTAINERD, COREDNS, PAUSE, KWOK, ACTIONLINT]
-                .map(|recipe| recipe.key().to_string());
+        let keys = [KUBERNETES, CONTAINERD, COREDNS, PAUSE, KWOK, ACTIONLINT]
+            .map(|recipe| recipe.key().to_string());
         insta::assert_snapshot!(
             keys.map(|key| key.rsplit_once('-').unwrap().0.to_owned()).join(" "),
-            @"kubernetes-v1.36.3 containerd-v2.3.7 coredns-v1.14.7 pause-1 kwok-v0.8.0 actionlint-v1.7.7"
+            @"kubernetes-v1.36.3 containerd-v2.3.7 coredns-v1.14.7 pause-1 kwok-v0.8.0 actionlint-v1.7.12"
         );
     }
 

@@ -55,7 +55,9 @@ fn call(words: &[String]) -> Option<Call> {
 /// The call in `cargo run --package PROGRAM -- ARGUMENTS`.
 fn of_cargo(words: &[String]) -> Option<Call> {
     let package = words.iter().position(|word| word == "-p" || word == "--package")?;
-    let program = PROGRAMS.into_iter().find(|program| words.get(package + 1).is_some_and(|it| it == program))?;
+    let program = PROGRAMS
+        .into_iter()
+        .find(|program| words.get(package + 1).is_some_and(|it| it == program))?;
     if words[0] != "run" {
         return None;
     }
@@ -67,7 +69,8 @@ fn of_cargo(words: &[String]) -> Option<Call> {
 }
 
 fn is_variable(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_')
+    !name.is_empty()
+        && name.chars().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_')
 }
 
 /// The calls in a line for a shell.
@@ -143,7 +146,9 @@ fn calls_are_found_wherever_they_stand() {
     ] {
         assert_eq!(calls(line), [expected], "{line}");
     }
-    for other in ["docker build -t REGISTRY/flux-operator .", "cargo test -p e2e -- --ignored", "it's"] {
+    for other in
+        ["docker build -t REGISTRY/flux-operator .", "cargo test -p e2e -- --ignored", "it's"]
+    {
         assert!(calls(other).is_empty(), "{other}");
     }
 }

@@ -74,7 +74,8 @@ fn links_that_lead_nowhere_are_faults() {
     for good in ["evidence.md", "#the-cluster", "../README.md#install", "https://flux.example"] {
         assert_eq!(fault(&page, good), None);
     }
-    for bad in ["nosuch.md", "evidence.md#nosuch", "#nosuch", "../../x", "../examples", "../Cargo.toml"]
+    for bad in
+        ["nosuch.md", "evidence.md#nosuch", "#nosuch", "../../x", "../examples", "../Cargo.toml"]
     {
         assert!(fault(&page, bad).is_some(), "{bad}");
     }

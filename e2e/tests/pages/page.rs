@@ -31,9 +31,8 @@ pub(crate) fn pages() -> Vec<Page> {
     let folders = FOLDERS.iter().map(|folder| WalkDir::new(repository.join(folder)));
     let files = std::iter::once(top).chain(folders).flatten().map(|entry| entry.unwrap());
     let pages = files.filter(|entry| entry.path().extension().is_some_and(|it| it == "md"));
-    let mut pages: Vec<Page> = pages
-        .map(|entry| Page::read(entry.path().strip_prefix(&repository).unwrap()))
-        .collect();
+    let mut pages: Vec<Page> =
+        pages.map(|entry| Page::read(entry.path().strip_prefix(&repository).unwrap())).collect();
     pages.sort_by(|left, right| left.path.cmp(&right.path));
     pages
 }
@@ -137,7 +136,8 @@ fn what_is_in_a_page_is_found() {
 #[test]
 fn pages_of_all_folders_are_found() {
     let pages = pages();
-    for expected in ["README.md", "docs/agent.md", "docs/decisions/README.md", "examples/README.md"] {
+    for expected in ["README.md", "docs/agent.md", "docs/decisions/README.md", "examples/README.md"]
+    {
         assert!(pages.iter().any(|page| page.path == Path::new(expected)), "{expected}");
     }
 }
