@@ -11,15 +11,15 @@ fn every_mini_cluster_in_a_page_is_accepted_and_has_no_field_without_effect() {
     let defaults =
         Defaults { view_image: image(), arm_view_image: image(), install: Install::default() };
     let checker = Checker::new(defaults).unwrap();
-    let mut checked = 0;
+    let mut count = 0;
     for page in pages() {
         let blocks = page.blocks().into_iter().filter(|block| block.language == "yaml");
         for block in blocks.filter(|block| block.text.contains("kind: MiniCluster\nmetadata:")) {
             let findings = checker.findings(&page.path, &block.text);
             assert!(findings.faults.is_empty(), "{:?}", findings.faults);
             assert!(findings.notes.is_empty(), "{:?}", findings.notes);
-            checked += findings.checked;
+            count += findings.checked;
         }
     }
-    assert!(checked >= 8, "only {checked} MiniClusters were found");
+    assert!(count >= 8, "only {count} MiniClusters were found");
 }
