@@ -76,7 +76,8 @@ fn is_variable(name: &str) -> bool {
 /// The calls in a line for a shell.
 fn calls(line: &str) -> Vec<Call> {
     // What is no whole command line, such as a part of one in a sentence, calls nothing.
-    let words = shlex::split(line).unwrap_or_default();
+    let mut words = shlex::split(line).unwrap_or_default();
+    words.retain(|word| word != "...");
     words.split(|word| OPERATORS.contains(&word.as_str())).filter_map(call).collect()
 }
 
