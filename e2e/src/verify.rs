@@ -1,7 +1,9 @@
 //! `verify`: every check and test of the project, in the order in which a fault is cheapest to find.
 
+mod book;
 mod chart;
 mod unused_items;
+mod workflows;
 
 use std::{
     path::{Path, PathBuf},
@@ -83,6 +85,9 @@ pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
     outcomes.push(timed("public items: used", progress, unused_items::check));
     outcomes
         .push(timed("the chart is what the manifests are", progress, || chart::check(progress)));
+    outcomes.push(timed("the documentation is a book", progress, || book::build(progress)));
+    outcomes
+        .push(timed("workflows: syntax, types, scripts", progress, || workflows::check(progress)));
     match obstacle(&options.target) {
         None => outcomes.extend(on_the_cluster(options, progress)?),
         Some(reason) if options.require_cluster => bail!("--require-cluster: {reason}"),

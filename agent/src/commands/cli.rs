@@ -14,7 +14,7 @@ use crate::system::root::Root;
 use crate::system::subcommand;
 use crate::view::{CheckRequest, InstallRequest, PackRequest};
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use flux_contract::{Exit, INSTALL_MOUNT, Layout};
 use std::convert::identity;
 use std::ffi::OsString;
@@ -234,6 +234,11 @@ enum ViewCommand {
     },
 }
 
+/// The command line as a value: what pages say to type is checked against it.
+pub fn command_line() -> clap::Command {
+    Cli::command()
+}
+
 /// Reads the command line, does what it says, and returns the code to end with.
 pub fn main() -> ExitCode {
     let mut words = std::env::args_os();
@@ -327,7 +332,6 @@ fn block_on<T>(work: impl Future<Output = T>, failed: impl FnOnce(u8) -> T) -> T
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
     use flux_contract::invocation;
 
     #[test]

@@ -25,4 +25,4 @@ pub(crate) mod view_install;
 pub(crate) mod view_pack;
 pub(crate) mod wait;
 
-pub use cli::main;
+pub use cli::{command_line, main};

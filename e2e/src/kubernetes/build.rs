@@ -29,6 +29,8 @@ const PAUSE_VERSION: &str = "1";
 const KWOK_VERSION: &str = "v0.8.0";
 /// The Helm version that is built, as in `go/helm/go.mod`.
 const HELM_VERSION: &str = "v4.3.1";
+/// The actionlint version that is built, as in `go/actionlint/go.mod`.
+const ACTIONLINT_VERSION: &str = "v1.7.12";
 
 /// Where in the artefact's directory the modules are while it is made.
 const SOURCE: &str = "source";
@@ -146,6 +148,26 @@ const HELM: Recipe = Recipe {
 /// The program helm; built if the cache does not have it yet.
 pub fn helm(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
     Ok(HELM.ensure(cache, progress)?.join("helm"))
+}
+
+/// No part of a cluster.
+const ACTIONLINT: Recipe = Recipe {
+    name: "actionlint",
+    version: ACTIONLINT_VERSION,
+    usually: "30 s on 2 cores",
+    files: &[
+        ("go.mod", include_str!("../../go/actionlint/go.mod")),
+        ("go.sum", include_str!("../../go/actionlint/go.sum")),
+        ("tools.go", include_str!("../../go/actionlint/tools.go")),
+    ],
+    flags: &[],
+    link: "",
+    packages: &["github.com/rhysd/actionlint/cmd/actionlint"],
+};
+
+/// The program actionlint, which checks workflows; built if the cache does not have it yet.
+pub(crate) fn actionlint(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
+    Ok(ACTIONLINT.ensure(cache, progress)?.join("actionlint"))
 }
 
 /// Where the built programs are, on this machine; each directory lies directly in [`Cache::built`].
@@ -300,16 +322,17 @@ mod tests {
         requires(&COREDNS, "github.com/coredns/coredns");
         requires(&KWOK, "sigs.k8s.io/kwok");
         requires(&HELM, "helm.sh/helm/v4");
+        requires(&ACTIONLINT, "github.com/rhysd/actionlint");
         assert!(KUBERNETES.link.ends_with(KUBERNETES_VERSION));
     }
 
     #[test]
     fn every_recipe_has_a_key_of_its_own() {
-        let recipes = [KUBERNETES, CONTAINERD, COREDNS, PAUSE, KWOK, HELM];
+        let recipes = [KUBERNETES, CONTAINERD, COREDNS, PAUSE, KWOK, HELM, ACTIONLINT];
         let keys = recipes.map(|recipe| recipe.key().to_string());
         insta::assert_snapshot!(
             keys.map(|key| key.rsplit_once('-').unwrap().0.to_owned()).join(" "),
-            @"kubernetes-v1.36.3 containerd-v2.3.7 coredns-v1.14.7 pause-1 kwok-v0.8.0 helm-v4.3.1"
+            @"kubernetes-v1.36.3 containerd-v2.3.7 coredns-v1.14.7 pause-1 kwok-v0.8.0 helm-v4.3.1 actionlint-v1.7.12"
         );
     }
 

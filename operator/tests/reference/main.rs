@@ -6,6 +6,7 @@ mod examples;
 mod fields;
 mod operations;
 mod page;
+mod rights;
 
 use std::path::{Path, PathBuf};
 

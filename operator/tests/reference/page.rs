@@ -26,13 +26,14 @@ if everything is valid, with 1 if there is a fault, and with 2 if something cann
 /// The page, as Markdown.
 pub(crate) fn page() -> String {
     let all = ordered();
+    let objects = |of_status: bool| {
+        let objects = all.iter().filter_map(|field| Some((field.inner()?, Some(field))));
+        objects.filter(move |(path, _)| path != "spec" && path.starts_with("status") == of_status)
+    };
     let mut sections = vec![("spec".to_owned(), None)];
-    for field in &all {
-        let inner = field.inner().filter(|path| path != "spec" && !path.starts_with("status"));
-        sections.extend(inner.map(|path| (path, Some(field))));
-    }
+    sections.extend(objects(false));
     sections.push(("status".to_owned(), None));
-    sections.push(("status.timeline[]".to_owned(), None));
+    sections.extend(objects(true));
     let mut page = format!("{INTRODUCTION}\n");
     for (path, _) in &sections {
         let depth = path.matches('.').count().saturating_sub(usize::from(path.contains("<name>")));

@@ -1,0 +1,171 @@
+//! Command lines of this project that pages name: each subcommand and option exists.
+
+use crate::page::{Page, pages};
+use crate::repository;
+use clap::CommandFactory as _;
+use clap::error::ErrorKind;
+use flux_agent::commands::command_line;
+use flux_operator::cli::Cli;
+use std::path::Path;
+use std::process::Command;
+
+/// What separates one command from the next in a line for a shell.
+const OPERATORS: [&str; 4] = ["&&", "||", "|", ";"];
+
+/// A program of this project with its arguments.
+#[derive(Debug, PartialEq, Eq)]
+struct Call {
+    program: &'static str,
+    arguments: Vec<String>,
+}
+
+/// The programs whose command lines are checked.
+const PROGRAMS: [&str; 3] = ["flux-agent", "flux-operator", "e2e"];
+
+/// The words of cargo's alias `name` in this repository.
+fn alias(name: &str) -> Option<Vec<String>> {
+    let configuration = std::fs::read_to_string(repository().join(".cargo/config.toml")).unwrap();
+    let lines = configuration.lines().filter_map(|line| line.split_once(" = "));
+    let (_, words) = lines.into_iter().find(|(alias, _)| *alias == name)?;
+    shlex::split(words.trim_matches('"'))
+}
+
+/// The call of one of this project's programs in `words`, if it is one.
+fn call(words: &[String]) -> Option<Call> {
+    let assigns = |word: &&String| word.split_once('=').is_some_and(|(name, _)| is_variable(name));
+    let words = &words[words.iter().take_while(assigns).count()..];
+    if let [cargo, subcommand, rest @ ..] = words
+        && cargo == "cargo"
+    {
+        let run = alias(subcommand).unwrap_or_else(|| vec![subcommand.clone()]);
+        return of_cargo(&[&run, rest].concat());
+    }
+    // Behind `--`, what runs in a container.
+    let called = |at: usize| at == 0 || words[at - 1] == "--";
+    let is_ours = |word: &str| {
+        let name = Path::new(word).file_name()?;
+        PROGRAMS.into_iter().find(|program| name == *program)
+    };
+    let mut places = (0..words.len()).filter(|&at| called(at));
+    places.find_map(|at| {
+        Some(Call { program: is_ours(&words[at])?, arguments: words[at + 1..].to_vec() })
+    })
+}
+
+/// The call in `cargo run --package PROGRAM -- ARGUMENTS`.
+fn of_cargo(words: &[String]) -> Option<Call> {
+    let package = words.iter().position(|word| word == "-p" || word == "--package")?;
+    let program = PROGRAMS
+        .into_iter()
+        .find(|program| words.get(package + 1).is_some_and(|it| it == program))?;
+    if words[0] != "run" {
+        return None;
+    }
+    let mut arguments: Vec<String> = words[package + 2..].to_vec();
+    if arguments.first().is_some_and(|word| word == "--") {
+        arguments.remove(0);
+    }
+    Some(Call { program, arguments })
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty()
+        && name.chars().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_')
+}
+
+/// The calls in a line for a shell.
+fn calls(line: &str) -> Vec<Call> {
+    // What is no whole command line, such as a part of one in a sentence, calls nothing.
+    let mut words = shlex::split(line).unwrap_or_default();
+    words.retain(|word| word != "...");
+    words.split(|word| OPERATORS.contains(&word.as_str())).filter_map(call).collect()
+}
+
+/// The lines of a page that are typed at a prompt, and what stands as code within its sentences.
+fn typed(page: &Page) -> Vec<String> {
+    let blocks = page.blocks().into_iter().filter(|block| block.language == "console");
+    let lines = blocks.flat_map(|block| {
+        let typed = block.text.lines().filter_map(|line| {
+            line.strip_prefix("$ ").or_else(|| line.strip_prefix("# ")).map(str::to_owned)
+        });
+        typed.collect::<Vec<_>>()
+    });
+    lines.chain(page.code()).collect()
+}
+
+/// What is wrong with the call, if a subcommand or an option in it does not exist. Values are often
+/// names that stand for others, and are not looked at.
+fn fault(call: &Call) -> Option<String> {
+    let command = match call.program {
+        "flux-agent" => command_line(),
+        "flux-operator" => Cli::command(),
+        _ => return fault_of_harness(&call.arguments),
+    };
+    let words = std::iter::once(call.program.to_owned()).chain(call.arguments.iter().cloned());
+    let error = command.try_get_matches_from(words).err()?;
+    [ErrorKind::UnknownArgument, ErrorKind::InvalidSubcommand]
+        .contains(&error.kind())
+        .then(|| error.to_string())
+}
+
+/// The same of the harness, which is asked for its help beside the arguments, and so does nothing.
+fn fault_of_harness(arguments: &[String]) -> Option<String> {
+    let own = arguments.iter().take_while(|word| *word != "--");
+    let harness = Command::new(env!("CARGO_BIN_EXE_e2e")).args(own).arg("--help").output().unwrap();
+    let said = String::from_utf8_lossy(&harness.stderr).into_owned();
+    let unknown = ["unexpected argument", "unrecognized subcommand"];
+    unknown.iter().any(|text| said.contains(text)).then_some(said)
+}
+
+#[test]
+fn every_command_line_of_this_project_in_the_pages_exists() {
+    let mut faults = Vec::new();
+    let mut checked = 0;
+    for page in pages() {
+        for call in typed(&page).iter().flat_map(|line| calls(line)) {
+            checked += 1;
+            let fault = fault(&call);
+            faults.extend(fault.map(|fault| format!("{}: {call:?}: {fault}", page.path.display())));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(checked > 50, "only {checked} command lines were found");
+}
+
+#[test]
+fn calls_are_found_wherever_they_stand() {
+    let call = |program, arguments: &[&str]| Call {
+        program,
+        arguments: arguments.iter().map(|&it| it.to_owned()).collect(),
+    };
+    for (line, expected) in [
+        ("kubectl exec -it x -- /mnt/flux/bin/flux-agent status", call("flux-agent", &["status"])),
+        ("flux-operator validate FILE", call("flux-operator", &["validate", "FILE"])),
+        ("cargo run -p flux-operator -- crd | less", call("flux-operator", &["crd"])),
+        ("FLUX_VIEW_ARCHIVE=a cargo verify --keep", call("e2e", &["verify", "--keep"])),
+        ("cargo e2e up", call("e2e", &["up"])),
+    ] {
+        assert_eq!(calls(line), [expected], "{line}");
+    }
+    for other in
+        ["docker build -t REGISTRY/flux-operator .", "cargo test -p e2e -- --ignored", "it's"]
+    {
+        assert!(calls(other).is_empty(), "{other}");
+    }
+}
+
+#[test]
+fn what_does_not_exist_is_a_fault() {
+    for line in [
+        "flux-agent nosuch",
+        "flux-agent status --nosuch",
+        "flux-operator run --nosuch",
+        "cargo e2e nosuch",
+        "cargo e2e bench start --nosuch 1",
+    ] {
+        assert!(calls(line).iter().all(|call| fault(call).is_some()), "{line}");
+    }
+    for line in ["flux-agent wait lead", "cargo e2e bench scale --sizes NUMBERS", "flux-operator"] {
+        assert!(calls(line).iter().all(|call| fault(call).is_none()), "{line}");
+    }
+}

@@ -1,0 +1,82 @@
+//! Links lead somewhere, in the repository and in the book.
+
+use crate::page::{Page, pages};
+use crate::repository;
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+
+/// The book's table of contents.
+const SUMMARY: &str = "book/SUMMARY.md";
+
+/// Where `link`, in a page at `page`, leads in the repository, without the anchor.
+fn target(page: &Path, link: &str) -> Option<PathBuf> {
+    let mut target = if link.is_empty() { PathBuf::new() } else { page.parent()?.to_owned() };
+    let relative = if link.is_empty() { page } else { Path::new(link) };
+    for part in relative.components() {
+        match part {
+            Component::ParentDir => {
+                target.pop().then_some(())?;
+            }
+            Component::Normal(name) => target.push(name),
+            Component::CurDir => {}
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(target)
+}
+
+/// What is wrong with `link`, in `page`; nothing with one that leads out of the repository.
+fn fault(page: &Page, link: &str) -> Option<String> {
+    if link.contains("://") || link.starts_with("mailto:") {
+        return None;
+    }
+    let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+    let Some(target) = target(&page.path, path) else {
+        return Some("leads out of the repository".to_owned());
+    };
+    if !repository().join(&target).is_file() {
+        return Some(format!("there is no file {}", target.display()));
+    }
+    if !repository().join("book").join(&target).is_file() {
+        return Some(format!("{} is not in the book: link it below book/", target.display()));
+    }
+    let known = || Page::read(&target).anchors().iter().any(|it| it == anchor);
+    (!anchor.is_empty() && !known())
+        .then(|| format!("{} has no heading #{anchor}", target.display()))
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_every_anchor_to_a_heading() {
+    let mut faults = Vec::new();
+    for page in pages() {
+        for link in page.links() {
+            let fault = fault(&page, &link);
+            faults.extend(fault.map(|fault| format!("{}: {link}: {fault}", page.path.display())));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn every_page_is_in_the_book_once() {
+    let listed = Page::read(Path::new(SUMMARY)).links();
+    let once: BTreeSet<PathBuf> = listed.iter().map(PathBuf::from).collect();
+    assert_eq!(listed.len(), once.len(), "a page is listed twice");
+    let pages: BTreeSet<PathBuf> = pages().into_iter().map(|page| page.path).collect();
+    let missing: Vec<_> = pages.difference(&once).collect();
+    let foreign: Vec<_> = once.difference(&pages).collect();
+    assert!(missing.is_empty() && foreign.is_empty(), "missing {missing:?}, foreign {foreign:?}");
+}
+
+#[test]
+fn links_that_lead_nowhere_are_faults() {
+    let page = Page::read(Path::new("docs/testing.md"));
+    for good in ["evidence.md", "#the-cluster", "../README.md#install", "https://flux.example"] {
+        assert_eq!(fault(&page, good), None);
+    }
+    for bad in
+        ["nosuch.md", "evidence.md#nosuch", "#nosuch", "../../x", "../examples", "../Cargo.toml"]
+    {
+        assert!(fault(&page, bad).is_some(), "{bad}");
+    }
+}

@@ -1,0 +1,143 @@
+//! A page, and what is in it.
+
+use crate::repository;
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
+
+/// Folders with pages, beside the pages at the top of the repository.
+const FOLDERS: [&str; 3] = ["docs", "examples", "view-images"];
+
+/// A page of Markdown.
+pub(crate) struct Page {
+    /// Where it is in the repository.
+    pub(crate) path: PathBuf,
+    text: String,
+}
+
+/// A block of code between fences.
+pub(crate) struct Block {
+    /// The word behind the fence.
+    pub(crate) language: String,
+    /// What is between the fences.
+    pub(crate) text: String,
+}
+
+/// Every page, in order of their paths.
+pub(crate) fn pages() -> Vec<Page> {
+    let repository = repository();
+    let top = WalkDir::new(&repository).max_depth(1);
+    let folders = FOLDERS.iter().map(|folder| WalkDir::new(repository.join(folder)));
+    let files = std::iter::once(top).chain(folders).flatten().map(|entry| entry.unwrap());
+    let pages = files.filter(|entry| entry.path().extension().is_some_and(|it| it == "md"));
+    let mut pages: Vec<Page> =
+        pages.map(|entry| Page::read(entry.path().strip_prefix(&repository).unwrap())).collect();
+    pages.sort_by(|left, right| left.path.cmp(&right.path));
+    pages
+}
+
+impl Page {
+    /// The page at `path` in the repository.
+    pub(crate) fn read(path: &Path) -> Self {
+        let text = std::fs::read_to_string(repository().join(path))
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Self { path: path.to_owned(), text }
+    }
+
+    fn events(&self) -> impl Iterator<Item = Event<'_>> {
+        Parser::new_ext(&self.text, Options::ENABLE_TABLES)
+    }
+
+    /// Where its links and images lead, as they are written.
+    pub(crate) fn links(&self) -> Vec<String> {
+        let links = self.events().filter_map(|event| {
+            if let Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) = event {
+                Some(dest_url.into_string())
+            } else {
+                None
+            }
+        });
+        links.collect()
+    }
+
+    /// What is written as code within a line.
+    pub(crate) fn code(&self) -> Vec<String> {
+        let code = self.events().filter_map(|event| {
+            if let Event::Code(text) = event { Some(text.into_string()) } else { None }
+        });
+        code.collect()
+    }
+
+    /// Its blocks of code.
+    pub(crate) fn blocks(&self) -> Vec<Block> {
+        let mut blocks: Vec<Block> = Vec::new();
+        let mut inside = false;
+        for event in self.events() {
+            if let Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) = event {
+                inside = true;
+                blocks.push(Block { language: language.into_string(), text: String::new() });
+            } else if event == Event::End(TagEnd::CodeBlock) {
+                inside = false;
+            } else if let Event::Text(text) = event
+                && inside
+            {
+                blocks.last_mut().unwrap().text.push_str(&text);
+            }
+        }
+        blocks
+    }
+
+    /// The anchors of its headings, as the repository's host and mdBook make them.
+    pub(crate) fn anchors(&self) -> Vec<String> {
+        let mut anchors: Vec<String> = Vec::new();
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        let mut heading: Option<String> = None;
+        for event in self.events() {
+            if let Event::Start(Tag::Heading { .. }) = event {
+                heading = Some(String::new());
+            } else if let Event::End(TagEnd::Heading(_)) = event {
+                let anchor = anchor(&heading.take().unwrap());
+                let before = seen.entry(anchor.clone()).or_default();
+                let suffix = if *before == 0 { String::new() } else { format!("-{before}") };
+                *before += 1;
+                anchors.push(anchor + &suffix);
+            } else if let (Event::Text(text) | Event::Code(text), Some(heading)) =
+                (event, &mut heading)
+            {
+                heading.push_str(&text);
+            }
+        }
+        anchors
+    }
+}
+
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter_map(|letter| match letter {
+        _ if letter.is_whitespace() => Some('-'),
+        '-' | '_' => Some(letter),
+        _ => letter.is_alphanumeric().then_some(letter),
+    });
+    kept.flat_map(char::to_lowercase).collect()
+}
+
+#[test]
+fn what_is_in_a_page_is_found() {
+    let text = "# A `b.c[]` d\n[x](y.md#z) ![i](i.svg) `code`\n\n## Twice\n\n## Twice\n\n\
+                | [in a table](t.md) |\n|---|\n| `cell` |\n\n```console\n$ ls\n```\n";
+    let page = Page { path: PathBuf::from("p.md"), text: text.to_owned() };
+    assert_eq!(page.links(), ["y.md#z", "i.svg", "t.md"]);
+    assert_eq!(page.code(), ["b.c[]", "code", "cell"]);
+    assert_eq!(page.anchors(), ["a-bc-d", "twice", "twice-1"]);
+    let blocks: Vec<_> = page.blocks().into_iter().map(|it| (it.language, it.text)).collect();
+    assert_eq!(blocks, [("console".to_owned(), "$ ls\n".to_owned())]);
+}
+
+#[test]
+fn pages_of_all_folders_are_found() {
+    let pages = pages();
+    for expected in ["README.md", "docs/agent.md", "docs/decisions/README.md", "examples/README.md"]
+    {
+        assert!(pages.iter().any(|page| page.path == Path::new(expected)), "{expected}");
+    }
+}
