@@ -1,4 +1,4 @@
-//! Applies each example below `examples/` to a cluster and checks what its README says to expect.
+//! Applies each example below `examples/` to a cluster and checks what its `expect.txt` says.
 
 use e2e::{
     environment::Environment,
