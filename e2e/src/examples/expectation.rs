@@ -29,7 +29,7 @@ pub enum Step {
     Container(String),
     /// `condition: NAME`: wait until the MiniCluster has this condition.
     Condition(String),
-    /// `reason: NAME`: a condition that holds has this reason.
+    /// `reason: NAME`: wait until a condition that holds has this reason.
     Reason(String),
     /// `ready: N`: wait until N brokers are online.
     Ready(i32),
