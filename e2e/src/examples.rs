@@ -1,8 +1,8 @@
 //! The examples: what a user would apply, each with its expectation, which people and tests read alike.
 //!
-//! An example is a directory below `examples/` with a `README.md` that holds one fenced block
-//! `expect` (the module [`expectation`] has the words), a `minicluster.yaml`, and further manifests,
-//! which are applied first, in the order of their names. What is applied later, when the expectation
+//! An example is a directory below `examples/` with a `README.md`, an `expect.txt` (the module
+//! [`expectation`] has the words), and a `minicluster.yaml`, whose MiniCluster has the directory's name.
+//! What has to be there first has a number before its name, and what is applied later, when the expectation
 //! says so, is in the directory `later`: so `kubectl apply` of an example's directory starts it right.
 
 pub mod expectation;
@@ -24,6 +24,8 @@ use crate::product::checkout;
 
 /// The file with an example's MiniCluster.
 const MINICLUSTER: &str = "minicluster.yaml";
+/// The file with what an example has to show.
+const EXPECTATION: &str = "expect.txt";
 /// The directory with what is applied later.
 const LATER: &str = "later";
 
@@ -44,11 +46,11 @@ impl Example {
     /// Reads the example of that name.
     pub fn load(name: &str) -> Result<Self> {
         let directory = root()?.join(name);
-        let readme = directory.join("README.md");
-        let text = fs::read_to_string(&readme)
-            .with_context(|| format!("reading what to expect, {}", readme.display()))?;
-        let expectation = Expectation::of_readme(&text)
-            .with_context(|| format!("reading what to expect in {}", readme.display()))?;
+        let path = directory.join(EXPECTATION);
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let expectation = Expectation::parse(&text)
+            .with_context(|| format!("reading what to expect in {}", path.display()))?;
         let manifests = manifests(&directory, &expectation)?;
         Ok(Self { name: name.to_owned(), directory, manifests, expectation })
     }
@@ -114,14 +116,17 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The manifests that are applied at the start, the MiniCluster last. Each of those that are applied
-/// later has a step, and each such step its manifest.
+/// The manifests that are applied at the start, in the order of their names, which is that of `kubectl apply`;
+/// the MiniCluster is the last. Each of those that are applied later has a step, and each such step its manifest.
 fn manifests(directory: &Path, expectation: &Expectation) -> Result<Vec<PathBuf>> {
     let minicluster = directory.join(MINICLUSTER);
     ensure!(minicluster.is_file(), "there is no {}", minicluster.display());
-    let mut paths = yaml_files(directory)?;
-    paths.retain(|path| *path != minicluster);
-    paths.push(minicluster);
+    let paths = yaml_files(directory)?;
+    ensure!(
+        paths.last() == Some(&minicluster),
+        "{} is not applied last: give what has to be there first a number before its name",
+        minicluster.display()
+    );
     let later = directory.join(LATER);
     let later = if later.is_dir() { yaml_files(&later)? } else { Vec::new() };
     let steps: BTreeSet<PathBuf> =
@@ -172,10 +177,20 @@ mod tests {
     }
 
     #[test]
+    fn a_minicluster_has_the_name_of_its_directory() {
+        for name in names().unwrap() {
+            let path = root().unwrap().join(&name).join(MINICLUSTER);
+            let text = fs::read_to_string(path).unwrap();
+            let object: Value = serde_saphyr::from_str(&text).unwrap();
+            assert_eq!(object["metadata"]["name"], name.as_str());
+        }
+    }
+
+    #[test]
     fn the_minicluster_is_applied_last_and_what_has_a_step_is_not() {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join(LATER)).unwrap();
-        for name in ["z.yaml", "minicluster.yaml", "a.yaml", "later/second.yaml", "README.md"] {
+        for name in ["2-z.yaml", "minicluster.yaml", "1-a.yaml", "later/second.yaml", "README.md"] {
             fs::write(directory.path().join(name), "").unwrap();
         }
         let with_steps = |files: &[&str]| Expectation {
@@ -187,9 +202,12 @@ mod tests {
             .iter()
             .map(|path| file_name(path))
             .collect();
-        assert_eq!(names, ["a.yaml", "z.yaml", "minicluster.yaml"]);
-        for wrong in [&[][..], &["a.yaml"], &["later/second.yaml", "later/third.yaml"]] {
+        assert_eq!(names, ["1-a.yaml", "2-z.yaml", "minicluster.yaml"]);
+        for wrong in [&[][..], &["1-a.yaml"], &["later/second.yaml", "later/third.yaml"]] {
             assert!(manifests(directory.path(), &with_steps(wrong)).is_err(), "{wrong:?}");
         }
+        fs::write(directory.path().join("secret.yaml"), "").unwrap();
+        let refused = manifests(directory.path(), &with_steps(&["later/second.yaml"])).unwrap_err();
+        assert!(refused.to_string().contains("is not applied last"), "{refused}");
     }
 }

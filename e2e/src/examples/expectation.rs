@@ -1,5 +1,5 @@
-//! What an example has to show, as written in its README: a fenced block `expect` of lines `key: value`,
-//! done and checked from top to bottom.
+//! What an example has to show, as its `expect.txt` says it: lines `key: value`, done and checked from top to
+//! bottom.
 //!
 //! `examples/README.md` describes the keys for people; a test compares the two.
 
@@ -29,7 +29,7 @@ pub enum Step {
     Container(String),
     /// `condition: NAME`: wait until the MiniCluster has this condition.
     Condition(String),
-    /// `reason: NAME`: a condition that holds has this reason.
+    /// `reason: NAME`: wait until a condition that holds has this reason.
     Reason(String),
     /// `ready: N`: wait until N brokers are online.
     Ready(i32),
@@ -54,12 +54,6 @@ pub enum Step {
 /// Why an expectation cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExpectationError {
-    /// There is no block, or there are several.
-    #[error("it has {0} fenced blocks `expect`, not one")]
-    Blocks(usize),
-    /// A block does not end.
-    #[error("its fenced block `expect` does not end")]
-    NoEnd,
     /// A line is no `key: value`.
     #[error("`{0}` is not `key: value`")]
     NoKey(String),
@@ -88,20 +82,10 @@ const CONDITIONS: [&str; 6] =
 const LEVELS: [&str; 3] = ["privileged", "baseline", "restricted"];
 
 impl Expectation {
-    /// The expectation in a README.
-    pub fn of_readme(text: &str) -> Result<Self, ExpectationError> {
-        let mut blocks = text.split("```expect\n").skip(1);
-        let count = blocks.clone().count();
-        let (Some(block), 1) = (blocks.next(), count) else {
-            return Err(ExpectationError::Blocks(count));
-        };
-        let (block, _) = block.split_once("\n```").ok_or(ExpectationError::NoEnd)?;
-        Self::parse(block)
-    }
-
-    fn parse(block: &str) -> Result<Self, ExpectationError> {
+    /// Reads the lines.
+    pub fn parse(text: &str) -> Result<Self, ExpectationError> {
         let mut expectation = Self::default();
-        for line in block.lines().filter(|line| !line.trim().is_empty()) {
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
             let (key, value) =
                 line.split_once(':').ok_or_else(|| ExpectationError::NoKey(line.to_owned()))?;
             expectation.add(key.trim(), value.trim())?;
@@ -222,17 +206,11 @@ pub fn matches(pattern: &str, line: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn readme(lines: &str) -> String {
-        format!("# An example\n\nIt shows this.\n\n```expect\n{lines}\n```\n\nMore.\n")
-    }
-
     #[test]
     fn an_expectation_is_read_in_order() {
-        let text = readme(
-            "flux: fluxion\npod-security: restricted\ncondition: Ready\nscale: 4\nready: 4\n\
+        let text = "flux: fluxion\npod-security: restricted\ncondition: Ready\nscale: 4\nready: 4\n\
              run: sh -c 'echo a: b'\nprints: a: *\npod: 2\ncondition: Complete\n\
-             output-exactly: one\noutput-exactly: two\nexit: 7",
-        );
+             output-exactly: one\noutput-exactly: two\nexit: 7";
         let expected = Expectation {
             fluxion: true,
             pod_security: Some("restricted".to_owned()),
@@ -248,7 +226,7 @@ mod tests {
                 Step::Exit(7),
             ],
         };
-        assert_eq!(Expectation::of_readme(&text), Ok(expected));
+        assert_eq!(Expectation::parse(text), Ok(expected));
     }
 
     #[test]
@@ -264,19 +242,9 @@ mod tests {
             ("hello world", "`hello world` is not `key: value`"),
             ("scale: 4\nno-output: a", "nothing is checked"),
         ] {
-            let refused = Expectation::of_readme(&readme(lines)).unwrap_err().to_string();
+            let refused = Expectation::parse(lines).unwrap_err().to_string();
             assert!(refused.contains(complaint), "{lines}: {refused}");
         }
-    }
-
-    #[test]
-    fn a_readme_has_one_expectation() {
-        let none = Expectation::of_readme("# Nothing\n");
-        assert_eq!(none, Err(ExpectationError::Blocks(0)));
-        let two = readme("condition: Ready").repeat(2);
-        assert_eq!(Expectation::of_readme(&two), Err(ExpectationError::Blocks(2)));
-        let open = Expectation::of_readme("```expect\ncondition: Ready\n");
-        assert_eq!(open, Err(ExpectationError::NoEnd));
     }
 
     /// Every key there is.

@@ -114,7 +114,7 @@ impl<'run> Scene<'run> {
             }
             Step::Container(name) => self.place.container = Some(name.clone()),
             Step::Condition(kind) => self.await_condition(kind).await?,
-            Step::Reason(reason) => self.check_reason(reason).await?,
+            Step::Reason(reason) => self.await_reason(reason).await?,
             Step::Ready(brokers) => self.await_ready(*brokers).await?,
             Step::Exit(code) => self.check_exit(*code).await?,
             Step::Gone(name) => self.await_gone(name).await?,
@@ -205,13 +205,14 @@ impl<'run> Scene<'run> {
         Ok(())
     }
 
-    async fn check_reason(&self, reason: &str) -> Result<()> {
+    async fn await_reason(&self, reason: &str) -> Result<()> {
+        let holds = |cluster: Option<&MiniCluster>| {
+            let conditions = cluster.and_then(|it| it.status.as_ref()).map(|it| &it.conditions);
+            conditions.into_iter().flatten().any(|it| it.status == "True" && it.reason == reason)
+        };
         let name = &self.place.minicluster;
-        let cluster = self.trial.api::<MiniCluster>().get(name).await?;
-        let conditions = cluster.status.map(|status| status.conditions).unwrap_or_default();
-        let holding = conditions.iter().filter(|condition| condition.status == "True");
-        let reasons: Vec<&str> = holding.map(|condition| condition.reason.as_str()).collect();
-        ensure!(reasons.contains(&reason), "the conditions that hold have the reasons {reasons:?}");
+        let what = format!("a condition with the reason {reason}");
+        self.trial.await_minicluster(name, &what, DEADLINE, holds).await?;
         Ok(())
     }
 

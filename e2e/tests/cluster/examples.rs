@@ -1,4 +1,4 @@
-//! Applies each example below `examples/` to a cluster and checks what its README says to expect.
+//! Applies each example below `examples/` to a cluster and checks what its `expect.txt` says.
 
 use e2e::{
     environment::Environment,
@@ -22,6 +22,7 @@ macro_rules! examples {
 
 examples! {
     archive: "archive",
+    autoscaler: "autoscaler",
     batch: "batch",
     batch_raw: "batch-raw",
     broker_options: "broker-options",
@@ -34,6 +35,7 @@ examples! {
     elasticity: "elasticity",
     failing: "failing",
     fluxion: "fluxion",
+    gpu: "gpu",
     hello_world: "hello-world",
     hooks: "hooks",
     interactive: "interactive",
