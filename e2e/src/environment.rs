@@ -57,10 +57,11 @@ impl Environment {
         released: bool,
         progress: &Progress,
     ) -> Result<Self> {
-        let mut built = binaries::build(progress)?;
-        if released {
-            built.operator = binaries::build_for_release(progress)?;
-        }
+        let built = if released {
+            binaries::build_all_for_release(progress)?
+        } else {
+            binaries::build(progress)?
+        };
         let agent_image = Some(images::for_benches::AGENT_WITH_VIEW);
         Self::install(Cluster::up(target, progress)?, built, view, agent_image, progress)
     }

@@ -21,7 +21,10 @@ use crate::{
     interruption,
     kubernetes::{ClusterId, Kubernetes},
     not_run,
-    product::{binaries, cargo, checkout},
+    product::{
+        binaries::{self, OPERATOR_UNDER_TEST, released_operator},
+        cargo, checkout,
+    },
     programs,
     progress::Progress,
     trial::evidence::EVIDENCE,
@@ -73,11 +76,12 @@ pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
     for check in checks()? {
         outcomes.push(run(check, progress));
     }
-    outcomes.push(timed("the agent is static, small and free of Kubernetes", progress, || {
-        let built = binaries::build(progress)?;
+    outcomes.push(timed("operator and agent as they are released: small", progress, || {
+        let built = binaries::build_all_for_release(progress)?;
         binaries::check_agent_dependencies()?;
         binaries::check_static(&built)?;
-        binaries::check_agent_budgets(&built)
+        binaries::check_agent_budgets(&built)?;
+        binaries::check_operator_memory(&built)
     }));
     outcomes.push(timed("the stand-in for Flux is small", progress, check_stand_in_size));
     outcomes.push(timed("dependencies: licences, bans, sources", progress, || deny(progress)));
@@ -183,6 +187,7 @@ fn ignored_tests(test: &str, name: &'static str, options: &Options) -> Result<Ch
     let threads = format!("--test-threads={TRIALS_AT_ONCE}");
     command.args(["--ignored", &threads]).args(&options.filter);
     command.envs(environment(&options.target));
+    command.env(OPERATOR_UNDER_TEST, released_operator()?);
     Ok(Check { name, usually: "5 min, 15 min cold", command })
 }
 

@@ -16,6 +16,8 @@ const AGENT_SIZE_LIMIT: u64 = 5_000_000;
 
 /// Names the agent that the agent's own tests start instead of the one they are built with.
 const AGENT_UNDER_TEST: &str = "FLUX_AGENT_UNDER_TEST";
+/// Names the operator that tests start instead of one that is built for them.
+pub(crate) const OPERATOR_UNDER_TEST: &str = "FLUX_OPERATOR_UNDER_TEST";
 
 /// Where the built binaries are.
 #[derive(Debug, Clone)]
@@ -41,12 +43,43 @@ pub fn build_for_release(progress: &Progress) -> Result<PathBuf> {
         let words = ["build", "--release", "--package", "flux-operator", "--bin", "flux-operator"];
         programs::show(&mut cargo(&words)?)
     })?;
+    released_operator()
+}
+
+/// Where the operator is once it is built as it is released.
+pub(crate) fn released_operator() -> Result<PathBuf> {
     Ok(target()?.join("release/flux-operator"))
 }
 
-/// Builds the operator, the agent and the stand-in.
+/// Builds the agent, the stand-in, and the operator as tests have it, unless they are given one
+/// ([`OPERATOR_UNDER_TEST`]).
 pub fn build(progress: &Progress) -> Result<Binaries> {
-    let target = target()?;
+    let operator = operator_under_test(progress)?;
+    with_operator(operator, progress)
+}
+
+/// Builds the agent, the stand-in, and the operator as it is released.
+pub(crate) fn build_all_for_release(progress: &Progress) -> Result<Binaries> {
+    let operator = build_for_release(progress)?;
+    with_operator(operator, progress)
+}
+
+fn with_operator(operator: PathBuf, progress: &Progress) -> Result<Binaries> {
+    let statics = build_static(progress)?;
+    let (agent, stand_in) = (statics.join("flux-agent"), statics.join("flux-stand-in"));
+    Ok(Binaries { operator, agent, stand_in })
+}
+
+fn operator_under_test(progress: &Progress) -> Result<PathBuf> {
+    if let Some(named) = std::env::var_os(OPERATOR_UNDER_TEST).filter(|it| !it.is_empty()) {
+        let named = checkout()?.join(named);
+        ensure!(
+            named.is_file(),
+            "{OPERATOR_UNDER_TEST} names {}, which is no file",
+            named.display()
+        );
+        return Ok(named);
+    }
     progress.step("building the operator", || {
         programs::show(&mut cargo(&[
             "build",
@@ -56,12 +89,7 @@ pub fn build(progress: &Progress) -> Result<Binaries> {
             "flux-operator",
         ])?)
     })?;
-    let statics = build_static(progress)?;
-    Ok(Binaries {
-        operator: target.join("debug/flux-operator"),
-        agent: statics.join("flux-agent"),
-        stand_in: statics.join("flux-stand-in"),
-    })
+    Ok(target()?.join("debug/flux-operator"))
 }
 
 /// Builds the agent, and says where it is.
@@ -113,6 +141,12 @@ pub fn check_agent_budgets(binaries: &Binaries) -> Result<()> {
     let mut measured = cargo(&words)?;
     measured.args(["--ignored", "--nocapture", "--test-threads=1"]);
     programs::show(measured.env(AGENT_UNDER_TEST, &binaries.agent))
+}
+
+/// Measures the operator's memory, which has to be the released one: others are larger.
+pub fn check_operator_memory(binaries: &Binaries) -> Result<()> {
+    let mut measured = cargo(&["test", "--workspace", "--test", "footprint", "--", "--nocapture"])?;
+    programs::show(measured.env(OPERATOR_UNDER_TEST, &binaries.operator))
 }
 
 /// Checks that no Kubernetes crate has found its way into the agent.
