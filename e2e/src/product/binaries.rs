@@ -52,7 +52,7 @@ pub(crate) fn released_operator() -> Result<PathBuf> {
 }
 
 /// Builds the agent, the stand-in, and the operator as tests have it, unless they are given one
-/// ([`OPERATOR_UNDER_TEST`]).
+/// (`FLUX_OPERATOR_UNDER_TEST`).
 pub fn build(progress: &Progress) -> Result<Binaries> {
     let operator = operator_under_test(progress)?;
     with_operator(operator, progress)

@@ -49,9 +49,25 @@ fn objects(text: &str) -> Result<BTreeMap<String, Value>> {
         let metadata = &object["metadata"];
         let name = format!("{} {}/{}", object["kind"], metadata["namespace"], metadata["name"]);
         ensure!(!objects.contains_key(&name), "{name} is there twice");
-        objects.insert(name, object);
+        objects.insert(name, with_whole_numbers(object));
     }
     Ok(objects)
+}
+
+/// The same with `1` for `1.0`: JSON has one kind of number, and kustomize writes them in its own way.
+fn with_whole_numbers(value: Value) -> Value {
+    match value {
+        Value::Number(number) => {
+            let whole = number.as_f64().filter(|it| it.fract() == 0.0).map(|it| format!("{it:.0}"));
+            let whole = whole.and_then(|it| it.parse::<i64>().ok());
+            whole.map_or(Value::Number(number), Value::from)
+        }
+        Value::Array(items) => items.into_iter().map(with_whole_numbers).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, it)| (name, with_whole_numbers(it))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => value,
+    }
 }
 
 #[cfg(test)]
@@ -65,6 +81,7 @@ mod tests {
     fn order_and_style_make_no_difference() {
         let (expected, found) = (format!("{ONE}---\n{OTHER}"), format!("---\n{OTHER}---\n{ONE}"));
         same_objects(&expected, &found.replace("'1'", "\"1\"")).unwrap();
+        same_objects(&ONE.replace("'1'", "[1.0, 0.5]"), &ONE.replace("'1'", "[1, 0.5]")).unwrap();
     }
 
     #[test]
