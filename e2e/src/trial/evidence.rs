@@ -96,12 +96,16 @@ where
 }
 
 async fn events(trial: &Trial) -> String {
-    let mut lines = Vec::new();
-    for event in list::<Event>(&trial.api()).await {
+    let mut events = list::<Event>(&trial.api()).await;
+    events.sort_by(|one, other| {
+        one.metadata.creation_timestamp.cmp(&other.metadata.creation_timestamp)
+    });
+    let lines = events.into_iter().map(|event| {
+        let at = event.metadata.creation_timestamp.map(|it| it.0.to_string()).unwrap_or_default();
         let about = event.involved_object.name.unwrap_or_default();
         let (reason, message) =
             (event.reason.unwrap_or_default(), event.message.unwrap_or_default());
-        lines.push(format!("{about}: {reason}: {message}"));
-    }
-    lines.join("\n")
+        format!("{at} {about}: {reason}: {message}")
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
