@@ -26,6 +26,8 @@ use crate::product::checkout;
 const MINICLUSTER: &str = "minicluster.yaml";
 /// The file with what an example has to show.
 const EXPECTATION: &str = "expect.txt";
+/// The file that an example's image is made from, if it has one of its own.
+const DOCKERFILE: &str = "Dockerfile";
 /// The directory with what is applied later.
 const LATER: &str = "later";
 
@@ -53,6 +55,11 @@ impl Example {
             .with_context(|| format!("reading what to expect in {}", path.display()))?;
         let manifests = manifests(&directory, &expectation)?;
         Ok(Self { name: name.to_owned(), directory, manifests, expectation })
+    }
+
+    /// Whether its image is made from a `Dockerfile` beside it, and is in no registry.
+    fn has_own_image(&self) -> bool {
+        self.directory.join(DOCKERFILE).is_file()
     }
 
     /// The same below `scratch`, with `flux.container.install: <method>` in each MiniCluster.

@@ -24,13 +24,13 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
+pub(crate) use self::{build::actionlint, processes::end_descendants};
 pub use self::{
     build::{Built, helm},
     layout::ClusterId,
     network::{ClusterDomain, IpFamilies, Network},
     options::{Nodes, Options},
 };
-pub(crate) use self::{build::actionlint, processes::end_descendants};
 use self::{layout::Layout, namespaces::Namespaces, processes::Process};
 use crate::{
     cache::{self, Cache},
