@@ -3,7 +3,8 @@
 //! An example is a directory below `examples/` with a `README.md`, an `expect.txt` (the module
 //! [`expectation`] has the words), and a `minicluster.yaml`, whose MiniCluster has the directory's name.
 //! What has to be there first has a number before its name, and what is applied later, when the expectation
-//! says so, is in the directory `later`: so `kubectl apply` of an example's directory starts it right.
+//! says so, is in the directory `later`: so `kubectl apply` of an example's directory starts it right. An
+//! example whose image is in no registry has a `Dockerfile`.
 
 pub mod expectation;
 mod look;
