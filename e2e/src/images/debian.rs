@@ -116,8 +116,9 @@ impl Recipe<'_> {
         if let Some(Program { compile, tools, .. }) = &self.program {
             packages.extend_from_slice(tools);
             arguments.push(format!(r#"--customize-hook=chroot "$1" {compile} < "${SOURCE}""#));
+            // In the image, never beside it: what is purged are packages that this machine has, too.
             arguments.push(format!(
-                r#"--customize-hook=APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get --yes autoremove --purge {}"#,
+                r#"--customize-hook=chroot "$1" apt-get --yes autoremove --purge {}"#,
                 tools.join(" ")
             ));
         }
@@ -167,6 +168,7 @@ mod tests {
         let arguments = recipe.arguments();
         let hooks: Vec<_> = arguments.iter().filter(|it| it.contains("hook")).collect();
         assert!(hooks[0].ends_with(r#"chroot "$1" cc -x c - < "$FLUX_E2E_SOURCE""#), "{hooks:?}");
+        assert!(hooks.iter().all(|it| it.contains(r#"=chroot "$1" "#)), "{hooks:?}");
         assert!(hooks[1].ends_with("--purge gcc libc6-dev"), "{hooks:?}");
         assert!(arguments.ends_with(&["--include=curl,gcc,libc6-dev".into(), "trixie".into()]));
         let command = recipe.mmdebstrap(Path::new("root.tar"));
