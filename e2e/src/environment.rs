@@ -186,6 +186,11 @@ impl Environment {
         Client::try_from(config).context("making a client of the cluster")
     }
 
+    /// Whether the cluster is one of ours, with the images that no registry has.
+    pub fn is_own(&self) -> bool {
+        matches!(self.cluster, Cluster::Own(_))
+    }
+
     /// The kubeconfig, for programs that [`Self::run`] starts: they are where the cluster can be reached.
     pub fn kubeconfig(&self) -> &Path {
         self.cluster.kubeconfig()

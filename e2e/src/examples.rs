@@ -3,7 +3,8 @@
 //! An example is a directory below `examples/` with a `README.md`, an `expect.txt` (the module
 //! [`expectation`] has the words), and a `minicluster.yaml`, whose MiniCluster has the directory's name.
 //! What has to be there first has a number before its name, and what is applied later, when the expectation
-//! says so, is in the directory `later`: so `kubectl apply` of an example's directory starts it right.
+//! says so, is in the directory `later`: so `kubectl apply` of an example's directory starts it right. An
+//! example whose image is in no registry has a `Dockerfile`.
 
 pub mod expectation;
 mod look;
@@ -26,6 +27,8 @@ use crate::product::checkout;
 const MINICLUSTER: &str = "minicluster.yaml";
 /// The file with what an example has to show.
 const EXPECTATION: &str = "expect.txt";
+/// The file that an example's image is made from, if it has one of its own.
+const DOCKERFILE: &str = "Dockerfile";
 /// The directory with what is applied later.
 const LATER: &str = "later";
 
@@ -53,6 +56,11 @@ impl Example {
             .with_context(|| format!("reading what to expect in {}", path.display()))?;
         let manifests = manifests(&directory, &expectation)?;
         Ok(Self { name: name.to_owned(), directory, manifests, expectation })
+    }
+
+    /// Whether its image is made from a `Dockerfile` beside it, and is in no registry.
+    fn has_own_image(&self) -> bool {
+        self.directory.join(DOCKERFILE).is_file()
     }
 
     /// The same below `scratch`, with `flux.container.install: <method>` in each MiniCluster.

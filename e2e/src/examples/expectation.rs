@@ -8,12 +8,24 @@ use std::str::FromStr;
 /// What an example has to show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expectation {
-    /// `flux: fluxion`: Flux has to have Fluxion in its view.
-    pub fluxion: bool,
+    /// `flux: real` or `flux: fluxion`: which Flux it takes.
+    pub flux: NeededFlux,
     /// `pod-security: LEVEL`: the Pod Security level that its namespace enforces.
     pub pod_security: Option<String>,
     /// What is done and checked, in order.
     pub steps: Vec<Step>,
+}
+
+/// Which Flux an example takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum NeededFlux {
+    /// The stand-in is enough.
+    #[default]
+    Any,
+    /// `real`: what it does, the stand-in does not simulate.
+    Real,
+    /// `fluxion`: real Flux, with Fluxion in its view.
+    Fluxion,
 }
 
 /// One thing to do or to check. In lines of output, `*` stands for any text.
@@ -99,10 +111,7 @@ impl Expectation {
 
     fn add(&mut self, key: &str, value: &str) -> Result<(), ExpectationError> {
         match key {
-            "flux" => {
-                self.fluxion = true;
-                one_of(key, value, &["fluxion"], "`fluxion`")?;
-            }
+            "flux" => self.flux = NeededFlux::of(key, value)?,
             "pod-security" => {
                 self.pod_security = Some(one_of(key, value, &LEVELS, "a Pod Security level")?);
             }
@@ -114,6 +123,16 @@ impl Expectation {
             _ => self.steps.push(Step::of(key, value)?),
         }
         Ok(())
+    }
+}
+
+impl NeededFlux {
+    fn of(key: &str, value: &str) -> Result<Self, ExpectationError> {
+        match value {
+            "real" => Ok(Self::Real),
+            "fluxion" => Ok(Self::Fluxion),
+            _ => Err(unsuitable(key, value, "`real` or `fluxion`")),
+        }
     }
 }
 
@@ -212,7 +231,7 @@ mod tests {
              run: sh -c 'echo a: b'\nprints: a: *\npod: 2\ncondition: Complete\n\
              output-exactly: one\noutput-exactly: two\nexit: 7";
         let expected = Expectation {
-            fluxion: true,
+            flux: NeededFlux::Fluxion,
             pod_security: Some("restricted".to_owned()),
             steps: vec![
                 Step::Condition("Ready".to_owned()),
@@ -230,12 +249,23 @@ mod tests {
     }
 
     #[test]
+    fn an_example_takes_any_flux_unless_it_says_which() {
+        for (lines, expected) in [
+            ("exit: 0", NeededFlux::Any),
+            ("flux: real\nexit: 0", NeededFlux::Real),
+            ("flux: fluxion\nexit: 0", NeededFlux::Fluxion),
+        ] {
+            assert_eq!(Expectation::parse(lines).unwrap().flux, expected);
+        }
+    }
+
+    #[test]
     fn what_cannot_be_understood_is_refused_by_name() {
         for (lines, complaint) in [
             ("condition: Complete\ncolour: red", "`colour` is no key"),
             ("condition: complete", "a condition of a MiniCluster is needed"),
             ("exit: seven", "`exit: seven`: a number is needed"),
-            ("flux: unreal", "`fluxion` is needed"),
+            ("flux: unreal", "`real` or `fluxion` is needed"),
             ("pod-security: strict", "a Pod Security level is needed"),
             ("run: sh -c 'open", "a command is needed"),
             ("output:", "a text is needed"),

@@ -12,7 +12,7 @@ use kube::{
 
 use super::{
     Example, MINICLUSTER,
-    expectation::{Step, matches},
+    expectation::{NeededFlux, Step, matches},
     look::{DEADLINE, Place},
     volumes::Volumes,
 };
@@ -44,8 +44,8 @@ pub fn run_installed_by(
 
 fn run_example(example: &Example, environment: &Environment, progress: &Progress) -> Result<()> {
     let name = &example.name;
-    if example.expectation.fluxion && !View::from_environment()?.has_fluxion()? {
-        not_run::note(&format!("example {name}"), "it needs a view with Fluxion", progress);
+    if let Some(reason) = obstacle(example, &View::from_environment()?, environment.is_own())? {
+        not_run::note(&format!("example {name}"), reason, progress);
         return Ok(());
     }
     environment.run(async |client| {
@@ -64,6 +64,18 @@ fn run_example(example: &Example, environment: &Environment, progress: &Progress
         }
         trial.clean().await?;
         Box::pin(volumes.remove(&client)).await
+    })
+}
+
+/// Why the example cannot run with this view, on a cluster of ours or another.
+fn obstacle(example: &Example, view: &View, own_cluster: bool) -> Result<Option<&'static str>> {
+    if example.has_own_image() && !own_cluster {
+        return Ok(Some("its image, which is in no registry, is made for clusters of ours only"));
+    }
+    Ok(match example.expectation.flux {
+        NeededFlux::Real if !view.is_real() => Some("it needs real Flux"),
+        NeededFlux::Fluxion if !view.has_fluxion()? => Some("it needs a view with Fluxion"),
+        _ => None,
     })
 }
 
@@ -250,6 +262,23 @@ fn is_exactly(lines: &[String], log: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_example_that_lacks_something_says_what() {
+        let obstacle_of = |name: &str, view: &View, own_cluster: bool| {
+            obstacle(&Example::load(name).unwrap(), view, own_cluster).unwrap()
+        };
+        let real = View::Image("registry.example/view:1".to_owned());
+        for (name, own_cluster, with_stand_in) in [
+            ("hello-world", false, None),
+            ("mpi", true, Some("it needs real Flux")),
+            ("fluxion", true, Some("it needs a view with Fluxion")),
+        ] {
+            assert_eq!(obstacle_of(name, &View::StandIn, own_cluster), with_stand_in, "{name}");
+            assert_eq!(obstacle_of(name, &real, own_cluster), None, "{name}");
+        }
+        assert!(obstacle_of("mpi", &real, false).is_some_and(|it| it.starts_with("its image")));
+    }
 
     #[test]
     fn an_exact_output_has_neither_more_nor_fewer_lines() {

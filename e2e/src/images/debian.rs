@@ -1,6 +1,10 @@
-//! A Debian 12 image, as users' images mostly are: with a shell and the usual tools.
+//! Debian images, as users' images mostly are: with a shell and the usual tools.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context as _, Result};
 
@@ -14,65 +18,177 @@ use crate::{
     progress::Progress,
 };
 
-const RELEASE: &str = "bookworm";
-/// mmdebstrap gives no file a later time than this: the release's date.
-const EPOCH: &str = "1686355200";
+/// The variable in which mmdebstrap's hooks find the path of a program's source.
+const SOURCE: &str = "FLUX_E2E_SOURCE";
+
+/// A release of Debian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Release {
+    /// Debian 12.
+    Bookworm,
+    /// Debian 13.
+    Trixie,
+}
+
+impl Release {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bookworm => "bookworm",
+            Self::Trixie => "trixie",
+        }
+    }
+
+    /// Its date. mmdebstrap gives no file a later time than this.
+    fn epoch(self) -> &'static str {
+        match self {
+            Self::Bookworm => "1686355200",
+            Self::Trixie => "1754697600",
+        }
+    }
+}
+
+/// A program that is compiled in the image that it runs in.
+#[derive(Debug)]
+pub struct Program<'a> {
+    /// The file of its source.
+    pub source: &'a Path,
+    /// The image's command that compiles its standard input, for a shell.
+    pub compile: &'a str,
+    /// The packages that this takes, which do not stay.
+    pub tools: &'a [&'a str],
+}
+
+/// What an image is made of, on top of the smallest Debian.
+#[derive(Debug)]
+pub struct Recipe<'a> {
+    /// The release that all packages are of.
+    pub release: Release,
+    /// The packages.
+    pub packages: &'a [&'a str],
+    /// A program, if there is one.
+    pub program: Option<Program<'a>>,
+}
 
 /// A minimal Debian 12 with these packages on top, made once and then taken from the cache.
-pub fn debian(cache: &Cache, include: &[&str], progress: &Progress) -> Result<Image> {
-    let include = include.join(",");
-    let arguments = arguments(&include);
-    let inputs = arguments.join(" ");
-    let key = Key::new("debian", RELEASE, &[("arguments", inputs.as_bytes())]);
-    let directory = match cache.find(&key) {
-        Some(found) => found,
-        None => make(cache, &key, &arguments, progress)?,
-    };
-    let path = directory.join("root.tar");
-    let digest = fs::read_to_string(directory.join("digest"))
-        .with_context(|| format!("reading the digest of {}", path.display()))?;
-    let config = ImageConfig {
-        environment: vec![
-            "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
-        ],
-        command: vec!["bash".to_owned()],
-        ..ImageConfig::default()
-    };
-    Ok(Image::new(vec![Layer::known(path, digest)], config))
+pub fn debian(cache: &Cache, packages: &[&str], progress: &Progress) -> Result<Image> {
+    Recipe { release: Release::Bookworm, packages, program: None }.image(cache, progress)
 }
 
-fn arguments(include: &str) -> Vec<String> {
-    let mut arguments = vec!["--quiet".to_owned(), "--variant=minbase".to_owned()];
-    arguments.push("--dpkgopt=path-exclude=/usr/share/doc/*".to_owned());
-    arguments.push("--dpkgopt=path-exclude=/usr/share/man/*".to_owned());
-    arguments.push("--dpkgopt=path-exclude=/usr/share/locale/*".to_owned());
-    if !include.is_empty() {
-        arguments.push(format!("--include={include}"));
+impl Recipe<'_> {
+    /// The image, made once and then taken from the cache.
+    pub fn image(&self, cache: &Cache, progress: &Progress) -> Result<Image> {
+        let key = self.key()?;
+        let directory = match cache.find(&key) {
+            Some(found) => found,
+            None => self.make(cache, &key, progress)?,
+        };
+        let path = directory.join("root.tar");
+        let digest = fs::read_to_string(directory.join("digest"))
+            .with_context(|| format!("reading the digest of {}", path.display()))?;
+        let config = ImageConfig {
+            environment: vec![
+                "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
+            ],
+            command: vec!["bash".to_owned()],
+            ..ImageConfig::default()
+        };
+        Ok(Image::new(vec![Layer::known(path, digest)], config))
     }
-    arguments.push(RELEASE.to_owned());
-    arguments
-}
 
-fn make(
-    cache: &Cache,
-    key: &Key,
-    arguments: &[String],
-    progress: &Progress,
-) -> Result<std::path::PathBuf> {
-    packages::ensure(packages::DEBIAN_IMAGE, progress)?;
-    progress.long_step("making a Debian 12 root file system", "50 s", || {
-        cache.artefact(key, |directory| {
-            let path = directory.join("root.tar");
-            programs::run(mmdebstrap(arguments, &path).env("SOURCE_DATE_EPOCH", EPOCH))
-                .context("making a Debian root file system")?;
-            let layer = Layer::from_archive(&path)?;
-            fs::write(directory.join("digest"), layer.digest()).context("writing its digest")
+    fn key(&self) -> Result<Key> {
+        let arguments = self.arguments().join(" ");
+        let mut inputs = vec![("arguments", arguments.into_bytes())];
+        if let Some(Program { source, .. }) = self.program {
+            let reading = || format!("reading {}", source.display());
+            inputs.push(("source", fs::read(source).with_context(reading)?));
+        }
+        let inputs: Vec<_> = inputs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
+        Ok(Key::new("debian", self.release.name(), &inputs))
+    }
+
+    /// mmdebstrap's, but for the archive's name.
+    fn arguments(&self) -> Vec<String> {
+        let mut packages = self.packages.to_vec();
+        let mut arguments = vec!["--quiet".to_owned(), "--variant=minbase".to_owned()];
+        arguments.push("--dpkgopt=path-exclude=/usr/share/doc/*".to_owned());
+        arguments.push("--dpkgopt=path-exclude=/usr/share/man/*".to_owned());
+        arguments.push("--dpkgopt=path-exclude=/usr/share/locale/*".to_owned());
+        if let Some(Program { compile, tools, .. }) = &self.program {
+            packages.extend_from_slice(tools);
+            arguments.push(format!(r#"--customize-hook=chroot "$1" {compile} < "${SOURCE}""#));
+            // In the image, never beside it: what is purged are packages that this machine has, too.
+            arguments.push(format!(
+                r#"--customize-hook=chroot "$1" apt-get --yes autoremove --purge {}"#,
+                tools.join(" ")
+            ));
+        }
+        if !packages.is_empty() {
+            arguments.push(format!("--include={}", packages.join(",")));
+        }
+        arguments.push(self.release.name().to_owned());
+        arguments
+    }
+
+    fn make(&self, cache: &Cache, key: &Key, progress: &Progress) -> Result<PathBuf> {
+        packages::ensure(packages::DEBIAN_IMAGE, progress)?;
+        let what = format!("making a root file system of Debian {}", self.release.name());
+        progress.long_step(&what, "50 s", || {
+            cache.artefact(key, |directory| {
+                let path = directory.join("root.tar");
+                programs::run(&mut self.mmdebstrap(&path))
+                    .context("making a Debian root file system")?;
+                let layer = Layer::from_archive(&path)?;
+                fs::write(directory.join("digest"), layer.digest()).context("writing its digest")
+            })
         })
-    })
+    }
+
+    fn mmdebstrap(&self, archive: &Path) -> Command {
+        let mut command = Command::new("mmdebstrap");
+        command.args(self.arguments()).arg(archive);
+        command.env("SOURCE_DATE_EPOCH", self.release.epoch());
+        if let Some(program) = &self.program {
+            command.env(SOURCE, program.source);
+        }
+        command
+    }
 }
 
-fn mmdebstrap(arguments: &[String], archive: &Path) -> Command {
-    let mut command = Command::new("mmdebstrap");
-    command.args(arguments).arg(archive);
-    command
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_compiled_by_packages_that_do_not_stay() {
+        let source = Path::new("/program.c");
+        let program = Program { source, compile: "cc -x c -", tools: &["gcc", "libc6-dev"] };
+        let packages = ["curl"];
+        let recipe =
+            Recipe { release: Release::Trixie, packages: &packages, program: Some(program) };
+        let arguments = recipe.arguments();
+        let hooks: Vec<_> = arguments.iter().filter(|it| it.contains("hook")).collect();
+        assert!(hooks[0].ends_with(r#"chroot "$1" cc -x c - < "$FLUX_E2E_SOURCE""#), "{hooks:?}");
+        assert!(hooks.iter().all(|it| it.contains(r#"=chroot "$1" "#)), "{hooks:?}");
+        assert!(hooks[1].ends_with("--purge gcc libc6-dev"), "{hooks:?}");
+        assert!(arguments.ends_with(&["--include=curl,gcc,libc6-dev".into(), "trixie".into()]));
+        let command = recipe.mmdebstrap(Path::new("root.tar"));
+        let variables: Vec<_> = command.get_envs().filter_map(|(_, value)| value).collect();
+        assert!(variables.contains(&source.as_os_str()), "{variables:?}");
+    }
+
+    #[test]
+    fn another_source_is_another_image() {
+        let directory = tempfile::tempdir().unwrap();
+        let source = directory.path().join("program.c");
+        let key = || {
+            let program = Program { source: &source, compile: "cc", tools: &[] };
+            let recipe =
+                Recipe { release: Release::Bookworm, packages: &[], program: Some(program) };
+            recipe.key().unwrap()
+        };
+        fs::write(&source, "one").unwrap();
+        let first = key();
+        fs::write(&source, "two").unwrap();
+        assert_ne!(key(), first);
+    }
 }

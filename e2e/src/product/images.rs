@@ -91,6 +91,11 @@ impl View {
         }
     }
 
+    /// Whether it is Flux, and not the stand-in.
+    pub fn is_real(&self) -> bool {
+        *self != Self::StandIn
+    }
+
     /// Whether it has Fluxion. An image of a registry cannot be looked into; it counts as complete.
     pub fn has_fluxion(&self) -> Result<bool> {
         match self {

@@ -41,6 +41,7 @@ examples! {
     interactive: "interactive",
     launcher: "launcher",
     minimal_service: "minimal-service",
+    mpi: "mpi",
     munge: "munge",
     non_root: "non-root",
     pod_settings: "pod-settings",
@@ -56,6 +57,7 @@ examples! {
     volume_hostpath: "volume-hostpath",
     volume_pvc: "volume-pvc",
     volume_secret: "volume-secret",
+    workflow: "workflow",
 }
 
 fn example(name: &str) {

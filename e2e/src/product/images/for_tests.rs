@@ -7,11 +7,13 @@ use crate::{
     cache::Cache,
     cluster::Cluster,
     images::{
-        debian::debian,
+        debian::{Program, Recipe, Release, debian},
         image::{Image, ImageConfig},
         layer::{Layer, Source},
     },
-    packages, programs,
+    packages,
+    product::checkout,
+    programs,
     progress::Progress,
 };
 
@@ -19,6 +21,8 @@ use crate::{
 const WEB_SERVER: &str = "nginx:1";
 /// An operating system with its own Flux, and munge. Made of a Debian and the view.
 const WITH_FLUX: &str = "fluxrm/flux-sched:jammy";
+/// The image of the example `mpi`: made of the packages that its `Dockerfile` names, and of its source.
+const MPI: &str = "mpi-example:1";
 /// An image without a shell. What is made here has one program, which no example uses.
 const DISTROLESS: &str = "gcr.io/distroless/static-debian12:latest";
 
@@ -45,6 +49,9 @@ pub fn load(
     progress.step(&format!("loading Debian's nginx, in the place of {WEB_SERVER}"), || {
         cluster.load_image(&web_server, &[WEB_SERVER])
     })?;
+    if view.is_real() {
+        load_mpi(cluster, progress)?;
+    }
     let Some(flux) = view_layer(view, scratch.path(), binaries)? else {
         return cluster.pull_image(WITH_FLUX);
     };
@@ -52,6 +59,21 @@ pub fn load(
     let with_flux = with_flux(&system, flux, scratch.path())?;
     progress.step(&format!("loading a Debian with Flux, in the place of {WITH_FLUX}"), || {
         cluster.load_image(&with_flux, &[WITH_FLUX])
+    })
+}
+
+fn load_mpi(cluster: &Cluster, progress: &Progress) -> Result<()> {
+    let program = Program {
+        source: &checkout()?.join("examples/mpi/sum.c"),
+        compile: "mpicc -O2 -o /usr/local/bin/mpi-sum -x c -",
+        tools: &["gcc", "libc6-dev", "libmpich-dev"],
+    };
+    // As in the `Dockerfile` of the example, which says why not Debian 12.
+    let recipe =
+        Recipe { release: Release::Trixie, packages: &["libmpich12"], program: Some(program) };
+    let image = recipe.image(&Cache::locate()?, progress)?;
+    progress.step(&format!("loading Debian's MPICH with a program, as {MPI}"), || {
+        cluster.load_image(&image, &[MPI])
     })
 }
 
