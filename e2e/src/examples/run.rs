@@ -75,7 +75,7 @@ fn obstacle(example: &Example, view: &View, own_cluster: bool) -> Result<Option<
     Ok(match example.expectation.flux {
         NeededFlux::Real if !view.is_real() => Some("it needs real Flux"),
         NeededFlux::Fluxion if !view.has_fluxion()? => Some("it needs a view with Fluxion"),
-        _ => None,
+        NeededFlux::Any | NeededFlux::Real | NeededFlux::Fluxion => None,
     })
 }
 
