@@ -3,6 +3,7 @@
 //! [`cluster`] gives a cluster: one of our own on this machine ([`kubernetes`]), or any other. [`images`] makes
 //! container images without a registry. What takes long is made once and kept in the [`cache`].
 
+pub mod architecture;
 pub mod bench;
 pub mod cache;
 pub mod cli;

@@ -10,6 +10,7 @@ use e2e::{
     demo::demo,
     environment::Environment,
     interruption::{self, Scope},
+    product::dockerfiles,
     progress::{self, Progress},
     verify::{Options, verify},
 };
@@ -45,6 +46,8 @@ enum Command {
         #[arg(long)]
         require_cluster: bool,
     },
+    /// Build the images that are shipped from their Dockerfiles, for every architecture, into target/images.
+    Images,
     /// Measure on a cluster of this machine.
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -66,6 +69,10 @@ impl Command {
                 interruption::guard(&target, Scope::Checkout)?;
                 let options = Options { target, filter: test, keep, require_cluster };
                 verify(&options, &Progress::new())?;
+            }
+            Self::Images => {
+                let images = dockerfiles::build(&Progress::new())?;
+                progress::print(&format!("{}", images.directory().display()));
             }
             Self::Bench(command) => return command.run(),
             Self::Cluster(command) => return command.run(),

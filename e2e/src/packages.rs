@@ -20,6 +20,18 @@ pub struct Package {
     provides: &'static [&'static str],
 }
 
+impl Package {
+    /// The package of this name.
+    pub(crate) const fn new(name: &'static str, provides: &'static [&'static str]) -> Self {
+        Self { name, provides }
+    }
+
+    /// Debian's name of it.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
 /// Where Debian's package puts the plugins that set up pods' networks.
 pub(crate) const CNI_PLUGINS: &str = "/usr/lib/cni";
 
@@ -37,6 +49,18 @@ pub const NODE: &[Package] = &[
 
 /// What making a Debian root file system needs.
 pub const DEBIAN_IMAGE: &[Package] = &[Package { name: "mmdebstrap", provides: &["mmdebstrap"] }];
+
+/// What building images from the Dockerfiles needs.
+pub const IMAGE_BUILDER: &[Package] = &[
+    Package { name: "buildah", provides: &["buildah"] },
+    Package { name: "runc", provides: &["runc"] },
+];
+
+/// What running programs of other architectures needs.
+pub const EMULATOR: &[Package] = &[Package {
+    name: "qemu-user-static",
+    provides: &["qemu-aarch64-static", "qemu-x86_64-static"],
+}];
 
 /// What the image without a shell is made of.
 pub const STATIC_PROGRAM: &[Package] =

@@ -1,6 +1,7 @@
 //! What is tested: the project's own binaries, their images, and their installation in a cluster.
 
 pub mod binaries;
+pub mod dockerfiles;
 pub mod images;
 pub mod install;
 pub mod packaging;

@@ -46,6 +46,21 @@ pub fn show(command: &mut Command) -> Result<()> {
     }
 }
 
+/// `command` as the last words of `wrapper`, which starts it.
+pub fn within(mut wrapper: Command, command: &Command) -> Command {
+    wrapper.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => wrapper.env(name, value),
+            None => wrapper.env_remove(name),
+        };
+    }
+    if let Some(directory) = command.get_current_dir() {
+        wrapper.current_dir(directory);
+    }
+    wrapper
+}
+
 /// Like [`run`], with `input` on the command's standard input.
 pub fn run_with_input(command: &mut Command, input: &[u8]) -> Result<Output> {
     feed(command, |stdin| stdin.write_all(input).context("writing to standard input"))

@@ -2,6 +2,7 @@
 
 mod book;
 mod chart;
+mod emulated;
 mod unused_items;
 mod workflows;
 
@@ -22,8 +23,8 @@ use crate::{
     kubernetes::{ClusterId, Kubernetes},
     not_run,
     product::{
-        binaries::{self, OPERATOR_UNDER_TEST, released_operator},
-        cargo, checkout,
+        binaries, cargo, checkout,
+        dockerfiles::{self, Images},
     },
     programs,
     progress::Progress,
@@ -76,13 +77,7 @@ pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
     for check in checks()? {
         outcomes.push(run(check, progress));
     }
-    outcomes.push(timed("operator and agent as they are released: small", progress, || {
-        let built = binaries::build_all_for_release(progress)?;
-        binaries::check_agent_dependencies()?;
-        binaries::check_static(&built)?;
-        binaries::check_agent_budgets(&built)?;
-        binaries::check_operator_memory(&built)
-    }));
+    let images = images(&mut outcomes, progress);
     outcomes.push(timed("the stand-in for Flux is small", progress, check_stand_in_size));
     outcomes.push(timed("dependencies: licences, bans, sources", progress, || deny(progress)));
     outcomes.push(timed("dependencies: used", progress, || unused_dependencies(progress)));
@@ -93,7 +88,7 @@ pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
     outcomes
         .push(timed("workflows: syntax, types, scripts", progress, || workflows::check(progress)));
     match obstacle(&options.target) {
-        None => outcomes.extend(on_the_cluster(options, progress)?),
+        None => outcomes.extend(on_the_cluster(options, images.as_ref(), progress)?),
         Some(reason) if options.require_cluster => bail!("--require-cluster: {reason}"),
         Some(reason) => outcomes.push(Outcome {
             name: "tests on a cluster",
@@ -102,6 +97,35 @@ pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
         }),
     }
     summary(&outcomes, progress)
+}
+
+/// Builds the images that are shipped and checks what is in them; returns them for the tests on a cluster.
+fn images(outcomes: &mut Vec<Outcome>, progress: &Progress) -> Option<Images> {
+    const NAME: &str = "images, for both architectures";
+    if !nix::unistd::geteuid().is_root() {
+        let reason =
+            "building them needs root; tests on a cluster use images made without Dockerfiles";
+        let result = Verdict::NotRun(reason.to_owned());
+        outcomes.push(Outcome { name: NAME, result, took: Duration::ZERO });
+        return None;
+    }
+    let mut built = None;
+    outcomes.push(timed(NAME, progress, || {
+        built = Some(dockerfiles::build(progress)?);
+        Ok(())
+    }));
+    let images = built?;
+    outcomes.push(timed("operator and agent of the images: small", progress, || {
+        let built = binaries::of_images(images.clone(), progress)?;
+        binaries::check_agent_dependencies()?;
+        binaries::check_static(&built)?;
+        binaries::check_agent_budgets(&built)?;
+        binaries::check_operator_memory(&built)
+    }));
+    outcomes.push(timed("the agent for the other architecture, emulated", progress, || {
+        emulated::check(&images, progress)
+    }));
+    Some(images)
 }
 
 /// Waits until no other `cargo verify` of this checkout runs: they share a cluster.
@@ -159,12 +183,16 @@ fn obstacle(target: &Target) -> Option<&'static str> {
     )
 }
 
-fn on_the_cluster(options: &Options, progress: &Progress) -> Result<Vec<Outcome>> {
+fn on_the_cluster(
+    options: &Options,
+    images: Option<&Images>,
+    progress: &Progress,
+) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
     let notes = tempfile::NamedTempFile::new().context("making a file for what does not run")?;
     let own = matches!(options.target, Target::Own(_)) && options.filter.is_none();
     for (test, name) in OWN.iter().filter(|_| own).chain(&SHARED) {
-        let mut check = ignored_tests(test, name, options)?;
+        let mut check = ignored_tests(test, name, options, images)?;
         let (variable, path) = not_run::environment(notes.path());
         check.command.env(variable, path);
         outcomes.push(run(check, progress));
@@ -182,12 +210,17 @@ fn on_the_cluster(options: &Options, progress: &Progress) -> Result<Vec<Outcome>
     Ok(outcomes)
 }
 
-fn ignored_tests(test: &str, name: &'static str, options: &Options) -> Result<Check> {
+fn ignored_tests(
+    test: &str,
+    name: &'static str,
+    options: &Options,
+    images: Option<&Images>,
+) -> Result<Check> {
     let mut command = cargo(&["test", "--package", "e2e", "--test", test, "--"])?;
     let threads = format!("--test-threads={TRIALS_AT_ONCE}");
     command.args(["--ignored", &threads]).args(&options.filter);
     command.envs(environment(&options.target));
-    command.env(OPERATOR_UNDER_TEST, released_operator()?);
+    command.envs(images.map(|images| (binaries::IMAGES, images.directory())));
     Ok(Check { name, usually: "5 min, 15 min cold", command })
 }
 

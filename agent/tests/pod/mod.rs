@@ -141,8 +141,8 @@ impl Pod {
 
     /// The lead's pod, open to every user; `None`, and a word why, where nobody else can be become.
     pub fn of_root() -> Option<Self> {
-        if !nix::unistd::getuid().is_root() {
-            skip("changing the user needs root");
+        if !nix::unistd::getuid().is_root() || !has_other_users() {
+            skip("changing the user needs root, and other users in the user namespace");
             return None;
         }
         let pod = Self::new();
@@ -462,4 +462,10 @@ pub fn stderr(output: &Output) -> String {
 /// A port of this machine on which nobody listens.
 pub fn closed_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Whether this process' user namespace has more users than one (user_namespaces(7)).
+fn has_other_users() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap();
+    map.lines().count() > 1 || !map.trim().ends_with(" 1")
 }

@@ -1,12 +1,22 @@
-//! Writes an image as the archive that `docker save` writes, which every tool that loads images reads.
+//! An image as the archive that `docker save` writes, which every tool that loads images reads.
 
-use std::{collections::BTreeSet, fs::File, io::Write};
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
 use tar::{EntryType, Header};
 
-use super::{image::Image, layer::Layer, names::full_name};
+use super::{
+    image::{Image, ImageConfig},
+    layer::Layer,
+    names::full_name,
+};
 
 impl Image {
     /// Writes the image under these names: `manifest.json`, the configuration and the layers, all plain.
@@ -39,6 +49,83 @@ impl Image {
     }
 }
 
+/// The part of `manifest.json` that is read.
+#[derive(Debug, Deserialize)]
+struct Manifest {
+    #[serde(rename = "Config")]
+    configuration: PathBuf,
+    #[serde(rename = "Layers")]
+    layers: Vec<PathBuf>,
+}
+
+/// The part of an image's configuration that is read.
+#[derive(Debug, Deserialize)]
+struct Configuration {
+    config: ImageConfig,
+}
+
+impl Image {
+    /// The image of an archive with one image, its layers unpacked into `directory`.
+    pub fn from_archive(archive: &Path, directory: &Path) -> Result<Self> {
+        let reading = || format!("reading the image archive {}", archive.display());
+        let file = File::open(archive).with_context(reading)?;
+        tar::Archive::new(file).unpack(directory).with_context(reading)?;
+        let manifests: Vec<Manifest> =
+            read(&directory.join("manifest.json")).with_context(reading)?;
+        let [manifest] = &manifests[..] else {
+            bail!("{} holds {} images, not one", archive.display(), manifests.len());
+        };
+        let of_image: Configuration =
+            read(&directory.join(&manifest.configuration)).with_context(reading)?;
+        let layers =
+            manifest.layers.iter().map(|layer| Layer::from_archive(&directory.join(layer)));
+        Ok(Self::new(layers.collect::<Result<_>>()?, of_image.config))
+    }
+
+    /// The bytes of all files of all layers.
+    pub fn size(&self) -> Result<u64> {
+        let mut size = 0;
+        self.each_entry(|entry| {
+            size += entry.size();
+            Ok(())
+        })?;
+        Ok(size)
+    }
+
+    /// Writes the file at `path` of the image to `to`, with its mode.
+    pub fn extract(&self, path: &str, to: &Path) -> Result<()> {
+        let mut found = false;
+        self.each_entry(|entry| {
+            if Path::new("/").join(entry.path()?) == Path::new(path) {
+                entry.unpack(to).with_context(|| format!("writing {}", to.display()))?;
+                found = true;
+            }
+            Ok(())
+        })?;
+        ensure!(found, "the image has no {path}");
+        Ok(())
+    }
+
+    fn each_entry(
+        &self,
+        mut work: impl FnMut(&mut tar::Entry<'_, File>) -> Result<()>,
+    ) -> Result<()> {
+        for layer in &self.layers {
+            let reading = || format!("reading the layer {}", layer.path().display());
+            let mut archive = tar::Archive::new(File::open(layer.path()).with_context(reading)?);
+            for entry in archive.entries().with_context(reading)? {
+                work(&mut entry.with_context(reading)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+    serde_json::from_slice(&text).with_context(|| format!("understanding {}", path.display()))
+}
+
 fn append(
     archive: &mut tar::Builder<impl Write>,
     name: &str,
@@ -60,7 +147,7 @@ mod tests {
     use std::io::Read as _;
 
     use super::*;
-    use crate::images::{image::ImageConfig, layer::Source};
+    use crate::images::layer::Source;
 
     fn bytes(image: &Image, names: &[&str]) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -103,5 +190,33 @@ mod tests {
         let layer = Layer::from_sources(directory.path(), &sources).unwrap();
         let image = Image::new(vec![layer], ImageConfig::default());
         assert_eq!(bytes(&image, &["x"]), bytes(&image, &["x"]));
+    }
+
+    #[test]
+    fn what_was_written_is_read_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("program");
+        fs::write(&program, "text").unwrap();
+        let sources = [Source::file("/bin/tool", &program), Source::link("a", "1")];
+        let layer = Layer::from_sources(directory.path(), &sources).unwrap();
+        let config = ImageConfig {
+            entrypoint: vec!["/bin/tool".to_owned()],
+            user: "1:2".to_owned(),
+            labels: [("title".to_owned(), "Tool".to_owned())].into(),
+            ..ImageConfig::default()
+        };
+        let written = Image::new(vec![layer], config);
+        let archive = directory.path().join("image.tar");
+        written.write_archive(&["tool"], File::create(&archive).unwrap()).unwrap();
+
+        let unpacked = tempfile::tempdir().unwrap();
+        let image = Image::from_archive(&archive, unpacked.path()).unwrap();
+        assert_eq!(image.digest(), written.digest());
+        assert_eq!(image.config(), written.config());
+        assert_eq!(image.size().unwrap(), 4);
+        image.extract("/bin/tool", &directory.path().join("copy")).unwrap();
+        assert_eq!(fs::read_to_string(directory.path().join("copy")).unwrap(), "text");
+        let absent = image.extract("/bin/other", &program).unwrap_err().to_string();
+        assert!(absent.contains("/bin/other"), "{absent}");
     }
 }

@@ -82,9 +82,6 @@ impl Recipe<'_> {
             Some(found) => found,
             None => self.make(cache, &key, progress)?,
         };
-        let path = directory.join("root.tar");
-        let digest = fs::read_to_string(directory.join("digest"))
-            .with_context(|| format!("reading the digest of {}", path.display()))?;
         let config = ImageConfig {
             environment: vec![
                 "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
@@ -92,7 +89,7 @@ impl Recipe<'_> {
             command: vec!["bash".to_owned()],
             ..ImageConfig::default()
         };
-        Ok(Image::new(vec![Layer::known(path, digest)], config))
+        Ok(Image::new(vec![Layer::kept_in(&directory)?], config))
     }
 
     fn key(&self) -> Result<Key> {
@@ -134,11 +131,11 @@ impl Recipe<'_> {
         let what = format!("making a root file system of Debian {}", self.release.name());
         progress.long_step(&what, "50 s", || {
             cache.artefact(key, |directory| {
-                let path = directory.join("root.tar");
-                programs::run(&mut self.mmdebstrap(&path))
-                    .context("making a Debian root file system")?;
-                let layer = Layer::from_archive(&path)?;
-                fs::write(directory.join("digest"), layer.digest()).context("writing its digest")
+                Layer::keep_in(directory, |archive| {
+                    programs::run(&mut self.mmdebstrap(archive))
+                        .context("making a Debian root file system")?;
+                    Ok(())
+                })
             })
         })
     }

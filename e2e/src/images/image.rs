@@ -1,14 +1,17 @@
 //! An image: its layers and how to run it.
 
-use serde::Serialize;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::layer::Layer;
-use crate::cache::hexadecimal;
+use crate::{architecture::Architecture, cache::hexadecimal};
 
 /// What an image says about how to run it; empty fields are left out.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ImageConfig {
     /// `NAME=value`, in order.
     #[serde(rename = "Env", skip_serializing_if = "Vec::is_empty")]
@@ -22,6 +25,9 @@ pub struct ImageConfig {
     /// User name or number, with `:GROUP` if need be.
     #[serde(rename = "User", skip_serializing_if = "String::is_empty")]
     pub user: String,
+    /// What it says of itself.
+    #[serde(rename = "Labels", skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// An image: layers, the lowest first, and how to run it.
@@ -61,24 +67,19 @@ impl Image {
 
     /// As in the OCI image specification, `config.md`.
     pub(super) fn configuration(&self) -> Value {
+        let here = Architecture::of_this_machine();
+        let architecture = here.map_or(std::env::consts::ARCH, Architecture::image_name);
         let identities: Vec<_> =
             self.layers.iter().map(|layer| format!("sha256:{}", layer.digest())).collect();
         json!({
-            "architecture": architecture(),
+            "architecture": architecture,
             "os": "linux",
             "created": "1970-01-01T00:00:00Z",
             "config": self.config,
             "rootfs": {"type": "layers", "diff_ids": identities},
+            // One entry a layer: buildah builds on no image without.
+            "history": identities.iter().map(|_| json!({"created_by": "flux-e2e"})).collect::<Vec<_>>(),
         })
-    }
-}
-
-/// Go's name for this machine's architecture, which is what images use.
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
+    fs::{self, File},
     io::{self, BufReader, BufWriter, Write},
     path::{Path, PathBuf},
 };
@@ -12,6 +12,10 @@ use sha2::{Digest as _, Sha256};
 use tar::{EntryType, Header};
 
 use crate::cache::hexadecimal;
+
+/// The archive of a layer that is kept, and the file with its digest.
+const KEPT: &str = "root.tar";
+const KEPT_DIGEST: &str = "digest";
 
 /// One thing to put into a layer, at a path without a leading slash. Its parents are made; everything
 /// belongs to root.
@@ -81,9 +85,20 @@ impl Layer {
         Ok(Self { path: archive.to_owned(), digest: digest(archive)? })
     }
 
-    /// A layer whose digest was found out earlier.
-    pub(super) fn known(path: PathBuf, digest: String) -> Self {
-        Self { path, digest }
+    /// Has `write` write an archive into `directory`, and notes its digest beside it, for [`Self::kept_in`].
+    pub fn keep_in(directory: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+        let archive = directory.join(KEPT);
+        write(&archive)?;
+        let path = directory.join(KEPT_DIGEST);
+        fs::write(&path, digest(&archive)?).with_context(|| format!("writing {}", path.display()))
+    }
+
+    /// The layer that [`Self::keep_in`] has left in `directory`.
+    pub fn kept_in(directory: &Path) -> Result<Self> {
+        let path = directory.join(KEPT);
+        let digest = fs::read_to_string(directory.join(KEPT_DIGEST))
+            .with_context(|| format!("reading the digest of {}", path.display()))?;
+        Ok(Self { path, digest })
     }
 
     /// The SHA-256 of the archive in hexadecimal digits.

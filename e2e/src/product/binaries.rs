@@ -4,20 +4,18 @@ use std::{path::PathBuf, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{cargo, checkout};
-use crate::{programs, progress::Progress};
-
-/// Static binaries are built for this target explicitly: without one, the flag for static linking
-/// would reach procedural macros, which cannot be static.
-const TARGET: &str = "x86_64-unknown-linux-gnu";
+use super::{cargo, checkout, dockerfiles::Images};
+use crate::{architecture::Architecture, programs, progress::Progress};
 
 /// The agent is copied into every pod: it has no more bytes than this.
 const AGENT_SIZE_LIMIT: u64 = 5_000_000;
 
 /// Names the agent that the agent's own tests start instead of the one they are built with.
-const AGENT_UNDER_TEST: &str = "FLUX_AGENT_UNDER_TEST";
-/// Names the operator that tests start instead of one that is built for them.
-pub(crate) const OPERATOR_UNDER_TEST: &str = "FLUX_OPERATOR_UNDER_TEST";
+pub(crate) const AGENT_UNDER_TEST: &str = "FLUX_AGENT_UNDER_TEST";
+/// Names the operator whose memory is measured.
+const OPERATOR_UNDER_TEST: &str = "FLUX_OPERATOR_UNDER_TEST";
+/// Names the directory of [`Images`] that tests on a cluster use, instead of images made in a hurry.
+pub(crate) const IMAGES: &str = "FLUX_E2E_IMAGES";
 
 /// Where the built binaries are.
 #[derive(Debug, Clone)]
@@ -28,10 +26,12 @@ pub struct Binaries {
     pub agent: PathBuf,
     /// The stand-in for `flux`, static.
     pub stand_in: PathBuf,
+    /// The images that operator and agent are from, if they are from any.
+    pub images: Option<Images>,
 }
 
 /// Where cargo puts what it builds.
-fn target() -> Result<PathBuf> {
+pub(super) fn target() -> Result<PathBuf> {
     let checkout = checkout()?;
     Ok(std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| checkout.join("target"), |directory| checkout.join(directory)))
@@ -43,19 +43,36 @@ pub fn build_for_release(progress: &Progress) -> Result<PathBuf> {
         let words = ["build", "--release", "--package", "flux-operator", "--bin", "flux-operator"];
         programs::show(&mut cargo(&words)?)
     })?;
-    released_operator()
-}
-
-/// Where the operator is once it is built as it is released.
-pub(crate) fn released_operator() -> Result<PathBuf> {
     Ok(target()?.join("release/flux-operator"))
 }
 
-/// Builds the agent, the stand-in, and the operator as tests have it, unless they are given one
-/// (`FLUX_OPERATOR_UNDER_TEST`).
+/// Builds operator, agent and stand-in; the first two are taken from images that are built already where
+/// `FLUX_E2E_IMAGES` names them.
 pub fn build(progress: &Progress) -> Result<Binaries> {
-    let operator = operator_under_test(progress)?;
-    with_operator(operator, progress)
+    let named = std::env::var_os(IMAGES).filter(|it| !it.is_empty());
+    if let Some(named) = named {
+        return of_images(Images::at(checkout()?.join(named)), progress);
+    }
+    progress.step("building the operator", || {
+        let words = ["build", "--package", "flux-operator", "--bin", "flux-operator"];
+        programs::show(&mut cargo(&words)?)
+    })?;
+    with_operator(target()?.join("debug/flux-operator"), progress)
+}
+
+/// Operator and agent of images, and the stand-in.
+pub(crate) fn of_images(images: Images, progress: &Progress) -> Result<Binaries> {
+    let here = Architecture::of_this_machine().context("this machine's architecture")?;
+    let (operator, agent) = (images.operator()?, images.agent(here));
+    for program in [&operator, &agent] {
+        ensure!(
+            program.is_file(),
+            "there is no {}: `cargo e2e images` makes it",
+            program.display()
+        );
+    }
+    let stand_in = build_static(progress)?.join("flux-stand-in");
+    Ok(Binaries { operator, agent, stand_in, images: Some(images) })
 }
 
 /// Builds the agent, the stand-in, and the operator as it is released.
@@ -67,29 +84,7 @@ pub(crate) fn build_all_for_release(progress: &Progress) -> Result<Binaries> {
 fn with_operator(operator: PathBuf, progress: &Progress) -> Result<Binaries> {
     let statics = build_static(progress)?;
     let (agent, stand_in) = (statics.join("flux-agent"), statics.join("flux-stand-in"));
-    Ok(Binaries { operator, agent, stand_in })
-}
-
-fn operator_under_test(progress: &Progress) -> Result<PathBuf> {
-    if let Some(named) = std::env::var_os(OPERATOR_UNDER_TEST).filter(|it| !it.is_empty()) {
-        let named = checkout()?.join(named);
-        ensure!(
-            named.is_file(),
-            "{OPERATOR_UNDER_TEST} names {}, which is no file",
-            named.display()
-        );
-        return Ok(named);
-    }
-    progress.step("building the operator", || {
-        programs::show(&mut cargo(&[
-            "build",
-            "--package",
-            "flux-operator",
-            "--bin",
-            "flux-operator",
-        ])?)
-    })?;
-    Ok(target()?.join("debug/flux-operator"))
+    Ok(Binaries { operator, agent, stand_in, images: None })
 }
 
 /// Builds the agent, and says where it is.
@@ -99,14 +94,17 @@ pub fn build_agent(progress: &Progress) -> Result<PathBuf> {
 
 /// Builds the agent and the stand-in, and says where they are.
 fn build_static(progress: &Progress) -> Result<PathBuf> {
+    let here = Architecture::of_this_machine();
+    let here = here.context("the agent is not built for this machine's architecture")?.target();
     progress.step("building the static agent and the stand-in Flux", || {
         programs::show(
-            cargo(&["build", "--profile", "agent", "--target", TARGET])?
+            // For a target that is named: otherwise procedural macros, which cannot be, would be static too.
+            cargo(&["build", "--profile", "agent", "--target", here])?
                 .args(["--package", "flux-agent", "--package", "flux-stand-in"])
                 .env("RUSTFLAGS", "-C target-feature=+crt-static"),
         )
     })?;
-    Ok(target()?.join(TARGET).join("agent"))
+    Ok(target()?.join(here).join("agent"))
 }
 
 /// Checks that the agent and the stand-in need no loader and no library, and that the agent is small.

@@ -166,8 +166,12 @@ fn load_operating_system(cluster: &Cluster, progress: &Progress) -> Result<Image
     Ok(system)
 }
 
-/// The operator with the libraries of this machine, as in an image without a shell.
+/// The operator's image: that of its Dockerfile where it is built; otherwise the operator with the libraries
+/// of this machine, made in a second.
 fn operator(scratch: &Path, binaries: &Binaries) -> Result<Image> {
+    if let Some(images) = &binaries.images {
+        return images.operator_image(&scratch.join("operator"));
+    }
     let layer =
         Layer::from_sources(scratch, &with_libraries("/flux-operator", &binaries.operator)?)?;
     let config = ImageConfig {
@@ -179,8 +183,11 @@ fn operator(scratch: &Path, binaries: &Binaries) -> Result<Image> {
     Ok(Image::new(vec![layer], config))
 }
 
-/// The agent and the link to it, as `Dockerfile.agent` has them.
+/// The agent's image: that of its Dockerfile where it is built; otherwise the same files, made in a second.
 fn agent(scratch: &Path, binaries: &Binaries) -> Result<Image> {
+    if let Some(images) = &binaries.images {
+        return images.agent_image(&scratch.join("agent"));
+    }
     let program = program(scratch, AGENT_IN_IMAGE, &binaries.agent)?;
     let link = Source::link(format!("/{}", Layout::CLIENT_NAME), Layout::AGENT_NAME);
     let config = program.config().clone();

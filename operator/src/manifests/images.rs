@@ -17,6 +17,10 @@ pub const OPERATOR_IMAGE: &str =
 pub const VIEW_IMAGE: &str =
     concat!("ghcr.io/flux-framework/flux-operator-rs-view:", env!("CARGO_PKG_VERSION"));
 
+/// The image of this release that has the agent alone, for views that lack it.
+pub const AGENT_IMAGE: &str =
+    concat!("ghcr.io/flux-framework/flux-operator-rs-agent:", env!("CARGO_PKG_VERSION"));
+
 /// The images of an installation.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct ImageNames {

@@ -126,6 +126,8 @@ fn runner(cluster: &Cluster, images: &Images, install: Install) -> Container {
     Container {
         command: Some(invocation::run(&layout, READINESS_PERIOD.unsigned_abs())),
         startup_probe: Some(Probe {
+            // A kubelet that asks while the container starts finds a closed port, and writes a Warning.
+            initial_delay_seconds: Some(1),
             // The kubelet waits for this when a container has started; then no longer.
             period_seconds: Some(1),
             failure_threshold: Some(STARTUP_ATTEMPTS),

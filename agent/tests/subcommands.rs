@@ -1,0 +1,97 @@
+//! Every subcommand, started in a pod whose broker is not up: what needs none answers, what needs one says so.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod pod;
+
+use flux_contract::Exit;
+use pod::{Pod, code, stderr, stdout};
+use std::collections::BTreeSet;
+use std::fs;
+
+/// A subcommand with its arguments, the code that it ends with, and what it prints among other things.
+struct Case {
+    words: Vec<String>,
+    code: i32,
+    prints: &'static str,
+}
+
+fn case(words: &[&str], code: i32, prints: &'static str) -> Case {
+    Case { words: words.iter().map(|&word| word.to_owned()).collect(), code, prints }
+}
+
+fn cases(pod: &Pod) -> Vec<Case> {
+    let root = pod.at("").display().to_string();
+    let in_this_pod = |words: &[&str], code, prints| {
+        let place = ["--root", &root, "--hostname", &pod.hostname];
+        let words: Vec<_> = words[..1].iter().chain(&place).chain(&words[1..]).copied().collect();
+        case(&words, code, prints)
+    };
+    let (copy, key) = (pod.at("copy").display().to_string(), pod.at("key").display().to_string());
+    let volume = pod.at("volume").display().to_string();
+    fs::create_dir(&volume).unwrap();
+    let not_up = i32::from(Exit::Broker.code());
+    vec![
+        case(&["help"], 0, "Usage: flux-agent"),
+        case(&["install", &copy], 0, ""),
+        case(&["keygen", &key], 0, ""),
+        case(
+            &[
+                "view",
+                "install",
+                "--root",
+                &root,
+                "--source",
+                "/mnt/flux/view",
+                "--destination",
+                &volume,
+            ],
+            0,
+            "",
+        ),
+        case(&["view", "check", &root], 1, "FAILED"),
+        case(&["view", "pack", "--from", "/absent", "--to", &copy], 66, "/absent"),
+        in_this_pod(&["plan"], 0, "hello"),
+        in_this_pod(&["resources"], 0, "processors"),
+        in_this_pod(&["env"], 0, "PATH"),
+        in_this_pod(&["doctor"], 1, "broker"),
+        in_this_pod(&["probe", "--timeout", "1", "127.0.0.1:1"], 1, "127.0.0.1"),
+        in_this_pod(&["ready"], 1, ""),
+        in_this_pod(&["status"], 1, "no agent runs here"),
+        in_this_pod(&["wait", "broker", "--timeout", "0"], 1, "still waiting"),
+        in_this_pod(&["connect", "--", "true"], not_up, "broker is not up"),
+        in_this_pod(&["run"], 0, "hello"),
+    ]
+}
+
+/// The names in the list that `--help` prints.
+fn listed(help: &str) -> BTreeSet<String> {
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let lines = commands.take_while(|line| !line.is_empty());
+    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect()
+}
+
+#[test]
+fn every_subcommand_answers() {
+    let pod = Pod::new();
+    pod.write_config(&pod.config(&["echo", "hello"]));
+    let cases = cases(&pod);
+    let help = pod.agent(&["--help"]).output().unwrap();
+    let tried: BTreeSet<_> = cases.iter().map(|case| case.words[0].clone()).collect();
+    assert_eq!(
+        tried,
+        listed(&stdout(&help)),
+        "a subcommand without a case, or the other way round"
+    );
+    let mut wrong = Vec::new();
+    for Case { words, code: expected, prints } in cases {
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        let output = pod.agent(&words).output().unwrap();
+        let said = format!("{}{}", stdout(&output), stderr(&output));
+        if code(&output) != expected || !said.contains(prints) {
+            wrong.push(format!("{words:?}, {expected}, {prints:?}: {} {said}", code(&output)));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

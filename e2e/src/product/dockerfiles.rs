@@ -1,0 +1,215 @@
+//! The images that are shipped: built from the Dockerfiles for every architecture, and what they must be.
+
+mod buildah;
+mod toolchain;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use flux_operator::manifests::{AGENT_IMAGE, OPERATOR_IMAGE};
+use serde_json::Value;
+
+use self::buildah::{Build, Buildah};
+use super::{binaries::target, cargo};
+use crate::{
+    architecture::Architecture,
+    cache::{self, Cache, remove_tree},
+    images::image::Image,
+    programs,
+    progress::Progress,
+};
+
+/// An image that is shipped, with one program.
+struct Shipped {
+    program: &'static str,
+    dockerfile: &'static str,
+    /// The name that it is published under: where it is loaded, the manifests find it.
+    published: &'static str,
+    /// The bytes that its files may have, unpacked: every node keeps them.
+    limit: u64,
+}
+
+const OPERATOR: Shipped = Shipped {
+    program: "flux-operator",
+    dockerfile: "Dockerfile.operator",
+    published: OPERATOR_IMAGE,
+    limit: 25_000_000,
+};
+const AGENT: Shipped = Shipped {
+    program: "flux-agent",
+    dockerfile: "Dockerfile.agent",
+    published: AGENT_IMAGE,
+    limit: 6_000_000,
+};
+
+/// A directory with the archives of the images, `PROGRAM-ARCHITECTURE.tar`, and the programs that are in them.
+#[derive(Debug, Clone)]
+pub struct Images {
+    directory: PathBuf,
+}
+
+impl Images {
+    /// The images that an earlier build has left in `directory`.
+    pub fn at(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    /// Where they are.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The operator's image for this machine, its layers unpacked into `scratch`.
+    pub fn operator_image(&self, scratch: &Path) -> Result<Image> {
+        self.image(&OPERATOR, here()?, scratch)
+    }
+
+    /// The agent's image for this machine, its layers unpacked into `scratch`.
+    pub fn agent_image(&self, scratch: &Path) -> Result<Image> {
+        self.image(&AGENT, here()?, scratch)
+    }
+
+    /// The operator of the image for this machine.
+    pub fn operator(&self) -> Result<PathBuf> {
+        Ok(self.program(&OPERATOR, here()?))
+    }
+
+    /// The agent of the image for this architecture.
+    pub fn agent(&self, architecture: Architecture) -> PathBuf {
+        self.program(&AGENT, architecture)
+    }
+
+    fn image(&self, shipped: &Shipped, of: Architecture, scratch: &Path) -> Result<Image> {
+        Image::from_archive(&self.archive(shipped, of), scratch)
+    }
+
+    fn archive(&self, shipped: &Shipped, architecture: Architecture) -> PathBuf {
+        self.directory.join(format!("{}-{}.tar", shipped.program, architecture.image_name()))
+    }
+
+    fn program(&self, shipped: &Shipped, architecture: Architecture) -> PathBuf {
+        self.directory.join(architecture.image_name()).join(shipped.program)
+    }
+}
+
+fn here() -> Result<Architecture> {
+    Architecture::of_this_machine().with_context(|| {
+        format!("no image is built for this machine's architecture, {}", std::env::consts::ARCH)
+    })
+}
+
+/// Builds all images for all architectures into `target/images`, and checks them.
+pub fn build(progress: &Progress) -> Result<Images> {
+    let cache = Cache::locate()?;
+    let buildah = Buildah::new(&cache, progress)?;
+    let _alone = cache::lock(&cache.image_store().join(".lock"))?;
+    let toolchain = toolchain::image(&cache, progress)?;
+    let build_image = toolchain.content_name();
+    progress.step("the crates of every platform are downloaded", || {
+        programs::show(&mut cargo(&["fetch", "--locked", "--quiet"])?)
+    })?;
+    progress.step("the image to build in is there", || buildah.load(&toolchain, &build_image))?;
+    let images = Images::at(target()?.join("images"));
+    remove_tree(&images.directory)?;
+    for architecture in Architecture::ALL {
+        for shipped in [&OPERATOR, &AGENT] {
+            let what = format!("building {} for {}", shipped.dockerfile, architecture.image_name());
+            progress.long_step(&what, "3 min", || {
+                one(shipped, architecture, &build_image, &buildah, &images)
+            })?;
+        }
+    }
+    for shipped in [&OPERATOR, &AGENT] {
+        list(shipped, &buildah)?;
+    }
+    Ok(images)
+}
+
+/// Builds one image for one architecture, and checks it.
+fn one(
+    shipped: &Shipped,
+    architecture: Architecture,
+    build_image: &str,
+    buildah: &Buildah,
+    images: &Images,
+) -> Result<()> {
+    let build = Build {
+        dockerfile: shipped.dockerfile,
+        architecture: architecture.image_name(),
+        build_image,
+        registry: &registry()?,
+    };
+    let name = name(shipped, architecture);
+    buildah.build(&build, &name)?;
+    let archive = images.archive(shipped, architecture);
+    let program = images.program(shipped, architecture);
+    let parent = program.parent().unwrap_or(&images.directory);
+    fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
+    buildah.save(&name, &archive, shipped.published)?;
+    let scratch = tempfile::tempdir().context("making a directory for image layers")?;
+    let image = Image::from_archive(&archive, scratch.path())?;
+    image.extract(&format!("/{}", shipped.program), &program)?;
+    check(shipped, &image).with_context(|| format!("checking {}", archive.display()))
+}
+
+/// Where cargo keeps downloaded crates.
+fn registry() -> Result<PathBuf> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
+    Ok(home
+        .context("looking for cargo's directory: neither CARGO_HOME nor HOME is set")?
+        .join("registry"))
+}
+
+fn name(shipped: &Shipped, architecture: Architecture) -> String {
+    format!("{}-{}", list_name(shipped), architecture.image_name())
+}
+
+fn list_name(shipped: &Shipped) -> String {
+    format!("localhost/flux-e2e/{}:built", shipped.program)
+}
+
+/// An image is small, runs as an ordinary user, and says what it is.
+fn check(shipped: &Shipped, image: &Image) -> Result<()> {
+    let size = image.size()?;
+    ensure!(
+        size <= shipped.limit,
+        "its files have {size} bytes, more than the {} they may have",
+        shipped.limit
+    );
+    let config = image.config();
+    ensure!(config.user == "65532:65532", "it runs as {:?}, not as an ordinary user", config.user);
+    ensure!(
+        config.entrypoint == [format!("/{}", shipped.program)],
+        "it starts {:?}",
+        config.entrypoint
+    );
+    for label in ["title", "description", "licenses"] {
+        let label = format!("org.opencontainers.image.{label}");
+        ensure!(config.labels.contains_key(&label), "it has no label {label}");
+    }
+    Ok(())
+}
+
+/// Joins an image's architectures in one list, which names each of them.
+fn list(shipped: &Shipped, buildah: &Buildah) -> Result<()> {
+    let list = list_name(shipped);
+    let images: Vec<_> = Architecture::ALL.into_iter().map(|it| name(shipped, it)).collect();
+    buildah.join(&list, &images)?;
+    let (found, expected) = (architectures(&buildah.list(&list)?), Architecture::ALL);
+    let expected: BTreeSet<_> = expected.into_iter().map(|it| it.image_name().to_owned()).collect();
+    ensure!(found == expected, "{list} is for {found:?}, not for {expected:?}");
+    Ok(())
+}
+
+/// The architectures that a manifest list names.
+fn architectures(list: &Value) -> BTreeSet<String> {
+    let manifests = list["manifests"].as_array();
+    let named =
+        manifests.into_iter().flatten().filter_map(|it| it["platform"]["architecture"].as_str());
+    named.map(ToOwned::to_owned).collect()
+}

@@ -1,0 +1,90 @@
+//! buildah, with a store of its own in the harness' cache.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result};
+
+use crate::{
+    cache::Cache, images::image::Image, packages, product::checkout, programs, progress::Progress,
+};
+
+/// What builds an image from a Dockerfile.
+pub(super) struct Build<'a> {
+    /// The Dockerfile, from the checkout's root.
+    pub dockerfile: &'a str,
+    /// The architecture, as images name it.
+    pub architecture: &'a str,
+    /// The image that is built in.
+    pub build_image: &'a str,
+    /// The directory of this machine that has the crates.
+    pub registry: &'a Path,
+}
+
+/// A store of images. Layers that were built stay there, for the next build.
+pub(super) struct Buildah {
+    store: PathBuf,
+}
+
+impl Buildah {
+    pub(super) fn new(cache: &Cache, progress: &Progress) -> Result<Self> {
+        packages::ensure(packages::IMAGE_BUILDER, progress)?;
+        Ok(Self { store: cache.image_store() })
+    }
+
+    fn command(&self, subcommand: &str) -> Command {
+        let mut command = Command::new("buildah");
+        command.arg("--root").arg(self.store.join("storage"));
+        command.arg("--runroot").arg(self.store.join("run"));
+        command.arg(subcommand);
+        command
+    }
+
+    /// Takes an image into the store, under this name.
+    pub(super) fn load(&self, image: &Image, name: &str) -> Result<()> {
+        if programs::run(self.command("inspect").args(["--type", "image", name])).is_ok() {
+            return Ok(());
+        }
+        let file = tempfile::NamedTempFile::new().context("making a file for an image archive")?;
+        image.write_archive(&[name], file.as_file())?;
+        programs::run(
+            self.command("pull").arg(format!("docker-archive:{}", file.path().display())),
+        )?;
+        Ok(())
+    }
+
+    /// Builds the image of a Dockerfile and names it.
+    pub(super) fn build(&self, build: &Build<'_>, name: &str) -> Result<()> {
+        let mut command = self.command("build");
+        command.args(["--layers", "--isolation", "chroot", "--pull=never"]);
+        command.args(["--file", build.dockerfile, "--tag", name]);
+        command.arg(format!("--platform=linux/{}", build.architecture));
+        command.arg(format!("--build-arg=BUILD_IMAGE={}", build.build_image));
+        command.arg(format!("--volume={}:/usr/local/cargo/registry", build.registry.display()));
+        programs::show(command.arg(".").current_dir(checkout()?))
+    }
+
+    /// Joins images in one list, which replaces the one that had its name.
+    pub(super) fn join(&self, list: &str, images: &[String]) -> Result<()> {
+        let gone = programs::run(self.command("manifest").args(["rm", list]));
+        // Where there was none, the next command says all that matters.
+        drop(gone);
+        programs::run(self.command("manifest").args(["create", list]).args(images))?;
+        Ok(())
+    }
+
+    /// The list, as JSON.
+    pub(super) fn list(&self, list: &str) -> Result<serde_json::Value> {
+        let output = programs::run(self.command("manifest").args(["inspect", list]))?;
+        serde_json::from_slice(&output.stdout).with_context(|| format!("reading the list {list}"))
+    }
+
+    /// Writes an image as the archive that `docker save` writes, under another name.
+    pub(super) fn save(&self, name: &str, archive: &Path, under: &str) -> Result<()> {
+        let to = format!("docker-archive:{}:{under}", archive.display());
+        programs::run(self.command("push").args([name, &to]))?;
+        Ok(())
+    }
+}
