@@ -160,7 +160,7 @@ mod tests {
     fn a_layer_holds_its_sources_sorted_and_with_parents() {
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("program");
-        std::fs::write(&program, "x").unwrap();
+        fs::write(&program, "x").unwrap();
         let sources = [Source::file("/usr/bin/tool", &program), Source::link("bin", "usr/bin")];
         let layer = Layer::from_sources(directory.path(), &sources).unwrap();
         let mut archive = tar::Archive::new(File::open(layer.path()).unwrap());
