@@ -15,13 +15,19 @@ fn has_ended(pod: Option<&Pod>) -> bool {
     pod.is_none() || matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// Whether the Event warns of the run. The API server checks its Services' addresses against its list of
-/// them; on a busy machine it sees a new Service before its address, and says that it repairs what is whole
-/// (`syncService` in repairip.go of Kubernetes).
+/// Whether the Event warns of the run, and not of a machine that has much else to do. There the API server sees a
+/// new Service before its address in its list of them, and says that it repairs what is whole (`syncService` in
+/// repairip.go of Kubernetes); and the kubelet waits a second for its first copy of a ConfigMap or Secret, and
+/// then tries again (`watch_based_manager.go`).
 fn is_warning(event: &Event) -> bool {
-    let of_repair = event.reporting_component.as_deref() == Some("ipallocator-repair-controller")
-        && event.reason.as_deref() == Some("ClusterIPNotAllocated");
-    event.type_.as_deref() == Some("Warning") && !of_repair
+    let is = |text: &Option<String>, expected: &str| text.as_deref() == Some(expected);
+    let message = event.message.as_deref().unwrap_or_default();
+    let of_repair = is(&event.reporting_component, "ipallocator-repair-controller")
+        && is(&event.reason, "ClusterIPNotAllocated");
+    let of_first_copy = is(&event.reason, "FailedMount")
+        && message.contains(": failed to sync ")
+        && message.ends_with(" cache: timed out waiting for the condition");
+    is(&event.type_, "Warning") && !of_repair && !of_first_copy
 }
 
 #[test]

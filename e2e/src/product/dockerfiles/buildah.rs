@@ -8,7 +8,8 @@ use std::{
 use anyhow::{Context as _, Result};
 
 use crate::{
-    cache::Cache, images::image::Image, packages, product::checkout, programs, progress::Progress,
+    architecture::Architecture, cache::Cache, images::image::Image, packages, product::checkout,
+    programs, progress::Progress,
 };
 
 /// What builds an image from a Dockerfile.
@@ -61,6 +62,10 @@ impl Buildah {
         command.args(["--layers", "--isolation", "chroot", "--pull=never"]);
         command.args(["--file", build.dockerfile, "--tag", name]);
         command.arg(format!("--platform=linux/{}", build.architecture));
+        // Older releases of buildah do not say it by themselves.
+        let here = Architecture::of_this_machine()
+            .map_or(std::env::consts::ARCH, Architecture::image_name);
+        command.arg(format!("--build-arg=BUILDPLATFORM=linux/{here}"));
         command.arg(format!("--build-arg=BUILD_IMAGE={}", build.build_image));
         command.arg(format!("--volume={}:/usr/local/cargo/registry", build.registry.display()));
         programs::show(command.arg(".").current_dir(checkout()?))
