@@ -10,8 +10,9 @@ use e2e::{
     demo::demo,
     environment::Environment,
     interruption::{self, Scope},
+    kubernetes::KubernetesVersion,
     progress::{self, Progress},
-    verify::{Options, verify},
+    verify::{Options, matrix, verify},
 };
 
 /// Runs the project on a real cluster.
@@ -45,6 +46,15 @@ enum Command {
         #[arg(long)]
         require_cluster: bool,
     },
+    /// Run tests on a cluster of each Kubernetes that is supported, and print a table.
+    Matrix {
+        /// Only this Kubernetes; may be given several times.
+        #[arg(long, value_name = "VERSION")]
+        kubernetes: Vec<KubernetesVersion>,
+        /// Run all tests on a cluster, not only those that show most of Kubernetes.
+        #[arg(long)]
+        all: bool,
+    },
     /// Measure on a cluster of this machine.
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -67,6 +77,7 @@ impl Command {
                 let options = Options { target, filter: test, keep, require_cluster };
                 verify(&options, &Progress::new())?;
             }
+            Self::Matrix { kubernetes, all } => matrix(&kubernetes, all, &Progress::new())?,
             Self::Bench(command) => return command.run(),
             Self::Cluster(command) => return command.run(),
         }

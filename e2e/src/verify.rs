@@ -2,8 +2,11 @@
 
 mod book;
 mod chart;
+mod matrix;
 mod unused_items;
 mod workflows;
+
+pub use self::matrix::matrix;
 
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +19,7 @@ use walkdir::WalkDir;
 
 use crate::{
     cache::{self, Cache, Key},
-    cli::environment,
+    cli::use_cluster,
     cluster::Target,
     interruption,
     kubernetes::{ClusterId, Kubernetes},
@@ -186,7 +189,7 @@ fn ignored_tests(test: &str, name: &'static str, options: &Options) -> Result<Ch
     let mut command = cargo(&["test", "--package", "e2e", "--test", test, "--"])?;
     let threads = format!("--test-threads={TRIALS_AT_ONCE}");
     command.args(["--ignored", &threads]).args(&options.filter);
-    command.envs(environment(&options.target));
+    use_cluster(&mut command, &options.target);
     command.env(OPERATOR_UNDER_TEST, released_operator()?);
     Ok(Check { name, usually: "5 min, 15 min cold", command })
 }
