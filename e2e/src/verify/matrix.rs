@@ -141,7 +141,7 @@ impl Row {
 /// A line for each version, and one for all that went otherwise than the numbers say.
 fn table(rows: &[Row]) -> String {
     let mut text = format!(
-        "{:<12}{:<20}{:>8}{:>8}{:>9}{:>10}\n",
+        "{:<12}{:<26}{:>8}{:>8}{:>9}{:>10}\n",
         "Kubernetes", "runtime", "passed", "FAILED", "not run", "seconds"
     );
     for Row { version, runtime, counts, not_run, took } in rows {
@@ -153,7 +153,7 @@ fn table(rows: &[Row]) -> String {
         let (skipped, took) = (not_run.len(), took.as_secs());
         // Writing to a text cannot fail.
         let _ =
-            writeln!(text, "{full:<12}{runtime:<20}{passed:>8}{failed:>8}{skipped:>9}{took:>10}");
+            writeln!(text, "{full:<12}{runtime:<26}{passed:>8}{failed:>8}{skipped:>9}{took:>10}");
     }
     for Row { version, counts, not_run, .. } in rows {
         let error = counts.as_ref().err().map(|error| format!("FAILED: {error}"));
@@ -198,14 +198,21 @@ mod tests {
             not_run: not_run.iter().map(ToString::to_string).collect(),
             took: Duration::from_millis(61_500),
         };
-        let good = Counts { passed: 30, failed: 0 };
-        let bad = Counts { passed: 28, failed: 2 };
+        let (good, bad) = (Counts { passed: 30, failed: 0 }, Counts { passed: 28, failed: 2 });
+        let runtime = "containerd 2.3.7+unknown";
         let rows = [
-            row(KubernetesVersion::V1_33, "containerd v2.3.7", Ok(good), &["example a: no Flux"]),
-            row(KubernetesVersion::V1_36, "containerd v2.3.7", Ok(bad), &[]),
-            row(KubernetesVersion::V1_37, "", Err("building it: no Go".to_owned()), &[]),
+            row(KubernetesVersion::V1_33, runtime, Ok(good), &["example a: no Flux"]),
+            row(KubernetesVersion::V1_36, runtime, Ok(bad), &[]),
+            row(KubernetesVersion::V1_36, "", Err("building it: no Go".to_owned()), &[]),
         ];
-        insta::assert_snapshot!(table(&rows), @"");
+        insta::assert_snapshot!(table(&rows), @r"
+        Kubernetes  runtime                     passed  FAILED  not run   seconds
+        v1.33.13    containerd 2.3.7+unknown        30       0        1        61
+        v1.36.3     containerd 2.3.7+unknown        28       2        0        61
+        v1.36.3                                      -       -        0        61
+        1.33: not run, though counted: example a: no Flux
+        1.36: FAILED: building it: no Go
+        ");
         assert_eq!(rows.each_ref().map(Row::is_good), [true, false, false]);
     }
 }
