@@ -13,13 +13,10 @@ pub enum KubernetesVersion {
     /// The oldest that is supported.
     #[value(name = "1.33")]
     V1_33,
-    /// Where image volumes are stable.
-    #[value(name = "1.36")]
-    V1_36,
     /// The newest.
     #[default]
-    #[value(name = "1.37")]
-    V1_37,
+    #[value(name = "1.36")]
+    V1_36,
 }
 
 /// What the build of one version depends on.
@@ -50,7 +47,6 @@ macro_rules! source {
 
 const V1_33: Source = source!("1.33", "13");
 const V1_36: Source = source!("1.36", "3");
-const V1_37: Source = source!("1.37", "2");
 
 impl KubernetesVersion {
     /// All of them, the oldest first.
@@ -68,7 +64,6 @@ impl KubernetesVersion {
         match self {
             Self::V1_33 => &V1_33,
             Self::V1_36 => &V1_36,
-            Self::V1_37 => &V1_37,
         }
     }
 
