@@ -12,8 +12,11 @@ fn table() -> Vec<Vec<String>> {
     let page = text("docs/install.md");
     let lines = page.lines().skip_while(|line| !line.starts_with("| Kubernetes |"));
     let rows = lines.skip(2).take_while(|line| line.starts_with('|'));
-    let words = |row: &str| row.trim_matches('|').split(" | ").map(|it| it.trim().to_owned());
-    rows.map(|row| words(row).collect()).collect()
+    rows.map(words).collect()
+}
+
+fn words(row: &str) -> Vec<String> {
+    row.trim_matches('|').split(" | ").map(|word| word.trim().to_owned()).collect()
 }
 
 #[test]
