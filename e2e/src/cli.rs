@@ -15,7 +15,8 @@ use crate::{
     cluster::{Cluster, Target},
     interruption::{self, Scope},
     kubernetes::{
-        ClusterDomain, ClusterId, IpFamilies, Kubernetes, Network, Nodes, Options, Status,
+        ClusterDomain, ClusterId, IpFamilies, Kubernetes, KubernetesVersion, Network, Nodes,
+        Options, Status, id_of_version,
     },
     progress::{self, Progress},
 };
@@ -27,6 +28,9 @@ mod variable {
     pub(super) const ID: &str = "FLUX_E2E_ID";
     pub(super) const IP_FAMILY: &str = "FLUX_E2E_IP_FAMILY";
     pub(super) const CLUSTER_DOMAIN: &str = "FLUX_E2E_CLUSTER_DOMAIN";
+    pub(super) const KUBERNETES: &str = "FLUX_E2E_KUBERNETES";
+    pub(super) const ALL: [&str; 6] =
+        [KUBECONFIG, LOAD_COMMAND, ID, IP_FAMILY, CLUSTER_DOMAIN, KUBERNETES];
 }
 
 /// Which cluster to work with.
@@ -41,7 +45,7 @@ pub struct ClusterArguments {
     /// How to load an image archive into that cluster, as 'kind load image-archive {}'.
     #[arg(long, value_name = "COMMAND", env = variable::LOAD_COMMAND)]
     load_command: Option<String>,
-    /// Name of the cluster on this machine; by default each checkout has its own.
+    /// Name of the cluster on this machine; by default each checkout has its own of each Kubernetes.
     #[arg(long, value_name = "NAME", env = variable::ID)]
     id: Option<String>,
     /// Addresses of the cluster on this machine: ipv4, ipv6, or both, as 'ipv4,ipv6'; the usual kind first.
@@ -50,6 +54,9 @@ pub struct ClusterArguments {
     /// Domain of the names of the cluster on this machine.
     #[arg(long, value_name = "DOMAIN", env = variable::CLUSTER_DOMAIN, default_value_t)]
     cluster_domain: ClusterDomain,
+    /// Kubernetes of the cluster on this machine.
+    #[arg(long, value_name = "VERSION", env = variable::KUBERNETES, default_value_t)]
+    kubernetes: KubernetesVersion,
 }
 
 /// The arguments alone, to read those that the environment gives.
@@ -59,17 +66,26 @@ struct FromEnvironment {
     cluster: ClusterArguments,
 }
 
+/// Makes the tests that `command` runs use this cluster, whichever this process's own variables name.
+pub(crate) fn use_cluster(command: &mut Command, target: &Target) {
+    for name in variable::ALL {
+        command.env_remove(name);
+    }
+    command.envs(environment(target));
+}
+
 /// The variables that make [`ClusterArguments::from_environment`] name this cluster.
-pub fn environment(target: &Target) -> Vec<(&'static str, OsString)> {
+fn environment(target: &Target) -> Vec<(&'static str, OsString)> {
     match target {
         Target::External { kubeconfig, load_command } => {
             let command = load_command.as_ref().map(|it| (variable::LOAD_COMMAND, it.into()));
             [(variable::KUBECONFIG, kubeconfig.into())].into_iter().chain(command).collect()
         }
-        Target::Own(Options { cache: _, id, network, nodes: _ }) => vec![
+        Target::Own(Options { cache: _, id, network, version, nodes: _ }) => vec![
             (variable::ID, id.as_str().into()),
             (variable::IP_FAMILY, network.ip_families.to_string().into()),
             (variable::CLUSTER_DOMAIN, network.domain.to_string().into()),
+            (variable::KUBERNETES, version.to_string().into()),
         ],
     }
 }
@@ -152,14 +168,15 @@ impl ClusterArguments {
     fn options(&self) -> Result<Options> {
         let id = match &self.id {
             Some(name) => ClusterId::named(name)?,
-            None => ClusterId::of_this_checkout(),
+            None => id_of_version(self.kubernetes)?,
         };
         let network = Network {
             ip_families: self.ip_family.clone(),
             domain: self.cluster_domain.clone(),
             ..Network::default()
         };
-        Ok(Options { cache: Cache::locate()?, id, network, nodes: Nodes::Real })
+        let version = self.kubernetes;
+        Ok(Options { cache: Cache::locate()?, id, network, version, nodes: Nodes::Real })
     }
 
     /// The options of a cluster on this machine.
@@ -333,6 +350,7 @@ mod tests {
                 domain: "k8s.example".parse().unwrap(),
                 ..Network::default()
             },
+            version: KubernetesVersion::all()[0],
             nodes: Nodes::Real,
         };
         // Each variable stands for the option that names it.
@@ -349,7 +367,38 @@ mod tests {
             FromEnvironment::try_parse_from([String::from("tests")].into_iter().chain(words));
         let target = parsed.unwrap().cluster.target().unwrap();
         let Target::Own(read) = target else { panic!("expected a cluster on this machine") };
-        assert_eq!((read.id, read.network), (options.id, options.network));
+        assert_eq!(
+            (read.id, read.network, read.version),
+            (options.id, options.network, options.version)
+        );
+    }
+
+    #[test]
+    fn tests_are_told_every_variable_anew() {
+        let mut command = Command::new("true");
+        let target = Target::External { kubeconfig: "/k".into(), load_command: None };
+        use_cluster(&mut command, &target);
+        let told: Vec<_> = command.get_envs().collect();
+        let options = FromEnvironment::command();
+        for name in options.get_arguments().filter_map(clap::Arg::get_env) {
+            let value = (name == "FLUX_E2E_KUBECONFIG").then(|| OsString::from("/k"));
+            assert!(told.contains(&(name, value.as_deref())), "{name:?}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn another_kubernetes_is_another_cluster_unless_its_name_is_given() {
+        let id = |words: &[&str]| {
+            let words = [&["tests"], words].concat();
+            let parsed = FromEnvironment::try_parse_from(words).unwrap();
+            parsed.cluster.options().unwrap().id.as_str().to_owned()
+        };
+        let usual = ClusterId::of_this_checkout().as_str().to_owned();
+        assert_eq!(id(&["--kubernetes=1.33"]), format!("{usual}-1-33"));
+        assert_eq!(id(&[&format!("--kubernetes={}", KubernetesVersion::default())]), usual);
+        assert_eq!(id(&["--kubernetes=1.33", "--id=mine"]), "mine");
+        let unknown = FromEnvironment::try_parse_from(["tests", "--kubernetes=1.12"]).unwrap_err();
+        assert!(unknown.to_string().contains("possible values: 1.33, "), "{unknown}");
     }
 
     #[test]

@@ -10,9 +10,10 @@ use e2e::{
     demo::demo,
     environment::Environment,
     interruption::{self, Scope},
+    kubernetes::KubernetesVersion,
     product::dockerfiles,
     progress::{self, Progress},
-    verify::{Options, verify},
+    verify::{Options, matrix, verify},
 };
 
 /// Runs the project on a real cluster.
@@ -48,6 +49,15 @@ enum Command {
     },
     /// Build the images that are shipped from their Dockerfiles, for every architecture, into target/images.
     Images,
+    /// Run tests on a cluster of each Kubernetes that is supported, and print a table.
+    Matrix {
+        /// Only this Kubernetes; may be given several times.
+        #[arg(long, value_name = "VERSION")]
+        kubernetes: Vec<KubernetesVersion>,
+        /// Run all tests on a cluster, not only those that show most of Kubernetes.
+        #[arg(long)]
+        all: bool,
+    },
     /// Measure on a cluster of this machine.
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -74,6 +84,7 @@ impl Command {
                 let images = dockerfiles::build(&Progress::new())?;
                 progress::print(&format!("{}", images.directory().display()));
             }
+            Self::Matrix { kubernetes, all } => matrix(&kubernetes, all, &Progress::new())?,
             Self::Bench(command) => return command.run(),
             Self::Cluster(command) => return command.run(),
         }

@@ -2,7 +2,7 @@
 //! ever.
 
 use std::{
-    io::Write,
+    io::{BufRead as _, BufReader, Write},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     thread,
@@ -11,6 +11,8 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use process_control::{ChildExt as _, Control as _};
+
+use crate::progress;
 
 /// How long a program may take whose output is read: the longest make images from packages.
 const LIMIT: Duration = Duration::from_mins(15);
@@ -59,6 +61,43 @@ pub fn within(mut wrapper: Command, command: &Command) -> Command {
         wrapper.current_dir(directory);
     }
     wrapper
+}
+
+/// What a program wrote on standard output, and whether it ended well.
+#[derive(Debug)]
+pub struct Shown {
+    /// It ended with exit code 0.
+    pub success: bool,
+    /// What it wrote.
+    pub text: String,
+}
+
+/// Like [`show`], but keeps what the command writes on standard output, and says how it ended.
+pub fn show_and_keep(command: &mut Command) -> Result<Shown> {
+    let started = command.stdout(Stdio::piped()).spawn();
+    let mut child = started.with_context(|| format!("starting {}", describe(command)))?;
+    let output = child.stdout.take().context("taking the standard output of a child")?;
+    thread::scope(|scope| {
+        let reading = scope.spawn(move || {
+            let mut text = String::new();
+            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line);
+                progress::print(&line);
+                text += &line;
+                text.push('\n');
+            }
+            text
+        });
+        let ended = child.controlled().time_limit(BUILD_LIMIT).terminate_for_timeout().wait();
+        let ended = ended.with_context(|| format!("waiting for {}", describe(command)))?;
+        let Some(status) = ended else {
+            bail!("{}: {}", describe(command), overdue(BUILD_LIMIT));
+        };
+        match reading.join() {
+            Ok(text) => Ok(Shown { success: status.success(), text }),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
 }
 
 /// Like [`run`], with `input` on the command's standard input.
@@ -174,6 +213,14 @@ mod tests {
             failed.unwrap_err().to_string(),
             "`sleep 600`: ended here: it had not ended after 0 s"
         );
+    }
+
+    #[test]
+    fn what_is_shown_is_kept_and_how_it_ended_is_said() {
+        let shown = show_and_keep(Command::new("sh").args(["-c", "echo a; echo b; exit 3"]));
+        let Shown { success, text } = shown.unwrap();
+        assert_eq!((success, text.as_str()), (false, "a\nb\n"));
+        assert!(show_and_keep(&mut Command::new("true")).unwrap().success);
     }
 
     #[test]

@@ -3,8 +3,11 @@
 mod book;
 mod chart;
 mod emulated;
+mod matrix;
 mod unused_items;
 mod workflows;
+
+pub use self::matrix::matrix;
 
 use std::{
     path::{Path, PathBuf},
@@ -17,7 +20,7 @@ use walkdir::WalkDir;
 
 use crate::{
     cache::{self, Cache, Key},
-    cli::environment,
+    cli::use_cluster,
     cluster::Target,
     interruption,
     kubernetes::{ClusterId, Kubernetes},
@@ -219,7 +222,7 @@ fn ignored_tests(
     let mut command = cargo(&["test", "--package", "e2e", "--test", test, "--"])?;
     let threads = format!("--test-threads={TRIALS_AT_ONCE}");
     command.args(["--ignored", &threads]).args(&options.filter);
-    command.envs(environment(&options.target));
+    use_cluster(&mut command, &options.target);
     command.envs(images.map(|images| (binaries::IMAGES, images.directory())));
     Ok(Check { name, usually: "5 min, 15 min cold", command })
 }

@@ -12,6 +12,7 @@ mod change;
 mod companion;
 mod context;
 mod course;
+mod dropped;
 mod ended_run;
 mod error;
 mod events;

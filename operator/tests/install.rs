@@ -199,7 +199,7 @@ async fn where_nothing_can_be_found_out_it_is_copied_and_said_why() {
         (
             Some("v1.34.2"),
             Some(good_nodes(1)),
-            "the API server is of Kubernetes v1.34.2, image volumes need 1.35",
+            "the API server is of Kubernetes v1.34.2: before 1.35, image volumes are off unless somebody has switched them on",
         ),
         (None, None, "the operator may not read the API server's version"),
     ] {
@@ -245,13 +245,41 @@ async fn nothing_is_asked_of_the_cluster_for_what_runs_nor_for_what_copies() {
 }
 
 #[tokio::test]
-async fn images_that_were_asked_for_are_mounted_with_a_warning_where_that_will_not_work() {
-    let world = World::new(&json!({ "flux": { "container": { "install": "Image" } } }));
-    world.server.runs("v1.33.0", None);
+async fn images_that_were_asked_for_are_mounted_with_a_warning_where_that_will_not_or_may_not_work()
+{
+    for (release, warning) in [
+        ("v1.30.0", "asked for, but will not work: the API server"),
+        ("v1.33.0", "asked for, and may not work: the API server"),
+    ] {
+        let world = World::new(&json!({ "flux": { "container": { "install": "Image" } } }));
+        world.server.runs(release, None);
+        world.reconcile().await.unwrap();
+        let (method, reason) = reported(&world);
+        assert_eq!((method, copying(&world)), (InstallMethod::Image, 0));
+        assert!(reason.starts_with(warning), "{reason}");
+    }
+}
+
+/// An API server with a feature switched off makes the Job without its fields, and says nothing.
+#[tokio::test]
+async fn what_the_server_has_left_out_of_the_job_is_named() {
+    let spec = json!({
+        "flux": { "container": { "install": "Image" } },
+        "pod": { "resources": { "memory": "1Gi" } },
+    });
+    let world = World::new(&spec);
+    world.server.runs("v1.33.13", None);
     world.reconcile().await.unwrap();
-    let (method, reason) = reported(&world);
-    assert_eq!((method, copying(&world)), (InstallMethod::Image, 0));
-    assert!(reason.starts_with("asked for, but will not work: the API server"), "{reason}");
+    assert_eq!(world.condition("Accepted").1, "Accepted");
+    let mut job = world.server.get(JOB).unwrap();
+    let pod = &mut job["spec"]["template"]["spec"];
+    pod.as_object_mut().unwrap().remove("resources").unwrap();
+    pod["volumes"].as_array_mut().unwrap().retain(|volume| volume["image"].is_null());
+    world.server.put(JOB, job);
+    world.reconcile().await.unwrap();
+    let (status, reason, message) = world.condition("Accepted");
+    assert_eq!((status.as_str(), reason.as_str()), ("True", "FieldsNotActedOn"));
+    assert!(message.contains("spec.pod.resources") && message.contains("ImageVolume"), "{message}");
 }
 
 /// Nodes may be replaced, and so may the operator: a Job's pod template stays what it is.

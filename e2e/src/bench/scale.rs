@@ -24,7 +24,7 @@ use crate::{
     cluster::Target,
     environment::Environment,
     interruption::{self, Scope},
-    kubernetes::{ClusterId, DownAtEnd, Kubernetes, Network, Nodes, Options},
+    kubernetes::{ClusterId, DownAtEnd, Kubernetes, KubernetesVersion, Network, Nodes, Options},
     product::{binaries, checkout},
     progress::{self, Progress},
 };
@@ -63,6 +63,7 @@ impl Arguments {
             cache: Cache::locate()?,
             id: ClusterId::beside_that_of_this_checkout("scale")?,
             network: Network::default(),
+            version: KubernetesVersion::default(),
             nodes: Nodes::Simulated,
         };
         let target = Target::Own(options.clone());

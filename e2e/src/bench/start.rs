@@ -31,7 +31,7 @@ use crate::{
     cluster::Target,
     environment::Environment,
     interruption::{self, Scope},
-    kubernetes::{ClusterId, DownAtEnd, Network, Nodes, Options},
+    kubernetes::{ClusterId, DownAtEnd, KubernetesVersion, Network, Nodes, Options},
     product::{checkout, images::View},
     progress::{self, Progress},
     trial::evidence::keep_evidence,
@@ -152,7 +152,8 @@ impl Arguments {
     fn cluster(&self, purpose: &str) -> Result<Options> {
         let network = Network { dns_cache: self.dns_cache, ..Network::default() };
         let id = ClusterId::beside_that_of_this_checkout(purpose)?;
-        Ok(Options { cache: Cache::locate()?, id, network, nodes: Nodes::RealWithDisk })
+        let version = KubernetesVersion::default();
+        Ok(Options { cache: Cache::locate()?, id, network, version, nodes: Nodes::RealWithDisk })
     }
 
     fn write(&self, report: &Report, progress: &Progress) -> Result<()> {

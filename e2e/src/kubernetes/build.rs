@@ -11,15 +11,13 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use super::options::Nodes;
+use super::{options::Nodes, version::KubernetesVersion};
 use crate::{
     cache::{self, Cache, Key},
     programs,
     progress::Progress,
 };
 
-/// The Kubernetes version that is built; `go/kubernetes/go.mod` says the same, which a test checks.
-const KUBERNETES_VERSION: &str = "v1.36.3";
 /// The containerd version that is built, as in `go/containerd/go.mod`.
 const CONTAINERD_VERSION: &str = "v2.3.7";
 /// The `CoreDNS` version that is built, as in `go/coredns/go.mod`.
@@ -47,28 +45,27 @@ struct Recipe {
     packages: &'static [&'static str],
 }
 
-const KUBERNETES: Recipe = Recipe {
-    name: "kubernetes",
-    version: KUBERNETES_VERSION,
-    usually: "7 min on 2 cores",
-    files: &[
-        ("go.mod", include_str!("../../go/kubernetes/go.mod")),
-        ("go.sum", include_str!("../../go/kubernetes/go.sum")),
-        ("tools.go", include_str!("../../go/kubernetes/tools.go")),
-        ("etcd/main.go", include_str!("../../go/kubernetes/etcd/main.go")),
-    ],
-    flags: &[],
-    link: "-X k8s.io/component-base/version.gitVersion=v1.36.3",
-    packages: &[
-        "k8s.io/kubernetes/cmd/kube-apiserver",
-        "k8s.io/kubernetes/cmd/kube-controller-manager",
-        "k8s.io/kubernetes/cmd/kube-proxy",
-        "k8s.io/kubernetes/cmd/kube-scheduler",
-        "k8s.io/kubernetes/cmd/kubectl",
-        "k8s.io/kubernetes/cmd/kubelet",
-        "./etcd",
-    ],
-};
+/// The control plane, the kubelet and etcd.
+const fn kubernetes(version: KubernetesVersion) -> Recipe {
+    let source = version.source();
+    Recipe {
+        name: "kubernetes",
+        version: source.version,
+        usually: "7 min on 2 cores",
+        files: source.files,
+        flags: &[],
+        link: source.link,
+        packages: &[
+            "k8s.io/kubernetes/cmd/kube-apiserver",
+            "k8s.io/kubernetes/cmd/kube-controller-manager",
+            "k8s.io/kubernetes/cmd/kube-proxy",
+            "k8s.io/kubernetes/cmd/kube-scheduler",
+            "k8s.io/kubernetes/cmd/kubectl",
+            "k8s.io/kubernetes/cmd/kubelet",
+            "./etcd",
+        ],
+    }
+}
 
 const CONTAINERD: Recipe = Recipe {
     name: "containerd",
@@ -187,7 +184,12 @@ pub struct Built {
 
 impl Built {
     /// Builds what the cache does not have yet.
-    pub fn ensure(cache: &Cache, nodes: Nodes, progress: &Progress) -> Result<Self> {
+    pub fn ensure(
+        cache: &Cache,
+        version: KubernetesVersion,
+        nodes: Nodes,
+        progress: &Progress,
+    ) -> Result<Self> {
         Ok(Self {
             kwok: match nodes {
                 Nodes::Real | Nodes::RealWithDisk => None,
@@ -196,7 +198,7 @@ impl Built {
             pause: PAUSE.ensure(cache, progress)?,
             containerd: CONTAINERD.ensure(cache, progress)?,
             coredns: COREDNS.ensure(cache, progress)?,
-            kubernetes: KUBERNETES.ensure(cache, progress)?,
+            kubernetes: kubernetes(version).ensure(cache, progress)?,
         })
     }
 
@@ -211,27 +213,31 @@ impl Built {
         always.into_iter().chain(&self.kwok).map(|it| Self::name_of(it)).collect()
     }
 
+    /// The directories below `built` that [`Self::names`] has named, with or without more lines behind.
+    pub(crate) fn from_names<'a>(
+        built: &Path,
+        mut names: impl Iterator<Item = &'a str>,
+    ) -> Option<Self> {
+        let mut next = || names.next().map(|name| built.join(name)).filter(|it| it.is_dir());
+        Some(Self {
+            kubernetes: next()?,
+            containerd: next()?,
+            coredns: next()?,
+            pause: next()?,
+            kwok: next(),
+        })
+    }
+
     #[cfg(test)]
     pub(crate) fn at(built: &Path) -> Self {
         let path = |recipe: &Recipe| built.join(recipe.name);
         Self {
-            kubernetes: path(&KUBERNETES),
+            kubernetes: path(&kubernetes(KubernetesVersion::default())),
             containerd: path(&CONTAINERD),
             coredns: path(&COREDNS),
             pause: path(&PAUSE),
             kwok: Some(path(&KWOK)),
         }
-    }
-
-    /// What the cache has, if it has everything that every cluster needs.
-    pub fn find(cache: &Cache) -> Option<Self> {
-        Some(Self {
-            kwok: cache.find(&KWOK.key()),
-            pause: cache.find(&PAUSE.key())?,
-            containerd: cache.find(&CONTAINERD.key())?,
-            coredns: cache.find(&COREDNS.key())?,
-            kubernetes: cache.find(&KUBERNETES.key())?,
-        })
     }
 }
 
@@ -317,23 +323,38 @@ mod tests {
                 .any(|entry| entry.trim_start_matches("require ").trim() == line);
             assert!(found, "{} does not require {line}", recipe.name);
         };
-        requires(&KUBERNETES, "k8s.io/kubernetes");
         requires(&CONTAINERD, "github.com/containerd/containerd/v2");
         requires(&COREDNS, "github.com/coredns/coredns");
         requires(&KWOK, "sigs.k8s.io/kwok");
         requires(&HELM, "helm.sh/helm/v4");
         requires(&ACTIONLINT, "github.com/rhysd/actionlint");
-        assert!(KUBERNETES.link.ends_with(KUBERNETES_VERSION));
     }
 
     #[test]
     fn every_recipe_has_a_key_of_its_own() {
-        let recipes = [KUBERNETES, CONTAINERD, COREDNS, PAUSE, KWOK, HELM, ACTIONLINT];
+        let versions = KubernetesVersion::all().iter().map(|version| kubernetes(*version));
+        let recipes = versions.chain([CONTAINERD, COREDNS, PAUSE, KWOK, HELM, ACTIONLINT]);
         let keys = recipes.map(|recipe| recipe.key().to_string());
+        let names = keys.map(|key| key.rsplit_once('-').unwrap().0.to_owned());
         insta::assert_snapshot!(
-            keys.map(|key| key.rsplit_once('-').unwrap().0.to_owned()).join(" "),
-            @"kubernetes-v1.36.3 containerd-v2.3.7 coredns-v1.14.7 pause-1 kwok-v0.8.0 helm-v4.3.1 actionlint-v1.7.12"
+            names.collect::<Vec<_>>().join(" "),
+            @"kubernetes-v1.33.13 kubernetes-v1.36.3 containerd-v2.3.7 coredns-v1.14.7 pause-1 kwok-v0.8.0 helm-v4.3.1 actionlint-v1.7.12"
         );
+    }
+
+    #[test]
+    fn what_is_built_is_found_by_its_names() {
+        let cache = tempfile::tempdir().unwrap();
+        let built = Built::at(cache.path());
+        let all = || built.names().join("\n") + "\nwhat is no directory\n";
+        assert_eq!(Built::from_names(cache.path(), all().lines()), None);
+        for name in built.names() {
+            fs::create_dir(cache.path().join(name)).unwrap();
+        }
+        assert_eq!(Built::from_names(cache.path(), all().lines()), Some(built.clone()));
+        let without = Built { kwok: None, ..built };
+        let names = without.names().join("\n") + "\nwhat is no directory\n";
+        assert_eq!(Built::from_names(cache.path(), names.lines()), Some(without));
     }
 
     #[test]

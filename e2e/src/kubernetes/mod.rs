@@ -15,6 +15,7 @@ mod network;
 mod options;
 mod processes;
 mod start;
+mod version;
 
 use std::{
     fs,
@@ -24,12 +25,13 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-pub(crate) use self::{build::actionlint, processes::end_descendants};
+pub(crate) use self::{build::actionlint, options::id_of_version, processes::end_descendants};
 pub use self::{
     build::{Built, helm},
     layout::ClusterId,
     network::{ClusterDomain, IpFamilies, Network},
     options::{Nodes, Options},
+    version::KubernetesVersion,
 };
 use self::{layout::Layout, namespaces::Namespaces, processes::Process};
 use crate::{
@@ -79,10 +81,10 @@ impl Kubernetes {
         require_root()?;
         let layout = Layout::new(&options.cache, &options.id)?;
         packages::ensure(packages::NODE, progress)?;
-        let built = Built::ensure(&options.cache, options.nodes, progress)?;
+        let built = Built::ensure(&options.cache, options.version, options.nodes, progress)?;
         let _lock = cache::lock(layout.lock())?;
         let wanted = ready_mark(&built, options);
-        match Self::healthy(&layout, &built, Some(&wanted)) {
+        match Self::healthy(&layout, &built, &wanted) {
             Ok(cluster) => {
                 progress.say("the cluster is up already");
                 return Ok(cluster);
@@ -102,8 +104,11 @@ impl Kubernetes {
     /// The cluster that runs, which must be healthy, however it is set up.
     pub fn find(options: &Options) -> Result<Self> {
         require_root()?;
-        let built = Built::find(&options.cache).context("nothing has been built yet")?;
-        Self::healthy(&Layout::new(&options.cache, &options.id)?, &built, None)
+        let layout = Layout::new(&options.cache, &options.id)?;
+        let mark = read_mark(&layout)?;
+        let built = Built::from_names(&options.cache.built(), mark.lines())
+            .context("what it was built from is gone")?;
+        Self::healthy(&layout, &built, &mark)
     }
 
     /// Ends the cluster and everything it has left on this machine; none is no fault.
@@ -130,6 +135,7 @@ impl Kubernetes {
             cache: cache.clone(),
             id,
             network: Network::default(),
+            version: KubernetesVersion::default(),
             nodes: Nodes::default(),
         };
         ids.into_iter().map(options).collect()
@@ -211,12 +217,9 @@ impl Kubernetes {
         Self { layout, namespaces, built, kubeconfig }
     }
 
-    /// The cluster that runs, if it is ready and, where that matters, set up as wanted.
-    fn healthy(layout: &Layout, built: &Built, wanted: Option<&str>) -> Result<Self> {
-        let mark = fs::read_to_string(layout.ready_mark())
-            .ok()
-            .context("no cluster has been started to its end")?;
-        if wanted.is_some_and(|wanted| wanted != mark) {
+    /// The cluster that runs, if it is ready and set up as wanted.
+    fn healthy(layout: &Layout, built: &Built, wanted: &str) -> Result<Self> {
+        if read_mark(layout)? != wanted {
             bail!("the one that runs is set up differently");
         }
         let is_dead = |(name, process): (String, Process)| (!process.is_alive()).then_some(name);
@@ -236,6 +239,12 @@ impl Kubernetes {
 /// What a cluster is made from: one with another mark is not the one asked for.
 fn ready_mark(built: &Built, options: &Options) -> String {
     format!("{}\n{:?}\n{:?}\n", built.names().join("\n"), options.network, options.nodes)
+}
+
+/// What the cluster that was started to its end is made from.
+fn read_mark(layout: &Layout) -> Result<String> {
+    let mark = fs::read_to_string(layout.ready_mark()).ok();
+    mark.context("no cluster has been started to its end")
 }
 
 fn take_down(layout: &Layout, options: &Options) -> Result<()> {

@@ -229,7 +229,10 @@ pub(crate) fn program_inside(directory: &str, program: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cache::Cache, kubernetes::ClusterId};
+    use crate::{
+        cache::Cache,
+        kubernetes::{ClusterId, KubernetesVersion},
+    };
 
     fn plan(nodes: Nodes, exists: impl Fn(&Path) -> bool) -> Vec<String> {
         let directory = tempfile::tempdir().unwrap();
@@ -237,7 +240,8 @@ mod tests {
         let root = directory.path().canonicalize().unwrap().display().to_string();
         let id = ClusterId::named("a").unwrap();
         let layout = Layout::new(&cache, &id).unwrap();
-        let options = Options { cache, id, network: Network::default(), nodes };
+        let version = KubernetesVersion::default();
+        let options = Options { cache, id, network: Network::default(), version, nodes };
         let lines = mount_plan(&layout, &options, exists);
         lines.iter().map(|words| words.join(" ").replace(&root, "CACHE")).collect()
     }

@@ -1,6 +1,8 @@
 //! What is asked of a cluster.
 
-use super::{layout::ClusterId, network::Network};
+use anyhow::Result;
+
+use super::{layout::ClusterId, network::Network, version::KubernetesVersion};
 use crate::cache::Cache;
 
 /// What tells one cluster from another, and how it is set up.
@@ -12,8 +14,32 @@ pub struct Options {
     pub id: ClusterId,
     /// Its addresses and names: one with others is another cluster.
     pub network: Network,
+    /// Which Kubernetes.
+    pub version: KubernetesVersion,
     /// Who runs the pods.
     pub nodes: Nodes,
+}
+
+impl Options {
+    /// This checkout's cluster of this version, as it is where nothing else is asked for.
+    pub fn of_version(version: KubernetesVersion) -> Result<Self> {
+        Ok(Self {
+            cache: Cache::locate()?,
+            id: id_of_version(version)?,
+            network: Network::default(),
+            version,
+            nodes: Nodes::default(),
+        })
+    }
+}
+
+/// Name of this checkout's cluster of this version: each version has its own, so that one does not end the
+/// other.
+pub(crate) fn id_of_version(version: KubernetesVersion) -> Result<ClusterId> {
+    if version == KubernetesVersion::default() {
+        return Ok(ClusterId::of_this_checkout());
+    }
+    ClusterId::beside_that_of_this_checkout(&version.purpose())
 }
 
 /// Who runs the pods of a cluster.
@@ -29,4 +55,19 @@ pub enum Nodes {
     RealWithDisk,
     /// Nobody: kwok plays the nodes that are made, and says that pods start and end.
     Simulated,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_version_has_a_cluster_of_its_own_in_this_checkout() {
+        let ids = KubernetesVersion::all().iter().map(|version| id_of_version(*version).unwrap());
+        let ids: Vec<_> = ids.collect();
+        assert!(ids.iter().all(ClusterId::is_of_this_checkout), "{ids:?}");
+        for (position, id) in ids.iter().enumerate() {
+            assert!(!ids[..position].contains(id), "{ids:?}");
+        }
+    }
 }

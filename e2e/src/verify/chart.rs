@@ -10,7 +10,7 @@ use flux_operator::{
 
 use crate::{
     cache::Cache,
-    kubernetes::helm,
+    kubernetes::{KubernetesVersion, helm},
     product::{
         checkout,
         packaging::{plain, same_objects, write},
@@ -18,9 +18,6 @@ use crate::{
     programs,
     progress::Progress,
 };
-
-/// The oldest Kubernetes that is supported.
-const KUBERNETES: &str = "--kube-version=1.33.0";
 
 /// Values that are none, as `--set` takes them.
 const WRONG: [&str; 4] =
@@ -31,7 +28,7 @@ pub(super) fn check(progress: &Progress) -> Result<()> {
     let helm = helm(&Cache::locate()?, progress)?;
     let chart = checkout()?.join("deploy/helm/flux-operator");
     let mut lint = Command::new(&helm);
-    lint.args(["lint", "--strict", KUBERNETES]).arg(&chart);
+    lint.args(["lint", "--strict", &oldest_kubernetes()]).arg(&chart);
     programs::run(&mut lint).context("checking the chart")?;
     says_the_same(&helm, &chart, &in_namespace(NAMESPACE))?;
     for installation in installations() {
@@ -84,8 +81,13 @@ fn says_the_same(helm: &Path, chart: &Path, installation: &Installation) -> Resu
     same_objects(&plain(installation)?, &String::from_utf8_lossy(&output.stdout))
 }
 
+/// What the chart is for at least: the first release of the oldest version that is tested.
+fn oldest_kubernetes() -> String {
+    format!("--kube-version={}.0", KubernetesVersion::all()[0])
+}
+
 fn template(helm: &Path, chart: &Path, namespace: &str) -> Command {
     let mut command = Command::new(helm);
-    command.args(["template", NAME, "--namespace", namespace, KUBERNETES]).arg(chart);
+    command.args(["template", NAME, "--namespace", namespace]).arg(oldest_kubernetes()).arg(chart);
     command
 }

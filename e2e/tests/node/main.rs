@@ -20,7 +20,9 @@ use e2e::{
         image::{Image, ImageConfig},
         layer::{Layer, Source},
     },
-    kubernetes::{Built, ClusterId, DownAtEnd, Kubernetes, Network, Nodes, Options},
+    kubernetes::{
+        Built, ClusterId, DownAtEnd, Kubernetes, KubernetesVersion, Network, Nodes, Options,
+    },
     programs,
     progress::Progress,
     wait::{Look, until},
@@ -35,7 +37,8 @@ const DEADLINE: Duration = Duration::from_mins(2);
 
 fn options(purpose: &str, network: Network) -> Options {
     let id = ClusterId::beside_that_of_this_checkout(purpose).unwrap();
-    Options { cache: Cache::locate().unwrap(), id, network, nodes: Nodes::Real }
+    let version = KubernetesVersion::default();
+    Options { cache: Cache::locate().unwrap(), id, network, version, nodes: Nodes::Real }
 }
 
 fn kubectl(cluster: &Kubernetes, arguments: &[&str]) -> String {
@@ -200,7 +203,7 @@ fn whatever_interrupts_it_up_starts_anew_and_down_leaves_nothing() {
     let _down = DownAtEnd(options.clone());
     let progress = Progress::new();
     // Where nothing was ever built, that takes longer than a moment below is waited for.
-    Built::ensure(&options.cache, Nodes::Real, &progress).unwrap();
+    Built::ensure(&options.cache, options.version, Nodes::Real, &progress).unwrap();
     Kubernetes::down(&options).unwrap();
     let log = |name: &str| {
         options.cache.clusters().join(options.id.as_str()).join(format!("log/{name}.log"))

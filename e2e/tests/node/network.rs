@@ -8,7 +8,7 @@ use e2e::{
     cluster::Target,
     environment::Environment,
     examples::run::run,
-    kubernetes::{ClusterId, DownAtEnd, Network, Nodes, Options},
+    kubernetes::{ClusterId, DownAtEnd, KubernetesVersion, Network, Nodes, Options},
     not_run,
     progress::Progress,
 };
@@ -26,6 +26,7 @@ fn options() -> Options {
         cache: Cache::locate().unwrap(),
         id: ClusterId::beside_that_of_this_checkout("network").unwrap(),
         network,
+        version: KubernetesVersion::default(),
         nodes: Nodes::Real,
     }
 }

@@ -6,6 +6,7 @@ mod commands;
 mod links;
 mod manifests;
 mod page;
+mod versions;
 mod workflows;
 
 use e2e::product::checkout;

@@ -20,6 +20,7 @@ pub use config_map::AGENT_CONFIG_KEY;
 pub use error::BuildError;
 pub use images::Images;
 pub(super) use meta::meta_of;
+pub(super) use pod::pod_resources;
 pub use services::{Services, services};
 
 use crate::cluster::{Cluster, Curve};

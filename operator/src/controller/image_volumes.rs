@@ -16,8 +16,10 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 /// Kubernetes has image volumes switched on from this release on (beta without being asked for; stable
-/// with 1.36). Before, from 1.33 on, an administrator may have switched them on: that is not to be seen.
+/// with 1.36).
 const KUBERNETES: (u32, u32) = (1, 35);
+/// From this release on an administrator may have switched them on: that is not to be seen.
+const SWITCH: (u32, u32) = (1, 31);
 /// Container runtimes and the releases from which on they mount images.
 const RUNTIMES: [(&str, (u32, u32)); 2] = [("containerd", (2, 1)), ("cri-o", (1, 33))];
 /// Nodes that are asked for at once: what a node says of its images is most of a request.
@@ -55,7 +57,7 @@ impl ImageVolumes {
 
 const fn lifetime(support: &Support) -> Duration {
     match support {
-        Support::Yes | Support::No(_) => GOOD_FOR,
+        Support::Yes | Support::No(_) | Support::Off(_) => GOOD_FOR,
         Support::Unknown(_) => UNKNOWN_FOR,
     }
 }
@@ -73,7 +75,7 @@ async fn ask(client: &Client) -> Support {
     match client.apiserver_version().await {
         Ok(version) => {
             if let Some(lack) = kubernetes_lacks("the API server", &version.git_version) {
-                return Support::No(lack);
+                return lack;
             }
         }
         Err(error) => return unknown("read the API server's version", &error),
@@ -88,7 +90,7 @@ async fn ask(client: &Client) -> Support {
         };
         any |= !nodes.items.is_empty();
         if let Some(lack) = nodes.items.iter().find_map(node_lacks) {
-            return Support::No(lack);
+            return lack;
         }
         match nodes.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page.continue_token = Some(token),
@@ -110,23 +112,30 @@ fn unknown(what: &str, error: &kube::Error) -> Support {
 
 /// What keeps `node` from mounting images; nothing where it runs something else than Linux: no pod of
 /// ours gets there.
-fn node_lacks(node: &NodeInfo) -> Option<String> {
+fn node_lacks(node: &NodeInfo) -> Option<Support> {
     let name = format!("node {}", node.name_any());
     let Some(info) = node.status.as_ref().and_then(|status| status.node_info.as_ref()) else {
-        return Some(format!("{name} does not say what it runs"));
+        return Some(Support::No(format!("{name} does not say what it runs")));
     };
     if !info.operating_system.is_empty() && info.operating_system != "linux" {
         return None;
     }
     kubernetes_lacks(&name, &info.kubelet_version)
-        .or_else(|| runtime_lacks(&name, &info.container_runtime_version))
+        .or_else(|| runtime_lacks(&name, &info.container_runtime_version).map(Support::No))
 }
 
-fn kubernetes_lacks(what: &str, version: &str) -> Option<String> {
+fn kubernetes_lacks(what: &str, version: &str) -> Option<Support> {
     let (major, minor) = KUBERNETES;
-    let has = release(version).is_some_and(|release| release >= KUBERNETES);
-    let lack = || format!("{what} is of Kubernetes {version}, image volumes need {major}.{minor}");
-    (!has).then(lack)
+    let release = release(version).unwrap_or_default();
+    let of = format!("{what} is of Kubernetes {version}");
+    if release >= KUBERNETES {
+        None
+    } else if release >= SWITCH {
+        let off = "image volumes are off unless somebody has switched them on";
+        Some(Support::Off(format!("{of}: before {major}.{minor}, {off}")))
+    } else {
+        Some(Support::No(format!("{of}, image volumes need {major}.{minor}")))
+    }
 }
 
 /// `version` as a node has it: `containerd://2.1.4`.
@@ -188,11 +197,22 @@ mod tests {
     }
 
     #[test]
+    fn where_an_administrator_may_have_switched_them_on_nothing_is_certain() {
+        for version in ["v1.31.0", "v1.33.13", "v1.34.9+k3s1"] {
+            let lack = node_lacks(&node(&json!({ "kubeletVersion": version })));
+            let said = format!(
+                "node n-1 is of Kubernetes {version}: before 1.35, image volumes are off unless somebody has switched them on"
+            );
+            assert_eq!(lack, Some(Support::Off(said)));
+        }
+    }
+
+    #[test]
     fn a_node_that_lacks_something_is_named_with_what_it_has_and_what_it_needs() {
         for (info, lack) in [
             (
-                json!({ "kubeletVersion": "v1.34.9" }),
-                "node n-1 is of Kubernetes v1.34.9, image volumes need 1.35",
+                json!({ "kubeletVersion": "v1.30.9" }),
+                "node n-1 is of Kubernetes v1.30.9, image volumes need 1.35",
             ),
             (
                 json!({ "containerRuntimeVersion": "containerd://1.7.28~ds1" }),
@@ -211,10 +231,11 @@ mod tests {
                 "node n-1 is of Kubernetes unknown, image volumes need 1.35",
             ),
         ] {
-            assert_eq!(node_lacks(&node(&info)).as_deref(), Some(lack));
+            assert_eq!(node_lacks(&node(&info)), Some(Support::No(lack.to_owned())));
         }
         let silent = json!({ "metadata": { "name": "n-2" }, "spec": {} });
         let silent: NodeInfo = serde_json::from_value(silent).unwrap();
-        assert_eq!(node_lacks(&silent).as_deref(), Some("node n-2 does not say what it runs"));
+        let lack = Support::No("node n-2 does not say what it runs".to_owned());
+        assert_eq!(node_lacks(&silent), Some(lack));
     }
 }

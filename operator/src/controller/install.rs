@@ -23,6 +23,8 @@ pub(super) enum Support {
     Yes,
     /// Something lacks them: what.
     No(String),
+    /// Something has them, but switched off unless somebody has switched them on: what.
+    Off(String),
     /// It could not be found out: why.
     Unknown(String),
 }
@@ -89,7 +91,9 @@ fn automatic(support: &Support) -> (Install, String) {
             let reason = "the API server and all nodes have image volumes";
             (Install::Image, reason.to_owned())
         }
-        Support::No(why) | Support::Unknown(why) => (Install::Copy, why.clone()),
+        Support::No(why) | Support::Off(why) | Support::Unknown(why) => {
+            (Install::Copy, why.clone())
+        }
     }
 }
 
@@ -98,7 +102,9 @@ fn mounted_all_the_same(support: &Support) -> String {
     match support {
         Support::Yes => ASKED_FOR.to_owned(),
         Support::No(why) => format!("{ASKED_FOR}, but will not work: {why}"),
-        Support::Unknown(why) => format!("{ASKED_FOR}, and may not work: {why}"),
+        Support::Off(why) | Support::Unknown(why) => {
+            format!("{ASKED_FOR}, and may not work: {why}")
+        }
     }
 }
 
@@ -148,8 +154,10 @@ mod tests {
         for spec in [json!({}), wanted("Auto")] {
             assert_eq!(chosen(&spec, &Support::Yes), (Install::Image, all.clone()));
             assert_eq!(chosen(&spec, &no()), (Install::Copy, "node n has 1".to_owned()));
-            let unknown = Support::Unknown("nobody knows".to_owned());
-            assert_eq!(chosen(&spec, &unknown), (Install::Copy, "nobody knows".to_owned()));
+            for uncertain in [Support::Unknown, Support::Off] {
+                let support = uncertain("nobody knows".to_owned());
+                assert_eq!(chosen(&spec, &support), (Install::Copy, "nobody knows".to_owned()));
+            }
         }
     }
 
@@ -172,9 +180,10 @@ mod tests {
         let (method, reason) = chosen(&wanted("Image"), &no());
         assert_eq!(method, Install::Image);
         assert_eq!(reason, "asked for, but will not work: node n has 1");
-        let unknown = Support::Unknown("nobody knows".to_owned());
-        let (_, reason) = chosen(&wanted("Image"), &unknown);
-        assert_eq!(reason, "asked for, and may not work: nobody knows");
+        for uncertain in [Support::Unknown, Support::Off] {
+            let (_, reason) = chosen(&wanted("Image"), &uncertain("nobody knows".to_owned()));
+            assert_eq!(reason, "asked for, and may not work: nobody knows");
+        }
     }
 
     #[test]

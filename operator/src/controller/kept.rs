@@ -26,7 +26,8 @@ impl Keep for MiniCluster {}
 impl Keep for Service {}
 impl Keep for ConfigMap {}
 
-/// Of its pods a Job keeps what is asked for: how they are restarted, and the images that are copied or mounted.
+/// Of its pods a Job keeps what is asked for: how they are restarted, the images that are copied or mounted, and
+/// resources of a pod as a whole.
 impl Keep for Job {
     fn slim(&mut self) {
         take_out_history(&mut self.metadata);
@@ -40,6 +41,7 @@ impl Keep for Job {
             restart_policy: pod.restart_policy,
             init_containers: init,
             volumes: Some(volumes.collect()),
+            resources: pod.resources,
             ..PodSpec::default()
         });
     }

@@ -9,6 +9,7 @@ use super::build::{self, Images};
 use super::change::Change;
 use super::companion::companion_change;
 use super::course::{Course, agent_config, course};
+use super::dropped::dropped;
 use super::ended_run;
 use super::error::Error;
 use super::install::{Choice, Support, choose};
@@ -66,6 +67,8 @@ pub(super) struct Plan {
     pub(super) install: Option<Choice>,
     /// What was asked for and cannot be had while the Job exists, or after it has finished.
     pub(super) refused: Vec<String>,
+    /// What the API server has left out of the Job.
+    pub(super) dropped: Vec<String>,
     /// What is written.
     pub(super) writes: Writes,
     /// Why nothing is written, if something is in the way.
@@ -137,6 +140,7 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
     };
     if let (Some(job), Ok(cluster)) = (&live.job, cluster) {
         plan.refused = changed_fields(job, &cluster.fixed_fields);
+        plan.dropped = dropped(cluster, plan.install.as_ref(), &plan.refused, job);
     }
     match writes(request, live, &mut plan) {
         Ok(writes) => plan.writes = writes,

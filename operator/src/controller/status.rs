@@ -186,16 +186,24 @@ fn accepted(conditions: &mut Conditions, facts: &Facts<'_>) {
     // Nobody asks for a name once the run is over.
     let applies = facts.plan.course == Course::Apply;
     let taken = if applies { facts.live.names_taken.join(", ") } else { String::new() };
-    let (reason, message) = match (fields.as_str(), taken.as_str()) {
-        ("", "") => ("Accepted", "the specification is valid".to_owned()),
-        ("", taken) => ("ServiceNameTaken", format!("valid; {}", name_taken(taken))),
-        (fields, "") => {
-            ("FieldsNotActedOn", format!("valid, but this version does not act on: {fields}"))
-        }
-        (fields, taken) => (
-            "FieldsNotActedOn",
-            format!("valid, but this version does not act on: {fields}; {}", name_taken(taken)),
-        ),
+    let dropped = facts.plan.dropped.join(", ");
+    let remarks: Vec<_> = [
+        (fields.as_str(), format!("this version does not act on: {fields}")),
+        (dropped.as_str(), format!("the API server has left out of the Job: {dropped}")),
+        (taken.as_str(), name_taken(&taken)),
+    ]
+    .into_iter()
+    .filter_map(|(found, remark)| (!found.is_empty()).then_some(remark))
+    .collect();
+    let reason = match (fields.is_empty() && dropped.is_empty(), taken.is_empty()) {
+        (true, true) => "Accepted",
+        (true, false) => "ServiceNameTaken",
+        (false, _) => "FieldsNotActedOn",
+    };
+    let message = if remarks.is_empty() {
+        "the specification is valid".to_owned()
+    } else {
+        format!("valid, but {}", remarks.join("; "))
     };
     conditions.yes(kind::ACCEPTED, reason, message);
 }

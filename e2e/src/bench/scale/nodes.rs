@@ -11,7 +11,7 @@ use kube::{
 use serde_json::json;
 
 use super::manifest::Load;
-use crate::progress::Progress;
+use crate::{kubernetes::KubernetesVersion, progress::Progress};
 
 /// Kubernetes' own limit, unless it is told another.
 const PODS_PER_NODE: u32 = 110;
@@ -62,7 +62,7 @@ fn node(number: u32) -> serde_json::Result<Node> {
                 "containerRuntimeVersion": "containerd://2.3.7",
                 "kernelVersion": "",
                 "kubeProxyVersion": "",
-                "kubeletVersion": "v1.36.3",
+                "kubeletVersion": KubernetesVersion::default().full(),
                 "machineID": "",
                 "operatingSystem": "linux",
                 "osImage": "",

@@ -29,6 +29,8 @@ use crate::{
 const PLACE: &str = "usr/local";
 /// What compiles and links C, whatever for.
 const NATIVE: [&str; 2] = ["gcc", "libc6-dev"];
+/// How Rust's libraries are built, beside what Rust's own are: an image's program is optimised as a whole.
+const LIBRARY_FLAGS: [&str; 1] = ["-Cembed-bitcode=yes"];
 /// The release of Debian that has the sources of every recent Rust.
 const SOURCES: &str = "trixie-backports";
 
@@ -56,7 +58,9 @@ fn rust(cache: &Cache, progress: &Progress) -> Result<Layer> {
     let version = rustc(&["--version", "--verbose"])?;
     let release = version.lines().find_map(|line| line.strip_prefix("release: "));
     let release = release.with_context(|| format!("no release in what rustc says: {version}"))?;
-    let key = Key::new("rust", release, &[("version", version.as_bytes())]);
+    let flags = LIBRARY_FLAGS.join(" ");
+    let inputs = [("version", version.as_bytes()), ("flags", flags.as_bytes())];
+    let key = Key::new("rust", release, &inputs);
     let directory = match cache.find(&key) {
         Some(found) => found,
         None => progress.long_step(
@@ -132,6 +136,7 @@ fn build_libraries(
     };
     SysrootBuilder::new(into, target)
         .sysroot_config(config)
+        .rustflags(LIBRARY_FLAGS)
         .cargo(cargo)
         .build_from_source(&library)
         .with_context(|| format!("building Rust's libraries for {target}"))?;

@@ -35,14 +35,14 @@ pub(super) fn template(
 }
 
 fn pod_spec(cluster: &Cluster, images: &Images, install: Install) -> PodSpec {
-    let (resources, overhead) = resources(&cluster.pod);
+    let overhead = pod_overhead(&cluster.pod);
     PodSpec {
         affinity: affinity(cluster),
         containers: containers(cluster, images, install),
         image_pull_secrets: pull_secrets(cluster),
         init_containers: init_containers(cluster, images, install),
         overhead,
-        resources,
+        resources: pod_resources(&cluster.pod),
         restart_policy: Some(cluster.pod.restart_policy.clone()),
         volumes: Some(volumes(cluster, images, install)),
         ..common(cluster)
@@ -74,18 +74,20 @@ pub(super) fn common(cluster: &Cluster) -> PodSpec {
     }
 }
 
-/// Pod-level resources and overhead. An overhead without a runtime class that defines the same one
-/// makes the API server refuse every pod, so without a class the resources are the pod's own.
-fn resources(pod: &Pod) -> (Option<ResourceRequirements>, Option<BTreeMap<String, Quantity>>) {
-    let given = (!pod.resources.is_empty()).then(|| pod.resources.clone());
-    if pod.runtime_class_name.is_some() {
-        return (None, given);
-    }
-    let own = given.map(|requests| ResourceRequirements {
-        requests: Some(requests),
+/// An overhead without a runtime class that defines the same one makes the API server refuse every pod, so
+/// without a class the resources are the pod's own.
+fn pod_overhead(pod: &Pod) -> Option<BTreeMap<String, Quantity>> {
+    let given = pod.runtime_class_name.is_some() && !pod.resources.is_empty();
+    given.then(|| pod.resources.clone())
+}
+
+/// Pod-level resources, where they are no overhead.
+pub(in crate::controller) fn pod_resources(pod: &Pod) -> Option<ResourceRequirements> {
+    let given = pod.runtime_class_name.is_none() && !pod.resources.is_empty();
+    given.then(|| ResourceRequirements {
+        requests: Some(pod.resources.clone()),
         ..ResourceRequirements::default()
-    });
-    (own, None)
+    })
 }
 
 /// Pull secrets of all images, each once, in order of their names.
