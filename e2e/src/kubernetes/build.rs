@@ -338,7 +338,7 @@ mod tests {
         let names = keys.map(|key| key.rsplit_once('-').unwrap().0.to_owned());
         insta::assert_snapshot!(
             names.collect::<Vec<_>>().join(" "),
-            @"kubernetes-v1.33.13 kubernetes-v1.36.3 containerd-v2.3.7 coredns-v1.14.7 pause-1 kwok-v0.8.0 helm-v4.3.1 actionlint-v1.7.12"
+            @"kubernetes-v1.33.13 kubernetes-v1.36.3 kubernetes-v1.37.2 containerd-v2.3.7 coredns-v1.14.7 pause-1 kwok-v0.8.0 helm-v4.3.1 actionlint-v1.7.12"
         );
     }
 

@@ -13,10 +13,13 @@ pub enum KubernetesVersion {
     /// The oldest that is supported.
     #[value(name = "1.33")]
     V1_33,
-    /// The newest.
-    #[default]
+    /// Where image volumes are stable.
     #[value(name = "1.36")]
     V1_36,
+    /// The newest.
+    #[default]
+    #[value(name = "1.37")]
+    V1_37,
 }
 
 /// What the build of one version depends on.
@@ -47,6 +50,7 @@ macro_rules! source {
 
 const V1_33: Source = source!("1.33", "13");
 const V1_36: Source = source!("1.36", "3");
+const V1_37: Source = source!("1.37", "2");
 
 impl KubernetesVersion {
     /// All of them, the oldest first.
@@ -64,6 +68,7 @@ impl KubernetesVersion {
         match self {
             Self::V1_33 => &V1_33,
             Self::V1_36 => &V1_36,
+            Self::V1_37 => &V1_37,
         }
     }
 
