@@ -464,7 +464,7 @@ pub fn closed_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Whether this process' user namespace has more users than one (user_namespaces(7)).
+/// Whether this process' user namespace has more users than one (`user_namespaces(7)`).
 fn has_other_users() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap();
     map.lines().count() > 1 || !map.trim().ends_with(" 1")

@@ -160,7 +160,7 @@ fn one(
     let build = Build {
         dockerfile: shipped.dockerfile,
         architecture: architecture.image_name(),
-        build_image,
+        base: build_image,
         registry: &registry()?,
     };
     let name = name(shipped, architecture);

@@ -19,7 +19,7 @@ pub(super) struct Build<'a> {
     /// The architecture, as images name it.
     pub architecture: &'a str,
     /// The image that is built in.
-    pub build_image: &'a str,
+    pub base: &'a str,
     /// The directory of this machine that has the crates.
     pub registry: &'a Path,
 }
@@ -66,7 +66,7 @@ impl Buildah {
         let here = Architecture::of_this_machine()
             .map_or(std::env::consts::ARCH, Architecture::image_name);
         command.arg(format!("--build-arg=BUILDPLATFORM=linux/{here}"));
-        command.arg(format!("--build-arg=BUILD_IMAGE={}", build.build_image));
+        command.arg(format!("--build-arg=BUILD_IMAGE={}", build.base));
         command.arg(format!("--volume={}:/usr/local/cargo/registry", build.registry.display()));
         programs::show(command.arg(".").current_dir(checkout()?))
     }

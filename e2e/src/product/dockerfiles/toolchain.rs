@@ -38,7 +38,7 @@ const SOURCES: &str = "trixie-backports";
 pub(super) fn image(cache: &Cache, progress: &Progress) -> Result<Image> {
     let others =
         Architecture::ALL.into_iter().filter(|it| Some(*it) != Architecture::of_this_machine());
-    let cross = others.flat_map(|it| it.cross_compiler()).map(packages::Package::name);
+    let cross = others.flat_map(Architecture::cross_compiler).map(packages::Package::name);
     let packages: Vec<_> = NATIVE.into_iter().chain(cross).collect();
     let recipe = Recipe { release: Release::Bookworm, packages: &packages, program: None };
     let debian = recipe.image(cache, progress)?;
@@ -87,7 +87,7 @@ fn rustc(arguments: &[&str]) -> Result<String> {
 fn write(archive: &Path, release: &str, progress: &Progress) -> Result<()> {
     let here = PathBuf::from(rustc(&["--print", "sysroot"])?);
     let built = tempfile::tempdir().context("making a directory for Rust's libraries")?;
-    let file = File::create(&archive).with_context(|| format!("opening {}", archive.display()))?;
+    let file = File::create(archive).with_context(|| format!("opening {}", archive.display()))?;
     let mut archive = tar::Builder::new(BufWriter::new(file));
     let place = Path::new(PLACE);
     let cargo = std::env::var_os("CARGO").map_or_else(|| here.join("bin/cargo"), PathBuf::from);
