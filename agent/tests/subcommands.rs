@@ -5,6 +5,7 @@
 mod pod;
 
 use flux_contract::Exit;
+use pod::namespace::first_process;
 use pod::{Pod, code, stderr, stdout};
 use std::collections::BTreeSet;
 use std::fs;
@@ -87,7 +88,13 @@ fn every_subcommand_answers() {
     let mut wrong = Vec::new();
     for Case { words, code: expected, prints } in cases {
         let words: Vec<_> = words.iter().map(String::as_str).collect();
-        let output = pod.agent(&words).output().unwrap();
+        let mut command = pod.agent(&words);
+        if words[0] == "run" {
+            // As in a pod: an emulator may not know how others get orphans.
+            let Some(first) = first_process(&pod, &command) else { continue };
+            command = first;
+        }
+        let output = command.output().unwrap();
         let said = format!("{}{}", stdout(&output), stderr(&output));
         if code(&output) != expected || !said.contains(prints) {
             wrong.push(format!("{words:?}, {expected}, {prints:?}: {} {said}", code(&output)));

@@ -175,8 +175,10 @@ async fn begin(
         Facts::gather(&config, &root, hostname).map_err(|error| (Exit::Internal, chain(&error)))?;
     let start = Report::of_this_process()
         .map_err(|error| (Exit::Prepare, format!("enter the working directory: {error}")))?;
-    // Where the pod's containers share their processes this is not PID 1, and has its orphans all the same.
-    prctl::set_child_subreaper(true).map_err(|errno| internal("take orphans", errno.into()))?;
+    if std::process::id() != 1 {
+        // The pod's containers share their processes: another one is PID 1, to whom orphans would go.
+        prctl::set_child_subreaper(true).map_err(|errno| internal("take orphans", errno.into()))?;
+    }
     let children = Children::reaped().map_err(|error| internal("take signals", error))?;
     let mut context = Context {
         root,

@@ -140,7 +140,7 @@ fn all_for(
     images: &Images,
     progress: &Progress,
 ) -> Result<()> {
-    for shipped in [&OPERATOR, &AGENT] {
+    for shipped in [&AGENT, &OPERATOR] {
         let what = format!("building {} for {}", shipped.dockerfile, architecture.image_name());
         progress.long_step(&what, "6 min", || {
             one(shipped, architecture, build_image, buildah, images)

@@ -12,10 +12,10 @@ use crate::{
     progress::Progress,
 };
 
-/// The agent's tests that start it, but for those that measure it, and those that change to other users, which
-/// a user namespace with one user cannot.
-const TESTS: [&str; 8] =
-    ["every_setting", "plan", "probe", "readiness", "refusals", "run", "status", "subcommands"];
+/// The agent's tests that start it: whole runs as PID 1, and every subcommand. Those that start a run as another
+/// process need a child subreaper, which qemu's user emulation does not know; those that change to other users
+/// say that they are skipped, as the user namespace has one.
+const TESTS: [&str; 6] = ["first_process", "plan", "probe", "readiness", "status", "subcommands"];
 
 /// Tells the kernel, in namespaces of this command alone, to run programs of another architecture by an emulator.
 /// Needs Linux 6.7, which made the kernel's table one of the user namespace.
@@ -40,7 +40,8 @@ fn check_one(images: &Images, architecture: Architecture) -> Result<()> {
     let kind = programs::run(Command::new(architecture.emulator()).arg(&agent).arg("--version"))?;
     ensure!(!kind.stdout.is_empty(), "{} has not said its version", agent.display());
     let tests = TESTS.iter().flat_map(|test| ["--test", test]);
-    let mut command = cargo(&["test", "--package", "flux-agent"])?;
+    // Of the whole workspace: its tests are built already.
+    let mut command = cargo(&["test", "--workspace"])?;
     command.args(tests).env(AGENT_UNDER_TEST, &agent);
     let mut namespaces = Command::new("unshare");
     namespaces.args(["--user", "--map-root-user", "--mount", "sh", "-ec", REGISTER]);

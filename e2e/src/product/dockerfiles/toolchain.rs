@@ -31,6 +31,8 @@ const PLACE: &str = "usr/local";
 const NATIVE: [&str; 2] = ["gcc", "libc6-dev"];
 /// How Rust's libraries are built, beside what Rust's own are: an image's program is optimised as a whole.
 const LIBRARY_FLAGS: [&str; 1] = ["-Cembed-bitcode=yes"];
+/// The library for programs that end at a panic: alone of all it is compiled for that, as Rust's own is.
+const ABORTS: &str = r#"profile.custom_sysroot.package.panic_abort.rustflags=["-Cpanic=abort"]"#;
 /// The release of Debian that has the sources of every recent Rust.
 const SOURCES: &str = "trixie-backports";
 
@@ -58,7 +60,7 @@ fn rust(cache: &Cache, progress: &Progress) -> Result<Layer> {
     let version = rustc(&["--version", "--verbose"])?;
     let release = version.lines().find_map(|line| line.strip_prefix("release: "));
     let release = release.with_context(|| format!("no release in what rustc says: {version}"))?;
-    let flags = LIBRARY_FLAGS.join(" ");
+    let flags = [LIBRARY_FLAGS[0], ABORTS].join(" ");
     let inputs = [("version", version.as_bytes()), ("flags", flags.as_bytes())];
     let key = Key::new("rust", release, &inputs);
     let directory = match cache.find(&key) {
@@ -128,7 +130,7 @@ fn build_libraries(
         )
     })?;
     let linker = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_"));
-    let mut cargo = cargo(&[])?;
+    let mut cargo = cargo(&["-Zprofile-rustflags", "--config", ABORTS])?;
     // Rust's libraries use what only they may use.
     cargo.env("RUSTC_BOOTSTRAP", "1").env(linker, architecture.compiler());
     let config = SysrootConfig::WithStd {
