@@ -184,7 +184,9 @@ fn a_port_that_another_program_has_is_named_and_the_run_goes_on() {
     let taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let mut run = pod.prepared(&pod.launcher("true"));
-    let output = run.args(["--probe-port", &port, "--probe-period", "60"]).output().unwrap();
+    run.args(["--probe-port", &port, "--probe-period", "60"]);
+    let Some(mut run) = first_process(&pod, &run) else { return };
+    let output = run.output().unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let named = format!("listen at port {port}, where the kubelet asks whether this pod is ready");
     assert!(stderr(&output).contains(&named), "{}", stderr(&output));

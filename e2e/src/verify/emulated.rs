@@ -41,7 +41,7 @@ fn check_one(images: &Images, architecture: Architecture) -> Result<()> {
     ensure!(!kind.stdout.is_empty(), "{} has not said its version", agent.display());
     let tests = TESTS.iter().flat_map(|test| ["--test", test]);
     // Of the whole workspace: its tests are built already.
-    let mut command = cargo(&["test", "--workspace"])?;
+    let mut command = cargo(&["test", "--workspace", "--no-fail-fast"])?;
     command.args(tests).env(AGENT_UNDER_TEST, &agent);
     let mut namespaces = Command::new("unshare");
     namespaces.args(["--user", "--map-root-user", "--mount", "sh", "-ec", REGISTER]);

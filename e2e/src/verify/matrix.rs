@@ -52,7 +52,8 @@ struct Counts {
     failed: u32,
 }
 
-/// Runs tests on a cluster of each of `versions`, of all where none is given: those of [`CHOSEN`], or `all`.
+/// Runs tests on a cluster of each of `versions`, of all where none is given: those that show most of
+/// Kubernetes, or `all`.
 pub fn matrix(versions: &[KubernetesVersion], all: bool, progress: &Progress) -> Result<()> {
     let versions = chosen(versions);
     let options: Vec<_> =
