@@ -30,7 +30,7 @@ const PLACE: &str = "usr/local";
 /// What compiles and links C, whatever for.
 const NATIVE: [&str; 2] = ["gcc", "libc6-dev"];
 /// How Rust's libraries are built, beside what Rust's own are: an image's program is optimised as a whole.
-const LIBRARY_FLAGS: [&str; 1] = ["-Cembed-bitcode=yes"];
+const LIBRARY_FLAG: &str = "-Cembed-bitcode=yes";
 /// The library for programs that end at a panic: alone of all it is compiled for that, as Rust's own is.
 const ABORTS: &str = r#"profile.custom_sysroot.package.panic_abort.rustflags=["-Cpanic=abort"]"#;
 /// The release of Debian that has the sources of every recent Rust.
@@ -60,7 +60,7 @@ fn rust(cache: &Cache, progress: &Progress) -> Result<Layer> {
     let version = rustc(&["--version", "--verbose"])?;
     let release = version.lines().find_map(|line| line.strip_prefix("release: "));
     let release = release.with_context(|| format!("no release in what rustc says: {version}"))?;
-    let flags = [LIBRARY_FLAGS[0], ABORTS].join(" ");
+    let flags = [LIBRARY_FLAG, ABORTS].join(" ");
     let inputs = [("version", version.as_bytes()), ("flags", flags.as_bytes())];
     let key = Key::new("rust", release, &inputs);
     let directory = match cache.find(&key) {
@@ -138,7 +138,7 @@ fn build_libraries(
     };
     SysrootBuilder::new(into, target)
         .sysroot_config(config)
-        .rustflags(LIBRARY_FLAGS)
+        .rustflag(LIBRARY_FLAG)
         .cargo(cargo)
         .build_from_source(&library)
         .with_context(|| format!("building Rust's libraries for {target}"))?;
