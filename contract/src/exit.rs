@@ -4,7 +4,7 @@
 ///
 /// A command that ran passes on its own code (128 + N when signal N ended it; 126 when it could
 /// not be executed, 127 when it was not found, as POSIX shells do). The codes here say that the
-/// command was never reached, or, for [`Exit::Deadline`], that it was ended. They lie in the range of `sysexits.h`, which few programs use; the
+/// command was never reached in this pod, or, for [`Exit::Deadline`], that it was ended. They lie in the range of `sysexits.h`, which few programs use; the
 /// termination message tells the two apart beyond doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -23,6 +23,8 @@ pub enum Exit {
     Hook = 69,
     /// The broker ended before the command ran.
     Broker = 76,
+    /// The pod of the lead before this one was lost, and its command may have run: it is not run again.
+    LeadLost = 77,
     /// The agent was told to stop (SIGTERM) before the command ran.
     Stopped = 75,
     /// The answer of a subcommand could not be written.
@@ -38,7 +40,7 @@ pub enum Exit {
 
 impl Exit {
     /// Every variant, in the order of the table in `docs/agent.md`.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Usage,
         Self::Config,
         Self::View,
@@ -51,6 +53,7 @@ impl Exit {
         Self::Deadline,
         Self::FluxRefused,
         Self::Internal,
+        Self::LeadLost,
     ];
 
     /// The number the process ends with.
@@ -78,6 +81,7 @@ impl Exit {
             Self::Deadline => "DeadlineExceeded",
             Self::FluxRefused => "FluxRefused",
             Self::Internal => "AgentInternal",
+            Self::LeadLost => "LeadLost",
         }
     }
 }

@@ -30,6 +30,14 @@ fn view_install(agent: &str, mount_path: &str) -> Vec<String> {
     words([agent, "view", "install", "--mount-path", mount_path, "--destination", INSTALL_MOUNT])
 }
 
+/// Variables of the runner that count the pods of its index which the Job controller has replaced, from
+/// the annotations that it gives each new pod (KEP-3850, `backoffLimitPerIndex`): those that count as
+/// failures, and those that its failure policy ignores. Empty in a Job that does not count by index.
+pub const REPLACED_VARIABLES: [(&str, &str); 2] = [
+    ("FLUX_OPERATOR_REPLACED_FAILED", "batch.kubernetes.io/job-index-failure-count"),
+    ("FLUX_OPERATOR_REPLACED_STOPPED", "batch.kubernetes.io/job-index-ignored-failure-count"),
+];
+
 /// Port of the pod at which PID 1 answers whether the pod is ready.
 pub const READY_PORT: u16 = 18049;
 /// Path of that question. With `?wait=SECONDS` the answer waits so long for the pod to be ready.

@@ -82,6 +82,16 @@ impl Cluster {
         }
     }
 
+    /// Pods are never restarted in place. Only for those the API server takes a failure policy.
+    pub(crate) fn never_restarts(&self) -> bool {
+        self.pod.restart_policy == "Never"
+    }
+
+    /// A command is never run a second time, and pods that are lost are made again all the same.
+    pub(crate) fn runs_once(&self) -> bool {
+        self.backoff_limit == 0 && self.never_restarts()
+    }
+
     /// The Secret with the CURVE certificate: the user's own, or the one that the operator creates
     /// for this run.
     pub fn curve_secret(&self) -> String {

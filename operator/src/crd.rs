@@ -176,8 +176,9 @@ pub struct MiniClusterSpec {
     #[schemars(range(min = 1))]
     pub deadline_seconds: i64,
 
-    /// How often failed pods are replaced before the Job fails. Default: a failed command fails
-    /// the Job at once and is not run again.
+    /// How often the command may be run again after a failure: so many failed pods are replaced. Default: a
+    /// failed command fails the Job at once and is not run again, while a worker that is lost is replaced;
+    /// so is the lead of an interactive MiniCluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub backoff_limit: Option<i32>,

@@ -29,6 +29,10 @@ impl Default for LeadWatch {
 }
 
 impl LeadWatch {
+    /// For a lead that may be about to end.
+    pub(crate) const SHORT: Self =
+        Self { interval: Duration::from_millis(500), patience: Duration::from_secs(1) };
+
     /// Returns when nothing has listened at `lead` for as long as the patience. Packets that get
     /// lost, and names that are not found, prove nothing and begin the count anew.
     pub(crate) async fn lost(self, lead: &AwaitLead) {

@@ -5,6 +5,7 @@ use crate::execute::context::Context;
 use crate::execute::error::StepError;
 use crate::execute::session::Session;
 use crate::execute::steps::{announce, execute, execute_all};
+use crate::lead::watch::LeadWatch;
 use crate::pid1::broker_end::BrokerEnd;
 use crate::pid1::ending::{Backoff, Ended, Next};
 use crate::pid1::farewell::farewell;
@@ -302,7 +303,10 @@ async fn of_worker(
         await_lead(context, &worker.lead).await?;
         let end = run_broker(context, &plan.broker, plan.role).await?;
         let why = match ending::of_worker(worker.policy, end) {
-            Next::Leave(ended) => return Ok(Outcome { ended, broker: Some(end), record: None }),
+            Next::Leave(ended) if ended.code != 0 || !another_lead_follows(context, worker).await? => {
+                return Ok(Outcome { ended, broker: Some(end), record: None });
+            }
+            Next::Leave(_) => "the lead has stopped without an end of the run".to_owned(),
             Next::Restart(why) => why,
         };
         let pause = backoff.pause(Duration::from_nanos(end.ended.saturating_sub(end.started)));
@@ -312,6 +316,17 @@ async fn of_worker(
         context.progress.restarted();
         context.signals.unless_stopped(tokio::time::sleep(pause)).await?;
     }
+}
+
+/// Whether the lead of an instance that people end goes too, after the clean end of this broker.
+async fn another_lead_follows(
+    context: &mut Context,
+    worker: &WorkerRun,
+) -> Result<bool, StepError> {
+    let Some(seconds) = worker.lead_may_return_seconds else { return Ok(false) };
+    context.log.say("the broker ended well: looking whether the lead goes, too");
+    let gone = tokio::time::timeout(Duration::from_secs(seconds), LeadWatch::SHORT.lost(&worker.lead));
+    Ok(context.signals.unless_stopped(gone).await?.is_ok())
 }
 
 /// What is done at the end in any case. A failure here is said; the code stays what it was.

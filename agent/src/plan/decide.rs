@@ -7,12 +7,15 @@ use crate::plan::pod::Pod;
 use crate::plan::step::{AwaitLead, BrokerRun, LeadByName, Plan, Role, Step, WorkerRun};
 use crate::plan::{account, archive, broker_command, environment, files, helpers, hooks, workload};
 use crate::system::environment::Change;
-use flux_contract::{AgentConfig, Bootstrap, CURVE_MOUNT, CURVE_SECRET_KEY};
+use flux_contract::{AgentConfig, Bootstrap, CURVE_MOUNT, CURVE_SECRET_KEY, WorkerPolicy, Workload};
 use std::path::{Path, PathBuf};
 
 /// Decides what a pod does. All of it is in the returned value; nothing is changed.
 pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
     let (role, rank) = role(config, facts)?;
+    if role == Role::Lead && facts.replaced > 0 && has_command(&config.workload) {
+        return Err(PlanError::LeadLost);
+    }
     let pod = Pod { config, facts, role, rank };
     if config.view.enabled && !facts.executables.contains(Path::new(&pod.flux())) {
         return Err(PlanError::NoFlux { path: pod.flux().into() });
@@ -47,6 +50,14 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
             .chain([Step::MarkComplete { path: config.layout.complete_marker() }])
             .collect(),
     })
+}
+
+/// Whether the run is that of a command. What people enter has none that would be repeated.
+const fn has_command(workload: &Workload) -> bool {
+    match workload {
+        Workload::Submit { .. } | Workload::Launcher { .. } | Workload::Batch { .. } => true,
+        Workload::Interactive { .. } | Workload::Diagnostics {} => false,
+    }
 }
 
 /// Lead or worker, and the rank: the position in the hostlist, as Flux itself finds it.
@@ -111,7 +122,10 @@ fn worker(pod: Pod<'_>) -> Result<Option<WorkerRun>, PlanError> {
         return Ok(None);
     }
     let lead = await_lead(pod)?;
-    Ok(Some(WorkerRun { lead, policy: pod.config.worker }))
+    let Pod { config, .. } = pod;
+    let stays_up = config.worker == WorkerPolicy::LeaveWhenDone && !has_command(&config.workload);
+    let lead_may_return_seconds = stays_up.then_some(config.shutdown.grace_seconds);
+    Ok(Some(WorkerRun { lead, policy: config.worker, lead_may_return_seconds }))
 }
 
 /// Where and how long to wait for the lead, from this pod.

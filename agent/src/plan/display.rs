@@ -136,9 +136,13 @@ impl fmt::Display for AwaitLead {
 
 impl fmt::Display for BrokerRun {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(WorkerRun { lead, policy }) = &self.worker {
+        if let Some(WorkerRun { lead, policy, lead_may_return_seconds }) = &self.worker {
             writeln!(formatter, "{lead}")?;
-            writeln!(formatter, "when the broker ends: {}", policy_text(*policy))?;
+            write!(formatter, "when the broker ends: {}", policy_text(*policy))?;
+            if let Some(seconds) = lead_may_return_seconds {
+                write!(formatter, "; if the lead closes its port within {seconds} s, wait for another")?;
+            }
+            formatter.write_str("\n")?;
         }
         write!(formatter, "start the broker: {}", shown(&self.command))?;
         if let Some(ArchiveRun { path, dump, staging: _ }) = &self.archive {

@@ -38,6 +38,11 @@ pub enum PlanError {
         /// The hook.
         hook: &'static str,
     },
+    /// The command of a lead that is lost may have run.
+    #[error(
+        "an earlier pod of the lead was lost, and its command may have run: it is not run a second time, unless spec.backoffLimit allows that"
+    )]
+    LeadLost,
     /// The broker's configuration cannot be written as TOML.
     #[error("write the broker's configuration")]
     Render {
@@ -54,6 +59,7 @@ impl PlanError {
             Self::UnknownHost { .. } | Self::LeadElsewhere { .. } => Exit::Config,
             Self::NoFlux { .. } => Exit::View,
             Self::NoShell { .. } => Exit::Hook,
+            Self::LeadLost => Exit::LeadLost,
             Self::Render { .. } => Exit::Internal,
         }
     }

@@ -4,6 +4,7 @@ use crate::accounts::passwd::Databases;
 use crate::system::files::is_executable;
 use crate::system::root::Root;
 use flux_contract::AgentConfig;
+use flux_contract::invocation::REPLACED_VARIABLES;
 use nix::unistd::{self, AccessFlags, Gid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -41,6 +42,9 @@ pub struct Facts {
     /// Processors that this container may use: those its affinity mask allows, at most as many as its
     /// CPU limit has whole ones, at least one.
     pub processors: usize,
+    /// Pods of this index that the Job controller has replaced by this one, each after the other. 0 in a
+    /// Job that repeats what has failed.
+    pub replaced: u32,
     /// Those of `candidates` that are executable files.
     pub executables: BTreeSet<PathBuf>,
     /// Those of the home directories in question that exist.
@@ -126,6 +130,7 @@ impl Facts {
                 .iter()
                 .all(|path| takes_files(&root.at(path))),
             processors: processors(),
+            replaced: replaced(&environment),
             view_has_libc: root.at(config.layout.view().join("lib/libc.so.6")).exists(),
             executables,
             homes: homes.filter(|home| root.at(home).is_dir()).collect(),
@@ -151,6 +156,12 @@ impl Facts {
 /// control group and of all above it that are to be seen, in both versions.
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// What the variables of [`REPLACED_VARIABLES`] add up to.
+fn replaced(environment: &BTreeMap<String, String>) -> u32 {
+    let counts = REPLACED_VARIABLES.iter().filter_map(|(name, _)| environment.get(*name));
+    counts.filter_map(|count| count.parse::<u32>().ok()).sum()
 }
 
 fn own_hostname() -> Result<String, FactsError> {
@@ -217,6 +228,16 @@ fn cluster_domain(resolv_conf: &str, namespace: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn replaced_pods_are_those_that_failed_and_those_that_were_stopped() {
+        let of = |failed: &str, stopped: &str| {
+            let names = REPLACED_VARIABLES.map(|(name, _)| name.to_owned());
+            replaced(&names.into_iter().zip([failed.to_owned(), stopped.to_owned()]).collect())
+        };
+        assert_eq!((of("0", ""), of("", "2"), of("1", "2")), (0, 2, 3));
+        assert_eq!(replaced(&BTreeMap::new()), 0);
+    }
 
     #[test]
     fn the_newest_python_of_the_view_counts() {

@@ -290,6 +290,10 @@ pub struct WorkerRun {
     pub lead: AwaitLead,
     /// What to do when the broker ends.
     pub policy: WorkerPolicy,
+    /// Where people end the instance, its lead comes back when its pod is lost, and a worker whose broker
+    /// has ended well cannot know which of the two it was. If the lead's port closes within these seconds, it
+    /// waits for the next lead; if not, it alone was asked to leave.
+    pub lead_may_return_seconds: Option<u64>,
 }
 
 /// A whole run.

@@ -35,7 +35,11 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
     match &pod.config.workload {
         Workload::Interactive { submission } => Work {
             files: submission.iter().flat_map(|it| files(pod, it)).collect(),
-            submission: submission.as_ref().filter(|_| lead).map(|it| beside_the_broker(pod, it)),
+            // Once, whatever became of the pod that did so.
+            submission: submission
+                .as_ref()
+                .filter(|_| lead && pod.facts.replaced == 0)
+                .map(|it| beside_the_broker(pod, it)),
             entrance: lead.then(|| entrance(pod)),
             ..Work::default()
         },

@@ -177,6 +177,7 @@ pub(crate) fn facts(config: &AgentConfig, hostname: &str, uid: u32) -> Facts {
         fluxion_modules: Some(view.join("lib/flux/modules")),
         has_temporary_directories: false,
         processors: 3,
+        replaced: 0,
         view_has_libc: false,
         executables: executables.into_iter().chain(image).collect(),
         homes: [Path::new("/root").to_owned()].into(),

@@ -17,6 +17,7 @@ mod pods;
 mod private;
 mod quiet_events;
 mod refusals;
+mod replace;
 mod runs;
 mod secrets;
 mod stop;

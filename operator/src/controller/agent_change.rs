@@ -11,6 +11,7 @@ use super::ended_run::noted_generation;
 use super::observe::Live;
 use crate::cluster::Cluster;
 use flux_contract::{AgentConfig, Bootstrap, Hostlist, Install, Workload};
+use k8s_openapi::api::batch::v1::Job;
 use std::net::IpAddr;
 
 /// A cluster cut to what the running instance can take.
@@ -38,8 +39,7 @@ pub(super) fn constrain(
         let config = AgentConfig { install, ..agent_config(cluster, lead) };
         return Constrained { cluster: cluster.clone(), config, refused: Vec::new() };
     };
-    let backoff_limit = job.spec.as_ref().and_then(|spec| spec.backoff_limit).unwrap_or_default();
-    let constrained = constrain_to(cluster.clone(), &running, backoff_limit.unsigned_abs(), lead);
+    let constrained = constrain_to(cluster.clone(), &running, backoff_limit(job), lead);
     if noted_generation(job) == Some(generation) {
         // Nothing was asked for since: what differs is a newer operator's way to say the same.
         let mut config = running;
@@ -47,6 +47,12 @@ pub(super) fn constrain(
         return Constrained { config, refused: Vec::new(), ..constrained };
     }
     constrained
+}
+
+/// How often the command of `job` may be repeated. A Job that counts by index repeats pods only.
+fn backoff_limit(job: &Job) -> u32 {
+    let spec = job.spec.as_ref().filter(|spec| spec.backoff_limit_per_index.is_none());
+    spec.and_then(|spec| spec.backoff_limit).unwrap_or_default().unsigned_abs()
 }
 
 /// Cuts `cluster` to what an instance can take that was started with `live` and has `backoff_limit`.

@@ -19,6 +19,7 @@ pub use agent_config::agent_config;
 pub use config_map::AGENT_CONFIG_KEY;
 pub use error::BuildError;
 pub use images::Images;
+pub(super) use job::KILLED;
 pub(super) use meta::meta_of;
 pub(super) use pod::pod_resources;
 pub use services::{Services, services};

@@ -100,7 +100,8 @@ fn adjusted_spec(live: &Job, desired: &Job) -> Option<Value> {
     if live.active_deadline_seconds != desired.active_deadline_seconds {
         spec.insert("activeDeadlineSeconds".to_owned(), json!(desired.active_deadline_seconds));
     }
-    if live.backoff_limit != desired.backoff_limit {
+    // A Job that counts by index was started to run its command once.
+    if live.backoff_limit != desired.backoff_limit && desired.backoff_limit_per_index.is_none() {
         spec.insert("backoffLimit".to_owned(), json!(desired.backoff_limit));
     }
     (!spec.is_empty()).then_some(Value::Object(spec))

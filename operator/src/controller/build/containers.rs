@@ -3,10 +3,11 @@
 use super::images::Images;
 use super::volumes::{curve_mount, flux_mounts, install_mount, munge_mount, private_mount};
 use crate::cluster::{self, AGENT_CONTAINER, CORES_VARIABLE, Cluster, CompanionContainer, Sidecar};
+use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{Install, Layout, invocation};
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, EnvVar, EnvVarSource, ExecAction, HTTPGetAction, Lifecycle,
-    LifecycleHandler, Probe, ResourceRequirements, SecretKeySelector, VolumeMount,
+    LifecycleHandler, ObjectFieldSelector, Probe, ResourceRequirements, SecretKeySelector, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
@@ -123,7 +124,11 @@ fn runner(cluster: &Cluster, images: &Images, install: Install) -> Container {
     mounts.push(curve_mount(cluster));
     mounts.extend(munge_mount(cluster));
     let layout = layout(cluster);
+    let common = common(&cluster.runner.container, mounts);
+    let replaced = cluster.runs_once().then(|| REPLACED_VARIABLES.map(from_annotation));
+    let environment = common.env.into_iter().flatten().chain(replaced.into_iter().flatten());
     Container {
+        env: some(environment.collect()),
         command: Some(invocation::run(&layout, READINESS_PERIOD.unsigned_abs())),
         startup_probe: Some(Probe {
             // A kubelet that asks while the container starts finds a closed port, and writes a Warning.
@@ -138,7 +143,7 @@ fn runner(cluster: &Cluster, images: &Images, install: Install) -> Container {
             failure_threshold: Some(1),
             ..ready(READINESS_PATIENCE)
         }),
-        ..common(&cluster.runner.container, mounts)
+        ..common
     }
 }
 
@@ -232,6 +237,15 @@ fn environment(container: &cluster::Container) -> Vec<EnvVar> {
 
 fn literal(name: &str, value: &str) -> EnvVar {
     EnvVar { name: name.to_owned(), value: Some(value.to_owned()), value_from: None }
+}
+
+fn from_annotation((name, annotation): (&str, &str)) -> EnvVar {
+    let field = ObjectFieldSelector {
+        field_path: format!("metadata.annotations['{annotation}']"),
+        ..ObjectFieldSelector::default()
+    };
+    let source = EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() };
+    EnvVar { name: name.to_owned(), value: None, value_from: Some(source) }
 }
 
 fn lifecycle(container: &cluster::Container) -> Option<Lifecycle> {

@@ -12,7 +12,24 @@ use k8s_openapi::api::batch::v1::{
     Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement,
     PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule, SuccessPolicy, SuccessPolicyRule,
 };
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 use std::collections::BTreeMap;
+
+/// How often a pod is made again that was lost through no fault of the command's, each time after a longer
+/// pause (10 s, 20 s, ... up to 10 minutes; `backoff_utils.go` of the Job controller): a quarter of an hour in
+/// all.
+const REPLACEMENTS: i32 = 6;
+
+/// Exit codes of the runner after which its pod is made again: those of a kill (of the kernel, for
+/// memory, or of the kubelet), and of a container that the kubelet lost. They count as failures.
+pub(in crate::controller) const KILLED: [i32; 2] = [137, 255];
+
+/// Exit codes of a container that ended because its pod, or the runner beside it, did.
+const ENDED_WITH_THE_RUNNER: [i32; 4] = [Exit::Broker as i32, 137, 143, 255];
+
+/// Containers beside the runner that have a rule each: the API server takes twenty rules. What fails beside
+/// them is made again, and found out by the lead.
+const OTHER_CONTAINERS: usize = 17;
 
 /// The Job. Noted on it: `generation`, which is the MiniCluster's, and the fields of the
 /// specification that cannot be changed while it exists.
@@ -23,10 +40,8 @@ pub(super) fn job(
     generation: i64,
 ) -> Result<Job, BuildError> {
     let template = template(cluster, images, install)?;
+    let (once, never_restarted) = (cluster.runs_once(), cluster.never_restarts());
     let size = i32::try_from(cluster.size).unwrap_or(i32::MAX);
-    // A pod lost to its node is not the command's failure. The API server takes a failure policy
-    // for pods that are never restarted only.
-    let ignores_disruption = cluster.pod.restart_policy == "Never";
     let mut metadata = object_meta(cluster, cluster.name.as_str());
     let mut labels = cluster.job_labels.clone();
     labels.extend(object_labels(cluster));
@@ -44,13 +59,15 @@ pub(super) fn job(
         metadata,
         spec: Some(JobSpec {
             active_deadline_seconds: Some(deadline(cluster)),
-            backoff_limit: Some(i32::try_from(cluster.backoff_limit).unwrap_or(i32::MAX)),
+            backoff_limit: (!once).then(|| i32::try_from(cluster.backoff_limit).unwrap_or(i32::MAX)),
+            backoff_limit_per_index: once.then_some(REPLACEMENTS),
             completion_mode: Some("Indexed".to_owned()),
             completions: Some(size),
+            max_failed_indexes: once.then_some(0),
             parallelism: Some(size),
-            pod_failure_policy: ignores_disruption.then(|| failure_policy(cluster)),
+            pod_failure_policy: never_restarted.then(|| failure_policy(cluster, &template)),
             // The only policy the API server accepts beside a failure policy (KEP-3939).
-            pod_replacement_policy: ignores_disruption.then(|| "Failed".to_owned()),
+            pod_replacement_policy: never_restarted.then(|| "Failed".to_owned()),
             success_policy: Some(SuccessPolicy {
                 rules: vec![SuccessPolicyRule {
                     succeeded_indexes: Some("0".to_owned()),
@@ -74,25 +91,61 @@ fn deadline(cluster: &Cluster) -> i64 {
     cluster.deadline_seconds.saturating_add(i64::try_from(more).unwrap_or(i64::MAX))
 }
 
-/// A disruption is nobody's failure; a deadline that has passed is one for good, whatever the backoff
-/// limit is.
-fn failure_policy(cluster: &Cluster) -> PodFailurePolicy {
-    let disruption = PodFailurePolicyRule {
+/// Who fails the Job, in the order in which the Job controller asks. A command that may run once fails it by
+/// any code of its own, and a worker by any of its agent's; who was stopped or disrupted is replaced, and so is
+/// who was killed, a number of times. Where the command may be repeated, only a deadline that has passed is a
+/// failure for good.
+fn failure_policy(cluster: &Cluster, template: &PodTemplateSpec) -> PodFailurePolicy {
+    let runner = || Some(cluster.runner.container.name.clone());
+    let mut rules = Vec::new();
+    if cluster.runs_once() {
+        let stopped = i32::from(Exit::Stopped.code());
+        rules.push(by_exit_code("Ignore", runner(), "In", vec![stopped]));
+        let replaced = [&[stopped][..], &KILLED].concat();
+        rules.push(by_exit_code("FailJob", runner(), "NotIn", replaced));
+        let beside = beside(template, &cluster.runner.container.name).take(OTHER_CONTAINERS);
+        rules.extend(beside.map(|name| by_exit_code("FailJob", Some(name), "NotIn", ENDED_WITH_THE_RUNNER.into())));
+    } else if cluster.deadline_by_agent {
+        rules.push(by_exit_code("FailJob", runner(), "In", vec![Exit::Deadline.code().into()]));
+    }
+    rules.push(PodFailurePolicyRule {
         action: "Ignore".to_owned(),
         on_pod_conditions: Some(vec![PodFailurePolicyOnPodConditionsPattern {
             type_: "DisruptionTarget".to_owned(),
             status: "True".to_owned(),
         }]),
         ..PodFailurePolicyRule::default()
-    };
-    let deadline = cluster.deadline_by_agent.then(|| PodFailurePolicyRule {
-        action: "FailJob".to_owned(),
+    });
+    PodFailurePolicy { rules }
+}
+
+/// Containers whose failure is their own: those that run before the runner, and those beside it that are not
+/// started again.
+fn beside<'template>(
+    template: &'template PodTemplateSpec,
+    runner: &str,
+) -> impl Iterator<Item = String> + use<'template, '_> {
+    let pod = template.spec.as_ref();
+    let before = pod.into_iter().flat_map(|pod| pod.init_containers.iter().flatten());
+    let before = before.filter(|container| container.restart_policy.is_none());
+    let main = pod.into_iter().flat_map(|pod| &pod.containers);
+    let all = before.chain(main).map(|container| container.name.clone());
+    all.filter(move |name| name != runner)
+}
+
+fn by_exit_code(
+    action: &str,
+    container_name: Option<String>,
+    operator: &str,
+    values: Vec<i32>,
+) -> PodFailurePolicyRule {
+    PodFailurePolicyRule {
+        action: action.to_owned(),
         on_exit_codes: Some(PodFailurePolicyOnExitCodesRequirement {
-            container_name: Some(cluster.runner.container.name.clone()),
-            operator: "In".to_owned(),
-            values: vec![Exit::Deadline.code().into()],
+            container_name,
+            operator: operator.to_owned(),
+            values,
         }),
         ..PodFailurePolicyRule::default()
-    });
-    PodFailurePolicy { rules: [disruption].into_iter().chain(deadline).collect() }
+    }
 }

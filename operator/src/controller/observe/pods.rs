@@ -2,14 +2,15 @@
 
 use crate::cluster::Identity;
 use crate::controller::access::Access;
+use crate::controller::build::KILLED;
 use crate::controller::error::Error;
 use crate::controller::job_change::{is_failed, is_finished};
 use crate::controller::waiting::{
-    SILENT_LIMIT, Waiting, containers, event_time, is_silent, waiting,
+    SILENT_LIMIT, Waiting, condition, containers, event_time, is_silent, waiting,
 };
-use flux_contract::labels;
+use flux_contract::{Exit, TerminationMessage, labels};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, Event, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
@@ -24,7 +25,7 @@ const PAGE: u32 = 100;
 /// What there is to know of the pods of a Job.
 #[derive(Debug, Clone, Default)]
 pub(in crate::controller) struct Pods {
-    /// The newest pod with index 0.
+    /// The newest pod with index 0; where that says that an earlier one has ended the run, the earlier one.
     pub(in crate::controller) lead: Option<Pod>,
     /// A worker's pod that failed, when the Job did.
     pub(in crate::controller) failed_worker: Option<Pod>,
@@ -54,12 +55,12 @@ pub(super) async fn pods(
         let lead = labelled(&format!("{of_job},{}=0", labels::COMPLETION_INDEX));
         list(&api, &lead, job).await?
     };
-    let lead = leads.into_iter().max_by_key(age);
+    let lead = telling(leads, identity.name.as_str());
     let mut pods = Pods { lead, ..Pods::default() };
     let failed = job.status.as_ref().and_then(|status| status.failed).unwrap_or_default() > 0;
     let lead_failed = pods.lead.as_ref().is_some_and(has_failed);
     if is_failed(job) && failed && !lead_failed {
-        pods.failed_worker = oldest_failed(&api, &of_job, job).await?;
+        pods.failed_worker = failed_worker(&api, &of_job, job, identity.name.as_str()).await?;
     }
     pods.begin = begins(job, now);
     if pods.begin {
@@ -192,18 +193,78 @@ fn refused(message: &str) -> String {
     format!("pods are refused: {rest}")
 }
 
-/// The oldest pod that has failed. Of a large Job's pods thousands may have.
-async fn oldest_failed(api: &Api<Pod>, of_job: &str, job: &Job) -> Result<Option<Pod>, Error> {
+/// The newest of the lead's pods. One that refuses to repeat a command gives way to the one whose command
+/// that was, where that is still there.
+fn telling(mut leads: Vec<Pod>, runner: &str) -> Option<Pod> {
+    leads.sort_by_key(age);
+    let refuses = |pod: &Pod| exit_code(pod, runner) == Some(Exit::LeadLost.code().into());
+    let first = leads.iter().position(|pod| may_have_run(pod, runner));
+    match first.filter(|_| leads.last().is_some_and(refuses)) {
+        Some(first) => Some(leads.swap_remove(first)),
+        None => leads.pop(),
+    }
+}
+
+/// The pod whose failure was the Job's: the oldest of those that nobody stopped, before those that were
+/// killed. Of a large Job's pods thousands may have failed.
+async fn failed_worker(
+    api: &Api<Pod>,
+    of_job: &str,
+    job: &Job,
+    runner: &str,
+) -> Result<Option<Pod>, Error> {
     let mut parameters = labelled(of_job).fields("status.phase=Failed").limit(PAGE);
-    let mut oldest = None;
+    let mut found = None;
     loop {
         let (pods, next) = page(api, &parameters, job).await?;
-        oldest = oldest.into_iter().chain(pods).min_by_key(age);
+        found = found.into_iter().chain(pods).min_by_key(|pod| (Blame::of(pod, runner), age(pod)));
         if next.is_none() {
-            return Ok(oldest);
+            return Ok(found);
         }
         parameters.continue_token = next;
     }
+}
+
+/// How likely it is that a pod's failure was its Job's, the likeliest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Blame {
+    Failed,
+    Killed,
+    Stopped,
+}
+
+impl Blame {
+    fn of(pod: &Pod, runner: &str) -> Self {
+        match exit_code(pod, runner) {
+            Some(code) if code == i32::from(Exit::Stopped.code()) => Self::Stopped,
+            Some(code) if KILLED.contains(&code) => Self::Killed,
+            _ if is_disrupted(pod) => Self::Stopped,
+            _ => Self::Failed,
+        }
+    }
+}
+
+/// The exit code of the pod's runner, if that has ended.
+fn exit_code(pod: &Pod, runner: &str) -> Option<i32> {
+    end(pod, runner).map(|end| end.exit_code)
+}
+
+/// True when the pod's runner has ended, and not said that the command was never reached.
+fn may_have_run(pod: &Pod, runner: &str) -> bool {
+    end(pod, runner).is_some_and(|end| {
+        let message = end.message.as_deref().and_then(TerminationMessage::from_json);
+        message.is_none_or(|message| message.command_ran)
+    })
+}
+
+fn end<'pod>(pod: &'pod Pod, runner: &str) -> Option<&'pod ContainerStateTerminated> {
+    let own = pod.status.iter().flat_map(containers).find(|it| it.name == runner)?;
+    own.state.as_ref()?.terminated.as_ref()
+}
+
+fn is_disrupted(pod: &Pod) -> bool {
+    let disruption = pod.status.as_ref().and_then(|status| condition(status, "DisruptionTarget"));
+    disruption.is_some_and(|disruption| disruption.status == "True")
 }
 
 async fn list(api: &Api<Pod>, parameters: &ListParams, job: &Job) -> Result<Vec<Pod>, Error> {
@@ -245,7 +306,61 @@ fn phase(pod: &Pod) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{ended_job, job};
+    use crate::controller::fixtures::{at, ended, ended_job, job, pod, running};
+    use k8s_openapi::api::core::v1::PodCondition;
+
+    /// A pod that ended with `code`, or runs; made at second `second`.
+    fn made(second: i64, code: Option<i32>) -> Pod {
+        let refusal = r#"{"exitCode":77,"commandRan":false}"#;
+        let said = |code| (code == 77).then_some(refusal);
+        let state = code.map_or_else(running, |code| ended(code, "Error", said(code)));
+        let phase = if code.is_some() { "Failed" } else { "Running" };
+        let mut pod = pod(&format!("hello-0-{second}"), phase, "hello", state);
+        pod.metadata.creation_timestamp = Some(at(second));
+        pod
+    }
+
+    fn second(pod: Option<Pod>) -> Option<i64> {
+        pod?.metadata.creation_timestamp.map(|time| time.0.as_second())
+    }
+
+    #[test]
+    fn the_newest_lead_tells_unless_it_refuses_to_repeat_what_an_earlier_one_ran() {
+        let of = |codes: &[Option<i32>]| {
+            let pods = (1..).zip(codes).map(|(second, code)| made(second, *code));
+            second(telling(pods.collect(), "hello"))
+        };
+        assert_eq!(of(&[Some(137), None]), Some(2));
+        assert_eq!(of(&[Some(137), Some(77)]), Some(1));
+        assert_eq!(of(&[Some(75), Some(137), Some(77)]), Some(1), "who ran the command came first");
+        assert_eq!(of(&[Some(77)]), Some(1));
+        let mut stopped = made(1, Some(75));
+        let containers = stopped.status.as_mut().unwrap().container_statuses.as_mut().unwrap();
+        containers[0].state =
+            Some(ended(75, "Error", Some(r#"{"exitCode":75,"commandRan":false}"#)));
+        let leads = vec![stopped, made(2, Some(77))];
+        assert_eq!(second(telling(leads, "hello")), Some(2), "it says why nothing was run");
+        assert_eq!(of(&[]), None);
+    }
+
+    #[test]
+    fn a_failure_of_its_own_is_blamed_before_a_kill_and_a_kill_before_a_stop() {
+        let disrupted = |mut pod: Pod| {
+            let condition = PodCondition {
+                type_: "DisruptionTarget".to_owned(),
+                status: "True".to_owned(),
+                ..PodCondition::default()
+            };
+            pod.status.as_mut().unwrap().conditions.as_mut().unwrap().push(condition);
+            pod
+        };
+        let of = |pod: Pod| Blame::of(&pod, "hello");
+        assert_eq!(of(made(1, Some(69))), Blame::Failed);
+        assert_eq!(of(made(1, Some(137))), Blame::Killed);
+        assert_eq!(of(made(1, Some(75))), Blame::Stopped);
+        assert_eq!(of(disrupted(made(1, None))), Blame::Stopped);
+        assert!(Blame::Failed < Blame::Killed && Blame::Killed < Blame::Stopped);
+    }
 
     #[test]
     fn a_refusal_is_quoted_without_the_name_of_the_pod_that_never_was() {

@@ -2,9 +2,11 @@
 
 use super::facts::Facts;
 use super::pod::{Failure, PodView};
+use crate::controller::build::KILLED;
 use crate::controller::ended_run::{EndedRun, noted_generation};
 use crate::controller::waiting::Waiting;
 use crate::crd::State;
+use flux_contract::Exit;
 use k8s_openapi::api::batch::v1::{Job, JobCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
@@ -122,7 +124,8 @@ pub(super) fn phase(
         || facts.live.pods.waiting.clone().or_else(|| lead.and_then(|it| it.waiting.clone()));
     let Some(lead) = lead else { return Phase::Pending(waiting().or_else(|| no_pods(job))) };
     if lead.over || (lead.ended.is_some() && !restarts(job)) {
-        Phase::Ending
+        let comes_back = facts.plan.interactive && is_replaced(job, lead);
+        if comes_back { Phase::Pending(waiting()) } else { Phase::Ending }
     } else if lead.ready {
         Phase::Running(waiting())
     } else if lead.degraded {
@@ -142,6 +145,16 @@ fn no_pods(job: &Job) -> Option<Waiting> {
     let name = job.name_any();
     let message = format!("no pod was made yet; `kubectl describe job {name}` says why");
     refused.then_some(Waiting { message, lasts: false })
+}
+
+/// True when the Job makes the lead's pod, which has ended, again.
+fn is_replaced(job: &Job, lead: &PodView<'_>) -> bool {
+    let by_index = job.spec.as_ref().is_some_and(|spec| spec.backoff_limit_per_index.is_some());
+    let stopped = i32::from(Exit::Stopped.code());
+    by_index
+        && lead.ended.as_ref().is_none_or(|ended| {
+            ended.exit_code == stopped || KILLED.contains(&ended.exit_code)
+        })
 }
 
 /// True when a container that fails is started again in its pod.

@@ -106,7 +106,9 @@ impl<'pod> PodView<'pod> {
     pub(super) fn failure(&self) -> Option<Failure> {
         if let Some(ended) = self.ended.as_ref().filter(|ended| ended.exit_code != 0) {
             let Failure { reason, message } = self.runner_failure(ended);
-            return Some(Failure { reason, message: format!("{message}; {}", self.log_command()) });
+            let taken = self.disruption().map(|why| format!("; the pod was taken away: {why}"));
+            let (taken, log) = (taken.unwrap_or_default(), self.log_command());
+            return Some(Failure { reason, message: format!("{message}{taken}; {log}") });
         }
         let status = self.pod.status.as_ref()?;
         if status.phase.as_deref() != Some("Failed") {
@@ -118,6 +120,12 @@ impl<'pod> PodView<'pod> {
         }
         let message = self.failed_container()?;
         Some(Failure { reason: "ContainerFailed".to_owned(), message })
+    }
+
+    /// Who took the pod away, where Kubernetes did (KEP-3329).
+    fn disruption(&self) -> Option<&str> {
+        let disruption = condition(self.pod.status.as_ref()?, "DisruptionTarget")?;
+        (disruption.status == "True").then(|| disruption.message.as_deref().unwrap_or_default())
     }
 
     /// The container beside the runner that has failed, if one has, with what it left.

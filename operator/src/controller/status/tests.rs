@@ -9,7 +9,7 @@ use crate::controller::observe::{Live, Pods};
 use crate::controller::plan::Plan;
 use crate::controller::waiting::Waiting;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ContainerState, Pod};
+use k8s_openapi::api::core::v1::{ContainerState, Pod, PodCondition};
 
 /// What was observed and decided.
 #[derive(Default)]
@@ -316,6 +316,38 @@ fn a_passed_deadline_is_the_reason_whatever_the_lead_left() {
     let lead = lead("Failed", ended(143, "Error", None));
     let status = of(None, &observed(Some(ended_job("Failed", "DeadlineExceeded")), lead));
     assert_eq!(table(&status)["Failed"], ("True", "DeadlineExceeded"));
+}
+
+/// The Job that runs a command once, with a lead whose container has ended like this.
+fn lost(interactive: bool, state: ContainerState) -> MiniClusterStatus {
+    let mut job = job(0);
+    job.spec.as_mut().unwrap().backoff_limit_per_index = Some(6);
+    let mut observed = observed(Some(job), lead("Failed", state));
+    observed.plan.interactive = interactive;
+    of(None, &observed)
+}
+
+#[test]
+fn a_lost_lead_comes_back_where_people_end_the_run() {
+    for code in [75, 137] {
+        assert_eq!(lost(true, ended(code, "Error", None)).state, Some(State::Pending));
+        assert_eq!(lost(false, ended(code, "Error", None)).state, Some(State::Ending));
+    }
+    assert_eq!(lost(true, ended(1, "Error", None)).state, Some(State::Ending));
+}
+
+#[test]
+fn who_took_a_pod_away_is_told_with_its_end() {
+    let mut taken = lead("Failed", ended(143, "Error", None));
+    taken.status.as_mut().unwrap().conditions.as_mut().unwrap().push(PodCondition {
+        type_: "DisruptionTarget".to_owned(),
+        status: "True".to_owned(),
+        message: Some("Eviction API: evicting".to_owned()),
+        ..PodCondition::default()
+    });
+    let status = of(None, &observed(Some(ended_job("Failed", "PodFailurePolicy")), taken));
+    let text = message(&status, "Failed");
+    assert!(text.contains("143") && text.contains("Eviction API: evicting"), "{text}");
 }
 
 #[test]
