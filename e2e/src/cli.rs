@@ -18,6 +18,7 @@ use crate::{
         ClusterDomain, ClusterId, IpFamilies, Kubernetes, KubernetesVersion, Network, Nodes,
         Options, Status, id_of_version,
     },
+    product::dockerfiles,
     progress::{self, Progress},
 };
 
@@ -274,6 +275,10 @@ fn prune(cache: &Cache, unused: Duration, progress: &Progress) -> Result<ExitCod
     }
     for name in cache.prune(unused)? {
         progress.say(&format!("removed {name}"));
+    }
+    let layers = dockerfiles::prune(cache, unused)?;
+    if layers > 0 {
+        progress.say(&format!("removed {layers} layers of images"));
     }
     Ok(ExitCode::SUCCESS)
 }

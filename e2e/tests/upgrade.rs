@@ -1,5 +1,5 @@
-//! Another release of the operator takes over while `MiniClusters` run. A test of its own program: it
-//! replaces the operator that all other tests share.
+//! Another release of the operator takes over while `MiniClusters` run, or none does for a while. Tests of
+//! their own program: they exchange the operator that all other tests share.
 //!
 //! Run by `cargo verify`, or alone: `cargo test -p e2e --test upgrade -- --ignored`.
 
@@ -7,20 +7,24 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::{
     environment::Environment,
     progress::Progress,
-    trial::{Trial, condition, is_true},
+    trial::{Trial, condition, is_true, logs::container_log},
 };
 use flux_operator::{
     crd::MiniCluster,
     manifests::{NAME, NAMESPACE},
 };
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
 use kube::{
     ResourceExt as _,
     api::{Patch, PatchParams},
+    runtime::wait::await_condition,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 /// A MiniCluster that has everything it needs is done long before.
 const DEADLINE: Duration = Duration::from_mins(4);
@@ -28,9 +32,101 @@ const DEADLINE: Duration = Duration::from_mins(4);
 /// The other release: it has agents of its own, which no running pod may need.
 const OTHER_AGENT: &str = "localhost/flux-e2e/agent-of-another-release:1";
 
+/// One test after the other has the operator.
+static OPERATOR: Mutex<()> = Mutex::new(());
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_command_that_fails_while_no_operator_runs_is_run_once_and_told_later() {
+    let _alone = OPERATOR.lock().unwrap_or_else(PoisonError::into_inner);
+    let progress = Progress::new();
+    let environment = Environment::shared(&progress).unwrap();
+    let outcome = environment.trial("alone", &[], async |trial| {
+        let codes = [7, 75, 137, 143];
+        for code in codes {
+            trial.apply(&ends_when_told(code)).await?;
+        }
+        for code in codes {
+            await_ready(trial, &format!("code-{code}"), 1).await?;
+        }
+        scale_operator(environment, 0)?;
+        let outcome = fail_alone(trial, environment, &codes).await;
+        scale_operator(environment, 1)?;
+        outcome?;
+        for code in codes {
+            told_in_the_end(trial, code).await?;
+        }
+        Ok(())
+    });
+    if let Err(error) = outcome {
+        panic!("{error:#}");
+    }
+}
+
+/// A MiniCluster whose command ends with `code` when a file is there.
+fn ends_when_told(code: i32) -> String {
+    format!(
+        "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {{name: code-{code}}}\n\
+         spec: {{size: 1, containers: [{{image: 'ubuntu:24.04', \
+         command: 'echo once; until test -e /tmp/go; do sleep 0.2; done; exit {code}'}}]}}\n"
+    )
+}
+
+/// Lets each command end, and waits until its Job has failed.
+async fn fail_alone(trial: &Trial, environment: &Environment, codes: &[i32]) -> Result<()> {
+    for code in codes {
+        let name = format!("code-{code}");
+        let pod = trial.pod(&name, 0).await?.context("no lead")?.name_any();
+        let namespace = ["--namespace", trial.namespace(), "--container", &name];
+        environment
+            .kubectl(&[&["exec", &pod][..], &namespace, &["--", "touch", "/tmp/go"]].concat())?;
+    }
+    for code in codes {
+        let name = format!("code-{code}");
+        let failed = await_condition(trial.api::<Job>(), &name, |job: Option<&Job>| {
+            let status = job.and_then(|job| job.status.as_ref());
+            let mut all = status.into_iter().flat_map(|status| status.conditions.iter().flatten());
+            all.any(|condition| condition.type_ == "Failed" && condition.status == "True")
+        });
+        let failed = tokio::time::timeout(DEADLINE, failed).await;
+        failed.with_context(|| format!("waiting for the Job {name} to fail"))??;
+    }
+    Ok(())
+}
+
+/// The operator that is back reports the command's own code, and one pod has run the command.
+async fn told_in_the_end(trial: &Trial, code: i32) -> Result<()> {
+    let name = format!("code-{code}");
+    let cluster = trial.await_finished(&name, DEADLINE).await?;
+    let told = cluster.status.as_ref().and_then(|status| status.exit_code);
+    ensure!(is_true(&cluster, "Failed") && told == Some(code), "{name}: {:?}", cluster.status);
+    let mut times = 0;
+    for pod in trial.pods(&name).await? {
+        let log = container_log(trial, &pod, &name).await?;
+        times += log.lines().filter(|line| *line == "once").count();
+    }
+    ensure!(times == 1, "{name} ran {times} times");
+    Ok(())
+}
+
+/// Waits until so many operators run.
+fn scale_operator(environment: &Environment, replicas: u32) -> Result<()> {
+    let kubectl =
+        |words: &[&str]| environment.kubectl(&[&["--namespace", NAMESPACE][..], words].concat());
+    kubectl(&["scale", "deployment", NAME, &format!("--replicas={replicas}")])?;
+    if replicas == 0 {
+        let pods = format!("--selector=app.kubernetes.io/name={NAME}");
+        kubectl(&["wait", "pods", "--for=delete", &pods, "--timeout=1m"])?;
+    } else {
+        kubectl(&["rollout", "status", "deployment", NAME, "--timeout=2m"])?;
+    }
+    Ok(())
+}
+
 #[test]
 #[ignore = "needs a cluster"]
 fn what_runs_goes_on_when_the_operator_is_another_one() {
+    let _alone = OPERATOR.lock().unwrap_or_else(PoisonError::into_inner);
     let progress = Progress::new();
     let environment = Environment::shared(&progress).unwrap();
     let outcome = environment.trial("upgrade", &[], async |trial| {

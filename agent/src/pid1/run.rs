@@ -303,7 +303,9 @@ async fn of_worker(
         await_lead(context, &worker.lead).await?;
         let end = run_broker(context, &plan.broker, plan.role).await?;
         let why = match ending::of_worker(worker.policy, end) {
-            Next::Leave(ended) if ended.code != 0 || !another_lead_follows(context, worker).await? => {
+            Next::Leave(ended)
+                if ended.code != 0 || !another_lead_follows(context, worker).await? =>
+            {
                 return Ok(Outcome { ended, broker: Some(end), record: None });
             }
             Next::Leave(_) => "the lead has stopped without an end of the run".to_owned(),
@@ -325,7 +327,8 @@ async fn another_lead_follows(
 ) -> Result<bool, StepError> {
     let Some(seconds) = worker.lead_may_return_seconds else { return Ok(false) };
     context.log.say("the broker ended well: looking whether the lead goes, too");
-    let gone = tokio::time::timeout(Duration::from_secs(seconds), LeadWatch::SHORT.lost(&worker.lead));
+    let gone =
+        tokio::time::timeout(Duration::from_secs(seconds), LeadWatch::SHORT.lost(&worker.lead));
     Ok(context.signals.unless_stopped(gone).await?.is_ok())
 }
 

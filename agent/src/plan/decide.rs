@@ -7,7 +7,9 @@ use crate::plan::pod::Pod;
 use crate::plan::step::{AwaitLead, BrokerRun, LeadByName, Plan, Role, Step, WorkerRun};
 use crate::plan::{account, archive, broker_command, environment, files, helpers, hooks, workload};
 use crate::system::environment::Change;
-use flux_contract::{AgentConfig, Bootstrap, CURVE_MOUNT, CURVE_SECRET_KEY, WorkerPolicy, Workload};
+use flux_contract::{
+    AgentConfig, Bootstrap, CURVE_MOUNT, CURVE_SECRET_KEY, WorkerPolicy, Workload,
+};
 use std::path::{Path, PathBuf};
 
 /// Decides what a pod does. All of it is in the returned value; nothing is changed.

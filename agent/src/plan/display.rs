@@ -140,7 +140,10 @@ impl fmt::Display for BrokerRun {
             writeln!(formatter, "{lead}")?;
             write!(formatter, "when the broker ends: {}", policy_text(*policy))?;
             if let Some(seconds) = lead_may_return_seconds {
-                write!(formatter, "; if the lead closes its port within {seconds} s, wait for another")?;
+                write!(
+                    formatter,
+                    "; if the lead closes its port within {seconds} s, wait for another"
+                )?;
             }
             formatter.write_str("\n")?;
         }

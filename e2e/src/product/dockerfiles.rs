@@ -8,6 +8,7 @@ use std::{
     fs,
     panic::resume_unwind,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -130,6 +131,14 @@ pub fn build(progress: &Progress) -> Result<Images> {
         list(shipped, &buildah)?;
     }
     Ok(images)
+}
+
+/// Removes what earlier builds have left in the store and no build has used for `unused`; returns how many
+/// layers that were.
+pub(crate) fn prune(cache: &Cache, unused: Duration) -> Result<usize> {
+    let Some(buildah) = Buildah::existing(cache) else { return Ok(0) };
+    let _alone = cache::lock(&cache.image_store().join(".lock"))?;
+    buildah.prune(unused)
 }
 
 /// Builds all images for one architecture, and checks them.

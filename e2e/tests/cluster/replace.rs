@@ -130,7 +130,8 @@ fn a_lead_that_is_lost_comes_back_where_people_end_the_run() {
         let name = apply(trial, "lost-lead", spec).await?;
         let lead = ready_lead(trial, &name).await?;
         lose(trial, &name, 0, Loss::Deletion).await?;
-        let away = |status: &flux_operator::crd::MiniClusterStatus| status.state != Some(State::Running);
+        let away =
+            |status: &flux_operator::crd::MiniClusterStatus| status.state != Some(State::Running);
         await_status(trial, &name, "without a lead", away).await?;
         ensure!(ready_lead(trial, &name).await? != lead, "the lead is the same");
         await_up(trial, &name, "2", DEADLINE).await
@@ -141,7 +142,8 @@ fn a_lead_that_is_lost_comes_back_where_people_end_the_run() {
 #[ignore = "needs a cluster"]
 fn a_command_whose_lead_is_lost_is_not_run_again() {
     trial("lost-command", &[], async |trial| {
-        let spec = "{size: 2, containers: [{image: 'ubuntu:24.04', command: 'echo once; sleep 600'}]}";
+        let spec =
+            "{size: 2, containers: [{image: 'ubuntu:24.04', command: 'echo once; sleep 600'}]}";
         let name = apply(trial, "lost-command", spec).await?;
         ready_lead(trial, &name).await?;
         lose(trial, &name, 0, Loss::Deletion).await?;
@@ -172,7 +174,7 @@ fn a_command_that_fails_is_run_once_whatever_its_code_is() {
             let cluster = trial.await_finished(&name, DEADLINE).await?;
             let (_, reason, message) = condition(&cluster, "Failed").context("no condition")?;
             ensure!(reason == "CommandFailed", "{name}: {reason}: {message}");
-            let told = cluster.status.and_then(|status| status.exit_code);
+            let told = cluster.status.as_ref().and_then(|status| status.exit_code);
             ensure!(told == Some(code), "{name}: {told:?}: {message}");
             let mut times = 0;
             for pod in trial.pods(&name).await? {

@@ -3,9 +3,11 @@
 use std::{
     path::{Path, PathBuf},
     process::Command,
+    time::{Duration, SystemTime},
 };
 
 use anyhow::{Context as _, Result};
+use serde::Deserialize;
 
 use crate::{
     architecture::Architecture, cache::Cache, images::image::Image, packages, product::checkout,
@@ -33,6 +35,12 @@ impl Buildah {
     pub(super) fn new(cache: &Cache, progress: &Progress) -> Result<Self> {
         packages::ensure(packages::IMAGE_BUILDER, progress)?;
         Ok(Self { store: cache.image_store() })
+    }
+
+    /// The store, where something was built.
+    pub(super) fn existing(cache: &Cache) -> Option<Self> {
+        let store = cache.image_store();
+        store.join("storage").is_dir().then_some(Self { store })
     }
 
     fn command(&self, subcommand: &str) -> Command {
@@ -80,6 +88,24 @@ impl Buildah {
         Ok(())
     }
 
+    /// Removes the layers that were built longer than `unused` ago and that no younger one stands on;
+    /// returns how many images went.
+    pub(super) fn prune(&self, unused: Duration) -> Result<usize> {
+        let before = self.images()?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let layers = built_before(&before, now.saturating_sub(unused).as_secs());
+        for layers in layers.chunks(100) {
+            // One that others stand on stays, and is none the worse.
+            programs::run(self.command("rmi").args(layers))?;
+        }
+        Ok(before.len().saturating_sub(self.images()?.len()))
+    }
+
+    fn images(&self) -> Result<Vec<Stored>> {
+        let output = programs::run(self.command("images").args(["--all", "--json"]))?;
+        serde_json::from_slice(&output.stdout).context("reading the list of stored images")
+    }
+
     /// The list, as JSON.
     pub(super) fn list(&self, list: &str) -> Result<serde_json::Value> {
         let output = programs::run(self.command("manifest").args(["inspect", list]))?;
@@ -91,5 +117,36 @@ impl Buildah {
         let to = format!("docker-archive:{}:{under}", archive.display());
         programs::run(self.command("push").args([name, &to]))?;
         Ok(())
+    }
+}
+
+/// An image of the store, as `buildah images --json` shows it.
+#[derive(Debug, Deserialize)]
+struct Stored {
+    id: String,
+    names: Option<Vec<String>>,
+    /// Seconds after the epoch.
+    created: u64,
+}
+
+/// Images without a name, built before `second`: layers that were kept for a next build.
+fn built_before(images: &[Stored], second: u64) -> Vec<&str> {
+    let unnamed = images.iter().filter(|image| image.names.as_ref().is_none_or(Vec::is_empty));
+    unnamed.filter(|image| image.created < second).map(|image| image.id.as_str()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_a_name_or_is_young_stays() {
+        let images = r#"[
+            {"id": "named", "names": ["localhost/a:1"], "created": 5},
+            {"id": "old", "names": null, "created": 5},
+            {"id": "young", "names": null, "created": 10}
+        ]"#;
+        let images: Vec<Stored> = serde_json::from_str(images).unwrap();
+        assert_eq!(built_before(&images, 10), ["old"]);
     }
 }

@@ -7,7 +7,8 @@ use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{Install, Layout, invocation};
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, EnvVar, EnvVarSource, ExecAction, HTTPGetAction, Lifecycle,
-    LifecycleHandler, ObjectFieldSelector, Probe, ResourceRequirements, SecretKeySelector, VolumeMount,
+    LifecycleHandler, ObjectFieldSelector, Probe, ResourceRequirements, SecretKeySelector,
+    VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;

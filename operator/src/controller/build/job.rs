@@ -59,7 +59,8 @@ pub(super) fn job(
         metadata,
         spec: Some(JobSpec {
             active_deadline_seconds: Some(deadline(cluster)),
-            backoff_limit: (!once).then(|| i32::try_from(cluster.backoff_limit).unwrap_or(i32::MAX)),
+            backoff_limit: (!once)
+                .then(|| i32::try_from(cluster.backoff_limit).unwrap_or(i32::MAX)),
             backoff_limit_per_index: once.then_some(REPLACEMENTS),
             completion_mode: Some("Indexed".to_owned()),
             completions: Some(size),
@@ -104,7 +105,9 @@ fn failure_policy(cluster: &Cluster, template: &PodTemplateSpec) -> PodFailurePo
         let replaced = [&[stopped][..], &KILLED].concat();
         rules.push(by_exit_code("FailJob", runner(), "NotIn", replaced));
         let beside = beside(template, &cluster.runner.container.name).take(OTHER_CONTAINERS);
-        rules.extend(beside.map(|name| by_exit_code("FailJob", Some(name), "NotIn", ENDED_WITH_THE_RUNNER.into())));
+        rules.extend(beside.map(|name| {
+            by_exit_code("FailJob", Some(name), "NotIn", ENDED_WITH_THE_RUNNER.into())
+        }));
     } else if cluster.deadline_by_agent {
         rules.push(by_exit_code("FailJob", runner(), "In", vec![Exit::Deadline.code().into()]));
     }
@@ -121,10 +124,7 @@ fn failure_policy(cluster: &Cluster, template: &PodTemplateSpec) -> PodFailurePo
 
 /// Containers whose failure is their own: those that run before the runner, and those beside it that are not
 /// started again.
-fn beside<'template>(
-    template: &'template PodTemplateSpec,
-    runner: &str,
-) -> impl Iterator<Item = String> + use<'template, '_> {
+fn beside(template: &PodTemplateSpec, runner: &str) -> impl Iterator<Item = String> {
     let pod = template.spec.as_ref();
     let before = pod.into_iter().flat_map(|pod| pod.init_containers.iter().flatten());
     let before = before.filter(|container| container.restart_policy.is_none());

@@ -152,9 +152,10 @@ fn is_replaced(job: &Job, lead: &PodView<'_>) -> bool {
     let by_index = job.spec.as_ref().is_some_and(|spec| spec.backoff_limit_per_index.is_some());
     let stopped = i32::from(Exit::Stopped.code());
     by_index
-        && lead.ended.as_ref().is_none_or(|ended| {
-            ended.exit_code == stopped || KILLED.contains(&ended.exit_code)
-        })
+        && lead
+            .ended
+            .as_ref()
+            .is_none_or(|ended| ended.exit_code == stopped || KILLED.contains(&ended.exit_code))
 }
 
 /// True when a container that fails is started again in its pod.
