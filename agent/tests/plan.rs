@@ -248,6 +248,22 @@ fn launcher_timed() {
 }
 
 #[test]
+fn a_lead_that_follows_a_lost_one_runs_no_command_and_submits_none() {
+    let again = |hostname: &str| Facts { replaced: 1, ..facts(hostname) };
+    let refused = plan(&config(), &again("sample-0")).unwrap_err();
+    assert_eq!(refused.exit(), Exit::LeadLost);
+    assert!(refused.to_string().contains("spec.backoffLimit"), "{refused}");
+    assert!(plan(&config(), &again("sample-2")).is_ok(), "a worker has nothing to repeat");
+
+    let mut config = config();
+    config.workload = Workload::Interactive { submission: Some(submission()) };
+    assert!(shown(&config, &facts("sample-0")).contains("flux submit"));
+    assert!(!shown(&config, &again("sample-0")).contains("flux submit"));
+    let worker = shown(&config, &facts("sample-2"));
+    assert!(worker.contains("s, wait for another"), "{worker}");
+}
+
+#[test]
 fn interactive_with_a_command() {
     let mut config = config();
     config.workload = Workload::Interactive {

@@ -354,8 +354,11 @@ impl Tool {
         Ok(directory.join("bin").join(self.name))
     }
 
+    /// Unoptimised, and below the checkout's `target`: so the crates that the tests have as well are not built
+    /// a second time, and a run takes seconds all the same.
     fn install(&self, directory: &Path) -> Result<()> {
-        let mut command = cargo(&["install", "--quiet", "--locked", self.name])?;
+        let mut command = cargo(&["install", "--quiet", "--locked", "--debug", self.name])?;
+        command.env("CARGO_PROFILE_DEV_DEBUG", "0").arg("--target-dir").arg(binaries::target()?);
         command.args(["--version", self.version]).args(self.options).arg("--root").arg(directory);
         programs::show(&mut command)
     }

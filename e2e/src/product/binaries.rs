@@ -31,7 +31,7 @@ pub struct Binaries {
 }
 
 /// Where cargo puts what it builds.
-pub(super) fn target() -> Result<PathBuf> {
+pub(crate) fn target() -> Result<PathBuf> {
     let checkout = checkout()?;
     Ok(std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| checkout.join("target"), |directory| checkout.join(directory)))
