@@ -10,6 +10,10 @@ use crate::{architecture::Architecture, programs, progress::Progress};
 /// The agent is copied into every pod: it has no more bytes than this.
 const AGENT_SIZE_LIMIT: u64 = 5_000_000;
 
+/// The packages, and their programs, that are built static.
+const AGENT: &str = "flux-agent";
+const STAND_IN: &str = "flux-stand-in";
+
 /// Names the agent that the agent's own tests start instead of the one they are built with.
 pub(crate) const AGENT_UNDER_TEST: &str = "FLUX_AGENT_UNDER_TEST";
 /// Names the operator whose memory is measured.
@@ -71,7 +75,7 @@ pub(crate) fn of_images(images: Images, progress: &Progress) -> Result<Binaries>
             program.display()
         );
     }
-    let stand_in = build_static(progress)?.join("flux-stand-in");
+    let stand_in = build_static(&[STAND_IN], progress)?.join(STAND_IN);
     Ok(Binaries { operator, agent, stand_in, images: Some(images) })
 }
 
@@ -82,25 +86,25 @@ pub(crate) fn build_all_for_release(progress: &Progress) -> Result<Binaries> {
 }
 
 fn with_operator(operator: PathBuf, progress: &Progress) -> Result<Binaries> {
-    let statics = build_static(progress)?;
-    let (agent, stand_in) = (statics.join("flux-agent"), statics.join("flux-stand-in"));
+    let statics = build_static(&[AGENT, STAND_IN], progress)?;
+    let (agent, stand_in) = (statics.join(AGENT), statics.join(STAND_IN));
     Ok(Binaries { operator, agent, stand_in, images: None })
 }
 
 /// Builds the agent, and says where it is.
 pub fn build_agent(progress: &Progress) -> Result<PathBuf> {
-    Ok(build_static(progress)?.join("flux-agent"))
+    Ok(build_static(&[AGENT], progress)?.join(AGENT))
 }
 
-/// Builds the agent and the stand-in, and says where they are.
-fn build_static(progress: &Progress) -> Result<PathBuf> {
+/// Builds packages whose programs have to run in any image, and says where these are.
+fn build_static(packages: &[&str], progress: &Progress) -> Result<PathBuf> {
     let here = Architecture::of_this_machine();
     let here = here.context("the agent is not built for this machine's architecture")?.target();
-    progress.step("building the static agent and the stand-in Flux", || {
+    progress.step(&format!("building static: {}", packages.join(", ")), || {
         programs::show(
             // For a target that is named: otherwise procedural macros, which cannot be, would be static too.
             cargo(&["build", "--profile", "agent", "--target", here])?
-                .args(["--package", "flux-agent", "--package", "flux-stand-in"])
+                .args(packages.iter().flat_map(|package| ["--package", package]))
                 .env("RUSTFLAGS", "-C target-feature=+crt-static"),
         )
     })?;

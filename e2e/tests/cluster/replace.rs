@@ -60,8 +60,8 @@ async fn await_up(trial: &Trial, name: &str, wanted: &str, within: Duration) -> 
         if counted.as_ref().is_ok_and(|counted| counted == wanted) {
             return Ok(());
         }
-        let waited = begun.elapsed();
-        ensure!(waited < within, "after {waited:?} {counted:?} brokers are up, not {wanted}");
+        let so_far = begun.elapsed();
+        ensure!(so_far < within, "after {so_far:?} {counted:?} brokers are up, not {wanted}");
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
 }
