@@ -62,7 +62,7 @@ const OWN: [(&str, &str); 1] = [("node", "tests with clusters of their own")];
 /// Tests on one cluster, one program after the other: the last exchanges the operator.
 const SHARED: [(&str, &str); 2] = [
     ("cluster", "tests and examples on a cluster"),
-    ("upgrade", "another release of the operator, on a cluster"),
+    ("upgrade", "another release of the operator, and none, on a cluster"),
 ];
 
 /// Lines of Rust that the stand-in for Flux may have, its tests included: nobody wants to keep more
