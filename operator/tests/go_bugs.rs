@@ -7,6 +7,7 @@ mod support;
 use flux_contract::Bootstrap;
 use flux_operator::cluster::Work;
 use flux_operator::offline::Checker;
+use k8s_openapi::api::batch::v1::PodFailurePolicyRule;
 use serde_json::{Value, json};
 use std::path::Path;
 use support::{built, cluster, config, defaults, documents, faults, hello, pod_spec};
@@ -176,7 +177,14 @@ fn bug_17_only_the_leads_success_completes_the_job_and_a_failure_is_not_repeated
     let spec = desired.job.spec.unwrap();
     let rule = spec.success_policy.unwrap().rules.remove(0);
     assert_eq!(rule.succeeded_indexes.as_deref(), Some("0"));
-    assert_eq!(spec.backoff_limit, Some(0));
+    let rules = spec.pod_failure_policy.unwrap().rules;
+    let of_command = |rule: &&PodFailurePolicyRule| {
+        let codes = rule.on_exit_codes.as_ref();
+        codes.is_some_and(|it| {
+            it.container_name.as_deref() == Some("hello") && it.operator == "NotIn"
+        })
+    };
+    assert_eq!(rules.iter().find(of_command).unwrap().action, "FailJob");
     assert_eq!(spec.template.spec.unwrap().restart_policy.as_deref(), Some("Never"));
 }
 
