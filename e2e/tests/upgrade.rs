@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::{
     environment::Environment,
     progress::Progress,
-    trial::{Trial, condition, is_true, logs::container_log},
+    trial::{Trial, condition, is_true, logs::times_logged},
 };
 use flux_operator::{
     crd::MiniCluster,
@@ -20,8 +20,8 @@ use kube::{
     runtime::wait::await_condition,
 };
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::{
+    collections::BTreeMap,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -100,11 +100,7 @@ async fn told_in_the_end(trial: &Trial, code: i32) -> Result<()> {
     let cluster = trial.await_finished(&name, DEADLINE).await?;
     let told = cluster.status.as_ref().and_then(|status| status.exit_code);
     ensure!(is_true(&cluster, "Failed") && told == Some(code), "{name}: {:?}", cluster.status);
-    let mut times = 0;
-    for pod in trial.pods(&name).await? {
-        let log = container_log(trial, &pod, &name).await?;
-        times += log.lines().filter(|line| *line == "once").count();
-    }
+    let times = times_logged(trial, &name, "once").await?;
     ensure!(times == 1, "{name} ran {times} times");
     Ok(())
 }

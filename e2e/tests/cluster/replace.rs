@@ -2,7 +2,10 @@
 
 use crate::{DEADLINE, apply, await_status, complete, exec, lead_log, ready_lead, trial};
 use anyhow::{Context as _, Result, ensure};
-use e2e::trial::{Trial, condition, logs::container_log};
+use e2e::trial::{
+    Trial, condition,
+    logs::{container_log, times_logged},
+};
 use flux_operator::crd::State;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -181,11 +184,7 @@ fn a_command_that_fails_is_run_once_whatever_its_code_is() {
             ensure!(reason == "CommandFailed", "{name}: {reason}: {message}");
             let told = cluster.status.as_ref().and_then(|status| status.exit_code);
             ensure!(told == Some(code), "{name}: {told:?}: {message}");
-            let mut times = 0;
-            for pod in trial.pods(&name).await? {
-                let log = container_log(trial, &pod, &name).await?;
-                times += log.lines().filter(|line| *line == "once").count();
-            }
+            let times = times_logged(trial, &name, "once").await?;
             ensure!(times == 1, "{name} ran {times} times");
         }
         Ok(())
