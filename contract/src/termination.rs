@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// What the agent writes to the container's termination message file (`/dev/termination-log`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TerminationMessage {
     /// The code the container ends with.
@@ -20,6 +20,9 @@ pub struct TerminationMessage {
     /// What went wrong last, for people: names what was being done, to what, and why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
+    /// Ids of the jobs of Flux, at most twenty, that ran on a worker's rank when its time to leave was over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfinished_jobs: Vec<String>,
     /// Where the time went, in order: of several starts of the broker the first and the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<Phase>,
@@ -102,6 +105,7 @@ mod tests {
             command_ran: true,
             signal: None,
             restarts: 0,
+            unfinished_jobs: vec!["ƒfxQ8UX".to_owned()],
             last_error: Some(last_error.to_owned()),
             phases: vec![Phase {
                 name: "command".to_owned(),
@@ -123,7 +127,7 @@ mod tests {
         assert!(text.len() <= TerminationMessage::LIMIT, "{} bytes", text.len());
         let read = TerminationMessage::from_json(&text).unwrap();
         let error = read.last_error.unwrap();
-        assert!(error.len() > 1000 && error.ends_with("é…"), "{error}");
+        assert!(error.len() > 1000 && error.ends_with(CUT), "{error}");
     }
 
     #[test]
@@ -142,7 +146,7 @@ mod tests {
         fn every_message_fits_and_can_be_read(
             exit_code: i32, signal: Option<i32>, restarts: u32, command_ran: bool,
             last_error in prop::option::of(prop::collection::vec(any::<char>(), 0..5000)),
-            controls in 0..2000_usize,
+            controls in 0..2000_usize, jobs in 0..=20_usize,
             phases in prop::collection::vec((".{0,40}", any::<u64>(), any::<u64>()), 0..60),
         ) {
             let last_error = last_error.map(|characters| {
@@ -152,8 +156,10 @@ mod tests {
                 Phase { name, start_milliseconds, duration_milliseconds }
             });
             let phases = phases.collect();
-            let written =
-                TerminationMessage { exit_code, command_ran, signal, restarts, last_error, phases };
+            let unfinished_jobs = vec!["ƒ7YXcZgbu1xTP".to_owned(); jobs];
+            let written = TerminationMessage {
+                exit_code, command_ran, signal, restarts, last_error, unfinished_jobs, phases,
+            };
             let text = written.to_json();
             prop_assert!(text.len() <= TerminationMessage::LIMIT, "{} bytes", text.len());
             let read = TerminationMessage::from_json(&text).unwrap();
@@ -161,6 +167,7 @@ mod tests {
                 (message.exit_code, message.command_ran, message.signal, message.restarts)
             };
             prop_assert_eq!(summary(&read), summary(&written));
+            prop_assert_eq!(read.unfinished_jobs, written.unfinished_jobs);
             prop_assert!(written.phases.ends_with(&read.phases));
         }
     }

@@ -12,6 +12,7 @@ mod change;
 mod companion;
 mod context;
 mod course;
+mod departures;
 mod dropped;
 mod ended_run;
 mod error;
@@ -107,6 +108,7 @@ pub async fn run(
     let namespace = scope.namespace.as_deref();
     let shutdown = shutdown.shared();
     let labels = index_labels::run(Arc::clone(&context), &scope, shutdown.clone());
+    let departures = departures::run(Arc::clone(&context), &scope, shutdown.clone());
     let (store, markers) = markers(api(&client, namespace), Arc::clone(&context), synced);
     let all_pods = AllPods::default();
     let (jobs, job_changes) = ours(api(&client, namespace), MANAGED, || {});
@@ -129,5 +131,5 @@ pub async fn run(
             notice(result, &context.failures);
             ready(())
         });
-    futures::join!(clusters, labels);
+    futures::join!(clusters, labels, departures);
 }

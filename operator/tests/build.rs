@@ -73,7 +73,7 @@ fn a_deadline_is_written_for_the_agents_and_the_jobs_own_is_later_by_what_start_
     };
     let (shutdown, job) = of(json!({
         "deadlineSeconds": 60,
-        "pod": { "overlay": { "terminationGracePeriodSeconds": 600 } },
+        "flux": { "drainSeconds": 600 },
     }));
     assert_eq!((shutdown.grace_seconds, shutdown.deadline_seconds), (600, Some(60)));
     assert_eq!(job.active_deadline_seconds, Some(60 + 600 + 1800));

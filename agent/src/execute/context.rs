@@ -36,6 +36,8 @@ pub(crate) struct Context {
     pub session: Session,
     /// Code that the run ends with, known when its last steps are done.
     pub exit_code: i32,
+    /// Ids of the jobs that ran on this rank when its broker had to be ended.
+    pub unfinished_jobs: Vec<String>,
 }
 
 impl Context {

@@ -1,4 +1,4 @@
-//! Asks the local broker for its state over its own socket.
+//! Asks the local broker over its own socket: for its state, and for what its instance says of its rank.
 //!
 //! `flux uptime` would answer the same question, but it is a process for every question, and up to
 //! Flux 0.88 it crashes where the user has no passwd entry. The socket speaks Flux messages
@@ -9,6 +9,8 @@
 use std::path::Path;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::UnixStream,
@@ -27,12 +29,14 @@ const FLAG_PAYLOAD: u8 = 0x02;
 const FLAG_ROUTE: u8 = 0x08;
 /// The broker at the other end of the socket, whatever its rank.
 const NODE_ANY: u32 = u32::MAX;
+/// The lead, whom services are asked that it alone has.
+pub(crate) const LEAD: u32 = 0;
 /// The service that every broker has for its own state.
-const TOPIC: &str = "state-machine.get";
-/// An answer to [`TOPIC`] is far shorter; anything longer is not one.
-const LARGEST_MESSAGE: u32 = 64 * 1024;
+const STATE: &str = "state-machine.get";
+/// The resource set of a large instance of many kinds of nodes is shorter; anything longer is no answer.
+const LARGEST_MESSAGE: u32 = 4 * 1024 * 1024;
 
-/// Why the broker's state is not known.
+/// Why a question to the broker has no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SocketError {
     /// No socket yet, or nobody listening.
@@ -51,8 +55,11 @@ pub(crate) enum SocketError {
     #[error("the broker refused the connection with errno {errno}")]
     Refused { errno: u8 },
     /// The broker does not offer the service, or failed to serve.
-    #[error("the broker answered the question for its state with errno {errno}")]
-    Failed { errno: u32 },
+    #[error("the broker answered {topic} with errno {errno}")]
+    Failed { topic: String, errno: u32 },
+    /// No answer came in time.
+    #[error("the lead broker has not answered {topic}")]
+    Silent { topic: String },
     /// Not an answer of a Flux broker.
     #[error("the broker's answer is not a Flux message: {what}")]
     Malformed { what: &'static str },
@@ -79,9 +86,23 @@ impl BrokerSocket {
 
     /// The state of the broker, in its own word: `join`, `init`, `quorum`, `run`, `cleanup`, ...
     pub(crate) async fn state(&mut self) -> Result<String, SocketError> {
+        let answer: State = self.ask(STATE, NODE_ANY, None).await?;
+        Ok(answer.state)
+    }
+
+    /// What the service `topic` of the broker `node` answers. An answer without a payload is `null`.
+    pub(crate) async fn ask<Answer: DeserializeOwned>(
+        &mut self,
+        topic: &str,
+        node: u32,
+        payload: Option<&Value>,
+    ) -> Result<Answer, SocketError> {
         self.matchtag = self.matchtag.wrapping_add(1).max(1);
         let exchange = |source| SocketError::Exchange { source };
-        self.stream.write_all(&request(self.matchtag)).await.map_err(exchange)?;
+        self.stream
+            .write_all(&request(self.matchtag, topic, node, payload))
+            .await
+            .map_err(exchange)?;
         let mut magic = [0; 4];
         self.stream.read_exact(&mut magic).await.map_err(exchange)?;
         let length = self.stream.read_u32().await.map_err(exchange)?;
@@ -90,19 +111,25 @@ impl BrokerSocket {
         }
         let mut body = vec![0; length as usize];
         self.stream.read_exact(&mut body).await.map_err(exchange)?;
-        state_of(&body)
+        answer_of(topic, &body)
     }
 }
 
-/// The question as it goes over the socket: an empty route, the topic, the protocol frame.
-fn request(matchtag: u32) -> Vec<u8> {
+/// The question as it goes over the socket: an empty route, the topic, the payload if there is one, the
+/// protocol frame.
+fn request(matchtag: u32, topic: &str, node: u32, payload: Option<&Value>) -> Vec<u8> {
     let mut body = Vec::new();
     push_frame(&mut body, &[]);
-    push_frame(&mut body, TOPIC.as_bytes());
-    let mut protocol =
-        vec![PROTOCOL_MAGIC, PROTOCOL_VERSION, TYPE_REQUEST, FLAG_TOPIC | FLAG_ROUTE];
+    push_frame(&mut body, topic.as_bytes());
+    let mut flags = FLAG_TOPIC | FLAG_ROUTE;
+    if let Some(payload) = payload {
+        flags |= FLAG_PAYLOAD;
+        // JSON payloads end with a NUL.
+        push_frame(&mut body, format!("{payload}\0").as_bytes());
+    }
+    let mut protocol = vec![PROTOCOL_MAGIC, PROTOCOL_VERSION, TYPE_REQUEST, flags];
     // The broker fills in who asks: user and roles.
-    for word in [0, 0, NODE_ANY, matchtag] {
+    for word in [0, 0, node, matchtag] {
         protocol.extend(word.to_be_bytes());
     }
     push_frame(&mut body, &protocol);
@@ -110,9 +137,15 @@ fn request(matchtag: u32) -> Vec<u8> {
     [MESSAGE_MAGIC.to_ne_bytes().as_slice(), &length.to_be_bytes(), &body].concat()
 }
 
-/// Appends a frame shorter than 255 bytes with its length, as all frames of a question are.
+/// Appends a frame with its length: one byte, or 255 and four bytes.
 fn push_frame(body: &mut Vec<u8>, frame: &[u8]) {
-    body.push(u8::try_from(frame.len()).unwrap_or(u8::MAX));
+    match u8::try_from(frame.len()) {
+        Ok(length) if length < u8::MAX => body.push(length),
+        _ => {
+            body.push(u8::MAX);
+            body.extend(u32::try_from(frame.len()).unwrap_or(u32::MAX).to_be_bytes());
+        }
+    }
     body.extend(frame);
 }
 
@@ -137,13 +170,13 @@ fn frames(mut body: &[u8]) -> Result<Vec<&[u8]>, SocketError> {
     Ok(frames)
 }
 
-#[derive(Deserialize)]
-struct Answer {
+#[derive(Debug, Deserialize)]
+struct State {
     state: String,
 }
 
-/// The state in the answer of a broker.
-fn state_of(body: &[u8]) -> Result<String, SocketError> {
+/// What a broker has answered.
+fn answer_of<Answer: DeserializeOwned>(topic: &str, body: &[u8]) -> Result<Answer, SocketError> {
     let malformed = |what| SocketError::Malformed { what };
     let frames = frames(body)?;
     let (protocol, others) =
@@ -156,17 +189,12 @@ fn state_of(body: &[u8]) -> Result<String, SocketError> {
     }
     let errno = u32::from_be_bytes([e0, e1, e2, e3]);
     if errno != 0 {
-        return Err(SocketError::Failed { errno });
+        return Err(SocketError::Failed { topic: topic.to_owned(), errno });
     }
-    if flags & FLAG_PAYLOAD == 0 {
-        return Err(malformed("it has no payload"));
-    }
-    let payload = others.last().ok_or(SocketError::Malformed { what: "it has no payload" })?;
-    // JSON payloads end with a NUL.
-    let text = payload.strip_suffix(&[0]).unwrap_or(payload);
-    let answer: Answer =
-        serde_json::from_slice(text).map_err(|_| malformed("its payload names no state"))?;
-    Ok(answer.state)
+    let payload = others.last().filter(|_| flags & FLAG_PAYLOAD != 0);
+    let text =
+        payload.map_or(b"null".as_slice(), |payload| payload.strip_suffix(&[0]).unwrap_or(payload));
+    serde_json::from_slice(text).map_err(|_| malformed("its payload is not what was asked for"))
 }
 
 #[cfg(test)]
@@ -174,11 +202,15 @@ mod tests {
     use super::*;
     use tokio::net::UnixListener;
 
+    fn state_of(body: &[u8]) -> Result<State, SocketError> {
+        answer_of(STATE, body)
+    }
+
     /// The answer of a broker, as recorded from flux-core 0.88.
     fn answer(errno: u32, payload: &[u8]) -> Vec<u8> {
         let mut body = Vec::new();
         push_frame(&mut body, &[]);
-        push_frame(&mut body, TOPIC.as_bytes());
+        push_frame(&mut body, STATE.as_bytes());
         push_frame(&mut body, payload);
         let mut protocol = vec![PROTOCOL_MAGIC, 1, TYPE_RESPONSE, 0x0b, 0, 0, 3, 232, 0, 0, 0, 1];
         protocol.extend(errno.to_be_bytes());
@@ -195,13 +227,13 @@ mod tests {
     #[test]
     fn the_state_is_read_from_the_payload() {
         let body = answer(0, b"{\"state\":\"run\",\"duration\":1.5}\0");
-        assert_eq!(state_of(&body).unwrap(), "run");
+        assert_eq!(state_of(&body).unwrap().state, "run");
     }
 
     #[test]
     fn an_error_of_the_broker_is_one_of_the_question() {
-        let refused = state_of(&answer(38, b""));
-        assert!(matches!(refused, Err(SocketError::Failed { errno: 38 })), "{refused:?}");
+        let refused = state_of(&answer(38, b"No service matching foo.bar is registered\0"));
+        assert!(matches!(refused, Err(SocketError::Failed { errno: 38, .. })), "{refused:?}");
     }
 
     #[test]
@@ -222,7 +254,7 @@ mod tests {
             let (mut stream, _) = listener.accept().await.unwrap();
             stream.write_all(&[0]).await.unwrap();
             for (matchtag, state) in [(1, "join"), (2, "run")] {
-                let expected = request(matchtag);
+                let expected = request(matchtag, STATE, NODE_ANY, None);
                 let mut asked = vec![0; expected.len()];
                 stream.read_exact(&mut asked).await.unwrap();
                 assert_eq!(asked, expected);

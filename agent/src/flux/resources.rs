@@ -168,7 +168,7 @@ fn counted(set: &str, kind: &str) -> Option<usize> {
 }
 
 /// The ids of an idset (RFC 22) such as `0-3,7`.
-fn ids_of(text: &str) -> Option<Vec<u32>> {
+pub(super) fn ids_of(text: &str) -> Option<Vec<u32>> {
     let ranges = text.trim_matches(['[', ']']).split(',').map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);

@@ -30,7 +30,7 @@ use crate::system::environment::Report;
 use crate::system::output::{self, Log, chain};
 use crate::system::root::Root;
 use crate::view::link_view;
-use flux_contract::{Exit, Install, Phase, TerminationMessage, phase};
+use flux_contract::{Exit, Install, TerminationMessage, phase};
 use nix::sys::prctl;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -92,30 +92,45 @@ pub(crate) async fn run(options: Options) -> u8 {
             if let Ok(in_case) = in_case {
                 in_case.abort();
             }
-            let code = leave(&root, ended, phases, context.progress.restarts());
+            let message = TerminationMessage {
+                restarts: context.progress.restarts(),
+                unfinished_jobs: mem::take(&mut context.unfinished_jobs),
+                phases,
+                ..message_of(ended)
+            };
+            let code = leave(&root, &message);
             context.progress.over(well);
             if let Some(mut answered) = answered {
                 farewell(&mut context.signals, &mut answered, period.filter(|_| well)).await;
             }
             code
         }
-        Ok(Begun::Sidecar(ended)) => leave(&root, ended, Vec::new(), 0),
+        Ok(Begun::Sidecar(ended)) => leave(&root, &message_of(ended)),
         Err((exit, text)) => {
             Log::new(false, false).error(&text);
-            leave(&root, Ended::by_agent(exit, text), Vec::new(), 0)
+            leave(&root, &message_of(Ended::by_agent(exit, text)))
         }
     }
 }
 
-/// Leaves the termination message and gives the code to end with.
-fn leave(root: &Root, ended: Ended, phases: Vec<Phase>, restarts: u32) -> u8 {
+/// The termination message of a run of which nothing is known but its end.
+fn message_of(ended: Ended) -> TerminationMessage {
     let Ended { code: exit_code, command_ran, signal, error: last_error } = ended;
-    let message =
-        TerminationMessage { exit_code, command_ran, signal, restarts, last_error, phases };
-    if let Err(error) = leave_message(&root.at(TERMINATION_LOG), &message) {
+    TerminationMessage {
+        exit_code,
+        command_ran,
+        signal,
+        last_error,
+        ..TerminationMessage::default()
+    }
+}
+
+/// Leaves the termination message and gives the code to end with.
+fn leave(root: &Root, message: &TerminationMessage) -> u8 {
+    if let Err(error) = leave_message(&root.at(TERMINATION_LOG), message) {
         Log::new(false, false).warn(&format!("could not write {TERMINATION_LOG}: {error}"));
     }
-    u8::try_from(exit_code).unwrap_or(u8::MAX)
+    u8::try_from(message.exit_code).unwrap_or(u8::MAX)
 }
 
 /// Leaves a message as soon as the kubelet asks for an end. It is the last one only if the kubelet kills
@@ -131,11 +146,10 @@ fn in_case_of_a_kill(
         let text = "stopped by SIGTERM, and killed before the end: the grace period was too short";
         let message = TerminationMessage {
             exit_code: Exit::Stopped.code().into(),
-            command_ran: false,
-            signal: None,
             restarts: reports.borrow().restarts,
             last_error: Some(text.to_owned()),
             phases: reports.borrow().phases.clone(),
+            ..TerminationMessage::default()
         };
         // What cannot be written now is said when the last one cannot be.
         let _ = leave_message(&path, &message);
@@ -193,6 +207,7 @@ async fn begin(
         progress,
         session: Session::new(facts.agent.clone(), start),
         exit_code: 0,
+        unfinished_jobs: Vec::new(),
     };
     if let Some(name) = container {
         return sidecar::run(&mut context, &config, &facts, &name).await.map(Begun::Sidecar);
@@ -260,7 +275,7 @@ async fn through(context: &mut Context, plan: &Plan) -> Outcome {
 }
 
 async fn of_lead(context: &mut Context, plan: &Plan) -> Result<Outcome, StepError> {
-    let end = run_broker(context, &plan.broker, plan.role).await?;
+    let end = run_broker(context, plan).await?;
     if plan.broker.timed {
         let elapsed = Duration::from_nanos(end.ended.saturating_sub(end.started));
         output::plain(&fluxtime_line("fluxstart", elapsed));
@@ -301,7 +316,7 @@ async fn of_worker(
     let mut backoff = Backoff::new();
     loop {
         await_lead(context, &worker.lead).await?;
-        let end = run_broker(context, &plan.broker, plan.role).await?;
+        let end = run_broker(context, plan).await?;
         let why = match ending::of_worker(worker.policy, end) {
             Next::Leave(ended)
                 if ended.code != 0 || !another_lead_follows(context, worker).await? =>

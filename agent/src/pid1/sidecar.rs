@@ -270,6 +270,7 @@ impl Runner {
             Ok(Err(
                 SocketError::Connect { .. }
                 | SocketError::Exchange { .. }
+                | SocketError::Silent { .. }
                 | SocketError::Malformed { .. },
             ))
             | Err(_) => false,

@@ -3,16 +3,19 @@
 
 use crate::execute::context::Context;
 use crate::execute::error::StepError;
+use crate::flux::broker_socket::SocketError;
 use crate::flux::broker_watch::{Event, Watch};
+use crate::flux::leaving::OwnRank;
 use crate::lead::watch::LeadWatch;
 use crate::pid1::archive;
 use crate::pid1::broker_end::BrokerEnd;
-use crate::plan::step::{BrokerRun, Role};
+use crate::plan::step::{BrokerRun, Plan, Role};
 use crate::process::children::Running;
 use crate::process::exit_status::exit_code;
 use crate::process::leftovers::Before;
 use crate::process::signals::{Asked, Stop, at};
 use crate::status::timing::monotonic_nanoseconds;
+use crate::system::output::chain;
 use crate::system::words::shown;
 use flux_contract::phase;
 use nix::sys::signal::Signal;
@@ -20,7 +23,7 @@ use nix::unistd::{Pid, tcsetpgrp};
 use std::future::{Future, pending};
 use std::io::{self, IsTerminal};
 use std::os::unix::process::ExitStatusExt;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -39,11 +42,8 @@ fn words(context: &Context, broker: &BrokerRun) -> Result<Vec<String>, StepError
 }
 
 /// Starts the broker and stays until it has ended, whatever signals come, and nothing of it is left.
-pub(crate) async fn run_broker(
-    context: &mut Context,
-    broker: &BrokerRun,
-    role: Role,
-) -> Result<BrokerEnd, StepError> {
+pub(crate) async fn run_broker(context: &mut Context, plan: &Plan) -> Result<BrokerEnd, StepError> {
+    let broker = &plan.broker;
     context.progress.enter(phase::QUORUM);
     let words = words(context, broker)?;
     context.log.say(&format!("starting the broker: {}", shown(&words)));
@@ -59,7 +59,7 @@ pub(crate) async fn run_broker(
     give_terminal(running.pid());
     let (events, mut changes) = mpsc::unbounded_channel();
     let watch = tokio::spawn(watch(context, broker).run(events));
-    let mut supervision = Supervision::new(broker, role);
+    let mut supervision = Supervision::new(broker, plan.role, plan.rank);
     let lead = broker.worker.as_ref().map(|worker| &worker.lead);
     let lost = async {
         match lead {
@@ -116,9 +116,13 @@ fn give_terminal(group: Pid) {
     }
 }
 
+/// A worker's rank is left; what it gives are the ids of the jobs that still run there.
+type Leaving = Pin<Box<dyn Future<Output = Result<Vec<String>, SocketError>> + Send>>;
+
 struct Supervision<'run> {
     broker: &'run BrokerRun,
     role: Role,
+    rank: u32,
     stop: Option<Stop>,
     stopped: Option<u64>,
     ran: bool,
@@ -127,13 +131,15 @@ struct Supervision<'run> {
     kill_at: Option<Instant>,
     killed: bool,
     submission: Option<Running>,
+    leaving: Option<Leaving>,
 }
 
 impl<'run> Supervision<'run> {
-    const fn new(broker: &'run BrokerRun, role: Role) -> Self {
+    const fn new(broker: &'run BrokerRun, role: Role, rank: u32) -> Self {
         Self {
             broker,
             role,
+            rank,
             stop: None,
             stopped: None,
             ran: false,
@@ -141,6 +147,7 @@ impl<'run> Supervision<'run> {
             kill_at: None,
             killed: false,
             submission: None,
+            leaving: None,
         }
     }
 
@@ -175,6 +182,7 @@ impl<'run> Supervision<'run> {
                 }
                 asked = context.signals.asked() => self.asked(context, running, asked),
                 Some(event) = changes.recv() => self.note(context, &event),
+                left = end_of_leaving(&mut self.leaving) => self.has_left(context, running, left),
                 status = end_of(&mut self.submission) => {
                     self.submission = None;
                     note_submission(context, status);
@@ -189,7 +197,8 @@ impl<'run> Supervision<'run> {
         self.kill_at = Some(self.kill_at.map_or(then, |earlier| earlier.min(then)));
     }
 
-    /// Passes on what is asked. Every signal is the broker's: only it knows what to do about it.
+    /// Passes on what is asked. Every signal is the broker's: only it knows what to do about it. The first that
+    /// asks a worker to end waits for the jobs on its rank; the second does not.
     fn asked(&mut self, context: &Context, running: &Running, asked: Asked) {
         let signal = match asked {
             Asked::PassOn(signal) => signal,
@@ -197,7 +206,8 @@ impl<'run> Supervision<'run> {
                 if let Stop::Deadline { .. } = stop {
                     context.log.error(&format!("{stop}: ending the run"));
                 }
-                if self.stop.is_none() {
+                let is_first = self.stop.is_none();
+                if is_first {
                     self.stopped = Some(monotonic_nanoseconds());
                     self.kill_within(context.budget.main);
                 }
@@ -205,11 +215,73 @@ impl<'run> Supervision<'run> {
                 if !matches!(self.stop, Some(Stop::Deadline { .. })) {
                     self.stop = Some(stop);
                 }
+                if is_first && self.role == Role::Worker && self.ran && !self.lead_lost {
+                    return self.leave(context, stop);
+                }
+                self.leaving = None;
                 stop.signal()
             }
         };
         context.log.say(&format!("passing {signal} on to the broker"));
         running.signal(signal);
+    }
+
+    /// Begins to leave an instance that may go on.
+    fn leave(&mut self, context: &Context, stop: Stop) {
+        let (rank, patience) = (self.own_rank(), context.budget.drain);
+        context.log.say(&format!(
+            "{stop}: draining rank {}, whose jobs have {patience:?} to end",
+            rank.rank
+        ));
+        self.leaving = Some(Box::pin(async move { rank.leave(patience).await }));
+    }
+
+    /// Ends the broker, whose rank has no jobs any more, or no more time for them.
+    fn has_left(
+        &mut self,
+        context: &mut Context,
+        running: &Running,
+        left: Result<Vec<String>, SocketError>,
+    ) {
+        self.leaving = None;
+        let rank = self.rank;
+        match left {
+            Ok(jobs) if jobs.is_empty() => {
+                context.log.say(&format!("no job runs on rank {rank}: ending the broker"));
+            }
+            Ok(jobs) => {
+                let text = format!("jobs that did not end in time: {}", jobs.join(", "));
+                context.log.error(&format!("rank {rank}: {text}; ending the broker"));
+                context.progress.failed(&text);
+                context.unfinished_jobs = jobs;
+            }
+            Err(error) => {
+                let text =
+                    format!("drain rank {rank}: {}; ending the broker at once", chain(&error));
+                context.log.warn(&text);
+            }
+        }
+        running.signal(self.stop.map_or(Signal::SIGTERM, Stop::signal));
+    }
+
+    fn own_rank(&self) -> OwnRank {
+        OwnRank { socket: self.broker.socket.clone(), rank: self.rank }
+    }
+
+    /// Lifts, beside everything else, the drain that an earlier pod of this rank has left.
+    fn take_rank(&self, context: &Context) {
+        let (rank, log) = (self.own_rank(), context.log);
+        tokio::spawn(async move {
+            match rank.take().await {
+                Ok(true) => log.say(&format!("rank {} is not drained any more", rank.rank)),
+                Ok(false) => {}
+                Err(error) => log.warn(&format!(
+                    "ask whether rank {} is still drained: {}",
+                    rank.rank,
+                    chain(&error)
+                )),
+            }
+        });
     }
 
     fn note(&mut self, context: &mut Context, event: &Event) {
@@ -220,6 +292,9 @@ impl<'run> Supervision<'run> {
                     self.ran = true;
                     if let Some(entrance) = &self.broker.entrance {
                         context.log.say(&format!("the instance is up; to enter it: {entrance}"));
+                    }
+                    if self.role == Role::Worker {
+                        self.take_rank(context);
                     }
                     self.submit(context);
                 }
@@ -251,6 +326,13 @@ impl<'run> Supervision<'run> {
         if self.broker.record.is_none() && self.role == Role::Lead {
             context.progress.command_started();
         }
+    }
+}
+
+async fn end_of_leaving(leaving: &mut Option<Leaving>) -> Result<Vec<String>, SocketError> {
+    match leaving {
+        Some(leaving) => leaving.await,
+        None => pending().await,
     }
 }
 
@@ -293,6 +375,7 @@ mod tests {
         Context {
             root: Root::new("/"),
             exit_code: 0,
+            unfinished_jobs: Vec::new(),
             log: Log::new(true, false),
             strict: true,
             quiet: true,
@@ -331,7 +414,7 @@ mod tests {
         let (events, mut changes) = mpsc::unbounded_channel();
         events.send(Event::State("run".to_owned())).unwrap();
         let broker = broker();
-        let mut supervision = Supervision::new(&broker, Role::Worker);
+        let mut supervision = Supervision::new(&broker, Role::Worker, 1);
         let lost = async {
             while !directory.path().join("up").exists() {
                 tokio::time::sleep(Duration::from_millis(10)).await;

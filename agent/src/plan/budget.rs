@@ -38,11 +38,14 @@ impl Duties {
 
 /// The shares of a grace period. No step of a stop has a limit of its own: all are here.
 ///
-/// In the order of a stop: the command, Flux's cleanup (in which its jobs end), the brokers that
+/// A worker first lets the jobs on its rank end, while the instance goes on. Else, in the order of a stop: the
+/// command, Flux's cleanup (in which its jobs end), the brokers that
 /// leave, the dump, what the broker itself needs, `commands.post`, and the reserve. What one does
 /// not use is there for those that follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Budget {
+    /// How long a worker lets the jobs on its rank run that nobody has ended.
+    pub drain: Duration,
     /// How long the initial program may take to end before it is killed.
     pub command: Duration,
     /// How long Flux's cleanup may take (`broker.cleanup-timeout`).
@@ -95,9 +98,12 @@ impl Budget {
             if duties.command { share(rest, 4, u64::MAX) } else { share(rest, 10, 2_000) };
         let leave = share(rest, 4, 10_000);
         let cleanup = rest - command - leave;
+        // Nothing else of a worker takes its time: its broker kills what is left, and leaves.
+        let drain = main - broker - share(main, 5, 5_000);
         let jobs = cleanup - share(cleanup, 4, 5_000);
         let milliseconds = Duration::from_millis;
         Self {
+            drain: milliseconds(drain),
             command: milliseconds(command),
             cleanup: milliseconds(cleanup),
             jobs: milliseconds(jobs),
@@ -123,10 +129,10 @@ impl Budget {
 
 impl fmt::Display for Budget {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { command, cleanup, jobs, leave, main, post, all, reserve } = self;
+        let Self { drain, command, cleanup, jobs, leave, main, post, all, reserve } = self;
         write!(
             formatter,
-            "when told to stop: command {command:?}, cleanup {cleanup:?} (jobs {jobs:?}), brokers that \
+            "when told to stop: a worker's jobs {drain:?}; command {command:?}, cleanup {cleanup:?} (jobs {jobs:?}), brokers that \
              leave {leave:?}; the broker is killed after {main:?}; commands.post is asked to end after \
              {post:?} and killed after {all:?}; {reserve:?} are kept for the termination message"
         )
@@ -157,6 +163,7 @@ mod tests {
             prop_assert_eq!(budget.all + budget.reserve, grace);
             prop_assert!(budget.command + budget.cleanup + budget.leave <= budget.main);
             prop_assert!(budget.jobs <= budget.cleanup);
+            prop_assert!(budget.drain <= budget.main);
             prop_assert!(budget.main <= budget.post && budget.post <= budget.all);
             prop_assert_eq!(budget.main < budget.all, duties.post && grace > Duration::ZERO);
             // The time must be one that a clock can show.
@@ -179,7 +186,7 @@ mod tests {
     #[test]
     fn nothing_is_left_where_there_is_no_time() {
         let budget = Budget::new(0, Duties { command: true, dump: true, post: true });
-        assert_eq!((budget.main, budget.cleanup, budget.all), Default::default());
+        assert_eq!((budget.main, budget.cleanup, budget.drain, budget.all), Default::default());
     }
 
     #[test]
@@ -187,6 +194,7 @@ mod tests {
         let plain = Budget::new(30, Duties::default());
         assert_eq!((seconds(plain.main), seconds(plain.reserve)), (28.0, 2.0));
         assert!(seconds(plain.jobs) > 12.0 && seconds(plain.leave) > 6.0, "{plain:?}");
+        assert!(seconds(plain.drain) > 20.0, "{plain:?}");
         let all = Budget::new(30, Duties { command: true, dump: true, post: true });
         assert!(seconds(all.jobs) > 5.0, "{all:?}");
     }
@@ -194,7 +202,7 @@ mod tests {
     #[test]
     fn who_gives_ten_minutes_gets_nearly_all_of_them_for_the_jobs() {
         let budget = Budget::new(600, Duties::default());
-        assert!(seconds(budget.jobs) > 570.0, "{budget:?}");
+        assert!(seconds(budget.jobs) > 570.0 && seconds(budget.drain) > 585.0, "{budget:?}");
         assert!(seconds(Budget::new(10, Duties::default()).jobs) > 3.0);
         assert!(seconds(Budget::new(2, Duties::default()).jobs) > 0.5);
     }

@@ -61,7 +61,7 @@ fn dispatch(called_as: &str, words: &[String]) -> Result<u8, Failure> {
         "module" => client::asking::module(&call),
         "admin" => client::asking::admin(&call),
         "queue" => client::asking::queue(&call),
-        "resource" => client::resource::list(&call),
+        "resource" => client::resource::resource(&call),
         "R" => client::resource::encode(&call),
         "proxy" => client::proxy::run(&call),
         other => Err(Failure::not_simulated(other)),

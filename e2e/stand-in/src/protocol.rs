@@ -1,6 +1,8 @@
 //! What the stand-in's commands say to its broker over the local socket, once it has let them in:
 //! one request per connection, one JSON document per line. Real Flux has a protocol of its own
-//! there, of which the broker knows the question for its state.
+//! there, of which the broker knows the questions in `broker/message.rs`.
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -40,6 +42,14 @@ pub(crate) enum Request {
     Cleanup,
     /// The resources and what is free of them.
     Resources,
+    /// Give ranks no more jobs, for a reason.
+    Drain(BTreeSet<u32>, String),
+    /// Give ranks jobs again.
+    Undrain(BTreeSet<u32>),
+    /// Which ranks are drained, and why.
+    Drained,
+    /// The jobs that run on one of these ranks, at most so many.
+    RunningOn(BTreeSet<u32>, usize),
 }
 
 /// Part of an answer.

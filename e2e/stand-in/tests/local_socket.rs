@@ -1,4 +1,4 @@
-//! The local socket speaks enough of Flux's own protocol for a question after the broker's state.
+//! The local socket speaks enough of Flux's own protocol for what the agent asks.
 
 #![allow(clippy::expect_used, reason = "a test that cannot be set up fails")]
 
@@ -14,11 +14,16 @@ use support::{Broker, Site, skipped_without_root, stderr, stdout, wait_for};
 const ANY_NODE: u32 = u32::MAX;
 
 /// A question as a client of Flux 0.88 sends it: magic, length, and the frames: an empty one that
-/// ends the route, the topic, and the protocol frame.
-fn question(topic: &str, node: u32, matchtag: u32) -> Vec<u8> {
+/// ends the route, the topic, the payload if there is one, and the protocol frame.
+fn question(topic: &str, payload: Option<&str>, node: u32, matchtag: u32) -> Vec<u8> {
     let mut body = vec![0, u8::try_from(topic.len()).expect("short")];
     body.extend(topic.as_bytes());
-    body.extend([20, 0x8e, 1, 1, 0x09]);
+    if let Some(payload) = payload {
+        body.push(u8::try_from(payload.len() + 1).expect("short"));
+        body.extend(payload.as_bytes());
+        body.push(0);
+    }
+    body.extend([20, 0x8e, 1, 1, if payload.is_some() { 0x0b } else { 0x09 }]);
     for word in [0, 0, node, matchtag] {
         body.extend(word.to_be_bytes());
     }
@@ -38,8 +43,14 @@ fn frames(stream: &mut UnixStream) -> Vec<Vec<u8>> {
     stream.read_exact(&mut body).expect("a body");
     let mut rest = body.as_slice();
     let mut frames = Vec::new();
-    while let Some((&length, after)) = rest.split_first() {
-        let (frame, after) = after.split_at(usize::from(length));
+    while let Some((&length, mut after)) = rest.split_first() {
+        let mut length = usize::from(length);
+        if length == 255 {
+            let (long, others) = after.split_first_chunk().expect("a length");
+            length = usize::try_from(u32::from_be_bytes(*long)).expect("fits");
+            after = others;
+        }
+        let (frame, after) = after.split_at(length);
         frames.push(frame.to_vec());
         rest = after;
     }
@@ -56,8 +67,17 @@ fn knock(site: &Site, rank: u32) -> UnixStream {
 }
 
 fn ask(stream: &mut UnixStream, topic: &str, node: u32, matchtag: u32) -> Vec<Vec<u8>> {
-    stream.write_all(&question(topic, node, matchtag)).expect("asks");
+    stream.write_all(&question(topic, None, node, matchtag)).expect("asks");
     frames(stream)
+}
+
+/// The errno and the payload of the lead's answer, without the NUL at its end.
+fn ask_lead(stream: &mut UnixStream, topic: &str, payload: &str) -> (u8, String) {
+    stream.write_all(&question(topic, Some(payload), 0, 1)).expect("asks");
+    let answer = frames(stream);
+    let payload = if answer.len() > 3 { answer[2].as_slice() } else { b"\0" };
+    let text = payload.strip_suffix(b"\0").expect("ends with NUL").to_vec();
+    (answer[answer.len() - 1][15], String::from_utf8(text).expect("text"))
 }
 
 /// The protocol frame of an answer by the owner's broker.
@@ -91,6 +111,44 @@ fn the_state_is_told_several_times_over_one_connection_and_other_topics_are_unkn
     // An open connection does not keep the broker from ending.
     lead.signal(Signal::SIGTERM);
     assert_eq!(lead.code(), Some(129));
+}
+
+#[test]
+fn the_lead_drains_ranks_and_lists_what_runs_there_whichever_broker_is_asked() {
+    let site = Site::new(2);
+    let _brokers = site.start_two();
+    let job = ["submit", "--quiet", "-N2", "bash", "-c", "until [ -e go ]; do sleep 0.05; done"];
+    assert_eq!(site.ask(0, &job).status.code(), Some(0));
+    let mut stream = knock(&site, 1);
+    let mut ask = |topic: &str, payload: &str| ask_lead(&mut stream, topic, payload);
+    let running = r#"{"max_entries":9,"attrs":[],"constraint":{"and":[{"states":["running"]},{"ranks":["1"]}]}}"#;
+    let list = wait_for("the job", || {
+        let (errno, list) = ask("job-list.list", running);
+        assert_eq!(errno, 0, "{list}");
+        list.contains("id").then_some(list)
+    });
+    assert_eq!(list.matches("id").count(), 1, "{list}");
+    let drain = r#"{"targets":"1","reason":"bad fan"}"#;
+    let drained = || stdout(&site.ask(0, &["resource", "drain", "-no", "{ranks} {reason}"]));
+    assert_eq!(drained(), "");
+    assert_eq!(ask("resource.drain", drain), (0, String::new()));
+    assert_eq!(ask("resource.drain", drain), (17, "rank 1 already drained".to_owned()));
+    assert_eq!(drained(), "1 bad fan\n");
+    let (errno, status) = ask("resource.status", "{}");
+    assert_eq!(errno, 0);
+    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+    assert_eq!(status["drain"]["1"]["reason"], "bad fan");
+    let free = || stdout(&site.ask(0, &["resource", "list", "--states=free", "-no", "{nnodes}"]));
+    site.write("go", "");
+    wait_for("the lead alone", || (free() == "1\n").then_some(()));
+    assert_eq!(ask("resource.undrain", r#"{"targets":"1"}"#), (0, String::new()));
+    assert_eq!(
+        ask("resource.undrain", r#"{"targets":"1"}"#),
+        (17, "rank 1 not drained".to_owned())
+    );
+    wait_for("both", || (free() == "2\n").then_some(()));
+    assert_eq!(ask("resource.drain", r#"{"targets":"7","reason":""}"#).0, 22);
+    assert_eq!(ask("resource.drain", r#"{"reason":"bad fan"}"#).0, 71);
 }
 
 #[test]

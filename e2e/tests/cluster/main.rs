@@ -10,6 +10,7 @@ mod examples;
 mod go_bugs;
 mod hostile;
 mod install;
+mod leave;
 mod life;
 mod namespaced;
 mod pages;

@@ -59,7 +59,12 @@ fn up(trial: &Trial, lead: &str, name: &str) -> Result<String> {
 }
 
 /// Waits until Flux counts so many brokers as up.
-async fn await_up(trial: &Trial, name: &str, wanted: &str, within: Duration) -> Result<()> {
+pub(crate) async fn await_up(
+    trial: &Trial,
+    name: &str,
+    wanted: &str,
+    within: Duration,
+) -> Result<()> {
     let begun = Instant::now();
     loop {
         let lead = trial.pod(name, 0).await?.context("no lead")?.name_any();

@@ -29,7 +29,7 @@ async fn progressing(trial: &Trial, name: &str, words: &str) -> Result<(String, 
 }
 
 /// Changes fields of the specification as a user would.
-async fn edit(trial: &Trial, name: &str, spec: &Value) -> Result<()> {
+pub(crate) async fn edit(trial: &Trial, name: &str, spec: &Value) -> Result<()> {
     let patch = Patch::Merge(json!({ "spec": spec }));
     let edited = trial.api::<MiniCluster>().patch(name, &PatchParams::default(), &patch).await;
     edited.with_context(|| format!("editing {name}"))?;
@@ -37,7 +37,7 @@ async fn edit(trial: &Trial, name: &str, spec: &Value) -> Result<()> {
 }
 
 /// Waits until an Event about `name` has that reason, and returns what it says.
-async fn event(trial: &Trial, name: &str, reason: &str) -> Result<String> {
+pub(crate) async fn event(trial: &Trial, name: &str, reason: &str) -> Result<String> {
     let fields =
         format!("involvedObject.kind=MiniCluster,involvedObject.name={name},reason={reason}");
     let found = async {

@@ -24,17 +24,32 @@ fn is_news(old: &[Condition], new: &Condition) -> bool {
 /// The Event that a smaller size makes: what is taken away, before anybody misses it.
 pub(super) fn scaled_down(name: &str, from: i64, to: i64) -> Event {
     let leaving = if from - to == 1 {
-        format!("{name}-{to} leaves")
+        format!("{name}-{to} leaves the instance when its jobs have")
     } else {
-        format!("{name}-[{to}-{}] leave", from - 1)
+        format!("{name}-[{to}-{}] leave the instance when their jobs have", from - 1)
     };
     Event {
         type_: EventType::Normal,
         reason: "ScaledDown".to_owned(),
         note: Some(format!(
-            "from {from} to {to} pods: {leaving} the instance, and the jobs that run there end"
+            "from {from} to {to} pods: {leaving} ended, or their time is over (flux.drainSeconds)"
         )),
         action: "Scale".to_owned(),
+        secondary: None,
+    }
+}
+
+/// The Event about jobs that still ran when the pod `pod` had no time left to wait for them.
+pub(super) fn unfinished(pod: &str, jobs: &[String]) -> Event {
+    let jobs = jobs.join(", ");
+    Event {
+        type_: EventType::Warning,
+        reason: "JobsUnfinished".to_owned(),
+        note: Some(format!(
+            "pod {pod} had to leave before jobs on its rank had ended: {jobs}; flux.drainSeconds gives them \
+             more time"
+        )),
+        action: "Leave".to_owned(),
         secondary: None,
     }
 }
@@ -124,8 +139,8 @@ mod tests {
     #[test]
     fn the_pods_that_leave_are_named() {
         let note = |from, to| scaled_down("hello", from, to).note.unwrap();
-        assert!(note(4, 2).starts_with("from 4 to 2 pods: hello-[2-3] leave the instance"));
-        assert!(note(4, 3).starts_with("from 4 to 3 pods: hello-3 leaves the instance"));
+        assert!(note(4, 2).starts_with("from 4 to 2 pods: hello-[2-3] leave the instance "));
+        assert!(note(4, 3).starts_with("from 4 to 3 pods: hello-3 leaves the instance "));
     }
 
     #[test]

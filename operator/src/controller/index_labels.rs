@@ -124,6 +124,7 @@ async fn is_ours(
     Ok(job.is_some_and(|job| of_cluster(&job.metadata)))
 }
 
-fn controller(owners: &[OwnerReference]) -> Option<&OwnerReference> {
+/// The owner that controls an object, if one does.
+pub(super) fn controller(owners: &[OwnerReference]) -> Option<&OwnerReference> {
     owners.iter().find(|owner| owner.controller == Some(true))
 }

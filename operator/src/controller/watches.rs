@@ -86,7 +86,7 @@ pub(super) fn cluster_of(pod: &Kept<Pod>) -> Option<ObjectRef<Marker>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::index_labels;
+    use crate::controller::{departures, index_labels};
 
     #[test]
     fn the_watches_select_what_the_objects_are_labelled_with() {
@@ -95,6 +95,8 @@ mod tests {
         assert_eq!(LEADS, format!("{managed},{}=0", labels::COMPLETION_INDEX));
         let companions = format!("{managed},{}={}", labels::JOB_INDEX, labels::COMPANION_INDEX);
         assert_eq!(COMPANIONS, companions);
+        let index = labels::COMPLETION_INDEX;
+        assert_eq!(departures::WORKERS, format!("{managed},{index},{index}!=0"));
         assert_eq!(index_labels::UNLABELLED, format!("{LEADS},!{}", labels::JOB_INDEX));
     }
 }

@@ -141,6 +141,14 @@ pub struct Flux {
     #[serde(default)]
     pub complete_workers: bool,
 
+    /// Seconds that a pod has to end when it is told to stop: `terminationGracePeriodSeconds` of the pods. A
+    /// worker that leaves (the MiniCluster shrinks, a node is drained, a pod is deleted or evicted) drains its
+    /// rank and uses most of them to let the jobs there end. An Event `JobsUnfinished` names those that do
+    /// not. Default 30.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 604_800))]
+    pub drain_seconds: Option<i64>,
+
     /// Most verbose level of the broker's messages in the log: 0 (emergencies) to 7 (debug).
     /// 0 with `logging.quiet`. Default 6.
     #[serde(default = "log_level")]
@@ -208,6 +216,7 @@ impl Default for Flux {
             topology: None,
             no_wait_socket: false,
             complete_workers: false,
+            drain_seconds: None,
             log_level: log_level(),
             curve_cert: None,
             curve_cert_secret: None,

@@ -82,8 +82,8 @@ pub struct Pod {
 
     /// Fields of the pods' PodSpec that have no field of their own here, merged in last
     /// (strategic merge: lists with a key are merged by it). Of these
-    /// `terminationGracePeriodSeconds`, 30 by default, is what a stop may take: jobs, the archive's
-    /// dump and `commands.post` share it. Fields that would take Flux's host names or processes from
+    /// `terminationGracePeriodSeconds`, the same as `flux.drainSeconds`, is what a stop may take: jobs, the
+    /// archive's dump and `commands.post` share it. Fields that would take Flux's host names or processes from
     /// it, as `hostNetwork`, are refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object")]

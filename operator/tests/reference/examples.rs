@@ -78,6 +78,7 @@ const FLUX: &[Example] = &[
     example("spec.flux.topology", "topology: kary:2"),
     example("spec.flux.noWaitSocket", "noWaitSocket: true"),
     example("spec.flux.completeWorkers", "completeWorkers: true"),
+    example("spec.flux.drainSeconds", "drainSeconds: 600"),
     example("spec.flux.logLevel", "logLevel: 7"),
     example("spec.flux.curveCert", CERTIFICATE),
     example("spec.flux.curveCertSecret", "curveCertSecret: shared-certificate"),

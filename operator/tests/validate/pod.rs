@@ -67,13 +67,23 @@ fn node_affinity_asks_for_one_of_the_values_unless_affinity_is_off() {
 }
 
 #[test]
-fn the_grace_period_is_the_overlays_or_kubernetes_own() {
+fn the_grace_period_is_that_of_drain_seconds_or_the_overlay_or_kubernetes_own() {
     assert_eq!(good(json!({})).pod.grace_seconds, 30);
     for seconds in [0, 1, 600] {
         let overlay = json!({ "terminationGracePeriodSeconds": seconds });
-        let cluster = good(json!({ "pod": { "overlay": overlay } }));
+        let cluster = good(json!({ "pod": { "overlay": overlay.clone() } }));
+        assert_eq!(cluster.pod.grace_seconds, seconds);
+        let both = json!({ "flux": { "drainSeconds": seconds }, "pod": { "overlay": overlay } });
+        assert_eq!(good(both).pod.grace_seconds, seconds);
+        let cluster = good(json!({ "flux": { "drainSeconds": seconds } }));
         assert_eq!(cluster.pod.grace_seconds, seconds);
     }
+    let overlay = json!({ "terminationGracePeriodSeconds": 60 });
+    for flux in [json!({ "drainSeconds": 61 }), json!({ "drainSeconds": 604_801 })] {
+        let paths = faults(json!({ "flux": flux, "pod": { "overlay": overlay } }));
+        assert!(paths.iter().all(|path| path == "spec.flux.drainSeconds"), "{paths:?}");
+    }
+    assert_eq!(faults(json!({ "flux": { "drainSeconds": -1 } })), ["spec.flux.drainSeconds"]);
 }
 
 #[test]

@@ -309,12 +309,9 @@ mod tests {
             duration_milliseconds: *duration,
         });
         let message = TerminationMessage {
-            exit_code: 0,
             command_ran: true,
-            signal: None,
-            restarts: 0,
-            last_error: None,
             phases: phases.collect(),
+            ..TerminationMessage::default()
         };
         let end = json!({"exitCode": 0, "message": message.to_json()});
         json!({"containerStatuses": [{

@@ -97,7 +97,7 @@ async fn serve(id: u64, stream: UnixStream, door: Door) {
     }
     let Ok(&[first, ..]) = reader.fill_buf().await else { return };
     if MAGIC.first() == Some(&first) {
-        serve_messages(id, reader, write, &door).await;
+        serve_messages(id, reader, write, peer, &door).await;
     } else {
         let alive = door.alive.upgrade();
         serve_line(id, reader, write, peer, door.news).await;
@@ -136,13 +136,20 @@ async fn serve_messages(
     id: u64,
     mut reader: BufReader<OwnedReadHalf>,
     mut write: OwnedWriteHalf,
+    peer: Peer,
     door: &Door,
 ) {
     let owner = nix::unistd::getuid().as_raw();
     while let Some(question) = next_question(&mut reader).await {
         let alive = door.alive.upgrade();
-        let Some(state) = state(id, door).await else { return };
-        if write.write_all(&question.answer(owner, door.rank, &state)).await.is_err() {
+        let reply = match question.request(door.rank, peer.is_owner) {
+            Ok(request) => match ask(id, door, request).await {
+                Some(reply) => Ok(reply),
+                None => return,
+            },
+            Err(refusal) => Err(refusal),
+        };
+        if write.write_all(&question.answer(owner, reply)).await.is_err() {
             return;
         }
         drop(alive);
@@ -157,12 +164,11 @@ async fn next_question(reader: &mut BufReader<OwnedReadHalf>) -> Option<Question
     Question::parse(&body)
 }
 
-/// The payload that tells the broker's state, in the order of Flux.
-async fn state(id: u64, door: &Door) -> Option<String> {
+/// What the broker replies; nothing when it has ended.
+async fn ask(id: u64, door: &Door, request: Request) -> Option<Reply> {
     let (sender, mut replies) = unbounded_channel();
-    door.news.send(News::Asked(id, Request::State, sender)).ok()?;
-    let Reply::Done(value) = replies.recv().await? else { return None };
-    Some(format!(r#"{{"state":{},"duration":{}}}"#, value["state"], value["duration"]))
+    door.news.send(News::Asked(id, request, sender)).ok()?;
+    replies.recv().await
 }
 
 async fn answer(

@@ -1,8 +1,15 @@
-//! Flux messages as they go over the local socket: the few that are understood.
+//! Flux messages as they go over the local socket: the few that are understood, with the payloads that the
+//! agent sends.
 //!
 //! A message is a magic number in the host's byte order, the big-endian length of the rest, and
 //! frames, each behind its length (flux-core, `common/librouter/sendfd.c`). The last frame is the
 //! protocol frame of RFC 3. What an answer looks like was recorded from flux-core 0.88.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::protocol::{Reply, Request};
+use crate::text::idset;
 
 /// Begins every message.
 pub(crate) const MAGIC: [u8; 4] = 0xffee_0012_u32.to_ne_bytes();
@@ -10,7 +17,7 @@ pub(crate) const MAGIC: [u8; 4] = 0xffee_0012_u32.to_ne_bytes();
 pub(crate) const HEAD: usize = 8;
 /// No question that is understood is longer.
 const LONGEST: u32 = 64 * 1024;
-/// The topic that is understood.
+/// The topic that every broker answers for itself.
 const STATE_TOPIC: &str = "state-machine.get";
 
 const PROTOCOL_MAGIC: u8 = 0x8e;
@@ -23,16 +30,67 @@ const FLAG_ROUTE: u8 = 0x08;
 const ANY_NODE: u32 = u32::MAX;
 /// Roles of an answer: owner, and local (RFC 12).
 const ROLES: u32 = 5;
-/// `ENOSYS` and `EHOSTUNREACH` of Linux.
+/// The rank of the broker that has the services of the instance.
+const LEAD: u32 = 0;
+/// Of Linux: `EPERM`, `EINVAL`, `ENOSYS`, `EPROTO` and `EHOSTUNREACH`.
+const NOT_PERMITTED: u32 = 1;
+const INVALID: u32 = 22;
 const NO_SERVICE: u32 = 38;
+const NO_PROTOCOL: u32 = 71;
 const NO_SUCH_NODE: u32 = 113;
 
 /// A request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Question {
     topic: String,
     node: u32,
     matchtag: u32,
+    payload: Option<Value>,
+}
+
+/// Why there is no answer: an errno, and its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal(u32, Option<String>);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Drain {
+    targets: String,
+    #[serde(default)]
+    reason: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Undrain {
+    targets: String,
+}
+
+/// RFC 31 constraints of which one is known: jobs that run on one of some ranks.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    max_entries: usize,
+    attrs: [String; 0],
+    constraint: Both,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Both {
+    and: (States, Ranks),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct States {
+    states: [String; 1],
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ranks {
+    ranks: [String; 1],
 }
 
 /// The length of the frames behind a head; `None` if it is not the head of a question.
@@ -63,19 +121,78 @@ impl Question {
             others.iter().position(|frame| frame.is_empty())? + 1
         };
         let topic = String::from_utf8(others.get(route)?.to_vec()).ok()?;
-        Some(Self { topic, node: word(8)?, matchtag: word(12)? })
+        let payload = others.get(route + 1).filter(|_| flags & FLAG_PAYLOAD != 0);
+        let payload = payload.map(|text| serde_json::from_slice(text.strip_suffix(&[0])?).ok());
+        let (node, matchtag) = (word(8)?, word(12)?);
+        Some(Self { topic, node, matchtag, payload: payload.flatten() })
     }
 
-    /// The whole answer of the broker of `rank`, which belongs to `owner` and is in `state`.
-    pub(crate) fn answer(&self, owner: u32, rank: u32, state: &str) -> Vec<u8> {
-        if self.node != ANY_NODE && self.node != rank {
-            return self.respond(owner, NO_SUCH_NODE, None);
-        }
+    /// What is asked of the broker of `rank`, by its owner or not.
+    pub(crate) fn request(&self, rank: u32, is_owner: bool) -> Result<Request, Refusal> {
         if self.topic == STATE_TOPIC {
-            return self.respond(owner, 0, Some(state));
+            let is_here = self.node == ANY_NODE || self.node == rank;
+            return is_here.then_some(Request::State).ok_or(Refusal(NO_SUCH_NODE, None));
         }
-        let text = format!("No service matching {} is registered", self.topic);
-        self.respond(owner, NO_SERVICE, Some(&text))
+        let known = ["resource.drain", "resource.undrain", "resource.status", "job-list.list"];
+        if !known.contains(&self.topic.as_str()) {
+            let text = format!("No service matching {} is registered", self.topic);
+            return Err(Refusal(NO_SERVICE, Some(text)));
+        }
+        if self.node != LEAD {
+            return Err(Refusal(NO_SUCH_NODE, None));
+        }
+        if !is_owner && self.topic.ends_with("drain") {
+            let text = "Request requires owner credentials".to_owned();
+            return Err(Refusal(NOT_PERMITTED, Some(text)));
+        }
+        self.of_instance()
+    }
+
+    /// What is asked of the instance.
+    fn of_instance(&self) -> Result<Request, Refusal> {
+        let ranks = |text: &str| {
+            let invalid = || Refusal(INVALID, Some(format!("failed to decode idset: {text}")));
+            idset::decode(text).ok_or_else(invalid)
+        };
+        Ok(match self.topic.as_str() {
+            "resource.drain" => {
+                let Drain { targets, reason } = self.payload()?;
+                Request::Drain(ranks(&targets)?, reason)
+            }
+            "resource.undrain" => Request::Undrain(ranks(&self.payload::<Undrain>()?.targets)?),
+            "resource.status" => Request::Drained,
+            _ => {
+                let List { max_entries, attrs: [], constraint } = self.payload()?;
+                let (States { states: [state] }, Ranks { ranks: [text] }) = constraint.and;
+                if state != "running" {
+                    return Err(Refusal(NO_PROTOCOL, None));
+                }
+                Request::RunningOn(ranks(&text)?, max_entries)
+            }
+        })
+    }
+
+    fn payload<'de, Payload: Deserialize<'de>>(&'de self) -> Result<Payload, Refusal> {
+        let payload = self.payload.as_ref().ok_or(Refusal(NO_PROTOCOL, None))?;
+        Payload::deserialize(payload).map_err(|_| Refusal(NO_PROTOCOL, None))
+    }
+
+    /// The whole answer of a broker that belongs to `owner`.
+    pub(crate) fn answer(&self, owner: u32, reply: Result<Reply, Refusal>) -> Vec<u8> {
+        match reply {
+            Ok(Reply::Done(value)) if self.topic == STATE_TOPIC => {
+                let (state, duration) = (&value["state"], &value["duration"]);
+                let text = format!(r#"{{"state":{state},"duration":{duration}}}"#);
+                self.respond(owner, 0, Some(&text))
+            }
+            Ok(Reply::Done(Value::Null)) => self.respond(owner, 0, None),
+            Ok(Reply::Done(value)) => self.respond(owner, 0, Some(&value.to_string())),
+            // One of the way to the lead has the exit code of a command.
+            Ok(Reply::Failed(text, 1)) => self.respond(owner, NO_SUCH_NODE, Some(&text)),
+            Ok(Reply::Failed(text, errno)) => self.respond(owner, errno.into(), Some(&text)),
+            Ok(Reply::Output(..)) => self.respond(owner, INVALID, None),
+            Err(Refusal(errno, text)) => self.respond(owner, errno, text.as_deref()),
+        }
     }
 
     fn respond(&self, owner: u32, errno: u32, payload: Option<&str>) -> Vec<u8> {

@@ -68,9 +68,8 @@ impl Broker {
     pub(super) fn came_online(&mut self, rank: u32, drained: bool) {
         self.manager.online.insert(rank);
         if drained {
-            self.manager.drained.insert(rank);
-        } else {
-            self.manager.drained.remove(&rank);
+            // A drain that is there already keeps its reason.
+            self.manager.drained.entry(rank).or_insert_with(|| "missing resources".to_owned());
         }
         self.check_quorum();
         let effects = self.manager.schedule();

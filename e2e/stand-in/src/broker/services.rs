@@ -69,6 +69,15 @@ impl Broker {
             Request::Resources => Reply::Done(self.manager.resources()),
             Request::ActiveJobs => Reply::Done(json!(self.manager.active(None).len())),
             Request::Cleanup => Reply::Done(json!(mem::replace(&mut self.has_cleanup, true))),
+            Request::Drained => Reply::Done(self.manager.drained_ranks()),
+            Request::RunningOn(ranks, limit) => Reply::Done(self.manager.running_on(&ranks, limit)),
+            Request::Drain(ranks, reason) => self.manager.drain(&ranks, &reason),
+            Request::Undrain(ranks) => {
+                let reply = self.manager.undrain(&ranks);
+                self.tell(client, reply);
+                let effects = self.manager.schedule();
+                return self.carry_out(effects);
+            }
             Request::Submit(spec) => {
                 let (id, effects) = self.manager.submit(*spec);
                 self.tell(client, Reply::Done(json!(id)));

@@ -1,4 +1,4 @@
-//! `flux resource list` and `flux R encode`.
+//! `flux resource list`, `flux resource drain` and `flux R encode`.
 
 use flux_contract::Hostlist;
 
@@ -11,7 +11,7 @@ use crate::resources;
 use crate::text::idset;
 
 /// `flux resource list --no-header --states=free --format=FORMAT`.
-pub(crate) fn list(call: &Call) -> Result<u8, Failure> {
+fn list(call: &Call) -> Result<u8, Failure> {
     let list = "n|no-header o|format= s|states= q|queue=! i|include=!";
     let parsed = call.of_subcommand("resource", "list", list)?;
     call.refuse_in_batch("resource list")?;
@@ -29,6 +29,34 @@ pub(crate) fn list(call: &Call) -> Result<u8, Failure> {
         return Err(Failure::not_simulated(&format!("format {format}")));
     }
     output::line(&line);
+    Ok(0)
+}
+
+/// `flux resource` with its sub-command.
+pub(crate) fn resource(call: &Call) -> Result<u8, Failure> {
+    if call.words.first().is_some_and(|word| word == "drain") { drained(call) } else { list(call) }
+}
+
+/// `flux resource drain --no-header --format=FORMAT` without targets: who is drained, and why.
+fn drained(call: &Call) -> Result<u8, Failure> {
+    let list = "n|no-header o|format= f|force! u|update! i|include=! L|color=!";
+    let parsed = call.of_subcommand("resource", "drain", list)?;
+    call.refuse_in_batch("resource drain")?;
+    let format =
+        parsed.value("format").filter(|_| parsed.has("no-header") && parsed.rest.is_empty());
+    let Some(format) = format else {
+        let what = "resource drain but with --no-header, --format and no targets";
+        return Err(Failure::not_simulated(what));
+    };
+    let answer = ask(call, "flux-resource: ERROR", &Request::Drained)?;
+    for (rank, drained) in answer["drain"].as_object().into_iter().flatten() {
+        let reason = drained["reason"].as_str().unwrap_or_default();
+        let line = format.replace("{ranks}", rank).replace("{reason}", reason);
+        if line.contains('{') {
+            return Err(Failure::not_simulated(&format!("format {format}")));
+        }
+        output::line(&line);
+    }
     Ok(0)
 }
 

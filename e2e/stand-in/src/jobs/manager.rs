@@ -32,8 +32,8 @@ pub(crate) struct Manager {
     pub(crate) cores: Cores,
     /// Ranks that are online.
     pub(crate) online: BTreeSet<u32>,
-    /// Ranks with less than is configured.
-    pub(crate) drained: BTreeSet<u32>,
+    /// Ranks that get no jobs, and why.
+    pub(crate) drained: BTreeMap<u32, String>,
     /// Ranks never scheduled.
     pub(crate) excluded: BTreeSet<u32>,
     /// Whether allocation is forbidden.
@@ -55,7 +55,7 @@ impl Manager {
         let mut free = self.cores_of(scope);
         free.retain(|rank, _| {
             self.online.contains(rank)
-                && !self.drained.contains(rank)
+                && !self.drained.contains_key(rank)
                 && !self.excluded.contains(rank)
         });
         let running = |job: &&Job| job.state == JobState::Running && job.spec.scope == scope;

@@ -8,7 +8,11 @@ use super::job::{ClientId, Exception, Job, JobState};
 use super::manager::{Effect, Manager};
 use super::spec::Scope;
 use crate::protocol::Reply;
+use crate::text::idset;
 
+/// `EEXIST` and `EINVAL` of Linux.
+const EXISTS: u8 = 17;
+const INVALID: u8 = 22;
 /// Exit code of `flux job wait` for a job that cannot be waited for.
 const NOT_WAITABLE: u8 = 2;
 
@@ -105,6 +109,50 @@ impl Manager {
         let execution =
             job.started.then(|| ["init", "starting", "shell.init", "shell.start"].map(event));
         json!({ "eventlog": events, "exec": execution })
+    }
+
+    /// Ranks get no more jobs. One that is drained already fails the request, as without `--update`.
+    pub(crate) fn drain(&mut self, ranks: &BTreeSet<u32>, reason: &str) -> Reply {
+        if ranks.iter().any(|rank| !self.cores.contains_key(rank)) {
+            return Reply::Failed("idset is out of range".to_owned(), INVALID);
+        }
+        let old: Vec<u32> =
+            ranks.iter().copied().filter(|rank| self.drained.contains_key(rank)).collect();
+        if !old.is_empty() {
+            let text = format!("rank {} already drained", idset::encode(old));
+            return Reply::Failed(text, EXISTS);
+        }
+        self.drained.extend(ranks.iter().map(|rank| (*rank, reason.to_owned())));
+        Reply::Done(Value::Null)
+    }
+
+    /// Ranks get jobs again, if all of them were drained.
+    pub(crate) fn undrain(&mut self, ranks: &BTreeSet<u32>) -> Reply {
+        let other: Vec<u32> =
+            ranks.iter().copied().filter(|rank| !self.drained.contains_key(rank)).collect();
+        if !other.is_empty() {
+            return Reply::Failed(format!("rank {} not drained", idset::encode(other)), EXISTS);
+        }
+        self.drained.retain(|rank, _| !ranks.contains(rank));
+        Reply::Done(Value::Null)
+    }
+
+    /// The drained ranks and why, each by itself.
+    pub(crate) fn drained_ranks(&self) -> Value {
+        let drain = self.drained.iter().map(|(rank, reason)| {
+            (rank.to_string(), json!({ "timestamp": 0.0, "reason": reason }))
+        });
+        json!({ "drain": drain.collect::<serde_json::Map<_, _>>() })
+    }
+
+    /// The ids of at most `limit` jobs that run on one of `ranks`.
+    pub(crate) fn running_on(&self, ranks: &BTreeSet<u32>, limit: usize) -> Value {
+        let here = |job: &&Job| {
+            job.state == JobState::Running
+                && job.allocation.cores.keys().any(|rank| ranks.contains(rank))
+        };
+        let jobs = self.jobs.values().filter(here).take(limit);
+        json!({ "jobs": jobs.map(|job| json!({ "id": job.id })).collect::<Vec<_>>() })
     }
 
     /// How many cores are free on each rank that may be used now and has any.

@@ -52,7 +52,7 @@ pub(super) fn pod(spec: &MiniClusterSpec, volumes: Vec<Volume>, faults: &mut Fau
         node_affinity: node_affinity(spec, faults),
         tolerations: pod.tolerations.clone(),
         dns_policy: dns_policy(pod.dns_policy.as_ref(), faults),
-        grace_seconds: grace_seconds(pod.overlay.as_ref()),
+        grace_seconds: grace_seconds(spec, faults),
         host_ipc: pod.host_ipc,
         host_pid: pod.host_pid,
         share_process_namespace: spec.share_process_namespace,
@@ -192,10 +192,27 @@ fn overlay(spec: &MiniClusterSpec, faults: &mut Faults) {
     }
 }
 
+/// Longest grace period of `flux.drainSeconds`: a week.
+const LONGEST_DRAIN: i64 = 604_800;
+
 /// What the kubelet gives a pod to end, in seconds.
-fn grace_seconds(overlay: Option<&Value>) -> u64 {
-    let given = overlay.and_then(|overlay| overlay.get("terminationGracePeriodSeconds"));
-    given.and_then(Value::as_u64).unwrap_or(Shutdown::DEFAULT_GRACE_SECONDS)
+fn grace_seconds(spec: &MiniClusterSpec, faults: &mut Faults) -> u64 {
+    let overlay = spec.pod.overlay.as_ref();
+    let overlay = overlay.and_then(|overlay| overlay.get("terminationGracePeriodSeconds"));
+    let overlay = overlay.and_then(Value::as_u64);
+    let path = "spec.flux.drainSeconds";
+    let drain = spec.flux.drain_seconds.and_then(|seconds| {
+        faults.require((0..=LONGEST_DRAIN).contains(&seconds), path, || {
+            format!("{seconds} is no such time: give 0 to {LONGEST_DRAIN} seconds")
+        });
+        u64::try_from(seconds).ok()
+    });
+    if let (Some(drain), Some(overlay)) = (drain, overlay) {
+        faults.require(drain == overlay, path, || {
+            format!("{drain} is not what pod.overlay.terminationGracePeriodSeconds says, {overlay}: they are the same, keep one")
+        });
+    }
+    drain.or(overlay).unwrap_or(Shutdown::DEFAULT_GRACE_SECONDS)
 }
 
 /// Fields that were given and are not in what was `read`: they would be passed over in silence.

@@ -7,7 +7,7 @@ use super::images::Images;
 use super::meta::pod_labels;
 use super::volumes::volumes;
 use crate::cluster::{Cluster, Pod};
-use flux_contract::Install;
+use flux_contract::{Install, Shutdown};
 use k8s_openapi::DeepMerge as _;
 use k8s_openapi::api::core::v1::{
     LocalObjectReference, PodSpec, PodTemplateSpec, ResourceRequirements,
@@ -44,6 +44,7 @@ fn pod_spec(cluster: &Cluster, images: &Images, install: Install) -> PodSpec {
         overhead,
         resources: pod_resources(&cluster.pod),
         restart_policy: Some(cluster.pod.restart_policy.clone()),
+        termination_grace_period_seconds: grace_period(&cluster.pod),
         volumes: Some(volumes(cluster, images, install)),
         ..common(cluster)
     }
@@ -88,6 +89,12 @@ pub(in crate::controller) fn pod_resources(pod: &Pod) -> Option<ResourceRequirem
         requests: Some(pod.resources.clone()),
         ..ResourceRequirements::default()
     })
+}
+
+/// The time that a pod has to end, unless it is what Kubernetes gives anyhow.
+fn grace_period(pod: &Pod) -> Option<i64> {
+    let given = pod.grace_seconds != Shutdown::DEFAULT_GRACE_SECONDS;
+    given.then(|| i64::try_from(pod.grace_seconds).unwrap_or(i64::MAX))
 }
 
 /// Pull secrets of all images, each once, in order of their names.
