@@ -155,13 +155,13 @@ proptest! {
 }
 
 #[test]
-fn many_specifications_are_accepted_as_they_are_and_nearly_all_without_their_faults() {
+fn a_fifth_of_the_specifications_is_accepted_as_it_is_and_nearly_all_without_their_faults() {
     let mut runner = TestRunner::new(settings(1));
     let specs = any_spec();
     let specs: Vec<Value> =
         (0..400).map(|_| specs.new_tree(&mut runner).unwrap().current()).collect();
     let at_once = specs.iter().filter(|spec| validate(&object(spec), &defaults()).is_ok()).count();
     let in_the_end = specs.iter().filter(|spec| accepted(spec, validated).is_some()).count();
-    assert!((60..320).contains(&at_once), "{at_once} of 400 are accepted as they are");
+    assert!((80..320).contains(&at_once), "{at_once} of 400 are accepted as they are");
     assert!(in_the_end >= 320, "{in_the_end} of 400 are accepted in the end");
 }

@@ -132,8 +132,8 @@ impl fmt::Display for Budget {
         let Self { drain, command, cleanup, jobs, leave, main, post, all, reserve } = self;
         write!(
             formatter,
-            "when told to stop: a worker's jobs {drain:?}; command {command:?}, cleanup {cleanup:?} (jobs {jobs:?}), brokers that \
-             leave {leave:?}; the broker is killed after {main:?}; commands.post is asked to end after \
+            "when told to stop: a worker's jobs {drain:?}; command {command:?}, cleanup {cleanup:?} \
+             (jobs {jobs:?}), brokers that leave {leave:?}; the broker is killed after {main:?}; commands.post is asked to end after \
              {post:?} and killed after {all:?}; {reserve:?} are kept for the termination message"
         )
     }

@@ -97,7 +97,7 @@ const HOSTILE: [&str; 22] = [
 
 /// A specification in which each field is given with a probability between rare and often.
 pub(crate) fn any_spec() -> impl Strategy<Value = Value> {
-    prop_oneof![3 => value(&SCHEMA, 0.01), 2 => value(&SCHEMA, 0.1), 1 => value(&SCHEMA, 0.4)]
+    prop_oneof![4 => value(&SCHEMA, 0.005), 2 => value(&SCHEMA, 0.1), 1 => value(&SCHEMA, 0.4)]
 }
 
 /// Any value of `schema`, each optional field given with probability `density`.
