@@ -4,8 +4,8 @@
 ///
 /// A command that ran passes on its own code (128 + N when signal N ended it; 126 when it could
 /// not be executed, 127 when it was not found, as POSIX shells do). The codes here say that the
-/// command was never reached in this pod, or, for [`Exit::Deadline`], that it was ended. They lie in the range of `sysexits.h`, which few programs use; the
-/// termination message tells the two apart beyond doubt.
+/// command was never reached in this pod, or, for [`Exit::Deadline`] and [`Exit::Stopped`], that it was ended. They
+/// lie in the range of `sysexits.h`, which few programs use; the termination message tells the two apart beyond doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Exit {
@@ -25,7 +25,7 @@ pub enum Exit {
     Broker = 76,
     /// The pod of the lead before this one was lost, and its command may have run: it is not run again.
     LeadLost = 77,
-    /// The agent was told to stop (SIGTERM) before the command ran.
+    /// The agent was told to stop (SIGTERM) before the command had ended, whatever that made of it.
     Stopped = 75,
     /// The answer of a subcommand could not be written.
     Answer = 74,

@@ -49,6 +49,11 @@ const fn is_zero(number: &u32) -> bool {
 const CUT: char = '…';
 
 impl TerminationMessage {
+    /// True when the command began, be it that the agent ended it.
+    pub fn command_began(&self) -> bool {
+        self.command_ran || self.phases.iter().any(|phase| phase.name == crate::phase::COMMAND)
+    }
+
     /// Longest document in bytes. The kubelet keeps the last 4096 bytes of what a container leaves,
     /// and of that the first twelfth of 12 KiB for each container of a pod with twelve
     /// (`MaxContainerTerminationMessageLength`, `MaxPodTerminationMessageLogLength`): half a document

@@ -37,17 +37,19 @@ pub struct Cluster {
     /// Brokers that must be there before the command runs; absent: `size` when fewer than all
     /// registered hosts, else all.
     pub min_size: Option<u32>,
-    /// Labels of the Job object.
+    /// Labels of the Job object: those of `spec.jobLabels`, and those of the MiniCluster that a queue reads.
     pub job_labels: BTreeMap<String, String>,
     /// How long a run may take.
     pub deadline_seconds: i64,
     /// The agent of the first pod ends the run at the deadline, from its own start on, and the pods stay.
     /// Else the Job does, from its start on, and deletes them.
     pub deadline_by_agent: bool,
+    /// Within how many seconds from the start of the Job the quorum must be reached, if that is asked for.
+    pub start_deadline_seconds: Option<u64>,
+    /// The MiniCluster is to be suspended.
+    pub suspend: bool,
     /// The Job's `backoffLimit`: 0 unless given, so that a failed command is not run again.
     pub backoff_limit: u32,
-    /// Delete the MiniCluster when its lead has finished.
-    pub cleanup: bool,
     /// Services and affinity.
     pub network: Network,
     /// Flux itself.
@@ -244,6 +246,9 @@ pub struct Pod {
 
 /// Name of the init container that copies the agent.
 pub const AGENT_CONTAINER: &str = "flux-agent";
+
+/// Label of a Job with the queue that it waits in (Kueue, `LocalQueue`).
+pub const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
 
 /// Tells a container's scripts how many cores the user means it to use (`cores`).
 pub const CORES_VARIABLE: &str = "FLUX_CORES";

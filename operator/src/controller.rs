@@ -17,6 +17,7 @@ mod dropped;
 mod ended_run;
 mod error;
 mod events;
+mod expiry;
 mod failures;
 #[cfg(test)]
 pub(crate) mod fixtures;
@@ -29,10 +30,13 @@ mod kept;
 mod known;
 mod observe;
 mod plan;
+mod queue;
 mod read;
 mod reconcile;
 mod report;
+mod start_deadline;
 mod status;
+mod suspension;
 mod waiting;
 mod watches;
 

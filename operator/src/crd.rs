@@ -183,10 +183,31 @@ pub struct MiniClusterSpec {
     #[schemars(range(min = 0))]
     pub backoff_limit: Option<i32>,
 
-    /// Delete the MiniCluster, and with it everything made for it, when its lead has finished.
-    /// Default false.
+    /// Longest time in seconds, from the start of the Job, in which the quorum must be reached. Where it is not,
+    /// the MiniCluster fails with reason `StartDeadlineExceeded` and says what it waited for; its pods are
+    /// deleted. The time in which the MiniCluster is suspended or waits in a queue does not count, and after that
+    /// it counts anew. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub start_deadline_seconds: Option<i64>,
+
+    /// Suspend the MiniCluster: its jobs are ended, its state is dumped where `archive` says so, its pods go, and
+    /// all else stays. When it is false again, the instance starts anew, with the state of the archive; a command
+    /// is run again from its beginning. Other fields may change meanwhile, as while it runs. Not together with the
+    /// label `kueue.x-k8s.io/queue-name`: then the queue decides. Default false.
+    #[serde(default)]
+    pub suspend: bool,
+
+    /// Delete the MiniCluster, and with it everything made for it, when its lead has finished: the same
+    /// as `ttlSecondsAfterFinished: 0`. Default false.
     #[serde(default)]
     pub cleanup: bool,
+
+    /// Delete the MiniCluster, and with it everything made for it, so many seconds after it has finished, well or
+    /// not. It may be given or changed afterwards. Default: it stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub ttl_seconds_after_finished: Option<i32>,
 
     /// All containers of a pod see each other's processes. Default false.
     #[serde(default)]
@@ -258,7 +279,10 @@ impl Default for MiniClusterSpec {
             job_labels: BTreeMap::new(),
             deadline_seconds: deadline_seconds(),
             backoff_limit: None,
+            start_deadline_seconds: None,
+            suspend: false,
             cleanup: false,
+            ttl_seconds_after_finished: None,
             share_process_namespace: false,
             network: Network::default(),
             flux: Flux::default(),

@@ -100,12 +100,32 @@ const CONTEXTS: &[(&str, &[(&str, &str)])] = &[
 ];
 
 /// Fields that change no object, why, and where the test is that shows what they do.
-const ELSEWHERE: &[(&str, &str, &str, &str)] = &[(
-    ".cleanup",
-    "acted on when the Job has finished",
-    "tests/reconcile.rs",
-    "cleanup_deletes_the_mini_cluster_when_its_lead_has_finished",
-)];
+const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
+    (
+        ".cleanup",
+        "acted on when the Job has finished",
+        "tests/reconcile.rs",
+        "cleanup_deletes_the_mini_cluster_when_its_lead_has_finished",
+    ),
+    (
+        ".ttlSecondsAfterFinished",
+        "acted on when the Job has finished",
+        "tests/pauses.rs",
+        "a_finished_mini_cluster_stays_as_long_as_it_is_told_to",
+    ),
+    (
+        ".startDeadlineSeconds",
+        "acted on when the Job has started",
+        "tests/pauses.rs",
+        "what_does_not_start_in_time_is_ended_by_its_job_and_says_why",
+    ),
+    (
+        ".suspend",
+        "depends on who has suspended the Job",
+        "tests/pauses.rs",
+        "a_suspended_mini_cluster_keeps_all_but_its_pods_and_is_resumed",
+    ),
+];
 
 /// Fields that are passed over in silence at a place, and why that is right.
 const SILENT: &[(&str, usize, &str)] =

@@ -277,7 +277,10 @@ fn the_operator_may_not_read_secrets_nor_touch_what_is_not_its_own() {
             assert_eq!(rule.verbs, ["create"]);
         }
         if rule.verbs.contains(&"delete".to_owned()) {
-            assert!(["miniclusters", "pods"].contains(&resources[0].as_str()), "{resources:?}");
+            assert!(
+                ["miniclusters", "pods", "services"].contains(&resources[0].as_str()),
+                "{resources:?}"
+            );
         }
     }
 }

@@ -106,7 +106,9 @@ async fn cleanup_deletes_the_mini_cluster_when_its_lead_has_finished() {
     world.reconcile().await.unwrap();
     finish(&world, "Complete", 0);
     world.server.writes();
-    assert_eq!(world.writes().await, [patch(CONFIG), status(), format!("DELETE {CLUSTER}")]);
+    let delete = |path: &str| format!("DELETE {path}");
+    let lead = delete(&format!("{SERVICE}-lead"));
+    assert_eq!(world.writes().await, [lead, patch(CONFIG), status(), delete(CLUSTER)]);
 }
 
 #[tokio::test]

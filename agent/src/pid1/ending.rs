@@ -41,16 +41,17 @@ impl Ended {
 /// The end of a lead whose broker had a command to run.
 pub(crate) fn of_lead(record: Option<ProgramRecord>, broker: BrokerEnd) -> Ended {
     let Some(record) = record else { return before_command(broker) };
-    if let Some(stop @ Stop::Deadline { .. }) = broker.stop
+    if let Some(stop) = broker.stop
         && !record.ended_before(broker.stopped)
     {
-        // Whatever it made of the signal, it was not done.
+        // Whatever it made of the signal, it was not done. By the code the Job knows that the pod was taken
+        // away, and by a suspension perhaps.
         let end = record.exit_code.map_or_else(
             || "it was killed".to_owned(),
             |code| format!("it ended with exit code {code}"),
         );
         let text = format!("{stop} before the command had ended; told to stop, {end}");
-        return Ended { signal: record.signal, ..Ended::by_agent(Exit::Deadline, text) };
+        return Ended { signal: record.signal, ..Ended::by_agent(stop.exit(), text) };
     }
     if let Some(NotRun { exit_code, reason }) = record.not_run {
         return Ended { error: Some(reason), ..Ended::well(exit_code.into()) };
@@ -59,10 +60,8 @@ pub(crate) fn of_lead(record: Option<ProgramRecord>, broker: BrokerEnd) -> Ended
     let code = record.exit_code.unwrap_or(if broker.code == 0 { 1 } else { broker.code });
     let error = match record.exit_code {
         None => Some("the command was killed together with the process that watched it".to_owned()),
-        Some(0) if broker.stop.is_some() => None,
-        // The code tells nothing more: the end of the broker and of the command is the signal's.
-        Some(_) if broker.stop.is_some() => broker.stop.map(|stop| stop.to_string()),
-        Some(code) if code != broker.code => Some(format!(
+        // The broker was stopped after that: its code tells nothing.
+        Some(code) if code != broker.code && broker.stop.is_none() => Some(format!(
             "the broker ended with exit code {} after the command had ended with {code}",
             broker.code
         )),
@@ -78,9 +77,13 @@ pub(crate) fn of_interactive_lead(broker: BrokerEnd) -> Ended {
     }
     match broker.stop {
         // A pod that is taken away must not look like one whose work is done.
-        Some(stop @ Stop::Deadline { .. }) => Ended::by_agent(stop.exit(), stop.to_string()),
         Some(stop) if broker.code == 0 => Ended::by_agent(stop.exit(), stop.to_string()),
-        Some(_) | None => Ended { code: broker.code, command_ran: true, signal: None, error: None },
+        Some(stop) => {
+            let code = broker.code;
+            let text = format!("{stop}; told to stop, the broker ended with exit code {code}");
+            Ended::by_agent(stop.exit(), text)
+        }
+        None => Ended { code: broker.code, command_ran: true, signal: None, error: None },
     }
 }
 
@@ -297,6 +300,24 @@ mod tests {
         assert_eq!(summary(&of_lead(Some(done), deadline(1))), (7, true), "it was done before");
         let Next::Leave(ended) = of_worker(WorkerPolicy::Rejoin, deadline(0)) else { panic!() };
         assert_eq!(summary(&ended), (72, false));
+    }
+
+    #[test]
+    fn a_lead_that_is_stopped_says_so_whatever_command_and_broker_made_of_it() {
+        let later = |code| Some(record(Some(code)));
+        for ended in [
+            of_lead(later(0), stopped(0)),
+            of_lead(later(143), stopped(1)),
+            of_lead(Some(record(None)), stopped(137)),
+            of_interactive_lead(stopped(1)),
+        ] {
+            assert_eq!(summary(&ended), (75, false), "{ended:?}");
+            assert!(ended.error.unwrap().starts_with("stopped by SIGTERM"));
+        }
+        let mut done = record(Some(7));
+        done.ended_monotonic_nanoseconds = Some(3_900_000_000);
+        let ended = of_lead(Some(done), stopped(1));
+        assert_eq!((summary(&ended), ended.error), ((7, true), None), "it was done before");
     }
 
     #[test]

@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 /// Decides what a pod does. All of it is in the returned value; nothing is changed.
 pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
     let (role, rank) = role(config, facts)?;
-    if role == Role::Lead && facts.replaced > 0 && has_command(&config.workload) {
+    let pod = Pod { config, facts, role, rank };
+    if role == Role::Lead && pod.lost_before() > 0 && has_command(&config.workload) {
         return Err(PlanError::LeadLost);
     }
-    let pod = Pod { config, facts, role, rank };
     if config.view.enabled && !facts.executables.contains(Path::new(&pod.flux())) {
         return Err(PlanError::NoFlux { path: pod.flux().into() });
     }

@@ -35,10 +35,9 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
     match &pod.config.workload {
         Workload::Interactive { submission } => Work {
             files: submission.iter().flat_map(|it| files(pod, it)).collect(),
-            // Once, whatever became of the pod that did so.
             submission: submission
                 .as_ref()
-                .filter(|_| lead && pod.facts.replaced == 0)
+                .filter(|_| pod.submits())
                 .map(|it| beside_the_broker(pod, it)),
             entrance: lead.then(|| entrance(pod)),
             ..Work::default()

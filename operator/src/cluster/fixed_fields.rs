@@ -32,7 +32,7 @@ const SECTIONS: [&str; 14] = [
 ];
 
 /// Fields that may change while an instance runs, or are checked against it by themselves.
-const CHANGEABLE: [&str; 8] = [
+const CHANGEABLE: [&str; 11] = [
     "backoffLimit",
     "cleanup",
     "deadlineSeconds",
@@ -41,6 +41,9 @@ const CHANGEABLE: [&str; 8] = [
     "maxSize",
     "minSize",
     "size",
+    "startDeadlineSeconds",
+    "suspend",
+    "ttlSecondsAfterFinished",
 ];
 
 /// The field that makes a pod of its own.
@@ -222,7 +225,8 @@ mod tests {
         let after = json!({
             "size": 2, "maxSize": 9, "minSize": 1, "deadlineSeconds": 5, "backoffLimit": 3,
             "cleanup": true, "flux": { "minimalService": true }, "services": [{ "name": "db" }],
-            "jobLabels": { "team": "physics" },
+            "jobLabels": { "team": "physics" }, "suspend": true, "startDeadlineSeconds": 60,
+            "ttlSecondsAfterFinished": 60,
         });
         assert_eq!(told(&json!({}), &after), [""; 0]);
     }

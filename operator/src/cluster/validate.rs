@@ -13,6 +13,7 @@ mod image;
 mod no_effect;
 mod pod;
 mod quantity;
+mod queue;
 mod runner;
 mod sizes;
 mod text;
@@ -90,13 +91,14 @@ fn resolve(
         size: sizes.size,
         max_size: sizes.max_size,
         min_size: sizes.min_size,
-        job_labels: spec.job_labels.clone(),
+        job_labels: queue::job_labels(cluster, faults),
         deadline_seconds: spec.deadline_seconds,
         // A container that is started again would begin to count anew.
         deadline_by_agent: spec.deadline_seconds != deadline_seconds()
             && pod.restart_policy == "Never",
+        start_deadline_seconds: spec.start_deadline_seconds.map(i64::unsigned_abs),
+        suspend: spec.suspend,
         backoff_limit: spec.backoff_limit.map_or(0, i32::unsigned_abs),
-        cleanup: spec.cleanup,
         network,
         flux,
         logging: Logging {

@@ -56,6 +56,16 @@ impl<'context> Access<'context> {
         self.remembers.load(Ordering::Relaxed)
     }
 
+    /// Who asks the API server.
+    pub(super) const fn client(&self) -> &Client {
+        self.client
+    }
+
+    /// Namespace of the MiniCluster.
+    pub(super) fn namespace(&self) -> &str {
+        &self.cluster.0
+    }
+
     /// Objects of one kind in the namespace of the MiniCluster.
     pub(super) fn api<K>(&self) -> Api<K>
     where

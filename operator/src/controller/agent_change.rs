@@ -9,6 +9,7 @@ use super::build::agent_config;
 use super::course;
 use super::ended_run::noted_generation;
 use super::observe::Live;
+use super::suspension;
 use crate::cluster::Cluster;
 use flux_contract::{AgentConfig, Bootstrap, Hostlist, Install, Workload};
 use k8s_openapi::api::batch::v1::Job;
@@ -39,6 +40,8 @@ pub(super) fn constrain(
         let config = AgentConfig { install, ..agent_config(cluster, lead) };
         return Constrained { cluster: cluster.clone(), config, refused: Vec::new() };
     };
+    let excused_replacements = suspension::excused(live, running.excused_replacements);
+    let running = AgentConfig { excused_replacements, ..running };
     let constrained = constrain_to(cluster.clone(), &running, backoff_limit(job), lead);
     if noted_generation(job) == Some(generation) {
         // Nothing was asked for since: what differs is a newer operator's way to say the same.

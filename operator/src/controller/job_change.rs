@@ -3,6 +3,8 @@
 //! A Job's pod template can never be changed. `completions` of an Indexed Job can, together with
 //! `parallelism` (KEP-3715, stable since 1.31).
 
+use super::start_deadline::{CAUSE_ANNOTATION, RAN_ANNOTATION};
+use super::suspension::SUSPENDED_ANNOTATION;
 use crate::cluster::FixedFields;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
@@ -28,6 +30,9 @@ pub(super) fn job_patch(live: &Job, desired: &Job, in_line: bool) -> Option<Valu
     let generation = desired.annotations().get(GENERATION_ANNOTATION);
     if in_line && live.annotations().get(GENERATION_ANNOTATION) != generation {
         patch["metadata"] = json!({ "annotations": { GENERATION_ANNOTATION: generation } });
+    }
+    for (key, value) in adjusted_notes(live, desired) {
+        patch["metadata"]["annotations"][key] = value;
     }
     if let Some(labels) = adjusted_labels(live, desired) {
         patch["metadata"]["labels"] = labels;
@@ -75,6 +80,15 @@ fn is_under_way(job: &Job) -> bool {
     job.metadata.deletion_timestamp.is_none() && !is_finished(job)
 }
 
+/// What is noted on the Job otherwise than it should be, or no more.
+fn adjusted_notes(live: &Job, desired: &Job) -> impl Iterator<Item = (&'static str, Value)> {
+    let (has, wants) = (live.annotations().clone(), desired.annotations().clone());
+    let notes = [RAN_ANNOTATION, CAUSE_ANNOTATION, SUSPENDED_ANNOTATION].into_iter();
+    notes.filter_map(move |key| {
+        (has.get(key) != wants.get(key)).then(|| (key, json!(wants.get(key))))
+    })
+}
+
 /// Labels that are missing or other, and those that the specification gave once and gives no more.
 /// Whatever else is on the Job is somebody else's.
 fn adjusted_labels(live: &Job, desired: &Job) -> Option<Value> {
@@ -88,7 +102,8 @@ fn adjusted_labels(live: &Job, desired: &Job) -> Option<Value> {
     (!labels.is_empty()).then_some(Value::Object(labels))
 }
 
-/// The part of the specification that may differ at any time and does: size, deadline, backoff limit.
+/// The part of the specification that may differ at any time and does: size, deadline, backoff limit, and whether
+/// it is suspended, where that is ours to say.
 fn adjusted_spec(live: &Job, desired: &Job) -> Option<Value> {
     let (live, desired) = (live.spec.as_ref()?, desired.spec.as_ref()?);
     let mut spec = serde_json::Map::new();
@@ -99,6 +114,9 @@ fn adjusted_spec(live: &Job, desired: &Job) -> Option<Value> {
     }
     if live.active_deadline_seconds != desired.active_deadline_seconds {
         spec.insert("activeDeadlineSeconds".to_owned(), json!(desired.active_deadline_seconds));
+    }
+    if desired.suspend.is_some_and(|suspend| suspend != live.suspend.unwrap_or_default()) {
+        spec.insert("suspend".to_owned(), json!(desired.suspend));
     }
     // A Job that counts by index was started to run its command once.
     if live.backoff_limit != desired.backoff_limit && desired.backoff_limit_per_index.is_none() {

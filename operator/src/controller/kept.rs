@@ -1,6 +1,7 @@
 //! Objects as they are kept in memory: as text, without what nobody asks for.
 
 use crate::crd::MiniCluster;
+use flux_contract::invocation::REPLACED_VARIABLES;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, ContainerStatus, Pod, PodSpec, Service};
 use kube::Resource;
@@ -47,13 +48,14 @@ impl Keep for Job {
     }
 }
 
-/// Of a pod is kept how it and its containers are, and what we have noted on it.
+/// Of a pod is kept how it and its containers are, what we have noted on it, and how many were there before it.
 impl Keep for Pod {
     fn slim(&mut self) {
         take_out_history(&mut self.metadata);
         self.spec = None;
         if let Some(annotations) = &mut self.metadata.annotations {
-            annotations.retain(|key, _| key.starts_with(OURS));
+            let counts = REPLACED_VARIABLES.map(|(_, annotation)| annotation);
+            annotations.retain(|key, _| key.starts_with(OURS) || counts.contains(&key.as_str()));
         }
         let Some(status) = &mut self.status else { return };
         (status.host_ip, status.host_ips, status.pod_ip, status.pod_ips) = (None, None, None, None);

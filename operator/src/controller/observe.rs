@@ -7,6 +7,7 @@ pub(super) use pods::{BEGIN, Pods, broker_is_ready, lacks_brokers, lacks_pods};
 use super::access::{Access, Owned};
 use super::build::services;
 use super::error::{Error, Taken};
+use super::queue::{Queue, queue};
 use crate::cluster::{Cluster, Identity};
 use futures::future::try_join_all;
 use k8s_openapi::api::batch::v1::Job;
@@ -28,6 +29,8 @@ pub(super) struct Live {
     pub(super) services: BTreeMap<String, Service>,
     /// What the Job's pods say of themselves.
     pub(super) pods: Pods,
+    /// The queue that the Job waits in, if it does.
+    pub(super) queue: Option<Queue>,
     /// Objects of somebody else in the place of the Job, the `ConfigMap` or the companion.
     pub(super) taken: Vec<Taken>,
     /// Objects of somebody else in the place of a Service that there must be.
@@ -52,7 +55,7 @@ pub(super) async fn observe(
         services.iter().flat_map(|it| [&it.headless, &it.lead].into_iter().chain(&it.sidecars)),
     );
     let aliases = names(services.iter().flat_map(|it| &it.aliases));
-    let ((job, job_pods), config_map, companion, needed, aliases) = futures::try_join!(
+    let ((job, job_pods, queue), config_map, companion, needed, aliases) = futures::try_join!(
         job_and_pods(access, identity, now),
         access.get_owned(&config_name, owner),
         companion(access, &companion_name, owner, asked_for),
@@ -74,6 +77,7 @@ pub(super) async fn observe(
         companion,
         services,
         pods: job_pods,
+        queue,
         taken,
         services_taken,
         names_taken,
@@ -103,16 +107,16 @@ fn names<'all>(services: impl Iterator<Item = &'all Service>) -> Vec<String> {
     services.map(ResourceExt::name_any).collect()
 }
 
-/// The Job, and of its pods what its state makes worth asking for.
+/// The Job, of its pods what its state makes worth asking for, and the queue that it waits in.
 async fn job_and_pods(
     access: &Access<'_>,
     identity: &Identity,
     now: &Time,
-) -> Result<(Owned<Job>, Pods), Error> {
+) -> Result<(Owned<Job>, Pods, Option<Queue>), Error> {
     let job = access.get_owned(identity.name.as_str(), &identity.owner).await?;
-    let pods = match &job {
-        Ok(Some(job)) => pods::pods(access, identity, job, now).await?,
-        Ok(None) | Err(_) => Pods::default(),
+    let (pods, queue) = match &job {
+        Ok(Some(job)) => (pods::pods(access, identity, job, now).await?, queue(access, job).await),
+        Ok(None) | Err(_) => (Pods::default(), None),
     };
-    Ok((job, pods))
+    Ok((job, pods, queue))
 }

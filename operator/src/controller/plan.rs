@@ -15,6 +15,8 @@ use super::error::Error;
 use super::install::{Choice, Support, choose};
 use super::job_change::{changed_fields, job_patch, shrinks};
 use super::observe::{BEGIN, Live, broker_is_ready, lacks_brokers, lacks_pods};
+use super::start_deadline::StartDeadline;
+use super::suspension;
 use crate::cluster::Cluster;
 use crate::cluster::validate::Violations;
 use crate::crd::State;
@@ -22,6 +24,7 @@ use crate::curve;
 use flux_contract::{AgentConfig, Bootstrap, Redacted, Workload};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use std::time::Duration;
 
@@ -35,8 +38,10 @@ const NAME_TAKEN: Duration = Duration::from_mins(1);
 pub(super) struct Request<'request> {
     /// Generation of the MiniCluster.
     pub(super) generation: i64,
-    /// True when a finished MiniCluster is deleted (`cleanup`).
-    pub(super) cleanup: bool,
+    /// The time.
+    pub(super) now: Time,
+    /// True when a finished MiniCluster is deleted sooner or later.
+    pub(super) expires: bool,
     /// The specification, validated, or its faults.
     pub(super) cluster: Result<Cluster, Violations>,
     /// The operator's own images.
@@ -52,8 +57,8 @@ pub(super) struct Request<'request> {
 pub(super) struct Plan {
     /// Generation of the MiniCluster.
     pub(super) generation: i64,
-    /// True when a finished MiniCluster is deleted (`cleanup`).
-    pub(super) cleanup: bool,
+    /// True when a finished MiniCluster is deleted sooner or later.
+    pub(super) expires: bool,
     /// What became of the specification.
     pub(super) acceptance: Acceptance,
     /// What is done at all.
@@ -65,6 +70,10 @@ pub(super) struct Plan {
     /// How agent and view come into the pods; absent where there is no Job, nor is to be, where the Job
     /// does not say, and where it depends on what pods can have, which nobody has asked yet.
     pub(super) install: Option<Choice>,
+    /// How it stands with the time in which the quorum must be reached.
+    pub(super) start: StartDeadline,
+    /// Lead pods that suspensions of the Job have taken.
+    pub(super) excused: u32,
     /// What was asked for and cannot be had while the Job exists, or after it has finished.
     pub(super) refused: Vec<String>,
     /// What the API server has left out of the Job.
@@ -120,7 +129,7 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
     let config = agent_config(live.config_map.as_ref());
     let mut plan = Plan {
         generation: request.generation,
-        cleanup: request.cleanup,
+        expires: request.expires,
         acceptance: match cluster {
             Ok(cluster) => Acceptance::Accepted(cluster.not_acted_on.clone()),
             Err(violations) => Acceptance::Refused(violations.clone()),
@@ -128,6 +137,7 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
         course: course(live, cluster.ok(), request.generation, request.images),
         maximum_size: (config.as_ref().and_then(maximum_size))
             .or_else(|| cluster.ok().map(|cluster| cluster.max_size)),
+        excused: config.as_ref().map(|config| config.excused_replacements).unwrap_or_default(),
         interactive: config.is_some_and(|config| {
             matches!(config.workload, Workload::Interactive { .. } | Workload::Diagnostics {})
         }),
@@ -155,10 +165,12 @@ fn writes(request: &Request<'_>, live: &Live, plan: &mut Plan) -> Result<Writes,
     }
     match (&plan.course, &request.cluster) {
         (Course::Apply, Ok(cluster)) => apply_specification(request, cluster, live, plan),
-        // Nothing of a finished MiniCluster is left running.
+        // Nothing of a finished MiniCluster is left running, nor keeps an address.
         (Course::Over(_), _) => {
             let companion = live.companion.as_ref().map_or(Change::Keep, Change::delete);
-            Ok(Writes { companion, ..Writes::default() })
+            let addressed = live.services.values().filter(|service| has_address(service));
+            let services = addressed.map(Change::delete).collect();
+            Ok(Writes { services, companion, ..Writes::default() })
         }
         (Course::Apply | Course::Refused | Course::LeaveAlone(_), _) => Ok(Writes::default()),
     }
@@ -189,9 +201,13 @@ fn apply_specification(
         constrain(cluster, address, live, request.generation, install);
     plan.refused.splice(0..0, refused);
     plan.maximum_size = maximum_size(&config).or(plan.maximum_size);
+    plan.excused = config.excused_replacements;
     let mut desired = build::build(&cluster, &config, request.images, request.generation)
         .map_err(|source| Error::Build { source })?;
     desired.job.annotations_mut().extend(plan.install.as_ref().map(Choice::annotation));
+    suspension::direct(cluster.suspend, live.job.as_ref(), &mut desired.job);
+    plan.start = StartDeadline::of(cluster.start_deadline_seconds, live, &request.now);
+    plan.start.direct(live.job.as_ref(), &mut desired.job);
     let companion = cluster.companion.as_ref();
     let (companion, refused) =
         companion_change(live.companion.as_ref(), desired.companion, companion);
@@ -216,6 +232,12 @@ fn apply_specification(
         },
         scaled_down,
     })
+}
+
+/// True when the Service has an address of its own: a headless one has none.
+fn has_address(service: &Service) -> bool {
+    let address = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref());
+    address.is_some_and(|address| address != "None")
 }
 
 /// The Secret of a new Job, unless the user has one.
@@ -252,8 +274,24 @@ pub(super) fn next_reconcile(
     // A lead that is not ready any more ends in a moment, or is found degraded.
     let ready = live.pods.lead.as_ref().is_some_and(|lead| broker_is_ready(lead, name));
     let starts = state != Some(State::Running) || live.pods.waiting.is_some() || !ready;
+    let deadline = plan.start.rest();
+    let poll = poll(live, plan, job, state, starts);
+    poll.into_iter().chain(deadline).min()
+}
+
+/// The same, without the time in which the quorum must be reached. `starts`: not all runs as it should.
+fn poll(
+    live: &Live,
+    plan: &Plan,
+    job: &Job,
+    state: Option<State>,
+    starts: bool,
+) -> Option<Duration> {
     if lacks_pods(job) || (lacks_brokers(job) && starts) || plan.course.is_of_another_operator() {
         Some(if live.pods.begin { BEGIN } else { POLL })
+    } else if live.queue.is_some() {
+        // What the queue says changes with what others ask of it.
+        Some(POLL)
     } else if plan.course == Course::Apply
         && !live.names_taken.is_empty()
         && state == Some(State::Running)

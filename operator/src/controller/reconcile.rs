@@ -7,6 +7,7 @@ use super::context::Context;
 use super::ended_run;
 use super::error::Error;
 use super::events::scaled_down;
+use super::expiry::{expires, stays};
 use super::known::Marker;
 use super::observe::{Live, observe};
 use super::plan::{Plan, Request, decide, next_reconcile};
@@ -42,7 +43,7 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
         return Ok(Action::await_change());
     }
     let now = now();
-    let mut request = request(context, &object, unreadable);
+    let mut request = request(context, &object, unreadable, &now);
     let cluster = request.cluster.as_ref().ok();
     let observed = match Identity::of(&object) {
         Ok(identity) => Box::pin(observe(access, &identity, cluster, &now)).await,
@@ -69,7 +70,7 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
 
     let facts = Facts { live: &live, plan: &plan, error: applied.as_ref().err() };
     let name = object.name_any();
-    let status = status(object.status.as_ref(), &name, &facts, now);
+    let status = status(object.status.as_ref(), &name, &facts, now.clone());
     let noted = note_end(access, &object, &facts, &status).await;
     let reported = report(context, &object, &status).await;
     if let (Err(_), Err(error)) = (&applied, &reported) {
@@ -79,11 +80,13 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
     applied?;
     let deferred = reported?;
     noted?;
-    if object.spec.cleanup && status.is_over() {
+    let stays = stays(&object.spec, &status, &now);
+    if stays.is_some_and(|rest| rest.is_zero()) {
         delete(&access.api::<MiniCluster>(), &name, object.uid()).await?;
+        return Ok(Action::await_change());
     }
     let next = next_reconcile(&live, &plan, status.state, &name);
-    let soonest = next.into_iter().chain(deferred).min();
+    let soonest = [next, deferred, stays].into_iter().flatten().min();
     Ok(soonest.map_or_else(Action::await_change, Action::requeue))
 }
 
@@ -92,6 +95,7 @@ fn request<'context>(
     context: &'context Context,
     object: &MiniCluster,
     unreadable: Option<Violations>,
+    now: &Time,
 ) -> Request<'context> {
     let cluster = unreadable.map_or_else(|| validate(object, &context.defaults), Err);
     if let Err(violations) = &cluster {
@@ -99,7 +103,8 @@ fn request<'context>(
     }
     Request {
         generation: object.metadata.generation.unwrap_or_default(),
-        cleanup: object.spec.cleanup,
+        now: now.clone(),
+        expires: expires(&object.spec),
         cluster,
         images: &context.images,
         image_volumes: None,

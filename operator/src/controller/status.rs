@@ -16,6 +16,7 @@ use super::course::Course;
 use super::error::Error;
 use super::install::Choice;
 use super::plan::Acceptance;
+use super::suspension::{by_specification, was_taken};
 use crate::crd::{MiniCluster, MiniClusterStatus, State, TimelineEntry};
 use brokers::Brokers;
 use conditions::Conditions;
@@ -36,7 +37,8 @@ pub(super) fn status(
     facts: &Facts<'_>,
     now: Time,
 ) -> MiniClusterStatus {
-    let lead = facts.live.pods.lead.as_ref().map(|pod| PodView::new(pod, name, &now));
+    let lead = facts.live.pods.lead.as_ref().filter(|lead| !was_taken(lead, facts.plan.excused));
+    let lead = lead.map(|pod| PodView::new(pod, name, &now));
     let phase = phase(name, facts, lead.as_ref(), &now);
     let start_time = start_time(facts);
     let old_run = old.filter(|old| old.start_time.is_some() && old.start_time == start_time);
@@ -47,7 +49,7 @@ pub(super) fn status(
     accepted(&mut list, facts);
     progressing::progressing(&mut list, facts, &phase, &brokers);
     ready(&mut list, &phase, &brokers, lead.as_ref());
-    suspended(&mut list, &phase);
+    suspended(&mut list, &phase, facts);
     ended(&mut list, facts, &phase);
     let conditions = list.into_list();
     MiniClusterStatus {
@@ -168,12 +170,34 @@ impl Record {
     }
 }
 
-fn suspended(conditions: &mut Conditions, phase: &Phase) {
-    if matches!(phase, Phase::Suspended) {
-        conditions.yes(kind::SUSPENDED, "JobSuspended", "the Job is suspended".to_owned());
-    } else {
-        conditions.no(kind::SUSPENDED, "NotSuspended", "the Job is not suspended".to_owned());
+fn suspended(conditions: &mut Conditions, phase: &Phase, facts: &Facts<'_>) {
+    match phase {
+        Phase::Suspended => {
+            let (reason, message) = why_suspended(facts);
+            conditions.yes(kind::SUSPENDED, reason, message);
+        }
+        Phase::Suspending => {
+            let message = "the Job is suspended, and its pods have not ended yet".to_owned();
+            conditions.no(kind::SUSPENDED, "Suspending", message);
+        }
+        _ => {
+            let message = "the Job is not suspended".to_owned();
+            conditions.no(kind::SUSPENDED, "NotSuspended", message);
+        }
     }
+}
+
+/// Who has suspended the Job, and what it waits for.
+fn why_suspended(facts: &Facts<'_>) -> (&'static str, String) {
+    if let Some(queue) = &facts.live.queue {
+        let says = queue.says.as_ref().map(|says| format!(": {says}")).unwrap_or_default();
+        return ("InQueue", format!("waits in the queue {}{says}", queue.name));
+    }
+    if facts.live.job.as_ref().is_some_and(by_specification) {
+        let message = "suspended by the specification; spec.suspend: false resumes it".to_owned();
+        return ("SuspendedBySpecification", message);
+    }
+    ("JobSuspended", "somebody has suspended the Job, and resumes it".to_owned())
 }
 
 fn accepted(conditions: &mut Conditions, facts: &Facts<'_>) {
@@ -232,7 +256,9 @@ fn ready(
         Phase::Pending(_) | Phase::Starting(_) => {
             conditions.no(kind::READY, "Starting", brokers.message());
         }
-        Phase::Suspended => conditions.no(kind::READY, "Suspended", brokers.message()),
+        Phase::Suspending | Phase::Suspended => {
+            conditions.no(kind::READY, "Suspended", brokers.message());
+        }
         Phase::Ending | Phase::Complete { .. } | Phase::Failed { .. } => {
             conditions.no(kind::READY, "Finished", "the lead has ended".to_owned());
         }
@@ -258,6 +284,7 @@ fn ended(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
         | Phase::Running(_)
         | Phase::Degraded
         | Phase::Ending
+        | Phase::Suspending
         | Phase::Suspended => {
             let message = || "the MiniCluster has not finished".to_owned();
             conditions.no(kind::COMPLETE, "NotFinished", message());

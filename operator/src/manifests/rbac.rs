@@ -14,7 +14,8 @@ const LEADER_NAME: &str = "flux-operator-leader";
 /// What the operator does, in all namespaces or in its only one: API group, resource, verbs.
 ///
 /// Each row is used: what it watches, reads, creates and patches, and nothing more. Pods: it makes and
-/// deletes the pods of `spec.services`, and labels those of its Jobs. Events: it reads those about its Jobs.
+/// deletes the pods of `spec.services`, and labels those of its Jobs. Services: it deletes those with an address when
+/// a run has ended. Events: it reads those about its Jobs. Workloads: there a queue says what a Job waits for.
 /// Secrets: it makes them and never reads one, be it its own. Updating finalizers is what an owner
 /// reference that blocks deletion asks for.
 const OPERATOR: &[(&str, &str, &[&str])] = &[
@@ -22,12 +23,13 @@ const OPERATOR: &[(&str, &str, &[&str])] = &[
     (GROUP, "miniclusters/status", &["patch"]),
     (GROUP, "miniclusters/finalizers", &["update"]),
     ("batch", "jobs", &["get", "list", "watch", "create", "patch"]),
-    ("", "services", &["get", "list", "watch", "create", "patch"]),
+    ("", "services", &["get", "list", "watch", "create", "patch", "delete"]),
     ("", "configmaps", &["get", "list", "watch", "create", "patch"]),
     ("", "secrets", &["create"]),
     ("", "pods", &["get", "list", "watch", "create", "patch", "delete"]),
     ("", "events", &["list"]),
     ("events.k8s.io", "events", &["create", "patch"]),
+    ("kueue.x-k8s.io", "workloads", &["list"]),
 ];
 
 /// What the operator does outside of namespaces: whether every node has image volumes.

@@ -34,7 +34,10 @@ const SPEC: &[Example] = &[
     example("spec.jobLabels", "jobLabels:\n  team: physics"),
     example("spec.deadlineSeconds", "deadlineSeconds: 3600"),
     example("spec.backoffLimit", "backoffLimit: 3"),
+    example("spec.startDeadlineSeconds", "startDeadlineSeconds: 600"),
+    example("spec.suspend", "suspend: true"),
     example("spec.cleanup", "cleanup: true"),
+    example("spec.ttlSecondsAfterFinished", "ttlSecondsAfterFinished: 3600"),
     example("spec.shareProcessNamespace", "shareProcessNamespace: true"),
 ];
 

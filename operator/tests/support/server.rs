@@ -268,6 +268,7 @@ impl Memory {
             ("/services", "Service"),
             ("/configmaps", "ConfigMap"),
             ("/miniclusters", "MiniCluster"),
+            ("/workloads", "Workload"),
         ];
         if let Some((_, kind)) = kinds.iter().find(|(end, _)| path.ends_with(end)) {
             return self.list(path, kind, query, whole);
@@ -304,6 +305,11 @@ impl Memory {
                 let query = words(query);
                 assert!(query.contains_key("limit"), "all nodes are listed at once");
                 Some(page("Node", self.version, &nodes, &query, true))
+            }
+            // What kinds there are, everybody may ask.
+            _ if path.starts_with("/apis") && path.split('/').count() <= 4 => {
+                let none = json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": [] });
+                Some(respond(200, self.objects.get(path).unwrap_or(&none)))
             }
             _ => None,
         }

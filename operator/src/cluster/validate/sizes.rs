@@ -36,6 +36,16 @@ pub(super) fn sizes(spec: &MiniClusterSpec, faults: &mut Faults) -> Sizes {
     faults.require(spec.deadline_seconds >= 1, "spec.deadlineSeconds", || {
         format!("{} is no deadline: give at least 1 second, or leave it out", spec.deadline_seconds)
     });
+    faults.require(
+        spec.start_deadline_seconds.is_none_or(|seconds| seconds >= 1),
+        "spec.startDeadlineSeconds",
+        || "not positive: give at least 1 second, or leave it out".to_owned(),
+    );
+    faults.require(
+        spec.ttl_seconds_after_finished.is_none_or(|seconds| seconds >= 0),
+        "spec.ttlSecondsAfterFinished",
+        || "negative: give 0 for no time at all, or a number of seconds".to_owned(),
+    );
     faults.require(spec.backoff_limit.is_none_or(|limit| limit >= 0), "spec.backoffLimit", || {
         "negative: give 0 for no further attempt, or a number of attempts".to_owned()
     });

@@ -253,7 +253,7 @@ fn exit_code(pod: &Pod, runner: &str) -> Option<i32> {
 fn may_have_run(pod: &Pod, runner: &str) -> bool {
     end(pod, runner).is_some_and(|end| {
         let message = end.message.as_deref().and_then(TerminationMessage::from_json);
-        message.is_none_or(|message| message.command_ran)
+        message.is_none_or(|message| message.command_began())
     })
 }
 

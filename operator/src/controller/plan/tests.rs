@@ -6,8 +6,11 @@ use crate::controller::course::Why;
 use crate::controller::ended_run::ENDED_RUN_ANNOTATION;
 use crate::controller::error::Taken;
 use crate::controller::fixtures::{
-    at, cluster, delete_failed_job, ended_job, images, job, pod, running,
+    at, cluster, delete_failed_job, ended, ended_job, images, job, pod, running,
 };
+use crate::controller::start_deadline::CAUSE_ANNOTATION;
+use crate::controller::suspension::SUSPENDED_ANNOTATION;
+use k8s_openapi::api::batch::v1::JobStatus;
 use kube::Resource;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -35,7 +38,18 @@ fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Live) -> P
     };
     let images = &images("agent");
     let image_volumes = Some(Support::Unknown("nobody knows".to_owned()));
-    decide(&Request { generation, cleanup: false, cluster, images, image_volumes, draw }, live)
+    decide(
+        &Request {
+            generation,
+            now: at(1_000),
+            expires: false,
+            cluster,
+            images,
+            image_volumes,
+            draw,
+        },
+        live,
+    )
 }
 
 /// What is written, in order.
@@ -149,8 +163,10 @@ fn what_is_settled_or_left_alone_or_over_is_not_written_to() {
     for spec in [json!({}), everything(), json!({ "interactive": true, "maxSize": 9 })] {
         assert_eq!(lines(&decided(&spec, 1, &settled(&spec))), nothing());
     }
-    assert_eq!(lines(&decided(&json!({}), 1, &finished(&json!({})))), nothing());
-    assert_eq!(lines(&decided(&json!({}), 1, &deleted(&json!({})))), nothing());
+    for mut over in [finished(&json!({})), deleted(&json!({}))] {
+        over.services.retain(|name, _| name == "hello");
+        assert_eq!(lines(&decided(&json!({}), 1, &over)), nothing());
+    }
     let mut foreign = settled(&everything());
     foreign.job.as_mut().unwrap().metadata.annotations = None;
     let plan = decided(&json!({ "size": 2 }), 2, &foreign);
@@ -210,6 +226,58 @@ fn what_a_running_instance_cannot_take_is_refused_and_not_written() {
 }
 
 #[test]
+fn a_suspended_instance_is_resumed_at_another_size_when_its_pods_are_gone() {
+    let spec = |suspend: bool, size: i32| json!({ "maxSize": 6, "size": size, "suspend": suspend });
+    let live = settled(&spec(false, 4));
+    let plan = decided(&spec(true, 4), 2, &live);
+    let Change::Patch { patch, .. } = &plan.writes.job else { panic!() };
+    assert_eq!(patch["spec"], json!({ "suspend": true }));
+    assert_eq!(patch["metadata"]["annotations"][SUSPENDED_ANNOTATION], "true");
+
+    let mut suspended = settled(&spec(true, 4));
+    let job = suspended.job.as_mut().unwrap();
+    job.status = Some(JobStatus { active: Some(0), terminating: Some(1), ..JobStatus::default() });
+    let plan = decided(&spec(false, 2), 2, &suspended);
+    let Change::Patch { patch, .. } = &plan.writes.job else { panic!() };
+    assert_eq!(patch["spec"], json!({ "parallelism": 2, "completions": 2 }), "a pod is left");
+    suspended.job.as_mut().unwrap().status.as_mut().unwrap().terminating = Some(0);
+    let plan = decided(&spec(false, 2), 2, &suspended);
+    let Change::Patch { patch, .. } = &plan.writes.job else { panic!() };
+    assert_eq!(patch["spec"], json!({ "parallelism": 2, "completions": 2, "suspend": false }));
+    assert!(patch["metadata"]["annotations"][SUSPENDED_ANNOTATION].is_null());
+}
+
+#[test]
+fn a_lead_that_a_suspension_took_is_noted_for_the_next_one() {
+    let mut live = settled(&json!({ "suspend": true }));
+    let mut lead = pod("hello-0", "Failed", "hello", ended(75, "Error", None));
+    lead.metadata.deletion_timestamp = Some(at(1));
+    live.pods.lead = Some(lead);
+    let plan = decided(&json!({ "suspend": true }), 1, &live);
+    let Change::Patch { patch, .. } = &plan.writes.config_map else { panic!("{plan:?}") };
+    let text = patch["data"]["agent.toml"].as_str().unwrap();
+    assert!(text.contains("excused_replacements = 1\n"), "{text}");
+    assert_eq!(plan.excused, 1);
+}
+
+#[test]
+fn an_instance_that_does_not_start_in_time_ends_itself_with_the_cause() {
+    let spec = json!({ "startDeadlineSeconds": 60 });
+    let mut live = settled(&spec);
+    live.job.as_mut().unwrap().status =
+        Some(JobStatus { start_time: Some(at(960)), ..JobStatus::default() });
+    let plan = decided(&spec, 1, &live);
+    assert_eq!(lines(&plan), nothing());
+    assert_eq!(next_reconcile(&live, &plan, None, "hello"), Some(Duration::from_secs(10)));
+    live.job.as_mut().unwrap().status.as_mut().unwrap().start_time = Some(at(940));
+    let plan = decided(&spec, 1, &live);
+    let Change::Patch { patch, .. } = &plan.writes.job else { panic!("{plan:?}") };
+    assert_eq!(patch["spec"], json!({ "activeDeadlineSeconds": 1 }));
+    let cause = patch["metadata"]["annotations"][CAUSE_ANNOTATION].as_str().unwrap();
+    assert!(cause.contains("the 60 seconds of spec.startDeadlineSeconds"), "{cause}");
+}
+
+#[test]
 fn a_specification_that_was_refused_changes_nothing_of_what_runs() {
     let faults = || {
         let (path, message) = ("spec.size".to_owned(), "bad".to_owned());
@@ -221,14 +289,19 @@ fn a_specification_that_was_refused_changes_nothing_of_what_runs() {
         assert!(matches!(plan.acceptance, Acceptance::Refused(_)));
         assert_eq!(lines(&plan), nothing());
     }
-    let over = with(faults(), 2, &finished(&everything()));
-    assert_eq!(lines(&over), ["delete Pod hello-services pod-uid"]);
+    // Nobody knows its Services then.
+    let live = Live { services: BTreeMap::new(), ..finished(&everything()) };
+    assert_eq!(lines(&with(faults(), 2, &live)), ["delete Pod hello-services pod-uid"]);
 }
 
 #[test]
-fn when_the_run_is_over_the_companion_goes_and_nothing_is_brought_back() {
+fn when_the_run_is_over_the_companion_and_addresses_go_and_nothing_is_brought_back() {
     let mut live = finished(&everything());
-    live.services.clear();
+    let gone = ["Service hello-lead service", "Service hello-web service", "Service web service"];
+    let gone = [&gone[..], &["Pod hello-services pod"]].concat();
+    let expected: Vec<String> = gone.iter().map(|what| format!("delete {what}-uid")).collect();
+    assert_eq!(lines(&decided(&everything(), 1, &live)), expected);
+    live.services.retain(|name, _| name == "hello");
     live.names_taken = vec!["web".to_owned()];
     let plan = decided(&everything(), 1, &live);
     assert_eq!(lines(&plan), ["delete Pod hello-services pod-uid"]);

@@ -4,12 +4,17 @@ use super::facts::Facts;
 use super::pod::{Failure, PodView};
 use crate::controller::build::KILLED;
 use crate::controller::ended_run::{EndedRun, noted_generation};
+use crate::controller::start_deadline::CAUSE_ANNOTATION;
+use crate::controller::suspension::{has_pods, is_suspended};
 use crate::controller::waiting::Waiting;
 use crate::crd::State;
 use flux_contract::Exit;
 use k8s_openapi::api::batch::v1::{Job, JobCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
+
+/// Reason of a failure to start in time (`startDeadlineSeconds`).
+const START_DEADLINE: &str = "StartDeadlineExceeded";
 
 /// Where a MiniCluster is.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +29,8 @@ pub(super) enum Phase {
     Degraded,
     /// The lead has ended, the Job not yet.
     Ending,
+    /// The Job is suspended, and its pods have not ended yet.
+    Suspending,
     /// The Job is suspended.
     Suspended,
     /// The lead ended with exit code 0.
@@ -67,7 +74,7 @@ impl Phase {
             Self::Starting(_) => State::Starting,
             Self::Running(_) => State::Running,
             Self::Degraded => State::Degraded,
-            Self::Ending => State::Ending,
+            Self::Ending | Self::Suspending => State::Ending,
             Self::Suspended => State::Suspended,
             Self::Complete { .. } => State::Complete,
             Self::Failed { .. } => State::Failed,
@@ -117,8 +124,8 @@ pub(super) fn phase(
         let failure = failure(runner, facts, lead, condition, now);
         return Phase::Failed { at: condition.last_transition_time.clone(), failure };
     }
-    if job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true) {
-        return Phase::Suspended;
+    if is_suspended(job) {
+        return if has_pods(job) { Phase::Suspending } else { Phase::Suspended };
     }
     let waiting =
         || facts.live.pods.waiting.clone().or_else(|| lead.and_then(|it| it.waiting.clone()));
@@ -184,7 +191,11 @@ fn failure(
     let reason = condition.reason.clone().unwrap_or_else(|| "JobFailed".to_owned());
     let message = condition.message.clone().unwrap_or_else(|| "the Job failed".to_owned());
     if reason == "DeadlineExceeded" {
-        let job = facts.live.job.as_ref().and_then(|job| job.spec.as_ref());
+        let job = facts.live.job.as_ref();
+        if let Some(cause) = job.and_then(|job| job.annotations().get(CAUSE_ANNOTATION)) {
+            return Failure { reason: START_DEADLINE.to_owned(), message: cause.clone() };
+        }
+        let job = job.and_then(|job| job.spec.as_ref());
         let seconds = job.and_then(|spec| spec.active_deadline_seconds).unwrap_or_default();
         let message = format!(
             "the Job's deadline of {seconds} seconds has passed; the lead had not ended the run before"

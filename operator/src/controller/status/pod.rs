@@ -182,8 +182,11 @@ impl<'pod> PodView<'pod> {
             },
             Some(message) => {
                 // What ended a run that had begun, e.g. its deadline, has a code of its own too.
-                let begun = message.phases.iter().any(|phase| phase.name == "command");
-                let outcome = if begun { "the run was ended" } else { "the command was not run" };
+                let outcome = if message.command_began() {
+                    "the run was ended"
+                } else {
+                    "the command was not run"
+                };
                 Failure {
                     // A run that was killed ends with the kernel's code, and has left its own.
                     reason: Exit::from_code(message.exit_code)

@@ -52,7 +52,7 @@ pub(super) fn progressing(
 fn not_run_again(facts: &Facts<'_>, phase: &Phase) -> Option<String> {
     let refused = matches!(facts.plan.acceptance, Acceptance::Refused(_));
     let changed = generation(facts) != facts.plan.generation || !facts.plan.refused.is_empty();
-    if !phase.is_over() || !changed || refused || facts.plan.cleanup {
+    if !phase.is_over() || !changed || refused || facts.plan.expires {
         return None;
     }
     let what = match facts.plan.refused.join(", ") {
@@ -124,8 +124,13 @@ fn of_phase(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase, broke
         Phase::Running(None) => {
             conditions.no(kind::PROGRESSING, "Running", "the command can run".to_owned());
         }
+        Phase::Suspending => {
+            let message = "waiting for the pods of the suspended Job to end".to_owned();
+            conditions.yes(kind::PROGRESSING, "Suspending", message);
+        }
         Phase::Suspended => {
-            conditions.no(kind::PROGRESSING, "Suspended", "the Job is suspended".to_owned());
+            let message = "see the condition Suspended".to_owned();
+            conditions.no(kind::PROGRESSING, "Suspended", message);
         }
         Phase::Complete { .. } | Phase::Failed { .. } => {}
     }

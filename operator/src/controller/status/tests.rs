@@ -7,9 +7,13 @@ use crate::controller::ended_run::EndedRun;
 use crate::controller::fixtures::{at, ended, ended_job, job, pod, running, table, waiting};
 use crate::controller::observe::{Live, Pods};
 use crate::controller::plan::Plan;
+use crate::controller::queue::Queue;
+use crate::controller::start_deadline::CAUSE_ANNOTATION;
+use crate::controller::suspension::SUSPENDED_ANNOTATION;
 use crate::controller::waiting::Waiting;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, Pod, PodCondition};
+use kube::ResourceExt as _;
 
 /// What was observed and decided.
 #[derive(Default)]
@@ -433,7 +437,7 @@ fn a_change_of_what_has_finished_runs_nothing_and_says_so() {
     let expected = "nothing was run: the MiniCluster has finished, and what was changed since has no \
                     effect: spec.containers[0].command; delete and create the MiniCluster to run it";
     assert_eq!(message(&of(None, &observed), "Progressing"), expected);
-    observed.plan.cleanup = true;
+    observed.plan.expires = true;
     assert_eq!(table(&of(None, &observed))["Progressing"].1, "Finished");
 }
 
@@ -477,9 +481,40 @@ fn a_refused_job_is_told_with_the_servers_words() {
 fn a_suspended_job_is_suspended() {
     let mut job = job(0);
     job.spec.as_mut().unwrap().suspend = Some(true);
-    let status = of(None, &observed(Some(job), None));
+    let ending = of(None, &observed(Some(job.clone()), None));
+    assert_eq!((ending.state, ending.reason.as_deref()), (Some(State::Ending), Some("Suspending")));
+    assert_eq!(table(&ending)["Suspended"], ("False", "Suspending"));
+    job.status.as_mut().unwrap().active = Some(0);
+    let mut gone = observed(Some(job), None);
+    let status = of(None, &gone);
     assert_eq!(status.state, Some(State::Suspended));
-    assert_eq!(table(&status)["Suspended"].0, "True");
+    assert_eq!(table(&status)["Suspended"], ("True", "JobSuspended"));
+    let job = gone.live.job.as_mut().unwrap();
+    job.annotations_mut().insert(SUSPENDED_ANNOTATION.to_owned(), "true".to_owned());
+    assert_eq!(table(&of(None, &gone))["Suspended"], ("True", "SuspendedBySpecification"));
+    let says = Some("insufficient quota".to_owned());
+    gone.live.queue = Some(Queue { name: "team".to_owned(), says });
+    let status = of(None, &gone);
+    assert_eq!(table(&status)["Suspended"], ("True", "InQueue"));
+    assert_eq!(message(&status, "Suspended"), "waits in the queue team: insufficient quota");
+}
+
+#[test]
+fn a_lead_that_a_suspension_took_is_no_end() {
+    let mut observed = observed(Some(job(0)), lead("Failed", ended(75, "Error", None)));
+    assert_eq!(of(None, &observed).state, Some(State::Ending));
+    observed.plan.excused = 1;
+    let resumed = of(None, &observed);
+    assert_eq!((resumed.state, resumed.exit_code), (Some(State::Pending), None));
+}
+
+#[test]
+fn a_run_that_did_not_start_in_time_says_what_it_waited_for() {
+    let mut job = ended_job("Failed", "DeadlineExceeded");
+    job.annotations_mut().insert(CAUSE_ANNOTATION.to_owned(), "no node".to_owned());
+    let status = of(None, &observed(Some(job), None));
+    assert_eq!(table(&status)["Failed"], ("True", "StartDeadlineExceeded"));
+    assert_eq!(message(&status, "Failed"), "no node");
 }
 
 #[test]

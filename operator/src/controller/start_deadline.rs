@@ -1,0 +1,163 @@
+//! The time in which the quorum must be reached (`startDeadlineSeconds`): what is not running by then fails.
+//!
+//! The Job ends itself: its own deadline is set to what has passed already, and in the same write the cause is
+//! noted on it. So the operator need not see the end to know why it was.
+
+use super::job_change::is_finished;
+use super::observe::{Live, broker_is_ready};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
+use std::time::Duration;
+
+/// Annotation of the Job: the start of the Job since which the quorum was reached once.
+pub(super) const RAN_ANNOTATION: &str = "flux-framework.org/running-since-start";
+
+/// Annotation of the Job: what it waited for when the time was over.
+pub(super) const CAUSE_ANNOTATION: &str = "flux-framework.org/start-deadline-exceeded";
+
+/// How it stands with the time in which the quorum must be reached.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) enum StartDeadline {
+    /// None is given, or the Job has not started, or has ended.
+    #[default]
+    None,
+    /// The quorum was reached since the Job started, at this time.
+    Ran(String),
+    /// So much time is left.
+    Rest(Duration),
+    /// It has passed; what was waited for.
+    Passed(String),
+}
+
+impl StartDeadline {
+    /// Decides, at the time `now`, for a MiniCluster with `seconds` to start.
+    pub(super) fn of(seconds: Option<u64>, live: &Live, now: &Time) -> Self {
+        let Some(job) = live.job.as_ref().filter(|job| !is_finished(job)) else {
+            return Self::None;
+        };
+        if let Some(cause) = job.annotations().get(CAUSE_ANNOTATION) {
+            return Self::Passed(cause.clone());
+        }
+        let suspended = job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true);
+        let start = job.status.as_ref().and_then(|status| status.start_time.as_ref());
+        let Some((seconds, start)) = seconds.zip(start.filter(|_| !suspended)) else {
+            return Self::None;
+        };
+        let started = start.0.to_string();
+        let lead_is_ready =
+            live.pods.lead.as_ref().is_some_and(|lead| broker_is_ready(lead, &job.name_any()));
+        if lead_is_ready || job.annotations().get(RAN_ANNOTATION) == Some(&started) {
+            return Self::Ran(started);
+        }
+        let passed = Duration::try_from(now.0.duration_since(start.0)).unwrap_or_default();
+        let rest = Duration::from_secs(seconds).saturating_sub(passed);
+        if rest.is_zero() { Self::Passed(cause(live, job, seconds)) } else { Self::Rest(rest) }
+    }
+
+    /// Writes into `job`, the one that is to be, what follows for the one there is.
+    pub(super) fn direct(&self, live: Option<&Job>, job: &mut Job) {
+        let noted = |key: &str| live.and_then(|live| live.annotations().get(key));
+        let note = match self {
+            Self::None => noted(RAN_ANNOTATION).map(|ran| (RAN_ANNOTATION, ran)),
+            Self::Ran(start) => Some((RAN_ANNOTATION, start)),
+            Self::Rest(_) => None,
+            Self::Passed(cause) => {
+                // The least that there is: it has passed, whatever it counts from.
+                if let Some(spec) = &mut job.spec {
+                    spec.active_deadline_seconds = Some(1);
+                }
+                Some((CAUSE_ANNOTATION, cause))
+            }
+        };
+        let note = note.map(|(key, value)| (key.to_owned(), value.clone()));
+        job.annotations_mut().extend(note);
+    }
+
+    /// The time that is left, if it is counted.
+    pub(super) const fn rest(&self) -> Option<Duration> {
+        if let Self::Rest(rest) = self { Some(*rest) } else { None }
+    }
+}
+
+/// What is waited for.
+fn cause(live: &Live, job: &Job, seconds: u64) -> String {
+    let waiting = live.pods.waiting.as_ref().map(|waiting| waiting.message.clone());
+    let found = live.pods.refused.clone().or(waiting).unwrap_or_else(|| {
+        let ready = job.status.as_ref().and_then(|status| status.ready).unwrap_or_default();
+        let size = job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or_default();
+        format!("{ready} of {size} brokers are ready")
+    });
+    format!("not running after the {seconds} seconds of spec.startDeadlineSeconds: {found}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::fixtures::{at, ended_job, job, pod, running};
+    use crate::controller::waiting::Waiting;
+
+    /// A Job that started at second 100 with a lead that runs.
+    fn started() -> Live {
+        Live { job: Some(job(1)), ..Live::default() }
+    }
+
+    fn with_ready_lead() -> Live {
+        let mut lead = pod("hello-0", "Running", "hello", running());
+        let status = lead.status.as_mut().unwrap();
+        status.container_statuses.as_mut().unwrap()[0].ready = true;
+        let mut live = started();
+        live.pods.lead = Some(lead);
+        live
+    }
+
+    #[test]
+    fn the_time_counts_from_the_start_of_the_job_until_the_quorum_is_reached() {
+        let of = |live: &Live, now| StartDeadline::of(Some(60), live, &at(now));
+        assert_eq!(of(&started(), 130).rest(), Some(Duration::from_secs(30)));
+        assert_eq!(StartDeadline::of(None, &started(), &at(900)), StartDeadline::None);
+        assert_eq!(of(&Live::default(), 900), StartDeadline::None, "there is no Job");
+        let mut live = started();
+        live.job.as_mut().unwrap().spec.as_mut().unwrap().suspend = Some(true);
+        assert_eq!(of(&live, 900), StartDeadline::None, "it is suspended");
+        live.job = Some(ended_job("Failed", "FailedIndexes"));
+        assert_eq!(of(&live, 900), StartDeadline::None, "it has ended");
+    }
+
+    #[test]
+    fn who_has_run_has_started_in_time_whatever_becomes_of_it() {
+        let ran = StartDeadline::of(Some(60), &with_ready_lead(), &at(900));
+        assert!(matches!(&ran, StartDeadline::Ran(_)), "{ran:?}");
+        let mut live = started();
+        ran.direct(None, live.job.as_mut().unwrap());
+        assert_eq!(StartDeadline::of(Some(60), &live, &at(900)), ran, "its lead was lost");
+        live.job.as_mut().unwrap().status.as_mut().unwrap().start_time = Some(at(500));
+        let of = |now| StartDeadline::of(Some(60), &live, &at(now));
+        assert_eq!(
+            of(540).rest(),
+            Some(Duration::from_secs(20)),
+            "it was suspended, and starts anew"
+        );
+    }
+
+    #[test]
+    fn what_was_waited_for_is_noted_and_stays() {
+        let mut live = started();
+        let cause = |live: &Live| match StartDeadline::of(Some(60), live, &at(160)) {
+            StartDeadline::Passed(cause) => cause,
+            other => panic!("{other:?}"),
+        };
+        let begin = "not running after the 60 seconds of spec.startDeadlineSeconds: ";
+        assert_eq!(cause(&live), format!("{begin}1 of 4 brokers are ready"));
+        live.pods.waiting = Some(Waiting { message: "no node".to_owned(), lasts: true });
+        assert_eq!(cause(&live), format!("{begin}no node"));
+        live.pods.refused = Some("a quota".to_owned());
+        let passed = StartDeadline::of(Some(60), &live, &at(160));
+        assert_eq!(cause(&live), format!("{begin}a quota"));
+        let job = live.job.as_mut().unwrap();
+        passed.direct(None, job);
+        assert_eq!(job.spec.as_ref().unwrap().active_deadline_seconds, Some(1));
+        (live.pods.refused, live.pods.waiting) = (None, None);
+        assert_eq!(StartDeadline::of(None, &live, &at(170)), passed, "it is not taken back");
+    }
+}

@@ -1,0 +1,179 @@
+//! How long a MiniCluster may take to start, is suspended, and stays when it has finished.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod support;
+
+use flux_operator::crd::State;
+use serde_json::{Value, json};
+use std::time::Duration;
+use support::world::{
+    CLUSTER, CONFIG, JOB, SERVICE, World, create, finish, of_the_job, patch, put_pods, status,
+};
+
+/// A list of Kueue's API as the API server serves it, and the Workload of the Job.
+const WORKLOADS: &str = "/apis/kueue.x-k8s.io/v1beta2/namespaces/work/workloads";
+
+fn delete(path: &str) -> String {
+    format!("DELETE {path}")
+}
+
+/// Seconds after which `world` is reconciled again.
+async fn again(world: &World) -> Option<u64> {
+    let action = world.action().await.unwrap();
+    let text = format!("{action:?}");
+    let seconds = text.split("Some(").nth(1)?.split(['s', '.']).next()?;
+    seconds.parse().ok()
+}
+
+#[tokio::test]
+async fn a_finished_mini_cluster_stays_as_long_as_it_is_told_to() {
+    let world = World::new(&json!({ "ttlSecondsAfterFinished": 3600 }));
+    world.reconcile().await.unwrap();
+    finish(&world, "Complete", 0);
+    let ended = jiff::Timestamp::now() - Duration::from_secs(600);
+    world.server.change(JOB, |job| job["status"]["completionTime"] = json!(ended.to_string()));
+    world.server.writes();
+    let lead = format!("{SERVICE}-lead");
+    assert_eq!(world.writes().await, [delete(&lead), patch(CONFIG), status()]);
+    let rest = again(&world).await.unwrap();
+    assert!((2990..=3000).contains(&rest), "{rest}");
+    world.edit(2, |spec| spec["ttlSecondsAfterFinished"] = json!(7200));
+    world.reconcile().await.unwrap();
+    assert_eq!(world.condition("Progressing").1, "Finished", "nothing else was asked for");
+    world.edit(3, |spec| spec["ttlSecondsAfterFinished"] = json!(60));
+    world.server.writes();
+    assert_eq!(world.writes().await, [status(), delete(CLUSTER)]);
+}
+
+#[tokio::test]
+async fn what_does_not_start_in_time_is_ended_by_its_job_and_says_why() {
+    let world = World::new(&json!({ "startDeadlineSeconds": 600 }));
+    world.reconcile().await.unwrap();
+    let start = |before: u64| {
+        let start = jiff::Timestamp::now() - Duration::from_secs(before);
+        world.server.change(JOB, |job| {
+            job["status"] = json!({ "startTime": start.to_string(), "active": 4, "ready": 1 });
+        });
+    };
+    start(595);
+    world.server.writes();
+    assert!(again(&world).await.unwrap() <= 5);
+    assert!(!world.writes_so_far().contains(&patch(JOB)));
+    start(601);
+    assert!(world.writes().await.contains(&patch(JOB)));
+    let job = world.server.get(JOB).unwrap();
+    assert_eq!(job["spec"]["activeDeadlineSeconds"], 1);
+    // A further reconcile does not take it back.
+    assert!(!world.writes().await.contains(&patch(JOB)));
+    finish(&world, "Failed", 0);
+    put_pods(&world, vec![]);
+    world.server.change(JOB, |job| {
+        job["status"]["conditions"][0]["reason"] = json!("DeadlineExceeded");
+    });
+    world.reconcile().await.unwrap();
+    let (_, reason, message) = world.condition("Failed");
+    assert_eq!(reason, "StartDeadlineExceeded");
+    let cause =
+        "not running after the 600 seconds of spec.startDeadlineSeconds: 1 of 4 brokers are ready";
+    assert_eq!(message, cause);
+}
+
+/// The lead of the Job, stopped and deleted, kept until there is another.
+fn stopped_lead() -> Value {
+    let mut lead = json!({ "metadata": of_the_job("hello-0-aaaaa", 0) });
+    lead["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    lead["metadata"]["annotations"] =
+        json!({ "batch.kubernetes.io/job-index-ignored-failure-count": "0" });
+    lead["status"] = json!({
+        "phase": "Failed",
+        "containerStatuses": [{
+            "name": "hello", "image": "app", "imageID": "", "ready": false, "restartCount": 0,
+            "state": { "terminated": { "exitCode": 75 } },
+        }],
+    });
+    lead
+}
+
+#[tokio::test]
+async fn a_suspended_mini_cluster_keeps_all_but_its_pods_and_is_resumed() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    let pods = |active: i32, terminating: i32| {
+        world.server.change(JOB, |job| {
+            job["status"] =
+                json!({ "active": active, "terminating": terminating, "ready": active });
+        });
+    };
+    pods(4, 0);
+    world.edit(2, |spec| spec["suspend"] = json!(true));
+    world.server.writes();
+    assert_eq!(world.writes().await, [patch(JOB), status()]);
+    assert_eq!(world.server.get(JOB).unwrap()["spec"]["suspend"], true);
+    assert_eq!(world.condition("Suspended").1, "Suspending");
+
+    pods(0, 0);
+    put_pods(&world, vec![stopped_lead()]);
+    assert_eq!(world.writes().await, [patch(CONFIG), status()]);
+    let text = world.server.get(CONFIG).unwrap()["data"]["agent.toml"].to_string();
+    assert!(text.contains("excused_replacements = 1"), "{text}");
+    assert_eq!(world.status().state, Some(State::Suspended));
+    assert_eq!((world.status().exit_code, world.condition("Suspended").0), (None, "True".into()));
+
+    world.edit(3, |spec| spec["suspend"] = json!(false));
+    assert_eq!(world.writes().await, [patch(JOB), status()]);
+    assert_eq!(world.server.get(JOB).unwrap()["spec"]["suspend"], false);
+    assert_eq!(world.status().state, Some(State::Pending), "the lead of before is none");
+}
+
+#[tokio::test]
+async fn a_job_that_somebody_else_has_suspended_is_left_to_them() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    world.server.change(JOB, |job| job["spec"]["suspend"] = json!(true));
+    world.server.writes();
+    assert_eq!(world.writes().await, [status()]);
+    assert_eq!(world.condition("Suspended").1, "JobSuspended");
+}
+
+#[tokio::test]
+async fn what_waits_in_a_queue_says_what_the_queue_does() {
+    let world = World::new(&json!({}));
+    let queue = json!({ "kueue.x-k8s.io/queue-name": "team", "other": "label" });
+    world.server.change(CLUSTER, |object| object["metadata"]["labels"] = queue);
+    assert!(world.writes().await.contains(&create(JOB)));
+    let labels = world.server.get(JOB).unwrap()["metadata"]["labels"].clone();
+    assert_eq!(labels["kueue.x-k8s.io/queue-name"], "team");
+    assert!(labels["other"].is_null());
+    world.server.change(JOB, |job| job["spec"]["suspend"] = json!(true));
+    world.reconcile().await.unwrap();
+    let (_, reason, message) = world.condition("Suspended");
+    assert_eq!((reason.as_str(), message.as_str()), ("InQueue", "waits in the queue team"));
+
+    let version = json!({ "groupVersion": "kueue.x-k8s.io/v1beta2", "version": "v1beta2" });
+    let group = json!({
+        "kind": "APIGroupList", "apiVersion": "v1", "groups": [{
+            "name": "kueue.x-k8s.io", "versions": [version], "preferredVersion": version,
+        }],
+    });
+    let resources = json!({
+        "kind": "APIResourceList", "groupVersion": "kueue.x-k8s.io/v1beta2", "resources": [{
+            "name": "workloads", "singularName": "workload", "namespaced": true,
+            "kind": "Workload", "verbs": ["list"],
+        }],
+    });
+    world.server.put("/apis", group);
+    world.server.put("/apis/kueue.x-k8s.io/v1beta2", resources);
+    let uid = world.server.get(JOB).unwrap()["metadata"]["uid"].clone();
+    let workload = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+        "metadata": { "name": "job-hello", "labels": { "kueue.x-k8s.io/job-uid": uid } },
+        "status": { "conditions": [{
+            "type": "QuotaReserved", "status": "False", "message": "insufficient quota for cpu",
+        }] },
+    });
+    let label = format!("kueue.x-k8s.io/job-uid={}", uid.as_str().unwrap());
+    world.server.replace(WORKLOADS, &label, vec![workload]);
+    assert_eq!(again(&world).await, Some(10));
+    let message = world.condition("Suspended").2;
+    assert_eq!(message, "waits in the queue team: insufficient quota for cpu");
+}
