@@ -18,6 +18,7 @@ use crate::{
         ClusterDomain, ClusterId, IpFamilies, Kubernetes, KubernetesVersion, Network, Nodes,
         Options, Status, id_of_version,
     },
+    kueue,
     product::dockerfiles,
     progress::{self, Progress},
 };
@@ -96,6 +97,12 @@ fn environment(target: &Target) -> Vec<(&'static str, OsString)> {
 pub enum ClusterCommand {
     /// Start the cluster on this machine, or see that it runs.
     Up {
+        /// Which cluster.
+        #[command(flatten)]
+        cluster: ClusterArguments,
+    },
+    /// Install Kueue, built from its Go module, on the cluster, which is started if need be.
+    Kueue {
         /// Which cluster.
         #[command(flatten)]
         cluster: ClusterArguments,
@@ -205,6 +212,12 @@ impl ClusterCommand {
         let progress = Progress::new();
         match self {
             Self::Up { cluster } => up(cluster, &progress),
+            Self::Kueue { cluster } => {
+                let target = cluster.target()?;
+                interruption::guard(&target, Scope::Target)?;
+                kueue::install(&Cluster::up(&target, &progress)?, &progress)?;
+                Ok(ExitCode::SUCCESS)
+            }
             Self::Down { cluster, all } => {
                 let clusters = if *all {
                     Kubernetes::all(&Cache::locate()?)

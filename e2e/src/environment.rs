@@ -17,6 +17,7 @@ use kube::{
 use crate::{
     cli::ClusterArguments,
     cluster::{Cluster, Target},
+    kueue,
     product::{
         binaries::{self, Binaries},
         images::{self, View},
@@ -119,6 +120,11 @@ impl Environment {
     pub fn load_images_of_tests(&self, progress: &Progress) -> Result<()> {
         let Some(built) = &self.built else { return Ok(()) };
         images::for_tests::load(&self.cluster, built, &View::from_environment()?, progress)
+    }
+
+    /// Installs Kueue.
+    pub fn install_kueue(&self, progress: &Progress) -> Result<()> {
+        kueue::install(&self.cluster, progress)
     }
 
     /// The cluster as it is: nothing is built, loaded or installed.

@@ -14,6 +14,7 @@ pub mod examples;
 pub mod images;
 pub mod interruption;
 pub mod kubernetes;
+pub mod kueue;
 pub mod not_run;
 pub mod packages;
 pub mod product;

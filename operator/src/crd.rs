@@ -101,7 +101,7 @@ pub const SIZE_LIMIT: i32 = 100_000;
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!has(self.maxSize) || self.maxSize >= self.size")
-        .message("size must not be greater than maxSize, which a MiniCluster keeps from its start: give a size up to it")
+        .message("size must not be greater than maxSize, which a MiniCluster keeps while it runs: give a size up to it, or suspend it and raise both")
         .field_path(".maxSize")
         .reason(Reason::FieldValueInvalid),
     validation = Rule::new("!has(self.minSize) || self.minSize <= self.size")
@@ -133,7 +133,7 @@ pub struct MiniClusterSpec {
     pub size: i32,
 
     /// Number of hosts registered with Flux, hence the largest `size` this MiniCluster can be
-    /// scaled to. Default: `size`.
+    /// scaled to. Flux keeps it while it runs; it may change while the MiniCluster is suspended. Default: `size`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub max_size: Option<i32>,

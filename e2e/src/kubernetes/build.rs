@@ -30,6 +30,9 @@ const HELM_VERSION: &str = "v4.3.1";
 /// The actionlint version that is built, as in `go/actionlint/go.mod`.
 const ACTIONLINT_VERSION: &str = "v1.7.12";
 
+/// The Kueue version that is built, as in `go/kueue/go.mod`.
+pub(crate) const KUEUE_VERSION: &str = "v0.15.0";
+
 /// Where in the artefact's directory the modules are while it is made.
 const SOURCE: &str = "source";
 
@@ -43,6 +46,8 @@ struct Recipe {
     flags: &'static [&'static str],
     link: &'static str,
     packages: &'static [&'static str],
+    /// Directories of modules that are kept beside the programs: module, path within it, name.
+    directories: &'static [(&'static str, &'static str, &'static str)],
 }
 
 /// The control plane, the kubelet and etcd.
@@ -64,6 +69,7 @@ const fn kubernetes(version: KubernetesVersion) -> Recipe {
             "k8s.io/kubernetes/cmd/kubelet",
             "./etcd",
         ],
+        directories: &[],
     }
 }
 
@@ -83,6 +89,7 @@ const CONTAINERD: Recipe = Recipe {
         "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
         "github.com/containerd/containerd/v2/cmd/ctr",
     ],
+    directories: &[],
 };
 
 const COREDNS: Recipe = Recipe {
@@ -97,6 +104,7 @@ const COREDNS: Recipe = Recipe {
     flags: &[],
     link: "",
     packages: &["."],
+    directories: &[],
 };
 
 const PAUSE: Recipe = Recipe {
@@ -110,6 +118,7 @@ const PAUSE: Recipe = Recipe {
     flags: &[],
     link: "",
     packages: &["."],
+    directories: &[],
 };
 
 /// Needed only where nodes are simulated.
@@ -125,6 +134,7 @@ const KWOK: Recipe = Recipe {
     flags: &[],
     link: "",
     packages: &["sigs.k8s.io/kwok/cmd/kwok"],
+    directories: &[],
 };
 
 /// Needed only where the operator's chart is looked at or installed.
@@ -140,7 +150,29 @@ const HELM: Recipe = Recipe {
     flags: &[],
     link: "",
     packages: &["helm.sh/helm/v4/cmd/helm"],
+    directories: &[],
 };
+
+/// Needed only where MiniClusters wait in a queue.
+const KUEUE: Recipe = Recipe {
+    name: "kueue",
+    version: KUEUE_VERSION,
+    usually: "3 min on 2 cores",
+    files: &[
+        ("go.mod", include_str!("../../go/kueue/go.mod")),
+        ("go.sum", include_str!("../../go/kueue/go.sum")),
+        ("tools.go", include_str!("../../go/kueue/tools.go")),
+    ],
+    flags: &[],
+    link: "",
+    packages: &["sigs.k8s.io/kueue/cmd/kueue"],
+    directories: &[("sigs.k8s.io/kueue", "charts/kueue", "chart")],
+};
+
+/// A directory with the program `kueue` and its `chart`; built if the cache does not have it yet.
+pub(crate) fn kueue(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
+    KUEUE.ensure(cache, progress)
+}
 
 /// The program helm; built if the cache does not have it yet.
 pub fn helm(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
@@ -160,6 +192,7 @@ const ACTIONLINT: Recipe = Recipe {
     flags: &[],
     link: "",
     packages: &["github.com/rhysd/actionlint/cmd/actionlint"],
+    directories: &[],
 };
 
 /// The program actionlint, which checks workflows; built if the cache does not have it yet.
@@ -270,7 +303,7 @@ impl Recipe {
         })
     }
 
-    /// Leaves nothing in `directory` but the programs.
+    /// Leaves nothing in `directory` but the programs and the directories that are kept.
     fn build(&self, directory: &Path, log: &Path) -> Result<()> {
         if programs::find("go").is_none() {
             bail!("building {} needs Go 1.26 or later, see https://go.dev/dl", self.name);
@@ -293,6 +326,11 @@ impl Recipe {
             let tail = programs::tail(log, 20);
             format!("building {}; {}:\n{tail}", self.name, log.display())
         })?;
+        for (module, path, name) in self.directories {
+            let from = directory_of(module, &source)?.join(path);
+            copy_directory(&from, &directory.join(name))
+                .with_context(|| format!("copying {path} of the module {module}"))?;
+        }
         cache::remove_tree(&source)
     }
 
@@ -307,6 +345,30 @@ impl Recipe {
         }
         Ok(())
     }
+}
+
+/// Where Go keeps a module that the one in `source` requires.
+fn directory_of(module: &str, source: &Path) -> Result<PathBuf> {
+    let mut list = Command::new("go");
+    list.args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module]).current_dir(source);
+    let output = programs::run(list.env("GOWORK", "off"))?;
+    Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
+}
+
+/// Copies the files of a directory and of those in it. Not their modes: Go keeps modules read-only.
+fn copy_directory(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("making {}", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("reading {}", from.display()))? {
+        let entry = entry.with_context(|| format!("reading {}", from.display()))?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() {
+            copy_directory(&from, &to)?;
+        } else {
+            let content = fs::read(&from).with_context(|| format!("reading {}", from.display()))?;
+            fs::write(&to, content).with_context(|| format!("writing {}", to.display()))?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -328,17 +390,18 @@ mod tests {
         requires(&KWOK, "sigs.k8s.io/kwok");
         requires(&HELM, "helm.sh/helm/v4");
         requires(&ACTIONLINT, "github.com/rhysd/actionlint");
+        requires(&KUEUE, "sigs.k8s.io/kueue");
     }
 
     #[test]
     fn every_recipe_has_a_key_of_its_own() {
         let versions = KubernetesVersion::all().iter().map(|version| kubernetes(*version));
-        let recipes = versions.chain([CONTAINERD, COREDNS, PAUSE, KWOK, HELM, ACTIONLINT]);
+        let recipes = versions.chain([CONTAINERD, COREDNS, PAUSE, KWOK, HELM, ACTIONLINT, KUEUE]);
         let keys = recipes.map(|recipe| recipe.key().to_string());
         let names = keys.map(|key| key.rsplit_once('-').unwrap().0.to_owned());
         insta::assert_snapshot!(
             names.collect::<Vec<_>>().join(" "),
-            @"kubernetes-v1.33.13 kubernetes-v1.36.3 kubernetes-v1.37.2 containerd-v2.3.7 coredns-v1.14.7 pause-1 kwok-v0.8.0 helm-v4.3.1 actionlint-v1.7.12"
+            @"kubernetes-v1.33.13 kubernetes-v1.36.3 kubernetes-v1.37.2 containerd-v2.3.7 coredns-v1.14.7 pause-1 kwok-v0.8.0 helm-v4.3.1 actionlint-v1.7.12 kueue-v0.15.0"
         );
     }
 

@@ -25,13 +25,17 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-pub(crate) use self::{build::actionlint, options::id_of_version, processes::end_descendants};
 pub use self::{
     build::{Built, helm},
     layout::ClusterId,
     network::{ClusterDomain, IpFamilies, Network},
     options::{Nodes, Options},
     version::KubernetesVersion,
+};
+pub(crate) use self::{
+    build::{KUEUE_VERSION, actionlint, kueue},
+    options::id_of_version,
+    processes::end_descendants,
 };
 use self::{layout::Layout, namespaces::Namespaces, processes::Process};
 use crate::{

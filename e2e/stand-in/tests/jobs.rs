@@ -183,6 +183,19 @@ fn jobs_are_cancelled_when_the_program_ends() {
 }
 
 #[test]
+fn jobs_that_had_not_started_are_in_the_dump_and_run_later() {
+    let site = Site::new(1);
+    let dump = format!("-Scontent.dump={}", site.text("archive.tgz"));
+    let ran = site.text("ran");
+    let program = format!("flux submit -N1 sleep 600; flux submit -N1 touch {ran}");
+    assert_eq!(site.start(0, &[&dump, &program]).code(), Some(0));
+    assert!(!std::path::Path::new(&ran).exists(), "it ran beside the job that had the node");
+    let restore = format!("-Scontent.restore={}", site.text("archive.tgz"));
+    let program = format!("flux queue idle; flux jobs -a -no '{{status}}'; test -e {ran}");
+    assert_eq!(site.start(0, &[&restore, &program]).code(), Some(0));
+}
+
+#[test]
 fn a_dump_is_written_and_restored() {
     let site = Site::new(1);
     let dump = format!("-Scontent.dump={}", site.text("archive.tgz"));

@@ -7,6 +7,7 @@
 mod clients;
 mod cost;
 mod examples;
+mod expiry;
 mod go_bugs;
 mod hostile;
 mod install;
@@ -22,6 +23,7 @@ mod replace;
 mod runs;
 mod secrets;
 mod stop;
+mod suspend;
 mod why;
 
 use std::time::Duration;

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
 mod install;
+mod kueue;
 mod network;
 
 use std::{

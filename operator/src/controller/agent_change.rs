@@ -42,7 +42,9 @@ pub(super) fn constrain(
     };
     let excused_replacements = suspension::excused(live, running.excused_replacements);
     let running = AgentConfig { excused_replacements, ..running };
-    let constrained = constrain_to(cluster.clone(), &running, backoff_limit(job), lead);
+    let limit = backoff_limit(job);
+    let starts_anew = suspension::is_suspended(job) && !suspension::has_pods(job);
+    let constrained = constrain_to(cluster.clone(), &running, limit, lead, starts_anew);
     if noted_generation(job) == Some(generation) {
         // Nothing was asked for since: what differs is a newer operator's way to say the same.
         let mut config = running;
@@ -58,21 +60,25 @@ fn backoff_limit(job: &Job) -> u32 {
     spec.and_then(|spec| spec.backoff_limit).unwrap_or_default().unsigned_abs()
 }
 
-/// Cuts `cluster` to what an instance can take that was started with `live` and has `backoff_limit`.
+/// Cuts `cluster` to what an instance can take that was started with `live` and has `backoff_limit`; one that
+/// `starts_anew`, as no broker runs, can have other hosts.
 fn constrain_to(
     mut cluster: Cluster,
     live: &AgentConfig,
     backoff_limit: u32,
     lead: Option<IpAddr>,
+    starts_anew: bool,
 ) -> Constrained {
     let mut refused = Vec::new();
     let hosts = live.network.bootstrap.hosts();
-    if matches!(live.network.bootstrap, Bootstrap::Root { .. }) && cluster.flux.hosts != *hosts {
+    let is_root = matches!(live.network.bootstrap, Bootstrap::Root { .. });
+    if is_root && !starts_anew && cluster.flux.hosts != *hosts {
         let (size, max_size) = (cluster.size, cluster.max_size);
         let mut refuse = |field: &str, size: u32| {
             let registered = hosts.len();
             refused.push(format!(
-                "{field}: Flux was started with {registered} hosts, not with {size}"
+                "{field}: Flux was started with {registered} hosts, not with {size}; a suspended MiniCluster \
+                 can have others"
             ));
         };
         if !has_rank(&cluster, hosts, size) {
@@ -93,7 +99,10 @@ fn constrain_to(
     }
     // Agents that were started without a deadline, perhaps by another release, do not look for one.
     cluster.deadline_by_agent = live.shutdown.deadline_seconds.is_some();
-    let config = updated(live, agent_config(&cluster, lead));
+    let new = agent_config(&cluster, lead);
+    let bootstrap = if starts_anew { &new } else { live }.network.bootstrap.clone();
+    let mut config = updated(live, new);
+    config.network.bootstrap = bootstrap;
     Constrained { cluster, config, refused }
 }
 
@@ -143,10 +152,21 @@ mod tests {
     fn a_quorum_of_more_brokers_than_the_refused_size_leaves_is_cut() {
         let live = agent_config(&cluster(&json!({})), None);
         let asked = cluster(&json!({ "size": 9, "minSize": 6 }));
-        let cut = constrain_to(asked, &live, 0, None);
+        let cut = constrain_to(asked, &live, 0, None, false);
         assert_eq!((cut.cluster.size, cut.config.broker.quorum), (4, None));
-        assert_eq!(cut.refused, ["spec.size: Flux was started with 4 hosts, not with 9"]);
+        let told = "spec.size: Flux was started with 4 hosts, not with 9; a suspended MiniCluster can have \
+                    others";
+        assert_eq!(cut.refused, [told]);
         let asked = cluster(&json!({ "size": 9, "minSize": 2 }));
-        assert_eq!(constrain_to(asked, &live, 0, None).config.broker.quorum, Some(2));
+        assert_eq!(constrain_to(asked, &live, 0, None, false).config.broker.quorum, Some(2));
+    }
+
+    #[test]
+    fn an_instance_that_starts_anew_can_have_more_hosts() {
+        let live = agent_config(&cluster(&json!({})), None);
+        let asked = cluster(&json!({ "size": 6, "maxSize": 9 }));
+        let anew = constrain_to(asked, &live, 0, None, true);
+        assert_eq!((anew.refused, anew.cluster.size), (vec![], 6));
+        assert_eq!(anew.config.network.bootstrap.hosts().to_string(), "hello-[0-8]");
     }
 }

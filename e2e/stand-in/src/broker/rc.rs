@@ -6,6 +6,8 @@ use super::core::Broker;
 use super::log::Severity;
 use super::program;
 use super::state::State;
+use serde_json::Value;
+
 use crate::resources;
 
 impl Broker {
@@ -32,6 +34,9 @@ impl Broker {
                 self.log(Severity::Error, &format!("rc1.0: {error}"));
                 1
             })?;
+            if let Some(jobs) = self.restored.as_mut().and_then(Value::as_array_mut) {
+                jobs.retain(|job| !self.manager.resume(job));
+            }
         }
         Ok(())
     }

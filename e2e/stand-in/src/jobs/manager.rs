@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::Deserialize as _;
+use serde_json::Value;
+
 use super::job::{ClientId, Exception, Job, JobState};
 use super::schedule::{Allocation, allocate};
 use super::spec::{JobSpec, Scope};
@@ -77,6 +80,15 @@ impl Manager {
         let id = ((millis & 0xff_ffff_ffff) << 24) | (self.sequence & 0xff_ffff);
         self.jobs.insert(id, Job::new(id, spec, now.as_secs_f64()));
         (id, self.schedule())
+    }
+
+    /// Takes a job of a dump that had not started yet; false for one that is over.
+    pub(crate) fn resume(&mut self, job: &Value) -> bool {
+        let spec = JobSpec::deserialize(&job["spec"]).ok();
+        let found = spec.zip(job["id"].as_u64()).zip(job["submitted"].as_f64());
+        let Some(((spec, id), submitted_at)) = found else { return false };
+        self.jobs.insert(id, Job::new(id, spec, submitted_at));
+        true
     }
 
     /// Starts what can be started, the oldest first; what must wait blocks the rest of its scope.

@@ -201,7 +201,7 @@ fn another_size_patches_parallelism_and_completions_of_the_job_that_was_read_alo
 fn what_a_running_instance_cannot_take_is_refused_and_not_written() {
     let other = json!({ "containers": [{ "image": "other", "command": "echo hello" }], "size": 9 });
     let plan = decided(&other, 2, &settled(&json!({})));
-    let size = "spec.size: Flux was started with 4 hosts, not with 9";
+    let size = "spec.size: Flux was started with 4 hosts, not with 9; a suspended MiniCluster can have others";
     assert_eq!(plan.refused, [size, "spec.containers[0].image"]);
     assert_eq!((lines(&plan), plan.maximum_size), (nothing(), Some(4)));
     // Beside it what can be had is written, and a change that is taken back is told no more.

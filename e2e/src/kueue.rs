@@ -1,0 +1,51 @@
+//! Kueue on a cluster: what queues Jobs until there is quota for them. Built from its Go module, and installed by
+//! its own chart.
+
+use anyhow::{Context as _, Result};
+
+use crate::{
+    cache::Cache,
+    cluster::Cluster,
+    images::{
+        image::{Image, ImageConfig},
+        layer::{Layer, Source},
+    },
+    kubernetes::{KUEUE_VERSION, helm, kueue},
+    programs,
+    progress::Progress,
+};
+
+/// Where the chart is installed.
+pub const NAMESPACE: &str = "kueue-system";
+
+/// Name of the image, without its tag.
+const IMAGE: &str = "localhost/flux-e2e/kueue";
+
+/// What the chart is told. It asks for half a processor, which a small cluster needs for other pods.
+const VALUES: [&str; 2] = ["image.pullPolicy=IfNotPresent", "resources.requests.cpu=50m"];
+
+/// Installs Kueue, and waits until it runs.
+pub fn install(cluster: &Cluster, progress: &Progress) -> Result<()> {
+    let cache = Cache::locate()?;
+    let (helm, built) = (helm(&cache, progress)?, kueue(&cache, progress)?);
+    let scratch = tempfile::tempdir().context("making a directory for an image layer")?;
+    let layer =
+        Layer::from_sources(scratch.path(), &[Source::file("/manager", &built.join("kueue"))])?;
+    let config = ImageConfig {
+        entrypoint: vec!["/manager".to_owned()],
+        user: "65532:65532".to_owned(),
+        ..ImageConfig::default()
+    };
+    let image = format!("{IMAGE}:{KUEUE_VERSION}");
+    progress.step("loading Kueue", || {
+        cluster.load_image(&Image::new(vec![layer], config), &[&image])
+    })?;
+    let mut command = cluster.program(&helm);
+    command.args(["upgrade", "--install", "kueue"]).arg(built.join("chart"));
+    command.args(["--namespace", NAMESPACE, "--create-namespace", "--wait", "--timeout=3m"]);
+    let image = [format!("image.repository={IMAGE}"), format!("image.tag={KUEUE_VERSION}")];
+    for value in VALUES.map(str::to_owned).into_iter().chain(image) {
+        command.arg("--set").arg(format!("controllerManager.manager.{value}"));
+    }
+    progress.step("installing Kueue", || programs::run(&mut command).map(drop))
+}
