@@ -248,6 +248,21 @@ fn launcher_timed() {
 }
 
 #[test]
+fn a_lead_that_a_suspension_took_is_no_loss() {
+    let again = Facts { replaced: 2, ..facts("sample-0") };
+    let mut config = AgentConfig { excused_replacements: 1, ..config() };
+    assert_eq!(plan(&config, &again).unwrap_err().exit(), Exit::LeadLost, "one was lost");
+    config.excused_replacements = 2;
+    assert!(plan(&config, &again).is_ok());
+
+    config.workload = Workload::Interactive { submission: Some(submission()) };
+    assert!(shown(&config, &again).contains("flux submit"), "the instance begins anew");
+    config.archive = Some(Archive { path: "/state/sample.tgz".to_owned() });
+    assert!(!shown(&config, &again).contains("flux submit"), "the archive has the job");
+    assert!(shown(&config, &facts("sample-0")).contains("flux submit"));
+}
+
+#[test]
 fn a_lead_that_follows_a_lost_one_runs_no_command_and_submits_none() {
     let again = |hostname: &str| Facts { replaced: 1, ..facts(hostname) };
     let refused = plan(&config(), &again("sample-0")).unwrap_err();

@@ -30,7 +30,7 @@ async fn a_finished_mini_cluster_stays_as_long_as_it_is_told_to() {
     let world = World::new(&json!({ "ttlSecondsAfterFinished": 3600 }));
     world.reconcile().await.unwrap();
     finish(&world, "Complete", 0);
-    let ended = jiff::Timestamp::now() - Duration::from_secs(600);
+    let ended = jiff::Timestamp::now() - Duration::from_mins(10);
     world.server.change(JOB, |job| job["status"]["completionTime"] = json!(ended.to_string()));
     world.server.writes();
     let lead = format!("{SERVICE}-lead");

@@ -81,12 +81,14 @@ fn is_under_way(job: &Job) -> bool {
 }
 
 /// What is noted on the Job otherwise than it should be, or no more.
-fn adjusted_notes(live: &Job, desired: &Job) -> impl Iterator<Item = (&'static str, Value)> {
-    let (has, wants) = (live.annotations().clone(), desired.annotations().clone());
+fn adjusted_notes<'jobs>(
+    live: &'jobs Job,
+    desired: &'jobs Job,
+) -> impl Iterator<Item = (&'static str, Value)> + use<'jobs> {
+    let (has, wants) = (live.annotations(), desired.annotations());
     let notes = [RAN_ANNOTATION, CAUSE_ANNOTATION, SUSPENDED_ANNOTATION].into_iter();
-    notes.filter_map(move |key| {
-        (has.get(key) != wants.get(key)).then(|| (key, json!(wants.get(key))))
-    })
+    let other = notes.filter(move |key| has.get(*key) != wants.get(*key));
+    other.map(move |key| (key, json!(wants.get(key))))
 }
 
 /// Labels that are missing or other, and those that the specification gave once and gives no more.

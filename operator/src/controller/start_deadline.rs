@@ -143,9 +143,10 @@ mod tests {
     #[test]
     fn what_was_waited_for_is_noted_and_stays() {
         let mut live = started();
-        let cause = |live: &Live| match StartDeadline::of(Some(60), live, &at(160)) {
-            StartDeadline::Passed(cause) => cause,
-            other => panic!("{other:?}"),
+        let cause = |live: &Live| {
+            let deadline = StartDeadline::of(Some(60), live, &at(160));
+            let StartDeadline::Passed(cause) = deadline else { panic!("{deadline:?}") };
+            cause
         };
         let begin = "not running after the 60 seconds of spec.startDeadlineSeconds: ";
         assert_eq!(cause(&live), format!("{begin}1 of 4 brokers are ready"));

@@ -180,7 +180,13 @@ fn suspended(conditions: &mut Conditions, phase: &Phase, facts: &Facts<'_>) {
             let message = "the Job is suspended, and its pods have not ended yet".to_owned();
             conditions.no(kind::SUSPENDED, "Suspending", message);
         }
-        _ => {
+        Phase::Pending(_)
+        | Phase::Starting(_)
+        | Phase::Running(_)
+        | Phase::Degraded
+        | Phase::Ending
+        | Phase::Complete { .. }
+        | Phase::Failed { .. } => {
             let message = "the Job is not suspended".to_owned();
             conditions.no(kind::SUSPENDED, "NotSuspended", message);
         }
