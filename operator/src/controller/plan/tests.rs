@@ -163,7 +163,8 @@ fn what_is_settled_or_left_alone_or_over_is_not_written_to() {
     for spec in [json!({}), everything(), json!({ "interactive": true, "maxSize": 9 })] {
         assert_eq!(lines(&decided(&spec, 1, &settled(&spec))), nothing());
     }
-    for mut over in vec![finished(&json!({})), deleted(&json!({}))] {
+    for made in [finished as fn(&Value) -> Live, deleted] {
+        let mut over = made(&json!({}));
         over.services.retain(|name, _| name == "hello");
         assert_eq!(lines(&decided(&json!({}), 1, &over)), nothing());
     }
