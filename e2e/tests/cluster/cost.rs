@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 const READS: usize = 10;
 /// All requests, whatever the size.
 const REQUESTS: usize = 35;
-/// Writes among them.
-const WRITES: usize = 12;
+/// Writes among them; the last gives the lead's address back.
+const WRITES: usize = 13;
 /// In what time a run is expected to end. One that takes longer may be written about once more in each
 /// [`PAUSE`], and its pods may be listed.
 const USUALLY: Duration = Duration::from_secs(10);

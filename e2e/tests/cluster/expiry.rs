@@ -43,7 +43,7 @@ fn what_does_not_start_in_time_fails_with_what_it_waited_for() {
         let (_, reason, message) = condition(&cluster, "Failed").context("no condition")?;
         ensure!(reason == "StartDeadlineExceeded", "{reason}: {message}");
         let told = message.contains("12 seconds of spec.startDeadlineSeconds")
-            && message.contains("node selector");
+            && message.contains("has no node");
         ensure!(told, "{message}");
         let pods = trial.pods(&name).await?;
         ensure!(pods.is_empty(), "{} pods are left", pods.len());

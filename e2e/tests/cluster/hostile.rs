@@ -87,7 +87,8 @@ async fn answers(trial: &Trial, names: &[String]) -> Result<Vec<String>> {
         Api::namespaced_with(trial.client().clone(), trial.namespace(), &resource);
     let mut answers = Vec::new();
     for name in names {
-        let answered = |object: Option<&Reported>| object.is_some_and(|it| accepted(it).is_some());
+        // One that has gone had ended, and was not to stay.
+        let answered = |object: Option<&Reported>| object.is_none_or(|it| accepted(it).is_some());
         let waiting = await_condition(api.clone(), name, answered);
         let found = tokio::time::timeout(DEADLINE, waiting)
             .await

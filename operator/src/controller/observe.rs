@@ -6,7 +6,9 @@ pub(super) use pods::{BEGIN, Pods, broker_is_ready, lacks_brokers, lacks_pods};
 
 use super::access::{Access, Owned};
 use super::build::services;
+use super::ended_run::EndedRun;
 use super::error::{Error, Taken};
+use super::job_change::is_finished;
 use super::queue::{Queue, queue};
 use crate::cluster::{Cluster, Identity};
 use futures::future::try_join_all;
@@ -40,7 +42,7 @@ pub(super) struct Live {
 }
 
 /// Reads everything. The names of the Services are in the specification: none is read for one that
-/// was refused, of which `cluster` is absent.
+/// was refused, of which `cluster` is absent, nor of a run that is noted to have ended.
 pub(super) async fn observe(
     access: &Access<'_>,
     identity: &Identity,
@@ -50,38 +52,50 @@ pub(super) async fn observe(
     let Identity { name, owner, .. } = identity;
     let (config_name, companion_name) = (name.agent_config_map(), name.companion_pod());
     let asked_for = cluster.is_some_and(|cluster| cluster.companion.is_some());
-    let services = cluster.map(services);
-    let needed = names(
-        services.iter().flat_map(|it| [&it.headless, &it.lead].into_iter().chain(&it.sidecars)),
-    );
-    let aliases = names(services.iter().flat_map(|it| &it.aliases));
-    let ((job, job_pods, queue), config_map, companion, needed, aliases) = futures::try_join!(
+    let ((job, pods, queue), config_map, companion) = futures::try_join!(
         job_and_pods(access, identity, now),
         access.get_owned(&config_name, owner),
         companion(access, &companion_name, owner, asked_for),
-        try_join_all(needed.iter().map(|name| access.get_owned::<Service>(name, owner))),
-        try_join_all(aliases.iter().map(|name| access.get_owned::<Service>(name, owner))),
     )?;
-    let (mut taken, mut services_taken, mut names_taken) = (Vec::new(), Vec::new(), Vec::new());
+    let mut taken = Vec::new();
     let job = or_note(job, &mut taken);
     let config_map = or_note(config_map, &mut taken);
     let mut unasked = Vec::new();
     let companion = or_note(companion, if asked_for { &mut taken } else { &mut unasked });
-    let needed = needed.into_iter().filter_map(|it| or_note(it, &mut services_taken));
+    let live = Live { job, config_map, companion, pods, queue, taken, ..Live::default() };
+    match cluster.filter(|_| !is_noted_to_have_ended(&live)) {
+        Some(cluster) => with_services(access, owner, cluster, live).await,
+        None => Ok(live),
+    }
+}
+
+/// True when the note of the end of this very Job was written, which is done when all else was.
+fn is_noted_to_have_ended(live: &Live) -> bool {
+    let noted = live.config_map.as_ref().and_then(EndedRun::noted_on);
+    let job = live.job.as_ref().filter(|job| is_finished(job));
+    job.zip(noted).is_some_and(|(job, run)| Some(&run.job) == job.metadata.uid.as_ref())
+}
+
+/// Adds the Services there are.
+async fn with_services(
+    access: &Access<'_>,
+    owner: &OwnerReference,
+    cluster: &Cluster,
+    mut live: Live,
+) -> Result<Live, Error> {
+    let asked = services(cluster);
+    let needed = names([&asked.headless, &asked.lead].into_iter().chain(&asked.sidecars));
+    let aliases = names(asked.aliases.iter());
+    let (needed, aliases) = futures::try_join!(
+        try_join_all(needed.iter().map(|name| access.get_owned::<Service>(name, owner))),
+        try_join_all(aliases.iter().map(|name| access.get_owned::<Service>(name, owner))),
+    )?;
+    let mut names_taken = Vec::new();
+    let needed = needed.into_iter().filter_map(|it| or_note(it, &mut live.services_taken));
     let aliases = aliases.into_iter().filter_map(|it| or_note(it, &mut names_taken));
-    let services = needed.chain(aliases).map(|service| (service.name_any(), service)).collect();
-    let names_taken = names_taken.into_iter().map(|taken| taken.name).collect();
-    Ok(Live {
-        job,
-        config_map,
-        companion,
-        services,
-        pods: job_pods,
-        queue,
-        taken,
-        services_taken,
-        names_taken,
-    })
+    live.services = needed.chain(aliases).map(|service| (service.name_any(), service)).collect();
+    live.names_taken = names_taken.into_iter().map(|taken| taken.name).collect();
+    Ok(live)
 }
 
 /// The companion: read, or known not to be there where none is asked for.
