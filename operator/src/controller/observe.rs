@@ -62,11 +62,11 @@ pub(super) async fn observe(
     let config_map = or_note(config_map, &mut taken);
     let mut unasked = Vec::new();
     let companion = or_note(companion, if asked_for { &mut taken } else { &mut unasked });
-    let live = Live { job, config_map, companion, pods, queue, taken, ..Live::default() };
-    match cluster.filter(|_| !is_noted_to_have_ended(&live)) {
-        Some(cluster) => with_services(access, owner, cluster, live).await,
-        None => Ok(live),
+    let mut live = Live { job, config_map, companion, pods, queue, taken, ..Live::default() };
+    if let Some(cluster) = cluster.filter(|_| !is_noted_to_have_ended(&live)) {
+        add_services(access, owner, cluster, &mut live).await?;
     }
+    Ok(live)
 }
 
 /// True when the note of the end of this very Job was written, which is done when all else was.
@@ -77,12 +77,12 @@ fn is_noted_to_have_ended(live: &Live) -> bool {
 }
 
 /// Adds the Services there are.
-async fn with_services(
+async fn add_services(
     access: &Access<'_>,
     owner: &OwnerReference,
     cluster: &Cluster,
-    mut live: Live,
-) -> Result<Live, Error> {
+    live: &mut Live,
+) -> Result<(), Error> {
     let asked = services(cluster);
     let needed = names([&asked.headless, &asked.lead].into_iter().chain(&asked.sidecars));
     let aliases = names(asked.aliases.iter());
@@ -95,7 +95,7 @@ async fn with_services(
     let aliases = aliases.into_iter().filter_map(|it| or_note(it, &mut names_taken));
     live.services = needed.chain(aliases).map(|service| (service.name_any(), service)).collect();
     live.names_taken = names_taken.into_iter().map(|taken| taken.name).collect();
-    Ok(live)
+    Ok(())
 }
 
 /// The companion: read, or known not to be there where none is asked for.
