@@ -1,4 +1,4 @@
-//! A real HorizontalPodAutoscaler sets the size, by a metric that this test serves as an adapter would
+//! A real `HorizontalPodAutoscaler` sets the size, by a metric that this test serves as an adapter would
 //! (`external.metrics.k8s.io`).
 
 use crate::replace::await_up;
