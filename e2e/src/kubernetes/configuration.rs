@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::{
@@ -9,6 +10,7 @@ use super::{
     layout::{NodeLayout, inside, node_name},
     namespaces::program_inside,
     network::{Addresses, Network, in_url},
+    options::ContainerRuntime,
 };
 use crate::packages;
 
@@ -52,13 +54,14 @@ pub(crate) fn of_control_plane(network: &Network) -> Vec<ConfigurationFile> {
     files
 }
 
-/// The same of each node, whose containerd is in the directory `containerd`, one of `nodes`.
+/// The same of each node with this container runtime, one of `nodes`.
 pub(crate) fn of_node(
     node: &NodeLayout,
     nodes: usize,
-    containerd: &Path,
+    runtime: ContainerRuntime,
+    built: &Built,
     network: &Network,
-) -> Vec<ConfigurationFile> {
+) -> Result<Vec<ConfigurationFile>> {
     let mut kubelet = kubelet(node.control_group(), network);
     if nodes > 1 {
         kubelet["nodeLeaseDurationSeconds"] = json!(LEASE_SECONDS);
@@ -68,13 +71,13 @@ pub(crate) fn of_node(
     // Pods that ask for the node's DNS get the cluster's: there is nothing else to ask.
     let dns = format!("nameserver {}\n", network.usual().control_plane());
     let mut files = vec![
-        ConfigurationFile::new("containerd.toml", self::containerd(containerd)),
+        ConfigurationFile::new("containerd.toml", containerd(runtime, built.runtime(runtime)?)),
         ConfigurationFile::new("kubelet.json", pretty(&kubelet)),
         ConfigurationFile::new("cni/10-pods.conflist", pretty(&pods)),
         ConfigurationFile::new("resolv.conf", dns),
     ];
     files.extend(["proxy", "kubelet"].map(|user| ConfigurationFile::kubeconfig(user, network)));
-    files
+    Ok(files)
 }
 
 /// A kubeconfig of one of the users that have certificates in the directory `pki`.
@@ -95,9 +98,12 @@ pub(crate) fn kubeconfig(user: &str, pki: &str, network: &Network) -> String {
     }))
 }
 
-fn containerd(directory: &Path) -> String {
+fn containerd(runtime: ContainerRuntime, directory: &Path) -> String {
     let shim = program_inside(&Built::name_of(directory), "containerd-shim-runc-v2");
-    let plugins = packages::CNI_PLUGINS;
+    let plugins = match runtime {
+        ContainerRuntime::Newest => format!("bin_dirs = [{:?}]", packages::CNI_PLUGINS),
+        ContainerRuntime::WithoutImageVolumes => format!("bin_dir = {:?}", packages::CNI_PLUGINS),
+    };
     let cni = format!("{}/cni", inside::CONFIGURATION);
     // restrict_oom_score_adj: without CAP_SYS_RESOURCE no sandbox would start otherwise.
     format!(
@@ -116,7 +122,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.tracing.processor
   restrict_oom_score_adj = true
 
 [plugins."io.containerd.cri.v1.runtime".cni]
-  bin_dirs = ["{plugins}"]
+  {plugins}
   conf_dir = "{cni}"
 
 [plugins."io.containerd.cri.v1.runtime".containerd]
@@ -317,10 +323,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::at(directory.path()).unwrap();
         let layout = Layout::new(&cache, &ClusterId::named("test").unwrap()).unwrap();
-        let containerd = Built::at(Path::new("/cache/built")).containerd;
+        let built = Built::at(Path::new("/cache/built"));
+        let newest = ContainerRuntime::Newest;
         let node = &layout.places()[nodes - 1];
         let mut files = of_control_plane(network);
-        files.extend(of_node(node, nodes, &containerd, network));
+        files.extend(of_node(node, nodes, newest, &built, network).unwrap());
         // The group's name has a hash of the cache's path in it.
         for file in &mut files {
             file.content = file.content.replace(layout.control_group(), "flux-e2e-test");
@@ -354,6 +361,15 @@ mod tests {
         let content: Vec<_> =
             content.map(|file| format!("# {}\n{}", file.path, file.content)).collect();
         insta::assert_snapshot!(content.join("\n"));
+    }
+
+    #[test]
+    fn each_runtime_is_told_in_its_own_words_where_plugins_are() {
+        let told = |runtime| containerd(runtime, Path::new("/cache/built/containerd"));
+        let newest = told(ContainerRuntime::Newest);
+        assert!(newest.contains("\n  bin_dirs = [\"/usr/lib/cni\"]\n"), "{newest}");
+        let old = told(ContainerRuntime::WithoutImageVolumes);
+        assert!(old.contains("\n  bin_dir = \"/usr/lib/cni\"\n"), "{old}");
     }
 
     #[test]

@@ -44,10 +44,10 @@ pub(crate) fn create(layout: &Layout, node: &NodeLayout) -> Result<()> {
     Ok(())
 }
 
-/// Removes the cluster's groups and those of its pods, which must hold no process any more.
-pub(crate) fn remove(layout: &Layout) -> Result<()> {
+/// Removes a cluster's or a node's group and those of its pods, which must hold no process any more.
+pub(crate) fn remove(group: &str) -> Result<()> {
     for hierarchy in mounted()? {
-        let group = hierarchy.join(layout.control_group());
+        let group = hierarchy.join(group);
         let what = format!("the kernel to let go of the control group {}", group.display());
         until(&what, HELD, || match remove_group(&group) {
             Err(error) if is(&error, Errno::EBUSY) => Ok(Look::NotYet(format!("{error:#}"))),

@@ -272,10 +272,13 @@ fn read_mark(layout: &Layout) -> Result<String> {
 }
 
 fn take_down(layout: &Layout, options: &Options) -> Result<()> {
+    let built = options.cache.built();
     for node in layout.places() {
-        Namespaces::end(&node, &options.cache.built())?;
+        Namespaces::end(&node, &built)?;
     }
-    control_groups::remove(layout)?;
+    // Of a checkout whose clusters had one node only, in the cluster's own directory.
+    namespaces::end_holders(layout.state(), &built)?;
+    control_groups::remove(layout.control_group())?;
     cache::remove_tree(layout.state())
 }
 

@@ -46,10 +46,6 @@ const DISK_SIZE: u64 = 64 << 30;
 /// Where the holder of the namespaces is remembered, among the other processes.
 const HOLDER: &str = "namespaces";
 
-/// What a port of a bridge does with packets, as `ip link` takes it: drop them without a word, or pass them on.
-const PORT_IS_CLOSED: &str = "0";
-const PORT_IS_OPEN: &str = "3";
-
 /// The namespaces of a running node.
 #[derive(Debug, Clone)]
 pub(crate) struct Namespaces {
@@ -109,10 +105,10 @@ impl Namespaces {
         Ok(())
     }
 
-    /// From now on packets to and from the card of `node`, which is plugged in here, are lost, or are not.
-    pub(crate) fn cut_off(&self, node: &NodeLayout, cut: bool) -> Result<()> {
-        let state = if cut { PORT_IS_CLOSED } else { PORT_IS_OPEN };
-        self.ip(&format!("link set {} type bridge_slave state {state}\n", node.name()))
+    /// Takes the port down into which the card of `node` is plugged here, or up again.
+    pub(crate) fn set_port(&self, node: &NodeLayout, up: bool) -> Result<()> {
+        let state = if up { "up" } else { "down" };
+        self.ip(&format!("link set {} {state}\n", node.name()))
     }
 
     /// Those of a node that was started earlier, if they are still there.
@@ -126,12 +122,7 @@ impl Namespaces {
         if let Some(namespaces) = Self::find(node) {
             namespaces.holder.end()?;
         }
-        let entries = fs::read_dir(built).into_iter().flatten().flatten();
-        for pause in entries.map(|entry| entry.path().join("pause")).filter(|path| path.is_file()) {
-            for process in processes::with_last_words(&pause, node.state()) {
-                process.end()?;
-            }
-        }
+        end_holders(node.state(), built)?;
         // What was started in the namespaces from outside waits there for what has just ended.
         for (_, process) in processes::all_recorded(&node.processes()) {
             process.end()?;
@@ -160,6 +151,17 @@ impl Namespaces {
             .with_context(|| format!("opening the node's network {}", path.display()))?;
         setns(file, CloneFlags::CLONE_NEWNET).context("entering the node's network")
     }
+}
+
+/// Ends every program that holds namespaces for what is in the directory `state`; `built` is where it is.
+pub(crate) fn end_holders(state: &Path, built: &Path) -> Result<()> {
+    let entries = fs::read_dir(built).into_iter().flatten().flatten();
+    for pause in entries.map(|entry| entry.path().join("pause")).filter(|path| path.is_file()) {
+        for process in processes::with_last_words(&pause, state) {
+            process.end()?;
+        }
+    }
+    Ok(())
 }
 
 fn runs(process: &Process, program: &Path) -> bool {

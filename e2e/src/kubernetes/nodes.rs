@@ -2,7 +2,9 @@
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{Kubernetes, Options, layout::NodeLayout, namespaces::Namespaces, start};
+use super::{
+    Kubernetes, Options, control_groups, layout::NodeLayout, namespaces::Namespaces, start,
+};
 use crate::progress::Progress;
 
 impl Kubernetes {
@@ -15,7 +17,9 @@ impl Kubernetes {
     /// stays. `options` are those that the cluster was started with.
     pub fn lose_node(&self, options: &Options, name: &str) -> Result<()> {
         let node = self.further_node(name)?;
-        Namespaces::end(&node, &options.cache.built()).with_context(|| format!("ending {name}"))
+        Namespaces::end(&node, &options.cache.built()).with_context(|| format!("ending {name}"))?;
+        // The kubelet would wait three seconds for each group that outlives its container.
+        control_groups::remove(node.control_group())
     }
 
     /// Starts a node that was lost, and waits until it is ready. `options` are those that the cluster was
@@ -29,14 +33,15 @@ impl Kubernetes {
         })
     }
 
-    /// Cuts the node off from all others: what is sent to it or by it is lost without a word.
+    /// Cuts the node off from all others, as if its cable were pulled: what is sent to it or by it is lost, and
+    /// what runs there goes on.
     pub fn cut_off(&self, name: &str) -> Result<()> {
-        self.namespaces.cut_off(&self.further_node(name)?, true)
+        self.namespaces.set_port(&self.further_node(name)?, false)
     }
 
     /// Ends [`Self::cut_off`].
     pub fn connect(&self, name: &str) -> Result<()> {
-        self.namespaces.cut_off(&self.further_node(name)?, false)
+        self.namespaces.set_port(&self.further_node(name)?, true)
     }
 
     /// The node of this name, without which the others can be.

@@ -12,7 +12,7 @@ use super::{
     control_groups, dns,
     layout::{Layout, NodeLayout},
     namespaces::Namespaces,
-    options::{Nodes, Options},
+    options::{ContainerRuntime, Nodes, Options},
     processes::{self, Process},
 };
 use crate::{
@@ -35,7 +35,8 @@ const PATIENCE: Duration = Duration::from_mins(2);
 struct Node<'a> {
     layout: NodeLayout,
     namespaces: Namespaces,
-    /// The directory of its container runtime.
+    runtime: ContainerRuntime,
+    /// The directory of that.
     containerd: &'a Path,
 }
 
@@ -84,8 +85,12 @@ pub(super) fn start_again(
 ) -> Result<()> {
     // What has ended is not to be taken for what is being started.
     cache::remove_tree(&node.processes())?;
-    let control_plane =
-        Node { layout: layout.first(), namespaces: first.clone(), containerd: &built.containerd };
+    let control_plane = Node {
+        layout: layout.first(),
+        namespaces: first.clone(),
+        runtime: ContainerRuntime::Newest,
+        containerd: &built.containerd,
+    };
     let node = make_node(layout, node, built, options, Some(first))?;
     let start = Start { layout, built, options, control_plane, nodes: vec![node] };
     start.start_containerd()?;
@@ -113,7 +118,8 @@ fn make_node<'a>(
     control_groups::create(layout, node)?;
     let namespaces = Namespaces::create(node, &built.pause.join("pause"), options, first)
         .with_context(|| format!("making {}", node.name()))?;
-    Ok(Node { layout: node.clone(), namespaces, containerd: built.runtime(*runtime)? })
+    let containerd = built.runtime(*runtime)?;
+    Ok(Node { layout: node.clone(), namespaces, runtime: *runtime, containerd })
 }
 
 fn write(path: &Path, content: &str) -> Result<()> {
@@ -192,8 +198,8 @@ impl<'a> Start<'a> {
         let control_plane = configuration::of_control_plane(network);
         write_files(&self.control_plane.layout, control_plane)?;
         for node in &self.nodes {
-            let count = self.nodes.len();
-            let files = configuration::of_node(&node.layout, count, node.containerd, network);
+            let (count, runtime) = (self.nodes.len(), node.runtime);
+            let files = configuration::of_node(&node.layout, count, runtime, self.built, network)?;
             write_files(&node.layout, files)?;
         }
         Ok(())
