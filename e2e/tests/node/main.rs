@@ -6,6 +6,7 @@
 
 mod install;
 mod network;
+mod two_nodes;
 
 use std::{
     path::{Path, PathBuf},
