@@ -70,7 +70,7 @@ pub(super) async fn pods_of_a_node_that_is_given_up_are_made_elsewhere(
     pair.cluster.lose_node(pair.options, SECOND)?;
     pair.await_second("Unknown")?;
     pair.kubectl(&["taint", "node", SECOND, TAINT])?;
-    let moved = elsewhere(pair, trial, &lead, &worker).await;
+    let moved = Box::pin(elsewhere(pair, trial, &lead, &worker)).await;
     pair.cluster.start_node(pair.options, SECOND, pair.progress)?;
     pair.kubectl(&["taint", "node", SECOND, &format!("{TAINT}-")])?;
     moved
