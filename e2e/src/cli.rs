@@ -2,8 +2,10 @@
 
 use std::{
     ffi::OsString,
+    fmt,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
+    str::FromStr,
     time::Duration,
 };
 
@@ -15,8 +17,8 @@ use crate::{
     cluster::{Cluster, Target},
     interruption::{self, Scope},
     kubernetes::{
-        ClusterDomain, ClusterId, IpFamilies, Kubernetes, KubernetesVersion, Network, Nodes,
-        Options, Status, id_of_version,
+        ClusterDomain, ClusterId, IpFamilies, Kubernetes, KubernetesVersion, MOST_NODES, Network,
+        Nodes, Options, Status, id_of_version,
     },
     kueue,
     product::dockerfiles,
@@ -31,8 +33,9 @@ mod variable {
     pub(super) const IP_FAMILY: &str = "FLUX_E2E_IP_FAMILY";
     pub(super) const CLUSTER_DOMAIN: &str = "FLUX_E2E_CLUSTER_DOMAIN";
     pub(super) const KUBERNETES: &str = "FLUX_E2E_KUBERNETES";
-    pub(super) const ALL: [&str; 6] =
-        [KUBECONFIG, LOAD_COMMAND, ID, IP_FAMILY, CLUSTER_DOMAIN, KUBERNETES];
+    pub(super) const NODES: &str = "FLUX_E2E_NODES";
+    pub(super) const ALL: [&str; 7] =
+        [KUBECONFIG, LOAD_COMMAND, ID, IP_FAMILY, CLUSTER_DOMAIN, KUBERNETES, NODES];
 }
 
 /// Which cluster to work with.
@@ -59,6 +62,35 @@ pub struct ClusterArguments {
     /// Kubernetes of the cluster on this machine.
     #[arg(long, value_name = "VERSION", env = variable::KUBERNETES, default_value_t)]
     kubernetes: KubernetesVersion,
+    /// Nodes of the cluster on this machine: 1 to 3, each in namespaces of its own; the first has the control
+    /// plane.
+    #[arg(long, value_name = "NUMBER", env = variable::NODES, default_value_t)]
+    nodes: NumberOfNodes,
+}
+
+/// How many nodes a cluster has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct NumberOfNodes(usize);
+
+impl Default for NumberOfNodes {
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+impl fmt::Display for NumberOfNodes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl FromStr for NumberOfNodes {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let number = text.parse().ok().filter(|number| (1..=MOST_NODES).contains(number));
+        number.map(Self).with_context(|| format!("a cluster has 1 to {MOST_NODES} nodes"))
+    }
 }
 
 /// The arguments alone, to read those that the environment gives.
@@ -83,11 +115,12 @@ fn environment(target: &Target) -> Vec<(&'static str, OsString)> {
             let command = load_command.as_ref().map(|it| (variable::LOAD_COMMAND, it.into()));
             [(variable::KUBECONFIG, kubeconfig.into())].into_iter().chain(command).collect()
         }
-        Target::Own(Options { cache: _, id, network, version, nodes: _ }) => vec![
+        Target::Own(Options { cache: _, id, network, version, nodes }) => vec![
             (variable::ID, id.as_str().into()),
             (variable::IP_FAMILY, network.ip_families.to_string().into()),
             (variable::CLUSTER_DOMAIN, network.domain.to_string().into()),
             (variable::KUBERNETES, version.to_string().into()),
+            (variable::NODES, nodes.count().to_string().into()),
         ],
     }
 }
@@ -183,8 +216,8 @@ impl ClusterArguments {
             domain: self.cluster_domain.clone(),
             ..Network::default()
         };
-        let version = self.kubernetes;
-        Ok(Options { cache: Cache::locate()?, id, network, version, nodes: Nodes::Real })
+        let (version, nodes) = (self.kubernetes, Nodes::of(self.nodes.0));
+        Ok(Options { cache: Cache::locate()?, id, network, version, nodes })
     }
 
     /// The options of a cluster on this machine.
@@ -369,7 +402,7 @@ mod tests {
                 ..Network::default()
             },
             version: KubernetesVersion::all()[0],
-            nodes: Nodes::Real,
+            nodes: Nodes::of(2),
         };
         // Each variable stands for the option that names it.
         let command = FromEnvironment::command();
@@ -386,8 +419,8 @@ mod tests {
         let target = parsed.unwrap().cluster.target().unwrap();
         let Target::Own(read) = target else { panic!("expected a cluster on this machine") };
         assert_eq!(
-            (read.id, read.network, read.version),
-            (options.id, options.network, options.version)
+            (read.id, read.network, read.version, read.nodes),
+            (options.id, options.network, options.version, options.nodes)
         );
     }
 
@@ -420,6 +453,20 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_has_one_node_or_a_few() {
+        let count = |words: &[&str]| {
+            let parsed = FromEnvironment::try_parse_from([&["tests"], words].concat());
+            parsed.map(|it| it.cluster.options().unwrap().nodes.count())
+        };
+        assert_eq!(count(&[]).unwrap(), 1);
+        assert_eq!(count(&["--nodes=2"]).unwrap(), 2);
+        for bad in ["0", "4", "-1", "two"] {
+            let refused = count(&[&format!("--nodes={bad}")]).unwrap_err().to_string();
+            assert!(refused.contains("a cluster has 1 to 3 nodes"), "{refused}");
+        }
+    }
+
+    #[test]
     fn the_usual_kubeconfig_is_the_variables_else_the_homes() {
         let home = |name: &str| (name == "HOME").then(|| OsString::from("/h"));
         assert_eq!(usual_kubeconfig(home).unwrap(), Path::new("/h/.kube/config"));
@@ -433,15 +480,15 @@ mod tests {
         let status = Status {
             state: Some("/s".into()),
             kubeconfig: "/s/kubeconfig".into(),
-            processes: vec![("etcd".into(), true), ("kubelet".into(), false)],
-            fault: Some("not running any more: kubelet".into()),
+            processes: vec![("etcd of node-1".into(), true), ("kubelet of node-2".into(), false)],
+            fault: Some("not running any more: kubelet of node-2".into()),
         };
         insta::assert_snapshot!(describe(&status), @r"
         state      /s
         kubeconfig /s/kubeconfig
-          runs  etcd
-          ended kubelet
-        not ready: not running any more: kubelet
+          runs  etcd of node-1
+          ended kubelet of node-2
+        not ready: not running any more: kubelet of node-2
         ");
     }
 }

@@ -17,6 +17,7 @@ use kube::{
 use crate::{
     cli::ClusterArguments,
     cluster::{Cluster, Target},
+    kubernetes::Kubernetes,
     kueue,
     product::{
         binaries::{self, Binaries},
@@ -205,6 +206,14 @@ impl Environment {
     /// The API server's audit log, where there is access to it.
     pub fn audit_log(&self) -> Option<PathBuf> {
         self.cluster.audit_log()
+    }
+
+    /// The cluster, if it is one of ours.
+    pub fn own(&self) -> Option<&Kubernetes> {
+        match &self.cluster {
+            Cluster::Own(cluster) => Some(cluster),
+            Cluster::External(_) => None,
+        }
     }
 
     /// `ctr` of the node's containerd, where there is access to it.

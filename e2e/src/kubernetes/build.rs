@@ -11,15 +11,20 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{options::Nodes, version::KubernetesVersion};
+use super::{
+    options::{ContainerRuntime, Nodes},
+    version::KubernetesVersion,
+};
 use crate::{
     cache::{self, Cache, Key},
     programs,
     progress::Progress,
 };
 
-/// The containerd version that is built, as in `go/containerd/go.mod`.
+/// The containerd version that is built, as in `go/containerd/2.3/go.mod`.
 const CONTAINERD_VERSION: &str = "v2.3.7";
+/// The newest containerd without image volumes, as in `go/containerd/2.0/go.mod`.
+const OLD_CONTAINERD_VERSION: &str = "v2.0.14";
 /// The `CoreDNS` version that is built, as in `go/coredns/go.mod`.
 const COREDNS_VERSION: &str = "v1.14.7";
 const PAUSE_VERSION: &str = "1";
@@ -78,8 +83,8 @@ const CONTAINERD: Recipe = Recipe {
     version: CONTAINERD_VERSION,
     usually: "2 min on 2 cores",
     files: &[
-        ("go.mod", include_str!("../../go/containerd/go.mod")),
-        ("go.sum", include_str!("../../go/containerd/go.sum")),
+        ("go.mod", include_str!("../../go/containerd/2.3/go.mod")),
+        ("go.sum", include_str!("../../go/containerd/2.3/go.sum")),
         ("tools.go", include_str!("../../go/containerd/tools.go")),
     ],
     flags: &["-tags=no_btrfs no_devmapper no_zfs"],
@@ -90,6 +95,17 @@ const CONTAINERD: Recipe = Recipe {
         "github.com/containerd/containerd/v2/cmd/ctr",
     ],
     directories: &[],
+};
+
+/// Needed only where a node is to have no image volumes.
+const OLD_CONTAINERD: Recipe = Recipe {
+    version: OLD_CONTAINERD_VERSION,
+    files: &[
+        ("go.mod", include_str!("../../go/containerd/2.0/go.mod")),
+        ("go.sum", include_str!("../../go/containerd/2.0/go.sum")),
+        ("tools.go", include_str!("../../go/containerd/tools.go")),
+    ],
+    ..CONTAINERD
 };
 
 const COREDNS: Recipe = Recipe {
@@ -213,6 +229,8 @@ pub struct Built {
     pub pause: PathBuf,
     /// kwok, where nodes are simulated.
     pub kwok: Option<PathBuf>,
+    /// Another containerd, where a node is to have no image volumes.
+    pub old_containerd: Option<PathBuf>,
 }
 
 impl Built {
@@ -220,14 +238,16 @@ impl Built {
     pub fn ensure(
         cache: &Cache,
         version: KubernetesVersion,
-        nodes: Nodes,
+        nodes: &Nodes,
         progress: &Progress,
     ) -> Result<Self> {
+        let if_needed = |needed: bool, recipe: &Recipe| {
+            needed.then(|| recipe.ensure(cache, progress)).transpose()
+        };
+        let old = nodes.runtimes().contains(&ContainerRuntime::WithoutImageVolumes);
         Ok(Self {
-            kwok: match nodes {
-                Nodes::Real | Nodes::RealWithDisk => None,
-                Nodes::Simulated => Some(KWOK.ensure(cache, progress)?),
-            },
+            kwok: if_needed(*nodes == Nodes::Simulated, &KWOK)?,
+            old_containerd: if_needed(old, &OLD_CONTAINERD)?,
             pause: PAUSE.ensure(cache, progress)?,
             containerd: CONTAINERD.ensure(cache, progress)?,
             coredns: COREDNS.ensure(cache, progress)?,
@@ -240,10 +260,21 @@ impl Built {
         directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
+    /// The directory of a container runtime.
+    pub(crate) fn runtime(&self, runtime: ContainerRuntime) -> Result<&Path> {
+        match runtime {
+            ContainerRuntime::Newest => Ok(&self.containerd),
+            ContainerRuntime::WithoutImageVolumes => {
+                self.old_containerd.as_deref().context("the old containerd was not built")
+            }
+        }
+    }
+
     /// What the cluster's state depends on: the names of all.
     pub(crate) fn names(&self) -> Vec<String> {
         let always = [&self.kubernetes, &self.containerd, &self.coredns, &self.pause];
-        always.into_iter().chain(&self.kwok).map(|it| Self::name_of(it)).collect()
+        let sometimes = [&self.kwok, &self.old_containerd].into_iter().flatten();
+        always.into_iter().chain(sometimes).map(|it| Self::name_of(it)).collect()
     }
 
     /// The directories below `built` that [`Self::names`] has named, with or without more lines behind.
@@ -252,13 +283,13 @@ impl Built {
         mut names: impl Iterator<Item = &'a str>,
     ) -> Option<Self> {
         let mut next = || names.next().map(|name| built.join(name)).filter(|it| it.is_dir());
-        Some(Self {
-            kubernetes: next()?,
-            containerd: next()?,
-            coredns: next()?,
-            pause: next()?,
-            kwok: next(),
-        })
+        let (kubernetes, containerd, coredns, pause) = (next()?, next()?, next()?, next()?);
+        let (mut kwok, mut old_containerd) = (None, None);
+        while let Some(directory) = next() {
+            let is_kwok = Self::name_of(&directory).starts_with(KWOK.name);
+            *(if is_kwok { &mut kwok } else { &mut old_containerd }) = Some(directory);
+        }
+        Some(Self { kubernetes, containerd, coredns, pause, kwok, old_containerd })
     }
 
     #[cfg(test)]
@@ -270,6 +301,7 @@ impl Built {
             coredns: path(&COREDNS),
             pause: path(&PAUSE),
             kwok: Some(path(&KWOK)),
+            old_containerd: Some(built.join("old-containerd")),
         }
     }
 }
@@ -386,6 +418,7 @@ mod tests {
             assert!(found, "{} does not require {line}", recipe.name);
         };
         requires(&CONTAINERD, "github.com/containerd/containerd/v2");
+        requires(&OLD_CONTAINERD, "github.com/containerd/containerd/v2");
         requires(&COREDNS, "github.com/coredns/coredns");
         requires(&KWOK, "sigs.k8s.io/kwok");
         requires(&HELM, "helm.sh/helm/v4");
@@ -396,12 +429,13 @@ mod tests {
     #[test]
     fn every_recipe_has_a_key_of_its_own() {
         let versions = KubernetesVersion::all().iter().map(|version| kubernetes(*version));
-        let recipes = versions.chain([CONTAINERD, COREDNS, PAUSE, KWOK, HELM, ACTIONLINT, KUEUE]);
+        let others = [CONTAINERD, OLD_CONTAINERD, COREDNS, PAUSE, KWOK, HELM, ACTIONLINT, KUEUE];
+        let recipes = versions.chain(others);
         let keys = recipes.map(|recipe| recipe.key().to_string());
         let names = keys.map(|key| key.rsplit_once('-').unwrap().0.to_owned());
         insta::assert_snapshot!(
             names.collect::<Vec<_>>().join(" "),
-            @"kubernetes-v1.33.13 kubernetes-v1.36.3 kubernetes-v1.37.2 containerd-v2.3.7 coredns-v1.14.7 pause-1 kwok-v0.8.0 helm-v4.3.1 actionlint-v1.7.12 kueue-v0.15.0"
+            @"kubernetes-v1.33.13 kubernetes-v1.36.3 kubernetes-v1.37.2 containerd-v2.3.7 containerd-v2.0.14 coredns-v1.14.7 pause-1 kwok-v0.8.0 helm-v4.3.1 actionlint-v1.7.12 kueue-v0.15.0"
         );
     }
 
@@ -415,9 +449,15 @@ mod tests {
             fs::create_dir(cache.path().join(name)).unwrap();
         }
         assert_eq!(Built::from_names(cache.path(), all().lines()), Some(built.clone()));
-        let without = Built { kwok: None, ..built };
-        let names = without.names().join("\n") + "\nwhat is no directory\n";
-        assert_eq!(Built::from_names(cache.path(), names.lines()), Some(without));
+        for (kwok, old_containerd) in [(false, false), (false, true), (true, false)] {
+            let with = Built {
+                kwok: built.kwok.clone().filter(|_| kwok),
+                old_containerd: built.old_containerd.clone().filter(|_| old_containerd),
+                ..built.clone()
+            };
+            let names = with.names().join("\n") + "\nwhat is no directory\n";
+            assert_eq!(Built::from_names(cache.path(), names.lines()), Some(with));
+        }
     }
 
     #[test]

@@ -8,10 +8,7 @@ use rcgen::{
     KeyPair, KeyUsagePurpose,
 };
 
-use super::network::Network;
-
-/// Name of the one node.
-pub(crate) const NODE_NAME: &str = "node";
+use super::{layout::NodeLayout, network::Network};
 
 /// What a certificate says about its owner.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,61 +16,83 @@ struct Identity {
     /// Base name of the certificate's and the key's file.
     file: &'static str,
     /// The user for the API server.
-    common_name: &'static str,
+    common_name: String,
     /// The group for the API server.
     organization: Option<&'static str>,
     /// Names and addresses it serves under; none for a client.
     serves: Vec<String>,
 }
 
-/// Everyone in the cluster who has a certificate, with the users and groups that kubeadm gives them.
-fn identities(network: &Network) -> Vec<Identity> {
+/// Everyone who is in the cluster once and has a certificate, with the users and groups that kubeadm gives them.
+fn of_control_plane(network: &Network) -> Vec<Identity> {
     let addresses = network.all();
     let names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"];
-    let api = names.into_iter().chain([NODE_NAME, "127.0.0.1"]);
-    let api = api.chain(addresses.iter().flat_map(|it| [it.api_service, it.node]));
-    let kubelet = [NODE_NAME].into_iter().chain(addresses.iter().map(|it| it.node));
+    let api = names.into_iter().chain(["127.0.0.1"]);
+    let api = api.chain(addresses.iter().flat_map(|it| [it.api_service, it.control_plane()]));
     vec![
         Identity {
             serves: api.map(str::to_owned).chain([network.api_name()]).collect(),
             ..client("apiserver", "kube-apiserver", None)
         },
-        // Without the node's address in it, `kubectl logs` and `exec` fail.
-        Identity {
-            serves: kubelet.map(str::to_owned).collect(),
-            ..client("kubelet-server", "system:node:node", Some("system:nodes"))
-        },
         client("admin", "kubernetes-admin", Some("system:masters")),
         client("apiserver-kubelet", "kube-apiserver-kubelet-client", Some("system:masters")),
         client("controller-manager", "system:kube-controller-manager", None),
         client("scheduler", "system:kube-scheduler", None),
-        client("proxy", "system:kube-proxy", None),
         client("coredns", "system:coredns", None),
-        client("kubelet", "system:node:node", Some("system:nodes")),
     ]
 }
 
-const fn client(
-    file: &'static str,
-    common_name: &'static str,
-    organization: Option<&'static str>,
-) -> Identity {
-    Identity { file, common_name, organization, serves: Vec::new() }
+/// The same for those who are on each node.
+fn of_node(name: &str, position: usize, network: &Network) -> Vec<Identity> {
+    let user = format!("system:node:{name}");
+    let group = Some("system:nodes");
+    let addresses = network.all().into_iter().map(|it| it.nodes[position].own);
+    vec![
+        // Without the node's address in it, `kubectl logs` and `exec` fail.
+        Identity {
+            serves: [name].into_iter().chain(addresses).map(str::to_owned).collect(),
+            ..client("kubelet-server", &user, group)
+        },
+        client("kubelet", &user, group),
+        client("proxy", "system:kube-proxy", None),
+    ]
+}
+
+fn client(file: &'static str, common_name: &str, organization: Option<&'static str>) -> Identity {
+    Identity { file, common_name: common_name.to_owned(), organization, serves: Vec::new() }
 }
 
 /// How the API server shows an extension API server that a request comes from it. This takes an authority of
 /// its own: whoever has such a certificate may claim to be anyone.
 pub(crate) const FRONT_PROXY: &str = "front-proxy-client";
 
-/// Writes `ca.crt`, `ca.key`, `front-proxy-ca.crt`, a `.crt` and a `.key` for everyone, and
-/// `service-accounts.key`, all PEM.
-pub(crate) fn write_all(directory: &Path, network: &Network) -> Result<()> {
-    fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
+/// Writes a `.crt` and a `.key` for everyone on each node, beside `ca.crt`; on the first also for everyone of
+/// the control plane, beside `ca.key`, `front-proxy-ca.crt` and `service-accounts.key`. All are PEM.
+pub(crate) fn write_all(nodes: &[NodeLayout], network: &Network) -> Result<()> {
     let authority = authority("kubernetes")?;
-    write(&directory.join("ca.crt"), &authority.pem())?;
+    for node in nodes {
+        let directory = node.certificates();
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("making {}", directory.display()))?;
+        write(&directory.join("ca.crt"), &authority.pem())?;
+        for identity in of_node(node.name(), node.position(), network) {
+            issue(&directory, &authority, &identity)?;
+        }
+        if node.has_control_plane() {
+            write_control_plane(&directory, &authority, network)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_control_plane(
+    directory: &Path,
+    authority: &CertifiedIssuer<'_, KeyPair>,
+    network: &Network,
+) -> Result<()> {
     write(&directory.join("ca.key"), &authority.key().serialize_pem())?;
-    for identity in identities(network) {
-        issue(directory, &authority, &identity)?;
+    for identity in of_control_plane(network) {
+        issue(directory, authority, &identity)?;
     }
     let authority = self::authority("front-proxy")?;
     write(&directory.join("front-proxy-ca.crt"), &authority.pem())?;
@@ -116,7 +135,7 @@ fn parameters(identity: &Identity) -> Result<CertificateParams> {
     // An address among the names becomes an address in the certificate.
     let mut parameters = CertificateParams::new(identity.serves.clone())
         .with_context(|| format!("describing the certificate of {}", identity.file))?;
-    parameters.distinguished_name.push(DnType::CommonName, identity.common_name);
+    parameters.distinguished_name.push(DnType::CommonName, identity.common_name.as_str());
     if let Some(group) = identity.organization {
         parameters.distinguished_name.push(DnType::OrganizationName, group);
     }
@@ -148,13 +167,19 @@ mod tests {
     use rcgen::SanType;
 
     use super::*;
+    use crate::{
+        cache::Cache,
+        kubernetes::{ClusterId, layout::Layout},
+    };
 
     fn both() -> Network {
         Network { ip_families: "ipv6,ipv4".parse().unwrap(), ..Network::default() }
     }
 
+    /// Of those on the second node and of the control plane.
     fn find(file: &str) -> Identity {
-        identities(&both()).into_iter().find(|identity| identity.file == file).unwrap()
+        let all = of_node("node-2", 1, &both()).into_iter().chain(of_control_plane(&both()));
+        all.into_iter().find(|identity| identity.file == file).unwrap()
     }
 
     fn addresses(file: &str) -> Vec<IpAddr> {
@@ -167,8 +192,9 @@ mod tests {
 
     #[test]
     fn the_kubelets_certificate_holds_the_nodes_addresses() {
-        let nodes = both().all().into_iter().map(|it| it.node.parse::<IpAddr>().unwrap());
+        let nodes = both().all().into_iter().map(|it| it.nodes[1].own.parse::<IpAddr>().unwrap());
         assert_eq!(addresses("kubelet-server"), nodes.collect::<Vec<_>>());
+        assert_eq!(find("kubelet").common_name, "system:node:node-2");
     }
 
     #[test]
@@ -189,12 +215,20 @@ mod tests {
     fn keys_are_readable_by_their_owner_only() {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
-        write_all(directory.path(), &both()).unwrap();
-        for identity in identities(&both()) {
-            for ending in ["crt", "key"] {
-                let path = directory.path().join(format!("{}.{ending}", identity.file));
-                assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+        let cache = Cache::at(directory.path()).unwrap();
+        let layout = Layout::new(&cache, &ClusterId::named("a").unwrap()).unwrap();
+        let nodes = &layout.places()[..2];
+        write_all(nodes, &both()).unwrap();
+        let files = |node: &NodeLayout| {
+            let entries = fs::read_dir(node.certificates()).unwrap().flatten();
+            for entry in entries {
+                assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600);
             }
-        }
+            fs::read_dir(node.certificates()).unwrap().count()
+        };
+        let of_each = 1 + 2 * of_node("node-2", 1, &both()).len();
+        assert_eq!(files(&nodes[1]), of_each);
+        // The authority's key, the front proxy's three files, the service accounts' two.
+        assert_eq!(files(&nodes[0]), of_each + 6 + 2 * of_control_plane(&both()).len());
     }
 }

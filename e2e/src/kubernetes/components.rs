@@ -1,17 +1,19 @@
-//! The node's programs and their arguments, as functions of values.
+//! The programs of control plane and nodes and their arguments, as functions of values.
+
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
 use super::{
     build::Built,
-    certificates::{FRONT_PROXY, NODE_NAME},
-    configuration::KWOK_CONFIGURATION,
-    layout::inside,
+    certificates::FRONT_PROXY,
+    configuration::{KWOK_CONFIGURATION, LEASE_SECONDS},
+    layout::{NodeLayout, inside},
     namespaces::program_inside,
     network::Network,
 };
 
-/// One program of the node.
+/// One program of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Component {
     /// Also names its log.
@@ -26,21 +28,23 @@ pub(crate) fn storage_and_api(built: &Built, network: &Network) -> Vec<Component
     vec![etcd(built), api_server(built, network)]
 }
 
-/// The API and what it needs, and the container runtime.
-pub(crate) fn foundation(built: &Built, network: &Network) -> Vec<Component> {
-    [storage_and_api(built, network), vec![containerd(built)]].concat()
-}
-
-/// What needs the API; the kubelet also needs the container runtime.
-pub(crate) fn controllers(built: &Built, network: &Network) -> Vec<Component> {
-    vec![controller_manager(built, network), scheduler(built), kubelet(built, network)]
+/// What needs the API, in a cluster of so many nodes.
+pub(crate) fn controllers(built: &Built, nodes: usize) -> Vec<Component> {
+    let mut manager = controller_manager(built);
+    if nodes > 1 {
+        // By default 50 seconds, and a look each five.
+        let grace = 2 * LEASE_SECONDS;
+        manager.arguments.push(format!("--node-monitor-grace-period={grace}s"));
+        manager.arguments.push("--node-monitor-period=1s".to_owned());
+    }
+    vec![manager, scheduler(built)]
 }
 
 /// What needs the API where nodes are simulated.
 pub(crate) fn simulation(built: &Built, network: &Network) -> Result<Vec<Component>> {
     // By default 20 and 50 requests a second: what is measured would be how long these two wait.
     let unhindered = ["--kube-api-qps=1000", "--kube-api-burst=2000"].map(str::to_owned);
-    let mut controllers = [controller_manager(built, network), scheduler(built)];
+    let mut controllers = [controller_manager(built), scheduler(built)];
     for controller in &mut controllers {
         controller.arguments.extend(unhindered.clone());
     }
@@ -53,7 +57,7 @@ fn kwok(built: &Built, network: &Network) -> Result<Component> {
     let arguments = [
         format!("--config={}", configured(KWOK_CONFIGURATION)),
         format!("--kubeconfig={}", configured("admin.kubeconfig")),
-        format!("--node-ip={}", network.usual().node),
+        format!("--node-ip={}", network.usual().control_plane()),
         format!("--cidr={}", network.usual().pods),
     ];
     let directory = built.kwok.as_ref().context("kwok was not built")?;
@@ -62,7 +66,7 @@ fn kwok(built: &Built, network: &Network) -> Result<Component> {
 
 fn component(
     name: &'static str,
-    directory: &std::path::Path,
+    directory: &Path,
     program: &str,
     arguments: &[String],
 ) -> Component {
@@ -90,7 +94,7 @@ fn etcd(built: &Built) -> Component {
 fn api_server(built: &Built, network: &Network) -> Component {
     let pki = configured("pki");
     let arguments = [
-        format!("--advertise-address={}", network.usual().node),
+        format!("--advertise-address={}", network.usual().control_plane()),
         "--secure-port=6443".to_owned(),
         "--etcd-servers=http://127.0.0.1:2379".to_owned(),
         "--allow-privileged=true".to_owned(),
@@ -122,12 +126,13 @@ fn api_server(built: &Built, network: &Network) -> Component {
     component("kube-apiserver", &built.kubernetes, "kube-apiserver", &arguments)
 }
 
-fn containerd(built: &Built) -> Component {
+/// The container runtime in this directory of what was built.
+pub(crate) fn containerd(directory: &Path) -> Component {
     let arguments = [format!("--config={}", configured("containerd.toml"))];
-    component("containerd", &built.containerd, "containerd", &arguments)
+    component("containerd", directory, "containerd", &arguments)
 }
 
-fn controller_manager(built: &Built, network: &Network) -> Component {
+fn controller_manager(built: &Built) -> Component {
     let pki = configured("pki");
     let kubeconfig = configured("controller-manager.kubeconfig");
     let arguments = [
@@ -135,9 +140,8 @@ fn controller_manager(built: &Built, network: &Network) -> Component {
         format!("--authentication-kubeconfig={kubeconfig}"),
         format!("--authorization-kubeconfig={kubeconfig}"),
         "--bind-address=127.0.0.1".to_owned(),
-        "--allocate-node-cidrs=true".to_owned(),
-        format!("--cluster-cidr={}", network.each(|it| it.pods)),
-        format!("--service-cluster-ip-range={}", network.each(|it| it.services)),
+        // Which node's pods have which addresses is settled before there are nodes.
+        "--allocate-node-cidrs=false".to_owned(),
         format!("--client-ca-file={pki}/ca.crt"),
         format!("--root-ca-file={pki}/ca.crt"),
         format!("--cluster-signing-cert-file={pki}/ca.crt"),
@@ -163,12 +167,13 @@ fn scheduler(built: &Built) -> Component {
     component("kube-scheduler", &built.kubernetes, "kube-scheduler", &arguments)
 }
 
-fn kubelet(built: &Built, network: &Network) -> Component {
+/// Needs the API and the container runtime.
+pub(crate) fn kubelet(node: &NodeLayout, built: &Built, network: &Network) -> Component {
     let arguments = [
         format!("--config={}", configured("kubelet.json")),
         format!("--kubeconfig={}", configured("kubelet.kubeconfig")),
-        format!("--hostname-override={NODE_NAME}"),
-        format!("--node-ip={}", network.each(|it| it.node)),
+        format!("--hostname-override={}", node.name()),
+        format!("--node-ip={}", network.each(|it| it.nodes[node.position()].own)),
     ];
     component("kubelet", &built.kubernetes, "kubelet", &arguments)
 }
@@ -181,10 +186,10 @@ pub(crate) fn coredns(built: &Built) -> Component {
 
 /// To be started once the node is registered. The connection tracking limits are the machine's, so they
 /// are left alone.
-pub(crate) fn proxy(built: &Built, network: &Network) -> Component {
+pub(crate) fn proxy(node: &NodeLayout, built: &Built, network: &Network) -> Component {
     let arguments = [
         format!("--kubeconfig={}", configured("proxy.kubeconfig")),
-        format!("--hostname-override={NODE_NAME}"),
+        format!("--hostname-override={}", node.name()),
         "--proxy-mode=iptables".to_owned(),
         format!("--cluster-cidr={}", network.each(|it| it.pods)),
         "--conntrack-max-per-core=0".to_owned(),
@@ -197,19 +202,37 @@ pub(crate) fn proxy(built: &Built, network: &Network) -> Component {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        cache::Cache,
+        kubernetes::{ClusterId, layout::Layout},
+    };
 
     #[test]
     fn command_lines_hold_paths_inside_the_node_only() {
-        let built = Built::at(std::path::Path::new("/cache/built"));
+        let built = Built::at(Path::new("/cache/built"));
         let network = Network {
             ip_families: "ipv4,ipv6".parse().unwrap(),
             domain: "k8s.example".parse().unwrap(),
             ..Network::default()
         };
-        let last = vec![coredns(&built), proxy(&built, &network)];
         let simulation = simulation(&built, &network).unwrap();
-        let all = [foundation(&built, &network), controllers(&built, &network), last, simulation]
-            .concat();
+        let cache = tempfile::tempdir().unwrap();
+        let cache = Cache::at(cache.path()).unwrap();
+        let layout = Layout::new(&cache, &ClusterId::named("test").unwrap()).unwrap();
+        let node = &layout.places()[1];
+        let of_node = vec![
+            containerd(&built.containerd),
+            kubelet(node, &built, &network),
+            proxy(node, &built, &network),
+        ];
+        let all = [
+            storage_and_api(&built, &network),
+            controllers(&built, 2),
+            vec![coredns(&built)],
+            of_node,
+            simulation,
+        ]
+        .concat();
         let lines: Vec<_> = all
             .iter()
             .map(|it| format!("{}: {}\n  {}", it.name, it.program, it.arguments.join("\n  ")))

@@ -1,18 +1,25 @@
 //! The configuration files of the node's programs, as functions of values.
 
+use std::path::Path;
+
+use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::{
     build::Built,
-    certificates::NODE_NAME,
-    layout::inside,
+    layout::{NodeLayout, inside, node_name},
     namespaces::program_inside,
-    network::{Network, in_url},
+    network::{Addresses, Network, in_url},
+    options::ContainerRuntime,
 };
 use crate::packages;
 
 /// The image that holds a pod's namespaces.
 pub(crate) const PAUSE_IMAGE: &str = "localhost/flux-e2e/pause:1";
+
+/// How long a node of several is taken to live without a sign of life; it gives one four times as often. By
+/// default 40 seconds: how a loss is noticed would be most of what a test waits for.
+pub(crate) const LEASE_SECONDS: u32 = 8;
 
 /// Name of the file that says what kwok does with nodes and pods.
 pub(crate) const KWOK_CONFIGURATION: &str = "kwok.yaml";
@@ -24,30 +31,53 @@ pub(crate) struct ConfigurationFile {
     pub(crate) content: String,
 }
 
-/// All configuration files but the certificates.
-pub(crate) fn files(
-    control_group: &str,
+impl ConfigurationFile {
+    fn new(path: &str, content: String) -> Self {
+        Self { path: path.to_owned(), content }
+    }
+
+    fn kubeconfig(user: &str, network: &Network) -> Self {
+        let pki = format!("{}/pki", inside::CONFIGURATION);
+        Self::new(&format!("{user}.kubeconfig"), kubeconfig(user, &pki, network))
+    }
+}
+
+/// All configuration files of the control plane but the certificates.
+pub(crate) fn of_control_plane(network: &Network) -> Vec<ConfigurationFile> {
+    let users = ["controller-manager", "scheduler", "coredns", "admin"];
+    let mut files = vec![
+        ConfigurationFile::new("audit-policy.json", pretty(&audit_policy())),
+        ConfigurationFile::new("Corefile", corefile(network)),
+        ConfigurationFile::new(KWOK_CONFIGURATION, include_str!("kwok.yaml").to_owned()),
+    ];
+    files.extend(users.map(|user| ConfigurationFile::kubeconfig(user, network)));
+    files
+}
+
+/// The same of each node with this container runtime, one of `nodes`.
+pub(crate) fn of_node(
+    node: &NodeLayout,
+    nodes: usize,
+    runtime: ContainerRuntime,
     built: &Built,
     network: &Network,
-) -> Vec<ConfigurationFile> {
-    let file = |path: &str, content: String| ConfigurationFile { path: path.to_owned(), content };
+) -> Result<Vec<ConfigurationFile>> {
+    let mut kubelet = kubelet(node.control_group(), network);
+    if nodes > 1 {
+        kubelet["nodeLeaseDurationSeconds"] = json!(LEASE_SECONDS);
+        kubelet["nodeStatusUpdateFrequency"] = json!("2s");
+    }
+    let pods = pod_network(node.position(), network);
+    // Pods that ask for the node's DNS get the cluster's: there is nothing else to ask.
+    let dns = format!("nameserver {}\n", network.usual().control_plane());
     let mut files = vec![
-        file("containerd.toml", containerd(built)),
-        file("kubelet.json", pretty(&kubelet(control_group, network))),
-        file("cni/10-pods.conflist", pretty(&pod_network(network))),
-        file("audit-policy.json", pretty(&audit_policy())),
-        file("Corefile", corefile(network)),
-        file(KWOK_CONFIGURATION, include_str!("kwok.yaml").to_owned()),
-        // Pods that ask for the node's DNS get the cluster's: there is nothing else to ask.
-        file("resolv.conf", format!("nameserver {}\n", network.usual().node)),
+        ConfigurationFile::new("containerd.toml", containerd(runtime, built.runtime(runtime)?)),
+        ConfigurationFile::new("kubelet.json", pretty(&kubelet)),
+        ConfigurationFile::new("cni/10-pods.conflist", pretty(&pods)),
+        ConfigurationFile::new("resolv.conf", dns),
     ];
-    files.extend(["controller-manager", "scheduler", "proxy", "coredns", "kubelet", "admin"].map(
-        |user| {
-            let pki = format!("{}/pki", inside::CONFIGURATION);
-            file(&format!("{user}.kubeconfig"), kubeconfig(user, &pki, network))
-        },
-    ));
-    files
+    files.extend(["proxy", "kubelet"].map(|user| ConfigurationFile::kubeconfig(user, network)));
+    Ok(files)
 }
 
 /// A kubeconfig of one of the users that have certificates in the directory `pki`.
@@ -56,7 +86,7 @@ pub(crate) fn kubeconfig(user: &str, pki: &str, network: &Network) -> String {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "flux-e2e", "cluster": {
-            "server": format!("https://{}:6443", in_url(network.usual().node)),
+            "server": format!("https://{}:6443", in_url(network.usual().control_plane())),
             "certificate-authority": format!("{pki}/ca.crt"),
         }}],
         "users": [{"name": user, "user": {
@@ -68,9 +98,12 @@ pub(crate) fn kubeconfig(user: &str, pki: &str, network: &Network) -> String {
     }))
 }
 
-fn containerd(built: &Built) -> String {
-    let shim = program_inside(&Built::name_of(&built.containerd), "containerd-shim-runc-v2");
-    let plugins = packages::CNI_PLUGINS;
+fn containerd(runtime: ContainerRuntime, directory: &Path) -> String {
+    let shim = program_inside(&Built::name_of(directory), "containerd-shim-runc-v2");
+    let plugins = match runtime {
+        ContainerRuntime::Newest => format!("bin_dirs = [{:?}]", packages::CNI_PLUGINS),
+        ContainerRuntime::WithoutImageVolumes => format!("bin_dir = {:?}", packages::CNI_PLUGINS),
+    };
     let cni = format!("{}/cni", inside::CONFIGURATION);
     // restrict_oom_score_adj: without CAP_SYS_RESOURCE no sandbox would start otherwise.
     format!(
@@ -89,7 +122,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.tracing.processor
   restrict_oom_score_adj = true
 
 [plugins."io.containerd.cri.v1.runtime".cni]
-  bin_dirs = ["{plugins}"]
+  {plugins}
   conf_dir = "{cni}"
 
 [plugins."io.containerd.cri.v1.runtime".containerd]
@@ -139,10 +172,12 @@ fn kubelet(control_group: &str, network: &Network) -> Value {
 }
 
 /// Every pod has its own link to the node, so all traffic passes the node's firewall rules whether or not
-/// the kernel filters bridges.
-fn pod_network(network: &Network) -> Value {
+/// the kernel filters bridges. Pods keep their addresses on the way to other nodes' pods: each node has a
+/// route there, and nothing beyond the nodes has to answer.
+fn pod_network(position: usize, network: &Network) -> Value {
     let addresses = network.all();
-    let ranges: Vec<_> = addresses.iter().map(|it| json!([{"subnet": it.node_pods}])).collect();
+    let subnet = |it: &&Addresses| json!([{"subnet": it.nodes[position].pods}]);
+    let ranges: Vec<_> = addresses.iter().map(subnet).collect();
     let routes: Vec<_> = addresses.iter().map(|it| json!({"dst": it.everywhere})).collect();
     json!({
         "cniVersion": "1.0.0",
@@ -150,7 +185,6 @@ fn pod_network(network: &Network) -> Value {
         "plugins": [
             {
                 "type": "ptp",
-                "ipMasq": true,
                 "ipam": {"type": "host-local", "ranges": ranges, "routes": routes},
             },
             {"type": "portmap", "capabilities": {"portMappings": true}},
@@ -263,9 +297,9 @@ fn dns_service(network: &Network) -> [Value; 2] {
         "metadata": metadata,
         "addressType": addresses.kind,
         "endpoints": [{
-            "addresses": [addresses.node],
+            "addresses": [addresses.control_plane()],
             "conditions": {"ready": true},
-            "nodeName": NODE_NAME,
+            "nodeName": node_name(0),
         }],
         "ports": ports,
     });
@@ -279,11 +313,31 @@ fn pretty(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        cache::Cache,
+        kubernetes::{ClusterId, layout::Layout},
+    };
+
+    /// Those of the control plane and of the last of so many nodes.
+    fn all_files(nodes: usize, network: &Network) -> Vec<ConfigurationFile> {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::at(directory.path()).unwrap();
+        let layout = Layout::new(&cache, &ClusterId::named("test").unwrap()).unwrap();
+        let built = Built::at(Path::new("/cache/built"));
+        let newest = ContainerRuntime::Newest;
+        let node = &layout.places()[nodes - 1];
+        let mut files = of_control_plane(network);
+        files.extend(of_node(node, nodes, newest, &built, network).unwrap());
+        // The group's name has a hash of the cache's path in it.
+        for file in &mut files {
+            file.content = file.content.replace(layout.control_group(), "flux-e2e-test");
+        }
+        files
+    }
 
     #[test]
     fn every_file_is_a_function_of_the_options() {
-        let built = Built::at(std::path::Path::new("/cache/built"));
-        for file in files("flux-e2e-test", &built, &Network::default()) {
+        for file in all_files(1, &Network::default()) {
             if file.path.ends_with(".kubeconfig") && file.path != "proxy.kubeconfig" {
                 continue; // They differ in the user's name only.
             }
@@ -301,13 +355,21 @@ mod tests {
             domain: "k8s.example".parse().unwrap(),
             ..Network::default()
         };
-        let built = Built::at(std::path::Path::new("/cache/built"));
         let wanted = ["kubelet.json", "cni/10-pods.conflist", "Corefile", "proxy.kubeconfig"];
-        let files = files("flux-e2e-test", &built, &network).into_iter();
+        let files = all_files(2, &network).into_iter();
         let content = files.filter(|file| wanted.contains(&file.path.as_str()));
         let content: Vec<_> =
             content.map(|file| format!("# {}\n{}", file.path, file.content)).collect();
         insta::assert_snapshot!(content.join("\n"));
+    }
+
+    #[test]
+    fn each_runtime_is_told_in_its_own_words_where_plugins_are() {
+        let told = |runtime| containerd(runtime, Path::new("/cache/built/containerd"));
+        let newest = told(ContainerRuntime::Newest);
+        assert!(newest.contains("\n  bin_dirs = [\"/usr/lib/cni\"]\n"), "{newest}");
+        let old = told(ContainerRuntime::WithoutImageVolumes);
+        assert!(old.contains("\n  bin_dir = \"/usr/lib/cni\"\n"), "{old}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The control group that all of a cluster's pods are in.
+//! The control group that all of a cluster's pods are in, and in it those of the nodes.
 //!
 //! Machines have one hierarchy of control groups (version 2), or one for each controller (version 1), or
-//! both; each mounted hierarchy gets the group, since the kubelet wants to find it there.
+//! both; each mounted hierarchy gets the groups, since the kubelet wants to find its own there.
 
 use std::{
     fs, io,
@@ -12,36 +12,42 @@ use std::{
 use anyhow::{Context as _, Result};
 use nix::errno::Errno;
 
-use super::layout::Layout;
+use super::layout::{Layout, NodeLayout};
 use crate::wait::{Look, until};
 
 /// How long the kernel may hold a group whose processes have ended.
 const HELD: Duration = Duration::from_secs(30);
 
-/// Makes the cluster's group in every hierarchy.
-pub(crate) fn create(layout: &Layout) -> Result<()> {
+/// Makes the cluster's group, and that of the node in it, in every hierarchy; they may be there.
+pub(crate) fn create(layout: &Layout, node: &NodeLayout) -> Result<()> {
     for hierarchy in mounted()? {
-        let group = hierarchy.join(layout.control_group());
-        enable_controllers(&hierarchy);
-        fs::create_dir_all(&group)
-            .with_context(|| format!("making the control group {}", group.display()))?;
-        // A new cpuset of version 1 is empty and takes no process.
-        for file in ["cpuset.cpus", "cpuset.mems"] {
-            if hierarchy.join("cgroup.sane_behavior").exists() && group.join(file).exists() {
-                let all = fs::read_to_string(hierarchy.join(file))
-                    .with_context(|| format!("reading {file} of {}", hierarchy.display()))?;
-                fs::write(group.join(file), all.trim())
-                    .with_context(|| format!("writing {file} of {}", group.display()))?;
+        // A file that only the root of a hierarchy of version 1 has.
+        let first_version = hierarchy.join("cgroup.sane_behavior").exists();
+        let mut above = hierarchy.clone();
+        for group in [layout.control_group(), node.control_group()] {
+            let group = hierarchy.join(group);
+            enable_controllers(&above);
+            fs::create_dir_all(&group)
+                .with_context(|| format!("making the control group {}", group.display()))?;
+            // A new cpuset of version 1 is empty and takes no process.
+            for file in ["cpuset.cpus", "cpuset.mems"] {
+                if first_version && group.join(file).exists() {
+                    let all = fs::read_to_string(above.join(file))
+                        .with_context(|| format!("reading {file} of {}", above.display()))?;
+                    fs::write(group.join(file), all.trim())
+                        .with_context(|| format!("writing {file} of {}", group.display()))?;
+                }
             }
+            above = group;
         }
     }
     Ok(())
 }
 
-/// Removes the cluster's groups and those of its pods, which must hold no process any more.
-pub(crate) fn remove(layout: &Layout) -> Result<()> {
+/// Removes a cluster's or a node's group and those of its pods, which must hold no process any more.
+pub(crate) fn remove(group: &str) -> Result<()> {
     for hierarchy in mounted()? {
-        let group = hierarchy.join(layout.control_group());
+        let group = hierarchy.join(group);
         let what = format!("the kernel to let go of the control group {}", group.display());
         until(&what, HELD, || match remove_group(&group) {
             Err(error) if is(&error, Errno::EBUSY) => Ok(Look::NotYet(format!("{error:#}"))),

@@ -1,4 +1,4 @@
-//! Every path of a node: outside its namespaces, on this machine, and inside them.
+//! Every path of a cluster and its nodes: outside their namespaces, on this machine, and inside them.
 //!
 //! A node has a mount namespace of its own in which `/run` and `/var` are directories of its state. So all
 //! its programs find their things where they would on any machine, nothing of it reaches the machine's own
@@ -9,6 +9,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 use sha2::{Digest as _, Sha256};
 
+use super::{
+    network::MOST_NODES,
+    processes::{self, Process},
+};
 use crate::cache::{Cache, hexadecimal};
 
 /// Longest path of a Unix socket: `sun_path` of `unix(7)` without its final zero byte.
@@ -96,7 +100,7 @@ impl Layout {
             clusters.display(),
             crate::cache::CACHE_VARIABLE
         );
-        let socket = layout.containerd_socket();
+        let socket = layout.first().containerd_socket();
         ensure!(
             socket.as_os_str().len() <= SOCKET_PATH_LIMIT,
             "{} is too long for a socket; name a shorter cache directory by {}",
@@ -111,6 +115,40 @@ impl Layout {
         &self.state
     }
 
+    /// The place of each node that a cluster can have, the first with the control plane; nothing may be there.
+    pub(crate) fn places(&self) -> Vec<NodeLayout> {
+        (0..MOST_NODES).map(|position| self.node(position)).collect()
+    }
+
+    /// The nodes that were made, the one with the control plane first.
+    pub(crate) fn nodes(&self) -> Vec<NodeLayout> {
+        self.places().into_iter().filter(|node| node.state().exists()).collect()
+    }
+
+    /// The node with the control plane.
+    pub(crate) fn first(&self) -> NodeLayout {
+        self.node(0)
+    }
+
+    fn node(&self, position: usize) -> NodeLayout {
+        let name = node_name(position);
+        NodeLayout {
+            state: self.state.join(&name),
+            control_group: format!("{}/{name}", self.control_group),
+            position,
+            name,
+        }
+    }
+
+    /// All of the nodes' processes that were started, by what they are and where.
+    pub(crate) fn processes(&self) -> Vec<(String, Process)> {
+        let of_node = |node: NodeLayout| {
+            let recorded = processes::all_recorded(&node.processes()).into_iter();
+            recorded.map(move |(program, it)| (format!("{program} of {}", node.name), it))
+        };
+        self.nodes().into_iter().flat_map(of_node).collect()
+    }
+
     /// The control group above all of the cluster's pods, as seen from the control groups' root: another
     /// one for each cache, which may hold clusters of the same id.
     pub(crate) fn control_group(&self) -> &str {
@@ -120,6 +158,62 @@ impl Layout {
     /// Held by whoever starts or ends the cluster; outlives the state.
     pub(crate) fn lock(&self) -> &Path {
         &self.lock
+    }
+
+    /// What the cluster was made from, written when it is ready.
+    pub(crate) fn ready_mark(&self) -> PathBuf {
+        self.state.join("ready")
+    }
+
+    /// The administrator's kubeconfig.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.state.join("kubeconfig")
+    }
+
+    /// The API server's audit log.
+    pub(crate) fn audit_log(&self) -> PathBuf {
+        self.first().var().join("log/kubernetes/audit.log")
+    }
+}
+
+/// Name of a node by its position.
+pub(crate) fn node_name(position: usize) -> String {
+    format!("node-{}", position + 1)
+}
+
+/// Paths of one node's state on this machine.
+#[derive(Debug, Clone)]
+pub(crate) struct NodeLayout {
+    state: PathBuf,
+    control_group: String,
+    position: usize,
+    name: String,
+}
+
+impl NodeLayout {
+    /// As Kubernetes knows it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// 0 is that of the control plane.
+    pub(crate) fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Whether the API server runs there.
+    pub(crate) fn has_control_plane(&self) -> bool {
+        self.position == 0
+    }
+
+    /// The directory that holds all of the node's state.
+    pub(crate) fn state(&self) -> &Path {
+        &self.state
+    }
+
+    /// The control group above all of the node's pods, as seen from the control groups' root.
+    pub(crate) fn control_group(&self) -> &str {
+        &self.control_group
     }
 
     /// What is `/run` inside.
@@ -147,6 +241,11 @@ impl Layout {
         self.run().join("node")
     }
 
+    /// Where certificates and keys are.
+    pub(crate) fn certificates(&self) -> PathBuf {
+        self.configuration().join("pki")
+    }
+
     /// What is [`inside::BUILT`] inside.
     pub(crate) fn built(&self) -> PathBuf {
         self.run().join("built")
@@ -172,24 +271,9 @@ impl Layout {
         self.state.join("processes")
     }
 
-    /// What the cluster was made from, written when it is ready.
-    pub(crate) fn ready_mark(&self) -> PathBuf {
-        self.state.join("ready")
-    }
-
-    /// The administrator's kubeconfig.
-    pub(crate) fn kubeconfig(&self) -> PathBuf {
-        self.state.join("kubeconfig")
-    }
-
     /// containerd's socket, reachable from outside too.
     pub(crate) fn containerd_socket(&self) -> PathBuf {
         self.run().join("containerd/containerd.sock")
-    }
-
-    /// The API server's audit log.
-    pub(crate) fn audit_log(&self) -> PathBuf {
-        self.var().join("log/kubernetes/audit.log")
     }
 }
 

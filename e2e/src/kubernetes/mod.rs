@@ -1,4 +1,4 @@
-//! A one-node Kubernetes on this machine, in namespaces of its own.
+//! A Kubernetes on this machine, of one node or a few, each in namespaces of its own.
 //!
 //! `up` and `down` decide what to do from what they find, so either can follow anything: a healthy cluster,
 //! one that was interrupted while it started, one whose programs have died, or none.
@@ -12,6 +12,7 @@ mod dns;
 mod layout;
 mod namespaces;
 mod network;
+mod nodes;
 mod options;
 mod processes;
 mod start;
@@ -21,15 +22,16 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    thread::ScopedJoinHandle,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 pub use self::{
     build::{Built, helm},
     layout::ClusterId,
-    network::{ClusterDomain, IpFamilies, Network},
-    options::{Nodes, Options},
+    network::{ClusterDomain, IpFamilies, MOST_NODES, Network},
+    options::{ContainerRuntime, Nodes, Options},
     version::KubernetesVersion,
 };
 pub(crate) use self::{
@@ -37,7 +39,11 @@ pub(crate) use self::{
     options::id_of_version,
     processes::end_descendants,
 };
-use self::{layout::Layout, namespaces::Namespaces, processes::Process};
+use self::{
+    layout::{Layout, NodeLayout},
+    namespaces::Namespaces,
+    processes::Process,
+};
 use crate::{
     cache::{self, Cache},
     images::{image::Image, names::full_name},
@@ -84,8 +90,10 @@ impl Kubernetes {
     pub fn up(options: &Options, progress: &Progress) -> Result<Self> {
         require_root()?;
         let layout = Layout::new(&options.cache, &options.id)?;
+        let nodes = options.nodes.count();
+        ensure!(nodes <= MOST_NODES, "a cluster can have {MOST_NODES} nodes, not {nodes}");
         packages::ensure(packages::NODE, progress)?;
-        let built = Built::ensure(&options.cache, options.version, options.nodes, progress)?;
+        let built = Built::ensure(&options.cache, options.version, &options.nodes, progress)?;
         let _lock = cache::lock(layout.lock())?;
         let wanted = ready_mark(&built, options);
         match Self::healthy(&layout, &built, &wanted) {
@@ -149,7 +157,7 @@ impl Kubernetes {
     pub fn status(options: &Options) -> Result<Status> {
         require_root()?;
         let layout = Layout::new(&options.cache, &options.id)?;
-        let processes = processes::all_recorded(&layout.processes());
+        let processes = layout.processes();
         Ok(Status {
             state: layout.state().exists().then(|| layout.state().to_owned()),
             kubeconfig: layout.kubeconfig(),
@@ -168,7 +176,7 @@ impl Kubernetes {
         self.layout.audit_log()
     }
 
-    /// Moves the calling thread, and the threads and processes it starts from now on, into the node's
+    /// Moves the calling thread, and the threads and processes it starts from now on, into the first node's
     /// network, from which alone the API server, Services and pods can be reached. Threads that run
     /// already stay where they are, so this comes before an asynchronous runtime is made.
     pub fn enter_network(&self) -> Result<()> {
@@ -196,24 +204,40 @@ impl Kubernetes {
         command
     }
 
-    /// `ctr` of the node's containerd, for the containers of pods.
+    /// `ctr` of the first node's containerd, for the containers of pods.
     pub(crate) fn containerd(&self) -> Command {
-        start::ctr(&self.layout, &self.built)
+        start::ctr(&self.layout.first(), &self.built)
     }
 
-    /// Makes the image known to the node under all these names.
+    /// Makes the image known to every node under all these names.
     pub fn load_image(&self, image: &Image, names: &[&str]) -> Result<()> {
-        start::load_image(&self.layout, &self.built, image, names)
+        self.on_each_node(|node| start::load_image(node, &self.built, image, names))
     }
 
-    /// Fetches an image from its registry; by this machine's network, since the node has no way out.
+    /// Fetches an image from its registry for every node; by this machine's network, since nodes have no way
+    /// out.
     pub fn pull_image(&self, name: &str) -> Result<()> {
         let reference = full_name(name);
-        programs::run(
-            start::ctr(&self.layout, &self.built).args(["images", "pull", "--local", &reference]),
-        )
-        .with_context(|| format!("pulling the image {reference}"))?;
-        Ok(())
+        self.on_each_node(|node| {
+            let mut ctr = start::ctr(node, &self.built);
+            programs::run(ctr.args(["images", "pull", "--local", &reference]))
+                .map(drop)
+                .with_context(|| format!("pulling the image {reference} for {}", node.name()))
+        })
+    }
+
+    /// Does the same for all nodes at a time.
+    fn on_each_node(&self, work: impl Fn(&NodeLayout) -> Result<()> + Sync) -> Result<()> {
+        let nodes = self.layout.nodes();
+        std::thread::scope(|scope| {
+            let at_work: Vec<_> = nodes.iter().map(|node| scope.spawn(|| work(node))).collect();
+            let join = |it: ScopedJoinHandle<'_, _>| {
+                it.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            // All are waited for, whatever the first says.
+            let ended: Vec<Result<()>> = at_work.into_iter().map(join).collect();
+            ended.into_iter().collect()
+        })
     }
 
     fn new(layout: Layout, namespaces: Namespaces, built: Built) -> Self {
@@ -227,12 +251,12 @@ impl Kubernetes {
             bail!("the one that runs is set up differently");
         }
         let is_dead = |(name, process): (String, Process)| (!process.is_alive()).then_some(name);
-        let dead: Vec<_> =
-            processes::all_recorded(&layout.processes()).into_iter().filter_map(is_dead).collect();
+        let dead: Vec<_> = layout.processes().into_iter().filter_map(is_dead).collect();
         if !dead.is_empty() {
             bail!("not running any more: {}", dead.join(", "));
         }
-        let namespaces = Namespaces::find(layout).context("the node's namespaces are gone")?;
+        let namespaces =
+            Namespaces::find(&layout.first()).context("the first node's namespaces are gone")?;
         let cluster = Self::new(layout.clone(), namespaces, built.clone());
         programs::run(&mut cluster.kubectl(["get", "--raw=/readyz", "--request-timeout=5s"]))
             .context("the API server is not ready")?;
@@ -252,11 +276,13 @@ fn read_mark(layout: &Layout) -> Result<String> {
 }
 
 fn take_down(layout: &Layout, options: &Options) -> Result<()> {
-    Namespaces::end(layout, &options.cache.built())?;
-    for (_, process) in processes::all_recorded(&layout.processes()) {
-        process.end()?;
+    let built = options.cache.built();
+    for node in layout.places() {
+        Namespaces::end(&node, &built)?;
     }
-    control_groups::remove(layout)?;
+    // Of a checkout whose clusters had one node only, in the cluster's own directory.
+    namespaces::end_holders(layout.state(), &built)?;
+    control_groups::remove(layout.control_group())?;
     cache::remove_tree(layout.state())
 }
 

@@ -3,6 +3,9 @@
 //! A program that does nothing holds them. It is the first process of its process id namespace, so when it
 //! is killed the kernel ends every process of the node with it, containers included, and with the last
 //! process go all mounts, all network devices and all firewall rules. Nothing has to be taken back one by one.
+//!
+//! A node's network card is the device `node0`. The first node's is a bridge, into which the cards of the others
+//! are plugged.
 
 use std::{
     fs,
@@ -15,13 +18,13 @@ use anyhow::{Context as _, Result};
 use nix::sched::{CloneFlags, setns};
 
 use super::{
-    layout::{Layout, inside},
+    layout::{NodeLayout, inside},
     network::{Addresses, Network},
     options::{Nodes, Options},
     processes::{self, Process},
 };
 use crate::{
-    programs,
+    cache, programs,
     wait::{Look, until},
 };
 
@@ -50,55 +53,79 @@ pub(crate) struct Namespaces {
 }
 
 impl Namespaces {
-    /// Makes them, with the node's mounts and network.
-    pub(crate) fn create(layout: &Layout, pause: &Path, options: &Options) -> Result<Self> {
-        prepare_directories(layout)?;
+    /// Makes them, with the node's mounts and network. The node's own directories may be there: then it starts
+    /// as a machine that was switched off. `first` are those of the first node, for all others.
+    pub(crate) fn create(
+        node: &NodeLayout,
+        pause: &Path,
+        options: &Options,
+        first: Option<&Self>,
+    ) -> Result<Self> {
+        prepare_directories(node)?;
         if options.nodes == Nodes::RealWithDisk {
-            make_disk(&layout.disk())?;
+            make_disk(&node.disk())?;
         }
-        let arguments = holder_arguments(pause, layout.state());
-        let unshare =
-            processes::start_detached(Path::new("unshare"), &arguments, &layout.log(HOLDER))?;
+        let namespaces = Self::hold(node, pause)?;
+        for arguments in mount_plan(node, options, Path::exists) {
+            programs::run(namespaces.enter(&["--mount"]).arg("mount").args(&arguments))
+                .context("making the node's mounts")?;
+        }
+        if let Some(first) = first {
+            first.ip(&plug_plan(node.name(), namespaces.holder.pid()))?;
+        }
+        let plan = network_plan(node.position(), options.nodes.count(), &options.network);
+        namespaces.ip(&plan)?;
+        Ok(namespaces)
+    }
+
+    /// Starts the program that holds them.
+    fn hold(node: &NodeLayout, pause: &Path) -> Result<Self> {
+        let arguments = holder_arguments(pause, node.state());
+        let log = node.log(HOLDER);
+        let unshare = processes::start_detached(Path::new("unshare"), &arguments, &log)?;
         let holder = until("the node's namespaces", Duration::from_secs(20), || {
             anyhow::ensure!(
                 unshare.is_alive(),
                 "making the node's namespaces failed: {}",
-                programs::tail(&layout.log(HOLDER), 5)
+                programs::tail(&log, 5)
             );
             // It shows that the namespaces are complete: unshare starts it last.
             let held = unshare.child().filter(|child| runs(child, pause));
             Ok(held.map_or_else(|| Look::NotYet("no holder yet".into()), Look::Ready))
         })?;
-        holder.record(&layout.processes().join(HOLDER))?;
-        let namespaces = Self { holder };
-        for arguments in mount_plan(layout, options, Path::exists) {
-            programs::run(namespaces.enter(&["--mount"]).arg("mount").args(&arguments))
-                .context("making the node's mounts")?;
-        }
-        programs::run_with_input(
-            namespaces.enter(&["--net"]).args(["ip", "-batch", "-"]),
-            network_plan(&options.network).as_bytes(),
-        )
-        .context("making the node's network")?;
-        Ok(namespaces)
+        holder.record(&node.processes().join(HOLDER))?;
+        Ok(Self { holder })
+    }
+
+    /// Runs commands of `ip` in the node's network.
+    fn ip(&self, commands: &str) -> Result<()> {
+        let mut ip = self.enter(&["--net"]);
+        programs::run_with_input(ip.args(["ip", "-batch", "-"]), commands.as_bytes())
+            .context("setting up a node's network")?;
+        Ok(())
+    }
+
+    /// Takes the port down into which the card of `node` is plugged here, or up again.
+    pub(crate) fn set_port(&self, node: &NodeLayout, up: bool) -> Result<()> {
+        let state = if up { "up" } else { "down" };
+        self.ip(&format!("link set {} {state}\n", node.name()))
     }
 
     /// Those of a node that was started earlier, if they are still there.
-    pub(crate) fn find(layout: &Layout) -> Option<Self> {
-        let holder = processes::recorded(&layout.processes().join(HOLDER))?;
+    pub(crate) fn find(node: &NodeLayout) -> Option<Self> {
+        let holder = processes::recorded(&node.processes().join(HOLDER))?;
         holder.is_alive().then_some(Self { holder })
     }
 
     /// Ends every process in the namespaces, remembered or not; `built` is where the holder's program is.
-    pub(crate) fn end(layout: &Layout, built: &Path) -> Result<()> {
-        if let Some(namespaces) = Self::find(layout) {
+    pub(crate) fn end(node: &NodeLayout, built: &Path) -> Result<()> {
+        if let Some(namespaces) = Self::find(node) {
             namespaces.holder.end()?;
         }
-        let entries = fs::read_dir(built).into_iter().flatten().flatten();
-        for pause in entries.map(|entry| entry.path().join("pause")).filter(|path| path.is_file()) {
-            for process in processes::with_last_words(&pause, layout.state()) {
-                process.end()?;
-            }
+        end_holders(node.state(), built)?;
+        // What was started in the namespaces from outside waits there for what has just ended.
+        for (_, process) in processes::all_recorded(&node.processes()) {
+            process.end()?;
         }
         Ok(())
     }
@@ -126,22 +153,40 @@ impl Namespaces {
     }
 }
 
+/// Ends every program that holds namespaces for what is in the directory `state`; `built` is where it is.
+pub(crate) fn end_holders(state: &Path, built: &Path) -> Result<()> {
+    let entries = fs::read_dir(built).into_iter().flatten().flatten();
+    for pause in entries.map(|entry| entry.path().join("pause")).filter(|path| path.is_file()) {
+        for process in processes::with_last_words(&pause, state) {
+            process.end()?;
+        }
+    }
+    Ok(())
+}
+
 fn runs(process: &Process, program: &Path) -> bool {
     fs::read_link(format!("/proc/{}/exe", process.pid())).is_ok_and(|running| running == program)
 }
 
-fn prepare_directories(layout: &Layout) -> Result<()> {
-    let var = layout.var();
+/// As on any machine nothing in `/run` outlives its end, but what the node is told by the harness.
+fn prepare_directories(node: &NodeLayout) -> Result<()> {
+    let var = node.var();
+    for entry in fs::read_dir(node.run()).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() && path != node.configuration() {
+            cache::remove_tree(&path)?;
+        }
+    }
     let mut directories = vec![
-        layout.logs(),
-        layout.processes(),
-        layout.configuration(),
-        layout.built(),
-        layout.run().join("lock"),
-        layout.run().join("netns"),
+        node.logs(),
+        node.processes(),
+        node.configuration(),
+        node.built(),
+        node.run().join("lock"),
+        node.run().join("netns"),
     ];
     directories.extend(["lib", "log/kubernetes", "cache", "tmp"].map(|name| var.join(name)));
-    let settings = layout.kernel_settings();
+    let settings = node.kernel_settings();
     directories.extend(["vm", "kernel/keys"].map(|name| settings.join(name)));
     for directory in directories {
         fs::create_dir_all(&directory)
@@ -152,6 +197,9 @@ fn prepare_directories(layout: &Layout) -> Result<()> {
         fs::write(&path, value).with_context(|| format!("writing {}", path.display()))?;
     }
     let link = var.join("run");
+    if link.is_symlink() {
+        return Ok(());
+    }
     std::os::unix::fs::symlink("/run", &link)
         .with_context(|| format!("making the link {}", link.display()))
 }
@@ -176,16 +224,16 @@ fn make_disk(path: &Path) -> Result<()> {
 
 /// The arguments of each `mount`, in order.
 fn mount_plan(
-    layout: &Layout,
+    node: &NodeLayout,
     options: &Options,
     exists: impl Fn(&Path) -> bool,
 ) -> Vec<Vec<String>> {
     let bind = |kind: &str, from: &Path, to: &Path| {
         vec![kind.to_owned(), from.display().to_string(), to.display().to_string()]
     };
-    let mut plan = vec![bind("--bind", &options.cache.built(), &layout.built())];
+    let mut plan = vec![bind("--bind", &options.cache.built(), &node.built())];
     if options.nodes == Nodes::RealWithDisk {
-        let (disk, directory) = (layout.disk(), layout.disk_mount());
+        let (disk, directory) = (node.disk(), node.disk_mount());
         plan.push(bind("--options=loop", &disk, &directory));
     }
     for (name, _) in KERNEL_SETTINGS {
@@ -194,31 +242,48 @@ fn mount_plan(
         if !exists(&setting) {
             continue;
         }
-        plan.push(bind("--bind", &layout.kernel_settings().join(name), &setting));
+        plan.push(bind("--bind", &node.kernel_settings().join(name), &setting));
     }
     // /var comes last: the cache may lie in it, and is not to be seen any more from then on.
-    plan.push(bind("--rbind", &layout.run(), Path::new("/run")));
-    plan.push(bind("--rbind", &layout.var(), Path::new("/var")));
+    plan.push(bind("--rbind", &node.run(), Path::new("/run")));
+    plan.push(bind("--rbind", &node.var(), Path::new("/var")));
     // Pods may ask for mount propagation, which takes shared mounts above theirs.
     plan.push(vec!["--make-rshared".to_owned(), "/".to_owned()]);
     plan
 }
 
-/// Commands for `ip -batch`. A bridge without ports stands in for a network card: there is a kernel without
-/// dummy devices.
+/// Commands for `ip -batch` in the network of a node at this position of so many. The first node's card is a
+/// bridge, also where nothing is plugged in: there is a kernel without dummy devices. Those of others are there.
 ///
 /// An address is there at once (`nodad`): nobody could have the same one.
-fn network_plan(network: &Network) -> String {
-    let mut plan = vec!["link set lo up".to_owned(), "link add node0 type bridge".to_owned()];
-    for Addresses { node, node_prefix, .. } in network.all() {
-        let option = if node.contains(':') { " nodad" } else { "" };
-        plan.push(format!("address add {node}/{node_prefix} dev node0{option}"));
+fn network_plan(position: usize, nodes: usize, network: &Network) -> String {
+    let mut plan = vec!["link set lo up".to_owned()];
+    if position == 0 {
+        plan.push("link add node0 type bridge".to_owned());
+    }
+    for Addresses { nodes, node_prefix, .. } in network.all() {
+        let own = nodes[position].own;
+        let option = if own.contains(':') { " nodad" } else { "" };
+        plan.push(format!("address add {own}/{node_prefix} dev node0{option}"));
     }
     plan.push("link set node0 up".to_owned());
-    for Addresses { gateway, .. } in network.all() {
+    for Addresses { gateway, nodes: all, .. } in network.all() {
         plan.push(format!("route add default via {gateway} dev node0 onlink"));
+        for (_, other) in all.iter().take(nodes).enumerate().filter(|(at, _)| *at != position) {
+            plan.push(format!("route add {} via {} dev node0", other.pods, other.own));
+        }
     }
     plan.join("\n") + "\n"
+}
+
+/// Commands for `ip -batch` in the network of the first node, which make the card of another, whose namespaces
+/// this process holds, and plug it in under the node's name.
+fn plug_plan(name: &str, holder: i32) -> String {
+    format!(
+        "link add {name} type veth peer name node0 netns {holder}\n\
+         link set {name} master node0\n\
+         link set {name} up\n"
+    )
 }
 
 /// The arguments that start one of the node's programs from outside.
@@ -231,7 +296,7 @@ mod tests {
     use super::*;
     use crate::{
         cache::Cache,
-        kubernetes::{ClusterId, KubernetesVersion},
+        kubernetes::{ClusterId, KubernetesVersion, layout::Layout},
     };
 
     fn plan(nodes: Nodes, exists: impl Fn(&Path) -> bool) -> Vec<String> {
@@ -242,33 +307,33 @@ mod tests {
         let layout = Layout::new(&cache, &id).unwrap();
         let version = KubernetesVersion::default();
         let options = Options { cache, id, network: Network::default(), version, nodes };
-        let lines = mount_plan(&layout, &options, exists);
+        let lines = mount_plan(&layout.first(), &options, exists);
         lines.iter().map(|words| words.join(" ").replace(&root, "CACHE")).collect()
     }
 
     #[test]
     fn the_machines_own_directories_are_covered_after_all_else_is_in_place() {
-        insta::assert_snapshot!(plan(Nodes::Real, |path| path.ends_with("vm/panic_on_oom")).join("\n"), @r"
-        --bind CACHE/built CACHE/clusters/a/run/built
-        --bind CACHE/clusters/a/sysctl/vm/panic_on_oom /proc/sys/vm/panic_on_oom
-        --rbind CACHE/clusters/a/run /run
-        --rbind CACHE/clusters/a/var /var
+        insta::assert_snapshot!(plan(Nodes::default(), |path| path.ends_with("vm/panic_on_oom")).join("\n"), @r"
+        --bind CACHE/built CACHE/clusters/a/node-1/run/built
+        --bind CACHE/clusters/a/node-1/sysctl/vm/panic_on_oom /proc/sys/vm/panic_on_oom
+        --rbind CACHE/clusters/a/node-1/run /run
+        --rbind CACHE/clusters/a/node-1/var /var
         --make-rshared /
         ");
     }
 
     #[test]
     fn a_setting_that_the_kernel_does_not_have_is_left_out() {
-        assert!(!plan(Nodes::Real, |_| false).join("\n").contains("/proc/sys"));
+        assert!(!plan(Nodes::default(), |_| false).join("\n").contains("/proc/sys"));
     }
 
     #[test]
     fn a_disk_is_mounted_before_the_directory_that_it_lies_in_covers_the_machines() {
         insta::assert_snapshot!(plan(Nodes::RealWithDisk, |_| false).join("\n"), @r"
-        --bind CACHE/built CACHE/clusters/a/run/built
-        --options=loop CACHE/clusters/a/disk CACHE/clusters/a/var/lib
-        --rbind CACHE/clusters/a/run /run
-        --rbind CACHE/clusters/a/var /var
+        --bind CACHE/built CACHE/clusters/a/node-1/run/built
+        --options=loop CACHE/clusters/a/node-1/disk CACHE/clusters/a/node-1/var/lib
+        --rbind CACHE/clusters/a/node-1/run /run
+        --rbind CACHE/clusters/a/node-1/var /var
         --make-rshared /
         ");
     }
@@ -282,7 +347,7 @@ mod tests {
     #[test]
     fn the_node_has_an_address_and_a_default_route_of_each_kind() {
         let both = Network { ip_families: "ipv4,ipv6".parse().unwrap(), ..Network::default() };
-        insta::assert_snapshot!(network_plan(&both), @r"
+        insta::assert_snapshot!(network_plan(0, 1, &both), @r"
         link set lo up
         link add node0 type bridge
         address add 10.89.0.2/24 dev node0
@@ -290,6 +355,23 @@ mod tests {
         link set node0 up
         route add default via 10.89.0.1 dev node0 onlink
         route add default via fd00:10:89::1 dev node0 onlink
+        ");
+    }
+
+    #[test]
+    fn a_further_node_has_a_route_to_the_pods_of_each_other_one() {
+        insta::assert_snapshot!(network_plan(1, 3, &Network::default()), @r"
+        link set lo up
+        address add 10.89.0.3/24 dev node0
+        link set node0 up
+        route add default via 10.89.0.1 dev node0 onlink
+        route add 10.244.0.0/24 via 10.89.0.2 dev node0
+        route add 10.244.2.0/24 via 10.89.0.4 dev node0
+        ");
+        insta::assert_snapshot!(plug_plan("node-2", 42), @r"
+        link add node-2 type veth peer name node0 netns 42
+        link set node-2 master node0
+        link set node-2 up
         ");
     }
 }

@@ -83,21 +83,31 @@ impl fmt::Display for ClusterDomain {
     }
 }
 
+/// Most nodes that a cluster can have.
+pub const MOST_NODES: usize = 3;
+
+/// The addresses of one kind that a node has.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NodeAddresses {
+    /// Its own.
+    pub(crate) own: &'static str,
+    /// Its pods get theirs from here.
+    pub(crate) pods: &'static str,
+}
+
 /// The addresses of one kind that a cluster has. All are private; none is seen outside its namespaces.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Addresses {
     /// As an `EndpointSlice` names this kind.
     pub(crate) kind: &'static str,
-    /// The node's.
-    pub(crate) node: &'static str,
-    /// Length of its network's prefix.
+    /// Those of each node; the first has the control plane and the DNS.
+    pub(crate) nodes: [NodeAddresses; MOST_NODES],
+    /// Length of the prefix of the nodes' network.
     pub(crate) node_prefix: u8,
     /// Where packets to elsewhere would go; nobody is there.
     pub(crate) gateway: &'static str,
     /// Pods get theirs from here.
     pub(crate) pods: &'static str,
-    /// The part of it that the one node gets: the controller manager deals out networks in order.
-    pub(crate) node_pods: &'static str,
     /// Services get theirs from here.
     pub(crate) services: &'static str,
     /// The first of them, which is the API server's.
@@ -111,31 +121,43 @@ pub(crate) struct Addresses {
 /// kubeadm's users mostly choose these ranges.
 static IPV4: Addresses = Addresses {
     kind: "IPv4",
-    node: "10.89.0.2",
+    nodes: [
+        NodeAddresses { own: "10.89.0.2", pods: "10.244.0.0/24" },
+        NodeAddresses { own: "10.89.0.3", pods: "10.244.1.0/24" },
+        NodeAddresses { own: "10.89.0.4", pods: "10.244.2.0/24" },
+    ],
     node_prefix: 24,
     gateway: "10.89.0.1",
     pods: "10.244.0.0/16",
-    node_pods: "10.244.0.0/24",
     services: "10.96.0.0/12",
     api_service: "10.96.0.1",
     dns: "10.96.0.10",
     everywhere: "0.0.0.0/0",
 };
 
-/// Unique local addresses (RFC 4193). A node gets a /64; the API server takes no larger range of Services
-/// than /108.
+/// Unique local addresses (RFC 4193). The API server takes no larger range of Services than /108.
 static IPV6: Addresses = Addresses {
     kind: "IPv6",
-    node: "fd00:10:89::2",
+    nodes: [
+        NodeAddresses { own: "fd00:10:89::2", pods: "fd00:10:244::/64" },
+        NodeAddresses { own: "fd00:10:89::3", pods: "fd00:10:244:1::/64" },
+        NodeAddresses { own: "fd00:10:89::4", pods: "fd00:10:244:2::/64" },
+    ],
     node_prefix: 64,
     gateway: "fd00:10:89::1",
     pods: "fd00:10:244::/56",
-    node_pods: "fd00:10:244::/64",
     services: "fd00:10:96::/112",
     api_service: "fd00:10:96::1",
     dns: "fd00:10:96::a",
     everywhere: "::/0",
 };
+
+impl Addresses {
+    /// Where the API server and the DNS are.
+    pub(crate) const fn control_plane(&self) -> &'static str {
+        self.nodes[0].own
+    }
+}
 
 /// A cluster's network.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -211,6 +233,6 @@ mod tests {
         assert_eq!(network.usual().dns, "fd00:10:96::a");
         assert_eq!(network.each(|it| it.services), "fd00:10:96::/112,10.96.0.0/12");
         assert_eq!(network.api_name(), "kubernetes.default.svc.k8s.example");
-        assert_eq!(in_url(network.usual().node), "[fd00:10:89::2]");
+        assert_eq!(in_url(network.usual().control_plane()), "[fd00:10:89::2]");
     }
 }

@@ -43,18 +43,54 @@ pub(crate) fn id_of_version(version: KubernetesVersion) -> Result<ClusterId> {
 }
 
 /// Who runs the pods of a cluster.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Nodes {
-    /// One node with kubelet and container runtime.
-    #[default]
-    Real,
-    /// The same on a disk of its own, an ext4 file system with a journal: times are those of most nodes. On
+    /// The node with the control plane, which has the newest container runtime, and one with each of these.
+    Real(Vec<ContainerRuntime>),
+    /// One node on a disk of its own, an ext4 file system with a journal: times are those of most nodes. On
     /// ext4 without one, which some virtual machines have, the kernel passes over all inodes that were
     /// deleted within minutes before it makes a file (`recently_deleted` in `fs/ext4/ialloc.c`), so that a
     /// pod pays for the files of those before it.
     RealWithDisk,
     /// Nobody: kwok plays the nodes that are made, and says that pods start and end.
     Simulated,
+}
+
+/// One node.
+impl Default for Nodes {
+    fn default() -> Self {
+        Self::of(1)
+    }
+}
+
+impl Nodes {
+    /// So many nodes that are all the same; at least one.
+    pub fn of(count: usize) -> Self {
+        Self::Real(vec![ContainerRuntime::Newest; count.saturating_sub(1)])
+    }
+
+    /// How many there are, of which those that are simulated have one between them.
+    pub fn count(&self) -> usize {
+        self.runtimes().len()
+    }
+
+    /// The container runtime of each.
+    pub(super) fn runtimes(&self) -> Vec<ContainerRuntime> {
+        let further = match self {
+            Self::Real(further) => further.as_slice(),
+            Self::RealWithDisk | Self::Simulated => &[],
+        };
+        [&[ContainerRuntime::Newest], further].concat()
+    }
+}
+
+/// The container runtime of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContainerRuntime {
+    /// The newest containerd.
+    Newest,
+    /// containerd 2.0, the last before 2.1, from which on images can be volumes.
+    WithoutImageVolumes,
 }
 
 #[cfg(test)]

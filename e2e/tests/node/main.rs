@@ -7,6 +7,7 @@
 mod install;
 mod kueue;
 mod network;
+mod two_nodes;
 
 use std::{
     path::{Path, PathBuf},
@@ -39,7 +40,7 @@ const DEADLINE: Duration = Duration::from_mins(2);
 fn options(purpose: &str, network: Network) -> Options {
     let id = ClusterId::beside_that_of_this_checkout(purpose).unwrap();
     let version = KubernetesVersion::default();
-    Options { cache: Cache::locate().unwrap(), id, network, version, nodes: Nodes::Real }
+    Options { cache: Cache::locate().unwrap(), id, network, version, nodes: Nodes::default() }
 }
 
 fn kubectl(cluster: &Kubernetes, arguments: &[&str]) -> String {
@@ -168,7 +169,7 @@ fn pods_have_logs_names_services_volumes_and_restrictions() {
     let refused = cluster.kubectl(["run", "free", "--image=debian:12"]).output().unwrap();
     assert!(!refused.status.success());
     let state = options.cache.clusters().join(options.id.as_str());
-    let audit = std::fs::read_to_string(state.join("var/log/kubernetes/audit.log")).unwrap();
+    let audit = std::fs::read_to_string(state.join("node-1/var/log/kubernetes/audit.log")).unwrap();
     assert!(audit.lines().last().unwrap().starts_with('{'));
 }
 
@@ -207,10 +208,10 @@ fn whatever_interrupts_it_up_starts_anew_and_down_leaves_nothing() {
     let _down = DownAtEnd(options.clone());
     let progress = Progress::new();
     // Where nothing was ever built, that takes longer than a moment below is waited for.
-    Built::ensure(&options.cache, options.version, Nodes::Real, &progress).unwrap();
+    Built::ensure(&options.cache, options.version, &options.nodes, &progress).unwrap();
     Kubernetes::down(&options).unwrap();
     let log = |name: &str| {
-        options.cache.clusters().join(options.id.as_str()).join(format!("log/{name}.log"))
+        options.cache.clusters().join(options.id.as_str()).join(format!("node-1/log/{name}.log"))
     };
     // Interrupted before anything was remembered, while the API starts, and while the node does.
     let up_until = |moment: &str| {

@@ -27,7 +27,7 @@ fn options() -> Options {
         id: ClusterId::beside_that_of_this_checkout("network").unwrap(),
         network,
         version: KubernetesVersion::default(),
-        nodes: Nodes::Real,
+        nodes: Nodes::default(),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use nix::sys::socket::{setsockopt, sockopt};
 use omq_proto::proto::{Connection, ConnectionConfig, Event, Role};
 use omq_proto::{CurveKeypair, CurveServerOptions, MechanismSetup, Message, SocketType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -71,6 +72,8 @@ pub(crate) async fn run(
     report: impl Fn(LinkEvent),
 ) {
     drop(stream.set_nodelay(true));
+    // Where that cannot be set the link is as good as before.
+    let _ = limit_silence(&stream);
     let deadline = tokio::time::Instant::now() + HANDSHAKE_LIMIT;
     let mut buffer = vec![0_u8; 64 << 10];
     loop {
@@ -104,6 +107,15 @@ pub(crate) async fn run(
     }
     drop(stream.shutdown().await);
     report(LinkEvent::Closed);
+}
+
+/// Real brokers say something every 2 s, and give up a peer that has acknowledged nothing for 20 s
+/// (`tbon.tcp_user_timeout`). Here the kernel does both.
+fn limit_silence(stream: &TcpStream) -> nix::Result<()> {
+    setsockopt(stream, sockopt::KeepAlive, &true)?;
+    setsockopt(stream, sockopt::TcpKeepIdle, &2)?;
+    setsockopt(stream, sockopt::TcpKeepInterval, &2)?;
+    setsockopt(stream, sockopt::TcpUserTimeout, &20_000)
 }
 
 async fn flush(stream: &mut TcpStream, connection: &mut Connection) -> std::io::Result<()> {

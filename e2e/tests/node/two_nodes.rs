@@ -1,0 +1,186 @@
+//! A cluster of two nodes, of which the second has no image volumes: what the harness promises of it, and what
+//! becomes of `MiniClusters` when a node is drained, lost or cut off. Needs root.
+//!
+//! One cluster serves all cases, one after the other: each but the first does something to the second node.
+
+mod loss;
+mod network;
+mod place;
+mod pods;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::{
+    cluster::Target,
+    environment::Environment,
+    kubernetes::{ContainerRuntime, DownAtEnd, Kubernetes, Network, Nodes, Options},
+    progress::Progress,
+    trial::{Trial, is_true},
+};
+use flux_operator::crd::MiniCluster;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    ResourceExt as _,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+use super::options;
+
+/// What is waited for is there long before.
+const DEADLINE: Duration = Duration::from_mins(3);
+/// The node with the control plane, on which the operator runs.
+const FIRST: &str = "node-1";
+/// The node to which things happen.
+const SECOND: &str = "node-2";
+const FLUX: &str = "/mnt/flux/bin/flux";
+
+/// The cluster of two nodes.
+struct Pair<'run> {
+    environment: &'run Environment,
+    cluster: &'run Kubernetes,
+    options: &'run Options,
+    progress: &'run Progress,
+}
+
+#[test]
+#[ignore = "needs root"]
+fn miniclusters_on_two_nodes() {
+    let progress = Progress::new();
+    let nodes = Nodes::Real(vec![ContainerRuntime::WithoutImageVolumes]);
+    let options = Options { nodes, ..options("two", Network::default()) };
+    let _down = DownAtEnd(options.clone());
+    if let Err(error) = try_all(&options, &progress) {
+        panic!("{error:#}");
+    }
+}
+
+fn try_all(options: &Options, progress: &Progress) -> Result<()> {
+    let cluster = Kubernetes::up(options, progress)?;
+    ensure!(cluster.node_names() == [FIRST, SECOND], "{:?}", cluster.node_names());
+    // Where the operator is not to be lost with a node.
+    super::kubectl(&cluster, &["cordon", SECOND]);
+    let target = Target::Own(options.clone());
+    let environment = Environment::prepare(&target, false, progress)?;
+    super::kubectl(&cluster, &["uncordon", SECOND]);
+    let pair = Pair { environment: &environment, cluster: &cluster, options, progress };
+    pair.case("pods", pods::pods_of_two_nodes_reach_each_other)?;
+    pair.case("place", place::one_broker_comes_to_each_node)?;
+    pair.case("volumes", place::an_image_that_one_node_cannot_mount_is_copied)?;
+    pair.case("drain", place::a_rank_leaves_in_order_when_its_node_is_drained)?;
+    pair.case("network", network::brokers_that_cannot_reach_each_other_join_again)?;
+    pair.case("loss", loss::workers_of_a_lost_node_come_back_with_it)?;
+    pair.case("given-up", loss::pods_of_a_node_that_is_given_up_are_made_elsewhere)
+}
+
+impl Pair<'_> {
+    /// Runs one case in a namespace of its own. What it has done to the second node when it fails would fail
+    /// those after it.
+    fn case(
+        &self,
+        purpose: &str,
+        case: impl AsyncFn(&Self, &Trial) -> Result<()> + Send + Sync,
+    ) -> Result<()> {
+        self.progress.step(purpose, || {
+            self.environment.trial(purpose, &[], async |trial| case(self, trial).await)
+        })
+    }
+
+    fn kubectl(&self, words: &[&str]) -> Result<String> {
+        self.environment.kubectl(words)
+    }
+
+    /// Applies a MiniCluster of two brokers, the lead on the node `lead` and the worker on the other, and waits
+    /// until Flux has both. The specification comes without braces, size and name. Returns the lead's name.
+    async fn apart(&self, trial: &Trial, name: &str, spec: &str, lead: &str) -> Result<String> {
+        let other = if lead == FIRST { SECOND } else { FIRST };
+        self.kubectl(&["cordon", other])?;
+        let spec = format!("{{size: 1, maxSize: 2, {spec}}}");
+        let applied = trial.apply(&minicluster(name, &spec)).await;
+        let ready = |cluster: Option<&MiniCluster>| cluster.is_some_and(|it| is_true(it, "Ready"));
+        let waited = match applied {
+            Ok(_) => trial.await_minicluster(name, "ready", DEADLINE, ready).await.map(drop),
+            Err(error) => Err(error),
+        };
+        self.kubectl(&["uncordon", other])?;
+        waited?;
+        let patch = Patch::Merge(json!({ "spec": { "size": 2 } }));
+        trial.api::<MiniCluster>().patch(name, &PatchParams::default(), &patch).await?;
+        self.await_up(trial, name, "2").await?;
+        for (index, wanted) in [(0, lead), (1, other)] {
+            let pod = pod(trial, name, index).await?;
+            ensure!(node_of(&pod) == wanted, "{} is on {}", pod.name_any(), node_of(&pod));
+        }
+        Ok(pod(trial, name, 0).await?.name_any())
+    }
+
+    /// What `words` print in the runner of a pod.
+    fn exec(&self, trial: &Trial, name: &str, pod: &str, words: &[&str]) -> Result<String> {
+        let into = ["exec", pod, "--namespace", trial.namespace(), "--container", name, "--"];
+        self.kubectl(&[&into[..], words].concat())
+    }
+
+    /// Waits until Flux counts so many brokers as up, of those without a job.
+    async fn await_up(&self, trial: &Trial, name: &str, wanted: &str) -> Result<()> {
+        until(&format!("{wanted} brokers of {name}"), async || {
+            // While a lead starts there is nobody to ask.
+            let lead = pod(trial, name, 0).await?.name_any();
+            let list = [FLUX, "resource", "list", "--states=free", "-no", "{nnodes}"];
+            let counted = self.exec(trial, name, &lead, &list).unwrap_or_default();
+            Ok((counted.trim() == wanted).then_some(()))
+        })
+        .await
+    }
+
+    /// Waits until the second node's condition `Ready` is this.
+    fn await_second(&self, ready: &str) -> Result<()> {
+        let condition = format!("--for=condition=Ready={ready}");
+        self.kubectl(&["wait", &format!("node/{SECOND}"), &condition, "--timeout=2m"])?;
+        Ok(())
+    }
+}
+
+fn minicluster(name: &str, spec: &str) -> String {
+    format!(
+        "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {{name: {name}}}\nspec: {spec}\n"
+    )
+}
+
+/// The newest pod of that index.
+async fn pod(trial: &Trial, name: &str, index: u32) -> Result<Pod> {
+    let found = trial.pod(name, index).await?;
+    found.with_context(|| format!("{name} has no pod of index {index}"))
+}
+
+fn node_of(pod: &Pod) -> &str {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    node.unwrap_or("no node")
+}
+
+/// Waits until the newest pod of that index is another one than `before`, and returns it.
+async fn another(trial: &Trial, name: &str, index: u32, before: &Pod) -> Result<Pod> {
+    until(&format!("another pod {index} of {name}"), async || {
+        let pod = trial.pod(name, index).await?;
+        Ok(pod.filter(|pod| pod.uid() != before.uid() && node_of(pod) != "no node"))
+    })
+    .await
+}
+
+/// Waits until `look` has what it looks for.
+async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+    let found = async {
+        loop {
+            if let Some(found) = look().await? {
+                return Ok(found);
+            }
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, found).await.with_context(|| format!("waiting for {what}"))?
+}
+
+/// How many lines of what a command has printed are this one.
+fn times(log: &str, line: &str) -> usize {
+    log.lines().filter(|it| it.trim() == line).count()
+}

@@ -1,0 +1,46 @@
+//! The network between the nodes is cut, and there again.
+
+use anyhow::{Result, ensure};
+use e2e::trial::{Trial, is_true, logs::container_log};
+use flux_operator::crd::MiniCluster;
+use kube::ResourceExt as _;
+
+use super::{DEADLINE, FIRST, Pair, SECOND, pod, times};
+
+/// The cut lasts until both Kubernetes and Flux have noticed it, and is over before Kubernetes gives pods up.
+pub(super) async fn brokers_that_cannot_reach_each_other_join_again(
+    pair: &Pair<'_>,
+    trial: &Trial,
+) -> Result<()> {
+    let name = "cut";
+    let spec = "containers: [{image: 'ubuntu:24.04', launcher: true, command: 'echo begun; \
+                until test -e /tmp/go; do sleep 0.2; done; flux run -N2 hostname; echo done'}]";
+    let lead = pair.apart(trial, name, spec, FIRST).await?;
+    let before = pod(trial, name, 1).await?;
+    pair.cluster.cut_off(SECOND)?;
+    let noticed = noticed(pair, trial, name).await;
+    pair.cluster.connect(SECOND)?;
+    noticed?;
+    pair.await_second("True")?;
+    pair.await_up(trial, name, "2").await?;
+    let after = pod(trial, name, 1).await?;
+    ensure!(after.uid() == before.uid(), "the worker's pod is another one");
+    pair.exec(trial, name, &lead, &["touch", "/tmp/go"])?;
+    let cluster = trial.await_finished(name, DEADLINE).await?;
+    ensure!(is_true(&cluster, "Complete"), "{:?}", cluster.status);
+    let log = container_log(trial, &pod(trial, name, 0).await?, name).await?;
+    for line in ["begun", "cut-0", "cut-1", "done"] {
+        ensure!(times(&log, line) == 1, "not once {line}:\n{log}");
+    }
+    Ok(())
+}
+
+async fn noticed(pair: &Pair<'_>, trial: &Trial, name: &str) -> Result<()> {
+    pair.await_second("Unknown")?;
+    let one = |cluster: Option<&MiniCluster>| {
+        let status = cluster.and_then(|cluster| cluster.status.as_ref());
+        status.is_some_and(|status| status.ready_brokers == 1)
+    };
+    trial.await_minicluster(name, "with one broker", DEADLINE, one).await?;
+    pair.await_up(trial, name, "1").await
+}
