@@ -13,6 +13,9 @@ use support::world::{
 /// A list of Kueue's API as the API server serves it, and the Workload of the Job.
 const WORKLOADS: &str = "/apis/kueue.x-k8s.io/v1beta2/namespaces/work/workloads";
 
+/// Where everything lies.
+const NAMESPACE: &str = "/api/v1/namespaces/work";
+
 fn delete(path: &str) -> String {
     format!("DELETE {path}")
 }
@@ -43,6 +46,23 @@ async fn a_finished_mini_cluster_stays_as_long_as_it_is_told_to() {
     world.edit(3, |spec| spec["ttlSecondsAfterFinished"] = json!(60));
     world.server.writes();
     assert_eq!(world.writes().await, [status(), delete(CLUSTER)]);
+}
+
+#[tokio::test]
+async fn a_mini_cluster_whose_namespace_is_deleted_does_not_hold_it_up() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    world.server.change(JOB, |job| {
+        job["status"] = json!({ "startTime": "2026-01-01T00:00:00Z", "active": 3, "failed": 1 });
+    });
+    let mut namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "work" },
+    });
+    world.server.put(NAMESPACE, namespace.clone());
+    assert!(!world.writes().await.contains(&delete(CLUSTER)), "a pod is made again");
+    namespace["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z");
+    world.server.put(NAMESPACE, namespace);
+    assert_eq!(world.writes().await.last(), Some(&delete(CLUSTER)));
 }
 
 #[tokio::test]

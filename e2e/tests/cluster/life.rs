@@ -2,9 +2,11 @@
 
 use crate::{DEADLINE, apply, await_status, kubectl, ready_lead, trial};
 use anyhow::{Context as _, ensure};
+use e2e::trial::Trial;
 use flux_operator::crd::MiniCluster;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
+    Api,
     api::{DeleteParams, ListParams},
     runtime::wait::{await_condition, conditions},
 };
@@ -41,6 +43,24 @@ fn deleting_a_running_minicluster_leaves_nothing_of_it() {
         ensure!(secrets.items.is_empty(), "{} Secrets are left", secrets.items.len());
         let pods = trial.pods(&name).await?;
         ensure!(pods.is_empty(), "{} pods are left", pods.len());
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_namespace_goes_with_the_minicluster_that_runs_in_it() {
+    trial("around", &[], async |trial| {
+        let inside = Trial::begin(trial.client(), "inside", &[]).await?;
+        let spec = "{size: 2, interactive: true, containers: [{image: 'ubuntu:24.04'}]}";
+        let name = apply(&inside, "inside", spec).await?;
+        ready_lead(&inside, &name).await?;
+        let namespaces: Api<Namespace> = Api::all(trial.client().clone());
+        let namespace = inside.namespace().to_owned();
+        let uid = namespaces.get(&namespace).await?.metadata.uid.unwrap_or_default();
+        inside.clean().await?;
+        let gone = await_condition(namespaces, &namespace, conditions::is_deleted(&uid));
+        tokio::time::timeout(DEADLINE, gone).await.context("waiting for the namespace to go")??;
         Ok(())
     });
 }

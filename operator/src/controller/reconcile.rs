@@ -21,6 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Brings one MiniCluster in line with its specification and says how it stands.
 pub(super) async fn reconcile(marker: Arc<Marker>, context: Arc<Context>) -> Result<Action, Error> {
@@ -80,7 +81,9 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
     applied?;
     let deferred = reported?;
     noted?;
-    let stays = stays(&object.spec, &status, &now);
+    // What goes with its namespace would hold that up.
+    let ends = live.pods.namespace_ends;
+    let stays = if ends { Some(Duration::ZERO) } else { stays(&object.spec, &status, &now) };
     if stays.is_some_and(|rest| rest.is_zero()) {
         delete(&access.api::<MiniCluster>(), &name, object.uid()).await?;
         return Ok(Action::await_change());

@@ -16,6 +16,7 @@ const LEADER_NAME: &str = "flux-operator-leader";
 /// Each row is used: what it watches, reads, creates and patches, and nothing more. Pods: it makes and
 /// deletes the pods of `spec.services`, and labels those of its Jobs. Services: it deletes those with an address when
 /// a run has ended. Events: it reads those about its Jobs. Workloads: there a queue says what a Job waits for.
+/// Namespaces: it reads that of a Job which gets no pods.
 /// Secrets: it makes them and never reads one, be it its own. Updating finalizers is what an owner
 /// reference that blocks deletion asks for.
 const OPERATOR: &[(&str, &str, &[&str])] = &[
@@ -28,6 +29,7 @@ const OPERATOR: &[(&str, &str, &[&str])] = &[
     ("", "secrets", &["create"]),
     ("", "pods", &["get", "list", "watch", "create", "patch", "delete"]),
     ("", "events", &["list"]),
+    ("", "namespaces", &["get"]),
     ("events.k8s.io", "events", &["create", "patch"]),
     ("kueue.x-k8s.io", "workloads", &["list"]),
 ];

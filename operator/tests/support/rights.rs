@@ -29,7 +29,9 @@ impl<'path> Asked<'path> {
             _ => parts.next()?,
         };
         let rest: Vec<&str> = parts.skip(1).collect();
-        let rest = if rest.first() == Some(&"namespaces") { rest.get(2..)? } else { &rest };
+        // A namespace lies in itself.
+        let is_inside = rest.first() == Some(&"namespaces") && rest.len() > 2;
+        let rest = if is_inside { rest.get(2..)? } else { &rest };
         let (resource, named) = match rest {
             [resource] => ((*resource).to_owned(), false),
             [resource, _] => ((*resource).to_owned(), true),

@@ -10,7 +10,7 @@ use crate::controller::waiting::{
 };
 use flux_contract::{Exit, TerminationMessage, labels};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ContainerStateTerminated, Event, Pod};
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, Event, Namespace, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
@@ -33,7 +33,9 @@ pub(in crate::controller) struct Pods {
     pub(in crate::controller) waiting: Option<Waiting>,
     /// Why the Job gets fewer pods than it asks for.
     pub(in crate::controller) refused: Option<String>,
-    /// True while it is too early to ask for these two.
+    /// The namespace is being deleted, and the Job gets no pods there any more.
+    pub(in crate::controller) namespace_ends: bool,
+    /// True while it is too early to ask for these.
     pub(in crate::controller) begin: bool,
 }
 
@@ -68,6 +70,7 @@ pub(super) async fn pods(
     }
     if lacks_pods(job) {
         pods.refused = refusal(access, identity, job).await?;
+        pods.namespace_ends = namespace_ends(access).await?;
     }
     if lacks_brokers(job) {
         pods.waiting = if let Some(asked) = access.waiting(BEGIN) {
@@ -166,6 +169,19 @@ async fn refusal(
     let events = events(access, identity, "Job", fields).await?;
     let newest = events.into_iter().max_by_key(event_time);
     Ok(newest.and_then(|event| event.message).map(|message| refused(&message)))
+}
+
+/// Whether the namespace is being deleted. Its pods go first (KEP-5080), and the Job keeps those that have failed
+/// until it can make others, which it cannot there: the two wait for each other until the Job goes.
+async fn namespace_ends(access: &Access<'_>) -> Result<bool, Error> {
+    let api: Api<Namespace> = Api::all(access.client().clone());
+    let name = access.namespace();
+    let found = api.get_metadata_opt(name).await.map_err(|source| Error::Read {
+        kind: "Namespace".to_owned(),
+        name: name.to_owned(),
+        source: Box::new(source),
+    })?;
+    Ok(found.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some()))
 }
 
 /// The Events about objects of `kind` that `fields` select.
