@@ -12,6 +12,7 @@ use e2e::{
     wait::{Look, until},
 };
 use flux_operator::crd::{MiniCluster, State};
+use kube::api::DeleteParams;
 
 use super::options;
 
@@ -103,11 +104,17 @@ async fn one_after_the_other(trial: &Trial) -> Result<()> {
     let urgent = ", kueue.x-k8s.io/priority-class: urgent";
     trial.apply(&minicluster("third", urgent, &hello)).await?;
     waits(trial, "first").await?;
-    for name in ["third", "second"] {
-        let cluster = trial.await_finished(name, DEADLINE).await?;
-        ensure!(is_true(&cluster, "Complete"), "{name}: {:?}", cluster.status);
-    }
+    complete(trial, "third").await?;
+    // Of two that wait, the older is the first.
     await_state(trial, "first", State::Running).await?;
+    waits(trial, "second").await?;
+    trial.api::<MiniCluster>().delete("first", &DeleteParams::default()).await?;
+    complete(trial, "second").await
+}
+
+async fn complete(trial: &Trial, name: &str) -> Result<()> {
+    let cluster = trial.await_finished(name, DEADLINE).await?;
+    ensure!(is_true(&cluster, "Complete"), "{name}: {:?}", cluster.status);
     Ok(())
 }
 
