@@ -34,8 +34,8 @@ fn fault(test: &str) -> Option<String> {
     let files: Vec<String> = files.collect();
     let signature = format!("fn {function}(");
     let has_it = |file: &String| {
-        let text = std::fs::read_to_string(repository().join(file));
-        text.is_ok_and(|text| text.contains(&signature))
+        let source = std::fs::read_to_string(repository().join(file));
+        source.is_ok_and(|source| source.contains(&signature))
     };
     (!files.iter().any(has_it)).then(|| format!("no {signature}) in {}", files.join(" or ")))
 }
