@@ -1,8 +1,9 @@
 //! The pages for people: what they link to is there, what they say to type exists, what they show is
-//! accepted, and each of them is in the book.
+//! accepted, what they say is tested is, and each of them is in the book.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
 mod commands;
+mod failure_modes;
 mod links;
 mod manifests;
 mod page;

@@ -24,6 +24,15 @@ pub(crate) struct Block {
     pub(crate) text: String,
 }
 
+/// A cell of a table.
+#[derive(Default)]
+pub(crate) struct Cell {
+    /// What is written in it, code included.
+    pub(crate) text: String,
+    /// What is written in it as code.
+    pub(crate) code: Vec<String>,
+}
+
 /// Every page, in order of their paths.
 pub(crate) fn pages() -> Vec<Page> {
     let repository = repository();
@@ -88,6 +97,30 @@ impl Page {
         blocks
     }
 
+    /// The rows of its tables, without their heads.
+    pub(crate) fn rows(&self) -> Vec<Vec<Cell>> {
+        let mut rows: Vec<Vec<Cell>> = Vec::new();
+        let mut inside = false;
+        for event in self.events() {
+            if event == Event::Start(Tag::TableRow) {
+                inside = true;
+                rows.push(Vec::new());
+            } else if event == Event::End(TagEnd::TableRow) {
+                inside = false;
+            } else if let Some(row) = rows.last_mut().filter(|_| inside) {
+                if event == Event::Start(Tag::TableCell) {
+                    row.push(Cell::default());
+                } else if let Event::Text(text) | Event::Code(text) = &event {
+                    row.last_mut().unwrap().text.push_str(text);
+                }
+                if let Event::Code(code) = event {
+                    row.last_mut().unwrap().code.push(code.into_string());
+                }
+            }
+        }
+        rows
+    }
+
     /// The anchors of its headings, as the repository's host and mdBook make them.
     pub(crate) fn anchors(&self) -> Vec<String> {
         let mut anchors: Vec<String> = Vec::new();
@@ -124,11 +157,14 @@ fn anchor(heading: &str) -> String {
 #[test]
 fn what_is_in_a_page_is_found() {
     let text = "# A `b.c[]` d\n[x](y.md#z) ![i](i.svg) `code`\n\n## Twice\n\n## Twice\n\n\
-                | [in a table](t.md) |\n|---|\n| `cell` |\n\n```console\n$ ls\n```\n";
+                | [in a table](t.md) |\n|---|\n| a `cell` |\n\n```console\n$ ls\n```\n";
     let page = Page { path: PathBuf::from("p.md"), text: text.to_owned() };
     assert_eq!(page.links(), ["y.md#z", "i.svg", "t.md"]);
     assert_eq!(page.code(), ["b.c[]", "code", "cell"]);
     assert_eq!(page.anchors(), ["a-bc-d", "twice", "twice-1"]);
+    let cells: Vec<Cell> = page.rows().into_iter().flatten().collect();
+    let cells: Vec<_> = cells.iter().map(|it| (it.text.as_str(), it.code.join(" "))).collect();
+    assert_eq!(cells, [("a cell", "cell".to_owned())]);
     let blocks: Vec<_> = page.blocks().into_iter().map(|it| (it.language, it.text)).collect();
     assert_eq!(blocks, [("console".to_owned(), "$ ls\n".to_owned())]);
 }
