@@ -12,7 +12,8 @@ use kube::{Resource as _, ResourceExt};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// What the watch brings of a MiniCluster.
 pub(super) type Marker = PartialObjectMeta<MiniCluster>;

@@ -11,7 +11,7 @@ use super::known::Marker;
 use super::observe::{Live, observe};
 use super::plan::{Plan, Request, decide, next_reconcile};
 use super::read::Read;
-use super::report::{now, publish, report};
+use super::report::{publish, report};
 use super::status::{Facts, interrupted, status};
 use crate::cluster::Identity;
 use crate::cluster::validate::{Violations, validate};
@@ -41,7 +41,7 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
     if object.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }
-    let now = now();
+    let now = context.now();
     let mut request = request(context, &object, unreadable);
     let cluster = request.cluster.as_ref().ok();
     let observed = match Identity::of(&object) {
