@@ -223,7 +223,8 @@ impl Known {
     pub(super) fn pause(&self, cluster: &Name, pause: Duration) -> Option<Duration> {
         self.stores.get()?;
         let reported = self.clusters().get(cluster)?.reported?;
-        pause.checked_sub(reported.elapsed())
+        // A pause that ends this moment is over: no time would pass until the next look.
+        pause.checked_sub(reported.elapsed()).filter(|rest| !rest.is_zero())
     }
 
     /// Forgets a MiniCluster that is gone.
