@@ -53,8 +53,8 @@ fn repeated(world: &World) -> Vec<String> {
         *runs.entry(&run.job).or_default() += 1;
     }
     let jobs = world.store(|store| {
-        let made = store.history.iter().filter_map(|event| event.after.clone());
-        made.filter(|object| object["kind"] == "Job").collect::<Vec<Value>>()
+        let made = store.history.iter().filter_map(|event| event.after.as_ref());
+        made.filter(|object| object["kind"] == "Job").cloned().collect::<Vec<Value>>()
     });
     let may_repeat = |uid: &str| {
         let job = jobs.iter().find(|job| job["metadata"]["uid"] == uid);

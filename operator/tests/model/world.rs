@@ -46,6 +46,8 @@ pub(crate) struct World {
     /// The node.
     pub(crate) kubelet: Kubelet,
     jobs: JobController,
+    /// The version at which the others had nothing to do.
+    idle_since: Option<u64>,
     operator: Option<JoinHandle<()>>,
     /// Of the operators so far.
     pub(crate) metrics: Arc<Metrics>,
@@ -65,6 +67,7 @@ impl World {
             clock,
             kubelet: Kubelet::default(),
             jobs: JobController::default(),
+            idle_since: None,
             operator: None,
             metrics: Arc::new(Metrics::new()),
             disowned: false,
@@ -140,12 +143,19 @@ impl World {
         tokio::time::sleep(MOMENT).await;
     }
 
-    /// Lets the others do one thing each.
+    /// Lets the others do one thing each: when something has changed since they found nothing to do, or may
+    /// be due with the time.
     fn cluster_acts(&mut self) {
         self.server.with(|memory| {
-            self.jobs.sync(&mut memory.store);
-            self.kubelet.step(&mut memory.store, PODS);
-            collect(&mut memory.store);
+            let store = &mut memory.store;
+            let before = store.version;
+            if self.idle_since == Some(before) && !has_deadline(store) && !lacks_pods(store) {
+                return;
+            }
+            self.jobs.sync(store);
+            self.kubelet.step(store, PODS);
+            collect(store);
+            self.idle_since = Some(store.version).filter(|after| *after == before);
         });
     }
 
@@ -314,16 +324,25 @@ fn is_uneasy(store: &Store) -> bool {
     let progressing = conditions.and_then(|all| all.iter().find(|it| it["type"] == "Progressing"));
     let calm = ["Running", "Finished", "NotRunAgain", "ChangeRefused", "Invalid"];
     let is_calm = progressing.is_some_and(|it| calm.iter().any(|reason| it["reason"] == *reason));
-    let size = |job: &Value| job["spec"]["parallelism"].as_u64();
-    let job = store.get(JOB).filter(|job| owned_by_cluster(job).is_some() && !is_finished(job));
+    (store.get(CLUSTER).is_some() && !is_calm) || lacks_pods(store)
+}
+
+/// The Job of ours that has not ended.
+fn job_under_way(store: &Store) -> Option<&Value> {
+    store.get(JOB).filter(|job| owned_by_cluster(job).is_some() && !is_finished(job))
+}
+
+/// True while the Job has fewer pods than it should.
+fn lacks_pods(store: &Store) -> bool {
+    let size = job_under_way(store).and_then(|job| job["spec"]["parallelism"].as_u64());
     let pods = store.inside(PODS).filter(|(_, pod)| !is_over(pod)).count() as u64;
-    (store.get(CLUSTER).is_some() && !is_calm) || job.and_then(size).is_some_and(|size| pods < size)
+    size.is_some_and(|size| pods < size)
 }
 
 /// True while the Job waits for a deadline that comes.
 fn has_deadline(store: &Store) -> bool {
-    let job = store.get(JOB).filter(|job| owned_by_cluster(job).is_some() && !is_finished(job));
-    let deadline = job.and_then(|job| job["spec"]["activeDeadlineSeconds"].as_u64());
+    let deadline =
+        job_under_way(store).and_then(|job| job["spec"]["activeDeadlineSeconds"].as_u64());
     deadline.is_some_and(|seconds| Duration::from_secs(seconds) < PATIENCE)
 }
 

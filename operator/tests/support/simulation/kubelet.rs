@@ -5,6 +5,7 @@ use super::job::{index_of, is_over, is_ready};
 use super::store::Store;
 use flux_contract::{Exit, labels};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// One start of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub(crate) struct Run {
 pub(crate) struct Kubelet {
     /// Every command that was started.
     pub(crate) runs: Vec<Run>,
+    /// The deadline of the lead with a uid, and the version of the `ConfigMap` that it was read from.
+    deadlines: BTreeMap<String, (Value, Option<u64>)>,
 }
 
 impl Kubelet {
@@ -53,12 +56,25 @@ impl Kubelet {
                 store.set_status(path, running(pod, store, true));
                 self.note_run(store, pod);
             }
-        } else if let Ok(agent) = agent_of(store, pod)
-            && let Some((deadline, since)) = agent.deadline().zip(started(store, status))
+        } else if !is_worker(pod)
+            && let Some((deadline, since)) = self.deadline(store, pod).zip(started(store, status))
             && since >= deadline
         {
             self.end(store, path, &End::of_agent(Exit::Deadline, true));
         }
+    }
+
+    /// After how many seconds the lead in `pod` ends the run. It reads that again when it was changed.
+    fn deadline(&mut self, store: &Store, pod: &Value) -> Option<u64> {
+        let version = config_of(store, pod)["metadata"]["resourceVersion"].clone();
+        let uid = pod["metadata"]["uid"].as_str().unwrap();
+        let known = self.deadlines.get(uid).filter(|(of, _)| *of == version);
+        if let Some((_, deadline)) = known {
+            return *deadline;
+        }
+        let deadline = agent_of(store, pod).ok().and_then(|agent| agent.deadline());
+        self.deadlines.insert(uid.to_owned(), (version, deadline));
+        deadline
     }
 
     /// Starts a pod, if all is there that it mounts.
@@ -121,7 +137,7 @@ impl Kubelet {
 
 /// Whether the operator, or the Job controller for it, has made the pod: somebody may have changed its labels.
 fn is_ours(pod: &Value) -> bool {
-    pod["spec"]["volumes"].is_array()
+    pod["metadata"]["ownerReferences"].is_array()
 }
 
 /// A pod of a Job, not one of `spec.services`.
@@ -147,11 +163,16 @@ fn agent_of(store: &Store, pod: &Value) -> Result<Agent, End> {
     if !is_broker(pod) {
         return Err(End::killed());
     }
+    Agent::start(pod, config_of(store, pod))
+}
+
+/// What is mounted into a pod of a Job as the configuration of its agent.
+fn config_of<'store>(store: &'store Store, pod: &Value) -> &'store Value {
     let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
     let name = volumes.into_iter().find_map(|volume| volume["configMap"]["name"].as_str());
     let namespace = pod["metadata"]["namespace"].as_str().unwrap();
     let path = format!("/api/v1/namespaces/{namespace}/configmaps/{}", name.unwrap());
-    Agent::start(pod, store.get(&path).unwrap_or(&Value::Null))
+    store.get(&path).unwrap_or(&Value::Null)
 }
 
 /// For how many seconds the containers of a pod have run.
