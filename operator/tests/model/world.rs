@@ -335,7 +335,8 @@ fn job_under_way(store: &Store) -> Option<&Value> {
 /// True while the Job has fewer pods than it should.
 fn lacks_pods(store: &Store) -> bool {
     let size = job_under_way(store).and_then(|job| job["spec"]["parallelism"].as_u64());
-    let pods = store.inside(PODS).filter(|(_, pod)| !is_over(pod)).count() as u64;
+    let of_job = |pod: &Value| !pod["metadata"]["labels"][labels::COMPLETION_INDEX].is_null();
+    let pods = store.inside(PODS).filter(|(_, pod)| of_job(pod) && !is_over(pod)).count() as u64;
     size.is_some_and(|size| pods < size)
 }
 
