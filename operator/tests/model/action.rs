@@ -253,7 +253,43 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
+/// The run ends, somebody tidies up, and the operator is disturbed in the middle of it.
+fn disturbed_end() -> impl Strategy<Value = Vec<Action>> {
+    let disturbance = prop_oneof![
+        Just(None),
+        Just(Some(Action::Restart)),
+        fault().prop_map(|fault| Some(Action::Fail(fault))),
+        lag().prop_map(|kinds| Some(Action::Lag(kinds))),
+    ];
+    let removed = prop_oneof![2 => Just(Thing::Job), 1 => Just(Thing::ConfigMap)];
+    let parts = (0..3_i32, disturbance.clone(), 0_usize..16, disturbance, removed, any::<bool>());
+    parts.prop_map(|(code, before, answers, after, removed, acts)| {
+        let end = [Action::Wait(5), Action::CommandEnds(code)];
+        let told = [Action::ClusterActs; 3].into_iter().chain(before);
+        let goes_on = [Action::Answers(answers)].into_iter().chain(after);
+        let rest = [Action::Remove(removed)].into_iter().chain(acts.then_some(Action::Act));
+        end.into_iter().chain(told).chain(goes_on).chain(rest).collect()
+    })
+}
+
+/// A MiniCluster takes the name of another while the operator is at work.
+fn namesake() -> impl Strategy<Value = Vec<Action>> {
+    (0_usize..16, any::<bool>(), flavour(), 0_usize..16).prop_map(
+        |(before, foreground, flavour, after)| {
+            let gone = Action::DeleteCluster { foreground };
+            let made = Action::Create(flavour);
+            vec![Action::Answers(before), gone, Action::ClusterActs, made, Action::Answers(after)]
+        },
+    )
+}
+
 /// A MiniCluster, and what happens then.
 pub(crate) fn course(longest: usize) -> impl Strategy<Value = (Flavour, Vec<Action>)> {
-    (flavour(), prop::collection::vec(action(), 0..longest))
+    let part = prop_oneof![
+        16 => action().prop_map(|action| vec![action]),
+        1 => disturbed_end(),
+        1 => namesake(),
+    ];
+    let parts = prop::collection::vec(part, 0..longest);
+    (flavour(), parts.prop_map(|parts| parts.concat()))
 }

@@ -13,7 +13,9 @@ pub(crate) const NOTE: &str = "flux-framework.org/ended-run";
 struct Last {
     uid: Value,
     started: Value,
-    /// What it was to run.
+    /// What it runs, as it was noted on it.
+    fields: Value,
+    /// What was asked for when it was made, which may be something else already.
     containers: Value,
     /// The status, or the note, has said that it is over.
     known_to_be_over: bool,
@@ -96,8 +98,9 @@ impl Story {
 
     fn job_created(&mut self, job: &Value) -> Option<String> {
         let containers = self.cluster["spec"]["containers"].clone();
+        let fields = job["metadata"]["annotations"]["flux-framework.org/fields"].clone();
         let again = self.last.as_ref().filter(|last| {
-            last.known_to_be_over && last.containers == containers && !last.other_asked && !last.forgotten
+            last.known_to_be_over && last.fields == fields && !last.other_asked && !last.forgotten
         });
         let fault = again.map(|last| {
             format!("what {} ran, whose end was known, is run again at version {}", last.uid, job["metadata"]["resourceVersion"])
@@ -105,6 +108,7 @@ impl Story {
         self.last = Some(Last {
             uid: job["metadata"]["uid"].clone(),
             started: json!("never"),
+            fields,
             containers,
             known_to_be_over: false,
             other_asked: false,
@@ -121,6 +125,13 @@ impl Story {
         let owned = before["metadata"]["ownerReferences"].as_array().is_some_and(|all| !all.is_empty());
         if theirs || !(owned || is("MiniCluster") || is("Event")) {
             return Some(format!("the operator has written to {} of somebody else", event.path));
+        }
+        let over = |cluster: &Value| {
+            let state = &cluster["status"]["state"];
+            cluster["spec"]["cleanup"] == true && (state == "Complete" || state == "Failed")
+        };
+        if is("MiniCluster") && event.after.is_none() && !over(before) {
+            return Some("a MiniCluster was deleted that has not finished, or was to stay".to_owned());
         }
         let spec = |object: &Option<Value>| object.as_ref().map(|object| object["spec"].clone());
         let edited = is("MiniCluster") && event.after.is_some() && spec(&event.before) != spec(&event.after);

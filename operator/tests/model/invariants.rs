@@ -1,10 +1,11 @@
 //! What holds whatever happens.
 
-use crate::action::{Action, Flavour};
+use crate::action::{Action, Flavour, Thing};
 use crate::history;
 use crate::status;
 use crate::support::world::{CLUSTER, CONFIG, JOB};
-use crate::world::{World, owned_by_cluster};
+use crate::support::simulation::job::is_finished;
+use crate::world::{World, owned_by_cluster, path};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -40,6 +41,7 @@ fn at_rest(world: &World) -> Result<(), String> {
     faults.extend(world.store(|store| status::fault(store)));
     faults.extend(repeated(world));
     faults.extend(several_jobs(world));
+    faults.extend(left_running(world));
     if world.metrics.text().unwrap().contains("category=\"Internal\"") {
         faults.push("the operator has panicked".to_owned());
     }
@@ -70,6 +72,16 @@ fn several_jobs(world: &World) -> Vec<String> {
         let ours = |object: &Value| object["kind"] == "Job" && owned_by_cluster(object).is_some();
         let jobs = store.all().iter().filter(|(path, object)| *path != JOB && ours(object));
         jobs.map(|(path, _)| format!("another Job: {path}")).collect()
+    })
+}
+
+/// Pods of `spec.services` that outlive the run.
+fn left_running(world: &World) -> Option<String> {
+    world.store(|store| {
+        let is_over = store.get(JOB).is_some_and(|job| owned_by_cluster(job).is_some() && is_finished(job));
+        let companion = path(store, Thing::Companion).and_then(|path| store.get(&path));
+        let ours = companion.is_some_and(|pod| owned_by_cluster(pod).is_some());
+        (is_over && ours).then(|| "the pod of spec.services outlives the run".to_owned())
     })
 }
 
