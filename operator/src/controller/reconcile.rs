@@ -51,7 +51,7 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
     };
     let mut live = match observed {
         Ok(live) => live,
-        Err(error) => return Err(not_observed(context, &object, error, now).await),
+        Err(error) => return Err(say_why(context, &object, error, now).await),
     };
 
     let mut plan = decided(access, &mut request, &live).await;
@@ -69,8 +69,14 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
 
     let facts = Facts { live: &live, plan: &plan, error: applied.as_ref().err() };
     let name = object.name_any();
-    let status = status(object.status.as_ref(), &name, &facts, now);
-    let noted = note_end(access, &object, &facts, &status).await;
+    let status = status(object.status.as_ref(), &name, &facts, now.clone());
+    let noted = match note_end(access, &object, &facts, &status).await {
+        // Where somebody else has the name of the note, nothing is run again either.
+        Err(error) if !error.is_of_another_owner() => {
+            return Err(not_noted(context, &object, error, now).await);
+        }
+        noted => noted,
+    };
     let reported = report(context, &object, &status).await;
     if let (Err(_), Err(error)) = (&applied, &reported) {
         // The first error is the cause, and is the one that is returned.
@@ -157,8 +163,17 @@ async fn note_end(
     apply_if_changed(access, &change, &mut None).await
 }
 
-/// Says in the status why nothing is known of what there is. The answer is `error`.
-async fn not_observed(context: &Context, object: &MiniCluster, error: Error, now: Time) -> Error {
+/// Says in the status why an end is not told yet, unless what was read is out of date. The answer is `error`.
+async fn not_noted(context: &Context, object: &MiniCluster, error: Error, now: Time) -> Error {
+    if matches!(error, Error::Conflict { .. }) {
+        error
+    } else {
+        say_why(context, object, error, now).await
+    }
+}
+
+/// Says in the status why no more is known, or told. The answer is `error`.
+async fn say_why(context: &Context, object: &MiniCluster, error: Error, now: Time) -> Error {
     let status = interrupted(object, &error, now);
     if let Err(error) = report(context, object, &status).await {
         tracing::warn!(error = error.chain(), "the status could not be written either");
