@@ -13,7 +13,8 @@ use support::simulation::store::Store;
 
 #[test]
 fn a_term_asks_for_a_value_another_value_a_key_or_none() {
-    let object = json!({ "metadata": { "labels": { "index": "1" } }, "status": { "phase": "Failed" } });
+    let object =
+        json!({ "metadata": { "labels": { "index": "1" } }, "status": { "phase": "Failed" } });
     let has = |labels: &str, fields: &str| {
         let query = [("labelSelector", labels), ("fieldSelector", fields)];
         let query = query.map(|(key, value)| (key.to_owned(), value.to_owned()));
@@ -41,8 +42,13 @@ fn an_apply_takes_back_what_it_says_no_more_and_leaves_what_others_set() {
         "size": 1, "exitCode": 7, "theirs": true,
         "conditions": [{ "type": "Ours" }, { "type": "Old" }, { "type": "Theirs" }],
     });
-    let last = json!({ "size": 1, "exitCode": 7, "conditions": [{ "type": "Ours" }, { "type": "Old" }] });
-    apply(&mut live, &last, &json!({ "size": 2, "conditions": [{ "type": "Ours", "status": "True" }] }));
+    let last =
+        json!({ "size": 1, "exitCode": 7, "conditions": [{ "type": "Ours" }, { "type": "Old" }] });
+    apply(
+        &mut live,
+        &last,
+        &json!({ "size": 2, "conditions": [{ "type": "Ours", "status": "True" }] }),
+    );
     let expected = json!({
         "size": 2, "theirs": true,
         "conditions": [{ "type": "Ours", "status": "True" }, { "type": "Theirs" }],
@@ -100,7 +106,8 @@ fn a_name_is_given_once_and_a_write_meets_the_version_that_it_names() {
     let (path, made) = map(&mut store);
     assert_eq!(store.create(MAPS, &made).unwrap_err().code, 409);
     let version = &made["metadata"]["resourceVersion"];
-    let patch = |field: &str, value: &Value| json!({ "metadata": { field: value }, "data": { "b": "c" } });
+    let patch =
+        |field: &str, value: &Value| json!({ "metadata": { field: value }, "data": { "b": "c" } });
     assert_eq!(store.merge(&path, &patch("uid", &json!("other"))).unwrap_err().code, 409);
     store.merge(&path, &patch("resourceVersion", version)).unwrap();
     let same = store.merge(&path, &json!({ "data": { "b": "c" } })).unwrap();

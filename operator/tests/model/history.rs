@@ -90,7 +90,8 @@ impl Story {
                 {
                     last.started = after["status"]["startTime"].clone();
                 }
-                (event.by_operator && is_finished(before)).then(|| "a finished Job was written to".to_owned())
+                (event.by_operator && is_finished(before))
+                    .then(|| "a finished Job was written to".to_owned())
             }
             _ => None,
         }
@@ -103,7 +104,10 @@ impl Story {
             last.known_to_be_over && last.fields == fields && !last.other_asked && !last.forgotten
         });
         let fault = again.map(|last| {
-            format!("what {} ran, whose end was known, is run again at version {}", last.uid, job["metadata"]["resourceVersion"])
+            format!(
+                "what {} ran, whose end was known, is run again at version {}",
+                last.uid, job["metadata"]["resourceVersion"]
+            )
         });
         self.last = Some(Last {
             uid: job["metadata"]["uid"].clone(),
@@ -122,7 +126,8 @@ impl Story {
         let before = event.before.as_ref()?;
         let is = |kind: &str| before["kind"] == kind;
         let theirs = before["metadata"]["annotations"][SOMEBODY].is_string();
-        let owned = before["metadata"]["ownerReferences"].as_array().is_some_and(|all| !all.is_empty());
+        let owned =
+            before["metadata"]["ownerReferences"].as_array().is_some_and(|all| !all.is_empty());
         if theirs || !(owned || is("MiniCluster") || is("Event")) {
             return Some(format!("the operator has written to {} of somebody else", event.path));
         }
@@ -131,10 +136,13 @@ impl Story {
             cluster["spec"]["cleanup"] == true && (state == "Complete" || state == "Failed")
         };
         if is("MiniCluster") && event.after.is_none() && !over(before) {
-            return Some("a MiniCluster was deleted that has not finished, or was to stay".to_owned());
+            return Some(
+                "a MiniCluster was deleted that has not finished, or was to stay".to_owned(),
+            );
         }
         let spec = |object: &Option<Value>| object.as_ref().map(|object| object["spec"].clone());
-        let edited = is("MiniCluster") && event.after.is_some() && spec(&event.before) != spec(&event.after);
+        let edited =
+            is("MiniCluster") && event.after.is_some() && spec(&event.before) != spec(&event.after);
         edited.then(|| "the operator has edited the specification".to_owned())
     }
 }

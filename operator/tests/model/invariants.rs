@@ -3,8 +3,8 @@
 use crate::action::{Action, Flavour, Thing};
 use crate::history;
 use crate::status;
-use crate::support::world::{CLUSTER, CONFIG, JOB};
 use crate::support::simulation::job::is_finished;
+use crate::support::world::{CLUSTER, CONFIG, JOB};
 use crate::world::{World, owned_by_cluster, path};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -78,7 +78,8 @@ fn several_jobs(world: &World) -> Vec<String> {
 /// Pods of `spec.services` that outlive the run.
 fn left_running(world: &World) -> Option<String> {
     world.store(|store| {
-        let is_over = store.get(JOB).is_some_and(|job| owned_by_cluster(job).is_some() && is_finished(job));
+        let is_over =
+            store.get(JOB).is_some_and(|job| owned_by_cluster(job).is_some() && is_finished(job));
         let companion = path(store, Thing::Companion).and_then(|path| store.get(&path));
         let ours = companion.is_some_and(|pod| owned_by_cluster(pod).is_some());
         (is_over && ours).then(|| "the pod of spec.services outlives the run".to_owned())
@@ -94,7 +95,9 @@ async fn another_operator_agrees(world: &mut World) -> Result<(), String> {
     world.settle().await?;
     let mut asked = world.server.journal().split_off(before);
     // A name that somebody else has is tried again.
-    asked.retain(|line| !line.contains(" GET ") && (line.ends_with(" 200") || line.ends_with(" 201")));
+    asked.retain(|line| {
+        !line.contains(" GET ") && (line.ends_with(" 200") || line.ends_with(" 201"))
+    });
     if !asked.is_empty() {
         return Err(format!("another operator has written: {asked:?}"));
     }
@@ -104,12 +107,18 @@ async fn another_operator_agrees(world: &mut World) -> Result<(), String> {
     world.restart();
     world.settle().await?;
     let Some(after) = world.server.get(CLUSTER) else { return Ok(()) };
-    let ours = |path: &str| world.server.get(path).filter(|object| owned_by_cluster(object).is_some());
+    let ours =
+        |path: &str| world.server.get(path).filter(|object| owned_by_cluster(object).is_some());
     let has_job = ours(JOB).is_some();
-    let has_note = ours(CONFIG).is_some_and(|it| it["metadata"]["annotations"][history::NOTE].is_string());
+    let has_note =
+        ours(CONFIG).is_some_and(|it| it["metadata"]["annotations"][history::NOTE].is_string());
     let told = |object: &Value| told(&object["status"], has_job, has_note);
     let (before, after) = (told(&before), told(&after));
-    if before == after { Ok(()) } else { Err(format!("from the objects alone it is told {after}, not {before}")) }
+    if before == after {
+        Ok(())
+    } else {
+        Err(format!("from the objects alone it is told {after}, not {before}"))
+    }
 }
 
 /// What of a status follows from the objects there are: the size of a run is its Job's, and the code of a
@@ -132,11 +141,13 @@ fn told(status: &Value, has_job: bool, has_note: bool) -> Value {
 async fn nothing_is_left(world: &mut World) -> Result<(), String> {
     world.server.note("the MiniCluster is deleted".to_owned());
     world.server.let_pass(Some(0));
-    let _ = world.store(|store| store.delete(CLUSTER, &json!({ "propagationPolicy": "Background" })));
+    let _ =
+        world.store(|store| store.delete(CLUSTER, &json!({ "propagationPolicy": "Background" })));
     world.settle().await?;
     let left = world.store(|store| {
         let ours = store.all().iter().filter(|(_, object)| {
-            owned_by_cluster(object).is_some() || object["metadata"]["ownerReferences"][0]["kind"] == "Job"
+            owned_by_cluster(object).is_some()
+                || object["metadata"]["ownerReferences"][0]["kind"] == "Job"
         });
         ours.map(|(path, _)| path.clone()).collect::<Vec<_>>()
     });

@@ -4,7 +4,10 @@
 //! The whole controller runs, with its watches, in paused time. `PROPTEST_RNG_SEED` gives other sequences,
 //! `PROPTEST_CASES` another number of them.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
-#![expect(clippy::unimplemented, reason = "what the simulation has not is said where it is asked for")]
+#![expect(
+    clippy::unimplemented,
+    reason = "what the simulation has not is said where it is asked for"
+)]
 
 mod action;
 mod history;
@@ -27,7 +30,11 @@ fn settings(cases: u32) -> ProptestConfig {
     let is_set = |name: &str| std::env::var_os(name).is_some();
     ProptestConfig {
         cases: if is_set("PROPTEST_CASES") { default.cases } else { cases },
-        rng_seed: if is_set("PROPTEST_RNG_SEED") { default.rng_seed } else { RngSeed::Fixed(20_261_123) },
+        rng_seed: if is_set("PROPTEST_RNG_SEED") {
+            default.rng_seed
+        } else {
+            RngSeed::Fixed(20_261_123)
+        },
         failure_persistence: None,
         max_shrink_iters: 4000,
         ..default
@@ -36,7 +43,8 @@ fn settings(cases: u32) -> ProptestConfig {
 
 /// What is wrong after a MiniCluster of `flavour` was made and `actions` have happened.
 fn play(flavour: Flavour, actions: &[Action]) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.unwrap().block_on(invariants::hold(flavour, actions))
 }
 

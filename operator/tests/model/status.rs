@@ -1,24 +1,18 @@
 //! What a status should say, from the objects alone.
 
+use crate::action::Thing;
 use crate::support::defaults;
 use crate::support::simulation::job::{index_of, is_over, is_ready, pods_of};
 use crate::support::simulation::store::Store;
 use crate::support::world::{CLUSTER, CONFIG, JOB};
-use crate::action::Thing;
 use crate::world::{owned_by_cluster, path};
 use flux_operator::cluster::validate::validate;
 use flux_operator::crd::{MiniCluster, MiniClusterStatus, State};
 use serde_json::Value;
 
 /// What there is at most one of.
-const THINGS: [Thing; 6] = [
-    Thing::Job,
-    Thing::ConfigMap,
-    Thing::Headless,
-    Thing::Lead,
-    Thing::Companion,
-    Thing::Alias,
-];
+const THINGS: [Thing; 6] =
+    [Thing::Job, Thing::ConfigMap, Thing::Headless, Thing::Lead, Thing::Companion, Thing::Alias];
 
 /// What the status of the MiniCluster says that it should not, once all is settled.
 pub(crate) fn fault(store: &Store) -> Option<String> {
@@ -33,7 +27,8 @@ pub(crate) fn fault(store: &Store) -> Option<String> {
         store.get(path).filter(|object| owned_by_cluster(object) == owner)
     };
     let others = |thing: &Thing| {
-        path(store, *thing).is_some_and(|path| store.get(&path).is_some() && of_cluster(&path).is_none())
+        path(store, *thing)
+            .is_some_and(|path| store.get(&path).is_some() && of_cluster(&path).is_none())
     };
     let occupied = THINGS.iter().any(others);
     let mut faults = Vec::new();
@@ -47,7 +42,9 @@ pub(crate) fn fault(store: &Store) -> Option<String> {
         let valid = validate(&cluster, &defaults()).is_ok();
         let expected = match note {
             // Something else was asked for since, and may wait for a name.
-            Some(note) if occupied && object["metadata"]["generation"] != note["generation"] => return None,
+            Some(note) if occupied && object["metadata"]["generation"] != note["generation"] => {
+                return None;
+            }
             Some(note) if note["complete"] == true => State::Complete,
             Some(_) => State::Failed,
             None if !valid => State::Invalid,
@@ -58,7 +55,8 @@ pub(crate) fn fault(store: &Store) -> Option<String> {
             faults.push(format!("{:?}, not {expected:?}", status.state));
         }
     }
-    (!faults.is_empty()).then(|| format!("the status says {}: {}", faults.join("; "), object["status"]))
+    (!faults.is_empty())
+        .then(|| format!("the status says {}: {}", faults.join("; "), object["status"]))
 }
 
 fn note(config_map: &Value) -> Option<Value> {

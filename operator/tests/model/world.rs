@@ -105,7 +105,8 @@ impl World {
             Action::Edit(edit) => self.edit(edit),
             Action::DeleteCluster { foreground } => {
                 let policy = if foreground { "Foreground" } else { "Background" };
-                let _ = self.store(|it| it.delete(CLUSTER, &json!({ "propagationPolicy": policy })));
+                let _ =
+                    self.store(|it| it.delete(CLUSTER, &json!({ "propagationPolicy": policy })));
             }
             Action::Pod(index, fate) => self.befall(index, fate),
             Action::Tidy => self.tidy(),
@@ -165,8 +166,11 @@ impl World {
         self.server.note("settle".to_owned());
         self.server.fail_no_more();
         self.server.brings_news_but_of(&[]);
-        let (begin, mut quiet, mut step) = (self.clock.now(), Duration::ZERO, Duration::from_secs(1));
-        while quiet < CALM || self.store(|store| has_deadline(store) || (quiet < QUIET && is_uneasy(store))) {
+        let (begin, mut quiet, mut step) =
+            (self.clock.now(), Duration::ZERO, Duration::from_secs(1));
+        while quiet < CALM
+            || self.store(|store| has_deadline(store) || (quiet < QUIET && is_uneasy(store)))
+        {
             let before = self.store(|store| store.version);
             self.act().await;
             self.cluster_acts();
@@ -206,7 +210,8 @@ impl World {
     fn pod(&self, index: u64) -> Option<(String, Value)> {
         self.store(|store| {
             let of_job = |pod: &Value| {
-                !pod["metadata"]["labels"][labels::COMPLETION_INDEX].is_null() && index_of(pod) == index
+                !pod["metadata"]["labels"][labels::COMPLETION_INDEX].is_null()
+                    && index_of(pod) == index
             };
             let all = store.inside(PODS).filter(|(_, pod)| of_job(pod));
             all.map(|(path, pod)| (path.clone(), pod.clone())).last()
@@ -266,14 +271,18 @@ impl World {
     fn tamper(&mut self, thing: Thing, how: Tampering) {
         self.disowned |= how == Tampering::Disowned;
         let patch = match (how, thing) {
-            (Tampering::Changed, Thing::Job) => json!({ "spec": { "completions": 2, "parallelism": 2 } }),
+            (Tampering::Changed, Thing::Job) => {
+                json!({ "spec": { "completions": 2, "parallelism": 2 } })
+            }
             (Tampering::Changed, Thing::Headless | Thing::Lead | Thing::Alias) => {
                 json!({ "spec": { "ports": [], "selector": { "app": "other" } } })
             }
             (Tampering::Changed, Thing::ConfigMap) => json!({ "data": { "theirs": "1" } }),
             // What there is of these nobody may change.
             (Tampering::Changed, Thing::Secret | Thing::Companion) => return,
-            (Tampering::Unlabelled, _) => json!({ "metadata": { "labels": { labels::MANAGED_BY: null } } }),
+            (Tampering::Unlabelled, _) => {
+                json!({ "metadata": { "labels": { labels::MANAGED_BY: null } } })
+            }
             // The pods of a Job that is ours no more would go on as if it were.
             (Tampering::Disowned, Thing::Job) => return,
             (Tampering::Disowned, _) => json!({ "metadata": { "ownerReferences": null } }),
@@ -320,7 +329,8 @@ impl World {
 
 /// True while the operator may try something again, or the Job may make a pod again.
 fn is_uneasy(store: &Store) -> bool {
-    let conditions = store.get(CLUSTER).and_then(|cluster| cluster["status"]["conditions"].as_array());
+    let conditions =
+        store.get(CLUSTER).and_then(|cluster| cluster["status"]["conditions"].as_array());
     let progressing = conditions.and_then(|all| all.iter().find(|it| it["type"] == "Progressing"));
     let calm = ["Running", "Finished", "NotRunAgain", "ChangeRefused", "Invalid"];
     let is_calm = progressing.is_some_and(|it| calm.iter().any(|reason| it["reason"] == *reason));

@@ -347,7 +347,9 @@ struct Asked<'request> {
 impl Memory {
     fn note(&mut self, text: &str) {
         let line = format!("{} {text}", self.store.clock.now());
-        if std::env::var_os("MODEL_TRACE").is_some() { println!("{line}"); }
+        if std::env::var_os("MODEL_TRACE").is_some() {
+            println!("{line}");
+        }
         self.journal.push(line);
     }
 
@@ -369,7 +371,8 @@ impl Memory {
         self.bodies.push(asked.body.clone());
         let name = asked.body["metadata"]["name"].as_str().unwrap_or_default();
         let refusals = &self.faults.refusals;
-        if let Some(refusal) = refusals.get(path).or_else(|| refusals.get(&format!("{path}/{name}")))
+        if let Some(refusal) =
+            refusals.get(path).or_else(|| refusals.get(&format!("{path}/{name}")))
         {
             return refuse(refusal);
         }
@@ -390,17 +393,20 @@ impl Memory {
     fn write(&mut self, method: &Method, asked: &Asked<'_>) -> Result<(u16, Value), Refusal> {
         let Asked { path, body, .. } = asked;
         let store = &mut self.store;
-        Ok((200, match *method {
-            Method::POST => return store.create(path, body).map(|object| (201, object)),
-            Method::PUT => store.replace(path, body)?,
-            Method::DELETE => store.delete(path, body)?,
-            Method::PATCH => match path.strip_suffix("/status") {
-                Some(object) if asked.applies => store.apply_status(object, body)?,
-                None if !asked.applies => store.merge(path, body)?,
-                Some(_) | None => return Err(Refusal::new(405, "no patch that is known here")),
+        Ok((
+            200,
+            match *method {
+                Method::POST => return store.create(path, body).map(|object| (201, object)),
+                Method::PUT => store.replace(path, body)?,
+                Method::DELETE => store.delete(path, body)?,
+                Method::PATCH => match path.strip_suffix("/status") {
+                    Some(object) if asked.applies => store.apply_status(object, body)?,
+                    None if !asked.applies => store.merge(path, body)?,
+                    Some(_) | None => return Err(Refusal::new(405, "no patch that is known here")),
+                },
+                _ => return Err(Refusal::new(405, "not here")),
             },
-            _ => return Err(Refusal::new(405, "not here")),
-        }))
+        ))
     }
 
     /// An object, a list or a watch; without `whole` only the metadata of what is listed.
@@ -414,10 +420,10 @@ impl Memory {
         }
         let answer = match kind_of(path) {
             Some(kind) => self.list(path, kind, &query, whole),
-            None => self.store.get(path).map_or_else(
-                || refuse(&Refusal::not_found()),
-                |object| respond(200, object),
-            ),
+            None => self
+                .store
+                .get(path)
+                .map_or_else(|| refuse(&Refusal::not_found()), |object| respond(200, object)),
         };
         for (path, object) in self.faults.intrusions(path) {
             self.store.put(&path, object);
@@ -436,9 +442,8 @@ impl Memory {
     fn tell(&mut self) {
         let News::AllBut(held) = &self.news else { return };
         let store = &self.store;
-        self.watches.retain_mut(|watch| {
-            held.iter().any(|plural| watch.is_of(plural)) || watch.tell(store)
-        });
+        self.watches
+            .retain_mut(|watch| held.iter().any(|plural| watch.is_of(plural)) || watch.tell(store));
     }
 
     /// What lies in no namespace: an operator for one namespace may not read it, so it is there only
@@ -476,7 +481,14 @@ fn kind_of(path: &str) -> Option<&'static str> {
 
 fn version(release: &str) -> Value {
     let fields = [
-        "major", "minor", "gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform",
+        "major",
+        "minor",
+        "gitCommit",
+        "gitTreeState",
+        "buildDate",
+        "goVersion",
+        "compiler",
+        "platform",
     ];
     let mut version: BTreeMap<&str, &str> = fields.map(|field| (field, "")).into();
     version.insert("gitVersion", release);
@@ -484,7 +496,13 @@ fn version(release: &str) -> Value {
 }
 
 /// As many of `items` as are asked for, from where the page before has ended; their metadata, if not `whole`.
-fn page(kind: &str, version: u64, items: &[&Value], query: &Words, whole: bool) -> Response<Answer> {
+fn page(
+    kind: &str,
+    version: u64,
+    items: &[&Value],
+    query: &Words,
+    whole: bool,
+) -> Response<Answer> {
     let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
     let from = number("continue").unwrap_or(0).min(items.len());
     let to = number("limit").map_or(items.len(), |limit| items.len().min(from + limit));

@@ -3,8 +3,8 @@
 //! It reads the very `agent.toml` that the operator has written.
 
 use super::job::index_of;
-use flux_contract::phase;
 use flux_contract::invocation::REPLACED_VARIABLES;
+use flux_contract::phase;
 use flux_contract::{AgentConfig, Exit, Phase, TerminationMessage, Workload};
 use flux_operator::controller::build::AGENT_CONFIG_KEY;
 use serde_json::Value;
@@ -87,6 +87,10 @@ impl Agent {
 
     /// After how many seconds the lead ends the run.
     pub(crate) fn deadline(&self) -> Option<u64> {
-        self.config.shutdown.deadline_seconds.filter(|_| self.is_lead).map(|it| u64::try_from(it).unwrap())
+        self.config
+            .shutdown
+            .deadline_seconds
+            .filter(|_| self.is_lead)
+            .map(|it| u64::try_from(it).unwrap())
     }
 }

@@ -20,8 +20,11 @@ pub(crate) fn collect(store: &mut Store) {
         }
     }
     let lost = |object: &Value| {
-        let owned_by = object["metadata"]["ownerReferences"].as_array().filter(|all| !all.is_empty());
-        owned_by.is_some_and(|all| all.iter().all(|owner| !owners.contains(owner["uid"].as_str().unwrap())))
+        let owned_by =
+            object["metadata"]["ownerReferences"].as_array().filter(|all| !all.is_empty());
+        owned_by.is_some_and(|all| {
+            all.iter().all(|owner| !owners.contains(owner["uid"].as_str().unwrap()))
+        })
     };
     let lost: Vec<String> =
         store.all().iter().filter(|(_, it)| lost(it)).map(|(path, _)| path.clone()).collect();
@@ -31,7 +34,11 @@ pub(crate) fn collect(store: &mut Store) {
     }
     for (path, uid) in going {
         let owns = |it: &Value| {
-            it["metadata"]["ownerReferences"].as_array().into_iter().flatten().any(|it| it["uid"] == uid.as_str())
+            it["metadata"]["ownerReferences"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|it| it["uid"] == uid.as_str())
         };
         if !store.all().values().any(owns) {
             store.merge(&path, &json!({ "metadata": { "finalizers": null } })).unwrap();

@@ -142,7 +142,10 @@ impl Book {
             let lost = self.indexes.values().filter(|index| failures(index) > limit_of_index);
             let most = limit("maxFailedIndexes").unwrap_or(u64::MAX);
             return (lost.count() as u64 > most).then(|| {
-                failed("MaxFailedIndexesExceeded", "Job has exceeded the maximal number of failed indexes")
+                failed(
+                    "MaxFailedIndexesExceeded",
+                    "Job has exceeded the maximal number of failed indexes",
+                )
             });
         }
         let all: u64 = self.indexes.values().map(failures).sum();
@@ -159,8 +162,10 @@ impl Book {
             let runs = pods.iter().any(|(_, pod)| index_of(pod) == index && !is_over(pod));
             let counted = self.indexes.get(&index).cloned().unwrap_or_default();
             let repeats = counted.failed + counted.ignored;
-            let pause = PAUSE.saturating_mul(1 << repeats.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
-            let waits = store.clock.since(counted.last.as_deref()).is_some_and(|since| since < pause);
+            let pause =
+                PAUSE.saturating_mul(1 << repeats.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
+            let waits =
+                store.clock.since(counted.last.as_deref()).is_some_and(|since| since < pause);
             if !runs && !counted.succeeded && !waits {
                 let pod = pod(job, index, store.version, &counted);
                 store.create(&collection(&sight.path), &pod).unwrap();
@@ -182,8 +187,11 @@ impl Book {
         status["ready"] = json!(count(&|pod| !goes(pod) && is_ready(pod)));
         status["succeeded"] = json!(self.indexes.values().filter(|index| index.succeeded).count());
         let failures = self.indexes.values().map(|index| index.failed + index.ignored);
-        let by_policy = count(&|pod| is_over(pod) && verdict(&job["spec"], pod) == Verdict::FailJob
-            && pod["status"]["phase"] == "Failed");
+        let by_policy = count(&|pod| {
+            is_over(pod)
+                && verdict(&job["spec"], pod) == Verdict::FailJob
+                && pod["status"]["phase"] == "Failed"
+        });
         status["failed"] = json!(failures.sum::<u32>() as usize + by_policy);
         status
     }
@@ -267,10 +275,15 @@ fn end_pods(store: &mut Store, pods: &[(String, Value)], which: impl Fn(&Value) 
 
 /// Lets go of pods whose Job is gone.
 fn release_orphans(store: &mut Store) {
-    let uids: BTreeSet<String> =
-        store.all().values().filter_map(|it| it["metadata"]["uid"].as_str().map(str::to_owned)).collect();
+    let uids: BTreeSet<String> = store
+        .all()
+        .values()
+        .filter_map(|it| it["metadata"]["uid"].as_str().map(str::to_owned))
+        .collect();
     let orphaned = |object: &Value| {
-        let tracked = object["metadata"]["finalizers"].as_array().is_some_and(|all| all.contains(&json!(TRACKING)));
+        let tracked = object["metadata"]["finalizers"]
+            .as_array()
+            .is_some_and(|all| all.contains(&json!(TRACKING)));
         let owner = object["metadata"]["ownerReferences"][0]["uid"].as_str();
         tracked && owner.is_some_and(|owner| !uids.contains(owner))
     };
@@ -300,7 +313,8 @@ fn pod(job: &Value, index: u64, number: u64, counted: &Index) -> Value {
     metadata["labels"][labels::COMPLETION_INDEX] = json!(index.to_string());
     if !job["spec"]["backoffLimitPerIndex"].is_null() {
         let count = |number: u32| json!(number.to_string());
-        metadata["annotations"]["batch.kubernetes.io/job-index-failure-count"] = count(counted.failed);
+        metadata["annotations"]["batch.kubernetes.io/job-index-failure-count"] =
+            count(counted.failed);
         metadata["annotations"]["batch.kubernetes.io/job-index-ignored-failure-count"] =
             count(counted.ignored);
     }

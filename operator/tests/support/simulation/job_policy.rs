@@ -31,9 +31,11 @@ fn matches(rule: &Value, pod: &Value) -> bool {
     if !rule["onExitCodes"].is_null() {
         let asked = &rule["onExitCodes"];
         let values = list(&asked["values"]);
-        let ends = ["initContainerStatuses", "containerStatuses"].map(|all| list(&pod["status"][all]));
+        let ends =
+            ["initContainerStatuses", "containerStatuses"].map(|all| list(&pod["status"][all]));
         return ends.concat().iter().any(|container| {
-            let named = asked["containerName"].is_null() || asked["containerName"] == container["name"];
+            let named =
+                asked["containerName"].is_null() || asked["containerName"] == container["name"];
             let code = &container["state"]["terminated"]["exitCode"];
             let has = values.contains(code);
             named && !code.is_null() && *code != 0 && has == (asked["operator"] == "In")

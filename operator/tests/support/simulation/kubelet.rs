@@ -50,7 +50,9 @@ impl Kubelet {
             self.start(store, path, pod);
         } else if !is_ready(pod) {
             let quorum = all.iter().all(|(_, other)| {
-                is_over(other) || begun(other) || other["metadata"]["ownerReferences"] != pod["metadata"]["ownerReferences"]
+                is_over(other)
+                    || begun(other)
+                    || other["metadata"]["ownerReferences"] != pod["metadata"]["ownerReferences"]
             });
             if is_worker(pod) || quorum {
                 store.set_status(path, running(pod, store, true));
@@ -81,11 +83,13 @@ impl Kubelet {
     fn start(&mut self, store: &mut Store, path: &str, pod: &Value) {
         let namespace = path.rsplit_once("/pods/").unwrap().0.to_owned();
         let there = |kind: &str, name: &Value| {
-            name.is_null() || store.get(&format!("{namespace}/{kind}/{}", name.as_str().unwrap())).is_some()
+            name.is_null()
+                || store.get(&format!("{namespace}/{kind}/{}", name.as_str().unwrap())).is_some()
         };
         let volumes = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
         let mounts = volumes.iter().all(|volume| {
-            there("secrets", &volume["secret"]["secretName"]) && there("configmaps", &volume["configMap"]["name"])
+            there("secrets", &volume["secret"]["secretName"])
+                && there("configmaps", &volume["configMap"]["name"])
         });
         if !mounts {
             return;
@@ -114,7 +118,8 @@ impl Kubelet {
         let mut status = pod["status"].clone();
         status["phase"] = json!(if end.code == 0 { "Succeeded" } else { "Failed" });
         let reason = if end.code == 0 { "Completed" } else { "Error" };
-        let ended = json!({ "terminated": { "exitCode": end.code, "reason": reason, "message": message } });
+        let ended =
+            json!({ "terminated": { "exitCode": end.code, "reason": reason, "message": message } });
         status["containerStatuses"] = containers(&pod, &ended, false);
         set_ready(&mut status, false, store);
         store.set_status(path, status);
@@ -211,7 +216,8 @@ fn running(pod: &Value, store: &Store, ready: bool) -> Value {
     let since = status["containerStatuses"][0]["state"]["running"]["startedAt"].clone();
     let since = if since.is_null() { json!(store.clock.now().to_string()) } else { since };
     status["phase"] = json!("Running");
-    status["containerStatuses"] = containers(pod, &json!({ "running": { "startedAt": since } }), ready);
+    status["containerStatuses"] =
+        containers(pod, &json!({ "running": { "startedAt": since } }), ready);
     set_ready(&mut status, ready, store);
     status
 }

@@ -51,7 +51,8 @@ impl Watch {
 
     /// What there is to tell of `event`: an object that is selected no more is gone for this watch.
     fn lines(&self, event: &Event) -> Vec<Bytes> {
-        let inside = event.path.strip_prefix(&self.collection).is_some_and(|it| it.starts_with('/'));
+        let inside =
+            event.path.strip_prefix(&self.collection).is_some_and(|it| it.starts_with('/'));
         if !inside {
             return Vec::new();
         }
