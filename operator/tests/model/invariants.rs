@@ -24,7 +24,7 @@ pub(crate) async fn hold(flavour: Flavour, actions: &[Action]) -> Result<(), Str
 /// Lets all settle and looks; then at another operator; then at what a deleted MiniCluster leaves.
 async fn settled(world: &mut World) -> Result<(), String> {
     world.settle().await?;
-    if world.disowned {
+    if world.unheard {
         world.restart();
         world.settle().await?;
     }

@@ -51,9 +51,9 @@ pub(crate) struct World {
     operator: Option<JoinHandle<()>>,
     /// Of the operators so far.
     pub(crate) metrics: Arc<Metrics>,
-    /// Somebody took an object from its MiniCluster: no watch tells whose it was, so the operator finds out
-    /// when it looks the next time.
-    pub(crate) disowned: bool,
+    /// Somebody took an object from its MiniCluster, or its label from it: no watch tells what becomes of it,
+    /// so the operator finds out when it looks the next time.
+    pub(crate) unheard: bool,
 }
 
 impl World {
@@ -70,7 +70,7 @@ impl World {
             idle_since: None,
             operator: None,
             metrics: Arc::new(Metrics::new()),
-            disowned: false,
+            unheard: false,
         };
         world.restart();
         world
@@ -269,7 +269,7 @@ impl World {
     }
 
     fn tamper(&mut self, thing: Thing, how: Tampering) {
-        self.disowned |= how == Tampering::Disowned;
+        self.unheard |= matches!(how, Tampering::Disowned | Tampering::Unlabelled);
         let patch = match (how, thing) {
             (Tampering::Changed, Thing::Job) => {
                 json!({ "spec": { "completions": 2, "parallelism": 2 } })
