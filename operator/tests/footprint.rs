@@ -124,10 +124,7 @@ async fn serve(server: Server) -> String {
         }
         let (parts, body) = request.into_parts();
         let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
-        let answer = server.answer(Request::from_parts(parts, Body::from(body))).await;
-        let (parts, body) = answer.into_parts();
-        let body = body.collect_bytes().await.unwrap();
-        http::Response::from_parts(parts, axum::body::Body::from(body))
+        server.answer(Request::from_parts(parts, Body::from(body))).await
     };
     let app = Router::new().fallback(answer);
     tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });

@@ -15,6 +15,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Runs the controller until `seen` says yes, and lets it end what it does.
 async fn run_until(world: &World, seen: impl Fn() -> bool) {
+    world.server.brings_clusters_last();
     let (stop, stopped) = oneshot::channel::<()>();
     let scope = Scope { namespace: Some("work".to_owned()), concurrency: 1 };
     let shutdown = async {

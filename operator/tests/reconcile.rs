@@ -80,6 +80,22 @@ async fn whether_a_run_has_ended_is_never_read_from_the_status() {
 }
 
 #[tokio::test]
+async fn an_end_that_could_not_be_noted_is_not_told() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    finish(&world, "Failed", 7);
+    world.server.refuse(CONFIG, 500, "no notes for you");
+    assert_eq!(world.reconcile().await.unwrap_err().category(), "ApplyFailed");
+    assert_eq!(world.status().state, Some(State::Pending));
+    let (progressing, reason, message) = world.condition("Progressing");
+    assert_eq!((progressing.as_str(), reason.as_str()), ("False", "ApplyFailed"));
+    assert!(message.contains("no notes for you"), "{message}");
+    world.server.accept_all();
+    world.reconcile().await.unwrap();
+    assert_eq!((world.status().state, world.status().exit_code), (Some(State::Failed), Some(7)));
+}
+
+#[tokio::test]
 async fn the_end_is_noted_again_when_its_config_map_is_deleted() {
     let world = World::new(&json!({}));
     world.reconcile().await.unwrap();

@@ -8,7 +8,9 @@ use super::known::Known;
 use crate::cluster::validate::Defaults;
 use crate::health::Health;
 use crate::metrics::Metrics;
+use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
@@ -32,7 +34,11 @@ pub struct Context {
     pub(super) failures: Failures,
     /// Of each pod that should get its label.
     pub(super) label_failures: Failures,
+    clock: Clock,
 }
+
+/// Tells the time.
+type Clock = Box<dyn Fn() -> Timestamp + Send + Sync>;
 
 impl Context {
     /// A context that acts through `client`; `instance` names this operator's pod in Events.
@@ -54,7 +60,20 @@ impl Context {
             image_volumes: ImageVolumes::default(),
             failures: Failures::default(),
             label_failures: Failures::default(),
+            clock: Box::new(Timestamp::now),
         }
+    }
+
+    /// The same with another clock than the system's, such as that of a simulation.
+    #[must_use]
+    pub fn with_clock(self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Self { clock: Box::new(clock), ..self }
+    }
+
+    /// The time in whole seconds, as Kubernetes writes it.
+    pub(super) fn now(&self) -> Time {
+        let now = (self.clock)();
+        Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
     }
 
     /// Publishes Events. One for each report: it would take an Event with another text for the same

@@ -124,6 +124,11 @@ impl Error {
         }
     }
 
+    /// True when somebody else has the name.
+    pub(super) const fn is_of_another_owner(&self) -> bool {
+        matches!(self, Self::NameTaken { .. } | Self::Predecessor { .. })
+    }
+
     /// The error and all its causes in one line.
     pub fn chain(&self) -> String {
         let mut text = self.to_string();

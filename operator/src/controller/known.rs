@@ -12,7 +12,8 @@ use kube::{Resource as _, ResourceExt};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// What the watch brings of a MiniCluster.
 pub(super) type Marker = PartialObjectMeta<MiniCluster>;
@@ -222,7 +223,8 @@ impl Known {
     pub(super) fn pause(&self, cluster: &Name, pause: Duration) -> Option<Duration> {
         self.stores.get()?;
         let reported = self.clusters().get(cluster)?.reported?;
-        pause.checked_sub(reported.elapsed())
+        // A pause that ends this moment is over: no time would pass until the next look.
+        pause.checked_sub(reported.elapsed()).filter(|rest| !rest.is_zero())
     }
 
     /// Forgets a MiniCluster that is gone.

@@ -12,7 +12,7 @@ use super::known::Marker;
 use super::observe::{Live, observe};
 use super::plan::{Plan, Request, decide, next_reconcile};
 use super::read::Read;
-use super::report::{now, publish, report};
+use super::report::{publish, report};
 use super::status::{Facts, interrupted, status};
 use crate::cluster::Identity;
 use crate::cluster::validate::{Violations, validate};
@@ -43,7 +43,7 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
     if object.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }
-    let now = now();
+    let now = context.now();
     let mut request = request(context, &object, unreadable, &now);
     let cluster = request.cluster.as_ref().ok();
     let observed = match Identity::of(&object) {
@@ -53,7 +53,7 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
     };
     let mut live = match observed {
         Ok(live) => live,
-        Err(error) => return Err(not_observed(context, &object, error, now).await),
+        Err(error) => return Err(say_why(context, &object, error, now).await),
     };
 
     let mut plan = decided(access, &mut request, &live).await;
@@ -72,7 +72,13 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
     let facts = Facts { live: &live, plan: &plan, error: applied.as_ref().err() };
     let name = object.name_any();
     let status = status(object.status.as_ref(), &name, &facts, now.clone());
-    let noted = note_end(access, &object, &facts, &status).await;
+    let noted = match note_end(access, &object, &facts, &status).await {
+        // Where somebody else has the name of the note, nothing is run again either.
+        Err(error) if !error.is_of_another_owner() => {
+            return Err(not_noted(context, &object, error, now).await);
+        }
+        noted => noted,
+    };
     let reported = report(context, &object, &status).await;
     if let (Err(_), Err(error)) = (&applied, &reported) {
         // The first error is the cause, and is the one that is returned.
@@ -165,8 +171,17 @@ async fn note_end(
     apply_if_changed(access, &change, &mut None).await
 }
 
-/// Says in the status why nothing is known of what there is. The answer is `error`.
-async fn not_observed(context: &Context, object: &MiniCluster, error: Error, now: Time) -> Error {
+/// Says in the status why an end is not told yet, unless what was read is out of date. The answer is `error`.
+async fn not_noted(context: &Context, object: &MiniCluster, error: Error, now: Time) -> Error {
+    if matches!(error, Error::Conflict { .. }) {
+        error
+    } else {
+        say_why(context, object, error, now).await
+    }
+}
+
+/// Says in the status why no more is known, or told. The answer is `error`.
+async fn say_why(context: &Context, object: &MiniCluster, error: Error, now: Time) -> Error {
     let status = interrupted(object, &error, now);
     if let Err(error) = report(context, object, &status).await {
         tracing::warn!(error = error.chain(), "the status could not be written either");

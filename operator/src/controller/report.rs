@@ -10,8 +10,6 @@ use super::known::{Marker, name_of};
 use super::read::{Read, read, reported};
 use super::status::interrupted;
 use crate::crd::{MiniCluster, MiniClusterStatus, State};
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, Recorder};
 use kube::{Resource as _, ResourceExt as _};
@@ -105,14 +103,8 @@ pub(super) async fn report_interrupted(
     let Some(Read { object, .. }) = read(&context.client, &namespace, &name).await? else {
         return Ok(());
     };
-    let status = interrupted(&object, error, now());
+    let status = interrupted(&object, error, context.now());
     report(context, &object, &status).await.map(|_| ())
-}
-
-/// The time in whole seconds, as Kubernetes writes it.
-pub(super) fn now() -> Time {
-    let now = Timestamp::now();
-    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
 
 #[cfg(test)]

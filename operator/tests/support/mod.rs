@@ -5,6 +5,7 @@ pub(crate) mod any_spec;
 pub(crate) mod field_path;
 pub(crate) mod rights;
 pub(crate) mod server;
+pub(crate) mod simulation;
 pub(crate) mod world;
 
 use flux_contract::AgentConfig;

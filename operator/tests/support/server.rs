@@ -1,70 +1,104 @@
-//! As much of an API server as the operator talks to: objects by path, and a log of requests.
+//! The API server that the operator talks to in tests: the [`simulation`](super::simulation)'s objects,
+//! and a log of requests.
 //!
 //! It is strict: what the operator's own role does not allow is forbidden, a list holds what its
-//! selectors select, a name that is taken cannot be created again, and a write that carries another
-//! uid or an old resource version is a conflict.
+//! selectors select, a name that is taken cannot be created again, a write that carries another uid or
+//! an old resource version is a conflict, and what nobody may change is refused.
 //!
-//! A watch brings what there was when it began and nothing after it. The list of `MiniClusters` comes
-//! when all other watches have begun: whatever is reconciled meets what they have brought.
+//! Unless a test says otherwise, a watch brings what there was when it began and nothing after it.
 
 use super::rights;
-use http::header::ACCEPT;
+use super::simulation::faults::{Failure, Fault, Faults};
+use super::simulation::refusal::Refusal;
+use super::simulation::selectors::{Selection, Words, is_labelled, words};
+use super::simulation::store::Store;
+use super::simulation::watch::Watch;
+use axum::body::Body as Answer;
+use gate::Gate;
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request, Response};
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
+pub(crate) use super::simulation::faults::Outage;
+
 /// Watches of the controller beside that of the `MiniClusters`: Jobs, Services, `ConfigMaps`, companions,
-/// leads, and leads without a label.
-const OTHER_WATCHES: usize = 6;
+/// leads, leads without a label, and workers that have failed.
+const OTHER_WATCHES: usize = 7;
+
+/// How the lists are asked for that watches begin with. After a failure they come again at random times.
+const OF_A_WATCH: &str = "limit=20";
 
 /// The server's memory, shared with the test, and the way there.
 #[derive(Clone, Default)]
-pub(crate) struct Server(Arc<Mutex<Memory>>, Arc<Mutex<Option<Outage>>>, Arc<Notify>);
+pub(crate) struct Server {
+    memory: Arc<Mutex<Memory>>,
+    outage: Arc<Mutex<Option<Outage>>>,
+    asked: Arc<Notify>,
+    gate: Gate,
+}
 
 #[derive(Default)]
-struct Memory {
-    objects: BTreeMap<String, Value>,
+pub(crate) struct Memory {
+    /// The objects.
+    pub(crate) store: Store,
+    /// What goes wrong.
+    pub(crate) faults: Faults,
     log: Vec<String>,
     bodies: Vec<Value>,
-    refusals: BTreeMap<String, (u16, String)>,
-    intruders: BTreeMap<String, Value>,
-    version: u64,
+    /// Each request with its answer, and what the test has noted between them.
+    journal: Vec<String>,
+    /// What the operator wanted to write and may not, or that nobody may.
+    mistakes: Vec<String>,
+    watches: Vec<Watch>,
+    news: News,
+    clusters_last: bool,
     release: Option<String>,
     nodes: Option<Vec<Value>>,
 }
 
-/// What is wrong with the way to the server.
-#[derive(Clone, Copy)]
-pub(crate) enum Outage {
-    /// It takes requests and answers none.
-    Silent,
-    /// It answers each with this code.
-    Answers(u16),
+/// What watches bring after they have begun.
+#[derive(Default)]
+enum News {
+    /// Nothing.
+    #[default]
+    None,
+    /// All but what happens to these kinds, in the plural.
+    AllBut(Vec<&'static str>),
 }
 
 impl Server {
     /// A client that talks to this server.
     pub(crate) fn client(&self) -> Client {
-        let (service, mut handle) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let (service, mut handle) = tower_test::mock::pair::<Request<Body>, Response<Answer>>();
         let server = self.clone();
         tokio::spawn(async move {
             // Held, not dropped: a dropped one would be an answer.
             let (mut unanswered, mut waiting, mut watches) = (Vec::new(), Vec::new(), 0);
             while let Some((request, respond)) = handle.next_request().await {
-                let is_watch = request.uri().query().is_some_and(|it| it.contains("watch=true"));
+                let is_watch = is_watch(&request);
                 watches += usize::from(is_watch);
-                match server.outage() {
-                    Some(Outage::Answers(code)) => respond.send_response(refusal(code, "outage")),
+                server.gate.pass().await;
+                let outage = *server.outage.lock().unwrap();
+                match outage {
+                    Some(Outage::Answers(code)) => {
+                        respond.send_response(refuse(&Refusal::new(code, "outage")));
+                    }
                     Some(Outage::Silent) => unanswered.push(respond),
-                    None if is_watch => unanswered.push(respond),
-                    None if request.uri().path().ends_with("/miniclusters") => {
+                    None if server.lock().clusters_last
+                        && watches < OTHER_WATCHES
+                        && request.uri().path().ends_with("/miniclusters") =>
+                    {
                         waiting.push((request, respond));
                     }
-                    None => respond.send_response(server.answer(request).await),
+                    None => match server.answer_or_fail(request).await {
+                        Some(answer) => respond.send_response(answer),
+                        None => unanswered.push(respond),
+                    },
                 }
                 if watches >= OTHER_WATCHES {
                     for (request, respond) in waiting.drain(..) {
@@ -78,73 +112,112 @@ impl Server {
 
     /// Another way to the same server, with outages of its own.
     pub(crate) fn another_way(&self) -> Self {
-        Self(Arc::clone(&self.0), Arc::default(), Arc::clone(&self.2))
+        Self { outage: Arc::default(), ..self.clone() }
     }
 
     /// Breaks this way to the server, or mends it.
     pub(crate) fn set_outage(&self, outage: Option<Outage>) {
-        *self.1.lock().unwrap() = outage;
+        *self.outage.lock().unwrap() = outage;
     }
 
-    fn outage(&self) -> Option<Outage> {
-        *self.1.lock().unwrap()
+    /// How many requests are answered now: `None` for all.
+    pub(crate) fn let_pass(&self, requests: Option<usize>) {
+        self.gate.set(requests);
+    }
+
+    /// The list of `MiniClusters` comes when all other watches have begun: whatever is reconciled meets
+    /// what they have brought.
+    pub(crate) fn brings_clusters_last(&self) {
+        self.lock().clusters_last = true;
+    }
+
+    /// From now on watches bring what happens, but for objects of these kinds, in the plural.
+    pub(crate) fn brings_news_but_of(&self, held: &[&'static str]) {
+        let mut memory = self.lock();
+        memory.news = News::AllBut(held.to_vec());
+        memory.tell();
+    }
+
+    /// Does something with the memory, and tells those who watch.
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Memory) -> T) -> T {
+        let mut memory = self.lock();
+        let result = work(&mut memory);
+        memory.tell();
+        result
     }
 
     /// Puts an object at `path`, as somebody else would have created it.
     pub(crate) fn put(&self, path: &str, object: Value) {
-        self.0.lock().unwrap().store(path, object);
+        self.with(|memory| memory.store.put(path, object));
     }
 
     /// Lets somebody else put `object` at `path` right after the operator has found nothing there,
     /// or in place of what it has found there, by its name or in a list.
     pub(crate) fn intrude(&self, path: &str, object: Value) {
-        self.0.lock().unwrap().intruders.insert(path.to_owned(), object);
+        self.lock().faults.intruders.insert(path.to_owned(), object);
     }
 
     /// The object at `path`.
     pub(crate) fn get(&self, path: &str) -> Option<Value> {
-        self.0.lock().unwrap().objects.get(path).cloned()
+        self.lock().store.get(path).cloned()
     }
 
     /// The paths of all objects of the collection at `path`.
     pub(crate) fn paths(&self, path: &str) -> Vec<String> {
-        let memory = self.0.lock().unwrap();
-        let inside = memory.objects.keys().filter(|other| other.starts_with(&format!("{path}/")));
-        inside.cloned().collect()
+        self.lock().store.inside(path).map(|(path, _)| path.clone()).collect()
     }
 
     /// Removes the object at `path`.
     pub(crate) fn remove(&self, path: &str) {
-        self.0.lock().unwrap().objects.remove(path);
+        self.with(|memory| memory.store.remove(path));
     }
 
     /// Changes the object at `path`.
     pub(crate) fn change(&self, path: &str, change: impl FnOnce(&mut Value)) {
-        let mut memory = self.0.lock().unwrap();
-        let mut object = memory.objects[path].clone();
-        change(&mut object);
-        memory.store(path, object);
+        self.with(|memory| {
+            let mut object = memory.store.all()[path].clone();
+            change(&mut object);
+            memory.store.put(path, object);
+        });
     }
 
     /// Puts `objects` into the collection at `path`, in place of all that are there with `label`.
     pub(crate) fn replace(&self, path: &str, label: &str, objects: Vec<Value>) {
-        let mut memory = self.0.lock().unwrap();
-        let inside = format!("{path}/");
-        memory.objects.retain(|path, object| !path.starts_with(&inside) || !has(object, label));
-        for object in objects {
-            let name = object["metadata"]["name"].as_str().unwrap().to_owned();
-            memory.store(&format!("{inside}{name}"), object);
-        }
+        self.with(|memory| {
+            let inside = memory.store.inside(path).filter(|(_, object)| is_labelled(object, label));
+            let gone: Vec<String> = inside.map(|(path, _)| path.clone()).collect();
+            gone.iter().for_each(|path| drop(memory.store.remove(path)));
+            for object in objects {
+                let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+                memory.store.put(&format!("{path}/{name}"), object);
+            }
+        });
     }
 
     /// Refuses writes to `path` from now on.
     pub(crate) fn refuse(&self, path: &str, code: u16, message: &str) {
-        self.0.lock().unwrap().refusals.insert(path.to_owned(), (code, message.to_owned()));
+        let refusal = Refusal::new(code, message);
+        self.lock().faults.refusals.insert(path.to_owned(), refusal);
+    }
+
+    /// Takes refusals back.
+    pub(crate) fn accept_all(&self) {
+        self.lock().faults.refusals.clear();
+    }
+
+    /// Lets one of the requests to come fail.
+    pub(crate) fn fail(&self, fault: Fault) {
+        self.lock().faults.requests.push(fault);
+    }
+
+    /// Lets no more requests fail.
+    pub(crate) fn fail_no_more(&self) {
+        self.lock().faults.requests.clear();
     }
 
     /// Gives the server a release, and nodes that the operator may list.
     pub(crate) fn runs(&self, release: &str, nodes: Option<Vec<Value>>) {
-        let mut memory = self.0.lock().unwrap();
+        let mut memory = self.lock();
         memory.release = Some(release.to_owned());
         memory.nodes = nodes;
     }
@@ -152,7 +225,7 @@ impl Server {
     /// How often `path` was read since writes were last asked for.
     pub(crate) fn reads(&self, path: &str) -> usize {
         let line = format!("GET {path}");
-        self.0.lock().unwrap().log.iter().filter(|other| **other == line).count()
+        self.lock().log.iter().filter(|other| **other == line).count()
     }
 
     /// Resolves when each of `paths` was read since writes were last asked for.
@@ -161,8 +234,8 @@ impl Server {
         let mut looked_at = 0;
         loop {
             // It is told of each request from here on.
-            let asked = self.2.notified();
-            for line in &self.0.lock().unwrap().log[looked_at..] {
+            let asked = self.asked.notified();
+            for line in &self.lock().log[looked_at..] {
                 left.remove(line);
                 looked_at += 1;
             }
@@ -173,225 +246,269 @@ impl Server {
         }
     }
 
-    /// Takes refusals back.
-    pub(crate) fn accept_all(&self) {
-        self.0.lock().unwrap().refusals.clear();
-    }
-
     /// The writes since the last call, as `METHOD path`.
     pub(crate) fn writes(&self) -> Vec<String> {
-        let mut log = std::mem::take(&mut self.0.lock().unwrap().log);
+        let mut log = std::mem::take(&mut self.lock().log);
         log.retain(|line| !line.starts_with("GET "));
         log
     }
 
     /// True when there was this request, as `METHOD path`, since the writes were asked for.
     pub(crate) fn was_asked(&self, request: &str) -> bool {
-        self.0.lock().unwrap().log.iter().any(|line| line == request)
+        self.lock().log.iter().any(|line| line == request)
     }
 
     /// The bodies of all writes since the beginning.
     pub(crate) fn bodies(&self) -> Vec<Value> {
-        self.0.lock().unwrap().bodies.clone()
+        self.lock().bodies.clone()
+    }
+
+    /// What the operator has wanted to write although it may not, or nobody may.
+    pub(crate) fn mistakes(&self) -> Vec<String> {
+        self.lock().mistakes.clone()
+    }
+
+    /// Notes something between the requests.
+    pub(crate) fn note(&self, text: String) {
+        self.lock().note(&text);
+    }
+
+    /// All requests with their answers, and what was noted between them.
+    pub(crate) fn journal(&self) -> Vec<String> {
+        self.lock().journal.clone()
     }
 
     /// All objects, each with its path.
     pub(crate) fn everything(&self) -> Vec<(String, Value)> {
-        self.0.lock().unwrap().objects.clone().into_iter().collect()
+        self.lock().store.all().clone().into_iter().collect()
     }
 
-    /// Answers one request, which is no watch.
-    pub(crate) async fn answer(&self, request: Request<Body>) -> Response<Body> {
+    fn lock(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap()
+    }
+
+    /// Answers one request; nothing where it gets no answer.
+    async fn answer_or_fail(&self, request: Request<Body>) -> Option<Response<Answer>> {
+        let counts = !is_watch(&request)
+            && !request.uri().query().is_some_and(|query| query.contains(OF_A_WATCH));
+        let failure = if counts { self.lock().faults.next() } else { None };
+        let method = request.method().clone();
+        let failed = |code| Some(refuse(&fault(code, &method)));
+        match failure {
+            None => Some(self.answer(request).await),
+            Some(Failure::Refused(code)) => failed(code),
+            Some(Failure::Swallowed) => None,
+            Some(Failure::Lost(code)) => {
+                let answer = failed(code);
+                self.answer(request).await;
+                answer
+            }
+            Some(Failure::Unanswered) => {
+                self.answer(request).await;
+                None
+            }
+        }
+    }
+
+    /// Answers one request.
+    pub(crate) async fn answer(&self, request: Request<Body>) -> Response<Answer> {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await.unwrap();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let path = parts.uri.path().to_owned();
-        let mut memory = self.0.lock().unwrap();
-        memory.log.push(format!("{} {path}", parts.method));
-        self.2.notify_waiters();
-        if let Some(answer) = memory.of_no_namespace(&path, parts.uri.query().unwrap_or_default()) {
-            return answer;
-        }
-        if !rights::allowed(&parts.method, &path, parts.uri.query().unwrap_or_default()) {
-            return refusal(403, "the operator's role does not allow it");
-        }
-        if parts.method != Method::GET {
-            memory.bodies.push(body.clone());
-            let created = format!("{path}/{}", body["metadata"]["name"].as_str().unwrap_or(""));
-            let refused = memory.refusals.get(&path).or_else(|| memory.refusals.get(&created));
-            if let Some((code, message)) = refused {
-                return refusal(*code, message);
-            }
-        }
-        match parts.method {
-            Method::GET => {
-                let accepted = parts.headers.get(ACCEPT).map_or("", |it| it.to_str().unwrap());
-                let whole = !accepted.contains("as=PartialObjectMetadata");
-                memory.read(&path, parts.uri.query().unwrap_or_default(), whole)
-            }
-            Method::POST => memory.create(&path, &body),
-            Method::PUT => memory.write(&path, &body, |object| *object = body.clone()),
-            Method::PATCH => memory.patch(&path, &body),
-            Method::DELETE => match memory.objects.remove(&path) {
-                Some(object) => respond(200, &object),
-                None => refusal(404, "not found"),
-            },
-            _ => refusal(405, "not here"),
-        }
+        let header = |name| parts.headers.get(name).map_or("", |value| value.to_str().unwrap());
+        let asked = Asked {
+            path: parts.uri.path(),
+            query: parts.uri.query().unwrap_or_default(),
+            whole: !header(ACCEPT).contains("as=PartialObjectMetadata"),
+            applies: header(CONTENT_TYPE).contains("apply-patch"),
+            body,
+        };
+        let answer = self.with(|memory| {
+            let answer = memory.answer(&parts.method, &asked);
+            memory.note(&format!("  {} {} {}", parts.method, parts.uri, answer.status().as_u16()));
+            answer
+        });
+        self.asked.notify_waiters();
+        answer
     }
 }
 
+/// What a request asks for, its method aside.
+struct Asked<'request> {
+    path: &'request str,
+    query: &'request str,
+    /// False where only metadata is asked for.
+    whole: bool,
+    /// True for a server-side apply.
+    applies: bool,
+    body: Value,
+}
+
 impl Memory {
-    /// Stores an object with a resource version of its own, a uid and what else a server fills in.
-    fn store(&mut self, path: &str, mut object: Value) -> Value {
-        self.version += 1;
-        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        if object["kind"] == "Job" && object["metadata"]["uid"].is_null() {
-            object["metadata"]["uid"] = json!("job-uid");
+    fn note(&mut self, text: &str) {
+        let line = format!("{} {text}", self.store.clock.now());
+        if std::env::var_os("MODEL_TRACE").is_some() {
+            println!("{line}");
         }
-        if object["metadata"]["uid"].is_null() {
-            object["metadata"]["uid"] = json!(format!("uid-{}", self.version));
-        }
-        if object["kind"] == "Service" && object["spec"]["clusterIP"].is_null() {
-            object["spec"]["clusterIP"] = json!("10.96.0.7");
-        }
-        self.objects.insert(path.to_owned(), object.clone());
-        object
+        self.journal.push(line);
     }
 
-    /// An object or a list; without `whole` only the metadata of what is listed.
-    fn read(&mut self, path: &str, query: &str, whole: bool) -> Response<Body> {
-        let kinds = [
-            ("/pods", "Pod"),
-            ("/events", "Event"),
-            ("/jobs", "Job"),
-            ("/services", "Service"),
-            ("/configmaps", "ConfigMap"),
-            ("/miniclusters", "MiniCluster"),
-            ("/workloads", "Workload"),
-        ];
-        if let Some((_, kind)) = kinds.iter().find(|(end, _)| path.ends_with(end)) {
-            return self.list(path, kind, query, whole);
+    fn answer(&mut self, method: &Method, asked: &Asked<'_>) -> Response<Answer> {
+        let Asked { path, query, .. } = *asked;
+        self.log.push(format!("{method} {path}"));
+        if let Some(answer) = self.of_no_namespace(path, query) {
+            return answer;
         }
-        let found = self.objects.get(path).map(|object| respond(200, object));
-        if let Some(intruder) = self.intruders.remove(path) {
-            self.store(path, intruder);
+        if !rights::allowed(method, path, query) {
+            if method != Method::GET {
+                self.mistakes.push(format!("{method} {path}: not allowed"));
+            }
+            return refuse(&Refusal::new(403, "the operator's role does not allow it"));
         }
-        found.unwrap_or_else(|| refusal(404, "not found"))
+        if method == Method::GET {
+            return self.read(asked);
+        }
+        self.bodies.push(asked.body.clone());
+        let name = asked.body["metadata"]["name"].as_str().unwrap_or_default();
+        let refusals = &self.faults.refusals;
+        if let Some(refusal) =
+            refusals.get(path).or_else(|| refusals.get(&format!("{path}/{name}")))
+        {
+            return refuse(refusal);
+        }
+        self.store.by_operator = true;
+        let written = self.write(method, asked);
+        self.store.by_operator = false;
+        match written {
+            Ok((code, object)) => respond(code, &object),
+            Err(refusal) => {
+                if refusal.code == 422 {
+                    self.mistakes.push(format!("{method} {path}: {}", refusal.status()["message"]));
+                }
+                refuse(&refusal)
+            }
+        }
+    }
+
+    fn write(&mut self, method: &Method, asked: &Asked<'_>) -> Result<(u16, Value), Refusal> {
+        let Asked { path, body, .. } = asked;
+        let store = &mut self.store;
+        Ok((
+            200,
+            match *method {
+                Method::POST => return store.create(path, body).map(|object| (201, object)),
+                Method::PUT => store.replace(path, body)?,
+                Method::DELETE => store.delete(path, body)?,
+                Method::PATCH => match path.strip_suffix("/status") {
+                    Some(object) if asked.applies => store.apply_status(object, body)?,
+                    None if !asked.applies => store.merge(path, body)?,
+                    Some(_) | None => return Err(Refusal::new(405, "no patch that is known here")),
+                },
+                _ => return Err(Refusal::new(405, "not here")),
+            },
+        ))
+    }
+
+    /// An object, a list or a watch; without `whole` only the metadata of what is listed.
+    fn read(&mut self, asked: &Asked<'_>) -> Response<Answer> {
+        let Asked { path, whole, .. } = *asked;
+        let query = words(asked.query);
+        if query.get("watch").is_some_and(|it| it == "true") {
+            let (watch, lines) = Watch::new(path, &query, whole);
+            self.watches.push(watch);
+            return Response::new(Answer::from_stream(lines));
+        }
+        let answer = match kind_of(path) {
+            Some(kind) => self.list(path, kind, &query, whole),
+            None => self
+                .store
+                .get(path)
+                .map_or_else(|| refuse(&Refusal::not_found()), |object| respond(200, object)),
+        };
+        for (path, object) in self.faults.intrusions(path) {
+            self.store.put(&path, object);
+        }
+        answer
+    }
+
+    fn list(&self, path: &str, kind: &str, query: &Words, whole: bool) -> Response<Answer> {
+        let selection = Selection::of(query);
+        let all = self.store.inside(path).map(|(_, object)| object);
+        let items: Vec<&Value> = all.filter(|object| selection.has(object)).collect();
+        page(kind, self.store.version, &items, query, whole)
+    }
+
+    /// Tells those who watch what has happened.
+    fn tell(&mut self) {
+        let News::AllBut(held) = &self.news else { return };
+        let store = &self.store;
+        self.watches
+            .retain_mut(|watch| held.iter().any(|plural| watch.is_of(plural)) || watch.tell(store));
     }
 
     /// What lies in no namespace: an operator for one namespace may not read it, so it is there only
     /// where a test says so.
-    fn of_no_namespace(&self, path: &str, query: &str) -> Option<Response<Body>> {
+    fn of_no_namespace(&self, path: &str, query: &str) -> Option<Response<Answer>> {
         match path {
-            "/version" => {
-                let release = self.release.as_ref()?;
-                let fields = [
-                    "major",
-                    "minor",
-                    "gitCommit",
-                    "gitTreeState",
-                    "buildDate",
-                    "goVersion",
-                    "compiler",
-                    "platform",
-                ];
-                let mut version: BTreeMap<&str, &str> = fields.map(|field| (field, "")).into();
-                version.insert("gitVersion", release);
-                Some(respond(200, &json!(version)))
-            }
+            "/version" => Some(respond(200, &version(self.release.as_ref()?))),
             "/api/v1/nodes" => {
                 let nodes: Vec<&Value> = self.nodes.as_ref()?.iter().collect();
                 let query = words(query);
                 assert!(query.contains_key("limit"), "all nodes are listed at once");
-                Some(page("Node", self.version, &nodes, &query, true))
+                Some(page("Node", self.store.version, &nodes, &query, true))
             }
             // What kinds there are, everybody may ask.
             _ if path.starts_with("/apis") && path.split('/').count() <= 4 => {
                 let none = json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": [] });
-                Some(respond(200, self.objects.get(path).unwrap_or(&none)))
+                Some(respond(200, self.store.get(path).unwrap_or(&none)))
             }
             _ => None,
         }
     }
-
-    fn list(&mut self, path: &str, kind: &str, query: &str, whole: bool) -> Response<Body> {
-        let query = words(query);
-        let terms = |selector: &str| {
-            let selector = query.get(selector).map_or("", String::as_str);
-            selector.split(',').filter(|term| !term.is_empty()).collect::<Vec<_>>()
-        };
-        let (labels, fields) = (terms("labelSelector"), terms("fieldSelector"));
-        let selected = |object: &&Value| {
-            labels.iter().all(|term| has(object, term))
-                && fields.iter().all(|term| {
-                    let (field, value) = term.split_once('=').unwrap();
-                    object.pointer(&format!("/{}", field.replace('.', "/"))) == Some(&json!(value))
-                })
-        };
-        let inside = self.objects.iter().filter(|(it, _)| it.starts_with(&format!("{path}/")));
-        let items: Vec<&Value> = inside.map(|(_, object)| object).filter(selected).collect();
-        let list = page(kind, self.version, &items, &query, whole);
-        let is_inside = |it: &String| it.starts_with(&format!("{path}/"));
-        let intruders: Vec<String> =
-            self.intruders.keys().filter(|it| is_inside(it)).cloned().collect();
-        for path in intruders {
-            let intruder = self.intruders.remove(&path).unwrap_or_default();
-            self.store(&path, intruder);
-        }
-        list
-    }
-
-    fn create(&mut self, path: &str, body: &Value) -> Response<Body> {
-        let name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let path = format!("{path}/{name}");
-        if self.objects.contains_key(&path) {
-            return refusal(409, "already exists");
-        }
-        respond(201, &self.store(&path, body.clone()))
-    }
-
-    /// Merges `body` into what is at `path`, as far as these tests need it.
-    fn patch(&mut self, path: &str, body: &Value) -> Response<Body> {
-        let target = path.trim_end_matches("/status").to_owned();
-        self.write(&target, body, |object| {
-            if target == path {
-                merge(object, body);
-            } else {
-                object["status"] = body["status"].clone();
-            }
-        })
-    }
-
-    /// Changes what is at `path`, unless `body` names another object or another version of it.
-    fn write(
-        &mut self,
-        path: &str,
-        body: &Value,
-        change: impl FnOnce(&mut Value),
-    ) -> Response<Body> {
-        let Some(mut object) = self.objects.get(path).cloned() else {
-            return refusal(404, "not found");
-        };
-        for field in ["uid", "resourceVersion"] {
-            let given = &body["metadata"][field];
-            if !given.is_null() && *given != object["metadata"][field] {
-                return conflict(field);
-            }
-        }
-        change(&mut object);
-        respond(200, &self.store(path, object))
-    }
 }
 
-type Words = BTreeMap<String, String>;
+fn is_watch(request: &Request<Body>) -> bool {
+    request.uri().query().is_some_and(|query| query.contains("watch=true"))
+}
 
-fn words(query: &str) -> Words {
-    form_urlencoded::parse(query.as_bytes()).into_owned().collect()
+/// The kind of the objects in the collection at `path`, if it is one.
+fn kind_of(path: &str) -> Option<&'static str> {
+    let kinds = [
+        ("/pods", "Pod"),
+        ("/events", "Event"),
+        ("/jobs", "Job"),
+        ("/services", "Service"),
+        ("/configmaps", "ConfigMap"),
+        ("/miniclusters", "MiniCluster"),
+        ("/workloads", "Workload"),
+    ];
+    kinds.iter().find(|(end, _)| path.ends_with(end)).map(|(_, kind)| *kind)
+}
+
+fn version(release: &str) -> Value {
+    let fields = [
+        "major",
+        "minor",
+        "gitCommit",
+        "gitTreeState",
+        "buildDate",
+        "goVersion",
+        "compiler",
+        "platform",
+    ];
+    let mut version: BTreeMap<&str, &str> = fields.map(|field| (field, "")).into();
+    version.insert("gitVersion", release);
+    json!(version)
 }
 
 /// As many of `items` as are asked for, from where the page before has ended; their metadata, if not `whole`.
-fn page(kind: &str, version: u64, items: &[&Value], query: &Words, whole: bool) -> Response<Body> {
+fn page(
+    kind: &str,
+    version: u64,
+    items: &[&Value],
+    query: &Words,
+    whole: bool,
+) -> Response<Answer> {
     let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
     let from = number("continue").unwrap_or(0).min(items.len());
     let to = number("limit").map_or(items.len(), |limit| items.len().min(from + limit));
@@ -408,54 +525,54 @@ fn page(kind: &str, version: u64, items: &[&Value], query: &Words, whole: bool) 
     respond(200, &list)
 }
 
-/// Whether the labels of `object` meet one term of a selector.
-fn has(object: &Value, term: &str) -> bool {
-    let labels = &object["metadata"]["labels"];
-    match (term.strip_prefix('!'), term.split_once('=')) {
-        (Some(key), _) => labels[key].is_null(),
-        (None, Some((key, value))) => labels[key] == value,
-        (None, None) => !labels[term].is_null(),
+/// A failure with this code, as a request of this method would meet it.
+fn fault(code: u16, method: &Method) -> Refusal {
+    if code == 409 && method != Method::POST {
+        return Refusal::conflict("resourceVersion");
     }
+    Refusal::new(code, "fault")
 }
 
-fn merge(object: &mut Value, patch: &Value) {
-    match (object, patch) {
-        (Value::Object(object), Value::Object(patch)) => {
-            for (key, value) in patch {
-                if value.is_null() {
-                    object.remove(key);
-                } else {
-                    merge(object.entry(key.clone()).or_insert(Value::Null), value);
+fn refuse(refusal: &Refusal) -> Response<Answer> {
+    respond(refusal.code, &refusal.status())
+}
+
+fn respond(code: u16, body: &Value) -> Response<Answer> {
+    let body = Answer::from(serde_json::to_vec(body).unwrap());
+    Response::builder().status(code).body(body).unwrap()
+}
+
+mod gate {
+    //! How many requests are answered.
+
+    use std::sync::{Arc, Mutex};
+    use tokio::sync::Notify;
+
+    /// Lets requests pass: all of them, unless somebody says how many.
+    #[derive(Clone, Default)]
+    pub(super) struct Gate(Arc<(Mutex<Option<usize>>, Notify)>);
+
+    impl Gate {
+        /// From now on so many pass.
+        pub(super) fn set(&self, requests: Option<usize>) {
+            *self.0.0.lock().unwrap() = requests;
+            self.0.1.notify_waiters();
+        }
+
+        /// Resolves when a request may pass.
+        pub(super) async fn pass(&self) {
+            loop {
+                let changed = self.0.1.notified();
+                match self.0.0.lock().unwrap().as_mut() {
+                    None => return,
+                    Some(0) => {}
+                    Some(left) => {
+                        *left -= 1;
+                        return;
+                    }
                 }
+                changed.await;
             }
         }
-        (object, patch) => *object = patch.clone(),
     }
-}
-
-fn conflict(field: &str) -> Response<Body> {
-    status(409, "Conflict", &format!("the object has been modified: {field}"))
-}
-
-fn refusal(code: u16, message: &str) -> Response<Body> {
-    let reason = match code {
-        404 => "NotFound",
-        409 => "AlreadyExists",
-        403 => "Forbidden",
-        _ => "InternalError",
-    };
-    status(code, reason, message)
-}
-
-fn status(code: u16, reason: &str, message: &str) -> Response<Body> {
-    let status = json!({
-        "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
-        "message": message, "reason": reason, "code": code,
-    });
-    respond(code, &status)
-}
-
-fn respond(code: u16, body: &Value) -> Response<Body> {
-    let body = Body::from(serde_json::to_vec(body).unwrap());
-    Response::builder().status(code).body(body).unwrap()
 }

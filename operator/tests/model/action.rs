@@ -1,0 +1,295 @@
+//! What can happen to a MiniCluster and around it.
+
+use crate::support::simulation::faults::{Failure, Fault};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// A MiniCluster that is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flavour {
+    /// Its command runs once.
+    Once,
+    /// Its command may be repeated.
+    Repeated,
+    /// It stays up.
+    Interactive,
+    /// It has a pod of `spec.services`.
+    WithServices,
+    /// It has a sidecar with a port.
+    WithSidecar,
+    /// Its lead ends the run after a while.
+    WithDeadline,
+    /// It goes when it has finished.
+    Cleanup,
+}
+
+use Flavour::{Cleanup, Interactive, Once, Repeated, WithDeadline, WithServices, WithSidecar};
+
+/// Somebody changes the specification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Edit {
+    /// So many pods; more than four are refused.
+    Size(u32),
+    /// Another command: what runs is another.
+    Command(u32),
+    /// Seconds after which the lead ends the run.
+    Deadline(u32),
+    /// How often the command may be repeated.
+    BackoffLimit(u32),
+    /// Whether it goes when it has finished.
+    Cleanup(bool),
+    /// A value for a label of the Job.
+    Label(u32),
+    /// Something that the operator refuses.
+    Invalid,
+    /// Takes that back.
+    Valid,
+}
+
+/// An object that the operator makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Thing {
+    Job,
+    ConfigMap,
+    Headless,
+    Lead,
+    Secret,
+    Companion,
+    Alias,
+}
+
+/// What somebody does to an object of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tampering {
+    /// Its specification says something else, as far as it may.
+    Changed,
+    /// The label is gone by which the operator hears of it.
+    Unlabelled,
+    /// It belongs to the MiniCluster no more.
+    Disowned,
+    /// It has a label more.
+    Labelled,
+}
+
+/// What happens to a pod of the Job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Deleted,
+    Evicted,
+    /// Its runner is killed.
+    Killed,
+    /// Its runner ends with this code: that of the command on a lead that runs one, else the agent's.
+    Ended(i32),
+}
+
+/// One thing that happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// A MiniCluster is made, if there is none.
+    Create(Flavour),
+    Edit(Edit),
+    /// It is deleted; with `foreground` after all that it owns.
+    DeleteCluster {
+        foreground: bool,
+    },
+    /// The newest pod with this index has a fate.
+    Pod(u64, Fate),
+    /// Somebody deletes all pods that have ended.
+    Tidy,
+    /// The command of the lead ends with this code, if it runs.
+    CommandEnds(i32),
+    /// Somebody deletes an object of ours.
+    Remove(Thing),
+    Tamper(Thing, Tampering),
+    /// Somebody else has an object of our name, unless we have; with `predecessor` it was a deleted
+    /// MiniCluster's of the same name.
+    Occupy {
+        thing: Thing,
+        predecessor: bool,
+    },
+    /// Who has such an object deletes it.
+    Vacate(Thing),
+    /// The operator's process ends, whatever it was doing, and another begins.
+    Restart,
+    /// One of the operator's requests to come fails.
+    Fail(Fault),
+    /// Watches bring nothing of these kinds, in the plural, until they catch up.
+    Lag(&'static [&'static str]),
+    CatchUp,
+    /// The operator comes as far as so many answers take it.
+    Answers(usize),
+    /// The operator does all that it can do now.
+    Act,
+    /// The Job controller, the kubelet and the garbage collector do one thing each.
+    ClusterActs,
+    /// So many seconds pass, in which all of them act.
+    Wait(u64),
+}
+
+/// The specification that `flavour` begins with.
+pub(crate) fn specification(flavour: Flavour) -> Value {
+    let mut spec = json!({
+        "size": 3, "maxSize": 4, "containers": [{ "image": "app", "command": "echo hello" }],
+    });
+    match flavour {
+        Once => {}
+        Repeated => spec["backoffLimit"] = json!(2),
+        Interactive => spec["interactive"] = json!(true),
+        WithServices => spec["services"] = json!([{ "image": "db", "name": "db" }]),
+        WithSidecar => {
+            spec["containers"][0]["runFlux"] = json!(true);
+            let sidecar = json!({ "image": "web", "name": "web", "runFlux": false, "ports": [80] });
+            spec["containers"].as_array_mut().unwrap().push(sidecar);
+        }
+        WithDeadline => spec["deadlineSeconds"] = json!(100),
+        Cleanup => spec["cleanup"] = json!(true),
+    }
+    spec
+}
+
+impl Edit {
+    /// What is merged into a specification.
+    pub(crate) fn apply(self, spec: &mut Value) {
+        match self {
+            Self::Size(size) => spec["size"] = json!(size),
+            Self::Command(number) => {
+                spec["containers"][0]["command"] = json!(format!("echo {number}"));
+            }
+            Self::Deadline(seconds) => spec["deadlineSeconds"] = json!(seconds),
+            Self::BackoffLimit(limit) => spec["backoffLimit"] = json!(limit),
+            Self::Cleanup(cleanup) => spec["cleanup"] = json!(cleanup),
+            Self::Label(value) => spec["jobLabels"] = json!({ "label": value.to_string() }),
+            Self::Invalid => spec["flux"] = json!({ "topology": "nonsense" }),
+            Self::Valid => drop(spec.as_object_mut().unwrap().remove("flux")),
+        }
+    }
+}
+
+fn flavour() -> impl Strategy<Value = Flavour> {
+    prop_oneof![
+        4 => Just(Once), 1 => Just(Repeated), 1 => Just(Interactive), 1 => Just(WithServices),
+        1 => Just(WithSidecar), 1 => Just(WithDeadline), 1 => Just(Cleanup),
+    ]
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    prop_oneof![
+        4 => (1_u32..=5).prop_map(Edit::Size),
+        2 => (0_u32..3).prop_map(Edit::Command),
+        1 => prop_oneof![Just(50), Just(300)].prop_map(Edit::Deadline),
+        1 => (0_u32..3).prop_map(Edit::BackoffLimit),
+        1 => any::<bool>().prop_map(Edit::Cleanup),
+        1 => (0_u32..2).prop_map(Edit::Label),
+        1 => Just(Edit::Invalid),
+        1 => Just(Edit::Valid),
+    ]
+}
+
+fn thing() -> impl Strategy<Value = Thing> {
+    prop_oneof![
+        4 => Just(Thing::Job), 3 => Just(Thing::ConfigMap), 1 => Just(Thing::Headless),
+        1 => Just(Thing::Lead), 1 => Just(Thing::Companion), 1 => Just(Thing::Alias),
+    ]
+}
+
+fn tampering() -> impl Strategy<Value = Tampering> {
+    prop_oneof![
+        3 => Just(Tampering::Changed), 2 => Just(Tampering::Unlabelled),
+        1 => Just(Tampering::Disowned), 1 => Just(Tampering::Labelled),
+    ]
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    let code = prop_oneof![Just(0), Just(1), Just(68), Just(75), Just(137)];
+    prop_oneof![
+        2 => Just(Fate::Deleted), 1 => Just(Fate::Evicted), 1 => Just(Fate::Killed),
+        1 => code.prop_map(Fate::Ended),
+    ]
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    let code = || prop_oneof![Just(409_u16), Just(429), Just(500), Just(504)];
+    let failure = prop_oneof![
+        3 => code().prop_map(Failure::Refused),
+        3 => prop_oneof![Just(500_u16), Just(504)].prop_map(Failure::Lost),
+        1 => Just(Failure::Swallowed),
+        1 => Just(Failure::Unanswered),
+    ];
+    (0_usize..16, failure).prop_map(|(after, failure)| Fault { after, failure })
+}
+
+fn lag() -> impl Strategy<Value = &'static [&'static str]> {
+    prop_oneof![
+        Just(&["jobs"][..]),
+        Just(&["configmaps"][..]),
+        Just(&["pods"][..]),
+        Just(&["miniclusters"][..]),
+        Just(&["jobs", "configmaps", "pods", "services", "miniclusters"][..]),
+    ]
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let command = prop_oneof![4 => Just(0), 2 => Just(1), 1 => Just(75), 1 => Just(137)];
+    prop_oneof![
+        1 => flavour().prop_map(Action::Create),
+        6 => edit().prop_map(Action::Edit),
+        1 => any::<bool>().prop_map(|foreground| Action::DeleteCluster { foreground }),
+        4 => (0_u64..4, fate()).prop_map(|(index, fate)| Action::Pod(index, fate)),
+        1 => Just(Action::Tidy),
+        4 => command.prop_map(Action::CommandEnds),
+        3 => prop_oneof![6 => thing(), 1 => Just(Thing::Secret)].prop_map(Action::Remove),
+        3 => (thing(), tampering()).prop_map(|(thing, how)| Action::Tamper(thing, how)),
+        1 => (thing(), any::<bool>())
+            .prop_map(|(thing, predecessor)| Action::Occupy { thing, predecessor }),
+        1 => thing().prop_map(Action::Vacate),
+        3 => Just(Action::Restart),
+        4 => fault().prop_map(Action::Fail),
+        2 => lag().prop_map(Action::Lag),
+        1 => Just(Action::CatchUp),
+        6 => (1_usize..16).prop_map(Action::Answers),
+        5 => Just(Action::Act),
+        4 => Just(Action::ClusterActs),
+        8 => prop_oneof![4 => 1_u64..20, 1 => 20_u64..200].prop_map(Action::Wait),
+    ]
+}
+
+/// The run ends, somebody tidies up, and the operator is disturbed in the middle of it.
+fn disturbed_end() -> impl Strategy<Value = Vec<Action>> {
+    let disturbance = prop_oneof![
+        Just(None),
+        Just(Some(Action::Restart)),
+        fault().prop_map(|fault| Some(Action::Fail(fault))),
+        lag().prop_map(|kinds| Some(Action::Lag(kinds))),
+    ];
+    let removed = prop_oneof![2 => Just(Thing::Job), 1 => Just(Thing::ConfigMap)];
+    let parts = (0..3_i32, disturbance.clone(), 0_usize..16, disturbance, removed, any::<bool>());
+    parts.prop_map(|(code, before, answers, after, removed, acts)| {
+        let end = [Action::Wait(5), Action::CommandEnds(code)];
+        let told = [Action::ClusterActs; 3].into_iter().chain(before);
+        let goes_on = [Action::Answers(answers)].into_iter().chain(after);
+        let rest = [Action::Remove(removed)].into_iter().chain(acts.then_some(Action::Act));
+        end.into_iter().chain(told).chain(goes_on).chain(rest).collect()
+    })
+}
+
+/// A MiniCluster takes the name of another while the operator is at work.
+fn namesake() -> impl Strategy<Value = Vec<Action>> {
+    (0_usize..16, any::<bool>(), flavour(), 0_usize..16).prop_map(
+        |(before, foreground, flavour, after)| {
+            let gone = Action::DeleteCluster { foreground };
+            let made = Action::Create(flavour);
+            vec![Action::Answers(before), gone, Action::ClusterActs, made, Action::Answers(after)]
+        },
+    )
+}
+
+/// A MiniCluster, and what happens then.
+pub(crate) fn course(longest: usize) -> impl Strategy<Value = (Flavour, Vec<Action>)> {
+    let part = prop_oneof![
+        16 => action().prop_map(|action| vec![action]),
+        1 => disturbed_end(),
+        1 => namesake(),
+    ];
+    let parts = prop::collection::vec(part, 0..longest);
+    (flavour(), parts.prop_map(|parts| parts.concat()))
+}

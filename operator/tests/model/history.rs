@@ -1,0 +1,148 @@
+//! What the operator did, and what it knew when it did it.
+
+use crate::support::simulation::job::is_finished;
+use crate::support::simulation::store::Event;
+use crate::support::world::{CLUSTER, CONFIG, JOB};
+use crate::world::{SOMEBODY, owned_by_cluster};
+use serde_json::{Value, json};
+
+/// The annotation that notes a run which has ended.
+pub(crate) const NOTE: &str = "flux-framework.org/ended-run";
+
+/// The last Job of a MiniCluster.
+struct Last {
+    uid: Value,
+    started: Value,
+    /// What it runs, as it was noted on it.
+    fields: Value,
+    /// What was asked for when it was made, which may be something else already.
+    containers: Value,
+    /// The status, or the note, has said that it is over.
+    known_to_be_over: bool,
+    /// Something else was asked for meanwhile.
+    other_asked: bool,
+    /// Somebody has taken the note away.
+    forgotten: bool,
+}
+
+/// Follows all changes in their order.
+#[derive(Default)]
+pub(crate) struct Story {
+    cluster: Value,
+    last: Option<Last>,
+}
+
+/// What the operator should not have done.
+pub(crate) fn faults(history: &[Event]) -> Vec<String> {
+    let mut story = Story::default();
+    history.iter().filter_map(|event| story.tell(event)).collect()
+}
+
+impl Story {
+    fn tell(&mut self, event: &Event) -> Option<String> {
+        match event.path.as_str() {
+            CLUSTER => self.cluster_changed(event.after.as_ref()),
+            CONFIG => self.note_changed(event),
+            JOB => {
+                if let Some(fault) = self.job_changed(event) {
+                    return Some(fault);
+                }
+            }
+            _ => {}
+        }
+        if event.by_operator { self.trespass(event) } else { None }
+    }
+
+    fn cluster_changed(&mut self, cluster: Option<&Value>) {
+        let Some(cluster) = cluster else {
+            (self.cluster, self.last) = (Value::Null, None);
+            return;
+        };
+        self.cluster = cluster.clone();
+        if let Some(last) = &mut self.last {
+            let (status, containers) = (&cluster["status"], &cluster["spec"]["containers"]);
+            last.other_asked |= *containers != last.containers;
+            let over = status["state"] == "Complete" || status["state"] == "Failed";
+            last.known_to_be_over |= over && status["startTime"] == last.started;
+        }
+    }
+
+    fn note_changed(&mut self, event: &Event) {
+        let Some(last) = &mut self.last else { return };
+        let note = |object: Option<&Value>| -> Option<Value> {
+            serde_json::from_str(object?["metadata"]["annotations"][NOTE].as_str()?).ok()
+        };
+        let of_last = |note: Value| note["job"] == last.uid;
+        let (before, after) = (note(event.before.as_ref()), note(event.after.as_ref()));
+        let is_noted = after.is_some_and(of_last);
+        last.known_to_be_over |= is_noted;
+        last.forgotten |= !event.by_operator && !is_noted && before.is_some();
+        // One that is ours no more says nothing.
+        last.forgotten |= event.after.as_ref().is_none_or(|it| owned_by_cluster(it).is_none());
+    }
+
+    fn job_changed(&mut self, event: &Event) -> Option<String> {
+        match (&event.before, &event.after) {
+            (None, Some(job)) if event.by_operator => self.job_created(job),
+            (Some(before), Some(after)) => {
+                if let Some(last) = &mut self.last
+                    && last.uid == after["metadata"]["uid"]
+                {
+                    last.started = after["status"]["startTime"].clone();
+                }
+                (event.by_operator && is_finished(before))
+                    .then(|| "a finished Job was written to".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    fn job_created(&mut self, job: &Value) -> Option<String> {
+        let containers = self.cluster["spec"]["containers"].clone();
+        let fields = job["metadata"]["annotations"]["flux-framework.org/fields"].clone();
+        let again = self.last.as_ref().filter(|last| {
+            last.known_to_be_over && last.fields == fields && !last.other_asked && !last.forgotten
+        });
+        let fault = again.map(|last| {
+            format!(
+                "what {} ran, whose end was known, is run again at version {}",
+                last.uid, job["metadata"]["resourceVersion"]
+            )
+        });
+        self.last = Some(Last {
+            uid: job["metadata"]["uid"].clone(),
+            started: json!("never"),
+            fields,
+            containers,
+            known_to_be_over: false,
+            other_asked: false,
+            forgotten: false,
+        });
+        fault
+    }
+
+    /// What the operator has written to and is not its own to write to.
+    fn trespass(&self, event: &Event) -> Option<String> {
+        let before = event.before.as_ref()?;
+        let is = |kind: &str| before["kind"] == kind;
+        let theirs = before["metadata"]["annotations"][SOMEBODY].is_string();
+        let owned =
+            before["metadata"]["ownerReferences"].as_array().is_some_and(|all| !all.is_empty());
+        if theirs || !(owned || is("MiniCluster") || is("Event")) {
+            return Some(format!("the operator has written to {} of somebody else", event.path));
+        }
+        let over = |cluster: &Value| {
+            let state = &cluster["status"]["state"];
+            cluster["spec"]["cleanup"] == true && (state == "Complete" || state == "Failed")
+        };
+        if is("MiniCluster") && event.after.is_none() && !over(before) {
+            return Some(
+                "a MiniCluster was deleted that has not finished, or was to stay".to_owned(),
+            );
+        }
+        let spec = |object: &Option<Value>| object.as_ref().map(|object| object["spec"].clone());
+        let edited =
+            is("MiniCluster") && event.after.is_some() && spec(&event.before) != spec(&event.after);
+        edited.then(|| "the operator has edited the specification".to_owned())
+    }
+}

@@ -1,0 +1,155 @@
+//! What holds whatever happens.
+
+use crate::action::{Action, Flavour, Thing};
+use crate::history;
+use crate::status;
+use crate::support::simulation::job::is_finished;
+use crate::support::world::{CLUSTER, CONFIG, JOB};
+use crate::world::{World, owned_by_cluster, path};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// What is wrong after a MiniCluster of `flavour` was made and `actions` have happened.
+pub(crate) async fn hold(flavour: Flavour, actions: &[Action]) -> Result<(), String> {
+    let mut world = World::new();
+    world.server.let_pass(Some(0));
+    world.create(flavour);
+    for action in actions {
+        world.happen(*action).await;
+    }
+    let result = settled(&mut world).await;
+    result.map_err(|fault| format!("{fault}\n{}", world.server.journal().join("\n")))
+}
+
+/// Lets all settle and looks; then at another operator; then at what a deleted MiniCluster leaves.
+async fn settled(world: &mut World) -> Result<(), String> {
+    world.settle().await?;
+    if world.unheard {
+        world.restart();
+        world.settle().await?;
+    }
+    at_rest(world)?;
+    another_operator_agrees(world).await?;
+    nothing_is_left(world).await?;
+    at_rest(world)
+}
+
+/// What holds at any time, and what holds when nothing is due any more.
+fn at_rest(world: &World) -> Result<(), String> {
+    let mut faults = world.server.mistakes();
+    faults.extend(world.store(|store| history::faults(&store.history)));
+    faults.extend(world.store(|store| status::fault(store)));
+    faults.extend(repeated(world));
+    faults.extend(several_jobs(world));
+    faults.extend(left_running(world));
+    if world.metrics.text().unwrap().contains("category=\"Internal\"") {
+        faults.push("the operator has panicked".to_owned());
+    }
+    if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
+}
+
+/// Commands that were started more often than their Job allows.
+fn repeated(world: &World) -> Vec<String> {
+    let mut runs: BTreeMap<&str, usize> = BTreeMap::new();
+    for run in &world.kubelet.runs {
+        *runs.entry(&run.job).or_default() += 1;
+    }
+    let jobs = world.store(|store| {
+        let made = store.history.iter().filter_map(|event| event.after.as_ref());
+        made.filter(|object| object["kind"] == "Job").cloned().collect::<Vec<Value>>()
+    });
+    let may_repeat = |uid: &str| {
+        let job = jobs.iter().find(|job| job["metadata"]["uid"] == uid);
+        job.is_some_and(|job| job["spec"]["backoffLimit"].as_u64().is_some_and(|limit| limit > 0))
+    };
+    let twice = runs.iter().filter(|(job, number)| **number > 1 && !may_repeat(job));
+    twice.map(|(job, number)| format!("the command of {job} was started {number} times")).collect()
+}
+
+/// Jobs beside the one that there may be.
+fn several_jobs(world: &World) -> Vec<String> {
+    world.store(|store| {
+        let ours = |object: &Value| object["kind"] == "Job" && owned_by_cluster(object).is_some();
+        let jobs = store.all().iter().filter(|(path, object)| *path != JOB && ours(object));
+        jobs.map(|(path, _)| format!("another Job: {path}")).collect()
+    })
+}
+
+/// Pods of `spec.services` that outlive the run.
+fn left_running(world: &World) -> Option<String> {
+    world.store(|store| {
+        let is_over =
+            store.get(JOB).is_some_and(|job| owned_by_cluster(job).is_some() && is_finished(job));
+        let companion = path(store, Thing::Companion).and_then(|path| store.get(&path));
+        let ours = companion.is_some_and(|pod| owned_by_cluster(pod).is_some());
+        (is_over && ours).then(|| "the pod of spec.services outlives the run".to_owned())
+    })
+}
+
+/// Another operator, which remembers nothing, has nothing to write; and neither has it where the status
+/// is lost, but that status.
+async fn another_operator_agrees(world: &mut World) -> Result<(), String> {
+    world.server.note("another operator".to_owned());
+    let before = world.server.journal().len();
+    world.restart();
+    world.settle().await?;
+    let mut asked = world.server.journal().split_off(before);
+    // A name that somebody else has is tried again.
+    asked.retain(|line| {
+        !line.contains(" GET ") && (line.ends_with(" 200") || line.ends_with(" 201"))
+    });
+    if !asked.is_empty() {
+        return Err(format!("another operator has written: {asked:?}"));
+    }
+    let Some(before) = world.server.get(CLUSTER) else { return Ok(()) };
+    world.server.note("the status is lost".to_owned());
+    world.store(|store| store.set_status(CLUSTER, Value::Null));
+    world.restart();
+    world.settle().await?;
+    let Some(after) = world.server.get(CLUSTER) else { return Ok(()) };
+    let ours =
+        |path: &str| world.server.get(path).filter(|object| owned_by_cluster(object).is_some());
+    let has_job = ours(JOB).is_some();
+    let has_note =
+        ours(CONFIG).is_some_and(|it| it["metadata"]["annotations"][history::NOTE].is_string());
+    let told = |object: &Value| told(&object["status"], has_job, has_note);
+    let (before, after) = (told(&before), told(&after));
+    if before == after {
+        Ok(())
+    } else {
+        Err(format!("from the objects alone it is told {after}, not {before}"))
+    }
+}
+
+/// What of a status follows from the objects there are: the size of a run is its Job's, and the code of a
+/// lead that is gone is in the note.
+fn told(status: &Value, has_job: bool, has_note: bool) -> Value {
+    let condition = |it: &Value| {
+        json!([it["type"], it["status"], it["reason"], it["message"], it["observedGeneration"]])
+    };
+    let conditions = status["conditions"].as_array().into_iter().flatten().map(condition);
+    json!({
+        "state": status["state"], "reason": status["reason"], "exitCode": if has_note { &status["exitCode"] } else { &Value::Null },
+        "readyBrokers": status["readyBrokers"], "startTime": status["startTime"],
+        "completionTime": status["completionTime"], "generation": status["observedGeneration"],
+        "size": if has_job { &status["size"] } else { &Value::Null },
+        "conditions": conditions.collect::<Vec<_>>(),
+    })
+}
+
+/// Of a MiniCluster that is deleted nothing of ours is left, and nobody writes any more.
+async fn nothing_is_left(world: &mut World) -> Result<(), String> {
+    world.server.note("the MiniCluster is deleted".to_owned());
+    world.server.let_pass(Some(0));
+    let _ =
+        world.store(|store| store.delete(CLUSTER, &json!({ "propagationPolicy": "Background" })));
+    world.settle().await?;
+    let left = world.store(|store| {
+        let ours = store.all().iter().filter(|(_, object)| {
+            owned_by_cluster(object).is_some()
+                || object["metadata"]["ownerReferences"][0]["kind"] == "Job"
+        });
+        ours.map(|(path, _)| path.clone()).collect::<Vec<_>>()
+    });
+    if left.is_empty() { Ok(()) } else { Err(format!("left behind: {left:?}")) }
+}

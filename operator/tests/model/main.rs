@@ -1,0 +1,82 @@
+//! A model of the operator's world: random sequences of what can happen to a MiniCluster, against the
+//! simulation of an API server, a Job controller and a node; and what holds whatever happens.
+//!
+//! The whole controller runs, with its watches, in paused time. `PROPTEST_RNG_SEED` gives other sequences,
+//! `PROPTEST_CASES` another number of them.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
+#![expect(
+    clippy::unimplemented,
+    reason = "what the simulation has not is said where it is asked for"
+)]
+
+mod action;
+mod history;
+mod invariants;
+mod status;
+#[path = "../support/mod.rs"]
+mod support;
+mod world;
+
+use action::{Action, Flavour, course};
+use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// How many sequences are played; optimised code plays thousands in a minute.
+const SEQUENCES: u32 = 300;
+/// Longest sequence, in parts of which some are several actions.
+const LONGEST: usize = 24;
+
+/// The same sequences each time, unless somebody asks for others.
+fn settings() -> Config {
+    let default = Config::default();
+    let is_set = |name: &str| std::env::var_os(name).is_some();
+    let seed = RngSeed::Fixed(20_261_123);
+    Config {
+        cases: if is_set("PROPTEST_CASES") { default.cases } else { SEQUENCES },
+        rng_seed: if is_set("PROPTEST_RNG_SEED") { default.rng_seed } else { seed },
+        failure_persistence: None,
+        max_shrink_iters: 1000,
+        ..default
+    }
+}
+
+/// What is wrong after a MiniCluster of `flavour` was made and `actions` have happened.
+fn play(flavour: Flavour, actions: &[Action]) -> Result<(), String> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_time().start_paused(true).build().unwrap();
+    let played = || runtime.block_on(invariants::hold(flavour, actions));
+    catch_unwind(AssertUnwindSafe(played)).unwrap_or_else(|_| Err("a panic, see above".to_owned()))
+}
+
+/// What is left of `actions` when each is left out that something is wrong without, too.
+fn shortest(flavour: Flavour, mut actions: Vec<Action>) -> Vec<Action> {
+    let mut position = actions.len();
+    while position > 0 {
+        position -= 1;
+        let mut fewer = actions.clone();
+        fewer.remove(position);
+        if play(flavour, &fewer).is_err() {
+            actions = fewer;
+        }
+    }
+    actions
+}
+
+#[test]
+fn whatever_happens() {
+    let settings = settings();
+    let seed = settings.rng_seed;
+    let mut runner = TestRunner::new(settings);
+    let played = runner.run(&course(LONGEST), |(flavour, actions)| {
+        play(flavour, &actions).map_err(TestCaseError::fail)
+    });
+    match played {
+        Ok(()) => {}
+        Err(TestError::Abort(reason)) => panic!("{reason}"),
+        Err(TestError::Fail(_, (flavour, actions))) => {
+            let actions = shortest(flavour, actions);
+            let fault = play(flavour, &actions).err().unwrap_or_default();
+            panic!("{fault}\n\nseed {seed:?}: {flavour:?}, {actions:?}");
+        }
+    }
+}

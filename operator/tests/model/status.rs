@@ -1,0 +1,102 @@
+//! What a status should say, from the objects alone.
+
+use crate::action::Thing;
+use crate::support::defaults;
+use crate::support::simulation::job::{index_of, is_over, is_ready, pods_of};
+use crate::support::simulation::store::Store;
+use crate::support::world::{CLUSTER, CONFIG, JOB};
+use crate::world::{owned_by_cluster, path};
+use flux_operator::cluster::validate::validate;
+use flux_operator::crd::{MiniCluster, MiniClusterStatus, State};
+use serde_json::Value;
+
+/// What there is at most one of.
+const THINGS: [Thing; 6] =
+    [Thing::Job, Thing::ConfigMap, Thing::Headless, Thing::Lead, Thing::Companion, Thing::Alias];
+
+/// What the status of the MiniCluster says that it should not, once all is settled.
+pub(crate) fn fault(store: &Store) -> Option<String> {
+    let object = store.get(CLUSTER)?;
+    if !object["metadata"]["deletionTimestamp"].is_null() {
+        return None;
+    }
+    let cluster: MiniCluster = serde_json::from_value(object.clone()).unwrap();
+    let Some(status) = &cluster.status else { return Some("there is no status".to_owned()) };
+    let of_cluster = |path: &str| {
+        let owner = cluster.metadata.uid.as_deref();
+        store.get(path).filter(|object| owned_by_cluster(object) == owner)
+    };
+    let others = |thing: &Thing| {
+        path(store, *thing)
+            .is_some_and(|path| store.get(&path).is_some() && of_cluster(&path).is_none())
+    };
+    let occupied = THINGS.iter().any(others);
+    let mut faults = Vec::new();
+    if status.observed_generation != cluster.metadata.generation {
+        faults.push("another generation".to_owned());
+    }
+    if let Some(job) = of_cluster(JOB) {
+        faults.extend(of_job(store, status, job));
+    } else {
+        let note = of_cluster(CONFIG).and_then(note);
+        let valid = validate(&cluster, &defaults()).is_ok();
+        let expected = match note {
+            // Something else was asked for since, and may wait for a name.
+            Some(note) if occupied && object["metadata"]["generation"] != note["generation"] => {
+                return None;
+            }
+            Some(note) if note["complete"] == true => State::Complete,
+            Some(_) => State::Failed,
+            None if !valid => State::Invalid,
+            None if occupied => State::Pending,
+            None => return Some("nothing was started, and nothing says why".to_owned()),
+        };
+        if status.state != Some(expected) {
+            faults.push(format!("{:?}, not {expected:?}", status.state));
+        }
+    }
+    (!faults.is_empty())
+        .then(|| format!("the status says {}: {}", faults.join("; "), object["status"]))
+}
+
+fn note(config_map: &Value) -> Option<Value> {
+    let text = config_map["metadata"]["annotations"]["flux-framework.org/ended-run"].as_str()?;
+    serde_json::from_str(text).ok()
+}
+
+/// What is wrong with the status of a MiniCluster that has `job`.
+fn of_job(store: &Store, status: &MiniClusterStatus, job: &Value) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut check = |name: &str, said: String, expected: String| {
+        if said != expected {
+            faults.push(format!("{name} {said}, not {expected}"));
+        }
+    };
+    let number = |value: &Value| value.as_i64().unwrap_or_default();
+    check("size", status.size.to_string(), number(&job["spec"]["parallelism"]).to_string());
+    let conditions = job["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let has = |type_: &str| conditions.iter().any(|condition| condition["type"] == type_);
+    let state = |state: Option<State>| format!("{state:?}");
+    let ready = number(&job["status"]["ready"]);
+    if has("Complete") || has("Failed") {
+        let expected = if has("Complete") { State::Complete } else { State::Failed };
+        check("state", state(status.state), state(Some(expected)));
+        check("brokers", status.ready_brokers.to_string(), "0".to_owned());
+        if has("Complete") {
+            check("exit code", format!("{:?}", status.exit_code), "Some(0)".to_owned());
+        }
+        return faults;
+    }
+    let pods = pods_of(store, JOB, job["metadata"]["uid"].as_str().unwrap());
+    let lead = pods.iter().rfind(|(_, pod)| index_of(pod) == 0 && !is_over(pod));
+    let expected = match lead {
+        Some((_, lead)) if is_ready(lead) => State::Running,
+        Some((_, lead)) if lead["status"]["phase"] == "Running" || ready > 0 => State::Starting,
+        Some(_) => State::Pending,
+        None => return faults,
+    };
+    check("state", state(status.state), state(Some(expected)));
+    check("brokers", status.ready_brokers.to_string(), ready.to_string());
+    check("exit code", format!("{:?}", status.exit_code), "None".to_owned());
+    faults
+}

@@ -1,0 +1,398 @@
+//! A cluster with the operator in it, to which actions happen.
+
+use crate::action::{Action, Edit, Fate, Flavour, Tampering, Thing, specification};
+use crate::support::server::Server;
+use crate::support::simulation::agent::End;
+use crate::support::simulation::clock::Clock;
+use crate::support::simulation::collector::collect;
+use crate::support::simulation::job::{JobController, index_of, is_finished, is_over, is_ready};
+use crate::support::simulation::kubelet::Kubelet;
+use crate::support::simulation::store::Store;
+use crate::support::world::{CLUSTER, CONFIG, JOB, SECRETS, SERVICE};
+use crate::support::{defaults, images};
+use flux_contract::{Exit, labels};
+use flux_operator::controller::{Context, Scope, run};
+use flux_operator::metrics::Metrics;
+use serde_json::{Value, json};
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+pub(crate) const PODS: &str = "/api/v1/namespaces/work/pods";
+const CLUSTERS: &str = "/apis/flux-framework.org/v1alpha2/namespaces/work/miniclusters";
+
+/// Annotation of objects of somebody else.
+pub(crate) const SOMEBODY: &str = "example.org/somebody";
+
+/// Long enough for everybody to do what there is to do: the time goes on when nobody has anything to do.
+const MOMENT: Duration = Duration::from_millis(1);
+/// Longest time between two looks of the simulation when nothing happens.
+const LONGEST_STEP: Duration = Duration::from_mins(1);
+/// Nothing is due any more when nothing has happened for longer than a pause: of an operator that has
+/// nothing to complain of, while all pods are there.
+const CALM: Duration = Duration::from_secs(70);
+/// The same of every pause there is.
+const QUIET: Duration = Duration::from_mins(11);
+/// After this time it should.
+const PATIENCE: Duration = Duration::from_hours(5);
+
+/// A cluster with the operator in it.
+pub(crate) struct World {
+    /// The API server.
+    pub(crate) server: Server,
+    /// The time.
+    pub(crate) clock: Clock,
+    /// The node.
+    pub(crate) kubelet: Kubelet,
+    jobs: JobController,
+    /// The version at which the others had nothing to do.
+    idle_since: Option<u64>,
+    operator: Option<JoinHandle<()>>,
+    /// Of the operators so far.
+    pub(crate) metrics: Arc<Metrics>,
+    /// Somebody took an object from its MiniCluster, or its label from it: no watch tells what becomes of it,
+    /// so the operator finds out when it looks the next time.
+    pub(crate) unheard: bool,
+}
+
+impl World {
+    /// An empty cluster.
+    pub(crate) fn new() -> Self {
+        let server = Server::default();
+        let clock = server.with(|memory| memory.store.clock);
+        server.brings_news_but_of(&[]);
+        let mut world = Self {
+            server,
+            clock,
+            kubelet: Kubelet::default(),
+            jobs: JobController::default(),
+            idle_since: None,
+            operator: None,
+            metrics: Arc::new(Metrics::new()),
+            unheard: false,
+        };
+        world.restart();
+        world
+    }
+
+    /// Ends the operator and begins another, which remembers nothing. What the first has asked for may
+    /// still have its effect.
+    pub(crate) fn restart(&mut self) {
+        if let Some(operator) = self.operator.take() {
+            operator.abort();
+        }
+        let clock = self.clock;
+        let client = self.server.client();
+        let metrics = Arc::clone(&self.metrics);
+        let instance = Some("operator-0".to_owned());
+        let context = Context::new(client, instance, metrics, images(), defaults())
+            .with_clock(move || clock.now());
+        let scope = Scope { namespace: Some("work".to_owned()), concurrency: 2 };
+        self.operator = Some(tokio::spawn(run(Arc::new(context), scope, || {}, pending())));
+    }
+
+    /// Does something with the objects.
+    pub(crate) fn store<T>(&self, work: impl FnOnce(&mut Store) -> T) -> T {
+        self.server.with(|memory| work(&mut memory.store))
+    }
+
+    /// Lets `action` happen.
+    pub(crate) async fn happen(&mut self, action: Action) {
+        self.server.note(format!("{action:?}"));
+        match action {
+            Action::Create(flavour) => self.create(flavour),
+            Action::Edit(edit) => self.edit(edit),
+            Action::DeleteCluster { foreground } => {
+                let policy = if foreground { "Foreground" } else { "Background" };
+                let _ =
+                    self.store(|it| it.delete(CLUSTER, &json!({ "propagationPolicy": policy })));
+            }
+            Action::Pod(index, fate) => self.befall(index, fate),
+            Action::Tidy => self.tidy(),
+            Action::CommandEnds(code) => self.end_command(code),
+            Action::Remove(thing) => self.remove(thing),
+            Action::Tamper(thing, how) => self.tamper(thing, how),
+            Action::Occupy { thing, predecessor } => self.occupy(thing, predecessor),
+            Action::Vacate(thing) => self.vacate(thing),
+            Action::Restart => self.restart(),
+            Action::Fail(fault) => self.server.fail(fault),
+            Action::Lag(kinds) => self.server.brings_news_but_of(kinds),
+            Action::CatchUp => self.server.brings_news_but_of(&[]),
+            Action::Answers(number) => {
+                self.server.let_pass(Some(number));
+                tokio::time::sleep(MOMENT).await;
+            }
+            Action::Act => self.act().await,
+            Action::ClusterActs => self.cluster_acts(),
+            Action::Wait(seconds) => {
+                for _ in 0..seconds {
+                    self.act().await;
+                    self.cluster_acts();
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                self.act().await;
+            }
+        }
+        // What the operator does next waits for its turn.
+        self.server.let_pass(Some(0));
+    }
+
+    /// Lets the operator do all that it can do now.
+    async fn act(&self) {
+        self.server.let_pass(None);
+        tokio::time::sleep(MOMENT).await;
+    }
+
+    /// Lets the others do one thing each: when something has changed since they found nothing to do, or may
+    /// be due with the time.
+    fn cluster_acts(&mut self) {
+        self.server.with(|memory| {
+            let store = &mut memory.store;
+            let before = store.version;
+            if self.idle_since == Some(before) && !has_deadline(store) && !lacks_pods(store) {
+                return;
+            }
+            self.jobs.sync(store);
+            self.kubelet.step(store, PODS);
+            collect(store);
+            self.idle_since = Some(store.version).filter(|after| *after == before);
+        });
+    }
+
+    /// Lets everybody do what there is to do, without further trouble, until nothing is due any more.
+    /// What is wrong if that never comes.
+    pub(crate) async fn settle(&mut self) -> Result<(), String> {
+        self.server.note("settle".to_owned());
+        self.server.fail_no_more();
+        self.server.brings_news_but_of(&[]);
+        let (begin, mut quiet, mut step) =
+            (self.clock.now(), Duration::ZERO, Duration::from_secs(1));
+        while quiet < CALM
+            || self.store(|store| has_deadline(store) || (quiet < QUIET && is_uneasy(store)))
+        {
+            let before = self.store(|store| store.version);
+            self.act().await;
+            self.cluster_acts();
+            tokio::time::sleep(step).await;
+            if self.store(|store| store.version) == before {
+                quiet += step;
+                step = (step * 2).min(LONGEST_STEP);
+            } else {
+                (quiet, step) = (Duration::ZERO, Duration::from_secs(1));
+            }
+            if self.clock.now().duration_since(begin).unsigned_abs() > PATIENCE {
+                return Err(format!("something still happens after {PATIENCE:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a MiniCluster.
+    pub(crate) fn create(&mut self, flavour: Flavour) {
+        let object = json!({
+            "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
+            "metadata": { "name": "hello", "namespace": "work" }, "spec": specification(flavour),
+        });
+        // There may be one.
+        let _ = self.store(|store| store.create(CLUSTERS, &object));
+    }
+
+    fn edit(&self, edit: Edit) {
+        self.store(|store| {
+            let Some(mut object) = store.get(CLUSTER).cloned() else { return };
+            edit.apply(&mut object["spec"]);
+            store.replace(CLUSTER, &object).unwrap();
+        });
+    }
+
+    /// The newest pod of the Job with this index.
+    fn pod(&self, index: u64) -> Option<(String, Value)> {
+        self.store(|store| {
+            let of_job = |pod: &Value| {
+                !pod["metadata"]["labels"][labels::COMPLETION_INDEX].is_null()
+                    && index_of(pod) == index
+            };
+            let all = store.inside(PODS).filter(|(_, pod)| of_job(pod));
+            all.map(|(path, pod)| (path.clone(), pod.clone())).last()
+        })
+    }
+
+    fn befall(&mut self, index: u64, fate: Fate) {
+        let Some((path, pod)) = self.pod(index) else { return };
+        let runs = !is_over(&pod) && pod["status"]["phase"] == "Running";
+        let kubelet = &mut self.kubelet;
+        self.server.with(|memory| {
+            let store = &mut memory.store;
+            let end = match fate {
+                Fate::Deleted => {
+                    let _ = store.delete(&path, &Value::Null);
+                    return;
+                }
+                Fate::Evicted => return Kubelet::evict(store, &path),
+                Fate::Killed => End::killed(),
+                Fate::Ended(code) => match Exit::from_code(code) {
+                    Some(exit) => End::of_agent(exit, index == 0 && is_ready(&pod)),
+                    None if index == 0 && is_ready(&pod) => End::of_command(code),
+                    None => End { code, message: None },
+                },
+            };
+            if runs {
+                kubelet.end(store, &path, &end);
+            }
+        });
+    }
+
+    fn end_command(&mut self, code: i32) {
+        if self.pod(0).is_some_and(|(_, pod)| is_ready(&pod)) {
+            let end = End::of_command(code);
+            let (path, _) = self.pod(0).unwrap();
+            let kubelet = &mut self.kubelet;
+            self.server.with(|memory| kubelet.end(&mut memory.store, &path, &end));
+        }
+    }
+
+    fn tidy(&self) {
+        self.store(|store| {
+            let over = store.inside(PODS).filter(|(_, pod)| is_over(pod));
+            let over: Vec<String> = over.map(|(path, _)| path.clone()).collect();
+            over.iter().for_each(|path| drop(store.delete(path, &Value::Null)));
+        });
+    }
+
+    fn remove(&self, thing: Thing) {
+        self.store(|store| {
+            if let Some(path) = path(store, thing).filter(|path| is_ours(store, path)) {
+                let _ = store.delete(&path, &json!({ "propagationPolicy": "Background" }));
+            }
+        });
+    }
+
+    fn tamper(&mut self, thing: Thing, how: Tampering) {
+        self.unheard |= matches!(how, Tampering::Disowned | Tampering::Unlabelled);
+        let patch = match (how, thing) {
+            (Tampering::Changed, Thing::Job) => {
+                json!({ "spec": { "completions": 2, "parallelism": 2 } })
+            }
+            (Tampering::Changed, Thing::Headless | Thing::Lead | Thing::Alias) => {
+                json!({ "spec": { "ports": [], "selector": { "app": "other" } } })
+            }
+            (Tampering::Changed, Thing::ConfigMap) => json!({ "data": { "theirs": "1" } }),
+            // What there is of these nobody may change.
+            (Tampering::Changed, Thing::Secret | Thing::Companion) => return,
+            (Tampering::Unlabelled, _) => {
+                json!({ "metadata": { "labels": { labels::MANAGED_BY: null } } })
+            }
+            // The pods of a Job that is ours no more would go on as if it were.
+            (Tampering::Disowned, Thing::Job) => return,
+            (Tampering::Disowned, _) => json!({ "metadata": { "ownerReferences": null } }),
+            (Tampering::Labelled, _) => json!({ "metadata": { "labels": { "theirs": "1" } } }),
+        };
+        self.store(|store| {
+            if let Some(path) = path(store, thing).filter(|path| is_ours(store, path)) {
+                let _ = store.merge(&path, &patch);
+            }
+        });
+    }
+
+    fn occupy(&self, thing: Thing, predecessor: bool) {
+        self.store(|store| {
+            let Some(path) = path(store, thing).filter(|path| store.get(path).is_none()) else { return };
+            let (collection, name) = path.rsplit_once('/').unwrap();
+            let mut object = json!({
+                "apiVersion": api_version(thing), "kind": kind(thing), "spec": {},
+                "metadata": { "name": name, "namespace": "work", "annotations": { SOMEBODY: "true" } },
+            });
+            match thing {
+                Thing::Job => object["spec"] = json!({ "template": {} }),
+                Thing::Companion => object["spec"] = json!({ "containers": [] }),
+                Thing::ConfigMap | Thing::Headless | Thing::Lead | Thing::Secret | Thing::Alias => {}
+            }
+            if predecessor {
+                object["metadata"]["ownerReferences"] = json!([{
+                    "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "name": "hello",
+                    "uid": "of-the-one-before", "controller": true,
+                }]);
+            }
+            store.create(collection, &object).unwrap();
+        });
+    }
+
+    fn vacate(&self, thing: Thing) {
+        self.store(|store| {
+            if let Some(path) = path(store, thing).filter(|path| !is_ours(store, path)) {
+                let _ = store.delete(&path, &Value::Null);
+            }
+        });
+    }
+}
+
+/// True while the operator may try something again, or the Job may make a pod again.
+fn is_uneasy(store: &Store) -> bool {
+    let conditions =
+        store.get(CLUSTER).and_then(|cluster| cluster["status"]["conditions"].as_array());
+    let progressing = conditions.and_then(|all| all.iter().find(|it| it["type"] == "Progressing"));
+    let calm = ["Running", "Finished", "NotRunAgain", "ChangeRefused", "Invalid"];
+    let is_calm = progressing.is_some_and(|it| calm.iter().any(|reason| it["reason"] == *reason));
+    (store.get(CLUSTER).is_some() && !is_calm) || lacks_pods(store)
+}
+
+/// The Job of ours that has not ended.
+fn job_under_way(store: &Store) -> Option<&Value> {
+    store.get(JOB).filter(|job| owned_by_cluster(job).is_some() && !is_finished(job))
+}
+
+/// True while the Job has fewer pods than it should.
+fn lacks_pods(store: &Store) -> bool {
+    let size = job_under_way(store).and_then(|job| job["spec"]["parallelism"].as_u64());
+    let of_job = |pod: &Value| !pod["metadata"]["labels"][labels::COMPLETION_INDEX].is_null();
+    let pods = store.inside(PODS).filter(|(_, pod)| of_job(pod) && !is_over(pod)).count() as u64;
+    size.is_some_and(|size| pods < size)
+}
+
+/// True while the Job waits for a deadline that comes.
+fn has_deadline(store: &Store) -> bool {
+    let deadline =
+        job_under_way(store).and_then(|job| job["spec"]["activeDeadlineSeconds"].as_u64());
+    deadline.is_some_and(|seconds| Duration::from_secs(seconds) < PATIENCE)
+}
+
+/// Where such an object is, or would be; of Secrets there may be several.
+pub(crate) fn path(store: &Store, thing: Thing) -> Option<String> {
+    Some(match thing {
+        Thing::Job => JOB.to_owned(),
+        Thing::ConfigMap => CONFIG.to_owned(),
+        Thing::Headless => SERVICE.to_owned(),
+        Thing::Lead => format!("{SERVICE}-lead"),
+        Thing::Secret => store.inside(SECRETS).next()?.0.clone(),
+        Thing::Companion => format!("{PODS}/hello-services"),
+        Thing::Alias => SERVICE.replace("/hello", "/web"),
+    })
+}
+
+fn kind(thing: Thing) -> &'static str {
+    match thing {
+        Thing::Job => "Job",
+        Thing::ConfigMap => "ConfigMap",
+        Thing::Headless | Thing::Lead | Thing::Alias => "Service",
+        Thing::Secret => "Secret",
+        Thing::Companion => "Pod",
+    }
+}
+
+fn api_version(thing: Thing) -> &'static str {
+    if thing == Thing::Job { "batch/v1" } else { "v1" }
+}
+
+fn is_ours(store: &Store, path: &str) -> bool {
+    store.get(path).is_some_and(|object| owned_by_cluster(object).is_some())
+}
+
+/// The uid of the MiniCluster that the operator made `object` for.
+pub(crate) fn owned_by_cluster(object: &Value) -> Option<&str> {
+    if object["metadata"]["annotations"][SOMEBODY].is_string() {
+        return None;
+    }
+    let owner = &object["metadata"]["ownerReferences"][0];
+    (owner["kind"] == "MiniCluster").then(|| owner["uid"].as_str()).flatten()
+}

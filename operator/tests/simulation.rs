@@ -1,0 +1,160 @@
+//! The simulation of Kubernetes that the model is played in: where it must be as the real one is.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::simulation::job_policy::{Verdict, verdict};
+use support::simulation::patch::{apply, merge};
+use support::simulation::refusal::Refusal;
+use support::simulation::rules::{admit, fill_in};
+use support::simulation::selectors::Selection;
+use support::simulation::store::Store;
+
+#[test]
+fn a_term_asks_for_a_value_another_value_a_key_or_none() {
+    let object =
+        json!({ "metadata": { "labels": { "index": "1" } }, "status": { "phase": "Failed" } });
+    let has = |labels: &str, fields: &str| {
+        let query = [("labelSelector", labels), ("fieldSelector", fields)];
+        let query = query.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        Selection::of(&query.into()).has(&object)
+    };
+    for term in ["index=1", "index!=0", "other!=0", "index", "!other", "index,index!=0", ""] {
+        assert!(has(term, "status.phase=Failed"), "{term}");
+    }
+    for term in ["index=0", "index!=1", "other", "!index", "index,index!=1"] {
+        assert!(!has(term, ""), "{term}");
+    }
+    assert!(!has("", "status.phase=Pending"));
+}
+
+#[test]
+fn a_merge_removes_by_null_and_replaces_lists() {
+    let mut object = json!({ "a": { "b": 1, "c": 2 }, "list": [1, 2] });
+    merge(&mut object, &json!({ "a": { "b": null }, "list": [3], "new": { "x": null, "y": 1 } }));
+    assert_eq!(object, json!({ "a": { "c": 2 }, "list": [3], "new": { "y": 1 } }));
+}
+
+#[test]
+fn an_apply_takes_back_what_it_says_no_more_and_leaves_what_others_set() {
+    let mut live = json!({
+        "size": 1, "exitCode": 7, "theirs": true,
+        "conditions": [{ "type": "Ours" }, { "type": "Old" }, { "type": "Theirs" }],
+    });
+    let last =
+        json!({ "size": 1, "exitCode": 7, "conditions": [{ "type": "Ours" }, { "type": "Old" }] });
+    apply(
+        &mut live,
+        &last,
+        &json!({ "size": 2, "conditions": [{ "type": "Ours", "status": "True" }] }),
+    );
+    let expected = json!({
+        "size": 2, "theirs": true,
+        "conditions": [{ "type": "Ours", "status": "True" }, { "type": "Theirs" }],
+    });
+    assert_eq!(live, expected);
+}
+
+fn changed(old: &Value, path: &str, value: Value) -> Result<Value, Refusal> {
+    let mut new = old.clone();
+    *new.pointer_mut(path).unwrap() = value;
+    admit(old, &mut new).map(|()| new)
+}
+
+#[test]
+fn a_job_keeps_its_template_and_may_have_another_size_if_both_numbers_agree() {
+    let job = json!({
+        "kind": "Job", "metadata": { "generation": 1 },
+        "spec": {
+            "completionMode": "Indexed", "completions": 4, "parallelism": 4, "template": {},
+            "activeDeadlineSeconds": 5,
+        },
+    });
+    for (path, value) in [("/spec/template", json!({ "a": 1 })), ("/spec/completions", json!(2))] {
+        assert_eq!(changed(&job, path, value).unwrap_err().code, 422, "{path}");
+    }
+    let mut smaller = job.clone();
+    smaller["spec"]["completions"] = json!(2);
+    smaller["spec"]["parallelism"] = json!(2);
+    admit(&job, &mut smaller).unwrap();
+    assert_eq!(smaller["metadata"]["generation"], 2);
+    let with_label = changed(&job, "/metadata", json!({ "uid": "another", "generation": 9 }));
+    assert_eq!(with_label.unwrap()["metadata"], json!({ "generation": 1 }));
+}
+
+#[test]
+fn a_service_keeps_its_address() {
+    let mut service =
+        json!({ "kind": "Service", "metadata": {}, "spec": { "ports": [{ "port": 1 }] } });
+    fill_in(&mut service, || "10.96.0.7".to_owned());
+    assert_eq!(service["spec"]["ports"][0]["targetPort"], 1);
+    let other = changed(&service, "/spec/clusterIP", json!("10.96.0.8"));
+    assert_eq!(other.unwrap_err().code, 422);
+}
+
+const MAPS: &str = "/api/v1/namespaces/work/configmaps";
+
+fn map(store: &mut Store) -> (String, Value) {
+    let body = json!({ "kind": "ConfigMap", "metadata": { "name": "a" } });
+    (format!("{MAPS}/a"), store.create(MAPS, &body).unwrap())
+}
+
+#[test]
+fn a_name_is_given_once_and_a_write_meets_the_version_that_it_names() {
+    let mut store = Store::default();
+    let (path, made) = map(&mut store);
+    assert_eq!(store.create(MAPS, &made).unwrap_err().code, 409);
+    let version = &made["metadata"]["resourceVersion"];
+    let patch =
+        |field: &str, value: &Value| json!({ "metadata": { field: value }, "data": { "b": "c" } });
+    assert_eq!(store.merge(&path, &patch("uid", &json!("other"))).unwrap_err().code, 409);
+    store.merge(&path, &patch("resourceVersion", version)).unwrap();
+    let same = store.merge(&path, &json!({ "data": { "b": "c" } })).unwrap();
+    assert_eq!(store.merge(&path, &json!({})).unwrap(), same, "nothing changes");
+    assert_eq!(store.merge(&path, &patch("resourceVersion", version)).unwrap_err().code, 409);
+    assert_eq!(store.merge("/nowhere", &json!({})).unwrap_err().code, 404);
+}
+
+#[test]
+fn what_is_waited_for_goes_when_nobody_waits_any_more() {
+    let mut store = Store::default();
+    let (path, made) = map(&mut store);
+    let other = json!({ "preconditions": { "uid": "other" } });
+    assert_eq!(store.delete(&path, &other).unwrap_err().code, 409);
+    let options = json!({
+        "propagationPolicy": "Foreground", "preconditions": { "uid": made["metadata"]["uid"] },
+    });
+    store.delete(&path, &options).unwrap();
+    assert!(!store.get(&path).unwrap()["metadata"]["deletionTimestamp"].is_null());
+    store.merge(&path, &json!({ "metadata": { "finalizers": null } })).unwrap();
+    assert!(store.get(&path).is_none());
+}
+
+/// The verdict of the policy of a Job whose command runs once, on a pod whose `container` ended with `code`.
+fn judged(container: &str, code: i32, conditions: Value) -> Verdict {
+    let (_, desired) = support::built(&support::cluster(&support::hello(&json!({}))));
+    let spec = serde_json::to_value(desired.job.spec).unwrap();
+    let state = json!({ "terminated": { "exitCode": code } });
+    let status = json!({
+        "phase": "Failed", "conditions": conditions,
+        "containerStatuses": [{ "name": container, "state": state }],
+    });
+    verdict(&spec, &json!({ "status": status }))
+}
+
+#[test]
+fn a_failure_policy_is_asked_rule_by_rule() {
+    let none = || json!([]);
+    let taken = json!([{ "type": "DisruptionTarget", "status": "True" }]);
+    for (code, conditions, expected) in [
+        (75, none(), Verdict::Ignore),
+        (1, none(), Verdict::FailJob),
+        (1, taken.clone(), Verdict::FailJob),
+        (137, none(), Verdict::Count),
+        (137, taken, Verdict::Ignore),
+    ] {
+        assert_eq!(judged("hello", code, conditions.clone()), expected, "{code} {conditions}");
+    }
+    assert_eq!(judged("another", 75, none()), Verdict::Count);
+}

@@ -1,0 +1,51 @@
+//! The garbage collector: what nobody owns any more goes.
+
+use super::store::Store;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Waits for those that an object owns.
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// Looks at each object once.
+pub(crate) fn collect(store: &mut Store) {
+    let mut owners = BTreeSet::new();
+    let mut going = Vec::new();
+    for (path, object) in store.all() {
+        let finalizers = object["metadata"]["finalizers"].as_array();
+        if finalizers.is_some_and(|all| all.contains(&json!(FOREGROUND))) {
+            going.push((path.clone(), uid(object)));
+        } else {
+            owners.insert(uid(object));
+        }
+    }
+    let lost = |object: &Value| {
+        let owned_by =
+            object["metadata"]["ownerReferences"].as_array().filter(|all| !all.is_empty());
+        owned_by.is_some_and(|all| {
+            all.iter().all(|owner| !owners.contains(owner["uid"].as_str().unwrap()))
+        })
+    };
+    let lost: Vec<String> =
+        store.all().iter().filter(|(_, it)| lost(it)).map(|(path, _)| path.clone()).collect();
+    for path in lost {
+        // What goes in the foreground waits for what it owns in turn; so nothing is left out.
+        let _ = store.delete(&path, &json!({ "propagationPolicy": "Background" }));
+    }
+    for (path, uid) in going {
+        let owns = |it: &Value| {
+            it["metadata"]["ownerReferences"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|it| it["uid"] == uid.as_str())
+        };
+        if !store.all().values().any(owns) {
+            store.merge(&path, &json!({ "metadata": { "finalizers": null } })).unwrap();
+        }
+    }
+}
+
+fn uid(object: &Value) -> String {
+    object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
+}

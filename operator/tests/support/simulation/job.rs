@@ -1,0 +1,333 @@
+//! The Job controller, as far as the operator and its Jobs have to do with it: it makes the pods of an
+//! Indexed Job, counts how they end, makes lost ones again after a pause, and says how the Job stands.
+//!
+//! After `syncJob` in `pkg/controller/job/job_controller.go` of Kubernetes 1.33.
+
+use super::job_policy::{Verdict, verdict};
+use super::store::Store;
+use flux_contract::labels;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Keeps a pod until it was counted.
+const TRACKING: &str = "batch.kubernetes.io/job-tracking";
+/// Pause before the first pod of an index is made again; each further one is twice as long.
+const PAUSE: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_mins(10);
+
+/// What the controller knows of each Job, by its uid.
+#[derive(Default)]
+pub(crate) struct JobController(BTreeMap<String, Book>);
+
+/// What was counted of one Job.
+#[derive(Default)]
+struct Book {
+    /// Pods that were counted, by uid.
+    counted: BTreeSet<String>,
+    indexes: BTreeMap<u64, Index>,
+}
+
+/// What was counted of one index.
+#[derive(Default, Clone)]
+struct Index {
+    failed: u32,
+    ignored: u32,
+    succeeded: bool,
+    /// When the last pod was found to have failed.
+    last: Option<String>,
+}
+
+/// One Job, and its pods with their paths.
+struct Sight {
+    path: String,
+    job: Value,
+    pods: Vec<(String, Value)>,
+}
+
+impl JobController {
+    /// Looks at each Job of a MiniCluster once. The Jobs of others have none of its annotations.
+    pub(crate) fn sync(&mut self, store: &mut Store) {
+        let of_ours = |object: &Value| {
+            object["kind"] == "Job"
+                && object["metadata"]["annotations"]["flux-framework.org/fields"].is_string()
+        };
+        let jobs = store.all().iter().filter(|(_, object)| of_ours(object));
+        let jobs: Vec<(String, Value)> =
+            jobs.map(|(path, job)| (path.clone(), job.clone())).collect();
+        for (path, job) in jobs {
+            let uid = job["metadata"]["uid"].as_str().unwrap().to_owned();
+            let pods = pods_of(store, &path, &uid);
+            self.0.entry(uid).or_default().sync(store, &Sight { path, job, pods });
+        }
+        release_orphans(store);
+    }
+}
+
+impl Book {
+    fn sync(&mut self, store: &mut Store, sight: &Sight) {
+        let Sight { path, job, pods } = sight;
+        if !job["metadata"]["deletionTimestamp"].is_null() {
+            return;
+        }
+        if is_finished(job) {
+            return end_pods(store, pods, |_| true);
+        }
+        let verdict = self.count(store, sight);
+        let target = verdict.or_else(|| self.end_of(sight, store));
+        let mut status = self.status(sight, store);
+        if let Some((type_, reason, message)) = target.or_else(|| ending(job)) {
+            end_pods(store, pods, |_| true);
+            let before = if type_ == "Complete" { "SuccessCriteriaMet" } else { "FailureTarget" };
+            add_condition(&mut status, before, &reason, &message, store);
+            if !pods.iter().any(|(_, pod)| !is_over(pod)) {
+                add_condition(&mut status, &type_, &reason, &message, store);
+                if type_ == "Complete" {
+                    status["completionTime"] = json!(store.clock.now().to_string());
+                }
+            }
+        } else {
+            self.manage(store, sight);
+        }
+        store.set_status(path, status);
+    }
+
+    /// Counts the pods that have ended. The answer is the end of the Job, where its policy says so.
+    fn count(&mut self, store: &mut Store, sight: &Sight) -> Option<(String, String, String)> {
+        let mut end = None;
+        for (path, pod) in sight.pods.iter().filter(|(_, pod)| is_over(pod)) {
+            if !self.counted.insert(pod["metadata"]["uid"].as_str().unwrap().to_owned()) {
+                continue;
+            }
+            let gone = json!({ "metadata": { "finalizers": null } });
+            store.merge(path, &gone).unwrap();
+            let is_too_many = Some(index_of(pod)) >= sight.job["spec"]["completions"].as_u64();
+            let index = self.indexes.entry(index_of(pod)).or_default();
+            if pod["status"]["phase"] == "Succeeded" {
+                index.succeeded = true;
+            } else {
+                index.last = Some(store.clock.now().to_string());
+                match verdict(&sight.job["spec"], pod) {
+                    Verdict::Count if !is_too_many => index.failed += 1,
+                    Verdict::Ignore if !is_too_many => index.ignored += 1,
+                    Verdict::Count | Verdict::Ignore => {}
+                    Verdict::FailJob => {
+                        let name = pod["metadata"]["name"].as_str().unwrap();
+                        let message = format!("pod {name} failed the Job by its failure policy");
+                        end = end.or_else(|| Some(failed("PodFailurePolicy", &message)));
+                    }
+                }
+            }
+        }
+        end
+    }
+
+    /// How the Job ends, if what was counted ends it, or its deadline.
+    fn end_of(&self, sight: &Sight, store: &Store) -> Option<(String, String, String)> {
+        let spec = &sight.job["spec"];
+        if self.indexes.get(&0).is_some_and(|lead| lead.succeeded) {
+            let message = "Matched rules at index 0".to_owned();
+            return Some(("Complete".to_owned(), "SuccessPolicy".to_owned(), message));
+        }
+        let limit = |field: &str| spec[field].as_u64();
+        let begun = store.clock.since(sight.job["status"]["startTime"].as_str());
+        if let Some((deadline, begun)) = limit("activeDeadlineSeconds").zip(begun)
+            && begun.as_secs() >= deadline
+        {
+            let message = "Job was active longer than specified deadline";
+            return Some(failed("DeadlineExceeded", message));
+        }
+        let failures = |index: &Index| u64::from(index.failed);
+        if let Some(limit_of_index) = limit("backoffLimitPerIndex") {
+            let lost = self.indexes.values().filter(|index| failures(index) > limit_of_index);
+            let most = limit("maxFailedIndexes").unwrap_or(u64::MAX);
+            return (lost.count() as u64 > most).then(|| {
+                failed(
+                    "MaxFailedIndexesExceeded",
+                    "Job has exceeded the maximal number of failed indexes",
+                )
+            });
+        }
+        let all: u64 = self.indexes.values().map(failures).sum();
+        let message = "Job has reached the specified backoff limit";
+        (all > limit("backoffLimit").unwrap_or(6)).then(|| failed("BackoffLimitExceeded", message))
+    }
+
+    /// Ends the pods that are too many and makes those that are missing.
+    fn manage(&mut self, store: &mut Store, sight: &Sight) {
+        let Sight { job, pods, .. } = sight;
+        let size = job["spec"]["completions"].as_u64().unwrap_or_default();
+        end_pods(store, pods, |pod| index_of(pod) >= size);
+        for index in 0..size {
+            let runs = pods.iter().any(|(_, pod)| index_of(pod) == index && !is_over(pod));
+            let counted = self.indexes.get(&index).cloned().unwrap_or_default();
+            let repeats = counted.failed + counted.ignored;
+            let pause =
+                PAUSE.saturating_mul(1 << repeats.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
+            let waits =
+                store.clock.since(counted.last.as_deref()).is_some_and(|since| since < pause);
+            if !runs && !counted.succeeded && !waits {
+                let pod = pod(job, index, store.version, &counted);
+                store.create(&collection(&sight.path), &pod).unwrap();
+            }
+        }
+    }
+
+    /// What the Job's status says of its pods, as they were when this look began.
+    fn status(&self, sight: &Sight, store: &Store) -> Value {
+        let Sight { job, pods, .. } = sight;
+        let mut status = job["status"].clone();
+        if status["startTime"].is_null() {
+            status["startTime"] = json!(store.clock.now().to_string());
+        }
+        let count = |of: &dyn Fn(&Value) -> bool| pods.iter().filter(|(_, pod)| of(pod)).count();
+        let goes = |pod: &Value| !pod["metadata"]["deletionTimestamp"].is_null();
+        status["active"] = json!(count(&|pod| !is_over(pod) && !goes(pod)));
+        status["terminating"] = json!(count(&|pod| !is_over(pod) && goes(pod)));
+        status["ready"] = json!(count(&|pod| !goes(pod) && is_ready(pod)));
+        status["succeeded"] = json!(self.indexes.values().filter(|index| index.succeeded).count());
+        let failures = self.indexes.values().map(|index| index.failed + index.ignored);
+        let by_policy = count(&|pod| {
+            is_over(pod)
+                && verdict(&job["spec"], pod) == Verdict::FailJob
+                && pod["status"]["phase"] == "Failed"
+        });
+        status["failed"] = json!(failures.sum::<u32>() as usize + by_policy);
+        status
+    }
+}
+
+fn failed(reason: &str, message: &str) -> (String, String, String) {
+    ("Failed".to_owned(), reason.to_owned(), message.to_owned())
+}
+
+/// How a Job ends of which that is decided, and whose pods have not all ended.
+fn ending(job: &Value) -> Option<(String, String, String)> {
+    let conditions = job["status"]["conditions"].as_array()?;
+    let targets = [("SuccessCriteriaMet", "Complete"), ("FailureTarget", "Failed")];
+    targets.iter().find_map(|(target, end)| {
+        let condition = conditions.iter().find(|condition| condition["type"] == *target)?;
+        let text = |field: &str| condition[field].as_str().unwrap().to_owned();
+        Some(((*end).to_owned(), text("reason"), text("message")))
+    })
+}
+
+fn add_condition(status: &mut Value, type_: &str, reason: &str, message: &str, store: &Store) {
+    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+    if conditions.iter().all(|condition| condition["type"] != type_) {
+        conditions.push(json!({
+            "type": type_, "status": "True", "reason": reason, "message": message,
+            "lastTransitionTime": store.clock.now().to_string(),
+        }));
+    }
+    status["conditions"] = Value::Array(conditions);
+}
+
+/// True once the Job has ended.
+pub(crate) fn is_finished(job: &Value) -> bool {
+    let conditions = job["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|it| it["type"] == "Complete" || it["type"] == "Failed")
+}
+
+/// True once the pod has ended.
+pub(crate) fn is_over(pod: &Value) -> bool {
+    pod["status"]["phase"] == "Succeeded" || pod["status"]["phase"] == "Failed"
+}
+
+/// True while the pod is ready.
+pub(crate) fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|it| it["type"] == "Ready" && it["status"] == "True")
+}
+
+/// The index of a pod of an Indexed Job.
+pub(crate) fn index_of(pod: &Value) -> u64 {
+    pod["metadata"]["labels"][labels::COMPLETION_INDEX].as_str().unwrap().parse().unwrap()
+}
+
+/// The pods of the Job at `path` with this uid, the oldest first.
+pub(crate) fn pods_of(store: &Store, path: &str, uid: &str) -> Vec<(String, Value)> {
+    let collection = collection(path);
+    let all = store.inside(&collection);
+    let owned = all.filter(|(_, pod)| pod["metadata"]["ownerReferences"][0]["uid"] == uid);
+    let mut pods: Vec<(String, Value)> =
+        owned.map(|(path, pod)| (path.clone(), pod.clone())).collect();
+    pods.sort_by_key(|(_, pod)| pod["metadata"]["creationTimestamp"].to_string());
+    pods
+}
+
+/// Where the pods of the Job at `path` are.
+fn collection(path: &str) -> String {
+    let inside = path.rsplit_once('/').unwrap().0;
+    inside.replace("/apis/batch/v1", "/api/v1").replace("/jobs", "/pods")
+}
+
+fn end_pods(store: &mut Store, pods: &[(String, Value)], which: impl Fn(&Value) -> bool) {
+    for (path, pod) in pods.iter().filter(|(_, pod)| !is_over(pod) && which(pod)) {
+        // It may have gone meanwhile.
+        let _ = store.delete(path, &json!({}));
+        // One that never had a node has nothing to count.
+        if pod["spec"]["nodeName"].is_null() {
+            let _ = store.merge(path, &json!({ "metadata": { "finalizers": null } }));
+        }
+    }
+}
+
+/// Lets go of pods whose Job is gone.
+fn release_orphans(store: &mut Store) {
+    let uids: BTreeSet<String> = store
+        .all()
+        .values()
+        .filter_map(|it| it["metadata"]["uid"].as_str().map(str::to_owned))
+        .collect();
+    let orphaned = |object: &Value| {
+        let tracked = object["metadata"]["finalizers"]
+            .as_array()
+            .is_some_and(|all| all.contains(&json!(TRACKING)));
+        let owner = object["metadata"]["ownerReferences"][0]["uid"].as_str();
+        tracked && owner.is_some_and(|owner| !uids.contains(owner))
+    };
+    let orphans = store.all().iter().filter(|(_, object)| orphaned(object));
+    let orphans: Vec<String> = orphans.map(|(path, _)| path.clone()).collect();
+    for path in orphans {
+        store.merge(&path, &json!({ "metadata": { "finalizers": null } })).unwrap();
+    }
+}
+
+/// The next pod of `index`, with a number that no other has had in its name: of its specification what a kubelet here looks at.
+fn pod(job: &Value, index: u64, number: u64, counted: &Index) -> Value {
+    let (name, uid) = (&job["metadata"]["name"], &job["metadata"]["uid"]);
+    let template = &job["spec"]["template"];
+    let mut metadata = json!({
+        "name": format!("{}-{index}-{number:05}", name.as_str().unwrap()),
+        "namespace": job["metadata"]["namespace"],
+        "labels": template["metadata"]["labels"], "annotations": template["metadata"]["annotations"],
+        "finalizers": [TRACKING],
+        "ownerReferences": [{
+            "apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": true,
+            "blockOwnerDeletion": true,
+        }],
+    });
+    metadata["labels"][labels::JOB_NAME] = name.clone();
+    metadata["labels"][labels::CONTROLLER_UID] = uid.clone();
+    metadata["labels"][labels::COMPLETION_INDEX] = json!(index.to_string());
+    if !job["spec"]["backoffLimitPerIndex"].is_null() {
+        let count = |number: u32| json!(number.to_string());
+        metadata["annotations"]["batch.kubernetes.io/job-index-failure-count"] =
+            count(counted.failed);
+        metadata["annotations"]["batch.kubernetes.io/job-index-ignored-failure-count"] =
+            count(counted.ignored);
+    }
+    let names = |all: &Value| -> Value {
+        all.as_array().into_iter().flatten().map(|it| json!({ "name": it["name"] })).collect()
+    };
+    let spec = &template["spec"];
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+        "spec": {
+            "containers": names(&spec["containers"]), "initContainers": names(&spec["initContainers"]),
+            "volumes": spec["volumes"], "restartPolicy": spec["restartPolicy"],
+        },
+        "status": { "phase": "Pending" },
+    })
+}

@@ -1,0 +1,232 @@
+//! A node: it starts the pods of a namespace, says how they are, and ends them when they are deleted.
+
+use super::agent::{Agent, End};
+use super::job::{index_of, is_over, is_ready};
+use super::store::Store;
+use flux_contract::{Exit, labels};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// One start of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// uid of the Job.
+    pub(crate) job: String,
+    /// uid of the lead's pod.
+    pub(crate) pod: String,
+}
+
+/// What the node has done.
+#[derive(Default)]
+pub(crate) struct Kubelet {
+    /// Every command that was started.
+    pub(crate) runs: Vec<Run>,
+    /// The deadline of the lead with a uid, and the version of the `ConfigMap` that it was read from.
+    deadlines: BTreeMap<String, (Value, Option<u64>)>,
+}
+
+impl Kubelet {
+    /// Brings each pod of the collection `pods` one step further.
+    pub(crate) fn step(&mut self, store: &mut Store, pods: &str) {
+        let all: Vec<(String, Value)> =
+            store.inside(pods).map(|(path, pod)| (path.clone(), pod.clone())).collect();
+        for (path, pod) in all.iter().filter(|(_, pod)| is_ours(pod) && !is_over(pod)) {
+            self.step_one(store, path, pod, &all);
+        }
+    }
+
+    fn step_one(&mut self, store: &mut Store, path: &str, pod: &Value, all: &[(String, Value)]) {
+        let status = &pod["status"];
+        if !pod["metadata"]["deletionTimestamp"].is_null() {
+            let end = if begun(pod) { stop(pod) } else { End::killed() };
+            return self.end(store, path, &end);
+        }
+        if pod["spec"]["nodeName"].is_null() {
+            let mut placed = pod.clone();
+            placed["spec"]["nodeName"] = json!("node");
+            placed["status"] = waiting(pod);
+            store.put(path, placed);
+        } else if !begun(pod) {
+            self.start(store, path, pod);
+        } else if !is_ready(pod) {
+            let quorum = all.iter().all(|(_, other)| {
+                is_over(other)
+                    || begun(other)
+                    || other["metadata"]["ownerReferences"] != pod["metadata"]["ownerReferences"]
+            });
+            if is_worker(pod) || quorum {
+                store.set_status(path, running(pod, store, true));
+                self.note_run(store, pod);
+            }
+        } else if !is_worker(pod)
+            && let Some((deadline, since)) = self.deadline(store, pod).zip(started(store, status))
+            && since >= deadline
+        {
+            self.end(store, path, &End::of_agent(Exit::Deadline, true));
+        }
+    }
+
+    /// After how many seconds the lead in `pod` ends the run. It reads that again when it was changed.
+    fn deadline(&mut self, store: &Store, pod: &Value) -> Option<u64> {
+        let version = config_of(store, pod)["metadata"]["resourceVersion"].clone();
+        let uid = pod["metadata"]["uid"].as_str().unwrap();
+        let known = self.deadlines.get(uid).filter(|(of, _)| *of == version);
+        if let Some((_, deadline)) = known {
+            return *deadline;
+        }
+        let deadline = agent_of(store, pod).ok().and_then(|agent| agent.deadline());
+        self.deadlines.insert(uid.to_owned(), (version, deadline));
+        deadline
+    }
+
+    /// Starts a pod, if all is there that it mounts.
+    fn start(&mut self, store: &mut Store, path: &str, pod: &Value) {
+        let namespace = path.rsplit_once("/pods/").unwrap().0.to_owned();
+        let there = |kind: &str, name: &Value| {
+            name.is_null()
+                || store.get(&format!("{namespace}/{kind}/{}", name.as_str().unwrap())).is_some()
+        };
+        let volumes = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
+        let mounts = volumes.iter().all(|volume| {
+            there("secrets", &volume["secret"]["secretName"])
+                && there("configmaps", &volume["configMap"]["name"])
+        });
+        if !mounts {
+            return;
+        }
+        if is_broker(pod)
+            && let Err(end) = agent_of(store, pod)
+        {
+            return self.end(store, path, &end);
+        }
+        store.set_status(path, running(pod, store, false));
+    }
+
+    /// Notes that the command of a lead begins now.
+    fn note_run(&mut self, store: &Store, pod: &Value) {
+        if is_broker(pod) && agent_of(store, pod).is_ok_and(|agent| agent.has_command()) {
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            let job = text(&pod["metadata"]["ownerReferences"][0]["uid"]);
+            self.runs.push(Run { job, pod: text(&pod["metadata"]["uid"]) });
+        }
+    }
+
+    /// Ends the runner of the pod at `path`, and the pod with it.
+    pub(crate) fn end(&mut self, store: &mut Store, path: &str, end: &End) {
+        let Some(pod) = store.get(path).cloned() else { return };
+        let message = end.message.as_ref().map(|message| message.to_json());
+        let mut status = pod["status"].clone();
+        status["phase"] = json!(if end.code == 0 { "Succeeded" } else { "Failed" });
+        let reason = if end.code == 0 { "Completed" } else { "Error" };
+        let ended =
+            json!({ "terminated": { "exitCode": end.code, "reason": reason, "message": message } });
+        status["containerStatuses"] = containers(&pod, &ended, false);
+        set_ready(&mut status, false, store);
+        store.set_status(path, status);
+    }
+
+    /// Takes the pod at `path` away, as the eviction API does: with a condition that says so.
+    pub(crate) fn evict(store: &mut Store, path: &str) {
+        let Some(pod) = store.get(path).cloned() else { return };
+        let mut status = pod["status"].clone();
+        let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.push(json!({
+            "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+        }));
+        status["conditions"] = Value::Array(conditions);
+        store.set_status(path, status);
+        let _ = store.delete(path, &Value::Null);
+    }
+}
+
+/// Whether the operator, or the Job controller for it, has made the pod: somebody may have changed its labels.
+fn is_ours(pod: &Value) -> bool {
+    pod["metadata"]["ownerReferences"].is_array()
+}
+
+/// A pod of a Job, not one of `spec.services`.
+fn is_broker(pod: &Value) -> bool {
+    !pod["metadata"]["labels"][labels::COMPLETION_INDEX].is_null()
+}
+
+fn is_worker(pod: &Value) -> bool {
+    !is_broker(pod) || index_of(pod) > 0
+}
+
+fn begun(pod: &Value) -> bool {
+    pod["status"]["phase"] != "Pending" && !pod["status"]["phase"].is_null()
+}
+
+/// How a pod that is told to stop ends: an agent with a code of its own, a command that runs by the signal.
+fn stop(pod: &Value) -> End {
+    let runs = is_broker(pod) && !is_worker(pod) && is_ready(pod);
+    if runs { End::of_command(143) } else { End::of_agent(Exit::Stopped, false) }
+}
+
+fn agent_of(store: &Store, pod: &Value) -> Result<Agent, End> {
+    if !is_broker(pod) {
+        return Err(End::killed());
+    }
+    Agent::start(pod, config_of(store, pod))
+}
+
+/// What is mounted into a pod of a Job as the configuration of its agent.
+fn config_of<'store>(store: &'store Store, pod: &Value) -> &'store Value {
+    let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+    let name = volumes.into_iter().find_map(|volume| volume["configMap"]["name"].as_str());
+    let namespace = pod["metadata"]["namespace"].as_str().unwrap();
+    let path = format!("/api/v1/namespaces/{namespace}/configmaps/{}", name.unwrap());
+    store.get(&path).unwrap_or(&Value::Null)
+}
+
+/// For how many seconds the containers of a pod have run.
+fn started(store: &Store, status: &Value) -> Option<u64> {
+    let at = status["containerStatuses"][0]["state"]["running"]["startedAt"].as_str();
+    store.clock.since(at).map(|since| since.as_secs())
+}
+
+/// All containers in this state. The runner has the name of its MiniCluster.
+fn containers(pod: &Value, state: &Value, ready: bool) -> Value {
+    let all = pod["spec"]["containers"].as_array().into_iter().flatten();
+    all.map(|container| {
+        json!({
+            "name": container["name"], "image": "", "imageID": "", "ready": ready, "started": ready,
+            "restartCount": 0, "state": state,
+        })
+    })
+    .collect()
+}
+
+/// The status of a pod that has a node and whose containers do not run.
+fn waiting(pod: &Value) -> Value {
+    let mut status = pod["status"].clone();
+    status["phase"] = json!("Pending");
+    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.push(json!({ "type": "PodScheduled", "status": "True" }));
+    status["conditions"] = Value::Array(conditions);
+    status["containerStatuses"] =
+        containers(pod, &json!({ "waiting": { "reason": "ContainerCreating" } }), false);
+    status
+}
+
+/// The status of a pod whose containers run.
+fn running(pod: &Value, store: &Store, ready: bool) -> Value {
+    let mut status = pod["status"].clone();
+    let since = status["containerStatuses"][0]["state"]["running"]["startedAt"].clone();
+    let since = if since.is_null() { json!(store.clock.now().to_string()) } else { since };
+    status["phase"] = json!("Running");
+    status["containerStatuses"] =
+        containers(pod, &json!({ "running": { "startedAt": since } }), ready);
+    set_ready(&mut status, ready, store);
+    status
+}
+
+fn set_ready(status: &mut Value, ready: bool, store: &Store) {
+    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.retain(|condition| condition["type"] != "Ready");
+    let ready = if ready { "True" } else { "False" };
+    let now = store.clock.now().to_string();
+    conditions.push(json!({ "type": "Ready", "status": ready, "lastTransitionTime": now }));
+    status["conditions"] = Value::Array(conditions);
+}

@@ -1,0 +1,77 @@
+//! What an API server fills into an object, and what it lets nobody change.
+
+use super::refusal::Refusal;
+use serde_json::{Value, json};
+
+/// Fields of a Job that stay as they were made. (`ValidateJobUpdate` in `pkg/apis/batch/validation`.)
+const FIXED_IN_JOBS: [&str; 7] = [
+    "selector",
+    "template",
+    "completionMode",
+    "podFailurePolicy",
+    "backoffLimitPerIndex",
+    "successPolicy",
+    "managedBy",
+];
+
+/// Metadata that only the server writes.
+const OF_THE_SERVER: [&str; 6] =
+    ["uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp", "namespace"];
+
+/// Kinds whose changes of the specification are counted.
+pub(crate) const COUNTED: [&str; 2] = ["Job", "MiniCluster"];
+
+/// Fills in what `object` leaves to the server; a Service without an address gets `address`.
+pub(crate) fn fill_in(object: &mut Value, address: impl FnOnce() -> String) {
+    if object["kind"] != "Service" {
+        return;
+    }
+    let spec = &mut object["spec"];
+    if spec["clusterIP"].is_null() {
+        spec["clusterIP"] = json!(address());
+    }
+    for port in spec["ports"].as_array_mut().into_iter().flatten() {
+        let number = port["port"].clone();
+        for (field, value) in [("protocol", json!("TCP")), ("targetPort", number)] {
+            let _ = port[field].is_null().then(|| port[field] = value);
+        }
+    }
+}
+
+/// Gives `new` what is the server's to say from `old`; then what nobody may change must be the same.
+pub(crate) fn admit(old: &Value, new: &mut Value) -> Result<(), Refusal> {
+    for field in OF_THE_SERVER {
+        match old["metadata"].get(field) {
+            Some(value) => new["metadata"][field] = value.clone(),
+            None => drop(new["metadata"].as_object_mut().map(|metadata| metadata.remove(field))),
+        }
+    }
+    let same = |field: &str| {
+        let path = format!("/spec/{field}");
+        old.pointer(&path).unwrap_or(&Value::Null) == new.pointer(&path).unwrap_or(&Value::Null)
+    };
+    match old["kind"].as_str().unwrap_or_default() {
+        "Job" => {
+            if let Some(field) = FIXED_IN_JOBS.iter().find(|field| !same(field)) {
+                return Err(Refusal::immutable(&format!("spec.{field}")));
+            }
+            let spec = &new["spec"];
+            let elastic =
+                spec["completionMode"] == "Indexed" && spec["completions"] == spec["parallelism"];
+            if !same("completions") && !elastic {
+                return Err(Refusal::immutable("spec.completions"));
+            }
+        }
+        "Service" if !same("clusterIP") => return Err(Refusal::immutable("spec.clusterIP")),
+        "Secret" | "ConfigMap" if old["immutable"] == true && old["data"] != new["data"] => {
+            return Err(Refusal::immutable("data"));
+        }
+        "Pod" if old["spec"] != new["spec"] => return Err(Refusal::immutable("spec")),
+        _ => {}
+    }
+    if COUNTED.iter().any(|kind| old["kind"] == *kind) && old["spec"] != new["spec"] {
+        let generation = old["metadata"]["generation"].as_i64().unwrap_or_default() + 1;
+        new["metadata"]["generation"] = json!(generation);
+    }
+    Ok(())
+}

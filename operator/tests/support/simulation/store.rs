@@ -1,0 +1,224 @@
+//! Objects by their paths, with their versions, and all changes in their order.
+
+use super::clock::Clock;
+use super::patch::{apply, merge};
+use super::refusal::Refusal;
+use super::rules::{COUNTED, admit, fill_in};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// A pod that ran has ended with one of these.
+const ENDED: [&str; 2] = ["Succeeded", "Failed"];
+
+/// The objects of a server.
+#[derive(Default)]
+pub(crate) struct Store {
+    objects: BTreeMap<String, Value>,
+    /// What happened, oldest first.
+    pub(crate) history: Vec<Event>,
+    /// The newest resource version.
+    pub(crate) version: u64,
+    /// The time.
+    pub(crate) clock: Clock,
+    /// True while the operator is asking for something, and nobody else.
+    pub(crate) by_operator: bool,
+    /// How many objects of each kind were made.
+    made: BTreeMap<String, u32>,
+    /// What the operator applied last as the status of the object at a path.
+    applied: BTreeMap<String, Value>,
+    /// How many Services have got an address.
+    addresses: u32,
+}
+
+/// One object has changed.
+pub(crate) struct Event {
+    /// The version that this made.
+    pub(crate) version: u64,
+    /// Where the object is.
+    pub(crate) path: String,
+    /// What it was; nothing if it is new.
+    pub(crate) before: Option<Value>,
+    /// What it is; nothing if it is gone.
+    pub(crate) after: Option<Value>,
+    /// True when it was the operator that changed it.
+    pub(crate) by_operator: bool,
+}
+
+impl Store {
+    /// The object at `path`.
+    pub(crate) fn get(&self, path: &str) -> Option<&Value> {
+        self.objects.get(path)
+    }
+
+    /// All objects of the collection at `path`, each with its path.
+    pub(crate) fn inside(&self, path: &str) -> impl Iterator<Item = (&String, &Value)> {
+        let begin = format!("{path}/");
+        let range = self.objects.range(begin.clone()..);
+        range.take_while(move |(path, _)| path.starts_with(&begin))
+    }
+
+    /// All objects, each with its path.
+    pub(crate) fn all(&self) -> &BTreeMap<String, Value> {
+        &self.objects
+    }
+
+    /// Puts an object at `path`, whatever is there, with a new version and what a server fills in.
+    pub(crate) fn put(&mut self, path: &str, mut object: Value) -> Value {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        if object["metadata"]["uid"].is_null() {
+            object["metadata"]["uid"] = json!(self.uid(&object));
+        }
+        let addresses = &mut self.addresses;
+        fill_in(&mut object, || {
+            let number = 7 + *addresses;
+            *addresses += 1;
+            format!("10.96.{}.{}", number / 256, number % 256)
+        });
+        let before = self.objects.insert(path.to_owned(), object.clone());
+        self.note(path, before, Some(object.clone()));
+        object
+    }
+
+    /// Takes the object at `path` away, if there is one.
+    pub(crate) fn remove(&mut self, path: &str) -> Option<Value> {
+        let mut object = self.objects.remove(path)?;
+        self.applied.remove(path);
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.note(path, Some(object.clone()), None);
+        Some(object)
+    }
+
+    /// Creates an object in the collection at `path`.
+    pub(crate) fn create(&mut self, path: &str, body: &Value) -> Result<Value, Refusal> {
+        let path = format!("{path}/{}", body["metadata"]["name"].as_str().unwrap_or_default());
+        if self.objects.contains_key(&path) {
+            return Err(Refusal::new(409, "already exists"));
+        }
+        let mut object = body.clone();
+        object["metadata"]["creationTimestamp"] = json!(self.clock.now().to_string());
+        if COUNTED.iter().any(|kind| object["kind"] == *kind) {
+            object["metadata"]["generation"] = json!(1);
+        }
+        Ok(self.put(&path, object))
+    }
+
+    /// Merges `patch` into the object at `path`, but for its status.
+    pub(crate) fn merge(&mut self, path: &str, patch: &Value) -> Result<Value, Refusal> {
+        self.update(path, patch, |object| {
+            let status = object.get("status").cloned();
+            merge(object, patch);
+            set_status(object, status);
+        })
+    }
+
+    /// Puts `body` in the place of the object at `path`, but for its status.
+    pub(crate) fn replace(&mut self, path: &str, body: &Value) -> Result<Value, Refusal> {
+        self.update(path, body, |object| {
+            let status = object.get("status").cloned();
+            *object = body.clone();
+            set_status(object, status);
+        })
+    }
+
+    /// Applies the status in `body`, of the operator, to the object at `path`.
+    pub(crate) fn apply_status(&mut self, path: &str, body: &Value) -> Result<Value, Refusal> {
+        let last = self.applied.get(path).cloned().unwrap_or_default();
+        let object =
+            self.update(path, body, |object| apply(&mut object["status"], &last, &body["status"]))?;
+        self.applied.insert(path.to_owned(), body["status"].clone());
+        Ok(object)
+    }
+
+    /// Says how the object at `path` is, as whoever it is that runs it.
+    pub(crate) fn set_status(&mut self, path: &str, status: Value) {
+        // It may have gone meanwhile.
+        let _ = self.update(path, &Value::Null, |object| object["status"] = status);
+    }
+
+    /// Deletes the object at `path`. One that something has to be done for before stays until then.
+    pub(crate) fn delete(&mut self, path: &str, options: &Value) -> Result<Value, Refusal> {
+        let object = self.objects.get(path).cloned().ok_or_else(Refusal::not_found)?;
+        check(&object, &options["preconditions"])?;
+        if !object["metadata"]["deletionTimestamp"].is_null() {
+            return Ok(object);
+        }
+        let mut going = object;
+        going["metadata"]["deletionTimestamp"] = json!(self.clock.now().to_string());
+        if options["propagationPolicy"] == "Foreground" {
+            let mut finalizers = finalizers(&going);
+            finalizers.push(json!("foregroundDeletion"));
+            going["metadata"]["finalizers"] = Value::Array(finalizers);
+        }
+        if holds(&going) {
+            return Ok(self.put(path, going));
+        }
+        Ok(self.remove(path).unwrap_or_default())
+    }
+
+    /// Changes what is at `path`, unless `conditions` name another object or another version of it. What
+    /// changes nothing makes no new version.
+    fn update(
+        &mut self,
+        path: &str,
+        conditions: &Value,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<Value, Refusal> {
+        let old = self.objects.get(path).ok_or_else(Refusal::not_found)?;
+        check(old, &conditions["metadata"])?;
+        let mut new = old.clone();
+        change(&mut new);
+        admit(old, &mut new)?;
+        if *old == new {
+            return Ok(new);
+        }
+        if new["metadata"]["deletionTimestamp"].is_null() || holds(&new) {
+            return Ok(self.put(path, new));
+        }
+        self.remove(path);
+        Ok(new)
+    }
+
+    /// A name for an object that nothing else has had.
+    fn uid(&mut self, object: &Value) -> String {
+        let kind = object["kind"].as_str().unwrap_or("object").to_lowercase();
+        let number = self.made.entry(kind.clone()).or_default();
+        *number += 1;
+        if *number == 1 { format!("{kind}-uid") } else { format!("{kind}-uid-{number}") }
+    }
+
+    fn note(&mut self, path: &str, before: Option<Value>, after: Option<Value>) {
+        let (version, path, by_operator) = (self.version, path.to_owned(), self.by_operator);
+        self.history.push(Event { version, path, before, after, by_operator });
+    }
+}
+
+/// Whether `object` has the uid and the version that are asked for, if any are.
+fn check(object: &Value, conditions: &Value) -> Result<(), Refusal> {
+    let other = |field: &&str| {
+        !conditions[*field].is_null() && conditions[*field] != object["metadata"][*field]
+    };
+    let other = ["uid", "resourceVersion"].into_iter().find(other);
+    other.map_or(Ok(()), |field| Err(Refusal::conflict(field)))
+}
+
+fn set_status(object: &mut Value, status: Option<Value>) {
+    match status {
+        Some(status) => object["status"] = status,
+        None => drop(object.as_object_mut().map(|object| object.remove("status"))),
+    }
+}
+
+fn finalizers(object: &Value) -> Vec<Value> {
+    object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default()
+}
+
+/// True while something has to be done before `object` can go: somebody has asked to be waited for, or a
+/// pod still runs on its node.
+fn holds(object: &Value) -> bool {
+    let runs = object["kind"] == "Pod"
+        && !object["spec"]["nodeName"].is_null()
+        && !ENDED.iter().any(|phase| object["status"]["phase"] == *phase);
+    runs || !finalizers(object).is_empty()
+}

@@ -1,0 +1,84 @@
+//! Watches: what has happened to the objects that somebody asked to hear of.
+
+use super::selectors::{Selection, Words};
+use super::store::{Event, Store};
+use axum::body::Bytes;
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use serde_json::{Value, json};
+use std::convert::Infallible;
+
+/// What goes to one who watches.
+pub(crate) type Line = Result<Bytes, Infallible>;
+
+/// One watch.
+pub(crate) struct Watch {
+    collection: String,
+    selection: Selection,
+    /// False where only metadata is asked for.
+    whole: bool,
+    /// The version up to which everything was told.
+    told: u64,
+    sink: UnboundedSender<Line>,
+}
+
+impl Watch {
+    /// Begins to watch the collection at `path`.
+    pub(crate) fn new(path: &str, query: &Words, whole: bool) -> (Self, UnboundedReceiver<Line>) {
+        let (sink, lines) = unbounded();
+        let told = query.get("resourceVersion").and_then(|version| version.parse().ok());
+        let (collection, selection) = (path.to_owned(), Selection::of(query));
+        (Self { collection, selection, whole, told: told.unwrap_or_default(), sink }, lines)
+    }
+
+    /// True when it is one of objects of this kind, in the plural.
+    pub(crate) fn is_of(&self, plural: &str) -> bool {
+        self.collection.ends_with(&format!("/{plural}"))
+    }
+
+    /// Tells what has happened since it told the last time. False when nobody listens any more.
+    pub(crate) fn tell(&mut self, store: &Store) -> bool {
+        let new = store.history.iter().rev().take_while(|event| event.version > self.told).count();
+        for event in &store.history[store.history.len() - new..] {
+            for line in self.lines(event) {
+                if self.sink.unbounded_send(Ok(line)).is_err() {
+                    return false;
+                }
+            }
+        }
+        self.told = store.version;
+        !self.sink.is_closed()
+    }
+
+    /// What there is to tell of `event`: an object that is selected no more is gone for this watch.
+    fn lines(&self, event: &Event) -> Vec<Bytes> {
+        let inside =
+            event.path.strip_prefix(&self.collection).is_some_and(|it| it.starts_with('/'));
+        if !inside {
+            return Vec::new();
+        }
+        let selected = |object: &Option<Value>| object.clone().filter(|it| self.selection.has(it));
+        let (before, after) = (selected(&event.before), selected(&event.after));
+        let uid = |object: &Value| object["metadata"]["uid"].clone();
+        let told = match (before, after) {
+            (None, None) => vec![],
+            (None, Some(after)) => vec![("ADDED", after)],
+            (Some(before), Some(after)) if uid(&before) == uid(&after) => vec![("MODIFIED", after)],
+            (Some(before), Some(after)) => vec![("DELETED", before), ("ADDED", after)],
+            (Some(before), None) => vec![("DELETED", before)],
+        };
+        told.into_iter().map(|(type_, object)| self.line(event.version, type_, object)).collect()
+    }
+
+    fn line(&self, version: u64, type_: &str, mut object: Value) -> Bytes {
+        if type_ == "DELETED" {
+            object["metadata"]["resourceVersion"] = json!(version.to_string());
+        }
+        if !self.whole {
+            object = json!({
+                "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+                "metadata": object["metadata"],
+            });
+        }
+        format!("{}\n", json!({ "type": type_, "object": object })).into()
+    }
+}
