@@ -64,8 +64,7 @@ fn a_job_that_reads_its_input_waits_unless_there_is_none() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(site.ask(0, &["submit", "cat"]).status.success());
     wait_for("the job to run", || {
-        let states = stdout(&site.ask(0, &["jobs", "-no", "{name} {state}"]));
-        (states == "cat RUN\n").then_some(())
+        (stdout(&site.ask(0, &["jobs", "-no", "{name} {state}"])) == "cat RUN\n").then_some(())
     });
 }
 
@@ -183,27 +182,17 @@ fn jobs_are_cancelled_when_the_program_ends() {
 }
 
 #[test]
-fn jobs_that_had_not_started_are_in_the_dump_and_run_later() {
+fn jobs_are_in_the_dump_and_those_that_had_not_started_run_later() {
     let site = Site::new(1);
-    let dump = format!("-Scontent.dump={}", site.text("archive.tgz"));
+    let with = |way: &str| format!("-Scontent.{way}={}", site.text("archive.tgz"));
     let ran = site.text("ran");
     let program = format!("flux submit -N1 sleep 600; flux submit -N1 touch {ran}");
-    assert_eq!(site.start(0, &[&dump, &program]).code(), Some(0));
-    assert!(!std::path::Path::new(&ran).exists(), "it ran beside the job that had the node");
-    let restore = format!("-Scontent.restore={}", site.text("archive.tgz"));
-    let program = format!("flux queue idle; flux jobs -a -no '{{status}}'; test -e {ran}");
-    assert_eq!(site.start(0, &[&restore, &program]).code(), Some(0));
-}
-
-#[test]
-fn a_dump_is_written_and_restored() {
-    let site = Site::new(1);
-    let dump = format!("-Scontent.dump={}", site.text("archive.tgz"));
-    assert_eq!(site.start(0, &[&dump, "flux run true"]).code(), Some(0));
-    let restore = format!("-Scontent.restore={}", site.text("archive.tgz"));
-    let list = "flux jobs -a -n -o '{name} is {state} on {nodelist}'; flux jobs -n";
-    assert_eq!(site.start(0, &[&restore, list]).code(), Some(0));
-    assert_eq!(site.read("0.out"), "true is INACTIVE on a0\n");
+    assert_eq!(site.start(0, &[&with("dump"), &program]).code(), Some(0));
+    assert!(!site.path("ran").exists(), "it ran beside the job that had the node");
+    let list = "flux queue idle --quiet; flux jobs -a -n -o '{name} is {status} on {nodelist}'";
+    let program = format!("{list} | sort; flux jobs -n; test -e {ran}");
+    assert_eq!(site.start(0, &[&with("restore"), &program]).code(), Some(0));
+    assert_eq!(site.read("0.out"), "sleep is CANCELED on a0\ntouch is COMPLETED on a0\n");
 }
 
 #[test]

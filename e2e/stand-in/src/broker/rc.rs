@@ -6,8 +6,6 @@ use super::core::Broker;
 use super::log::Severity;
 use super::program;
 use super::state::State;
-use serde_json::Value;
-
 use crate::resources;
 
 impl Broker {
@@ -34,7 +32,7 @@ impl Broker {
                 self.log(Severity::Error, &format!("rc1.0: {error}"));
                 1
             })?;
-            if let Some(jobs) = self.restored.as_mut().and_then(Value::as_array_mut) {
+            if let Some(jobs) = self.restored.as_mut().and_then(serde_json::Value::as_array_mut) {
                 jobs.retain(|job| !self.manager.resume(job));
             }
         }

@@ -78,7 +78,6 @@ pub(crate) fn encode(call: &Call) -> Result<u8, Failure> {
     };
     let hosts = Hostlist::parse(hosts)
         .map_err(|_| Failure::new(format!("flux-R: Invalid hostlist '{hosts}'")))?;
-    let hosts: Vec<String> = hosts.hosts().collect();
-    output::line(&resources::encode(&hosts, &cores).to_string());
+    output::line(&resources::encode(&hosts.hosts().collect::<Vec<_>>(), &cores).to_string());
     Ok(0)
 }

@@ -136,7 +136,6 @@ impl Job {
             "status_abbrev": status_abbrev,
             "nnodes": self.allocation.cores.len(), "nodelist": hosts,
             "returncode": (self.state == JobState::Inactive).then(|| self.exit_code()),
-            // What a dump needs to run it later.
             "spec": (self.state == JobState::Pending).then_some(&self.spec),
             "submitted": self.submitted_at,
         })

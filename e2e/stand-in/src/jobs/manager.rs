@@ -3,9 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::Deserialize as _;
-use serde_json::Value;
-
 use super::job::{ClientId, Exception, Job, JobState};
 use super::schedule::{Allocation, allocate};
 use super::spec::{JobSpec, Scope};
@@ -83,12 +80,11 @@ impl Manager {
     }
 
     /// Takes a job of a dump that had not started yet; false for one that is over.
-    pub(crate) fn resume(&mut self, job: &Value) -> bool {
-        let spec = JobSpec::deserialize(&job["spec"]).ok();
+    pub(crate) fn resume(&mut self, job: &serde_json::Value) -> bool {
+        let spec = serde_json::from_value(job["spec"].clone()).ok();
         let found = spec.zip(job["id"].as_u64()).zip(job["submitted"].as_f64());
-        let Some(((spec, id), submitted_at)) = found else { return false };
-        self.jobs.insert(id, Job::new(id, spec, submitted_at));
-        true
+        let job = found.map(|((spec, id), submitted_at)| Job::new(id, spec, submitted_at));
+        job.map(|job| self.jobs.insert(job.id, job)).is_some()
     }
 
     /// Starts what can be started, the oldest first; what must wait blocks the rest of its scope.

@@ -72,8 +72,7 @@ impl Manager {
             if count(JobState::Running) > 0 {
                 self.idlers.push((client, scope));
             } else {
-                let pending = count(JobState::Pending);
-                effects.push(Effect::Tell(client, Reply::Done(json!(pending))));
+                effects.push(Effect::Tell(client, Reply::Done(json!(count(JobState::Pending)))));
             }
         }
         effects
