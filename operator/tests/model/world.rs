@@ -51,8 +51,8 @@ pub(crate) struct World {
     operator: Option<JoinHandle<()>>,
     /// Of the operators so far.
     pub(crate) metrics: Arc<Metrics>,
-    /// Somebody took an object from its MiniCluster, or its label from it: no watch tells what becomes of it,
-    /// so the operator finds out when it looks the next time.
+    /// Somebody has taken a name, or an object from its MiniCluster, or its label from it: no watch tells of
+    /// that, so the operator finds out when it looks the next time.
     pub(crate) unheard: bool,
     /// Somebody has deleted a Secret, which is made once: pods that come later wait for it.
     pub(crate) lacks_secret: bool,
@@ -298,7 +298,8 @@ impl World {
         });
     }
 
-    fn occupy(&self, thing: Thing, predecessor: bool) {
+    fn occupy(&mut self, thing: Thing, predecessor: bool) {
+        self.unheard = true;
         self.store(|store| {
             let Some(path) = path(store, thing).filter(|path| store.get(path).is_none()) else { return };
             let (collection, name) = path.rsplit_once('/').unwrap();

@@ -14,7 +14,7 @@ use super::simulation::refusal::Refusal;
 use super::simulation::selectors::is_labelled;
 use axum::body::Body as Answer;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
 use serde_json::Value;
@@ -262,18 +262,18 @@ impl Server {
         let counts = !is_watch(&request)
             && !request.uri().query().is_some_and(|query| query.contains(OF_A_WATCH));
         let failure = if counts { self.lock().faults.next() } else { None };
-        let method = request.method().clone();
-        let failed = |code| Some(refuse(&fault(code, &method)));
+        let Some(failure) = failure else { return Some(self.answer(request).await) };
+        self.note(&format!("  {} {} {failure:?}", request.method(), request.uri()));
+        let failed = |code| Some(refuse(&fault(code)));
         match failure {
-            None => Some(self.answer(request).await),
-            Some(Failure::Refused(code)) => failed(code),
-            Some(Failure::Swallowed) => None,
-            Some(Failure::Lost(code)) => {
+            Failure::Refused(code) => failed(code),
+            Failure::Swallowed => None,
+            Failure::Lost(code) => {
                 let answer = failed(code);
                 self.answer(request).await;
                 answer
             }
-            Some(Failure::Unanswered) => {
+            Failure::Unanswered => {
                 self.answer(request).await;
                 None
             }
@@ -307,10 +307,7 @@ fn is_watch(request: &Request<Body>) -> bool {
     request.uri().query().is_some_and(|query| query.contains("watch=true"))
 }
 
-/// A failure with this code, as a request of this method would meet it.
-fn fault(code: u16, method: &Method) -> Refusal {
-    if code == 409 && method != Method::POST {
-        return Refusal::conflict("resourceVersion");
-    }
-    Refusal::new(code, "fault")
+/// A failure with this code. That a name is taken is never untrue; a quota may be changing (409).
+fn fault(code: u16) -> Refusal {
+    if code == 409 { Refusal::conflict("a quota") } else { Refusal::new(code, "fault") }
 }
