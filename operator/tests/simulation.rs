@@ -106,13 +106,13 @@ fn a_name_is_given_once_and_a_write_meets_the_version_that_it_names() {
     let (path, made) = map(&mut store);
     assert_eq!(store.create(MAPS, &made).unwrap_err().code, 409);
     let version = &made["metadata"]["resourceVersion"];
-    let patch =
+    let naming =
         |field: &str, value: &Value| json!({ "metadata": { field: value }, "data": { "b": "c" } });
-    assert_eq!(store.merge(&path, &patch("uid", &json!("other"))).unwrap_err().code, 409);
-    store.merge(&path, &patch("resourceVersion", version)).unwrap();
+    assert_eq!(store.merge(&path, &naming("uid", &json!("other"))).unwrap_err().code, 409);
+    store.merge(&path, &naming("resourceVersion", version)).unwrap();
     let same = store.merge(&path, &json!({ "data": { "b": "c" } })).unwrap();
     assert_eq!(store.merge(&path, &json!({})).unwrap(), same, "nothing changes");
-    assert_eq!(store.merge(&path, &patch("resourceVersion", version)).unwrap_err().code, 409);
+    assert_eq!(store.merge(&path, &naming("resourceVersion", version)).unwrap_err().code, 409);
     assert_eq!(store.merge("/nowhere", &json!({})).unwrap_err().code, 404);
 }
 
@@ -132,7 +132,7 @@ fn what_is_waited_for_goes_when_nobody_waits_any_more() {
 }
 
 /// The verdict of the policy of a Job whose command runs once, on a pod whose `container` ended with `code`.
-fn judged(container: &str, code: i32, conditions: Value) -> Verdict {
+fn judged(container: &str, code: i32, conditions: &Value) -> Verdict {
     let (_, desired) = support::built(&support::cluster(&support::hello(&json!({}))));
     let spec = serde_json::to_value(desired.job.spec).unwrap();
     let state = json!({ "terminated": { "exitCode": code } });
@@ -154,7 +154,7 @@ fn a_failure_policy_is_asked_rule_by_rule() {
         (137, none(), Verdict::Count),
         (137, taken, Verdict::Ignore),
     ] {
-        assert_eq!(judged("hello", code, conditions.clone()), expected, "{code} {conditions}");
+        assert_eq!(judged("hello", code, &conditions), expected, "{code} {conditions}");
     }
-    assert_eq!(judged("another", 75, none()), Verdict::Count);
+    assert_eq!(judged("another", 75, &none()), Verdict::Count);
 }

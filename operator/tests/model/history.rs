@@ -50,7 +50,7 @@ impl Story {
             }
             _ => {}
         }
-        if event.by_operator { self.trespass(event) } else { None }
+        if event.by_operator { trespass(event) } else { None }
     }
 
     fn cluster_changed(&mut self, cluster: Option<&Value>) {
@@ -120,29 +120,24 @@ impl Story {
         });
         fault
     }
+}
 
-    /// What the operator has written to and is not its own to write to.
-    fn trespass(&self, event: &Event) -> Option<String> {
-        let before = event.before.as_ref()?;
-        let is = |kind: &str| before["kind"] == kind;
-        let theirs = before["metadata"]["annotations"][SOMEBODY].is_string();
-        let owned =
-            before["metadata"]["ownerReferences"].as_array().is_some_and(|all| !all.is_empty());
-        if theirs || !(owned || is("MiniCluster") || is("Event")) {
-            return Some(format!("the operator has written to {} of somebody else", event.path));
-        }
-        let over = |cluster: &Value| {
-            let state = &cluster["status"]["state"];
-            cluster["spec"]["cleanup"] == true && (state == "Complete" || state == "Failed")
-        };
-        if is("MiniCluster") && event.after.is_none() && !over(before) {
-            return Some(
-                "a MiniCluster was deleted that has not finished, or was to stay".to_owned(),
-            );
-        }
-        let spec = |object: &Option<Value>| object.as_ref().map(|object| object["spec"].clone());
-        let edited =
-            is("MiniCluster") && event.after.is_some() && spec(&event.before) != spec(&event.after);
-        edited.then(|| "the operator has edited the specification".to_owned())
+/// What the operator has written to and is not its own to write to.
+fn trespass(event: &Event) -> Option<String> {
+    let before = event.before.as_ref()?;
+    let is = |kind: &str| before["kind"] == kind;
+    let theirs = before["metadata"]["annotations"][SOMEBODY].is_string();
+    let owned = before["metadata"]["ownerReferences"].as_array().is_some_and(|all| !all.is_empty());
+    if theirs || !(owned || is("MiniCluster") || is("Event")) {
+        return Some(format!("the operator has written to {} of somebody else", event.path));
     }
+    let state = &before["status"]["state"];
+    let is_over = state == "Complete" || state == "Failed";
+    if is("MiniCluster") && event.after.is_none() && !is_over {
+        return Some("the operator has deleted a MiniCluster that has not finished".to_owned());
+    }
+    let spec = |object: &Option<Value>| object.as_ref().map(|object| object["spec"].clone());
+    let edited =
+        is("MiniCluster") && event.after.is_some() && spec(&event.before) != spec(&event.after);
+    edited.then(|| "the operator has edited the specification".to_owned())
 }

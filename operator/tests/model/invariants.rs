@@ -3,9 +3,9 @@
 use crate::action::{Action, Flavour, Thing};
 use crate::history;
 use crate::status;
-use crate::support::simulation::job::is_finished;
-use crate::support::world::{CLUSTER, CONFIG, JOB};
-use crate::world::{World, owned_by_cluster, path};
+use crate::support::simulation::job::{is_finished, is_over};
+use crate::support::world::{CLUSTER, CONFIG, JOB, SECRETS};
+use crate::world::{PODS, World, owned_by_cluster, path};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -42,6 +42,7 @@ fn at_rest(world: &World) -> Result<(), String> {
     faults.extend(repeated(world));
     faults.extend(several_jobs(world));
     faults.extend(left_running(world));
+    faults.extend(missing_secrets(world).iter().map(|path| format!("pods wait for {path}")));
     if world.metrics.text().unwrap().contains("category=\"Internal\"") {
         faults.push("the operator has panicked".to_owned());
     }
@@ -86,10 +87,23 @@ fn left_running(world: &World) -> Option<String> {
     })
 }
 
+/// Secrets that pods of the Job wait for, and that nobody has deleted.
+fn missing_secrets(world: &World) -> Vec<String> {
+    let volumes = |pod: &Value| pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
+    let missing = world.store(|store| {
+        let pods = store.inside(PODS).filter(|(_, pod)| !is_over(pod));
+        let names = pods.flat_map(|(_, pod)| volumes(pod)).filter_map(|volume| {
+            volume["secret"]["secretName"].as_str().map(|name| format!("{SECRETS}/{name}"))
+        });
+        names.filter(|path| store.get(path).is_none()).collect::<Vec<_>>()
+    });
+    if world.lacks_secret { vec![] } else { missing }
+}
+
 /// Another operator, which remembers nothing, has nothing to write; and neither has it where the status
 /// is lost, but that status.
 async fn another_operator_agrees(world: &mut World) -> Result<(), String> {
-    world.server.note("another operator".to_owned());
+    world.server.note("another operator");
     let before = world.server.journal().len();
     world.restart();
     world.settle().await?;
@@ -102,7 +116,7 @@ async fn another_operator_agrees(world: &mut World) -> Result<(), String> {
         return Err(format!("another operator has written: {asked:?}"));
     }
     let Some(before) = world.server.get(CLUSTER) else { return Ok(()) };
-    world.server.note("the status is lost".to_owned());
+    world.server.note("the status is lost");
     world.store(|store| store.set_status(CLUSTER, Value::Null));
     world.restart();
     world.settle().await?;
@@ -139,7 +153,7 @@ fn told(status: &Value, has_job: bool, has_note: bool) -> Value {
 
 /// Of a MiniCluster that is deleted nothing of ours is left, and nobody writes any more.
 async fn nothing_is_left(world: &mut World) -> Result<(), String> {
-    world.server.note("the MiniCluster is deleted".to_owned());
+    world.server.note("the MiniCluster is deleted");
     world.server.let_pass(Some(0));
     let _ =
         world.store(|store| store.delete(CLUSTER, &json!({ "propagationPolicy": "Background" })));

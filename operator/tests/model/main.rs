@@ -3,11 +3,7 @@
 //!
 //! The whole controller runs, with its watches, in paused time. `PROPTEST_RNG_SEED` gives other sequences,
 //! `PROPTEST_CASES` another number of them.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
-#![expect(
-    clippy::unimplemented,
-    reason = "what the simulation has not is said where it is asked for"
-)]
+#![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 mod action;
 mod history;

@@ -51,9 +51,11 @@ pub(crate) struct World {
     operator: Option<JoinHandle<()>>,
     /// Of the operators so far.
     pub(crate) metrics: Arc<Metrics>,
-    /// Somebody took an object from its MiniCluster, or its label from it: no watch tells what becomes of it,
-    /// so the operator finds out when it looks the next time.
+    /// Somebody has taken a name, or an object from its MiniCluster, or its label from it: no watch tells of
+    /// that, so the operator finds out when it looks the next time.
     pub(crate) unheard: bool,
+    /// Somebody has deleted a Secret, which is made once: pods that come later wait for it.
+    pub(crate) lacks_secret: bool,
 }
 
 impl World {
@@ -71,6 +73,7 @@ impl World {
             operator: None,
             metrics: Arc::new(Metrics::new()),
             unheard: false,
+            lacks_secret: false,
         };
         world.restart();
         world
@@ -99,7 +102,7 @@ impl World {
 
     /// Lets `action` happen.
     pub(crate) async fn happen(&mut self, action: Action) {
-        self.server.note(format!("{action:?}"));
+        self.server.note(&format!("{action:?}"));
         match action {
             Action::Create(flavour) => self.create(flavour),
             Action::Edit(edit) => self.edit(edit),
@@ -163,7 +166,7 @@ impl World {
     /// Lets everybody do what there is to do, without further trouble, until nothing is due any more.
     /// What is wrong if that never comes.
     pub(crate) async fn settle(&mut self) -> Result<(), String> {
-        self.server.note("settle".to_owned());
+        self.server.note("settle");
         self.server.fail_no_more();
         self.server.brings_news_but_of(&[]);
         let (begin, mut quiet, mut step) =
@@ -221,9 +224,7 @@ impl World {
     fn befall(&mut self, index: u64, fate: Fate) {
         let Some((path, pod)) = self.pod(index) else { return };
         let runs = !is_over(&pod) && pod["status"]["phase"] == "Running";
-        let kubelet = &mut self.kubelet;
-        self.server.with(|memory| {
-            let store = &mut memory.store;
+        self.store(|store| {
             let end = match fate {
                 Fate::Deleted => {
                     let _ = store.delete(&path, &Value::Null);
@@ -238,7 +239,7 @@ impl World {
                 },
             };
             if runs {
-                kubelet.end(store, &path, &end);
+                Kubelet::end(store, &path, &end);
             }
         });
     }
@@ -247,8 +248,7 @@ impl World {
         if self.pod(0).is_some_and(|(_, pod)| is_ready(&pod)) {
             let end = End::of_command(code);
             let (path, _) = self.pod(0).unwrap();
-            let kubelet = &mut self.kubelet;
-            self.server.with(|memory| kubelet.end(&mut memory.store, &path, &end));
+            self.store(|store| Kubelet::end(store, &path, &end));
         }
     }
 
@@ -256,11 +256,14 @@ impl World {
         self.store(|store| {
             let over = store.inside(PODS).filter(|(_, pod)| is_over(pod));
             let over: Vec<String> = over.map(|(path, _)| path.clone()).collect();
-            over.iter().for_each(|path| drop(store.delete(path, &Value::Null)));
+            for path in over {
+                let _ = store.delete(&path, &Value::Null);
+            }
         });
     }
 
-    fn remove(&self, thing: Thing) {
+    fn remove(&mut self, thing: Thing) {
+        self.lacks_secret |= thing == Thing::Secret;
         self.store(|store| {
             if let Some(path) = path(store, thing).filter(|path| is_ours(store, path)) {
                 let _ = store.delete(&path, &json!({ "propagationPolicy": "Background" }));
@@ -278,13 +281,13 @@ impl World {
                 json!({ "spec": { "ports": [], "selector": { "app": "other" } } })
             }
             (Tampering::Changed, Thing::ConfigMap) => json!({ "data": { "theirs": "1" } }),
-            // What there is of these nobody may change.
-            (Tampering::Changed, Thing::Secret | Thing::Companion) => return,
+            // What there is of the first two nobody may change; the pods of a Job that is ours no more would go
+            // on as if it were.
+            (Tampering::Changed, Thing::Secret | Thing::Companion)
+            | (Tampering::Disowned, Thing::Job) => return,
             (Tampering::Unlabelled, _) => {
                 json!({ "metadata": { "labels": { labels::MANAGED_BY: null } } })
             }
-            // The pods of a Job that is ours no more would go on as if it were.
-            (Tampering::Disowned, Thing::Job) => return,
             (Tampering::Disowned, _) => json!({ "metadata": { "ownerReferences": null } }),
             (Tampering::Labelled, _) => json!({ "metadata": { "labels": { "theirs": "1" } } }),
         };
@@ -295,7 +298,8 @@ impl World {
         });
     }
 
-    fn occupy(&self, thing: Thing, predecessor: bool) {
+    fn occupy(&mut self, thing: Thing, predecessor: bool) {
+        self.unheard = true;
         self.store(|store| {
             let Some(path) = path(store, thing).filter(|path| store.get(path).is_none()) else { return };
             let (collection, name) = path.rsplit_once('/').unwrap();

@@ -7,20 +7,18 @@
 //!
 //! Unless a test says otherwise, a watch brings what there was when it began and nothing after it.
 
-use super::rights;
-use super::simulation::faults::{Failure, Fault, Faults};
+use super::simulation::api::{Asked, Memory, News, refuse};
+use super::simulation::faults::{Failure, Fault};
+use super::simulation::gate::Gate;
 use super::simulation::refusal::Refusal;
-use super::simulation::selectors::{Selection, Words, is_labelled, words};
-use super::simulation::store::Store;
-use super::simulation::watch::Watch;
+use super::simulation::selectors::is_labelled;
 use axum::body::Body as Answer;
-use gate::Gate;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
-use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use serde_json::Value;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
@@ -41,36 +39,6 @@ pub(crate) struct Server {
     asked: Arc<Notify>,
     gate: Gate,
 }
-
-#[derive(Default)]
-pub(crate) struct Memory {
-    /// The objects.
-    pub(crate) store: Store,
-    /// What goes wrong.
-    pub(crate) faults: Faults,
-    log: Vec<String>,
-    bodies: Vec<Value>,
-    /// Each request with its answer, and what the test has noted between them.
-    journal: Vec<String>,
-    /// What the operator wanted to write and may not, or that nobody may.
-    mistakes: Vec<String>,
-    watches: Vec<Watch>,
-    news: News,
-    clusters_last: bool,
-    release: Option<String>,
-    nodes: Option<Vec<Value>>,
-}
-
-/// What watches bring after they have begun.
-#[derive(Default)]
-enum News {
-    /// Nothing.
-    #[default]
-    None,
-    /// All but what happens to these kinds, in the plural.
-    AllBut(Vec<&'static str>),
-}
-
 impl Server {
     /// A client that talks to this server.
     pub(crate) fn client(&self) -> Client {
@@ -186,7 +154,9 @@ impl Server {
         self.with(|memory| {
             let inside = memory.store.inside(path).filter(|(_, object)| is_labelled(object, label));
             let gone: Vec<String> = inside.map(|(path, _)| path.clone()).collect();
-            gone.iter().for_each(|path| drop(memory.store.remove(path)));
+            for path in gone {
+                memory.store.remove(&path);
+            }
             for object in objects {
                 let name = object["metadata"]["name"].as_str().unwrap().to_owned();
                 memory.store.put(&format!("{path}/{name}"), object);
@@ -269,8 +239,8 @@ impl Server {
     }
 
     /// Notes something between the requests.
-    pub(crate) fn note(&self, text: String) {
-        self.lock().note(&text);
+    pub(crate) fn note(&self, text: &str) {
+        self.lock().note(text);
     }
 
     /// All requests with their answers, and what was noted between them.
@@ -292,18 +262,18 @@ impl Server {
         let counts = !is_watch(&request)
             && !request.uri().query().is_some_and(|query| query.contains(OF_A_WATCH));
         let failure = if counts { self.lock().faults.next() } else { None };
-        let method = request.method().clone();
-        let failed = |code| Some(refuse(&fault(code, &method)));
+        let Some(failure) = failure else { return Some(self.answer(request).await) };
+        self.note(&format!("  {} {} {failure:?}", request.method(), request.uri()));
+        let failed = |code| Some(refuse(&fault(code)));
         match failure {
-            None => Some(self.answer(request).await),
-            Some(Failure::Refused(code)) => failed(code),
-            Some(Failure::Swallowed) => None,
-            Some(Failure::Lost(code)) => {
+            Failure::Refused(code) => failed(code),
+            Failure::Swallowed => None,
+            Failure::Lost(code) => {
                 let answer = failed(code);
                 self.answer(request).await;
                 answer
             }
-            Some(Failure::Unanswered) => {
+            Failure::Unanswered => {
                 self.answer(request).await;
                 None
             }
@@ -333,246 +303,11 @@ impl Server {
     }
 }
 
-/// What a request asks for, its method aside.
-struct Asked<'request> {
-    path: &'request str,
-    query: &'request str,
-    /// False where only metadata is asked for.
-    whole: bool,
-    /// True for a server-side apply.
-    applies: bool,
-    body: Value,
-}
-
-impl Memory {
-    fn note(&mut self, text: &str) {
-        let line = format!("{} {text}", self.store.clock.now());
-        if std::env::var_os("MODEL_TRACE").is_some() {
-            println!("{line}");
-        }
-        self.journal.push(line);
-    }
-
-    fn answer(&mut self, method: &Method, asked: &Asked<'_>) -> Response<Answer> {
-        let Asked { path, query, .. } = *asked;
-        self.log.push(format!("{method} {path}"));
-        if let Some(answer) = self.of_no_namespace(path, query) {
-            return answer;
-        }
-        if !rights::allowed(method, path, query) {
-            if method != Method::GET {
-                self.mistakes.push(format!("{method} {path}: not allowed"));
-            }
-            return refuse(&Refusal::new(403, "the operator's role does not allow it"));
-        }
-        if method == Method::GET {
-            return self.read(asked);
-        }
-        self.bodies.push(asked.body.clone());
-        let name = asked.body["metadata"]["name"].as_str().unwrap_or_default();
-        let refusals = &self.faults.refusals;
-        if let Some(refusal) =
-            refusals.get(path).or_else(|| refusals.get(&format!("{path}/{name}")))
-        {
-            return refuse(refusal);
-        }
-        self.store.by_operator = true;
-        let written = self.write(method, asked);
-        self.store.by_operator = false;
-        match written {
-            Ok((code, object)) => respond(code, &object),
-            Err(refusal) => {
-                if refusal.code == 422 {
-                    self.mistakes.push(format!("{method} {path}: {}", refusal.status()["message"]));
-                }
-                refuse(&refusal)
-            }
-        }
-    }
-
-    fn write(&mut self, method: &Method, asked: &Asked<'_>) -> Result<(u16, Value), Refusal> {
-        let Asked { path, body, .. } = asked;
-        let store = &mut self.store;
-        Ok((
-            200,
-            match *method {
-                Method::POST => return store.create(path, body).map(|object| (201, object)),
-                Method::PUT => store.replace(path, body)?,
-                Method::DELETE => store.delete(path, body)?,
-                Method::PATCH => match path.strip_suffix("/status") {
-                    Some(object) if asked.applies => store.apply_status(object, body)?,
-                    None if !asked.applies => store.merge(path, body)?,
-                    Some(_) | None => return Err(Refusal::new(405, "no patch that is known here")),
-                },
-                _ => return Err(Refusal::new(405, "not here")),
-            },
-        ))
-    }
-
-    /// An object, a list or a watch; without `whole` only the metadata of what is listed.
-    fn read(&mut self, asked: &Asked<'_>) -> Response<Answer> {
-        let Asked { path, whole, .. } = *asked;
-        let query = words(asked.query);
-        if query.get("watch").is_some_and(|it| it == "true") {
-            let (watch, lines) = Watch::new(path, &query, whole);
-            self.watches.push(watch);
-            return Response::new(Answer::from_stream(lines));
-        }
-        let answer = match kind_of(path) {
-            Some(kind) => self.list(path, kind, &query, whole),
-            None => self
-                .store
-                .get(path)
-                .map_or_else(|| refuse(&Refusal::not_found()), |object| respond(200, object)),
-        };
-        for (path, object) in self.faults.intrusions(path) {
-            self.store.put(&path, object);
-        }
-        answer
-    }
-
-    fn list(&self, path: &str, kind: &str, query: &Words, whole: bool) -> Response<Answer> {
-        let selection = Selection::of(query);
-        let all = self.store.inside(path).map(|(_, object)| object);
-        let items: Vec<&Value> = all.filter(|object| selection.has(object)).collect();
-        page(kind, self.store.version, &items, query, whole)
-    }
-
-    /// Tells those who watch what has happened.
-    fn tell(&mut self) {
-        let News::AllBut(held) = &self.news else { return };
-        let store = &self.store;
-        self.watches
-            .retain_mut(|watch| held.iter().any(|plural| watch.is_of(plural)) || watch.tell(store));
-    }
-
-    /// What lies in no namespace: an operator for one namespace may not read it, so it is there only
-    /// where a test says so.
-    fn of_no_namespace(&self, path: &str, query: &str) -> Option<Response<Answer>> {
-        match path {
-            "/version" => Some(respond(200, &version(self.release.as_ref()?))),
-            "/api/v1/nodes" => {
-                let nodes: Vec<&Value> = self.nodes.as_ref()?.iter().collect();
-                let query = words(query);
-                assert!(query.contains_key("limit"), "all nodes are listed at once");
-                Some(page("Node", self.store.version, &nodes, &query, true))
-            }
-            // What kinds there are, everybody may ask.
-            _ if path.starts_with("/apis") && path.split('/').count() <= 4 => {
-                let none = json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": [] });
-                Some(respond(200, self.store.get(path).unwrap_or(&none)))
-            }
-            _ => None,
-        }
-    }
-}
-
 fn is_watch(request: &Request<Body>) -> bool {
     request.uri().query().is_some_and(|query| query.contains("watch=true"))
 }
 
-/// The kind of the objects in the collection at `path`, if it is one.
-fn kind_of(path: &str) -> Option<&'static str> {
-    let kinds = [
-        ("/pods", "Pod"),
-        ("/events", "Event"),
-        ("/jobs", "Job"),
-        ("/services", "Service"),
-        ("/configmaps", "ConfigMap"),
-        ("/miniclusters", "MiniCluster"),
-        ("/workloads", "Workload"),
-    ];
-    kinds.iter().find(|(end, _)| path.ends_with(end)).map(|(_, kind)| *kind)
-}
-
-fn version(release: &str) -> Value {
-    let fields = [
-        "major",
-        "minor",
-        "gitCommit",
-        "gitTreeState",
-        "buildDate",
-        "goVersion",
-        "compiler",
-        "platform",
-    ];
-    let mut version: BTreeMap<&str, &str> = fields.map(|field| (field, "")).into();
-    version.insert("gitVersion", release);
-    json!(version)
-}
-
-/// As many of `items` as are asked for, from where the page before has ended; their metadata, if not `whole`.
-fn page(
-    kind: &str,
-    version: u64,
-    items: &[&Value],
-    query: &Words,
-    whole: bool,
-) -> Response<Answer> {
-    let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
-    let from = number("continue").unwrap_or(0).min(items.len());
-    let to = number("limit").map_or(items.len(), |limit| items.len().min(from + limit));
-    let mut metadata = json!({"resourceVersion": version.to_string()});
-    if to < items.len() {
-        metadata["continue"] = json!(to.to_string());
-    }
-    let of = |item: &&Value| json!({ "metadata": item["metadata"] });
-    let items =
-        if whole { json!(items[from..to]) } else { items[from..to].iter().map(of).collect() };
-    let list = json!({
-        "apiVersion": "v1", "kind": format!("{kind}List"), "metadata": metadata, "items": items,
-    });
-    respond(200, &list)
-}
-
-/// A failure with this code, as a request of this method would meet it.
-fn fault(code: u16, method: &Method) -> Refusal {
-    if code == 409 && method != Method::POST {
-        return Refusal::conflict("resourceVersion");
-    }
-    Refusal::new(code, "fault")
-}
-
-fn refuse(refusal: &Refusal) -> Response<Answer> {
-    respond(refusal.code, &refusal.status())
-}
-
-fn respond(code: u16, body: &Value) -> Response<Answer> {
-    let body = Answer::from(serde_json::to_vec(body).unwrap());
-    Response::builder().status(code).body(body).unwrap()
-}
-
-mod gate {
-    //! How many requests are answered.
-
-    use std::sync::{Arc, Mutex};
-    use tokio::sync::Notify;
-
-    /// Lets requests pass: all of them, unless somebody says how many.
-    #[derive(Clone, Default)]
-    pub(super) struct Gate(Arc<(Mutex<Option<usize>>, Notify)>);
-
-    impl Gate {
-        /// From now on so many pass.
-        pub(super) fn set(&self, requests: Option<usize>) {
-            *self.0.0.lock().unwrap() = requests;
-            self.0.1.notify_waiters();
-        }
-
-        /// Resolves when a request may pass.
-        pub(super) async fn pass(&self) {
-            loop {
-                let changed = self.0.1.notified();
-                match self.0.0.lock().unwrap().as_mut() {
-                    None => return,
-                    Some(0) => {}
-                    Some(left) => {
-                        *left -= 1;
-                        return;
-                    }
-                }
-                changed.await;
-            }
-        }
-    }
+/// A failure with this code. That a name is taken is never untrue; a quota may be changing (409).
+fn fault(code: u16) -> Refusal {
+    if code == 409 { Refusal::conflict("a quota") } else { Refusal::new(code, "fault") }
 }

@@ -2,9 +2,11 @@
 //! watches, the Job controller, a kubelet with our agent in its pods, and the garbage collector.
 
 pub(crate) mod agent;
+pub(crate) mod api;
 pub(crate) mod clock;
 pub(crate) mod collector;
 pub(crate) mod faults;
+pub(crate) mod gate;
 pub(crate) mod job;
 pub(crate) mod job_policy;
 pub(crate) mod kubelet;

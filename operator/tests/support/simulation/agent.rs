@@ -87,10 +87,6 @@ impl Agent {
 
     /// After how many seconds the lead ends the run.
     pub(crate) fn deadline(&self) -> Option<u64> {
-        self.config
-            .shutdown
-            .deadline_seconds
-            .filter(|_| self.is_lead)
-            .map(|it| u64::try_from(it).unwrap())
+        self.config.shutdown.deadline_seconds.filter(|_| self.is_lead)
     }
 }

@@ -3,7 +3,7 @@
 use super::agent::{Agent, End};
 use super::job::{index_of, is_over, is_ready};
 use super::store::Store;
-use flux_contract::{Exit, labels};
+use flux_contract::{Exit, TerminationMessage, labels};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ impl Kubelet {
         let status = &pod["status"];
         if !pod["metadata"]["deletionTimestamp"].is_null() {
             let end = if begun(pod) { stop(pod) } else { End::killed() };
-            return self.end(store, path, &end);
+            return Self::end(store, path, &end);
         }
         if pod["spec"]["nodeName"].is_null() {
             let mut placed = pod.clone();
@@ -47,7 +47,7 @@ impl Kubelet {
             placed["status"] = waiting(pod);
             store.put(path, placed);
         } else if !begun(pod) {
-            self.start(store, path, pod);
+            Self::start(store, path, pod);
         } else if !is_ready(pod) {
             let quorum = all.iter().all(|(_, other)| {
                 is_over(other)
@@ -62,7 +62,7 @@ impl Kubelet {
             && let Some((deadline, since)) = self.deadline(store, pod).zip(started(store, status))
             && since >= deadline
         {
-            self.end(store, path, &End::of_agent(Exit::Deadline, true));
+            Self::end(store, path, &End::of_agent(Exit::Deadline, true));
         }
     }
 
@@ -80,7 +80,7 @@ impl Kubelet {
     }
 
     /// Starts a pod, if all is there that it mounts.
-    fn start(&mut self, store: &mut Store, path: &str, pod: &Value) {
+    fn start(store: &mut Store, path: &str, pod: &Value) {
         let namespace = path.rsplit_once("/pods/").unwrap().0.to_owned();
         let there = |kind: &str, name: &Value| {
             name.is_null()
@@ -97,7 +97,7 @@ impl Kubelet {
         if is_broker(pod)
             && let Err(end) = agent_of(store, pod)
         {
-            return self.end(store, path, &end);
+            return Self::end(store, path, &end);
         }
         store.set_status(path, running(pod, store, false));
     }
@@ -112,9 +112,9 @@ impl Kubelet {
     }
 
     /// Ends the runner of the pod at `path`, and the pod with it.
-    pub(crate) fn end(&mut self, store: &mut Store, path: &str, end: &End) {
+    pub(crate) fn end(store: &mut Store, path: &str, end: &End) {
         let Some(pod) = store.get(path).cloned() else { return };
-        let message = end.message.as_ref().map(|message| message.to_json());
+        let message = end.message.as_ref().map(TerminationMessage::to_json);
         let mut status = pod["status"].clone();
         status["phase"] = json!(if end.code == 0 { "Succeeded" } else { "Failed" });
         let reason = if end.code == 0 { "Completed" } else { "Error" };

@@ -104,11 +104,11 @@ impl Store {
         Ok(self.put(&path, object))
     }
 
-    /// Merges `patch` into the object at `path`, but for its status.
-    pub(crate) fn merge(&mut self, path: &str, patch: &Value) -> Result<Value, Refusal> {
-        self.update(path, patch, |object| {
+    /// Merges `changes` into the object at `path`, but for its status.
+    pub(crate) fn merge(&mut self, path: &str, changes: &Value) -> Result<Value, Refusal> {
+        self.update(path, changes, |object| {
             let status = object.get("status").cloned();
-            merge(object, patch);
+            merge(object, changes);
             set_status(object, status);
         })
     }

@@ -1,0 +1,237 @@
+//! What an API server does with a request: who may ask, what is read, listed, watched and written.
+
+use super::faults::Faults;
+use super::refusal::Refusal;
+use super::selectors::{Selection, Words, words};
+use super::store::Store;
+use super::watch::Watch;
+use crate::support::rights;
+use axum::body::Body as Answer;
+use http::{Method, Response};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+#[derive(Default)]
+pub(crate) struct Memory {
+    /// The objects.
+    pub(crate) store: Store,
+    /// What goes wrong.
+    pub(crate) faults: Faults,
+    pub(crate) log: Vec<String>,
+    pub(crate) bodies: Vec<Value>,
+    /// Each request with its answer, and what the test has noted between them.
+    pub(crate) journal: Vec<String>,
+    /// What the operator wanted to write and may not, or that nobody may.
+    pub(crate) mistakes: Vec<String>,
+    watches: Vec<Watch>,
+    pub(crate) news: News,
+    pub(crate) clusters_last: bool,
+    pub(crate) release: Option<String>,
+    pub(crate) nodes: Option<Vec<Value>>,
+}
+
+/// What watches bring after they have begun.
+#[derive(Default)]
+pub(crate) enum News {
+    /// Nothing.
+    #[default]
+    None,
+    /// All but what happens to these kinds, in the plural.
+    AllBut(Vec<&'static str>),
+}
+
+/// What a request asks for, its method aside.
+pub(crate) struct Asked<'request> {
+    pub(crate) path: &'request str,
+    pub(crate) query: &'request str,
+    /// False where only metadata is asked for.
+    pub(crate) whole: bool,
+    /// True for a server-side apply.
+    pub(crate) applies: bool,
+    pub(crate) body: Value,
+}
+
+impl Memory {
+    /// Notes something between the requests.
+    pub(crate) fn note(&mut self, text: &str) {
+        self.journal.push(format!("{} {text}", self.store.clock.now()));
+    }
+
+    /// Answers one request.
+    pub(crate) fn answer(&mut self, method: &Method, asked: &Asked<'_>) -> Response<Answer> {
+        let Asked { path, query, .. } = *asked;
+        self.log.push(format!("{method} {path}"));
+        if let Some(answer) = self.of_no_namespace(path, query) {
+            return answer;
+        }
+        if !rights::allowed(method, path, query) {
+            if method != Method::GET {
+                self.mistakes.push(format!("{method} {path}: not allowed"));
+            }
+            return refuse(&Refusal::new(403, "the operator's role does not allow it"));
+        }
+        if method == Method::GET {
+            return self.read(asked);
+        }
+        self.bodies.push(asked.body.clone());
+        let name = asked.body["metadata"]["name"].as_str().unwrap_or_default();
+        let refusals = &self.faults.refusals;
+        if let Some(refusal) =
+            refusals.get(path).or_else(|| refusals.get(&format!("{path}/{name}")))
+        {
+            return refuse(refusal);
+        }
+        self.store.by_operator = true;
+        let written = self.write(method, asked);
+        self.store.by_operator = false;
+        match written {
+            Ok((code, object)) => respond(code, &object),
+            Err(refusal) => {
+                if refusal.code == 422 {
+                    self.mistakes.push(format!("{method} {path}: {}", refusal.status()["message"]));
+                }
+                refuse(&refusal)
+            }
+        }
+    }
+
+    fn write(&mut self, method: &Method, asked: &Asked<'_>) -> Result<(u16, Value), Refusal> {
+        let Asked { path, body, .. } = asked;
+        let store = &mut self.store;
+        Ok((
+            200,
+            match *method {
+                Method::POST => return store.create(path, body).map(|object| (201, object)),
+                Method::PUT => store.replace(path, body)?,
+                Method::DELETE => store.delete(path, body)?,
+                Method::PATCH => match path.strip_suffix("/status") {
+                    Some(object) if asked.applies => store.apply_status(object, body)?,
+                    None if !asked.applies => store.merge(path, body)?,
+                    Some(_) | None => return Err(Refusal::new(405, "no patch that is known here")),
+                },
+                _ => return Err(Refusal::new(405, "not here")),
+            },
+        ))
+    }
+
+    /// An object, a list or a watch; without `whole` only the metadata of what is listed.
+    fn read(&mut self, asked: &Asked<'_>) -> Response<Answer> {
+        let Asked { path, whole, .. } = *asked;
+        let query = words(asked.query);
+        if query.get("watch").is_some_and(|it| it == "true") {
+            let (watch, lines) = Watch::new(path, &query, whole);
+            self.watches.push(watch);
+            return Response::new(Answer::from_stream(lines));
+        }
+        let answer = match kind_of(path) {
+            Some(kind) => self.list(path, kind, &query, whole),
+            None => self
+                .store
+                .get(path)
+                .map_or_else(|| refuse(&Refusal::not_found()), |object| respond(200, object)),
+        };
+        for (path, object) in self.faults.intrusions(path) {
+            self.store.put(&path, object);
+        }
+        answer
+    }
+
+    fn list(&self, path: &str, kind: &str, query: &Words, whole: bool) -> Response<Answer> {
+        let selection = Selection::of(query);
+        let all = self.store.inside(path).map(|(_, object)| object);
+        let items: Vec<&Value> = all.filter(|object| selection.has(object)).collect();
+        page(kind, self.store.version, &items, query, whole)
+    }
+
+    /// Tells those who watch what has happened.
+    pub(crate) fn tell(&mut self) {
+        let News::AllBut(held) = &self.news else { return };
+        let store = &self.store;
+        self.watches
+            .retain_mut(|watch| held.iter().any(|plural| watch.is_of(plural)) || watch.tell(store));
+    }
+
+    /// What lies in no namespace: an operator for one namespace may not read it, so it is there only
+    /// where a test says so.
+    fn of_no_namespace(&self, path: &str, query: &str) -> Option<Response<Answer>> {
+        match path {
+            "/version" => Some(respond(200, &version(self.release.as_ref()?))),
+            "/api/v1/nodes" => {
+                let nodes: Vec<&Value> = self.nodes.as_ref()?.iter().collect();
+                let query = words(query);
+                assert!(query.contains_key("limit"), "all nodes are listed at once");
+                Some(page("Node", self.store.version, &nodes, &query, true))
+            }
+            // What kinds there are, everybody may ask.
+            _ if path.starts_with("/apis") && path.split('/').count() <= 4 => {
+                let none = json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": [] });
+                Some(respond(200, self.store.get(path).unwrap_or(&none)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The kind of the objects in the collection at `path`, if it is one.
+fn kind_of(path: &str) -> Option<&'static str> {
+    let kinds = [
+        ("/pods", "Pod"),
+        ("/events", "Event"),
+        ("/jobs", "Job"),
+        ("/services", "Service"),
+        ("/configmaps", "ConfigMap"),
+        ("/miniclusters", "MiniCluster"),
+        ("/workloads", "Workload"),
+    ];
+    kinds.iter().find(|(end, _)| path.ends_with(end)).map(|(_, kind)| *kind)
+}
+
+fn version(release: &str) -> Value {
+    let fields = [
+        "major",
+        "minor",
+        "gitCommit",
+        "gitTreeState",
+        "buildDate",
+        "goVersion",
+        "compiler",
+        "platform",
+    ];
+    let mut version: BTreeMap<&str, &str> = fields.map(|field| (field, "")).into();
+    version.insert("gitVersion", release);
+    json!(version)
+}
+
+/// As many of `items` as are asked for, from where the page before has ended; their metadata, if not `whole`.
+fn page(
+    kind: &str,
+    version: u64,
+    items: &[&Value],
+    query: &Words,
+    whole: bool,
+) -> Response<Answer> {
+    let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
+    let from = number("continue").unwrap_or(0).min(items.len());
+    let to = number("limit").map_or(items.len(), |limit| items.len().min(from + limit));
+    let mut metadata = json!({"resourceVersion": version.to_string()});
+    if to < items.len() {
+        metadata["continue"] = json!(to.to_string());
+    }
+    let of = |item: &&Value| json!({ "metadata": item["metadata"] });
+    let items =
+        if whole { json!(items[from..to]) } else { items[from..to].iter().map(of).collect() };
+    let list = json!({
+        "apiVersion": "v1", "kind": format!("{kind}List"), "metadata": metadata, "items": items,
+    });
+    respond(200, &list)
+}
+
+/// A refusal, as an answer.
+pub(crate) fn refuse(refusal: &Refusal) -> Response<Answer> {
+    respond(refusal.code, &refusal.status())
+}
+
+fn respond(code: u16, body: &Value) -> Response<Answer> {
+    let body = Answer::from(serde_json::to_vec(body).unwrap());
+    Response::builder().status(code).body(body).unwrap()
+}
