@@ -129,7 +129,7 @@ pub enum State {
     Running,
     /// The lead was ready and is not any more, for longer than a moment.
     Degraded,
-    /// The lead has ended; the Job has not, as other pods have not or another lead is to follow.
+    /// The lead has ended, or the Job was suspended; other pods have not ended yet, or another lead is to follow.
     Ending,
     /// The command ended with exit code 0.
     Complete,
