@@ -34,11 +34,9 @@ pub struct Context {
     pub(super) failures: Failures,
     /// Of each pod that should get its label.
     pub(super) label_failures: Failures,
-    clock: Clock,
+    /// Tells the time: the system's, unless it is that of a simulation.
+    pub clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
 }
-
-/// Tells the time.
-type Clock = Box<dyn Fn() -> Timestamp + Send + Sync>;
 
 impl Context {
     /// A context that acts through `client`; `instance` names this operator's pod in Events.
@@ -62,12 +60,6 @@ impl Context {
             label_failures: Failures::default(),
             clock: Box::new(Timestamp::now),
         }
-    }
-
-    /// The same with another clock than the system's, such as that of a simulation.
-    #[must_use]
-    pub fn with_clock(self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
-        Self { clock: Box::new(clock), ..self }
     }
 
     /// The time in whole seconds, as Kubernetes writes it.

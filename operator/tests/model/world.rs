@@ -89,8 +89,8 @@ impl World {
         let client = self.server.client();
         let metrics = Arc::clone(&self.metrics);
         let instance = Some("operator-0".to_owned());
-        let context = Context::new(client, instance, metrics, images(), defaults())
-            .with_clock(move || clock.now());
+        let mut context = Context::new(client, instance, metrics, images(), defaults());
+        context.clock = Box::new(move || clock.now());
         let scope = Scope { namespace: Some("work".to_owned()), concurrency: 2 };
         self.operator = Some(tokio::spawn(run(Arc::new(context), scope, || {}, pending())));
     }
