@@ -23,6 +23,7 @@ use crate::{
     kueue,
     product::dockerfiles,
     progress::{self, Progress},
+    scheduler_plugins,
 };
 
 /// Variables that say which cluster tests use; each stands for an option of the command line.
@@ -140,6 +141,13 @@ pub enum ClusterCommand {
         #[command(flatten)]
         cluster: ClusterArguments,
     },
+    /// Install the scheduler of scheduler-plugins, built from its Go module, beside that of the cluster, which is
+    /// started if need be.
+    SchedulerPlugins {
+        /// Which cluster.
+        #[command(flatten)]
+        cluster: ClusterArguments,
+    },
     /// End the cluster on this machine and everything it has left there.
     Down {
         /// Which cluster.
@@ -239,17 +247,27 @@ fn usual_kubeconfig(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathB
         .context("--external needs KUBECONFIG or HOME to be set")
 }
 
+/// Installs something on a cluster.
+fn add(
+    cluster: &ClusterArguments,
+    install: fn(&Cluster, &Progress) -> Result<()>,
+    progress: &Progress,
+) -> Result<ExitCode> {
+    let target = cluster.target()?;
+    interruption::guard(&target, Scope::Target)?;
+    install(&Cluster::up(&target, progress)?, progress)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 impl ClusterCommand {
     /// Does what was asked for.
     pub fn run(&self) -> Result<ExitCode> {
         let progress = Progress::new();
         match self {
             Self::Up { cluster } => up(cluster, &progress),
-            Self::Kueue { cluster } => {
-                let target = cluster.target()?;
-                interruption::guard(&target, Scope::Target)?;
-                kueue::install(&Cluster::up(&target, &progress)?, &progress)?;
-                Ok(ExitCode::SUCCESS)
+            Self::Kueue { cluster } => add(cluster, kueue::install, &progress),
+            Self::SchedulerPlugins { cluster } => {
+                add(cluster, scheduler_plugins::install, &progress)
             }
             Self::Down { cluster, all } => {
                 let clusters = if *all {

@@ -26,6 +26,7 @@ use crate::{
     },
     programs,
     progress::Progress,
+    scheduler_plugins,
     trial::{Trial, evidence::keep_evidence},
 };
 
@@ -126,6 +127,11 @@ impl Environment {
     /// Installs Kueue.
     pub fn install_kueue(&self, progress: &Progress) -> Result<()> {
         kueue::install(&self.cluster, progress)
+    }
+
+    /// Installs the scheduler of scheduler-plugins beside the cluster's own.
+    pub fn install_scheduler_plugins(&self, progress: &Progress) -> Result<()> {
+        scheduler_plugins::install(&self.cluster, progress)
     }
 
     /// The cluster as it is: nothing is built, loaded or installed.

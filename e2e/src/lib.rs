@@ -20,6 +20,7 @@ pub mod packages;
 pub mod product;
 pub mod programs;
 pub mod progress;
+pub mod scheduler_plugins;
 pub mod trial;
 pub mod verify;
 pub mod wait;

@@ -11,7 +11,7 @@ pub mod validate;
 pub use fixed_fields::FixedFields;
 pub(crate) use identity::Identity;
 
-use crate::crd::{Install, Medium};
+use crate::crd::{Gang, Install, Medium};
 use flux_contract::{ClusterName, FluxUser, Hooks, Hostlist, Logging};
 use k8s_openapi::api::core::v1::{
     NodeAffinity, PodSecurityContext, ResourceRequirements, SecurityContext, Toleration, Volume,
@@ -62,6 +62,8 @@ pub struct Cluster {
     pub archive: Option<String>,
     /// What all pods of the Job have in common.
     pub pod: Pod,
+    /// Whether the pods of the Job are placed together or not at all.
+    pub gang: Gang,
     /// The container that runs Flux.
     pub runner: Runner,
     /// The other containers of the pods.

@@ -21,6 +21,7 @@ mod expiry;
 mod failures;
 #[cfg(test)]
 pub(crate) mod fixtures;
+mod gang;
 mod guard;
 mod image_volumes;
 pub mod index_labels;

@@ -18,6 +18,7 @@ mod container;
 pub mod definition;
 mod flux;
 mod pod;
+mod scheduling;
 mod status;
 
 pub use bounds::SPECIFICATION_LIMIT;
@@ -30,6 +31,7 @@ pub use flux::{
     Network, Scheduler,
 };
 pub use pod::Pod;
+pub use scheduling::{Gang, Scheduling};
 pub use status::{InstallMethod, Installed, MiniClusterStatus, State, TimelineEntry};
 
 use kube::{CustomResource, KubeSchema};
@@ -233,6 +235,10 @@ pub struct MiniClusterSpec {
     #[serde(default)]
     pub pod: Pod,
 
+    /// How the pods are placed together.
+    #[serde(default)]
+    pub scheduling: Scheduling,
+
     /// Containers of every pod. Exactly one runs Flux: the only one, or the one with
     /// `runFlux: true`. The others run beside it and need a name.
     #[x_kube(merge_strategy = ListMerge::Atomic)]
@@ -289,6 +295,7 @@ impl Default for MiniClusterSpec {
             logging: Logging::default(),
             archive: None,
             pod: Pod::default(),
+            scheduling: Scheduling::default(),
             containers: vec![],
             services: vec![],
         }

@@ -169,20 +169,7 @@ async fn what_waits_in_a_queue_says_what_the_queue_does() {
     let (_, reason, message) = world.condition("Suspended");
     assert_eq!((reason.as_str(), message.as_str()), ("InQueue", "waits in the queue team"));
 
-    let version = json!({ "groupVersion": "kueue.x-k8s.io/v1beta2", "version": "v1beta2" });
-    let group = json!({
-        "kind": "APIGroupList", "apiVersion": "v1", "groups": [{
-            "name": "kueue.x-k8s.io", "versions": [version], "preferredVersion": version,
-        }],
-    });
-    let resources = json!({
-        "kind": "APIResourceList", "groupVersion": "kueue.x-k8s.io/v1beta2", "resources": [{
-            "name": "workloads", "singularName": "workload", "namespaced": true,
-            "kind": "Workload", "verbs": ["list"],
-        }],
-    });
-    world.server.put("/apis", group);
-    world.server.put("/apis/kueue.x-k8s.io/v1beta2", resources);
+    world.server.serves(&[("kueue.x-k8s.io/v1beta2", "workloads", "Workload")]);
     let uid = world.server.get(JOB).unwrap()["metadata"]["uid"].clone();
     let workload = json!({
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",

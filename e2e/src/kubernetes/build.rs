@@ -37,6 +37,8 @@ const ACTIONLINT_VERSION: &str = "v1.7.12";
 
 /// The Kueue version that is built, as in `go/kueue/go.mod`.
 pub(crate) const KUEUE_VERSION: &str = "v0.15.0";
+/// The version of scheduler-plugins that is built, as in `go/scheduler-plugins/go.mod`.
+pub(crate) const SCHEDULER_PLUGINS_VERSION: &str = "v0.34.7";
 
 /// Where in the artefact's directory the modules are while it is made.
 const SOURCE: &str = "source";
@@ -188,6 +190,28 @@ const KUEUE: Recipe = Recipe {
 /// A directory with the program `kueue` and its `chart`; built if the cache does not have it yet.
 pub(crate) fn kueue(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
     KUEUE.ensure(cache, progress)
+}
+
+/// Needed only where pods get nodes together.
+const SCHEDULER_PLUGINS: Recipe = Recipe {
+    name: "scheduler-plugins",
+    version: SCHEDULER_PLUGINS_VERSION,
+    usually: "3 min on 2 cores",
+    files: &[
+        ("go.mod", include_str!("../../go/scheduler-plugins/go.mod")),
+        ("go.sum", include_str!("../../go/scheduler-plugins/go.sum")),
+        ("main.go", include_str!("../../go/scheduler-plugins/main.go")),
+    ],
+    flags: &[],
+    link: "-X k8s.io/component-base/version.gitVersion=v1.34.2",
+    packages: &["."],
+    directories: &[("sigs.k8s.io/scheduler-plugins", "config/crd/bases", "definitions")],
+};
+
+/// A directory with the program `scheduler-plugins` and the `definitions` of what it reads; built if the cache
+/// does not have it yet.
+pub(crate) fn scheduler_plugins(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
+    SCHEDULER_PLUGINS.ensure(cache, progress)
 }
 
 /// The program helm; built if the cache does not have it yet.
@@ -424,18 +448,29 @@ mod tests {
         requires(&HELM, "helm.sh/helm/v4");
         requires(&ACTIONLINT, "github.com/rhysd/actionlint");
         requires(&KUEUE, "sigs.k8s.io/kueue");
+        requires(&SCHEDULER_PLUGINS, "sigs.k8s.io/scheduler-plugins");
     }
 
     #[test]
     fn every_recipe_has_a_key_of_its_own() {
         let versions = KubernetesVersion::all().iter().map(|version| kubernetes(*version));
-        let others = [CONTAINERD, OLD_CONTAINERD, COREDNS, PAUSE, KWOK, HELM, ACTIONLINT, KUEUE];
+        let others = [
+            CONTAINERD,
+            OLD_CONTAINERD,
+            COREDNS,
+            PAUSE,
+            KWOK,
+            HELM,
+            ACTIONLINT,
+            KUEUE,
+            SCHEDULER_PLUGINS,
+        ];
         let recipes = versions.chain(others);
         let keys = recipes.map(|recipe| recipe.key().to_string());
         let names = keys.map(|key| key.rsplit_once('-').unwrap().0.to_owned());
         insta::assert_snapshot!(
             names.collect::<Vec<_>>().join(" "),
-            @"kubernetes-v1.33.13 kubernetes-v1.36.3 kubernetes-v1.37.2 containerd-v2.3.7 containerd-v2.0.14 coredns-v1.14.7 pause-1 kwok-v0.8.0 helm-v4.3.1 actionlint-v1.7.12 kueue-v0.15.0"
+            @"kubernetes-v1.33.13 kubernetes-v1.36.3 kubernetes-v1.37.2 containerd-v2.3.7 containerd-v2.0.14 coredns-v1.14.7 pause-1 kwok-v0.8.0 helm-v4.3.1 actionlint-v1.7.12 kueue-v0.15.0 scheduler-plugins-v0.34.7"
         );
     }
 

@@ -35,7 +35,7 @@ pub use self::{
     version::KubernetesVersion,
 };
 pub(crate) use self::{
-    build::{KUEUE_VERSION, actionlint, kueue},
+    build::{KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION, actionlint, kueue, scheduler_plugins},
     options::id_of_version,
     processes::end_descendants,
 };

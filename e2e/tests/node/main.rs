@@ -4,6 +4,7 @@
 //! Run by `cargo verify`, or alone: `cargo test -p e2e --test node -- --ignored`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
+mod gang;
 mod install;
 mod kueue;
 mod network;

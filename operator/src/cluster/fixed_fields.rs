@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const ANNOTATION: &str = "flux-framework.org/fields";
 
 /// Parts of a specification whose fields are noted one by one; every other field is noted whole.
-const SECTIONS: [&str; 14] = [
+const SECTIONS: [&str; 15] = [
     "",
     "containers",
     "containers[]",
@@ -26,6 +26,7 @@ const SECTIONS: [&str; 14] = [
     "logging",
     "network",
     "pod",
+    "scheduling",
     "services",
     "services[]",
     "services[].commands",

@@ -110,6 +110,7 @@ fn resolve(
         zeromq_debug: spec.logging.zeromq,
         archive: archive(spec, runner.as_ref(), faults),
         pod,
+        gang: spec.scheduling.gang,
         runner: runner?,
         sidecars,
         companion,

@@ -97,10 +97,25 @@ impl<'context> Access<'context> {
     where
         K: Watched + Resource<Scope = NamespaceResourceScope> + Debug + DeserializeOwned,
     {
-        let ours = |object: &K| object.owner_references().iter().any(|it| it.uid == owner.uid);
+        let ours = |object: &K| is_owned(object, owner);
         if let Some(object) = self.recall(|known| known.object(&self.cluster, name).filter(ours)) {
             return Ok(Ok(Some(object)));
         }
+        self.read_owned(name, owner).await
+    }
+
+    /// The same, read now.
+    pub(super) async fn read_owned<K>(
+        &self,
+        name: &str,
+        owner: &OwnerReference,
+    ) -> Result<Owned<K>, Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned,
+    {
         let kind = K::kind(&()).into_owned();
         let found = self.api::<K>().get_opt(name).await.map_err(|source| Error::Read {
             kind: kind.clone(),
@@ -108,7 +123,7 @@ impl<'context> Access<'context> {
             source: Box::new(source),
         })?;
         let Some(object) = found else { return Ok(Ok(None)) };
-        if ours(&object) {
+        if is_owned(&object, owner) {
             self.answered(&object);
             return Ok(Ok(Some(object)));
         }
@@ -164,4 +179,8 @@ impl<'context> Access<'context> {
         }
         found
     }
+}
+
+fn is_owned(object: &impl ResourceExt, owner: &OwnerReference) -> bool {
+    object.owner_references().iter().any(|it| it.uid == owner.uid)
 }

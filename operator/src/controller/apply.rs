@@ -12,7 +12,6 @@ use super::access::Access;
 use super::change::Change;
 use super::context::FIELD_MANAGER;
 use super::error::Error;
-use super::known::Watched;
 use super::observe::Live;
 use super::plan::Writes;
 use k8s_openapi::NamespaceResourceScope;
@@ -23,6 +22,25 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Debug;
+
+/// A kind that is written here.
+pub(super) trait Object:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + Debug
+    + Serialize
+    + DeserializeOwned
+{
+}
+
+impl<K> Object for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + Serialize
+        + DeserializeOwned
+{
+}
 
 /// Writes all of `writes`, in its order. What the API server answers takes the place in `live` of what
 /// was read.
@@ -45,6 +63,8 @@ pub(super) async fn apply(
     for sidecar in &writes.sidecars {
         apply_service(access, sidecar, live).await?;
     }
+    apply_if_changed(access, &writes.gang.coscheduling, &mut None).await?;
+    apply_if_changed(access, &writes.gang.volcano, &mut None).await?;
     for alias in &writes.aliases {
         match apply_service(access, alias, live).await {
             // Somebody has just taken it: it is left to them.
@@ -75,7 +95,7 @@ pub(super) async fn apply_if_changed<K>(
     live: &mut Option<K>,
 ) -> Result<(), Error>
 where
-    K: Watched + Resource<Scope = NamespaceResourceScope> + Debug + Serialize + DeserializeOwned,
+    K: Object,
 {
     *live = match change {
         Change::Keep => return Ok(()),
@@ -95,14 +115,14 @@ where
 /// Creates an object. Where the name is taken, the error says by whom.
 async fn create<K>(access: &Access<'_>, object: &K) -> Result<K, Error>
 where
-    K: Watched + Resource<Scope = NamespaceResourceScope> + Debug + Serialize + DeserializeOwned,
+    K: Object,
 {
     if let Some(created) = post(&access.api(), object).await? {
         return Ok(created);
     }
     let name = object.name_any();
     let owner = object.owner_references().first().cloned().unwrap_or_default();
-    Err(match access.afresh().get_owned::<K>(&name, &owner).await? {
+    Err(match access.read_owned::<K>(&name, &owner).await? {
         Err(taken) => taken.into(),
         // Ours, or gone again since: what there is has to be read anew.
         Ok(_) => Error::Conflict { kind: K::kind(&()).into_owned(), name },
@@ -112,7 +132,7 @@ where
 /// Creates an object; `None` when the name is taken.
 async fn post<K>(api: &Api<K>, object: &K) -> Result<Option<K>, Error>
 where
-    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    K: Object,
 {
     let name = object.name_any();
     tracing::info!(kind = %K::kind(&()), %name, "create");

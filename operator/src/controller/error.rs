@@ -90,6 +90,15 @@ pub enum Error {
         "the operator failed inside while reconciling this object, and goes on with the others: its log says where; please report it"
     )]
     Internal,
+    /// The pods are to be a gang, and there is nothing that would place them as one.
+    #[error(
+        "spec.scheduling.gang is PodGroup, and the API server has no {lacking}: install scheduler-plugins or \
+         Volcano, or set it to None; it is tried again"
+    )]
+    NoPodGroups {
+        /// What the API server would have to have.
+        lacking: String,
+    },
     /// The objects could not be built.
     #[error("build the objects")]
     Build {
@@ -119,6 +128,7 @@ impl Error {
             Self::Conflict { .. } => "Conflict",
             Self::TimedOut { .. } => "TimedOut",
             Self::Internal => "Internal",
+            Self::NoPodGroups { .. } => "NoPodGroups",
             Self::Build { .. } => "BuildFailed",
             Self::Curve { .. } => "CertificateFailed",
         }

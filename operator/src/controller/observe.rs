@@ -8,6 +8,7 @@ use super::access::{Access, Owned};
 use super::build::services;
 use super::ended_run::EndedRun;
 use super::error::{Error, Taken};
+use super::gang;
 use super::job_change::is_finished;
 use super::queue::{Queue, queue};
 use crate::cluster::{Cluster, Identity};
@@ -33,7 +34,9 @@ pub(super) struct Live {
     pub(super) pods: Pods,
     /// The queue that the Job waits in, if it does.
     pub(super) queue: Option<Queue>,
-    /// Objects of somebody else in the place of the Job, the `ConfigMap` or the companion.
+    /// What there is of gangs.
+    pub(super) gang: gang::Observed,
+    /// Objects of somebody else in the place of the Job, the `ConfigMap`, the companion or the `PodGroup`.
     pub(super) taken: Vec<Taken>,
     /// Objects of somebody else in the place of a Service that there must be.
     pub(super) services_taken: Vec<Taken>,
@@ -65,6 +68,8 @@ pub(super) async fn observe(
     let mut live = Live { job, config_map, companion, pods, queue, taken, ..Live::default() };
     if let Some(cluster) = cluster.filter(|_| !is_noted_to_have_ended(&live)) {
         add_services(access, owner, cluster, &mut live).await?;
+        live.gang =
+            gang::observe(access, identity, cluster, live.job.as_ref(), &mut live.taken).await?;
     }
     Ok(live)
 }

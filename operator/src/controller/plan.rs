@@ -12,6 +12,7 @@ use super::course::{Course, agent_config, course};
 use super::dropped::dropped;
 use super::ended_run;
 use super::error::Error;
+use super::gang;
 use super::install::{Choice, Support, choose};
 use super::job_change::{changed_fields, job_patch, shrinks};
 use super::observe::{BEGIN, Live, broker_is_ready, lacks_brokers, lacks_pods};
@@ -98,6 +99,8 @@ pub(super) struct Writes {
     pub(super) companion: Change<Pod>,
     /// Holds `agent.toml`.
     pub(super) config_map: Change<ConfigMap>,
+    /// The PodGroup, where a gang is asked for.
+    pub(super) gang: gang::Changes,
     /// The sidecars' Services.
     pub(super) sidecars: Vec<Change<Service>>,
     /// The same under short names, which somebody else may take.
@@ -208,6 +211,7 @@ fn apply_specification(
     suspension::direct(cluster.suspend, live.job.as_ref(), &mut desired.job);
     plan.start = StartDeadline::of(cluster.start_deadline_seconds, live, &request.now);
     plan.start.direct(live.job.as_ref(), &mut desired.job);
+    let gang = gang::direct(&cluster, &live.gang, live.job.as_ref(), &mut desired.job)?;
     let companion = cluster.companion.as_ref();
     let (companion, refused) =
         companion_change(live.companion.as_ref(), desired.companion, companion);
@@ -223,6 +227,7 @@ fn apply_specification(
         secret: if live.job.is_none() { secret(request, &cluster)? } else { None },
         companion,
         config_map: ended_run::without_note(live, desired.config_map),
+        gang,
         sidecars: sidecars.into_iter().map(change).collect(),
         aliases: aliases.into_iter().map(change).collect(),
         job: match (&live.job, patch) {

@@ -16,6 +16,7 @@ const LEADER_NAME: &str = "flux-operator-leader";
 /// Each row is used: what it watches, reads, creates and patches, and nothing more. Pods: it makes and
 /// deletes the pods of `spec.services`, and labels those of its Jobs. Services: it deletes those with an address when
 /// a run has ended. Events: it reads those about its Jobs. Workloads: there a queue says what a Job waits for.
+/// PodGroups: those of its Jobs, where a gang is asked for.
 /// Namespaces: it reads that of a Job which gets no pods.
 /// Secrets: it makes them and never reads one, be it its own. Updating finalizers is what an owner
 /// reference that blocks deletion asks for.
@@ -32,6 +33,8 @@ const OPERATOR: &[(&str, &str, &[&str])] = &[
     ("", "namespaces", &["get"]),
     ("events.k8s.io", "events", &["create", "patch"]),
     ("kueue.x-k8s.io", "workloads", &["list"]),
+    ("scheduling.x-k8s.io", "podgroups", &["get", "create", "patch"]),
+    ("scheduling.volcano.sh", "podgroups", &["get", "create", "patch"]),
 ];
 
 /// What the operator does outside of namespaces: whether every node has image volumes.

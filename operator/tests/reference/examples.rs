@@ -22,7 +22,7 @@ const fn example_within(path: &'static str, within: &'static str, yaml: &'static
 /// The examples of all fields: a test compares them with the definition. The order of this table is
 /// the order of the reference.
 pub(super) const EXAMPLES: &[&[Example]] =
-    &[SPEC, NETWORK, FLUX, LOGGING, POD, CONTAINER, VOLUME, COMMANDS, SERVICES, STATUS];
+    &[SPEC, NETWORK, FLUX, LOGGING, POD, SCHEDULING, CONTAINER, VOLUME, COMMANDS, SERVICES, STATUS];
 
 const SPEC: &[Example] = &[
     example("spec.size", "size: 4"),
@@ -170,6 +170,8 @@ const POD: &[Example] = &[
         "overlay:\n  terminationGracePeriodSeconds: 600\n  priorityClassName: batch",
     ),
 ];
+
+const SCHEDULING: &[Example] = &[example("spec.scheduling.gang", "gang: PodGroup")];
 
 const CONTAINER: &[Example] = &[
     example("spec.containers[].image", "image: ubuntu:24.04"),

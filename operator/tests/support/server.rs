@@ -17,7 +17,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -123,6 +123,27 @@ impl Server {
     /// or in place of what it has found there, by its name or in a list.
     pub(crate) fn intrude(&self, path: &str, object: Value) {
         self.lock().faults.intruders.insert(path.to_owned(), object);
+    }
+
+    /// Gives the server kinds of other people: the version of a group, a kind in the plural, its name.
+    pub(crate) fn serves(&self, kinds: &[(&str, &str, &str)]) {
+        let mut groups = Vec::new();
+        for (group_version, plural, kind) in kinds {
+            let (group, version) = group_version.split_once('/').unwrap();
+            let version = json!({ "groupVersion": group_version, "version": version });
+            groups.push(json!({
+                "name": group, "versions": [version], "preferredVersion": version,
+            }));
+            let resources = json!({
+                "kind": "APIResourceList", "groupVersion": group_version, "resources": [{
+                    "name": plural, "singularName": kind.to_lowercase(), "namespaced": true,
+                    "kind": kind, "verbs": ["list"],
+                }],
+            });
+            self.put(&format!("/apis/{group_version}"), resources);
+        }
+        let list = json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups });
+        self.put("/apis", list);
     }
 
     /// The object at `path`.
