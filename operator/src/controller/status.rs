@@ -255,7 +255,8 @@ fn ready(
         Phase::Running(_) => {
             let failed = lead.and_then(PodView::failed_container);
             let failed = failed.map(|failed| format!("; but its {failed}")).unwrap_or_default();
-            let message = format!("the lead is ready: the quorum was reached{failed}");
+            let lacking = brokers.lacking().map(|text| format!("; {text}")).unwrap_or_default();
+            let message = format!("the lead is ready: the quorum was reached{lacking}{failed}");
             conditions.yes(kind::READY, "QuorumReached", message);
         }
         Phase::Degraded => conditions.no(kind::READY, "LeadNotReady", brokers.message()),

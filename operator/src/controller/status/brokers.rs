@@ -29,6 +29,12 @@ impl Brokers {
         Self { ready, size }
     }
 
+    /// What a person who misses some of them is told: why a pod is not ready, it alone knows.
+    pub(super) fn lacking(&self) -> Option<String> {
+        let text = || format!("{}: the logs of the other pods say why", self.message());
+        (self.ready < self.size).then(text)
+    }
+
     /// Both numbers, for people.
     pub(super) fn message(&self) -> String {
         format!("{} of {} brokers are ready", self.ready, self.size)

@@ -99,6 +99,15 @@ fn a_ready_lead_is_running() {
     assert_eq!(status.ready_brokers, 4);
     assert_eq!(table(&status)["Ready"], ("True", "QuorumReached"));
     assert_eq!(table(&status)["Complete"], ("False", "NotFinished"));
+    assert_eq!(message(&status, "Ready"), "the lead is ready: the quorum was reached");
+}
+
+#[test]
+fn who_misses_a_broker_is_told_where_to_look() {
+    let status = of(None, &observed(Some(job(3)), lead("Running", running())));
+    assert_eq!(table(&status)["Ready"], ("True", "QuorumReached"));
+    let told = "3 of 4 brokers are ready: the logs of the other pods say why";
+    assert!(message(&status, "Ready").ends_with(told), "{}", message(&status, "Ready"));
 }
 
 /// A lead that runs, beside a container that ended with 3.
