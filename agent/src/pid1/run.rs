@@ -101,7 +101,9 @@ pub(crate) async fn run(options: Options) -> u8 {
             let code = leave(&root, &message);
             context.progress.over(well);
             if let Some(mut answered) = answered {
-                farewell(&mut context.signals, &mut answered, period.filter(|_| well)).await;
+                // Once it is told to stop, nobody asks any more, and the grace period does not wait.
+                let asked = well && context.signals.stopping_since().is_none();
+                farewell(&mut context.signals, &mut answered, period.filter(|_| asked)).await;
             }
             code
         }
