@@ -64,6 +64,7 @@ impl Scene {
             destination: self.destination(),
             mount_path: PathBuf::from("/mnt/flux"),
             source: None,
+            memory_limit: None,
         }
     }
 
@@ -293,4 +294,24 @@ fn thousands_of_files_all_arrive() {
         let path = layout.view().join(format!("lib/{}/{number}", number % 50));
         assert_eq!(fs::read_to_string(path).unwrap(), number.to_string());
     }
+}
+
+/// The kernel would kill the copy that exceeds the limit, without a word.
+#[test]
+fn a_view_that_does_not_fit_into_memory_is_refused_with_the_limit_and_the_remedy() {
+    let scene = Scene::new();
+    scene.file("mnt/flux/view/bin/flux", &"f".repeat(5 << 20), 0o755);
+    let volume = tempfile::tempdir_in("/dev/shm").unwrap();
+    let install = |destination: &Path, mebibytes: u64| {
+        let destination = destination.to_owned();
+        let memory_limit = Some(mebibytes << 20);
+        install_view(&InstallRequest { destination, memory_limit, ..scene.request() }, &mut |_| {})
+    };
+    let text = install(volume.path(), 8).unwrap_err().to_string();
+    for word in
+        ["this container may have 8 MiB", "flux.container.resources", "flux.container.medium"]
+    {
+        assert!(text.contains(word), "{text}");
+    }
+    install(volume.path(), 16).unwrap();
 }

@@ -7,6 +7,7 @@ use crate::commands::{
     connect, doctor, env, exec, flux, fluxion, install, keygen, plan, probe, ready, resources,
     status, view_check, view_install, view_pack, wait,
 };
+use crate::flux::resources::memory_limit;
 use crate::pid1::run;
 use crate::program::{batch, diagnose, wrapper};
 use crate::system::output;
@@ -299,7 +300,8 @@ fn dispatch(command: Command) -> u8 {
 fn view(command: ViewCommand) -> Done {
     match command {
         ViewCommand::Install { destination, mount_path, source, agent, root } => {
-            let request = InstallRequest { root, destination, mount_path, source };
+            let memory_limit = memory_limit(&Root::new("/"));
+            let request = InstallRequest { root, destination, mount_path, source, memory_limit };
             view_install::run(&request, agent)
         }
         ViewCommand::Pack { from, to, mount_path, force, output, root } => {

@@ -55,25 +55,19 @@ struct Hosts {
 impl Resources {
     /// Reads both below `root`, Flux's from its resource set at `set`; what cannot be read is left out.
     pub(crate) fn read(root: &Root, set: Option<PathBuf>) -> Self {
-        let read = |path: &str| {
-            let path = root.at(CONTROL_GROUP).join(path);
-            fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
-        };
+        let read = |path: &str| read(root, path);
         let set = set.and_then(|path| fs::read_to_string(root.at(path)).ok());
         let count = |kind: &str| set.as_deref().and_then(|text| counted(text, kind));
         let first_version = || {
             let (quota, period) = (read("cpu/cpu.cfs_quota_us")?, read("cpu/cpu.cfs_period_us")?);
             cpu_limit(&format!("{quota} {period}"))
         };
-        let memory = read("memory.max").or_else(|| read("memory/memory.limit_in_bytes"));
         Self {
             flux_cores: count("core"),
             flux_gpus: count("gpu"),
             processors: std::thread::available_parallelism().ok().map(Into::into),
             cpu_limit: read("cpu.max").and_then(|text| cpu_limit(&text)).or_else(first_version),
-            memory_limit: memory
-                .and_then(|text| text.parse().ok())
-                .filter(|&bytes| bytes < NO_LIMIT),
+            memory_limit: memory_limit(root),
         }
     }
 
@@ -112,6 +106,18 @@ impl Resources {
         }
         text
     }
+}
+
+/// What the control group of this container says at `path`, in the root directory `root`.
+fn read(root: &Root, path: &str) -> Option<String> {
+    let path = root.at(CONTROL_GROUP).join(path);
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+/// The memory limit of this container in bytes, if it has one.
+pub(crate) fn memory_limit(root: &Root) -> Option<u64> {
+    let text = read(root, "memory.max").or_else(|| read(root, "memory/memory.limit_in_bytes"));
+    text.and_then(|text| text.parse().ok()).filter(|&bytes| bytes < NO_LIMIT)
 }
 
 /// The resource set (RFC 20) of `hosts` with one core each.

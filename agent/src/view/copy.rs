@@ -10,6 +10,7 @@
 use super::error::{ViewError, failed};
 use super::find::resolve;
 use super::links::LinkMap;
+use super::room::Room;
 use crate::system::root::below;
 use rayon::Scope;
 use rustix::fs::sendfile;
@@ -79,6 +80,7 @@ pub(super) struct Copy<'run> {
     root: &'run Path,
     links: &'run LinkMap,
     counters: &'run Counters,
+    room: Option<Room>,
     umask: u32,
     state: Mutex<State>,
     stop: AtomicBool,
@@ -97,10 +99,15 @@ struct State {
 }
 
 impl<'run> Copy<'run> {
-    /// A copy out of the image below `root`, with links changed as `links` says.
-    pub(super) fn new(root: &'run Path, links: &'run LinkMap, counters: &'run Counters) -> Self {
+    /// A copy out of the image below `root`, with links changed as `links` says, that takes no more than `room`.
+    pub(super) fn new(
+        root: &'run Path,
+        links: &'run LinkMap,
+        counters: &'run Counters,
+        room: Option<Room>,
+    ) -> Self {
         let (state, stop) = (Mutex::default(), AtomicBool::new(false));
-        Self { root, links, counters, umask: umask(), state, stop }
+        Self { root, links, counters, room, umask: umask(), state, stop }
     }
 
     /// Copies all `trees`; stops soon after the first failure and returns that. Call it within a
@@ -210,6 +217,9 @@ impl<'run> Copy<'run> {
     }
 
     fn content(&self, source: File, metadata: &Metadata, to: &Path) -> Result<(), ViewError> {
+        if let Some(room) = &self.room {
+            room.take(metadata.len())?;
+        }
         let bytes = write_copy(source, to, metadata, self.umask).map_err(failed("write", to))?;
         Counters::add(&self.counters.files, 1);
         Counters::add(&self.counters.bytes, bytes);

@@ -31,6 +31,14 @@ pub enum ViewError {
         /// Every place that was searched.
         searched: Vec<Searched>,
     },
+    /// The volume is in memory, and the view is larger than what the container may have of it.
+    #[error(
+        "the view does not fit into memory: this container may have {limit} MiB; raise the memory limit in flux.container.resources, or set flux.container.medium to Disk"
+    )]
+    NoRoom {
+        /// The container's memory limit in MiB.
+        limit: u64,
+    },
     /// The destination lies in what is to be copied.
     #[error("cannot copy {} into itself: the destination {} lies in it", source_path.display(), destination.display())]
     IntoItself {

@@ -4,6 +4,7 @@ use super::copy::{Copy, Counters, Tree, UnresolvedLink};
 use super::error::{Searched, ViewError, failed};
 use super::find::{Source, SourceLayout, find};
 use super::links::LinkMap;
+use super::room::Room;
 use crate::system::files;
 use crate::system::root::below;
 use flux_contract::Layout;
@@ -33,6 +34,8 @@ pub struct InstallRequest {
     pub mount_path: PathBuf,
     /// The installation prefix in the image, instead of looking for it.
     pub source: Option<PathBuf>,
+    /// What this process may have of the memory, in bytes, if that is limited.
+    pub memory_limit: Option<u64>,
 }
 
 /// What was installed.
@@ -260,7 +263,8 @@ impl Plan {
                 fs::create_dir(&tree.to).map_err(failed("create directory", &tree.to))?;
             }
         }
-        let copy = Copy::new(&request.root, &self.links, counters);
+        let room = Room::at(&request.destination, request.memory_limit);
+        let copy = Copy::new(&request.root, &self.links, counters, room);
         thread::scope(|scope| {
             let (sender, receiver) = mpsc::channel();
             scope.spawn(move || {

@@ -20,6 +20,7 @@ mod links;
 mod pack;
 mod places;
 mod rewrite;
+mod room;
 
 pub(crate) use check::{CheckRequest, check_view};
 pub use copy::UnresolvedLink;

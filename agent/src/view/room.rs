@@ -1,0 +1,42 @@
+//! How much of a view a volume in memory takes.
+//!
+//! What is written there counts for the memory limit of whoever writes it, and the kernel kills whoever exceeds
+//! that, without a word. So the copy ends before.
+
+use super::error::ViewError;
+use rustix::fs::statfs;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// `f_type` of a file system in memory (statfs(2)).
+const IN_MEMORY: i64 = 0x0102_1994;
+/// What the copy itself needs.
+const OWN: u64 = 4 << 20;
+/// What is written takes whole pages.
+const PAGE: u64 = 4096;
+
+/// The room that a limit leaves.
+#[derive(Debug)]
+pub(super) struct Room {
+    limit: u64,
+    taken: AtomicU64,
+}
+
+impl Room {
+    /// That of a process with the memory limit `limit`, in `destination`; none where it writes to a disk.
+    pub(super) fn at(destination: &Path, limit: Option<u64>) -> Option<Self> {
+        let kind = statfs(destination).ok()?.f_type;
+        let limit = limit.filter(|_| i64::from(kind) == IN_MEMORY)?;
+        Some(Self { limit, taken: AtomicU64::new(OWN) })
+    }
+
+    /// Takes room for a file of `bytes`, if there is any.
+    pub(super) fn take(&self, bytes: u64) -> Result<(), ViewError> {
+        let bytes = bytes.next_multiple_of(PAGE);
+        let before = self.taken.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes > self.limit {
+            return Err(ViewError::NoRoom { limit: self.limit >> 20 });
+        }
+        Ok(())
+    }
+}
