@@ -1,5 +1,6 @@
 //! What is done with one object, as a value.
 
+use k8s_openapi::api::core::v1::Service;
 use kube::{Resource, ResourceExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -53,6 +54,22 @@ impl<K: Resource<DynamicType = ()> + Serialize> Change<K> {
     }
 }
 
+impl Change<Service> {
+    /// From `live`, if there is one, to `desired`, whose selector is a whole: a key that somebody adds takes the
+    /// pods away from the Service.
+    pub(super) fn of_service(live: Option<&Service>, desired: Service) -> Self {
+        let Some(live) = live else { return Self::Create(Box::new(desired)) };
+        let mut desired = to_value(&desired);
+        let selector = live.spec.iter().flat_map(|spec| spec.selector.iter().flatten());
+        for (key, _) in selector {
+            if desired["spec"]["selector"].get(key).is_none() {
+                desired["spec"]["selector"][key] = Value::Null;
+            }
+        }
+        if is_subset(&desired, &to_value(live)) { Self::Keep } else { Self::patch(live, desired) }
+    }
+}
+
 fn to_value(object: &impl Serialize) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }
@@ -79,6 +96,20 @@ mod tests {
     fn defaults_added_by_the_api_server_are_no_difference() {
         let live = json!({ "spec": { "ports": [{ "port": 1, "protocol": "TCP" }], "type": "X" } });
         assert!(is_subset(&json!({ "spec": { "ports": [{ "port": 1 }] } }), &live));
+    }
+
+    #[test]
+    fn a_key_that_somebody_adds_to_a_selector_is_taken_away() {
+        let service = |selector: &Value| -> Service {
+            serde_json::from_value(json!({ "spec": { "selector": selector } })).unwrap()
+        };
+        let desired = || service(&json!({ "job": "hello" }));
+        let live = service(&json!({ "job": "hello", "more": "x" }));
+        let Change::Patch { patch, .. } = Change::of_service(Some(&live), desired()) else {
+            panic!()
+        };
+        assert_eq!(patch["spec"]["selector"], json!({ "job": "hello", "more": null }));
+        assert_eq!(Change::of_service(Some(&desired()), desired()), Change::Keep);
     }
 
     #[test]

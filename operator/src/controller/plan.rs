@@ -191,7 +191,7 @@ fn apply_specification(
     }
     let build::Services { headless, lead, sidecars, mut aliases } = build::services(cluster);
     let change =
-        |desired: Service| Change::between(live.services.get(&desired.name_any()), desired);
+        |desired: Service| Change::of_service(live.services.get(&desired.name_any()), desired);
     let live_lead = live.services.get(&lead.name_any());
     let services = vec![change(headless), change(lead)];
     let Some(live_lead) = live_lead else {
