@@ -4,6 +4,7 @@ mod brokers;
 mod conditions;
 mod end;
 mod facts;
+mod lost_pod;
 mod pod;
 mod progressing;
 #[cfg(test)]
@@ -149,8 +150,10 @@ impl Record {
             // A complete Job has a lead that ended well, whether its pod is still there or not.
             let complete = matches!(phase, Phase::Complete { .. }).then_some(0);
             let noted = facts.plan.course.ended().and_then(|run| run.exit_code);
+            let job = facts.live.job.as_ref();
+            let known = noted.or_else(|| kept.and_then(|old| old.exit_code)).or(complete);
             return Self {
-                exit_code: noted.or_else(|| kept.and_then(|old| old.exit_code)).or(complete),
+                exit_code: known.or_else(|| job.and_then(lost_pod::exit_code)),
                 timeline: kept.map(|old| old.timeline.clone()).unwrap_or_default(),
             };
         };

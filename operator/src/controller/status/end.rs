@@ -1,6 +1,7 @@
 //! Where a MiniCluster is between its Job's creation and its end.
 
 use super::facts::Facts;
+use super::lost_pod;
 use super::pod::{Failure, PodView};
 use crate::controller::build::KILLED;
 use crate::controller::ended_run::{EndedRun, noted_generation};
@@ -180,7 +181,7 @@ fn condition<'job>(job: &'job Job, type_: &str) -> Option<&'job JobCondition> {
     conditions.iter().find(|condition| condition.type_ == type_ && condition.status == "True")
 }
 
-/// Why the Job failed: what the lead says, else what the worker says, else what the Job says.
+/// Why the Job failed: what the lead says, else what the worker says, else what the Job says, be it of the lead.
 fn failure(
     runner: &str,
     facts: &Facts<'_>,
@@ -211,5 +212,6 @@ fn failure(
         let message = format!("pod {}: {}", pod.name_any(), failure.message);
         return Failure { message, ..failure };
     }
-    Failure { reason, message }
+    let code = facts.live.job.as_ref().and_then(lost_pod::exit_code);
+    code.map_or(Failure { reason, message }, lost_pod::failure)
 }

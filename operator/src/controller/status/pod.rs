@@ -106,7 +106,9 @@ impl<'pod> PodView<'pod> {
     pub(super) fn failure(&self) -> Option<Failure> {
         if let Some(ended) = self.ended.as_ref().filter(|ended| ended.exit_code != 0) {
             let Failure { reason, message } = self.runner_failure(ended);
-            let taken = self.disruption().map(|why| format!("; the pod was taken away: {why}"));
+            let ended_by_itself = ended.message.as_ref().is_some_and(|message| message.command_ran);
+            let reason = self.kubelets_reason().filter(|_| !ended_by_itself).unwrap_or(reason);
+            let taken = self.taken().map(|why| format!("; the pod was taken away: {why}"));
             let (taken, log) = (taken.unwrap_or_default(), self.log_command());
             return Some(Failure { reason, message: format!("{message}{taken}; {log}") });
         }
@@ -114,18 +116,26 @@ impl<'pod> PodView<'pod> {
         if status.phase.as_deref() != Some("Failed") {
             return None;
         }
-        if let Some(reason) = &status.reason {
+        if let Some(reason) = self.kubelets_reason() {
             let message = status.message.clone().unwrap_or_default();
-            return Some(Failure { reason: camel_case(reason), message });
+            return Some(Failure { reason, message });
         }
         let message = self.failed_container()?;
         Some(Failure { reason: "ContainerFailed".to_owned(), message })
     }
 
-    /// Who took the pod away, where Kubernetes did (KEP-3329).
-    fn disruption(&self) -> Option<&str> {
-        let disruption = condition(self.pod.status.as_ref()?, "DisruptionTarget")?;
-        (disruption.status == "True").then(|| disruption.message.as_deref().unwrap_or_default())
+    /// Why the kubelet has ended the pod, if it has: `Evicted`, ...
+    fn kubelets_reason(&self) -> Option<String> {
+        self.pod.status.as_ref()?.reason.as_deref().map(camel_case)
+    }
+
+    /// Who took the pod away, where Kubernetes did (KEP-3329); the kubelet does not call it a disruption when
+    /// the pod has used more than it may.
+    fn taken(&self) -> Option<&str> {
+        let status = self.pod.status.as_ref()?;
+        let disruption = condition(status, "DisruptionTarget").filter(|it| it.status == "True");
+        let disruption = disruption.map(|it| it.message.as_deref().unwrap_or_default());
+        disruption.or_else(|| status.reason.as_ref().and(status.message.as_deref()))
     }
 
     /// The container beside the runner that has failed, if one has, with what it left.
@@ -208,7 +218,7 @@ impl<'pod> PodView<'pod> {
 }
 
 /// What POSIX says of the exit codes that a shell, or the agent, has for a command it cannot run.
-const fn meaning(code: i32) -> &'static str {
+pub(super) const fn meaning(code: i32) -> &'static str {
     match code {
         126 => " (found, but cannot be executed)",
         127 => " (not found)",

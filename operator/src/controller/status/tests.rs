@@ -364,6 +364,39 @@ fn who_took_a_pod_away_is_told_with_its_end() {
 }
 
 #[test]
+fn a_pod_that_used_more_than_it_may_is_told_as_evicted_unless_its_command_had_ended() {
+    let limit = "Pod ephemeral local storage usage exceeds the total limit of containers 16Mi.";
+    let end = |message| {
+        let mut evicted = lead("Failed", ended(137, "ContainerStatusUnknown", message));
+        let status = evicted.status.as_mut().unwrap();
+        (status.reason, status.message) = (Some("Evicted".to_owned()), Some(limit.to_owned()));
+        of(None, &observed(Some(ended_job("Failed", "PodFailurePolicy")), evicted))
+    };
+    let status = end(None);
+    assert_eq!(table(&status)["Failed"], ("True", "Evicted"));
+    assert!(message(&status, "Failed").contains(limit), "{}", message(&status, "Failed"));
+    let status = end(Some(COMMAND_FAILED));
+    assert_eq!(table(&status)["Failed"], ("True", "CommandFailed"));
+    assert!(message(&status, "Failed").contains(limit), "{}", message(&status, "Failed"));
+}
+
+#[test]
+fn a_lead_whose_pod_is_gone_is_told_by_the_code_that_the_job_has_noted() {
+    let end = |pod: &str, code: i32| {
+        let mut job = ended_job("Failed", "PodFailurePolicy");
+        let conditions = job.status.as_mut().unwrap().conditions.as_mut().unwrap();
+        conditions[0].message = Some(format!(
+            "Container hello for pod default/{pod} failed with exit code {code} matching FailJob rule at index 1"
+        ));
+        let status = of(None, &observed(Some(job), None));
+        (status.exit_code, table(&status)["Failed"].1.to_owned())
+    };
+    assert_eq!(end("hello-0-abcde", 7), (Some(7), "CommandFailed".to_owned()));
+    assert_eq!(end("hello-0-abcde", 69), (Some(69), "HookFailed".to_owned()));
+    assert_eq!(end("hello-1-abcde", 73), (None, "PodFailurePolicy".to_owned()));
+}
+
+#[test]
 fn a_deadline_that_the_lead_kept_is_told_in_its_words() {
     let text = r#"{"exitCode":72,"commandRan":false,"lastError":"the deadline of 5 seconds has passed",
         "phases":[{"name":"command","startMilliseconds":1,"durationMilliseconds":5000}]}"#;
