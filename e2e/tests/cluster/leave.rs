@@ -2,29 +2,15 @@
 
 use crate::replace::await_up;
 use crate::why::{edit, event};
-use crate::{DEADLINE, apply, exec, ready_lead, trial};
+use crate::{DEADLINE, apply, exec, ready_lead, trial, until};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::{Trial, logs::container_log};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::runtime::wait::{await_condition, conditions::is_deleted};
 use serde_json::json;
-use std::time::Duration;
 
 const FLUX: &str = "/mnt/flux/bin/flux";
-
-/// Waits until `look` has what it looks for.
-async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
-    let found = async {
-        loop {
-            if let Some(found) = look().await? {
-                return Ok(found);
-            }
-            tokio::time::sleep(Duration::from_millis(300)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, found).await.with_context(|| format!("waiting for {what}"))?
-}
 
 /// What `flux` prints on the lead.
 fn flux(trial: &Trial, lead: &str, name: &str, words: &[&str]) -> Result<String> {

@@ -9,6 +9,7 @@ mod clients;
 mod cost;
 mod examples;
 mod expiry;
+mod faults;
 mod go_bugs;
 mod hostile;
 mod install;
@@ -33,7 +34,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::{
     environment::Environment,
     progress::Progress,
-    trial::{Trial, is_true, logs::container_log},
+    trial::{Trial, condition, is_true, logs::container_log},
 };
 use flux_operator::crd::{MiniCluster, MiniClusterStatus};
 use k8s_openapi::api::core::v1::Pod;
@@ -71,6 +72,26 @@ async fn complete(trial: &Trial, name: &str) -> Result<MiniCluster> {
     let cluster = trial.await_finished(name, DEADLINE).await?;
     ensure!(is_true(&cluster, "Complete"), "{name}: {:?}", cluster.status);
     Ok(cluster)
+}
+
+/// Exit code, and reason and message of the failure.
+fn failure(cluster: &MiniCluster) -> Result<(Option<i32>, &str, &str)> {
+    ensure!(is_true(cluster, "Failed"), "conditions: {:?}", cluster.status);
+    let (_, reason, message) = condition(cluster, "Failed").context("no Failed condition")?;
+    Ok((cluster.status.as_ref().and_then(|status| status.exit_code), reason, message))
+}
+
+/// Waits until `look` has what it looks for.
+async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+    let found = async {
+        loop {
+            if let Some(found) = look().await? {
+                return Ok(found);
+            }
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, found).await.with_context(|| format!("waiting for {what}"))?
 }
 
 /// Waits until the status fits.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// What a pod of an instance is lost by.
 #[derive(Debug, Clone, Copy)]
-enum Loss {
+pub(crate) enum Loss {
     Deletion,
     Eviction,
     /// As the kernel ends it when memory is short: a node with version 1 of control groups ends
@@ -26,10 +26,10 @@ enum Loss {
 }
 
 /// How long an instance may lack a worker that was lost: the Job controller pauses for ten seconds.
-const BACK_WITHIN: Duration = Duration::from_secs(30);
+pub(crate) const BACK_WITHIN: Duration = Duration::from_secs(30);
 
 /// Takes the pod of `index` away.
-async fn lose(trial: &Trial, name: &str, index: u32, loss: Loss) -> Result<()> {
+pub(crate) async fn lose(trial: &Trial, name: &str, index: u32, loss: Loss) -> Result<()> {
     let pods = trial.api::<Pod>();
     let pod = trial.pod(name, index).await?.context("no such pod")?.name_any();
     match loss {

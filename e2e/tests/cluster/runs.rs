@@ -1,8 +1,8 @@
 //! How runs end: who failed, what a person is shown of it, and what a second attempt finds.
 
-use crate::{DEADLINE, apply, lead_log, trial};
-use anyhow::{Context as _, Result, ensure};
-use e2e::trial::{Trial, condition, is_true};
+use crate::{DEADLINE, apply, failure, lead_log, trial};
+use anyhow::{Result, ensure};
+use e2e::trial::{Trial, is_true};
 use flux_contract::Exit;
 use flux_operator::crd::MiniCluster;
 
@@ -12,13 +12,6 @@ async fn run(trial: &Trial, name: &str, spec: &str) -> Result<(MiniCluster, Stri
     let cluster = trial.await_finished(&name, DEADLINE).await?;
     let log = lead_log(trial, &name).await?;
     Ok((cluster, log))
-}
-
-/// Exit code, and reason and message of the failure.
-fn failure(cluster: &MiniCluster) -> Result<(Option<i32>, &str, &str)> {
-    ensure!(is_true(cluster, "Failed"), "conditions: {:?}", cluster.status);
-    let (_, reason, message) = condition(cluster, "Failed").context("no Failed condition")?;
-    Ok((cluster.status.as_ref().and_then(|status| status.exit_code), reason, message))
 }
 
 #[test]
@@ -37,7 +30,8 @@ fn a_command_that_reads_its_input_meets_its_end() {
 #[ignore = "needs a cluster"]
 fn a_batch_that_fails_shows_its_output_and_names_the_line() {
     trial("batch-fails", &[], async |trial| {
-        let command = r"echo hello\n# a comment\nsh -c 'echo broken; exit 2'\n";
+        let command =
+            r"echo hello\n# a comment\nsh -c 'echo broken; exit 2'\n--no-such-flag hostname\n";
         let spec = format!(
             r#"{{size: 1, containers: [{{image: "ubuntu:24.04", batch: true, command: "{command}"}}]}}"#
         );
@@ -45,7 +39,9 @@ fn a_batch_that_fails_shows_its_output_and_names_the_line() {
         let (code, reason, message) = failure(&cluster)?;
         ensure!((code, reason) == (Some(1), "CommandFailed"), "{code:?} {reason}: {message}");
         ensure!(message.contains("job-2 (sh -c 'echo broken; exit 2')"), "{message}");
+        ensure!(message.contains("job-3 (--no-such-flag hostname)"), "{message}");
         ensure!(log.contains("job-2 failed"), "log of the lead:\n{log}");
+        ensure!(log.contains("job-3 failed: it was not submitted"), "log of the lead:\n{log}");
         ensure!(log.lines().any(|line| line == "broken"), "log of the lead:\n{log}");
         Ok(())
     });
@@ -86,6 +82,21 @@ fn what_flux_refuses_is_no_failed_command() {
             ensure!(code == Some(refused.code().into()), "{code:?}: {message}");
             ensure!(reason == refused.reason() && message.contains(told), "{reason}: {message}");
         }
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_sidecar_that_fails_is_the_reason_in_the_end() {
+    trial("beside", &[], async |trial| {
+        let spec = "{size: 1, containers: [{image: 'ubuntu:24.04', runFlux: true, command: 'echo once; sleep 8'}, \
+                    {image: 'ubuntu:24.04', name: beside, command: 'exit 3'}]}";
+        let (cluster, log) = run(trial, "beside", spec).await?;
+        let (code, reason, message) = failure(&cluster)?;
+        ensure!((code, reason) == (Some(0), "ContainerFailed"), "{code:?} {reason}: {message}");
+        ensure!(message.contains("container beside exited with code 3"), "{message}");
+        ensure!(log.lines().any(|line| line == "once"), "log of the lead:\n{log}");
         Ok(())
     });
 }

@@ -1,0 +1,84 @@
+//! The lead's pod is deleted when it would hurt most: before there is a quorum, and after the command's end.
+
+use super::{go, pods_made, run, said};
+use crate::replace::{Loss, await_up, lose};
+use crate::{DEADLINE, complete, failure, ready_lead, trial};
+use anyhow::{Context as _, Result, ensure};
+use e2e::trial::{Trial, logs::container_log};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{ResourceExt as _, api::DeleteParams};
+
+/// Workers that wait in a hook: without them there is no quorum.
+const HELD_UP: &str = "commands: {workerPre: 'until test -e /tmp/go; do sleep 0.2; done'}";
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_lead_that_is_lost_before_the_quorum_fails_a_command_that_never_ran_and_comes_back_for_people()
+{
+    trial("no-quorum", &[], async |trial| {
+        let container = format!("command: 'echo once', {HELD_UP}");
+        run(trial, "command", "size: 2", &container).await?;
+        run(trial, "people", "size: 2, interactive: true", HELD_UP).await?;
+        let mut leads = Vec::new();
+        for name in ["command", "people"] {
+            leads.push(said(trial, name, 0, "starting the broker").await?.name_any());
+            lose(trial, name, 0, Loss::Deletion).await?;
+        }
+        let worker = trial.pod("people", 1).await?.context("no worker")?.uid();
+        said(trial, "people", 0, "starting the broker").await?;
+        go(trial, "people", 1).await?;
+        ensure!(!leads.contains(&ready_lead(trial, "people").await?), "the lead is the same");
+        await_up(trial, "people", "2", DEADLINE).await?;
+        let worker_now = trial.pod("people", 1).await?.context("no worker")?.uid();
+        ensure!(worker == worker_now, "the worker was replaced");
+
+        let cluster = trial.await_finished("command", DEADLINE).await?;
+        let (code, reason, message) = failure(&cluster)?;
+        ensure!((code, reason) == (Some(77), "LeadLost"), "{code:?} {reason}: {message}");
+        for pod in trial.pods("command").await? {
+            let log = container_log(trial, &pod, "command").await.unwrap_or_default();
+            ensure!(!log.lines().any(|line| line == "once"), "{} ran it: {log}", pod.name_any());
+        }
+        Ok(())
+    });
+}
+
+/// Deletes the lead while its `commands.post` runs.
+async fn delete_in_post(trial: &Trial, name: &str) -> Result<()> {
+    let lead = said(trial, name, 0, "after").await?.name_any();
+    trial.api::<Pod>().delete(&lead, &DeleteParams::default()).await?;
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_command_that_has_ended_counts_although_its_lead_is_deleted_in_the_post_hook() {
+    trial("post", &[], async |trial| {
+        let wait = "until test -e /tmp/go; do sleep 0.2; done; echo done";
+        let ended = |code: i32| {
+            format!("command: 'echo once; exit {code}', commands: {{post: 'echo after; {wait}'}}")
+        };
+        run(trial, "good", "size: 1", &ended(0)).await?;
+        run(trial, "bad", "size: 1", &ended(7)).await?;
+        // Nobody lets this one go on.
+        run(trial, "stuck", "size: 1, flux: {drainSeconds: 5}", &ended(0)).await?;
+        for name in ["good", "bad", "stuck"] {
+            delete_in_post(trial, name).await?;
+        }
+        go(trial, "good", 0).await?;
+        go(trial, "bad", 0).await?;
+        for name in ["good", "stuck"] {
+            let cluster = complete(trial, name).await?;
+            let code = cluster.status.and_then(|status| status.exit_code);
+            ensure!(code == Some(0), "{name}: {code:?}");
+        }
+        let cluster = trial.await_finished("bad", DEADLINE).await?;
+        let (code, reason, message) = failure(&cluster)?;
+        ensure!((code, reason) == (Some(7), "CommandFailed"), "{code:?} {reason}: {message}");
+        for name in ["good", "bad", "stuck"] {
+            let made = pods_made(trial, name).await?;
+            ensure!(made == 1, "{name}: {made} pods were made");
+        }
+        Ok(())
+    });
+}
