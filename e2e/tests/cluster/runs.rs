@@ -92,7 +92,7 @@ fn a_sidecar_that_fails_is_the_reason_in_the_end() {
     trial("beside", &[], async |trial| {
         let spec = "{size: 1, containers: [{image: 'ubuntu:24.04', runFlux: true, command: 'echo once; sleep 8'}, \
                     {image: 'ubuntu:24.04', name: beside, command: 'exit 3'}]}";
-        let (cluster, log) = run(trial, "beside", spec).await?;
+        let (cluster, log) = run(trial, "failing-sidecar", spec).await?;
         let (code, reason, message) = failure(&cluster)?;
         ensure!((code, reason) == (Some(0), "ContainerFailed"), "{code:?} {reason}: {message}");
         ensure!(message.contains("container beside exited with code 3"), "{message}");

@@ -3,9 +3,10 @@
 use super::{agent_status, run};
 use crate::replace::await_up;
 use crate::why::edit;
-use crate::{DEADLINE, ready_lead, trial, until};
+use crate::{DEADLINE, exec, ready_lead, trial, until};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::{Trial, logs::container_log};
+use flux_contract::OVERLAY_PORT;
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
@@ -33,11 +34,18 @@ fn workers_start_and_go_on_while_the_leads_service_leads_nowhere() {
         let lead = ready_lead(trial, &name).await?;
         let begun = Instant::now();
         patch(trial, &json!({ "metadata": { "labels": { PROXY: "nobody" } } })).await?;
+        let service = trial.api::<Service>().get("way-lead").await?;
+        let address = service.spec.and_then(|spec| spec.cluster_ip).context("no address")?;
+        let connect = format!("exec 3<>/dev/tcp/{address}/{OVERLAY_PORT}");
+        until("the Service to lead nowhere", async || {
+            let connected = exec(trial, &lead, &name, &["timeout", "1", "bash", "-c", &connect]);
+            Ok(connected.is_err().then_some(()))
+        })
+        .await?;
         edit(trial, &name, &json!({ "size": 2 })).await?;
         await_up(trial, &name, "2", DEADLINE).await?;
         let worker = trial.pod(&name, 1).await?.context("no worker")?;
         let log = container_log(trial, &worker, &name).await?;
-        eprintln!("{log}");
         ensure!(log.contains("only its name led there"), "the Service led there:\n{log}");
         sleep_until(begun + AWAY).await;
         patch(trial, &json!({ "metadata": { "labels": { PROXY: null } } })).await?;

@@ -100,7 +100,7 @@ fn a_worker_with_another_certificate_than_the_lead_waits_and_harms_nobody() {
         edit(trial, &name, &json!({ "size": 2 })).await?;
         let worker = said(trial, &name, 1, "certificate").await?;
         let log = container_log(trial, &worker, &name).await?;
-        eprintln!("{log}");
+        ensure!(log.contains("WARNING: waiting for the lead broker"), "log of the worker:\n{log}");
         let cluster = await_status(trial, &name, "of size 2", |status| status.size == 2).await?;
         let (status, _, message) = condition(&cluster, "Ready").context("no condition")?;
         let told = "1 of 2 brokers are ready: the logs of the other pods say why";
