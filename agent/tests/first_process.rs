@@ -6,7 +6,7 @@
 mod pod;
 mod support;
 
-use flux_contract::AgentConfig;
+use flux_contract::{AgentConfig, Hooks};
 use nix::sys::signal::Signal;
 use pod::namespace::{FirstProcess, first_process};
 use pod::{Pod, code, stderr, stdout};
@@ -14,6 +14,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 /// Shell text that ends when the file `$1` is there.
 const AWAIT: &str = "await() { while [ ! -e \"$1\" ]; do sleep 0.02; done; }\n";
@@ -176,6 +177,28 @@ fn probes_that_wait_are_answered_before_the_run_ends() {
         let Some(told) = run_and_probe(then) else { return };
         assert_eq!(told, (code, [line.to_owned(), line.to_owned()]));
     }
+}
+
+/// The kubelet asks a pod that is being deleted nothing more, and what is waited for is taken from its grace period.
+#[test]
+fn a_run_that_is_told_to_stop_in_its_post_hook_ends_without_another_probe() {
+    let pod = Pod::new();
+    let port = pod::closed_port();
+    let mut config = pod.config(&["true"]);
+    let hook = "touch $POD/post; while [ ! -e $POD/go-on ]; do sleep 0.02; done";
+    config.hooks = Hooks { post: Some(hook.to_owned()), ..Hooks::default() };
+    let mut run = pod.prepared(&config);
+    run.args(["--probe-port", &port.to_string(), "--probe-period", "60"]);
+    let Some(run) = FirstProcess::start(&pod, &run) else { return };
+    pod.await_file("post");
+    let startup = probe(port);
+    run.signal(Signal::SIGTERM);
+    let began = Instant::now();
+    fs::write(pod.at("go-on"), "").unwrap();
+    let (code, _, error) = run.end();
+    assert_eq!(code, 0, "{error}");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}: {error}", began.elapsed());
+    assert_eq!(startup(), "HTTP/1.1 200 OK");
 }
 
 #[test]

@@ -80,7 +80,7 @@ pub(super) struct Copy<'run> {
     root: &'run Path,
     links: &'run LinkMap,
     counters: &'run Counters,
-    room: Option<Room>,
+    limit: Option<Room>,
     umask: u32,
     state: Mutex<State>,
     stop: AtomicBool,
@@ -99,15 +99,15 @@ struct State {
 }
 
 impl<'run> Copy<'run> {
-    /// A copy out of the image below `root`, with links changed as `links` says, that takes no more than `room`.
+    /// A copy out of the image below `root`, with links changed as `links` says, that takes no more than `limit`.
     pub(super) fn new(
         root: &'run Path,
         links: &'run LinkMap,
         counters: &'run Counters,
-        room: Option<Room>,
+        limit: Option<Room>,
     ) -> Self {
         let (state, stop) = (Mutex::default(), AtomicBool::new(false));
-        Self { root, links, counters, room, umask: umask(), state, stop }
+        Self { root, links, counters, limit, umask: umask(), state, stop }
     }
 
     /// Copies all `trees`; stops soon after the first failure and returns that. Call it within a
@@ -217,7 +217,7 @@ impl<'run> Copy<'run> {
     }
 
     fn content(&self, source: File, metadata: &Metadata, to: &Path) -> Result<(), ViewError> {
-        if let Some(room) = &self.room {
+        if let Some(room) = &self.limit {
             room.take(metadata.len())?;
         }
         let bytes = write_copy(source, to, metadata, self.umask).map_err(failed("write", to))?;

@@ -4,12 +4,12 @@
 //! that, without a word. So the copy ends before.
 
 use super::error::ViewError;
-use rustix::fs::statfs;
+use rustix::fs::{FsWord, statfs};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// `f_type` of a file system in memory (statfs(2)).
-const IN_MEMORY: i64 = 0x0102_1994;
+const IN_MEMORY: FsWord = 0x0102_1994;
 /// What the copy itself needs.
 const OWN: u64 = 4 << 20;
 /// What is written takes whole pages.
@@ -26,7 +26,7 @@ impl Room {
     /// That of a process with the memory limit `limit`, in `destination`; none where it writes to a disk.
     pub(super) fn at(destination: &Path, limit: Option<u64>) -> Option<Self> {
         let kind = statfs(destination).ok()?.f_type;
-        let limit = limit.filter(|_| i64::from(kind) == IN_MEMORY)?;
+        let limit = limit.filter(|_| kind == IN_MEMORY)?;
         Some(Self { limit, taken: AtomicU64::new(OWN) })
     }
 

@@ -5,8 +5,8 @@ use flux_contract::Exit;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 
-/// The exit code of the lead's runner, if that has failed `job`: "Container hello for pod default/hello-0-abcde
-/// failed with exit code 7 matching FailJob rule at index 1" (`pod_failure_policy.go` of Kubernetes).
+/// The exit code of the lead's runner, if that has failed `job`: `Container hello for pod default/hello-0-abcde
+/// failed with exit code 7 matching FailJob rule at index 1` (`pod_failure_policy.go` of Kubernetes).
 pub(super) fn exit_code(job: &Job) -> Option<i32> {
     let name = job.name_any();
     let conditions = job.status.as_ref()?.conditions.as_ref()?;
