@@ -79,6 +79,23 @@ pub(crate) async fn await_up(
     }
 }
 
+/// Loses a worker of an instance of four in each way, and waits until it is back.
+async fn lose_each(trial: &Trial, name: &str) -> Result<()> {
+    for (index, loss) in (1..).zip([Loss::Deletion, Loss::Eviction, Loss::Kill]) {
+        let before = trial.pod(name, index).await?.context("no worker")?.uid();
+        lose(trial, name, index, loss).await?;
+        let again = async {
+            while trial.pod(name, index).await?.is_none_or(|pod| pod.uid() == before) {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+            await_up(trial, name, "4", BACK_WITHIN).await
+        };
+        let again = tokio::time::timeout(BACK_WITHIN, again).await;
+        again.with_context(|| format!("{loss:?}: it did not come back"))??;
+    }
+    Ok(())
+}
+
 #[test]
 #[ignore = "needs a cluster"]
 fn a_worker_that_is_lost_comes_back_into_an_instance_that_goes_on() {
@@ -88,18 +105,7 @@ fn a_worker_that_is_lost_comes_back_into_an_instance_that_goes_on() {
         let name = apply(trial, "lost-worker", spec).await?;
         let lead = ready_lead(trial, &name).await?;
         await_up(trial, &name, "4", DEADLINE).await?;
-        for (index, loss) in (1..).zip([Loss::Deletion, Loss::Eviction, Loss::Kill]) {
-            let before = trial.pod(&name, index).await?.context("no worker")?.uid();
-            lose(trial, &name, index, loss).await?;
-            let again = async {
-                while trial.pod(&name, index).await?.is_none_or(|pod| pod.uid() == before) {
-                    tokio::time::sleep(Duration::from_millis(200)).await;
-                }
-                await_up(trial, &name, "4", BACK_WITHIN).await
-            };
-            let again = tokio::time::timeout(BACK_WITHIN, again).await;
-            again.with_context(|| format!("{loss:?}: it did not come back"))??;
-        }
+        lose_each(trial, &name).await?;
         let is_back = |status: &flux_operator::crd::MiniClusterStatus| {
             status.state == Some(State::Running) && status.ready_brokers == 4
         };
@@ -114,20 +120,20 @@ fn a_worker_that_is_lost_comes_back_into_an_instance_that_goes_on() {
 fn a_worker_that_is_lost_comes_back_while_the_command_runs() {
     trial("lost-helper", &[], async |trial| {
         let command = "echo begun; until test -e /tmp/go; do sleep 0.2; done; \
-                       flux run -N2 hostname; echo done";
+                       flux run -N4 hostname; echo done";
         let spec = format!(
-            "{{size: 2, containers: [{{image: 'ubuntu:24.04', launcher: true, command: '{command}'}}]}}"
+            "{{size: 4, shareProcessNamespace: true, containers: \
+             [{{image: 'ubuntu:24.04', launcher: true, command: '{command}'}}]}}"
         );
         let name = apply(trial, "lost-helper", &spec).await?;
         let lead = ready_lead(trial, &name).await?;
-        await_up(trial, &name, "2", DEADLINE).await?;
-        lose(trial, &name, 1, Loss::Deletion).await?;
-        await_up(trial, &name, "1", DEADLINE).await?;
-        await_up(trial, &name, "2", DEADLINE).await?;
+        await_up(trial, &name, "4", DEADLINE).await?;
+        lose_each(trial, &name).await?;
         exec(trial, &lead, &name, &["touch", "/tmp/go"])?;
         complete(trial, &name).await?;
         let log = lead_log(trial, &name).await?;
-        for line in ["begun", "lost-helper-0", "lost-helper-1", "done"] {
+        let hosts = (0..4).map(|index| format!("lost-helper-{index}"));
+        for line in hosts.chain(["begun", "done"].map(str::to_owned)) {
             let times = log.lines().filter(|it| it.trim() == line).count();
             ensure!(times == 1, "{line} stands {times} times in the log:\n{log}");
         }
