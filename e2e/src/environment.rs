@@ -214,6 +214,11 @@ impl Environment {
         self.cluster.audit_log()
     }
 
+    /// The operator's program, where it was built for this environment.
+    pub fn operator(&self) -> Option<&Path> {
+        self.built.as_ref().map(|built| built.operator.as_path())
+    }
+
     /// The cluster, if it is one of ours.
     pub fn own(&self) -> Option<&Kubernetes> {
         match &self.cluster {

@@ -4,6 +4,7 @@
 //! container images without a registry. What takes long is made once and kept in the [`cache`].
 
 pub mod architecture;
+pub mod audit;
 pub mod bench;
 pub mod cache;
 pub mod cli;

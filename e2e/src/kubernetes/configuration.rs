@@ -205,6 +205,8 @@ fn audit_policy() -> Value {
 fn corefile(network: &Network) -> String {
     let kubeconfig = format!("{}/coredns.kubeconfig", inside::CONFIGURATION);
     let domain = &network.domain;
+    // What is kept in the cache is kept no longer than it says that it is good for.
+    let good_for = network.dns_cache.max(30);
     let cache = match network.dns_cache {
         0 => format!(
             "cache 30 {{\n        disable success {domain}\n        disable denial {domain}\n    }}"
@@ -219,7 +221,7 @@ fn corefile(network: &Network) -> String {
         kubeconfig {kubeconfig}
         pods insecure
         fallthrough in-addr.arpa ip6.arpa
-        ttl 30
+        ttl {good_for}
     }}
     {cache}
     template ANY ANY . {{

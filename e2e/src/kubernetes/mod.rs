@@ -8,6 +8,7 @@ mod certificates;
 mod components;
 mod configuration;
 mod control_groups;
+mod control_plane;
 mod dns;
 mod layout;
 mod namespaces;
@@ -29,6 +30,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 pub use self::{
     build::{Built, helm},
+    control_plane::Program,
     layout::ClusterId,
     network::{ClusterDomain, IpFamilies, MOST_NODES, Network},
     options::{ContainerRuntime, Nodes, Options},

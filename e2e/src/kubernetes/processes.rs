@@ -70,6 +70,13 @@ impl Process {
         })
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        anyhow::ensure!(self.is_alive(), "process {} has ended", self.pid);
+        let sent = kill(Pid::from_raw(self.pid), signal);
+        sent.with_context(|| format!("sending {signal} to process {}", self.pid))
+    }
+
     /// The process that this one started, once there is one.
     pub(crate) fn child(&self) -> Option<Self> {
         let is_child = |pid: &i32| read_stat(*pid).is_some_and(|stat| stat.parent == self.pid);

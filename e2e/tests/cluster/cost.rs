@@ -1,9 +1,14 @@
 //! What a MiniCluster costs the API server, counted in its audit log.
 
 use crate::{apply, complete, trial};
-use anyhow::{Context as _, Result, ensure};
-use e2e::{environment::Environment, not_run, progress::Progress, trial::Trial};
-use serde::Deserialize;
+use anyhow::{Result, ensure};
+use e2e::{
+    audit::{Audit, Request},
+    environment::Environment,
+    not_run,
+    progress::Progress,
+    trial::Trial,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -24,48 +29,21 @@ const RENEWALS: usize = 3;
 /// Longest wait for these.
 const RENEWED: Duration = Duration::from_mins(2);
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Request {
-    verb: String,
-    user: User,
-    object_ref: Option<Object>,
-}
-
-#[derive(Debug, Deserialize)]
-struct User {
-    username: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct Object {
-    resource: Option<String>,
-    subresource: Option<String>,
-    namespace: Option<String>,
-}
-
-/// The audit log of the API server, read as it grows.
-struct Audit<'log> {
+/// What the operator asks of the API server.
+struct Asked<'log> {
     log: &'log Path,
 }
 
-impl Audit<'_> {
-    /// The requests of the operator so far.
-    fn operator(&self) -> Result<Vec<Request>> {
-        let text = std::fs::read_to_string(self.log).context("reading the audit log")?;
-        // The last line may be half written.
-        let requests = text.lines().filter_map(|line| serde_json::from_str::<Request>(line).ok());
-        let by_operator = |request: &Request| {
-            request.user.username.starts_with("system:serviceaccount:")
-                && request.user.username.ends_with(":flux-operator")
-        };
-        Ok(requests.filter(by_operator).collect())
+impl Asked<'_> {
+    /// The requests so far.
+    fn requests(&self) -> Result<Vec<Request>> {
+        Audit::from_the_beginning(self.log).operator()
     }
 
-    /// The requests of the operator in `namespace`, how many of each kind.
+    /// The requests in `namespace`, how many of each kind.
     fn in_namespace(&self, namespace: &str) -> Result<BTreeMap<String, usize>> {
         let mut counts = BTreeMap::new();
-        for Request { verb, object_ref, .. } in self.operator()? {
+        for Request { verb, object_ref, .. } in self.requests()? {
             let Some(object) = object_ref else { continue };
             if object.namespace.as_deref() == Some(namespace) {
                 let words = [Some(verb), object.resource, object.subresource];
@@ -81,9 +59,9 @@ impl Audit<'_> {
         let is_lease = |request: &Request| {
             let object = request.object_ref.as_ref();
             object.and_then(|object| object.resource.as_deref()) == Some("leases")
-                && is_write(&request.verb)
+                && request.is_write()
         };
-        Ok(self.operator()?.iter().filter(|request| is_lease(request)).count())
+        Ok(self.requests()?.iter().filter(|request| is_lease(request)).count())
     }
 }
 
@@ -92,19 +70,19 @@ fn is_write(request: &str) -> bool {
 }
 
 /// Runs `body` with the audit log, where there is one.
-fn audited(purpose: &str, body: impl AsyncFnOnce(&Trial, Audit<'_>) -> Result<()> + Send) {
+fn audited(purpose: &str, body: impl AsyncFnOnce(&Trial, &Asked<'_>) -> Result<()> + Send) {
     let progress = Progress::new();
     let environment = Environment::shared(&progress).unwrap();
     let Some(log) = environment.audit_log() else {
         not_run::note(purpose, "there is no access to the API server's audit log", &progress);
         return;
     };
-    trial(purpose, &[], async |trial| body(trial, Audit { log: &log }).await);
+    trial(purpose, &[], async |trial| body(trial, &Asked { log: &log }).await);
 }
 
 /// Checks what a hello-world of `size` pods costs until it is complete.
-async fn costs(trial: &Trial, audit: &Audit<'_>, size: u32) -> Result<()> {
-    let before = audit.in_namespace(trial.namespace())?;
+async fn costs(trial: &Trial, asked: &Asked<'_>, size: u32) -> Result<()> {
+    let before = asked.in_namespace(trial.namespace())?;
     let spec = format!(
         "{{size: {size}, containers: [{{image: 'ubuntu:24.04', command: 'echo hello world'}}]}}"
     );
@@ -113,7 +91,7 @@ async fn costs(trial: &Trial, audit: &Audit<'_>, size: u32) -> Result<()> {
     complete(trial, &name).await?;
     let longer = began.elapsed().saturating_sub(USUALLY);
     let pauses = usize::try_from(longer.as_secs().div_ceil(PAUSE.as_secs()))?;
-    let mut counts = audit.in_namespace(trial.namespace())?;
+    let mut counts = asked.in_namespace(trial.namespace())?;
     for (request, count) in before {
         *counts.entry(request).or_default() -= count;
     }
@@ -132,34 +110,34 @@ async fn costs(trial: &Trial, audit: &Audit<'_>, size: u32) -> Result<()> {
 #[test]
 #[ignore = "needs a cluster"]
 fn a_run_costs_few_requests_whatever_its_size() {
-    audited("cost", async |trial, audit| {
-        costs(trial, &audit, 4).await?;
-        costs(trial, &audit, 12).await
+    audited("cost", async |trial, asked| {
+        costs(trial, asked, 4).await?;
+        costs(trial, asked, 12).await
     });
 }
 
 #[test]
 #[ignore = "needs a cluster"]
 fn a_minicluster_that_is_settled_costs_nothing() {
-    audited("settled", async |trial, audit| {
+    audited("settled", async |trial, asked| {
         let spec = "{size: 1, containers: [{image: 'ubuntu:24.04', command: 'true'}]}";
         let name = apply(trial, "settled", spec).await?;
         complete(trial, &name).await?;
         let end = Instant::now() + RENEWED;
         // What the end of the pods brings may still be on its way.
-        renewed(&audit, end).await?;
-        let settled = audit.in_namespace(trial.namespace())?;
-        renewed(&audit, end).await?;
-        let later = audit.in_namespace(trial.namespace())?;
+        renewed(asked, end).await?;
+        let settled = asked.in_namespace(trial.namespace())?;
+        renewed(asked, end).await?;
+        let later = asked.in_namespace(trial.namespace())?;
         ensure!(settled == later, "{settled:#?}\nand then\n{later:#?}");
         Ok(())
     });
 }
 
 /// Waits until the Lease was renewed some times.
-async fn renewed(audit: &Audit<'_>, end: Instant) -> Result<()> {
-    let begin = audit.renewals()?;
-    while audit.renewals()? < begin + RENEWALS {
+async fn renewed(asked: &Asked<'_>, end: Instant) -> Result<()> {
+    let begin = asked.renewals()?;
+    while asked.renewals()? < begin + RENEWALS {
         ensure!(Instant::now() < end, "the Lease is not renewed any more");
         tokio::time::sleep(Duration::from_millis(500)).await;
     }

@@ -5,6 +5,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
 mod gang;
+mod cases;
+mod control_plane;
 mod install;
 mod kueue;
 mod network;

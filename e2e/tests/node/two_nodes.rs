@@ -8,9 +8,7 @@ mod network;
 mod place;
 mod pods;
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use e2e::{
     cluster::Target,
     environment::Environment,
@@ -26,23 +24,18 @@ use kube::{
 };
 use serde_json::json;
 
-use super::options;
+use super::{
+    cases::{Cases, DEADLINE, FLUX, minicluster, pod, times, until},
+    options,
+};
 
-/// What is waited for is there long before.
-const DEADLINE: Duration = Duration::from_mins(3);
 /// The node with the control plane, on which the operator runs.
 const FIRST: &str = "node-1";
 /// The node to which things happen.
 const SECOND: &str = "node-2";
-const FLUX: &str = "/mnt/flux/bin/flux";
 
 /// The cluster of two nodes.
-struct Pair<'run> {
-    environment: &'run Environment,
-    cluster: &'run Kubernetes,
-    options: &'run Options,
-    progress: &'run Progress,
-}
+type Pair<'run> = Cases<'run>;
 
 #[test]
 #[ignore = "needs root"]
@@ -75,22 +68,6 @@ fn try_all(options: &Options, progress: &Progress) -> Result<()> {
 }
 
 impl Pair<'_> {
-    /// Runs one case in a namespace of its own. What it has done to the second node when it fails would fail
-    /// those after it.
-    fn case(
-        &self,
-        purpose: &str,
-        case: impl AsyncFn(&Self, &Trial) -> Result<()> + Send + Sync,
-    ) -> Result<()> {
-        self.progress.step(purpose, || {
-            self.environment.trial(purpose, &[], async |trial| case(self, trial).await)
-        })
-    }
-
-    fn kubectl(&self, words: &[&str]) -> Result<String> {
-        self.environment.kubectl(words)
-    }
-
     /// Applies a MiniCluster of two brokers, the lead on the node `lead` and the worker on the other, and waits
     /// until Flux has both. The specification comes without braces, size and name. Returns the lead's name.
     async fn apart(&self, trial: &Trial, name: &str, spec: &str, lead: &str) -> Result<String> {
@@ -115,42 +92,12 @@ impl Pair<'_> {
         Ok(pod(trial, name, 0).await?.name_any())
     }
 
-    /// What `words` print in the runner of a pod.
-    fn exec(&self, trial: &Trial, name: &str, pod: &str, words: &[&str]) -> Result<String> {
-        let into = ["exec", pod, "--namespace", trial.namespace(), "--container", name, "--"];
-        self.kubectl(&[&into[..], words].concat())
-    }
-
-    /// Waits until Flux counts so many brokers as up, of those without a job.
-    async fn await_up(&self, trial: &Trial, name: &str, wanted: &str) -> Result<()> {
-        until(&format!("{wanted} brokers of {name}"), async || {
-            // While a lead starts there is nobody to ask.
-            let lead = pod(trial, name, 0).await?.name_any();
-            let list = [FLUX, "resource", "list", "--states=free", "-no", "{nnodes}"];
-            let counted = self.exec(trial, name, &lead, &list).unwrap_or_default();
-            Ok((counted.trim() == wanted).then_some(()))
-        })
-        .await
-    }
-
     /// Waits until the second node's condition `Ready` is this.
     fn await_second(&self, ready: &str) -> Result<()> {
         let condition = format!("--for=condition=Ready={ready}");
         self.kubectl(&["wait", &format!("node/{SECOND}"), &condition, "--timeout=2m"])?;
         Ok(())
     }
-}
-
-fn minicluster(name: &str, spec: &str) -> String {
-    format!(
-        "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {{name: {name}}}\nspec: {spec}\n"
-    )
-}
-
-/// The newest pod of that index.
-async fn pod(trial: &Trial, name: &str, index: u32) -> Result<Pod> {
-    let found = trial.pod(name, index).await?;
-    found.with_context(|| format!("{name} has no pod of index {index}"))
 }
 
 fn node_of(pod: &Pod) -> &str {
@@ -165,22 +112,4 @@ async fn another(trial: &Trial, name: &str, index: u32, before: &Pod) -> Result<
         Ok(pod.filter(|pod| pod.uid() != before.uid() && node_of(pod) != "no node"))
     })
     .await
-}
-
-/// Waits until `look` has what it looks for.
-async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
-    let found = async {
-        loop {
-            if let Some(found) = look().await? {
-                return Ok(found);
-            }
-            tokio::time::sleep(Duration::from_millis(300)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, found).await.with_context(|| format!("waiting for {what}"))?
-}
-
-/// How many lines of what a command has printed are this one.
-fn times(log: &str, line: &str) -> usize {
-    log.lines().filter(|it| it.trim() == line).count()
 }

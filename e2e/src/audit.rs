@@ -1,0 +1,148 @@
+//! What was asked of the API server, as its audit log has it.
+
+use std::{
+    fs::File,
+    io::{Read as _, Seek as _, SeekFrom},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use serde::Deserialize;
+
+/// The audit log of an API server, read as it grows.
+#[derive(Debug)]
+pub struct Audit {
+    log: PathBuf,
+    /// How many bytes have been read.
+    read: u64,
+}
+
+/// A request that was answered.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Request {
+    /// What was asked for, such as `patch`.
+    pub verb: String,
+    user: User,
+    /// Of what; not of what is no object, such as `/healthz`.
+    pub object_ref: Option<Object>,
+    response_status: Option<Answer>,
+    request_received_timestamp: MicroTime,
+    stage_timestamp: MicroTime,
+}
+
+/// The object of a request.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Object {
+    /// Kinds by their plural, such as `jobs`.
+    pub resource: Option<String>,
+    /// A part of it, such as `status`.
+    pub subresource: Option<String>,
+    /// Its namespace, if it is in one.
+    pub namespace: Option<String>,
+    /// Its name; absent where many are asked for.
+    pub name: Option<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct User {
+    username: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Answer {
+    code: Option<u16>,
+}
+
+impl Audit {
+    /// The log at this path, from its beginning.
+    pub fn from_the_beginning(log: &Path) -> Self {
+        Self { log: log.to_owned(), read: 0 }
+    }
+
+    /// The log at this path, from now on.
+    pub fn from_now_on(log: &Path) -> Result<Self> {
+        let mut audit = Self::from_the_beginning(log);
+        audit.operator()?;
+        Ok(audit)
+    }
+
+    /// The operator's requests that have been answered since this was called before.
+    pub fn operator(&mut self) -> Result<Vec<Request>> {
+        let text = self.whole_lines().context("reading the audit log")?;
+        let requests = text.lines().filter_map(|line| serde_json::from_str::<Request>(line).ok());
+        Ok(requests.filter(Request::is_by_the_operator).collect())
+    }
+
+    /// What has come since: the last line may be half written, and is read later.
+    fn whole_lines(&mut self) -> Result<String> {
+        let mut file = File::open(&self.log)?;
+        file.seek(SeekFrom::Start(self.read))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        bytes.truncate(end);
+        self.read += u64::try_from(end)?;
+        Ok(String::from_utf8(bytes)?)
+    }
+}
+
+impl Request {
+    fn is_by_the_operator(&self) -> bool {
+        let name = &self.user.username;
+        name.starts_with("system:serviceaccount:") && name.ends_with(":flux-operator")
+    }
+
+    /// Whether it asks for a change.
+    pub fn is_write(&self) -> bool {
+        !["get", "list", "watch"].contains(&self.verb.as_str())
+    }
+
+    /// Whether it has made an object, which server-side apply does too.
+    pub fn has_created(&self) -> bool {
+        self.response_status.as_ref().and_then(|answer| answer.code) == Some(201)
+    }
+
+    /// How long the answer took.
+    pub fn took(&self) -> Duration {
+        let took = self.stage_timestamp.0.duration_since(self.request_received_timestamp.0);
+        Duration::try_from(took).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    /// A line of the log, as Kubernetes writes it.
+    fn line(user: &str, verb: &str, code: u16) -> String {
+        format!(
+            "{{\"kind\":\"Event\",\"stage\":\"ResponseComplete\",\"verb\":\"{verb}\",\
+             \"user\":{{\"username\":\"{user}\"}},\"objectRef\":{{\"resource\":\"jobs\",\
+             \"namespace\":\"team\",\"name\":\"hello\"}},\"responseStatus\":{{\"code\":{code}}},\
+             \"requestReceivedTimestamp\":\"2026-01-01T00:00:00.100000Z\",\
+             \"stageTimestamp\":\"2026-01-01T00:00:00.350000Z\"}}\n"
+        )
+    }
+
+    #[test]
+    fn each_request_of_the_operator_is_read_once_when_its_line_is_whole() {
+        let mut log = tempfile::NamedTempFile::new().unwrap();
+        let operator = "system:serviceaccount:flux-operator-system:flux-operator";
+        let (first, second) = (line(operator, "patch", 201), line(operator, "get", 200));
+        let (begin, end) = second.split_at(40);
+        write!(log, "{first}{}{begin}", line("system:admin", "create", 201)).unwrap();
+        let mut audit = Audit::from_the_beginning(log.path());
+        let seen = audit.operator().unwrap();
+        assert!(seen.len() == 1 && seen[0].is_write() && seen[0].has_created(), "{seen:?}");
+        assert_eq!(seen[0].took(), Duration::from_millis(250));
+        assert!(audit.operator().unwrap().is_empty());
+        write!(log, "{end}").unwrap();
+        let seen = audit.operator().unwrap();
+        assert!(seen.len() == 1 && !seen[0].is_write() && !seen[0].has_created(), "{seen:?}");
+    }
+}
