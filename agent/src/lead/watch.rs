@@ -33,8 +33,8 @@ impl LeadWatch {
     pub(crate) const SHORT: Self =
         Self { interval: Duration::from_millis(500), patience: Duration::from_secs(1) };
 
-    /// Returns when nothing has listened at `lead` for as long as the patience. Packets that get
-    /// lost, and names that are not found, prove nothing and begin the count anew.
+    /// Returns when nothing has listened at `lead` for as long as the patience. Where its own address, or its name
+    /// where it has none, gives no answer, that proves nothing and begins the count anew.
     pub(crate) async fn lost(self, lead: &AwaitLead) {
         let mut refused_since: Option<Instant> = None;
         loop {
@@ -58,34 +58,45 @@ enum Answer {
     Refused,
     /// This pod has no addresses of that kind, so none of them says anything about the lead.
     NoWay,
-    /// Somebody listens, or packets got lost.
-    Else,
+    /// Packets got lost.
+    None,
+    /// Somebody listens.
+    Listens,
 }
 
 /// Whether nothing listens at any address of the lead: its own, and, when that refuses, its name's.
 async fn refuses(lead: &AwaitLead, patience: Duration) -> bool {
-    let mut answers = Vec::new();
-    if let Some(address) = lead.address {
-        answers.push(answer(SocketAddr::new(address, lead.port), patience).await);
+    let own = match lead.address {
+        Some(address) => Some(answer(SocketAddr::new(address, lead.port), patience).await),
+        None => None,
+    };
+    if matches!(own, Some(Answer::Listens | Answer::None)) {
+        return false;
     }
-    if !answers.contains(&Answer::Else) {
-        for address in lookup(&lead.name).await.unwrap_or_default() {
-            answers.push(answer(SocketAddr::new(address, lead.port), patience).await);
-        }
+    let mut named = Vec::new();
+    for address in lookup(&lead.name).await.unwrap_or_default() {
+        named.push(answer(SocketAddr::new(address, lead.port), patience).await);
     }
-    none_listens(&answers)
+    none_listens(own, &named)
 }
 
-/// No answer at all proves nothing.
-fn none_listens(answers: &[Answer]) -> bool {
-    answers.contains(&Answer::Refused) && !answers.contains(&Answer::Else)
+/// Its own address is that of a Service, which refuses when no pod is behind it: then the addresses of the name,
+/// which DNS may still have of a pod that is gone, count only where somebody listens. By itself a name that gives no
+/// answer proves nothing.
+fn none_listens(own: Option<Answer>, named: &[Answer]) -> bool {
+    if own == Some(Answer::Refused) {
+        return !named.contains(&Answer::Listens);
+    }
+    named.contains(&Answer::Refused)
+        && !named.iter().any(|answer| matches!(answer, Answer::Listens | Answer::None))
 }
 
 async fn answer(address: SocketAddr, patience: Duration) -> Answer {
     match timeout(patience, TcpStream::connect(address)).await {
+        Ok(Ok(_)) => Answer::Listens,
         Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => Answer::Refused,
         Ok(Err(error)) if error.kind() == ErrorKind::NetworkUnreachable => Answer::NoWay,
-        Ok(_) | Err(_) => Answer::Else,
+        Ok(Err(_)) | Err(_) => Answer::None,
     }
 }
 
@@ -131,9 +142,21 @@ mod tests {
 
     #[test]
     fn an_address_of_a_kind_that_this_pod_does_not_have_says_nothing() {
-        assert!(none_listens(&[Answer::Refused, Answer::NoWay]));
-        assert!(!none_listens(&[Answer::Refused, Answer::Else]));
-        assert!(!none_listens(&[Answer::NoWay]));
-        assert!(!none_listens(&[]));
+        assert!(none_listens(None, &[Answer::Refused, Answer::NoWay]));
+        assert!(none_listens(Some(Answer::NoWay), &[Answer::Refused]));
+        assert!(!none_listens(Some(Answer::NoWay), &[]));
+        assert!(!none_listens(None, &[Answer::NoWay]));
+        assert!(!none_listens(None, &[]));
+    }
+
+    #[test]
+    fn a_name_that_leads_to_where_nobody_answers_any_more_keeps_no_lead_that_its_service_does_not_have()
+     {
+        let refused = Some(Answer::Refused);
+        assert!(none_listens(refused, &[Answer::None]));
+        assert!(none_listens(refused, &[]));
+        assert!(!none_listens(refused, &[Answer::None, Answer::Listens]));
+        assert!(!none_listens(None, &[Answer::Refused, Answer::None]), "nothing else is known");
+        assert!(!none_listens(None, &[Answer::Refused, Answer::Listens]));
     }
 }
