@@ -91,7 +91,7 @@ fn etcd(built: &Built) -> Component {
     component("etcd", &built.kubernetes, "etcd", &arguments.map(String::from))
 }
 
-pub(crate) fn api_server(built: &Built, network: &Network) -> Component {
+fn api_server(built: &Built, network: &Network) -> Component {
     let pki = configured("pki");
     let arguments = [
         format!("--advertise-address={}", network.usual().control_plane()),

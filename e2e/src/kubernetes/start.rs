@@ -161,27 +161,18 @@ pub(super) fn load_image(
     Ok(())
 }
 
-/// Starts programs on a node.
-pub(super) fn start_programs(
-    node: &NodeLayout,
-    namespaces: &Namespaces,
-    components: Vec<Component>,
-) -> Result<()> {
-    for component in components {
-        let mut arguments = namespaces.enter_arguments(&["--mount", "--net", "--pid"]);
-        arguments.push(component.program);
-        arguments.extend(component.arguments);
-        let log = node.log(component.name);
-        processes::start_detached(Path::new("nsenter"), &arguments, &log)
-            .and_then(|process| process.record(&node.processes().join(component.name)))
-            .with_context(|| format!("starting {}", component.name))?;
-    }
-    Ok(())
-}
-
 impl Node<'_> {
     fn start_all(&self, components: Vec<Component>) -> Result<()> {
-        start_programs(&self.layout, &self.namespaces, components)
+        for component in components {
+            let mut arguments = self.namespaces.enter_arguments(&["--mount", "--net", "--pid"]);
+            arguments.push(component.program);
+            arguments.extend(component.arguments);
+            let log = self.layout.log(component.name);
+            processes::start_detached(Path::new("nsenter"), &arguments, &log)
+                .and_then(|process| process.record(&self.layout.processes().join(component.name)))
+                .with_context(|| format!("starting {}", component.name))?;
+        }
+        Ok(())
     }
 }
 

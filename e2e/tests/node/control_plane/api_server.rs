@@ -1,9 +1,12 @@
-//! The API server is away.
+//! The API server answers nothing.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::trial::{Trial, is_true, logs::container_log};
+use e2e::{
+    kubernetes::Program,
+    trial::{Trial, is_true, logs::container_log},
+};
 
 use super::{
     DEADLINE, Plane, address_of_lead, await_ready, ended_once, ends_when_told, minicluster, pod,
@@ -38,14 +41,16 @@ pub(super) async fn commands_go_on_and_end_while_the_api_server_is_away(
     })
     .await?;
 
-    plane.cluster.lose_api_server()?;
+    plane.cluster.halt(Program::ApiServer)?;
     let (begin, away) = (now()?, tokio::time::sleep(AWAY));
+    let mut told = Ok(());
     for address in &addresses {
-        tell(address).await?;
+        told = told.and(tell(address).await);
     }
     away.await;
     let end = now()?;
-    plane.cluster.start_api_server(plane.options)?;
+    plane.cluster.resume(Program::ApiServer)?;
+    told?;
 
     for (name, code) in ends {
         ended_once(trial, name, 1, code.into()).await?;
