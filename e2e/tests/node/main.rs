@@ -4,9 +4,9 @@
 //! Run by `cargo verify`, or alone: `cargo test -p e2e --test node -- --ignored`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
-mod gang;
 mod cases;
 mod control_plane;
+mod gang;
 mod install;
 mod kueue;
 mod network;

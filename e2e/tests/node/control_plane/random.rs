@@ -52,6 +52,8 @@ enum Work {
     /// A command that ends with this code.
     Ends(i32),
     People,
+    /// None: its pods fit no node. They cost the node nothing, and everybody else as much.
+    Nowhere,
 }
 
 /// What it has besides its brokers.
@@ -92,8 +94,12 @@ enum End {
 }
 
 fn lives() -> impl Strategy<Value = Vec<Life>> {
-    let work =
-        prop_oneof![3 => Just(Work::Ends(0)), 2 => Just(Work::Ends(7)), 2 => Just(Work::People)];
+    let work = prop_oneof![
+        3 => Just(Work::Ends(0)),
+        2 => Just(Work::Ends(7)),
+        1 => Just(Work::People),
+        5 => Just(Work::Nowhere),
+    ];
     let beside = prop_oneof![6 => Just(Beside::Nothing), 1 => Just(Beside::Sidecar), 1 => Just(Beside::Companion)];
     let action =
         prop_oneof![(1..=MOST).prop_map(Action::Scale), any::<bool>().prop_map(Action::Suspend)];
@@ -103,7 +109,7 @@ fn lives() -> impl Strategy<Value = Vec<Life>> {
         2 => Just(End::Ended),
         2 => Just(End::Expires),
     ];
-    let size = prop_oneof![4 => Just(1), 2 => Just(2), 1 => Just(MOST)];
+    let size = prop_oneof![6 => Just(1), 2 => Just(2), 1 => Just(MOST)];
     let suspended = prop::bool::weighted(0.1);
     let actions = vec((moment(), action), 0..3);
     let life = (size, suspended, work, beside, actions, end).prop_map(
@@ -180,7 +186,7 @@ async fn live(trial: &Trial, name: &str, life: &Life) -> Result<()> {
     for (moment, action) in &life.actions {
         // A lead waits for as many brokers as it was started for: one that has them may get fewer.
         let shrinks = matches!(action, Action::Scale(size) if *size < MOST);
-        reach(trial, name, if shrinks { Moment::Settled } else { *moment }).await?;
+        reach(trial, name, life, if shrinks { Moment::Settled } else { *moment }).await?;
         let change = match action {
             Action::Scale(size) => json!({ "size": size }),
             Action::Suspend(suspend) => json!({ "suspend": suspend }),
@@ -190,11 +196,11 @@ async fn live(trial: &Trial, name: &str, life: &Life) -> Result<()> {
     let ends = matches!(life.work, Work::Ends(_));
     match life.end {
         End::Deleted(moment) => {
-            reach(trial, name, moment).await?;
+            reach(trial, name, life, moment).await?;
             delete(trial, name, &DeleteParams::background()).await?;
         }
         End::DeletedInForeground(moment) => {
-            reach(trial, name, moment).await?;
+            reach(trial, name, life, moment).await?;
             delete(trial, name, &DeleteParams::foreground()).await?;
         }
         End::Ended | End::Expires if ends => {
@@ -222,8 +228,11 @@ fn specification(life: &Life) -> Value {
     });
     let mut spec = json!({
         "size": life.size, "maxSize": MOST, "suspend": life.suspended,
-        "interactive": life.work == Work::People, "containers": [runner],
+        "interactive": !matches!(life.work, Work::Ends(_)), "containers": [runner],
     });
+    if life.work == Work::Nowhere {
+        spec["pod"] = json!({ "nodeSelector": { "e2e.invalid/none": "none" } });
+    }
     match life.beside {
         Beside::Nothing => {}
         Beside::Sidecar => spec["containers"] = json!([spec["containers"][0], other]),
@@ -236,7 +245,7 @@ fn specification(life: &Life) -> Value {
 }
 
 /// Waits for a moment in the life of a MiniCluster, or until it is gone.
-async fn reach(trial: &Trial, name: &str, moment: Moment) -> Result<()> {
+async fn reach(trial: &Trial, name: &str, life: &Life, moment: Moment) -> Result<()> {
     let reached = |cluster: Option<&MiniCluster>| {
         let Some(cluster) = cluster else { return true };
         let state = cluster.status.as_ref().and_then(|status| status.state);
@@ -245,7 +254,8 @@ async fn reach(trial: &Trial, name: &str, moment: Moment) -> Result<()> {
             Moment::Accepted => is_true(cluster, "Accepted"),
             Moment::Settled => {
                 let settled = [State::Running, State::Suspended, State::Complete, State::Failed];
-                state.is_some_and(|state| settled.contains(&state))
+                let waits = life.work == Work::Nowhere && state == Some(State::Pending);
+                waits || state.is_some_and(|state| settled.contains(&state))
             }
         }
     };
