@@ -1,13 +1,20 @@
 //! The network between the nodes is cut, and there again.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use e2e::trial::{Trial, is_true, logs::container_log};
 use flux_operator::crd::MiniCluster;
 use kube::ResourceExt as _;
 
-use super::{DEADLINE, FIRST, Pair, SECOND, pod, times};
+use super::{DEADLINE, FIRST, FLUX, Pair, SECOND, pod, times};
 
-/// The cut lasts until both Kubernetes and Flux have noticed it, and is over before Kubernetes gives pods up.
+/// A cut that Kubernetes has hardly noticed when it is over.
+const SHORT: Duration = Duration::from_secs(20);
+/// A cut that Kubernetes and Flux have noticed, and that is over before Kubernetes gives pods up.
+const LONG: Duration = Duration::from_mins(2);
+
+/// One MiniCluster has both: the command goes on, and the worker joins again in the same pod.
 pub(super) async fn brokers_that_cannot_reach_each_other_join_again(
     pair: &Pair<'_>,
     trial: &Trial,
@@ -17,14 +24,19 @@ pub(super) async fn brokers_that_cannot_reach_each_other_join_again(
                 until test -e /tmp/go; do sleep 0.2; done; flux run -N2 hostname; echo done'}]";
     let lead = pair.apart(trial, name, spec, FIRST).await?;
     let before = pod(trial, name, 1).await?;
-    pair.cluster.cut_off(SECOND)?;
-    let noticed = noticed(pair, trial, name).await;
-    pair.cluster.connect(SECOND)?;
-    noticed?;
-    pair.await_second("True")?;
-    pair.await_up(trial, name, "2").await?;
-    let after = pod(trial, name, 1).await?;
-    ensure!(after.uid() == before.uid(), "the worker's pod is another one");
+    for time in [SHORT, LONG] {
+        pair.cluster.cut_off(SECOND)?;
+        let cut = tokio::time::sleep(time);
+        let noticed =
+            if time == LONG { goes_on_alone(pair, trial, name, &lead).await } else { Ok(()) };
+        cut.await;
+        pair.cluster.connect(SECOND)?;
+        noticed?;
+        pair.await_second("True")?;
+        pair.await_up(trial, name, "2").await?;
+        let after = pod(trial, name, 1).await?;
+        ensure!(after.uid() == before.uid(), "after {time:?} the worker's pod is another one");
+    }
     pair.exec(trial, name, &lead, &["touch", "/tmp/go"])?;
     let cluster = trial.await_finished(name, DEADLINE).await?;
     ensure!(is_true(&cluster, "Complete"), "{:?}", cluster.status);
@@ -32,6 +44,14 @@ pub(super) async fn brokers_that_cannot_reach_each_other_join_again(
     for line in ["begun", "cut-0", "cut-1", "done"] {
         ensure!(times(&log, line) == 1, "not once {line}:\n{log}");
     }
+    Ok(())
+}
+
+/// Waits until the worker is missed, and runs a job without it.
+async fn goes_on_alone(pair: &Pair<'_>, trial: &Trial, name: &str, lead: &str) -> Result<()> {
+    noticed(pair, trial, name).await?;
+    let told = pair.exec(trial, name, lead, &[FLUX, "run", "-N1", "hostname"])?;
+    ensure!(told.trim() == "cut-0", "the job ran on {told}");
     Ok(())
 }
 
