@@ -29,8 +29,10 @@ pub struct Request {
     /// Of what; not of what is no object, such as `/healthz`.
     pub object_ref: Option<Object>,
     response_status: Option<Answer>,
-    request_received_timestamp: MicroTime,
-    stage_timestamp: MicroTime,
+    #[serde(rename = "requestReceivedTimestamp")]
+    received: MicroTime,
+    #[serde(rename = "stageTimestamp")]
+    answered: MicroTime,
 }
 
 /// The object of a request.
@@ -107,7 +109,7 @@ impl Request {
 
     /// How long the answer took.
     pub fn took(&self) -> Duration {
-        let took = self.stage_timestamp.0.duration_since(self.request_received_timestamp.0);
+        let took = self.answered.0.duration_since(self.received.0);
         Duration::try_from(took).unwrap_or_default()
     }
 }

@@ -172,8 +172,8 @@ async fn live_all(trial: &Trial, lives: &[Life], from: usize) -> Result<()> {
     let named = lives.iter().enumerate().map(|(index, life)| {
         let name = format!("life-{}", from + index);
         async move {
-            let lived = live(trial, &name, life).await;
-            lived.with_context(|| format!("{name}: {life:?}"))
+            let outcome = live(trial, &name, life).await;
+            outcome.with_context(|| format!("{name}: {life:?}"))
         }
     });
     stream::iter(named).buffer_unordered(AT_ONCE).try_collect().await
