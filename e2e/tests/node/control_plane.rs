@@ -26,7 +26,7 @@ use flux_operator::{
     manifests::{NAME, NAMESPACE},
 };
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
-use kube::{ResourceExt as _, api::ListParams};
+use kube::{ResourceExt, api::ListParams};
 use tokio::net::TcpStream;
 
 use super::{
