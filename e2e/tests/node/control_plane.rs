@@ -4,6 +4,7 @@
 //! One cluster serves all cases, one after the other.
 
 mod api_server;
+mod clock;
 mod dns;
 mod killed;
 mod operator;
@@ -18,6 +19,7 @@ use e2e::{
     cluster::Target,
     environment::Environment,
     kubernetes::{DownAtEnd, Network, Options},
+    packages,
     progress::Progress,
     trial::{Trial, condition, is_true, logs::times_logged},
 };
@@ -53,6 +55,8 @@ fn miniclusters_outlive_faults_of_the_control_plane() {
 }
 
 fn try_all(options: &Options, progress: &Progress) -> Result<()> {
+    // Within the node's network there is no way to any package.
+    packages::ensure(packages::CLOCK, progress)?;
     let target = Target::Own(options.clone());
     let environment = Environment::prepare(&target, false, progress)?;
     let cluster = environment.own().context("the cluster is not our own")?;
@@ -66,7 +70,8 @@ fn try_all(options: &Options, progress: &Progress) -> Result<()> {
     plane.scale_operator(0)?;
     plane.case("stages", stages::an_operator_that_is_killed_after_any_write_leaves_one_run)?;
     plane.case("killed", killed::an_operator_that_is_back_tells_what_happened_without_it)?;
-    plane.case("standby", standby::of_two_operators_one_acts_and_the_other_takes_over)
+    plane.case("standby", standby::of_two_operators_one_acts_and_the_other_takes_over)?;
+    plane.case("clock", clock::a_clock_that_jumps_ends_what_its_time_is_over_for_and_nothing_else)
 }
 
 /// What a command does until somebody connects to its pod: it asks neither Kubernetes nor Flux.
