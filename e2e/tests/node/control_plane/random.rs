@@ -171,10 +171,7 @@ pub(super) async fn nothing_is_left_of_two_hundred_that_come_and_go(
 async fn live_all(trial: &Trial, lives: &[Life], from: usize) -> Result<()> {
     let named = lives.iter().enumerate().map(|(index, life)| {
         let name = format!("life-{}", from + index);
-        async move {
-            let outcome = live(trial, &name, life).await;
-            outcome.with_context(|| format!("{name}: {life:?}"))
-        }
+        async move { live(trial, &name, life).await.with_context(|| format!("{name}: {life:?}")) }
     });
     stream::iter(named).buffer_unordered(AT_ONCE).try_collect().await
 }
