@@ -61,11 +61,18 @@ fn try_all(options: &Options, progress: &Progress) -> Result<()> {
     let environment = Environment::prepare(&target, false, progress)?;
     let cluster = environment.own().context("the cluster is not our own")?;
     let plane = Plane { environment: &environment, cluster, options, progress };
-    plane.case("dns", dns::names_that_nobody_answers_are_waited_for)?;
-    plane.case("stale", dns::a_new_lead_is_found_while_its_name_leads_to_the_old_one)?;
+    // Nothing of these needs a name, and DNS does nothing but answer.
+    std::thread::scope(|scope| {
+        let names = scope.spawn(|| {
+            plane.case("dns", dns::names_that_nobody_answers_are_waited_for)?;
+            plane.case("stale", dns::a_new_lead_is_found_while_its_name_leads_to_the_old_one)
+        });
+        let random = plane.case("random", random::nothing_is_left_of_two_hundred_that_come_and_go);
+        let names = names.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        random.and(names)
+    })?;
     plane.case("api", api_server::commands_go_on_and_end_while_the_api_server_is_away)?;
     plane.case("etcd", storage::slow_storage_only_takes_its_time)?;
-    plane.case("random", random::nothing_is_left_of_two_hundred_that_come_and_go)?;
     // From here on the operators are processes of the tests.
     plane.scale_operator(0)?;
     plane.case("stages", stages::an_operator_that_is_killed_after_any_write_leaves_one_run)?;

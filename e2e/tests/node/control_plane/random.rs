@@ -11,7 +11,7 @@ use flux_operator::{
     crd::{MiniCluster, State},
     manifests::{NAME, NAMESPACE},
 };
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{StreamExt as _, stream};
 use kube::{
     ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams},
@@ -145,10 +145,7 @@ pub(super) async fn nothing_is_left_of_two_hundred_that_come_and_go(
     let mut runner = TestRunner::new(Config { rng_seed: seed, ..Config::default() });
     let lives = lives().new_tree(&mut runner).map_err(|error| anyhow!("{error}"))?.current();
     let before = restarts(plane, trial).await?;
-    let (first, second) = lives.split_at(COUNT / 2);
-    live_all(trial, first, 0).await?;
-    let half = memory(plane)?;
-    live_all(trial, second, first.len()).await?;
+    let half = live_all(plane, trial, &lives).await?;
     until("everything to be gone", async || {
         let left = left(plane, trial)?;
         Ok(left.is_empty().then_some(()))
@@ -168,12 +165,21 @@ pub(super) async fn nothing_is_left_of_two_hundred_that_come_and_go(
     Ok(())
 }
 
-async fn live_all(trial: &Trial, lives: &[Life], from: usize) -> Result<()> {
+/// Returns the operator's memory after half of them.
+async fn live_all(plane: &Plane<'_>, trial: &Trial, lives: &[Life]) -> Result<u64> {
     let named = lives.iter().enumerate().map(|(index, life)| {
-        let name = format!("life-{}", from + index);
+        let name = format!("life-{index}");
         async move { live(trial, &name, life).await.with_context(|| format!("{name}: {life:?}")) }
     });
-    stream::iter(named).buffer_unordered(AT_ONCE).try_collect().await
+    let mut ended = stream::iter(named).buffer_unordered(AT_ONCE).enumerate();
+    let mut half = 0;
+    while let Some((before, outcome)) = ended.next().await {
+        outcome?;
+        if before == COUNT / 2 {
+            half = memory(plane)?;
+        }
+    }
+    Ok(half)
 }
 
 async fn live(trial: &Trial, name: &str, life: &Life) -> Result<()> {
