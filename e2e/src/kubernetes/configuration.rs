@@ -211,7 +211,8 @@ fn corefile(network: &Network) -> String {
         0 => format!(
             "cache 30 {{\n        disable success {domain}\n        disable denial {domain}\n    }}"
         ),
-        seconds => format!("cache {seconds}"),
+        // That a name does not exist is soon not true any more.
+        seconds => format!("cache {seconds} {{\n        denial 9984 {}\n    }}", seconds.min(30)),
     };
     format!(
         ".:53 {{
@@ -377,7 +378,7 @@ mod tests {
     #[test]
     fn dns_answers_from_a_cache_where_that_is_asked_for() {
         let cached = corefile(&Network { dns_cache: 30, ..Network::default() });
-        assert!(cached.contains("\n    cache 30\n"), "{cached}");
+        assert!(cached.contains("\n    cache 30 {\n        denial 9984 30\n    }\n"), "{cached}");
     }
 
     #[test]
