@@ -21,18 +21,18 @@ use e2e::{
     kubernetes::{DownAtEnd, Network, Options},
     packages,
     progress::Progress,
-    trial::{Trial, condition, is_true, logs::times_logged},
+    trial::{Trial, condition, is_true, logs::container_log},
 };
 use flux_operator::{
     crd::MiniCluster,
     manifests::{NAME, NAMESPACE},
 };
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
-use kube::{ResourceExt, api::ListParams};
+use kube::{ResourceExt as _, api::ListParams};
 use tokio::net::TcpStream;
 
 use super::{
-    cases::{Cases, DEADLINE, minicluster, pod, until},
+    cases::{Cases, DEADLINE, minicluster, pod, times, until},
     options,
 };
 
@@ -134,11 +134,14 @@ async fn ended_once(trial: &Trial, name: &str, size: usize, code: i32) -> Result
         let expected = status == "True" && reason == "CommandFailed";
         ensure!(expected, "{name}: {status}: {reason}: {message}");
     }
-    let times = times_logged(trial, name, "once").await?;
-    ensure!(times == 1, "{name} ran {times} times");
     // Kubernetes deletes the workers that are left when a Job ends.
-    let pods: Vec<_> = trial.pods(name).await?.iter().map(ResourceExt::name_any).collect();
-    ensure!((1..=size).contains(&pods.len()), "{name} has the pods {pods:?}");
+    let pods = trial.pods(name).await?;
+    ensure!((1..=size).contains(&pods.len()), "{name} has {} pods", pods.len());
+    let mut logs = String::new();
+    for pod in &pods {
+        logs += &container_log(trial, pod, name).await.unwrap_or_default();
+    }
+    ensure!(times(&logs, "once") == 1, "{name} did not run once:\n{logs}");
     let jobs = trial.api::<Job>().list(&ListParams::default()).await?;
     let of_this = |job: &&Job| job.owner_references().iter().any(|owner| owner.name == name);
     let jobs = jobs.iter().filter(of_this).count();
