@@ -65,7 +65,9 @@ pub(super) async fn an_operator_that_is_killed_after_any_write_leaves_one_run(
     let undisturbed = writes.created(&named(stage));
     for stage in 1..stage {
         let created = writes.created(&named(stage));
-        ensure!(created == undisturbed, "stage {stage}: {created:#?}\nnot {undisturbed:#?}");
+        // An answer that the killed operator did not wait for is logged as a failure, whatever was made.
+        let fits = |(what, times): (&String, &usize)| undisturbed.get(what) >= Some(times);
+        ensure!(created.iter().all(fits), "stage {stage}: {created:#?}\nnot {undisturbed:#?}");
     }
     operator.ensure_alive()
 }
