@@ -18,7 +18,8 @@ async fn suspended(trial: &Trial, name: &str) -> Result<MiniCluster> {
     let cluster =
         await_status(trial, name, "suspended", |it| it.state == Some(State::Suspended)).await?;
     let phases = trial.pods(name).await?.into_iter().filter_map(|pod| pod.status?.phase);
-    let left: Vec<String> = phases.filter(|phase| phase != "Failed").collect();
+    let ended = |phase: &String| ["Failed", "Succeeded"].contains(&phase.as_str());
+    let left: Vec<String> = phases.filter(|phase| !ended(phase)).collect();
     ensure!(left.is_empty(), "pods are left: {left:?}");
     Ok(cluster)
 }
