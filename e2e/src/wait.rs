@@ -5,10 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 /// How long to wait between two looks at a condition.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// The same between two looks at a cluster, each of which may be a program that is run.
+const CLUSTER_INTERVAL: Duration = Duration::from_millis(300);
 
 /// What one look at a condition found.
 #[derive(Debug)]
@@ -38,6 +40,24 @@ pub fn until<T>(
         }
         thread::park_timeout(INTERVAL);
     }
+}
+
+/// Looks at a cluster until `look` has what it looks for, without holding up others. When `deadline` has passed, the error names
+/// `what`; an error of `look` ends the waiting at once.
+pub async fn until_found<T>(
+    what: &str,
+    deadline: Duration,
+    mut look: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let found = async {
+        loop {
+            if let Some(found) = look().await? {
+                return Ok(found);
+            }
+            tokio::time::sleep(CLUSTER_INTERVAL).await;
+        }
+    };
+    tokio::time::timeout(deadline, found).await.with_context(|| format!("waiting for {what}"))?
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ use e2e::{
     environment::Environment,
     progress::Progress,
     trial::{Trial, condition, is_true, logs::container_log},
+    wait,
 };
 use flux_operator::crd::{MiniCluster, MiniClusterStatus};
 use k8s_openapi::api::core::v1::Pod;
@@ -82,16 +83,8 @@ fn failure(cluster: &MiniCluster) -> Result<(Option<i32>, &str, &str)> {
 }
 
 /// Waits until `look` has what it looks for.
-async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
-    let found = async {
-        loop {
-            if let Some(found) = look().await? {
-                return Ok(found);
-            }
-            tokio::time::sleep(Duration::from_millis(300)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, found).await.with_context(|| format!("waiting for {what}"))?
+async fn until<T>(what: &str, look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+    wait::until_found(what, DEADLINE, look).await
 }
 
 /// Waits until the status fits.

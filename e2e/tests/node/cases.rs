@@ -8,6 +8,7 @@ use e2e::{
     kubernetes::{Kubernetes, Options},
     progress::Progress,
     trial::Trial,
+    wait,
 };
 use k8s_openapi::api::core::v1::Pod;
 
@@ -82,17 +83,9 @@ pub(crate) async fn pod(trial: &Trial, name: &str, index: u32) -> Result<Pod> {
 /// Waits until `look` has what it looks for.
 pub(crate) async fn until<T>(
     what: &str,
-    mut look: impl AsyncFnMut() -> Result<Option<T>>,
+    look: impl AsyncFnMut() -> Result<Option<T>>,
 ) -> Result<T> {
-    let found = async {
-        loop {
-            if let Some(found) = look().await? {
-                return Ok(found);
-            }
-            tokio::time::sleep(Duration::from_millis(300)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, found).await.with_context(|| format!("waiting for {what}"))?
+    wait::until_found(what, DEADLINE, look).await
 }
 
 /// How many lines of what a command has printed are this one.
