@@ -28,8 +28,6 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("install", "tests/linked_view.rs", "a_run_with_a_mounted_view_is_as_any_other"),
     // The operator reads it back to tell a change of the size.
     ("cluster.size", CHANGES, "another_size_patches_the_job"),
-    // It counts only where the Job controller has made the pod again.
-    ("excused_replacements", "tests/plan.rs", "a_lead_that_a_suspension_took_is_no_loss"),
     ("logging.debug", "tests/every_setting.rs", "debug_tells_the_housekeeping_as_well"),
     ("sidecars.beside.wait_for_socket", SUPERVISE, STAYS),
     ("sidecars.beside.command", SUPERVISE, WAITS),

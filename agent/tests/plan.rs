@@ -5,8 +5,7 @@
 mod settings;
 
 use flux_agent::accounts::Databases;
-use flux_agent::plan::Facts;
-use flux_agent::plan::{PlanError, plan, surroundings};
+use flux_agent::plan::{Facts, PlanError, Step, Way, plan, surroundings};
 use flux_contract::{
     AgentConfig, Archive, Bootstrap, Broker, Exit, Hooks, Hostlist, Submission, WorkerPolicy,
     Workload,
@@ -248,18 +247,13 @@ fn launcher_timed() {
 }
 
 #[test]
-fn a_lead_that_a_suspension_took_is_no_loss() {
-    let again = Facts { replaced: 2, ..facts("sample-0") };
-    let mut config = AgentConfig { excused_replacements: 1, ..config() };
-    assert_eq!(plan(&config, &again).unwrap_err().exit(), Exit::LeadLost, "one was lost");
-    config.excused_replacements = 2;
-    assert!(plan(&config, &again).is_ok());
-
-    config.workload = Workload::Interactive { submission: Some(submission()) };
-    assert!(shown(&config, &again).contains("flux submit"), "the instance begins anew");
-    config.archive = Some(Archive { path: "/state/sample.tgz".to_owned() });
-    assert!(!shown(&config, &again).contains("flux submit"), "the archive has the job");
+fn a_command_that_the_archive_has_is_not_submitted_again() {
+    let workload = Workload::Interactive { submission: Some(submission()) };
+    let archive = Some(Archive { path: "/state/sample.tgz".to_owned() });
+    let mut config = AgentConfig { workload, archive, ..config() };
     assert!(shown(&config, &facts("sample-0")).contains("flux submit"));
+    config.submitted = true;
+    assert!(!shown(&config, &facts("sample-0")).contains("flux submit"));
 }
 
 #[test]
@@ -354,14 +348,36 @@ fn an_ipv6_address_is_written_in_brackets_and_switches_ipv6_on() {
     assert!(text.contains("wait for the lead broker at fd00::9"), "{text}");
 }
 
+/// A name may lead to a pod of before for as long as DNS remembers; the address never does.
+#[test]
+fn a_lead_whose_address_leads_to_it_again_is_connected_to_by_its_address() {
+    let mut config = config();
+    config.network.lead_address = Some("10.96.0.5".parse().unwrap());
+    let plan = plan(&config, &facts("sample-1")).unwrap();
+    let written = plan.steps.iter().find_map(|step| match step {
+        Step::WriteFile(file) if file.path == config.layout.broker_toml() => Some(file),
+        _ => None,
+    });
+    let lead = plan.broker.worker.unwrap().lead;
+    let [at_address, at_pod] =
+        ["10.96.0.5", "10.244.1.7"].map(|at| lead.way_to(at.parse().unwrap()));
+    assert_eq!(lead.rewritten(Way::Known, at_address), None, "it is there from the start");
+    assert_eq!(lead.rewritten(at_pod, at_address), written);
+    let by_name = lead.rewritten(at_address, at_pod).unwrap();
+    assert!(!by_name.content.contains("10.96.0.5"), "{}", by_name.content);
+    assert_eq!(lead.rewritten(at_pod, at_pod), None);
+}
+
 /// `ZeroMQ` looks for addresses of one kind only, so the broker must be told which one let us in.
 #[test]
 fn a_lead_found_by_its_name_is_connected_to_over_what_let_this_pod_in() {
     let mut config = config();
     let files = |config: &AgentConfig| {
-        let plan = plan(config, &facts("sample-1")).unwrap();
-        let by_name = plan.broker.worker.unwrap().lead.by_name.unwrap();
-        ["10.0.0.1", "fd00::1"].map(|at| by_name.found_at(at.parse().unwrap()).content.clone())
+        let lead = plan(config, &facts("sample-1")).unwrap().broker.worker.unwrap().lead;
+        ["10.0.0.1", "fd00::1"].map(|at| {
+            let way = lead.way_to(at.parse().unwrap());
+            lead.rewritten(Way::Known, way).unwrap().content.clone()
+        })
     };
     let by_its_own_name = "host = \"sample-0\"\nbind = \"tcp://*:8051\"\n\n";
     let elsewhere = "connect = \"tcp://lead.example.test:9\"";

@@ -116,7 +116,7 @@ async fn a_lead_that_starts_late_is_found_when_it_is_up() {
         name: "lead.invalid".to_owned(),
         port: address.port(),
         deadline_seconds: 0,
-        by_name: None,
+        configurations: None,
     };
     let (sender, mut reports) = mpsc::unbounded_channel();
     let waiting = async {

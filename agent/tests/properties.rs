@@ -173,7 +173,7 @@ prop_compose! {
         (grace_seconds, deadline_seconds) in (seconds(), of(seconds())),
         environment in btree_map(text(), text(), 0..4),
         sidecars in btree_map(text(), sidecar().boxed(), 0..3).boxed(),
-        (private, mounted, excused_replacements) in (of(text()), any::<bool>(), 0..2_u32),
+        (private, mounted, submitted) in (of(text()), any::<bool>(), any::<bool>()),
     ) -> AgentConfig {
         let layout = Layout::new(mount);
         AgentConfig {
@@ -191,7 +191,7 @@ prop_compose! {
             logging: Logging { quiet, strict, timed, debug },
             archive: archive.map(|path| Archive { path }),
             shutdown: Shutdown { grace_seconds, deadline_seconds },
-            network, broker, worker, workload, hooks, munge, environment, excused_replacements, sidecars,
+            network, broker, worker, workload, hooks, munge, environment, submitted, sidecars,
         }
     }
 }

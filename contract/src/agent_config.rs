@@ -85,10 +85,10 @@ pub struct AgentConfig {
     /// Lines for `flux-view.sh`, by variable name (`flux.environment`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// Lead pods of this Job that were stopped because the Job was suspended: as many of those that the Job
-    /// controller says it has replaced were lost through nobody's fault, and the command may run again.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub excused_replacements: u32,
+    /// True: an instance of this Job was given its command and keeps its state in the archive. One that is
+    /// resumed after a suspension finds the command there, and is not given it again.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub submitted: bool,
     /// Containers beside the runner that the agent starts, by container name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sidecars: BTreeMap<String, SidecarConfig>,
@@ -288,12 +288,6 @@ pub enum Workload {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
 const fn is_false(value: &bool) -> bool {
     !*value
-}
-
-/// Whether to leave out a count of nothing.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-const fn is_zero(count: &u32) -> bool {
-    *count == 0
 }
 
 /// A command and the flags of its submission.

@@ -4,8 +4,9 @@ use crate::execute::context::Context;
 use crate::execute::error::StepError;
 use crate::execute::steps::write_file;
 use crate::lead::wait::wait_for_lead;
-use crate::plan::step::AwaitLead;
+use crate::plan::step::{AwaitLead, Way};
 use flux_contract::phase;
+use std::mem;
 use std::time::Duration;
 
 /// Waits until the lead lets this pod in; what was seen last is in the status all along.
@@ -33,14 +34,21 @@ pub(crate) async fn await_lead(context: &mut Context, lead: &AwaitLead) -> Resul
         "the lead broker answers at {} after {seconds:.1} s ({} attempts)",
         found.address, found.attempts
     ));
-    let at = found.address.ip();
-    match &lead.by_name {
-        Some(files) if Some(at) != lead.address => {
-            if lead.address.is_some() {
-                log.say("only its name led there: the broker will use the name");
-            }
-            write_file(context, files.found_at(at))
+    take_way(context, lead, lead.way_to(found.address.ip()))
+}
+
+/// Has the broker go the way that led to the lead.
+fn take_way(context: &mut Context, lead: &AwaitLead, way: Way) -> Result<(), StepError> {
+    let before = mem::replace(&mut context.session.way, way);
+    let Some(file) = lead.rewritten(before, way) else { return Ok(()) };
+    match way {
+        Way::Known => {
+            context.log.say("its address leads there again: the broker will use the address");
         }
-        Some(_) | None => Ok(()),
+        Way::Name { .. } if lead.address.is_some() => {
+            context.log.say("only its name led there: the broker will use the name");
+        }
+        Way::Name { .. } => {}
     }
+    write_file(context, file)
 }

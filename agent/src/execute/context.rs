@@ -34,6 +34,8 @@ pub(crate) struct Context {
     pub progress: Progress,
     /// Environment, working directory, user.
     pub session: Session,
+    /// Where `agent.toml` lies, which may change while the run goes on.
+    pub configuration: PathBuf,
     /// Code that the run ends with, known when its last steps are done.
     pub exit_code: i32,
     /// Ids of the jobs that ran on this rank when its broker had to be ended.

@@ -1,6 +1,7 @@
 //! What is carried from step to step: environment, working directory, and who the broker runs as.
 
 use crate::accounts::become_user::Target;
+use crate::plan::step::Way;
 use crate::system::environment::{Change, Environment, Report};
 use flux_contract::CurveCertificate;
 use std::ffi::OsString;
@@ -37,6 +38,8 @@ pub(crate) struct Session {
     pub identity: Option<Identity>,
     /// The certificate of the instance, once it was read.
     pub certificate: Option<CurveCertificate>,
+    /// The way to the lead that the broker's configuration has.
+    pub way: Way,
     /// This program.
     agent: PathBuf,
     /// `HOME` as the container was started with.
@@ -52,6 +55,7 @@ impl Session {
             working_directory: start.working_directory,
             identity: None,
             certificate: None,
+            way: Way::Known,
             agent,
         }
     }

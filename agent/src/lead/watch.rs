@@ -115,7 +115,7 @@ mod tests {
             name: "localhost".to_owned(),
             port,
             deadline_seconds: 0,
-            by_name: None,
+            configurations: None,
         }
     }
 

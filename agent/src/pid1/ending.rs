@@ -214,6 +214,7 @@ mod tests {
             stopped: None,
             ran: true,
             lead_lost: false,
+            smaller_quorum: None,
             started: 0,
             ended: 9_000_000_000,
         }

@@ -6,6 +6,7 @@ pub(crate) mod archive_check;
 pub(crate) mod broker_end;
 pub(crate) mod ending;
 pub(crate) mod farewell;
+pub(crate) mod quorum;
 pub(crate) mod run;
 pub(crate) mod runner_lock;
 pub(crate) mod sidecar;

@@ -208,6 +208,7 @@ async fn begin(
         children,
         progress,
         session: Session::new(facts.agent.clone(), start),
+        configuration: config_path.clone(),
         exit_code: 0,
         unfinished_jobs: Vec::new(),
     };
@@ -277,12 +278,22 @@ async fn through(context: &mut Context, plan: &Plan) -> Outcome {
 }
 
 async fn of_lead(context: &mut Context, plan: &Plan) -> Result<Outcome, StepError> {
-    let end = run_broker(context, plan).await?;
+    let mut plan = plan.clone();
+    let (end, record) = loop {
+        let end = run_broker(context, &plan).await?;
+        let record = plan.broker.record.as_deref().and_then(ProgramRecord::read);
+        match end.smaller_quorum {
+            // A command that has begun after all is not run again.
+            Some(brokers) if record.is_none() && end.stop.is_none() => {
+                plan.broker.quorum = Some(brokers);
+            }
+            Some(_) | None => break (end, record),
+        }
+    };
     if plan.broker.timed {
         let elapsed = Duration::from_nanos(end.ended.saturating_sub(end.started));
         output::plain(&fluxtime_line("fluxstart", elapsed));
     }
-    let record = plan.broker.record.as_deref().and_then(ProgramRecord::read);
     if let Some(archive) = &plan.broker.archive {
         keep(context, archive, end, end.ran || record.is_some()).await;
     }

@@ -7,8 +7,8 @@ use crate::flux::broker_socket::SocketError;
 use crate::flux::broker_watch::{Event, Watch};
 use crate::flux::leaving::OwnRank;
 use crate::lead::watch::LeadWatch;
-use crate::pid1::archive;
 use crate::pid1::broker_end::BrokerEnd;
+use crate::pid1::{archive, quorum};
 use crate::plan::step::{BrokerRun, Plan, Role};
 use crate::process::children::Running;
 use crate::process::exit_status::exit_code;
@@ -38,7 +38,7 @@ fn words(context: &Context, broker: &BrokerRun) -> Result<Vec<String>, StepError
         }
         None => Vec::new(),
     };
-    Ok([broker.command.clone(), options, broker.program.clone()].concat())
+    Ok([broker.command_with_quorum(), options, broker.program.clone()].concat())
 }
 
 /// Starts the broker and stays until it has ended, whatever signals come, and nothing of it is left.
@@ -67,7 +67,14 @@ pub(crate) async fn run_broker(context: &mut Context, plan: &Plan) -> Result<Bro
             None => pending().await,
         }
     };
-    let status = supervision.until_ended(context, &mut running, &mut changes, lost).await;
+    let configuration = context.configuration.clone();
+    let smaller = async {
+        match plan.role {
+            Role::Lead => quorum::becomes_smaller(&configuration, broker).await,
+            Role::Worker => pending().await,
+        }
+    };
+    let status = supervision.until_ended(context, &mut running, &mut changes, lost, smaller).await;
     watch.abort();
     context.progress.broker_ended();
     let ended = monotonic_nanoseconds();
@@ -79,6 +86,7 @@ pub(crate) async fn run_broker(context: &mut Context, plan: &Plan) -> Result<Bro
         stopped: supervision.stopped,
         ran: supervision.ran,
         lead_lost: supervision.lead_lost,
+        smaller_quorum: supervision.smaller_quorum,
         started,
         ended,
     })
@@ -127,6 +135,7 @@ struct Supervision<'run> {
     stopped: Option<u64>,
     ran: bool,
     lead_lost: bool,
+    smaller_quorum: Option<u32>,
     /// When the broker is killed unless it has ended; once that was done, when it is given up.
     kill_at: Option<Instant>,
     killed: bool,
@@ -144,6 +153,7 @@ impl<'run> Supervision<'run> {
             stopped: None,
             ran: false,
             lead_lost: false,
+            smaller_quorum: None,
             kill_at: None,
             killed: false,
             submission: None,
@@ -157,8 +167,9 @@ impl<'run> Supervision<'run> {
         running: &mut Running,
         changes: &mut mpsc::UnboundedReceiver<Event>,
         lost: impl Future<Output = ()>,
+        smaller: impl Future<Output = u32>,
     ) -> io::Result<ExitStatus> {
-        let mut lost = pin!(lost);
+        let (mut lost, mut smaller) = (pin!(lost), pin!(smaller));
         loop {
             tokio::select! {
                 status = running.wait() => return status,
@@ -169,6 +180,14 @@ impl<'run> Supervision<'run> {
                     running.signal(Signal::SIGTERM);
                     // Its last tasks ask the lead, who is gone.
                     self.kill_within(context.budget.leave);
+                }
+                quorum = &mut smaller, if self.smaller_quorum.is_none() && self.stop.is_none() => {
+                    context.log.say(&format!(
+                        "{quorum} brokers are enough now: starting this one again to wait for no more"
+                    ));
+                    self.smaller_quorum = Some(quorum);
+                    // It runs nothing yet, and an orderly end would take the workers with it for good.
+                    running.signal_group(Signal::SIGKILL);
                 }
                 () = at(self.kill_at) => {
                     if self.killed && self.stop.is_some() {
@@ -374,6 +393,7 @@ mod tests {
         };
         Context {
             root: Root::new("/"),
+            configuration: PathBuf::new(),
             exit_code: 0,
             unfinished_jobs: Vec::new(),
             log: Log::new(true, false),
@@ -393,6 +413,7 @@ mod tests {
             command: vec![],
             archive: None,
             record: None,
+            quorum: None,
             program: vec![],
             submission: None,
             entrance: None,
@@ -420,7 +441,8 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        let ended = supervision.until_ended(&mut context, &mut running, &mut changes, lost);
+        let ended =
+            supervision.until_ended(&mut context, &mut running, &mut changes, lost, pending());
         let status = tokio::time::timeout(Duration::from_secs(30), ended).await.unwrap().unwrap();
         assert!(supervision.ran && supervision.stop.is_none());
         (exit_code(status), supervision.lead_lost)

@@ -9,7 +9,7 @@ pub(super) fn flux_duration(duration: Duration) -> String {
     format!("{}ms", duration.as_millis())
 }
 
-/// Program and options, without an initial program.
+/// Program and options, without the quorum and an initial program.
 ///
 /// `tbon.fanout` is not among the options: any value would switch the topology of the
 /// configuration off.
@@ -33,9 +33,6 @@ pub(super) fn command(pod: Pod<'_>) -> Vec<String> {
     }
     if let Some(topology) = &broker.topology {
         set("tbon.topo", topology);
-    }
-    if let Some(quorum) = broker.quorum {
-        set("broker.quorum", &quorum.to_string());
     }
     if broker.zeromq_debug {
         set("tbon.zmqdebug", "1");

@@ -3,7 +3,7 @@
 use crate::plan::broker_command::flux_duration;
 use crate::plan::error::PlanError;
 use crate::plan::pod::Pod;
-use crate::plan::step::Role;
+use crate::plan::step::{Role, Way};
 use flux_contract::Bootstrap;
 use serde::Serialize;
 use std::net::Ipv6Addr;
@@ -105,20 +105,6 @@ impl BrokerDocument {
     pub(crate) fn text(&self) -> Result<String, PlanError> {
         toml::to_string(self).map_err(|source| PlanError::Render { source })
     }
-}
-
-/// The way to the lead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    /// Its address where there is one, which says its kind itself; else its name.
-    Known,
-    /// Its name, which led to an address of this kind. `ZeroMQ` asks for IPv6 addresses alone where it
-    /// may use any, and for IPv4 addresses alone where it may not; one of the others may be what let
-    /// us in.
-    Name {
-        /// It was an IPv6 address.
-        ipv6: bool,
-    },
 }
 
 /// The broker's configuration, unless the user gave all of it.

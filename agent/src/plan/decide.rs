@@ -1,10 +1,12 @@
 //! Configuration and facts become a plan: every decision of a run that can be made beforehand.
 
-use crate::plan::broker_config::{self, BrokerDocument, Way};
+use crate::plan::broker_config::{self, BrokerDocument};
 use crate::plan::error::PlanError;
 use crate::plan::facts::Facts;
 use crate::plan::pod::Pod;
-use crate::plan::step::{AwaitLead, BrokerRun, LeadByName, Plan, Role, Step, WorkerRun};
+use crate::plan::step::{
+    AwaitLead, BrokerRun, LeadConfigurations, Plan, Role, Step, Way, WorkerRun,
+};
 use crate::plan::{account, archive, broker_command, environment, files, helpers, hooks, workload};
 use crate::system::environment::Change;
 use flux_contract::{
@@ -16,7 +18,7 @@ use std::path::{Path, PathBuf};
 pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
     let (role, rank) = role(config, facts)?;
     let pod = Pod { config, facts, role, rank };
-    if role == Role::Lead && pod.lost_before() > 0 && has_command(&config.workload) {
+    if role == Role::Lead && facts.replaced > 0 && has_command(&config.workload) {
         return Err(PlanError::LeadLost);
     }
     if config.view.enabled && !facts.executables.contains(Path::new(&pod.flux())) {
@@ -37,6 +39,7 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
         steps: steps(pod, document.as_ref(), &work)?,
         broker: BrokerRun {
             command: broker_command::command(pod),
+            quorum: config.broker.quorum.filter(|_| role == Role::Lead),
             archive: archive::archive(pod),
             record: (!work.program.is_empty()).then(|| config.layout.program_record()),
             program: work.program,
@@ -157,30 +160,34 @@ pub fn surroundings(config: &AgentConfig, facts: &Facts) -> Result<Surroundings,
 
 fn await_lead(pod: Pod<'_>) -> Result<AwaitLead, PlanError> {
     let network = &pod.config.network;
-    let by_name = lead_by_name(pod)?;
+    let configurations = lead_configurations(pod)?;
     Ok(match &network.bootstrap {
         Bootstrap::Root { .. } => AwaitLead {
             address: network.lead_address,
             name: broker_config::fully_qualified(pod, &pod.config.cluster.name.pod_hostname(0)),
             port: network.port,
             deadline_seconds: network.lead_deadline_seconds,
-            by_name,
+            configurations,
         },
         Bootstrap::Child { lead, lead_port, .. } => AwaitLead {
             address: lead.parse().ok(),
             name: lead.clone(),
             port: *lead_port,
             deadline_seconds: network.lead_deadline_seconds,
-            by_name,
+            configurations,
         },
     })
 }
 
-/// The broker's configuration for a lead that was found by its name, unless the user gave all of it.
-fn lead_by_name(pod: Pod<'_>) -> Result<Option<LeadByName>, PlanError> {
-    let file = |ipv6| {
-        let document = broker_config::document(pod, Way::Name { ipv6 });
-        document.map(|document| files::broker_config(pod, Some(&document))).transpose()
-    };
-    Ok(file(false)?.zip(file(true)?).map(|(ipv4, ipv6)| LeadByName { ipv4, ipv6 }))
+/// The broker's configuration for each way to the lead, unless the user gave all of it.
+fn lead_configurations(pod: Pod<'_>) -> Result<Option<LeadConfigurations>, PlanError> {
+    if pod.config.broker.custom_config.is_some() {
+        return Ok(None);
+    }
+    let file = |way| files::broker_config(pod, broker_config::document(pod, way).as_ref());
+    Ok(Some(LeadConfigurations {
+        known: file(Way::Known)?,
+        ipv4: file(Way::Name { ipv6: false })?,
+        ipv6: file(Way::Name { ipv6: true })?,
+    }))
 }

@@ -125,7 +125,7 @@ impl fmt::Display for FileToWrite {
 
 impl fmt::Display for AwaitLead {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, name, port, deadline_seconds, by_name: _ } = self;
+        let Self { address, name, port, deadline_seconds, configurations: _ } = self;
         write!(formatter, "wait for the lead broker at ")?;
         if let Some(address) = address {
             write!(formatter, "{address}, else ")?;
@@ -147,7 +147,7 @@ impl fmt::Display for BrokerRun {
             }
             formatter.write_str("\n")?;
         }
-        write!(formatter, "start the broker: {}", shown(&self.command))?;
+        write!(formatter, "start the broker: {}", shown(&self.command_with_quorum()))?;
         if let Some(ArchiveRun { path, dump, staging: _ }) = &self.archive {
             let (path, dump) = (path.display(), dump.display());
             write!(formatter, "\n    restored from {path} if it exists")?;

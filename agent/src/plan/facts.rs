@@ -42,7 +42,8 @@ pub struct Facts {
     /// Processors that this container may use: those its affinity mask allows, at most as many as its
     /// CPU limit has whole ones, at least one.
     pub processors: usize,
-    /// Pods of this index that the Job controller has replaced by this one, each after the other. 0 in a
+    /// Pods of this index that the Job controller has replaced by this one, each after the other. Those that
+    /// a suspension of the Job took are not among them: it lets go of a pod before it deletes it. 0 in a
     /// Job that repeats what has failed.
     pub replaced: u32,
     /// Those of `candidates` that are executable files.

@@ -24,4 +24,4 @@ pub use decide::{lead, plan, surroundings};
 pub use error::PlanError;
 pub use facts::Facts;
 pub use hooks::sidecar_hook;
-pub use step::{AwaitLead, Plan, Step};
+pub use step::{AwaitLead, Plan, Step, Way};

@@ -50,18 +50,10 @@ impl Pod<'_> {
         words
     }
 
-    /// Pods of this index that were lost before this one, not counting those that a suspension of the Job took.
-    pub(crate) fn lost_before(&self) -> u32 {
-        self.facts.replaced.saturating_sub(self.config.excused_replacements)
-    }
-
-    /// True where the instance has to be given its command: nobody has lost one that was, and nothing has
-    /// kept it over a suspension.
+    /// True where the instance has to be given its command: nobody has lost one that was, and no archive
+    /// has it.
     pub(crate) fn submits(&self) -> bool {
-        let is_resumed = self.facts.replaced > 0;
-        self.role == Role::Lead
-            && self.lost_before() == 0
-            && !(is_resumed && self.config.archive.is_some())
+        self.role == Role::Lead && self.facts.replaced == 0 && !self.config.submitted
     }
 
     /// What a stop of this pod's run may take.

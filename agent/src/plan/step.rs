@@ -223,28 +223,55 @@ pub struct AwaitLead {
     pub port: u16,
     /// Deadline in seconds.
     pub deadline_seconds: u64,
-    /// The broker's configuration when it was the name that led to the lead; none where the user gave
-    /// all of it.
-    pub by_name: Option<LeadByName>,
+    /// The broker's configuration for each way to the lead; none where the user gave all of it.
+    pub configurations: Option<LeadConfigurations>,
 }
 
-/// The broker's configuration for a lead that was found by its name.
+impl AwaitLead {
+    /// The way to a lead that let this pod in at `address`.
+    pub fn way_to(&self, address: IpAddr) -> Way {
+        if self.address == Some(address) {
+            Way::Known
+        } else {
+            Way::Name { ipv6: address.is_ipv6() }
+        }
+    }
+
+    /// The configuration to write for the way `now`, where the one for `before` is there. A lead that
+    /// comes back can be found another way than the one before it.
+    pub fn rewritten(&self, before: Way, now: Way) -> Option<&FileToWrite> {
+        let configurations = self.configurations.as_ref().filter(|_| before != now)?;
+        Some(match now {
+            Way::Known => &configurations.known,
+            Way::Name { ipv6: false } => &configurations.ipv4,
+            Way::Name { ipv6: true } => &configurations.ipv6,
+        })
+    }
+}
+
+/// The way to the lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Its address where there is one, which says its kind itself; else its name.
+    Known,
+    /// Its name, which led to an address of this kind. `ZeroMQ` asks for IPv6 addresses alone where it
+    /// may use any, and for IPv4 addresses alone where it may not; one of the others may be what let
+    /// us in.
+    Name {
+        /// It was an IPv6 address.
+        ipv6: bool,
+    },
+}
+
+/// The broker's configuration for each way to the lead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct LeadByName {
-    /// When an IPv4 address of that name let us in.
+pub struct LeadConfigurations {
+    /// By the lead's address; the one that is there first.
+    pub known: FileToWrite,
+    /// When an IPv4 address of the lead's name let us in.
     pub ipv4: FileToWrite,
     /// When an IPv6 address did.
     pub ipv6: FileToWrite,
-}
-
-impl LeadByName {
-    /// The configuration for a lead that was found at `address`.
-    pub const fn found_at(&self, address: IpAddr) -> &FileToWrite {
-        match address {
-            IpAddr::V4(_) => &self.ipv4,
-            IpAddr::V6(_) => &self.ipv6,
-        }
-    }
 }
 
 /// The broker and what belongs to its run.
@@ -252,6 +279,9 @@ impl LeadByName {
 pub struct BrokerRun {
     /// Broker command without a program.
     pub command: Vec<String>,
+    /// Brokers that the lead waits for before it runs anything (flux-broker-attributes(7), `broker.quorum`);
+    /// `None`: all of its hosts. Only rank 0 asks.
+    pub quorum: Option<u32>,
     /// Where the state is restored from and kept, on the lead.
     pub archive: Option<ArchiveRun>,
     /// The initial program.
@@ -270,6 +300,14 @@ pub struct BrokerRun {
     pub timed: bool,
     /// A worker: wait for the lead first, and start again by this policy.
     pub worker: Option<WorkerRun>,
+}
+
+impl BrokerRun {
+    /// The broker's command with its quorum, where that is not the default.
+    pub fn command_with_quorum(&self) -> Vec<String> {
+        let quorum = self.quorum.map(|brokers| format!("-Sbroker.quorum={brokers}"));
+        self.command.iter().cloned().chain(quorum).collect()
+    }
 }
 
 /// Where the state of an instance is kept.

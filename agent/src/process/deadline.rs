@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 /// How often the configuration is read again. The kubelet needs about a minute to bring a changed
 /// one to the pod, so that more often would tell nothing more.
-const LOOK: Duration = Duration::from_secs(10);
+pub(crate) const LOOK: Duration = Duration::from_secs(10);
 
 /// The deadline as the configuration has it, which may change while the run goes on.
 #[derive(Debug)]

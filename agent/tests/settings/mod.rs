@@ -115,7 +115,7 @@ pub(crate) fn everything(workload: Workload, bootstrap: Bootstrap) -> AgentConfi
         archive: Some(Archive { path: "/state/archive.tgz".to_owned() }),
         munge: true,
         environment: [("GREETING".to_owned(), "hello".to_owned())].into(),
-        excused_replacements: 2,
+        submitted: true,
         sidecars: [("beside".to_owned(), sidecar())].into(),
     }
 }
@@ -142,7 +142,7 @@ pub(crate) fn plain(workload: Workload) -> AgentConfig {
         archive: None,
         munge: false,
         environment: BTreeMap::new(),
-        excused_replacements: 0,
+        submitted: false,
         sidecars: BTreeMap::new(),
         ..all
     }

@@ -56,6 +56,12 @@ fn agent_status(trial: &Trial, pod: &str, name: &str) -> Result<Value> {
     serde_json::from_str(&answer).with_context(|| format!("reading {answer}"))
 }
 
+/// Kills the broker of the pod; its agent goes on.
+fn kill_broker(trial: &Trial, pod: &str, name: &str) -> Result<()> {
+    let process = exec(trial, pod, name, &[FLUX, "getattr", "broker.pid"])?;
+    exec(trial, pod, name, &["sh", "-c", &format!("kill -9 {process}")]).map(drop)
+}
+
 /// Fails unless `log` has each of `lines` once.
 fn each_once(log: &str, lines: &[&str]) -> Result<()> {
     for line in lines {

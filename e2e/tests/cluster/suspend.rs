@@ -1,8 +1,10 @@
 //! MiniClusters that are suspended and resumed.
 
-use crate::replace::await_up;
+use crate::replace::{Loss, await_up, lose};
 use crate::why::edit;
-use crate::{DEADLINE, apply, await_status, complete, exec, lead_log, ready_lead, trial};
+use crate::{
+    DEADLINE, apply, await_status, complete, exec, failure, lead_log, ready_lead, trial, until,
+};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::{Trial, condition, logs::times_logged};
 use flux_operator::crd::{MiniCluster, State};
@@ -97,6 +99,58 @@ fn a_command_that_was_suspended_is_run_again_and_whoever_suspended_it_resumes_it
             "of the pods that are left: {log}"
         );
         Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_command_that_was_suspended_and_then_loses_its_lead_is_not_run_again() {
+    trial("lost-again", &[], async |trial| {
+        let spec = "{size: 1, containers: [{image: 'ubuntu:24.04', command: sleep 600}]}";
+        let name = apply(trial, "lost-again", spec).await?;
+        ready_lead(trial, &name).await?;
+        edit(trial, &name, &json!({ "suspend": true })).await?;
+        suspended(trial, &name).await?;
+        edit(trial, &name, &json!({ "suspend": false })).await?;
+        ready_lead(trial, &name).await?;
+        lose(trial, &name, 0, Loss::Eviction).await?;
+        let cluster = trial.await_finished(&name, DEADLINE).await?;
+        let (_, reason, message) = failure(&cluster)?;
+        ensure!(reason == "LeadLost", "{reason}: {message}");
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_submitted_command_that_the_archive_has_is_not_submitted_again() {
+    trial("kept", &[], async |trial| {
+        let directory = format!("/var/tmp/{}", trial.namespace());
+        let spec = format!(
+            "{{size: 1, interactive: true, archive: {{path: /state/kept.tgz}}, \
+             containers: [{{image: 'ubuntu:24.04', command: hostname, \
+             commands: {{runFluxAsRoot: true}}, \
+             volumes: {{state: {{path: /state, hostPath: {directory}}}}}}}]}}"
+        );
+        let name = apply(trial, "kept", &spec).await?;
+        let lead = ready_lead(trial, &name).await?;
+        let jobs = async |lead: &str| {
+            until("the command to end", async || {
+                let jobs =
+                    exec(trial, lead, &name, &[FLUX, "jobs", "-a", "-no", "{name} {status}"]);
+                Ok(jobs.ok().filter(|jobs| jobs.contains("hostname COMPLETED")))
+            })
+            .await
+        };
+        jobs(&lead).await?;
+        edit(trial, &name, &json!({ "suspend": true })).await?;
+        suspended(trial, &name).await?;
+        edit(trial, &name, &json!({ "suspend": false })).await?;
+        let again = ready_lead(trial, &name).await?;
+        ensure!(again != lead, "the lead is the same");
+        let jobs = jobs(&again).await?;
+        ensure!(jobs.trim() == "hostname COMPLETED", "{jobs}");
+        exec(trial, &again, &name, &["rm", "/state/kept.tgz"]).map(drop)
     });
 }
 

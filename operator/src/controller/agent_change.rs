@@ -40,8 +40,8 @@ pub(super) fn constrain(
         let config = AgentConfig { install, ..agent_config(cluster, lead) };
         return Constrained { cluster: cluster.clone(), config, refused: Vec::new() };
     };
-    let excused_replacements = suspension::excused(live, running.excused_replacements);
-    let running = AgentConfig { excused_replacements, ..running };
+    let submitted = running.submitted || suspension::has_submitted(&running, live);
+    let running = AgentConfig { submitted, ..running };
     let limit = backoff_limit(job);
     let starts_anew = suspension::is_suspended(job) && !suspension::has_pods(job);
     let constrained = constrain_to(cluster.clone(), &running, limit, lead, starts_anew);

@@ -69,6 +69,11 @@ pub(super) fn is_failed(job: &Job) -> bool {
     is_any(job, &["Failed"])
 }
 
+/// True once it is decided how the Job ends, though pods of it may be left (KEP-3329, KEP-3998).
+pub(super) fn is_ending(job: &Job) -> bool {
+    is_finished(job) || is_any(job, &["FailureTarget", "SuccessCriteriaMet"])
+}
+
 fn is_any(job: &Job, types: &[&str]) -> bool {
     let conditions = job.status.as_ref().and_then(|status| status.conditions.as_deref());
     let is_true = |type_: &str| types.contains(&type_);

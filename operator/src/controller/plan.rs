@@ -73,8 +73,6 @@ pub(super) struct Plan {
     pub(super) install: Option<Choice>,
     /// How it stands with the time in which the quorum must be reached.
     pub(super) start: StartDeadline,
-    /// Lead pods that suspensions of the Job have taken.
-    pub(super) excused: u32,
     /// What was asked for and cannot be had while the Job exists, or after it has finished.
     pub(super) refused: Vec<String>,
     /// What the API server has left out of the Job.
@@ -140,7 +138,6 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
         course: course(live, cluster.ok(), request.generation, request.images),
         maximum_size: (config.as_ref().and_then(maximum_size))
             .or_else(|| cluster.ok().map(|cluster| cluster.max_size)),
-        excused: config.as_ref().map(|config| config.excused_replacements).unwrap_or_default(),
         interactive: config.is_some_and(|config| {
             matches!(config.workload, Workload::Interactive { .. } | Workload::Diagnostics {})
         }),
@@ -204,7 +201,6 @@ fn apply_specification(
         constrain(cluster, address, live, request.generation, install);
     plan.refused.splice(0..0, refused);
     plan.maximum_size = maximum_size(&config).or(plan.maximum_size);
-    plan.excused = config.excused_replacements;
     let mut desired = build::build(&cluster, &config, request.images, request.generation)
         .map_err(|source| Error::Build { source })?;
     desired.job.annotations_mut().extend(plan.install.as_ref().map(Choice::annotation));

@@ -23,6 +23,7 @@ use brokers::Brokers;
 use conditions::Conditions;
 use end::{Phase, phase};
 use flux_contract::labels;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 use pod::PodView;
@@ -38,7 +39,8 @@ pub(super) fn status(
     facts: &Facts<'_>,
     now: Time,
 ) -> MiniClusterStatus {
-    let lead = facts.live.pods.lead.as_ref().filter(|lead| !was_taken(lead, facts.plan.excused));
+    let is_of_this_run = |lead: &&Pod| !was_taken(lead, facts.live.job.as_ref());
+    let lead = facts.live.pods.lead.as_ref().filter(is_of_this_run);
     let lead = lead.map(|pod| PodView::new(pod, name, &now));
     let phase = phase(name, facts, lead.as_ref(), &now);
     let start_time = start_time(facts);

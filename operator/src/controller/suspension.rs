@@ -3,14 +3,18 @@
 //! Who has suspended a Job resumes it: what the specification did is noted on the Job, and a Job that somebody
 //! else has suspended (a queue, a person) is left to them.
 
-use super::observe::Live;
-use flux_contract::invocation::REPLACED_VARIABLES;
+use super::job_change::is_ending;
+use super::observe::{Live, broker_is_ready};
+use flux_contract::{AgentConfig, Workload};
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
 /// Annotation of the Job: the specification has suspended it.
 pub(super) const SUSPENDED_ANNOTATION: &str = "flux-framework.org/suspended";
+
+/// Finalizer of a pod that the Job controller has yet to count.
+const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
 /// True while the Job is to have no pods.
 pub(super) fn is_suspended(job: &Job) -> bool {
@@ -42,42 +46,30 @@ pub(super) fn direct(asked: bool, live: Option<&Job>, job: &mut Job) {
     }
 }
 
-/// Lead pods that suspensions of the Job have taken, of which `known` are known from before. The Job controller
-/// counts them among those that it has replaced, and keeps the last until there is another.
-pub(super) fn excused(live: &Live, known: u32) -> u32 {
-    let suspended = live.job.as_ref().is_some_and(is_suspended);
-    let lead = live.pods.lead.as_ref().filter(|_| suspended);
-    let taken = lead.filter(|lead| has_failed(lead) && was_deleted(lead)).map(with_those_before);
-    known.max(taken.unwrap_or_default())
+/// True when a suspension of `job` has taken the pod `lead`. The Job controller lets go of such a pod before it
+/// deletes it (`deleteJobPods` of Kubernetes 1.36 and 1.37) and counts it nowhere; so it does with what is left
+/// of a Job that ends.
+pub(super) fn was_taken(lead: &Pod, job: Option<&Job>) -> bool {
+    let phase = lead.status.as_ref().and_then(|status| status.phase.as_deref());
+    let is_left = lead.metadata.deletion_timestamp.is_some()
+        && !lead.finalizers().iter().any(|finalizer| finalizer == JOB_TRACKING);
+    phase == Some("Failed") && is_left && job.is_some_and(|job| !is_ending(job))
 }
 
-/// True when the pod `lead` is one of the `excused`.
-pub(super) fn was_taken(lead: &Pod, excused: u32) -> bool {
-    has_failed(lead) && with_those_before(lead) <= excused
-}
-
-/// How many pods of its index there were with this one, as the Job controller notes it.
-fn with_those_before(pod: &Pod) -> u32 {
-    let counts = REPLACED_VARIABLES.map(|(_, annotation)| pod.annotations().get(annotation));
-    let counts = counts.into_iter().flatten().filter_map(|count| count.parse::<u32>().ok());
-    counts.fold(1, u32::saturating_add)
-}
-
-/// The Job deletes its pods when it is suspended; whoever evicts one says so on it.
-fn was_deleted(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref());
-    let evicted = conditions.unwrap_or_default().iter().any(|it| it.type_ == "DisruptionTarget");
-    pod.metadata.deletion_timestamp.is_some() && !evicted
-}
-
-fn has_failed(pod: &Pod) -> bool {
-    pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Failed")
+/// True once the instance that was started with `config` has its command, and would bring it back from its
+/// archive: its lead submits it as soon as it is ready.
+pub(super) fn has_submitted(config: &AgentConfig, live: &Live) -> bool {
+    let is_up = |lead: &Pod| broker_is_ready(lead, config.cluster.name.as_str());
+    let submits = matches!(config.workload, Workload::Interactive { submission: Some(_) });
+    submits && config.archive.is_some() && live.pods.lead.as_ref().is_some_and(is_up)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{at, ended, job, pod};
+    use crate::controller::build::agent_config;
+    use crate::controller::fixtures::{at, cluster, ended, ended_job, job, pod, running};
+    use serde_json::json;
 
     fn directed(asked: bool, live: Option<&Job>) -> (Option<bool>, bool) {
         let mut wanted = job(0);
@@ -109,42 +101,47 @@ mod tests {
         assert_eq!(directed(false, Some(&suspended(true, 0))), (Some(false), false));
     }
 
-    /// A lead that ended with 75, after so many others.
-    fn stopped(failed: &str, ignored: &str) -> Pod {
+    /// A lead that ended with 75 because somebody deleted it.
+    fn stopped() -> Pod {
         let mut pod = pod("hello-0", "Failed", "hello", ended(75, "Error", None));
         pod.metadata.deletion_timestamp = Some(at(1));
-        let counts = REPLACED_VARIABLES.map(|(_, key)| key.to_owned()).into_iter();
-        pod.metadata.annotations =
-            Some(counts.zip([failed.to_owned(), ignored.to_owned()]).collect());
         pod
     }
 
-    fn count(job: Job, lead: Pod, known: u32) -> u32 {
-        let mut live = Live { job: Some(job), ..Live::default() };
+    #[test]
+    fn a_lead_that_a_suspension_has_taken_is_one_that_the_job_controller_has_let_go() {
+        let job = job(4);
+        assert!(was_taken(&stopped(), Some(&job)));
+        let mut failed = job.clone();
+        failed.status = ended_job("FailureTarget", "PodFailurePolicy").status;
+        assert!(!was_taken(&stopped(), Some(&failed)), "the Job lets all go when it ends");
+        assert!(!was_taken(&stopped(), None));
+        let mut counted = stopped();
+        counted.metadata.finalizers = Some(vec![JOB_TRACKING.to_owned()]);
+        assert!(!was_taken(&counted, Some(&job)), "it was lost");
+        let mut ended = stopped();
+        ended.metadata.deletion_timestamp = None;
+        assert!(!was_taken(&ended, Some(&job)));
+    }
+
+    #[test]
+    fn a_command_is_in_the_archive_once_the_lead_that_has_one_is_ready() {
+        let config = |spec| agent_config(&cluster(&spec), None);
+        let mut lead = pod("hello-0", "Running", "hello", running());
+        let mut live = Live::default();
+        live.pods.lead = Some(lead.clone());
+        let volumes = json!({ "state": { "path": "/state", "claimName": "state" } });
+        let containers = json!([{ "image": "app", "command": "echo hello", "volumes": volumes }]);
+        let archive = json!({ "path": "/state/a.tgz" });
+        let kept = json!({ "archive": archive, "containers": containers });
+        let mut interactive = kept.clone();
+        interactive["interactive"] = json!(true);
+        let interactive = config(interactive);
+        assert!(!has_submitted(&interactive, &live), "it is not ready");
+        lead.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].ready = true;
         live.pods.lead = Some(lead);
-        excused(&live, known)
-    }
-
-    #[test]
-    fn leads_that_a_suspension_has_taken_are_excused_and_no_others() {
-        assert_eq!(count(suspended(true, 0), stopped("0", "0"), 0), 1);
-        assert_eq!(count(suspended(false, 0), stopped("1", "2"), 1), 4, "whoever has suspended it");
-        assert_eq!(count(suspended(true, 0), stopped("0", "0"), 3), 3, "what was known stays");
-        assert_eq!(count(job(0), stopped("0", "0"), 0), 0, "the Job is not suspended");
-        let mut evicted = stopped("0", "0");
-        let mut condition = evicted.status.clone().unwrap().conditions.unwrap().remove(0);
-        condition.type_ = "DisruptionTarget".to_owned();
-        evicted.status.as_mut().unwrap().conditions.as_mut().unwrap().push(condition);
-        assert_eq!(count(suspended(true, 0), evicted, 0), 0);
-        let mut killed = stopped("0", "0");
-        killed.metadata.deletion_timestamp = None;
-        assert_eq!(count(suspended(true, 0), killed, 0), 0);
-    }
-
-    #[test]
-    fn a_lead_of_before_the_suspension_says_nothing_of_the_run_after_it() {
-        assert!(was_taken(&stopped("0", "0"), 1));
-        assert!(!was_taken(&stopped("0", "1"), 1));
-        assert!(!was_taken(&stopped("0", "0"), 0));
+        assert!(has_submitted(&interactive, &live));
+        assert!(!has_submitted(&config(json!({ "interactive": true })), &live));
+        assert!(!has_submitted(&config(kept), &live), "it runs once");
     }
 }

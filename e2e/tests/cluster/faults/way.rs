@@ -1,6 +1,6 @@
 //! The way from the workers to the lead.
 
-use super::{agent_status, run};
+use super::{agent_status, kill_broker, run, said};
 use crate::replace::await_up;
 use crate::why::edit;
 use crate::{DEADLINE, exec, ready_lead, trial, until};
@@ -25,7 +25,7 @@ async fn patch(trial: &Trial, patch: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The agents then find the lead by its name.
+/// The agents then find the lead by its name, and by its address when that leads there again.
 #[test]
 #[ignore = "needs a cluster"]
 fn workers_start_and_go_on_while_the_leads_service_leads_nowhere() {
@@ -37,11 +37,9 @@ fn workers_start_and_go_on_while_the_leads_service_leads_nowhere() {
         let service = trial.api::<Service>().get("way-lead").await?;
         let address = service.spec.and_then(|spec| spec.cluster_ip).context("no address")?;
         let connect = format!("exec 3<>/dev/tcp/{address}/{OVERLAY_PORT}");
-        until("the Service to lead nowhere", async || {
-            let connected = exec(trial, &lead, &name, &["timeout", "1", "bash", "-c", &connect]);
-            Ok(connected.is_err().then_some(()))
-        })
-        .await?;
+        let leads_there =
+            || exec(trial, &lead, &name, &["timeout", "1", "bash", "-c", &connect]).is_ok();
+        until("the Service to lead nowhere", async || Ok((!leads_there()).then_some(()))).await?;
         edit(trial, &name, &json!({ "size": 2 })).await?;
         await_up(trial, &name, "2", DEADLINE).await?;
         let worker = trial.pod(&name, 1).await?.context("no worker")?;
@@ -53,6 +51,10 @@ fn workers_start_and_go_on_while_the_leads_service_leads_nowhere() {
         let status = agent_status(trial, &worker.name_any(), &name)?;
         ensure!(status["restarts"] == 0, "{status}");
         ensure!(ready_lead(trial, &name).await? == lead, "the lead is another one");
+        until("the Service to lead there", async || Ok(leads_there().then_some(()))).await?;
+        kill_broker(trial, &worker.name_any(), &name)?;
+        said(trial, &name, 1, "its address leads there again").await?;
+        await_up(trial, &name, "2", DEADLINE).await?;
         Ok(())
     });
 }

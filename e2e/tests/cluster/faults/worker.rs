@@ -1,9 +1,9 @@
 //! Workers whose processes are killed, or that have another certificate than the lead.
 
-use super::{FLUX, agent_status, each_once, end_of, go, run, said};
+use super::{agent_status, each_once, end_of, go, kill_broker, run, said};
 use crate::replace::{BACK_WITHIN, await_up};
 use crate::why::edit;
-use crate::{DEADLINE, await_status, complete, exec, lead_log, ready_lead, trial, until};
+use crate::{DEADLINE, await_status, complete, lead_log, ready_lead, trial, until};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::{Trial, condition, logs::container_log};
 use flux_contract::CurveCertificate;
@@ -57,8 +57,7 @@ fn a_workers_broker_that_is_killed_is_started_again_in_its_pod() {
         let lead = ready_lead(trial, &name).await?;
         await_up(trial, &name, "2", DEADLINE).await?;
         let worker = trial.pod(&name, 1).await?.context("no worker")?.name_any();
-        let process = exec(trial, &worker, &name, &[FLUX, "getattr", "broker.pid"])?;
-        exec(trial, &worker, &name, &["sh", "-c", &format!("kill -9 {process}")])?;
+        kill_broker(trial, &worker, &name)?;
         let restarted = until("the broker to be started again", async || {
             let status = agent_status(trial, &worker, &name)?;
             Ok((status["restarts"] == 1 && status["brokerState"] == "run").then_some(status))

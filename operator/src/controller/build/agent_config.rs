@@ -39,7 +39,7 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
         archive: cluster.archive.clone().map(|path| Archive { path }),
         munge: cluster.flux.munge_secret.is_some(),
         environment: cluster.flux.environment.clone(),
-        excused_replacements: 0,
+        submitted: false,
         sidecars: cluster
             .sidecars
             .iter()

@@ -6,7 +6,7 @@ use crate::controller::course::Why;
 use crate::controller::ended_run::ENDED_RUN_ANNOTATION;
 use crate::controller::error::Taken;
 use crate::controller::fixtures::{
-    at, cluster, delete_failed_job, ended, ended_job, images, job, pod, running,
+    at, cluster, delete_failed_job, ended_job, images, job, pod, running,
 };
 use crate::controller::start_deadline::CAUSE_ANNOTATION;
 use crate::controller::suspension::SUSPENDED_ANNOTATION;
@@ -249,16 +249,22 @@ fn a_suspended_instance_is_resumed_at_another_size_when_its_pods_are_gone() {
 }
 
 #[test]
-fn a_lead_that_a_suspension_took_is_noted_for_the_next_one() {
-    let mut live = settled(&json!({ "suspend": true }));
-    let mut lead = pod("hello-0", "Failed", "hello", ended(75, "Error", None));
-    lead.metadata.deletion_timestamp = Some(at(1));
+fn a_command_that_the_archive_has_is_noted_for_the_next_lead() {
+    let volumes = json!({ "state": { "path": "/state", "claimName": "state" } });
+    let spec = json!({
+        "interactive": true,
+        "archive": { "path": "/state/a.tgz" },
+        "containers": [{ "image": "app", "command": "echo hello", "volumes": volumes }],
+    });
+    let mut live = settled(&spec);
+    assert!(matches!(decided(&spec, 1, &live).writes.config_map, Change::Keep));
+    let mut lead = pod("hello-0", "Running", "hello", running());
+    lead.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].ready = true;
     live.pods.lead = Some(lead);
-    let plan = decided(&json!({ "suspend": true }), 1, &live);
+    let plan = decided(&spec, 1, &live);
     let Change::Patch { patch, .. } = &plan.writes.config_map else { panic!("{plan:?}") };
     let text = patch["data"]["agent.toml"].as_str().unwrap();
-    assert!(text.contains("excused_replacements = 1\n"), "{text}");
-    assert_eq!(plan.excused, 1);
+    assert!(text.contains("submitted = true\n"), "{text}");
 }
 
 #[test]

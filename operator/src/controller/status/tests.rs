@@ -545,7 +545,7 @@ fn a_suspended_job_is_suspended() {
 fn a_lead_that_a_suspension_took_is_no_end() {
     let mut observed = observed(Some(job(0)), lead("Failed", ended(75, "Error", None)));
     assert_eq!(of(None, &observed).state, Some(State::Ending));
-    observed.plan.excused = 1;
+    observed.live.pods.lead.as_mut().unwrap().metadata.deletion_timestamp = Some(at(150));
     let resumed = of(None, &observed);
     assert_eq!((resumed.state, resumed.exit_code), (Some(State::Pending), None));
 }
