@@ -9,6 +9,8 @@ use flux_agent::flux::{Event, Watch};
 use flux_agent::process::Children;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
@@ -29,6 +31,7 @@ fn watch(directory: &TempDir, uptime: &str) -> Watch {
         record: None,
         uptime: command,
         children: Children::reaped().unwrap(),
+        has_lead: false,
     }
 }
 
@@ -60,6 +63,43 @@ async fn a_broker_that_lets_nobody_in_is_asked_with_flux_uptime() {
     timeout(PATIENCE, asked_again).await.unwrap();
     assert!(!refusing.is_finished(), "the socket was asked once");
     watching.abort();
+}
+
+/// What a watch of a worker's broker in state `quorum` reports whose question to the lead fails with `errno`.
+async fn reports_with_the_lead_answering(errno: u8) -> Vec<Event> {
+    let _turn = TURN.lock().await;
+    let directory = TempDir::new().unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    pod::broker_that(&directory.path().join("local"), move |_, _| {
+        // Its own state and the lead's are asked in turn.
+        let question = counted.fetch_add(1, Ordering::SeqCst);
+        if question % 2 == 0 { Ok("{\"state\":\"quorum\"}".to_owned()) } else { Err(errno) }
+    });
+    let (events, mut changes) = mpsc::unbounded_channel();
+    let watch = Watch { has_lead: true, ..watch(&directory, "exit 1") };
+    let watching = tokio::spawn(watch.run(events));
+    let twice = async {
+        while asked.load(Ordering::SeqCst) < 5 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, twice).await.unwrap();
+    watching.abort();
+    let mut seen = Vec::new();
+    while let Ok(event) = changes.try_recv() {
+        seen.push(event);
+    }
+    seen
+}
+
+#[tokio::test]
+async fn a_worker_whose_broker_has_no_way_to_the_lead_before_the_quorum_has_lost_it() {
+    let state = Event::State("quorum".to_owned());
+    let seen = reports_with_the_lead_answering(113).await;
+    assert_eq!(seen, [state.clone(), Event::LeadGone]);
+    // Whatever else the lead says, it is there.
+    assert_eq!(reports_with_the_lead_answering(1).await, [state]);
 }
 
 #[tokio::test]

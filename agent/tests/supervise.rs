@@ -6,10 +6,13 @@ mod support;
 use flux_contract::{Exit, Hooks, SidecarConfig, WorkerPolicy, Workload};
 use nix::sys::signal::Signal;
 use pod::{
-    Background, PATIENCE, Pod, await_that, broker_in_state, closed_port, code, sidecar, stderr,
-    stdout, stopped,
+    Background, PATIENCE, Pod, answer, await_that, broker_in_state, closed_port, code, sidecar,
+    stderr, stdout, stopped,
 };
 use std::fs;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// Shell text of a broker that notes the signals it gets and ends with 0 at SIGTERM.
@@ -97,6 +100,54 @@ fn a_worker_gives_up_at_its_deadline_and_says_what_it_saw() {
     let output = pod.run(&config);
     assert_eq!(code(&output), i32::from(Exit::LeadUnreachable.code()), "{}", stderr(&output));
     assert!(pod.message().last_error.unwrap().contains("connection refused"));
+}
+
+/// A lead of two whose broker says that it is in `state`, and that then is to wait for itself alone. How many
+/// brokers it has started, and what it said.
+fn with_a_smaller_quorum(state: &'static str) -> (usize, String) {
+    let pod = Pod::new();
+    let path = pod.layout().local_socket();
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let listener = UnixListener::bind(path).unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            counted.fetch_add(1, Ordering::SeqCst);
+            std::thread::spawn(move || answer(stream.unwrap(), state));
+        }
+    });
+    pod.broker_does(
+        "echo begun >> $POD/begun
+        case \"$*\" in *broker.quorum=1*) exit 0 ;; esac
+        while [ ! -e $POD/done ]; do sleep 0.02; done",
+    );
+    let mut config = pod.config(&["true"]);
+    config.network.port = closed_port();
+    let run = Background::start(pod.prepared(&config));
+    pod.await_file("begun");
+    config.broker.quorum = Some(1);
+    pod.write_config(&config);
+    // Its state is followed over one connection. Before anything is done, it is asked over another.
+    await_that("the broker is asked", || asked.load(Ordering::SeqCst) > 1);
+    if state != "quorum" {
+        fs::write(pod.at("done"), "").unwrap();
+    }
+    let (_, output, error) = run.end();
+    (pod.read("begun").lines().count(), output + &error)
+}
+
+#[test]
+fn a_lead_whose_quorum_becomes_smaller_waits_for_no_more() {
+    let (begun, said) = with_a_smaller_quorum("quorum");
+    assert_eq!(begun, 2, "{said}");
+    assert!(said.contains("1 brokers are enough now"), "{said}");
+}
+
+#[test]
+fn a_lead_that_runs_goes_on_when_its_quorum_becomes_smaller() {
+    let (begun, said) = with_a_smaller_quorum("run");
+    assert_eq!(begun, 1, "{said}");
 }
 
 #[test]

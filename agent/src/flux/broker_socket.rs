@@ -8,6 +8,7 @@
 
 use std::path::Path;
 
+use nix::errno::Errno;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -65,6 +66,13 @@ pub(crate) enum SocketError {
     Malformed { what: &'static str },
 }
 
+impl SocketError {
+    /// The broker has no way to the one that was asked (`EHOSTUNREACH`).
+    pub(crate) const fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Failed { errno, .. } if *errno == Errno::EHOSTUNREACH as u32)
+    }
+}
+
 /// A connection to the local broker.
 #[derive(Debug)]
 pub(crate) struct BrokerSocket {
@@ -87,6 +95,12 @@ impl BrokerSocket {
     /// The state of the broker, in its own word: `join`, `init`, `quorum`, `run`, `cleanup`, ...
     pub(crate) async fn state(&mut self) -> Result<String, SocketError> {
         let answer: State = self.ask(STATE, NODE_ANY, None).await?;
+        Ok(answer.state)
+    }
+
+    /// The state of the lead, asked through the brokers in between.
+    pub(crate) async fn state_of_lead(&mut self) -> Result<String, SocketError> {
+        let answer: State = self.ask(STATE, LEAD, None).await?;
         Ok(answer.state)
     }
 

@@ -21,6 +21,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE_ONLINE: Duration = Duration::from_secs(10);
 /// How long the broker may take to answer on its socket, which it does from memory.
 const SOCKET_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the lead may take to answer, perhaps over several brokers.
+const LEAD_PATIENCE: Duration = Duration::from_secs(5);
 /// How long `flux uptime` may take.
 const UPTIME_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -33,6 +35,8 @@ pub enum Event {
     CommandStarted,
     /// The command has ended.
     CommandEnded,
+    /// A worker's broker waits for the quorum of a lead that does not know it.
+    LeadGone,
 }
 
 /// What is watched, and how.
@@ -47,6 +51,8 @@ pub struct Watch {
     pub uptime: Command,
     /// Where the process for that is started.
     pub children: Children,
+    /// The broker is a worker's.
+    pub has_lead: bool,
 }
 
 impl Watch {
@@ -60,7 +66,9 @@ impl Watch {
             let record = self.record.as_deref().and_then(ProgramRecord::read);
             let started = record.as_ref().map(|_| Event::CommandStarted);
             let ended = record.and_then(|record| record.exit_code).map(|_| Event::CommandEnded);
-            let now: Vec<Event> = [state, started, ended].into_iter().flatten().collect();
+            let waits = state == Some(Event::State("quorum".to_owned())) && self.has_lead;
+            let gone = (waits && lead_is_gone(&mut way).await).then_some(Event::LeadGone);
+            let now: Vec<Event> = [state, started, ended, gone].into_iter().flatten().collect();
             let mut changed = false;
             for event in now.iter().filter(|event| !seen.contains(event)) {
                 changed = true;
@@ -105,6 +113,21 @@ impl Watch {
         let (read, status) = tokio::join!(stdout.read_to_string(&mut text), running.wait());
         (read.is_ok() && status.is_ok_and(|status| status.success())).then_some(())?;
         state_of_uptime(&text)
+    }
+}
+
+/// Whether the broker has nobody to pass a question for the lead on to. In state `run` a broker that another lead
+/// sends away ends by itself; while it waits for the quorum, it stays for ever (Flux 0.88,
+/// `monitor_parent_continuation` of the broker's state machine). Where no answer comes, nothing is known.
+async fn lead_is_gone(way: &mut Way) -> bool {
+    let Way::Socket(Some(connection)) = way else { return false };
+    match timeout(LEAD_PATIENCE, connection.state_of_lead()).await {
+        Ok(answer) => answer.is_err_and(|error| error.is_unreachable()),
+        Err(_) => {
+            // The answer may come yet, and must not be taken for another one's.
+            *way = Way::Socket(None);
+            false
+        }
     }
 }
 

@@ -15,8 +15,8 @@ pub(crate) struct BrokerEnd {
     pub ran: bool,
     /// It was ended because the lead is gone.
     pub lead_lost: bool,
-    /// It was ended because so many brokers are enough, which are fewer than it waited for.
-    pub smaller_quorum: Option<u32>,
+    /// It was ended because fewer brokers are enough than it waited for.
+    pub quorum_is_smaller: bool,
     /// When it started, by `monotonic_nanoseconds`.
     pub started: u64,
     /// When it ended.

@@ -214,7 +214,7 @@ mod tests {
             stopped: None,
             ran: true,
             lead_lost: false,
-            smaller_quorum: None,
+            quorum_is_smaller: false,
             started: 0,
             ended: 9_000_000_000,
         }

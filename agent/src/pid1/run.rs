@@ -16,7 +16,7 @@ use crate::plan::budget::{Budget, Duties};
 use crate::plan::config::read_config;
 use crate::plan::decide::plan;
 use crate::plan::facts::Facts;
-use crate::plan::step::{ArchiveRun, Plan, WorkerRun};
+use crate::plan::step::{ArchiveRun, BrokerRun, Plan, WorkerRun};
 use crate::process::children::Children;
 use crate::process::deadline::Deadline;
 use crate::process::signals::Signals;
@@ -79,9 +79,9 @@ pub(crate) async fn run(options: Options) -> u8 {
     let root = options.root.clone();
     let period = options.probes.map(|probes| probes.period);
     match begin(options, signals, readiness).await {
-        Ok(Begun::Runner { mut context, plan, answered, lock: _held_to_the_end }) => {
+        Ok(Begun::Runner { mut context, plan, facts, answered, lock: _held_to_the_end }) => {
             let in_case = in_case_of_a_kill(&root, context.progress.subscribe());
-            let outcome = through(&mut context, &plan).await;
+            let outcome = through(&mut context, &plan, &facts).await;
             let ended = finish(&mut context, &plan, outcome.ended).await;
             let phases = context.progress.finish();
             let phases = match outcome.broker {
@@ -162,6 +162,7 @@ enum Begun {
     Runner {
         context: Box<Context>,
         plan: Box<Plan>,
+        facts: Box<Facts>,
         answered: Option<watch::Receiver<Answered>>,
         lock: Option<RunnerLock>,
     },
@@ -225,7 +226,13 @@ async fn begin(
     }
     serve_status(&context, &config.layout.agent_socket());
     let answered = readiness.and_then(|server| answer_the_kubelet(&context, server));
-    Ok(Begun::Runner { context: Box::new(context), plan: Box::new(plan), answered, lock })
+    Ok(Begun::Runner {
+        context: Box::new(context),
+        plan: Box::new(plan),
+        facts: Box::new(facts),
+        answered,
+        lock,
+    })
 }
 
 /// Without the lock sidecars do not notice when this is killed, but the pod runs.
@@ -267,27 +274,28 @@ impl From<StepError> for Outcome {
 }
 
 /// Everything from the first step to the end of the broker.
-async fn through(context: &mut Context, plan: &Plan) -> Outcome {
+async fn through(context: &mut Context, plan: &Plan, facts: &Facts) -> Outcome {
     if let Err(error) = execute_all(context, &plan.steps).await {
         return error.into();
     }
     match &plan.broker.worker {
         Some(worker) => of_worker(context, plan, worker).await.unwrap_or_else(Into::into),
-        None => of_lead(context, plan).await.unwrap_or_else(Into::into),
+        None => of_lead(context, plan, facts).await.unwrap_or_else(Into::into),
     }
 }
 
-async fn of_lead(context: &mut Context, plan: &Plan) -> Result<Outcome, StepError> {
+async fn of_lead(context: &mut Context, plan: &Plan, facts: &Facts) -> Result<Outcome, StepError> {
     let mut plan = plan.clone();
     let (end, record) = loop {
         let end = run_broker(context, &plan).await?;
         let record = plan.broker.record.as_deref().and_then(ProgramRecord::read);
-        match end.smaller_quorum {
-            // A command that has begun after all is not run again.
-            Some(brokers) if record.is_none() && end.stop.is_none() => {
-                plan.broker.quorum = Some(brokers);
-            }
-            Some(_) | None => break (end, record),
+        // A command that has begun after all is not run again.
+        if !end.quorum_is_smaller || end.stop.is_some() || record.is_some() {
+            break (end, record);
+        }
+        match broker_now(context, facts) {
+            Ok(broker) => plan.broker = broker,
+            Err(ended) => return Ok(Outcome { ended, broker: Some(end), record }),
         }
     };
     if plan.broker.timed {
@@ -303,6 +311,15 @@ async fn of_lead(context: &mut Context, plan: &Plan) -> Result<Outcome, StepErro
         ending::of_interactive_lead(end)
     };
     Ok(Outcome { ended, broker: Some(end), record })
+}
+
+/// The broker, and the command's own size, as the configuration has them now.
+fn broker_now(context: &Context, facts: &Facts) -> Result<BrokerRun, Ended> {
+    let config = read_config(&context.configuration)
+        .map_err(|error| Ended::by_agent(Exit::Config, chain(&error)))?;
+    let plan =
+        plan(&config, facts).map_err(|error| Ended::by_agent(error.exit(), chain(&error)))?;
+    Ok(plan.broker)
 }
 
 /// Keeps the state, unless a stop leaves no time for it.

@@ -86,7 +86,7 @@ pub(crate) async fn run_broker(context: &mut Context, plan: &Plan) -> Result<Bro
         stopped: supervision.stopped,
         ran: supervision.ran,
         lead_lost: supervision.lead_lost,
-        smaller_quorum: supervision.smaller_quorum,
+        quorum_is_smaller: supervision.quorum_is_smaller,
         started,
         ended,
     })
@@ -112,6 +112,7 @@ fn watch(context: &Context, broker: &BrokerRun) -> Watch {
         record: broker.record.clone(),
         uptime,
         children: context.children.clone(),
+        has_lead: broker.worker.is_some(),
     }
 }
 
@@ -135,7 +136,7 @@ struct Supervision<'run> {
     stopped: Option<u64>,
     ran: bool,
     lead_lost: bool,
-    smaller_quorum: Option<u32>,
+    quorum_is_smaller: bool,
     /// When the broker is killed unless it has ended; once that was done, when it is given up.
     kill_at: Option<Instant>,
     killed: bool,
@@ -153,7 +154,7 @@ impl<'run> Supervision<'run> {
             stopped: None,
             ran: false,
             lead_lost: false,
-            smaller_quorum: None,
+            quorum_is_smaller: false,
             kill_at: None,
             killed: false,
             submission: None,
@@ -173,19 +174,13 @@ impl<'run> Supervision<'run> {
         loop {
             tokio::select! {
                 status = running.wait() => return status,
-                // Before state `run` the broker looks for the lead itself, and says so.
-                () = &mut lost, if self.ran && !self.lead_lost => {
-                    context.log.warn("the lead broker is gone: ending this one to look for it anew");
-                    self.lead_lost = true;
-                    running.signal(Signal::SIGTERM);
-                    // Its last tasks ask the lead, who is gone.
-                    self.kill_within(context.budget.leave);
-                }
-                quorum = &mut smaller, if self.smaller_quorum.is_none() && self.stop.is_none() => {
+                // Until it has joined, the broker looks for the lead itself, and says so.
+                () = &mut lost, if self.ran && !self.lead_lost => self.lose_lead(context, running),
+                quorum = &mut smaller, if !self.quorum_is_smaller && self.stop.is_none() => {
                     context.log.say(&format!(
                         "{quorum} brokers are enough now: starting this one again to wait for no more"
                     ));
-                    self.smaller_quorum = Some(quorum);
+                    self.quorum_is_smaller = true;
                     // It runs nothing yet, and an orderly end would take the workers with it for good.
                     running.signal_group(Signal::SIGKILL);
                 }
@@ -200,7 +195,10 @@ impl<'run> Supervision<'run> {
                     self.kill_at = Some(Instant::now() + context.budget.for_main().patience);
                 }
                 asked = context.signals.asked() => self.asked(context, running, asked),
-                Some(event) = changes.recv() => self.note(context, &event),
+                Some(event) = changes.recv() => match event {
+                    Event::LeadGone => self.lose_lead(context, running),
+                    event => self.note(context, &event),
+                },
                 left = end_of_leaving(&mut self.leaving) => self.has_left(context, running, left),
                 status = end_of(&mut self.submission) => {
                     self.submission = None;
@@ -208,6 +206,18 @@ impl<'run> Supervision<'run> {
                 }
             }
         }
+    }
+
+    /// Ends the broker of a lead that is gone, unless that was done.
+    fn lose_lead(&mut self, context: &Context, running: &Running) {
+        if self.lead_lost {
+            return;
+        }
+        context.log.warn("the lead broker is gone: ending this one to look for it anew");
+        self.lead_lost = true;
+        running.signal(Signal::SIGTERM);
+        // Its last tasks ask the lead, who is gone.
+        self.kill_within(context.budget.leave);
     }
 
     /// The broker is killed when `time` is over, or before where that was said already.
@@ -320,6 +330,7 @@ impl<'run> Supervision<'run> {
             }
             Event::CommandStarted => context.progress.command_started(),
             Event::CommandEnded => context.progress.enter(phase::SHUTDOWN),
+            Event::LeadGone => {}
         }
     }
 

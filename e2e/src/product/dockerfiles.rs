@@ -149,6 +149,7 @@ fn all_for(
     images: &Images,
     progress: &Progress,
 ) -> Result<()> {
+    let build_image = &buildah.copy_for(architecture.image_name(), build_image)?;
     for shipped in [&AGENT, &OPERATOR] {
         let what = format!("building {} for {}", shipped.dockerfile, architecture.image_name());
         progress.long_step(&what, "6 min", || {

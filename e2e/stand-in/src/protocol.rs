@@ -17,6 +17,8 @@ pub(crate) enum Request {
     Attribute(String),
     /// State of this broker.
     State,
+    /// State of the lead.
+    LeadState,
     /// Stop the instance.
     Shutdown,
     /// New job.
@@ -83,6 +85,9 @@ impl Request {
 
     /// Whether guests may ask this.
     pub(crate) fn is_for_guests(&self) -> bool {
-        matches!(self, Self::Attribute(_) | Self::State | Self::Jobs(_) | Self::Resources)
+        matches!(
+            self,
+            Self::Attribute(_) | Self::State | Self::LeadState | Self::Jobs(_) | Self::Resources
+        )
     }
 }

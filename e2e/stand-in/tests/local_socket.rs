@@ -113,6 +113,25 @@ fn the_state_is_told_several_times_over_one_connection_and_other_topics_are_unkn
     assert_eq!(lead.code(), Some(129));
 }
 
+/// In state `run` it would end.
+#[test]
+fn a_worker_that_another_lead_sends_away_before_the_quorum_stays_and_has_no_way_to_the_lead() {
+    let site = Site::new(3);
+    let lead = site.start(0, &["true"]);
+    let mut worker = site.start(1, &[]);
+    site.wait_for_log(1, "init->quorum");
+    let mut stream = knock(&site, 1);
+    let answer = ask(&mut stream, "state-machine.get", 0, 1);
+    assert!(answer[2].starts_with(br#"{"state":"quorum""#), "{answer:?}");
+    lead.signal(Signal::SIGKILL);
+    drop(lead);
+    let _another = site.start(0, &["true"]);
+    site.wait_for_log(1, "sent disconnect control message");
+    let answer = ask(&mut stream, "state-machine.get", 0, 2);
+    assert_eq!(answer[answer.len() - 1][12..16], 113_u32.to_be_bytes(), "{answer:?}");
+    assert!(worker.runs());
+}
+
 #[test]
 fn the_lead_drains_ranks_and_lists_what_runs_there_whichever_broker_is_asked() {
     let site = Site::new(2);

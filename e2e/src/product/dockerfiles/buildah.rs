@@ -1,6 +1,7 @@
 //! buildah, with a store of its own in the harness' cache.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, SystemTime},
@@ -62,6 +63,23 @@ impl Buildah {
             self.command("pull").arg(format!("docker-archive:{}", file.path().display())),
         )?;
         Ok(())
+    }
+
+    /// An image like `base` that is of builds for `architecture` alone, and its name. Of two builds that begin
+    /// with the same image at the same time, buildah keeps a layer of one only.
+    pub(super) fn copy_for(&self, architecture: &str, base: &str) -> Result<String> {
+        let name = format!("{base}-{architecture}");
+        if programs::run(self.command("inspect").args(["--type", "image", &name])).is_ok() {
+            return Ok(name);
+        }
+        let context = tempfile::tempdir().context("making a directory to build in")?;
+        let dockerfile = context.path().join("Dockerfile");
+        fs::write(&dockerfile, format!("FROM {base}\nLABEL builds-for={architecture}\n"))
+            .with_context(|| format!("writing {}", dockerfile.display()))?;
+        let mut command = self.command("build");
+        command.args(["--isolation", "chroot", "--pull=never", "--tag", &name, "--file"]);
+        programs::run(command.arg(&dockerfile).arg(context.path()))?;
+        Ok(name)
     }
 
     /// Builds the image of a Dockerfile and names it.

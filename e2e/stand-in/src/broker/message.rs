@@ -130,8 +130,11 @@ impl Question {
     /// What is asked of the broker of `rank`, by its owner or not.
     pub(crate) fn request(&self, rank: u32, is_owner: bool) -> Result<Request, Refusal> {
         if self.topic == STATE_TOPIC {
-            let is_here = self.node == ANY_NODE || self.node == rank;
-            return is_here.then_some(Request::State).ok_or(Refusal(NO_SUCH_NODE, None));
+            return match self.node {
+                node if node == ANY_NODE || node == rank => Ok(Request::State),
+                LEAD => Ok(Request::LeadState),
+                _ => Err(Refusal(NO_SUCH_NODE, None)),
+            };
         }
         let known = ["resource.drain", "resource.undrain", "resource.status", "job-list.list"];
         if !known.contains(&self.topic.as_str()) {

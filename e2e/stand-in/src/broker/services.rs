@@ -62,7 +62,7 @@ impl Broker {
                 Some(value) => Reply::Done(json!(value)),
                 None => Reply::failed("No such file or directory"),
             },
-            Request::State => Reply::Done(self.own_state()),
+            Request::State | Request::LeadState => Reply::Done(self.own_state()),
             Request::Shutdown => self.shut_down(),
             Request::Jobs(scope) => Reply::Done(self.jobs(scope)),
             Request::Eventlog(id) => Reply::Done(self.manager.eventlog(id)),

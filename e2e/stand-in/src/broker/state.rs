@@ -77,7 +77,8 @@ pub(crate) fn event_of_parent(own: State, parent: State, failed: bool) -> Option
     let events = [
         (State::Join, failed || parent >= State::Cleanup, "parent-fail"),
         (State::Join, ready, "parent-ready"),
-        (State::Quorum, failed || parent >= State::Cleanup, "quorum-fail"),
+        // One that is sent away now says so and waits on: `monitor_parent_continuation` posts nothing.
+        (State::Quorum, !failed && parent >= State::Cleanup, "quorum-fail"),
         (State::Quorum, full, "quorum-full"),
         (State::Run, failed || parent >= State::Finalize, "parent-fail"),
         (State::Run, parent == State::Shutdown, "shutdown"),

@@ -1,12 +1,14 @@
 //! The lead's pod is deleted when it would hurt most: before there is a quorum, and after the command's end.
 
-use super::{go, pods_made, run, said};
+use super::{each_once, go, pods_made, run, said};
 use crate::replace::{Loss, await_up, lose};
-use crate::{DEADLINE, complete, failure, ready_lead, trial};
+use crate::why::edit;
+use crate::{DEADLINE, complete, failure, lead_log, ready_lead, trial};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::{Trial, logs::container_log};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::DeleteParams};
+use serde_json::json;
 
 /// Workers that wait in a hook: without them there is no quorum.
 const HELD_UP: &str = "commands: {workerPre: 'until test -e /tmp/go; do sleep 0.2; done'}";
@@ -40,6 +42,25 @@ fn a_lead_that_is_lost_before_the_quorum_fails_a_command_that_never_ran_and_come
             ensure!(!log.lines().any(|line| line == "once"), "{} ran it: {log}", pod.name_any());
         }
         Ok(())
+    });
+}
+
+/// The lead has read that it needs three; the kubelet brings it the new number within a minute or so.
+#[test]
+#[ignore = "needs a cluster"]
+fn a_size_that_is_reduced_before_the_quorum_is_all_that_the_lead_waits_for() {
+    trial("fewer", &[], async |trial| {
+        let container =
+            format!("launcher: true, command: 'echo once; flux run -N2 hostname', {HELD_UP}");
+        run(trial, "fewer", "size: 3", &container).await?;
+        let lead = said(trial, "fewer", 0, "starting the broker").await?.uid();
+        go(trial, "fewer", 1).await?;
+        said(trial, "fewer", 1, "starting the broker").await?;
+        edit(trial, "fewer", &json!({ "size": 2 })).await?;
+        let again = said(trial, "fewer", 0, "2 brokers are enough now").await?.uid();
+        ensure!(lead == again, "the lead is another one");
+        complete(trial, "fewer").await?;
+        each_once(&lead_log(trial, "fewer").await?, &["once", "fewer-0", "fewer-1"])
     });
 }
 
