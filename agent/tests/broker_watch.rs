@@ -74,7 +74,11 @@ async fn reports_with_the_lead_answering(errno: u8) -> Vec<Event> {
     pod::broker_that(&directory.path().join("local"), move |_, _| {
         // Its own state and the lead's are asked in turn.
         let question = counted.fetch_add(1, Ordering::SeqCst);
-        if question % 2 == 0 { Ok("{\"state\":\"quorum\"}".to_owned()) } else { Err(errno) }
+        if question.is_multiple_of(2) {
+            Ok("{\"state\":\"quorum\"}".to_owned())
+        } else {
+            Err(errno)
+        }
     });
     let (events, mut changes) = mpsc::unbounded_channel();
     let watch = Watch { has_lead: true, ..watch(&directory, "exit 1") };

@@ -354,10 +354,11 @@ fn a_lead_whose_address_leads_to_it_again_is_connected_to_by_its_address() {
     let mut config = config();
     config.network.lead_address = Some("10.96.0.5".parse().unwrap());
     let plan = plan(&config, &facts("sample-1")).unwrap();
-    let written = plan.steps.iter().find_map(|step| match step {
-        Step::WriteFile(file) if file.path == config.layout.broker_toml() => Some(file),
-        _ => None,
-    });
+    let mut files = plan
+        .steps
+        .iter()
+        .filter_map(|step| if let Step::WriteFile(file) = step { Some(file) } else { None });
+    let written = files.find(|file| file.path == config.layout.broker_toml());
     let lead = plan.broker.worker.unwrap().lead;
     let [at_address, at_pod] =
         ["10.96.0.5", "10.244.1.7"].map(|at| lead.way_to(at.parse().unwrap()));

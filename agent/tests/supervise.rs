@@ -104,6 +104,7 @@ fn a_worker_gives_up_at_its_deadline_and_says_what_it_saw() {
 
 /// A lead of two whose broker says that it is in `state`, and that then is to wait for itself alone. How many
 /// brokers it has started, and what it said.
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 fn with_a_smaller_quorum(state: &'static str) -> (usize, String) {
     let pod = Pod::new();
     let path = pod.layout().local_socket();

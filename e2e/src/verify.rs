@@ -23,7 +23,7 @@ use crate::{
     cli::use_cluster,
     cluster::Target,
     interruption,
-    kubernetes::{ClusterId, Kubernetes},
+    kubernetes::{self, Built, ClusterId, ContainerRuntime, Kubernetes, Nodes},
     not_run,
     product::{
         binaries, cargo, checkout,
@@ -193,8 +193,16 @@ fn on_the_cluster(
 ) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
     let notes = tempfile::NamedTempFile::new().context("making a file for what does not run")?;
-    let own = matches!(options.target, Target::Own(_)) && options.filter.is_none();
-    for (test, name) in OWN.iter().filter(|_| own).chain(&SHARED) {
+    let own = match &options.target {
+        Target::Own(own) if options.filter.is_none() => Some(own),
+        Target::Own(_) | Target::External { .. } => None,
+    };
+    if let Some(own) = own {
+        outcomes.push(timed("programs of the tests' clusters: built", progress, || {
+            build_programs(own, progress)
+        }));
+    }
+    for (test, name) in OWN.iter().filter(|_| own.is_some()).chain(&SHARED) {
         let mut check = ignored_tests(test, name, options, images)?;
         let (variable, path) = not_run::environment(notes.path());
         check.command.env(variable, path);
@@ -211,6 +219,16 @@ fn on_the_cluster(
         progress.step("the cluster is down", || Kubernetes::down(own))?;
     }
     Ok(outcomes)
+}
+
+/// Builds all that runs on clusters of the tests. Else some of the tests would build, and the others would have to
+/// keep their times beside them.
+fn build_programs(own: &kubernetes::Options, progress: &Progress) -> Result<()> {
+    let nodes = Nodes::Real(vec![ContainerRuntime::WithoutImageVolumes]);
+    Built::ensure(&own.cache, own.version, &nodes, progress)?;
+    kubernetes::kueue(&own.cache, progress)?;
+    kubernetes::scheduler_plugins(&own.cache, progress)?;
+    Ok(())
 }
 
 fn ignored_tests(

@@ -121,14 +121,12 @@ impl Watch {
 /// `monitor_parent_continuation` of the broker's state machine). Where no answer comes, nothing is known.
 async fn lead_is_gone(way: &mut Way) -> bool {
     let Way::Socket(Some(connection)) = way else { return false };
-    match timeout(LEAD_PATIENCE, connection.state_of_lead()).await {
-        Ok(answer) => answer.is_err_and(|error| error.is_unreachable()),
-        Err(_) => {
-            // The answer may come yet, and must not be taken for another one's.
-            *way = Way::Socket(None);
-            false
-        }
-    }
+    let Ok(answer) = timeout(LEAD_PATIENCE, connection.state_of_lead()).await else {
+        // The answer may come yet, and must not be taken for another one's.
+        *way = Way::Socket(None);
+        return false;
+    };
+    answer.is_err_and(|error| error.is_unreachable())
 }
 
 /// How the broker is asked.

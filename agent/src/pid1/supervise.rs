@@ -195,10 +195,7 @@ impl<'run> Supervision<'run> {
                     self.kill_at = Some(Instant::now() + context.budget.for_main().patience);
                 }
                 asked = context.signals.asked() => self.asked(context, running, asked),
-                Some(event) = changes.recv() => match event {
-                    Event::LeadGone => self.lose_lead(context, running),
-                    event => self.note(context, &event),
-                },
+                Some(event) = changes.recv() => self.note(context, running, &event),
                 left = end_of_leaving(&mut self.leaving) => self.has_left(context, running, left),
                 status = end_of(&mut self.submission) => {
                     self.submission = None;
@@ -313,7 +310,7 @@ impl<'run> Supervision<'run> {
         });
     }
 
-    fn note(&mut self, context: &mut Context, event: &Event) {
+    fn note(&mut self, context: &mut Context, running: &Running, event: &Event) {
         match event {
             Event::State(state) => {
                 context.progress.broker_state(self.role, state);
@@ -330,7 +327,7 @@ impl<'run> Supervision<'run> {
             }
             Event::CommandStarted => context.progress.command_started(),
             Event::CommandEnded => context.progress.enter(phase::SHUTDOWN),
-            Event::LeadGone => {}
+            Event::LeadGone => self.lose_lead(context, running),
         }
     }
 

@@ -1,13 +1,13 @@
 //! From the apply to the end.
 
-use crate::{DEADLINE, apply, await_status, kubectl, ready_lead, trial};
+use crate::{DEADLINE, apply, await_status, complete, kubectl, ready_lead, trial};
 use anyhow::{Context as _, ensure};
 use e2e::trial::Trial;
 use flux_operator::crd::MiniCluster;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
-    Api,
-    api::{DeleteParams, ListParams},
+    Api, ResourceExt as _,
+    api::{DeleteParams, ListParams, ObjectMeta, PostParams},
     runtime::wait::{await_condition, conditions},
 };
 
@@ -61,6 +61,28 @@ fn a_namespace_goes_with_the_minicluster_that_runs_in_it() {
         inside.clean().await?;
         let gone = await_condition(namespaces, &namespace, conditions::is_deleted(&uid));
         tokio::time::timeout(DEADLINE, gone).await.context("waiting for the namespace to go")??;
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_finished_minicluster_runs_again_when_it_is_restored_from_a_backup() {
+    trial("backup", &[], async |trial| {
+        let spec = "{size: 1, containers: [{image: 'ubuntu:24.04', command: 'true'}]}";
+        let name = apply(trial, "backup", spec).await?;
+        let backup = complete(trial, &name).await?;
+        let clusters = trial.api::<MiniCluster>();
+        let uid = backup.uid().context("no uid")?;
+        clusters.delete(&name, &DeleteParams::foreground()).await?;
+        let gone = await_condition(clusters.clone(), &name, conditions::is_deleted(&uid));
+        tokio::time::timeout(DEADLINE, gone).await.context("waiting for the deletion")??;
+        let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
+        let restored = MiniCluster { metadata, ..backup.clone() };
+        clusters.create(&PostParams::default(), &restored).await.context("restoring it")?;
+        let again = complete(trial, &name).await?;
+        let began = |cluster: &MiniCluster| cluster.status.clone().and_then(|it| it.start_time);
+        ensure!(began(&again) > began(&backup), "{:?}, {:?}", began(&backup), began(&again));
         Ok(())
     });
 }

@@ -2,17 +2,20 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::{Trial, logs::container_log};
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{ResourceExt as _, runtime::wait::await_condition};
+use serde_json::json;
 
 use super::{
     DEADLINE, Plane, UNTIL_TOLD, address_of_lead, await_ready, ended_once, ends_when_told,
-    minicluster, operator::Operators, tell, until,
+    minicluster, operator::Operators, pod, tell, until,
 };
 
 const PORT: u16 = 18080;
 
-/// One command ends while no operator runs, one when the next runs, and one has ended before, but its hook has not.
+/// One command loses a worker and ends while no operator runs, one is suspended and resumed meanwhile and ends when
+/// the next operator runs, and one has ended before, but its hook has not.
 pub(super) async fn an_operator_that_is_back_tells_what_happened_without_it(
     plane: &Plane<'_>,
     trial: &Trial,
@@ -33,6 +36,8 @@ pub(super) async fn an_operator_that_is_back_tells_what_happened_without_it(
     })
     .await?;
     operator.kill()?;
+    lose_worker(trial, "without").await?;
+    suspend_and_resume(trial, "after").await?;
     tell(&address_of_lead(trial, "without").await?).await?;
     job_ends(trial, "without").await?;
     operators.forget_holder().await?;
@@ -48,6 +53,36 @@ pub(super) async fn an_operator_that_is_back_tells_what_happened_without_it(
         ended_once(trial, name, 1, 0).await.with_context(|| last.tail())?;
     }
     last.ensure_alive()
+}
+
+/// Deletes a worker, and waits until the Job, which takes no operator, has made another that is ready.
+async fn lose_worker(trial: &Trial, name: &str) -> Result<()> {
+    let worker = pod(trial, name, 1).await?;
+    let pods = trial.api::<Pod>();
+    pods.delete(&worker.name_any(), &DeleteParams::default()).await.context("deleting a worker")?;
+    until("another worker", async || {
+        let other = trial.pod(name, 1).await?.filter(|pod| pod.uid() != worker.uid());
+        Ok(other.filter(is_ready).map(drop))
+    })
+    .await
+}
+
+/// Suspends and resumes the Job, as a queue does.
+async fn suspend_and_resume(trial: &Trial, name: &str) -> Result<()> {
+    let jobs = trial.api::<Job>();
+    let set = async |suspend: bool| {
+        let patch = Patch::Merge(json!({ "spec": { "suspend": suspend } }));
+        jobs.patch(name, &PatchParams::default(), &patch).await.context("suspending a Job")
+    };
+    set(true).await?;
+    until("the pods to go", async || Ok(trial.pods(name).await?.is_empty().then_some(()))).await?;
+    set(false).await?;
+    until("the next lead", async || Ok(trial.pod(name, 0).await?.filter(is_ready).map(drop))).await
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True")
 }
 
 /// Its command has ended, but the hook after it waits until it is told.
