@@ -19,17 +19,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// How many sequences are played; optimised code plays thousands in a minute.
 const SEQUENCES: u32 = 300;
+/// In how many parts, each on a processor of its own.
+const PARTS: u32 = 2;
 /// Longest sequence, in parts of which some are several actions.
 const LONGEST: usize = 24;
 
-/// The same sequences each time, unless somebody asks for others.
-fn settings() -> Config {
+/// The same sequences each time, unless somebody asks for others; each part has its own.
+fn settings(part: u32) -> Config {
     let default = Config::default();
     let is_set = |name: &str| std::env::var_os(name).is_some();
-    let seed = RngSeed::Fixed(20_261_123);
+    let all = if is_set("PROPTEST_CASES") { default.cases } else { SEQUENCES };
+    let seed = match default.rng_seed {
+        RngSeed::Fixed(seed) => seed,
+        RngSeed::Random => 20_261_123,
+    };
     Config {
-        cases: if is_set("PROPTEST_CASES") { default.cases } else { SEQUENCES },
-        rng_seed: if is_set("PROPTEST_RNG_SEED") { default.rng_seed } else { seed },
+        cases: all.div_ceil(PARTS),
+        rng_seed: RngSeed::Fixed(seed + u64::from(part)),
         failure_persistence: None,
         max_shrink_iters: 1000,
         ..default
@@ -60,7 +66,16 @@ fn shortest(flavour: Flavour, mut actions: Vec<Action>) -> Vec<Action> {
 
 #[test]
 fn whatever_happens() {
-    let settings = settings();
+    play_part(0);
+}
+
+#[test]
+fn whatever_else_happens() {
+    play_part(1);
+}
+
+fn play_part(part: u32) {
+    let settings = settings(part);
     let seed = settings.rng_seed;
     let mut runner = TestRunner::new(settings);
     let played = runner.run(&course(LONGEST), |(flavour, actions)| {
