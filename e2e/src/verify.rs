@@ -10,10 +10,8 @@ mod workflows;
 pub use self::matrix::matrix;
 
 use std::{
-    panic::resume_unwind,
     path::{Path, PathBuf},
     process::Command,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -59,14 +57,13 @@ struct Check {
 /// How many tests on a cluster run at the same time: they wait most of their time.
 const TRIALS_AT_ONCE: u8 = 5;
 
-/// A program of tests, and what it is called.
-type Tests = (&'static str, &'static str);
-/// Tests that have clusters of their own, beside the one that the others share.
-const OWN: Tests = ("node", "tests with clusters of their own");
-/// Tests that exchange the operator of the cluster that they share with the others: alone there, they mostly wait.
-const UPGRADE: Tests = ("upgrade", "another release of the operator, and none, on a cluster");
-/// All others.
-const CLUSTER: Tests = ("cluster", "tests and examples on a cluster");
+/// Tests that have clusters of their own, beside the one that [`SHARED`] share.
+const OWN: [(&str, &str); 1] = [("node", "tests with clusters of their own")];
+/// Tests on one cluster, one program after the other: the last exchanges the operator.
+const SHARED: [(&str, &str); 2] = [
+    ("cluster", "tests and examples on a cluster"),
+    ("upgrade", "another release of the operator, and none, on a cluster"),
+];
 
 /// Lines of Rust that the stand-in for Flux may have, its tests included: nobody wants to keep more
 /// true for something that proves nothing about Flux.
@@ -145,7 +142,7 @@ fn alone(progress: &Progress) -> Result<cache::Lock> {
 
 /// Fails where no test on a cluster has `filter` in its name: nothing that runs nothing has passed.
 fn check_filter(filter: &str) -> Result<()> {
-    for (test, _) in [CLUSTER, UPGRADE] {
+    for (test, _) in SHARED {
         let words = ["test", "--quiet", "--package", "e2e", "--test", test];
         let mut list = cargo(&words)?;
         let listed = programs::run(list.args(["--", "--ignored", "--list", filter]))?;
@@ -200,21 +197,17 @@ fn on_the_cluster(
         Target::Own(own) if options.filter.is_none() => Some(own),
         Target::Own(_) | Target::External { .. } => None,
     };
-    let check = |tests| -> Result<Check> {
-        let mut check = ignored_tests(tests, options, images)?;
-        let (variable, path) = not_run::environment(notes.path());
-        check.command.env(variable, path);
-        Ok(check)
-    };
     if let Some(own) = own {
         outcomes.push(timed("programs of the tests' clusters: built", progress, || {
             build_programs(own, progress)
         }));
-        outcomes.extend(side_by_side(check(OWN)?, check(UPGRADE)?, progress));
-    } else {
-        outcomes.push(run(check(UPGRADE)?, progress));
     }
-    outcomes.push(run(check(CLUSTER)?, progress));
+    for (test, name) in OWN.iter().filter(|_| own.is_some()).chain(&SHARED) {
+        let mut check = ignored_tests(test, name, options, images)?;
+        let (variable, path) = not_run::environment(notes.path());
+        check.command.env(variable, path);
+        outcomes.push(run(check, progress));
+    }
     outcomes.extend(not_run::noted(notes.path()).into_iter().map(|reason| Outcome {
         name: "a test",
         result: Verdict::NotRun(reason),
@@ -238,7 +231,12 @@ fn build_programs(own: &kubernetes::Options, progress: &Progress) -> Result<()> 
     Ok(())
 }
 
-fn ignored_tests((test, name): Tests, options: &Options, images: Option<&Images>) -> Result<Check> {
+fn ignored_tests(
+    test: &str,
+    name: &'static str,
+    options: &Options,
+    images: Option<&Images>,
+) -> Result<Check> {
     let mut command = cargo(&["test", "--package", "e2e", "--test", test, "--"])?;
     let threads = format!("--test-threads={TRIALS_AT_ONCE}");
     command.args(["--ignored", &threads]).args(&options.filter);
@@ -266,17 +264,6 @@ fn run(mut check: Check, progress: &Progress) -> Outcome {
     timed(check.name, progress, || {
         progress.say(&format!("{} (usually {}) ...", check.name, check.usually));
         programs::show(&mut check.command)
-    })
-}
-
-/// Runs two checks at the same time. What the second says is shown when it has ended.
-fn side_by_side(first: Check, mut second: Check, progress: &Progress) -> [Outcome; 2] {
-    thread::scope(|scope| {
-        let second = scope.spawn(move || {
-            timed(second.name, progress, || programs::show_at_the_end(&mut second.command))
-        });
-        let first = run(first, progress);
-        [first, second.join().unwrap_or_else(|panic| resume_unwind(panic))]
     })
 }
 

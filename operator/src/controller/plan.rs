@@ -160,12 +160,14 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
 }
 
 fn writes(request: &Request<'_>, live: &Live, plan: &mut Plan) -> Result<Writes, Error> {
-    if let Some(taken) = live.taken.first() {
+    if !matches!(plan.course, Course::Over(_))
+        && let Some(taken) = live.taken.first()
+    {
         return Err(taken.clone().into());
     }
     match (&plan.course, &request.cluster) {
         (Course::Apply, Ok(cluster)) => apply_specification(request, cluster, live, plan),
-        // Nothing of a finished MiniCluster is left running, nor keeps an address.
+        // Nothing of a finished MiniCluster is left running, nor keeps an address, whoever has its names.
         (Course::Over(_), _) => {
             let companion = live.companion.as_ref().map_or(Change::Keep, Change::delete);
             let addressed = live.services.values().filter(|service| has_address(service));
