@@ -18,10 +18,10 @@ use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunne
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// How many sequences are played; optimised code plays thousands in a minute.
-const SEQUENCES: u32 = 300;
+const SEQUENCES: u32 = 600;
 /// In how many parts, each on a processor of its own.
 const PARTS: u32 = 2;
-/// Longest sequence, in parts of which some are several actions.
+/// Longest sequence, in steps of which some are several actions.
 const LONGEST: usize = 24;
 
 /// The same sequences each time, unless somebody asks for others; each part has its own.
