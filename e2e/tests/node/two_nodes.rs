@@ -34,6 +34,11 @@ const FIRST: &str = "node-1";
 /// The node to which things happen.
 const SECOND: &str = "node-2";
 
+/// Kubernetes gives these pods up two seconds after it has noticed that their node is lost, and not after five
+/// minutes.
+const GIVEN_UP_SOON: &str = "pod: {tolerations: [{key: node.kubernetes.io/unreachable, \
+    operator: Exists, effect: NoExecute, tolerationSeconds: 2}]}";
+
 /// The cluster of two nodes.
 type Pair<'run> = Cases<'run>;
 
@@ -110,6 +115,15 @@ async fn another(trial: &Trial, name: &str, index: u32, before: &Pod) -> Result<
     until(&format!("another pod {index} of {name}"), async || {
         let pod = trial.pod(name, index).await?;
         Ok(pod.filter(|pod| pod.uid() != before.uid() && node_of(pod) != "no node"))
+    })
+    .await
+}
+
+/// Waits until Kubernetes no longer counts on the worker.
+async fn await_given_up(trial: &Trial, name: &str) -> Result<()> {
+    until("the worker to be given up", async || {
+        let worker = pod(trial, name, 1).await?;
+        Ok(worker.metadata.deletion_timestamp.is_some().then_some(()))
     })
     .await
 }

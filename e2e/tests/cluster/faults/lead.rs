@@ -1,9 +1,9 @@
 //! The lead's pod is deleted when it would hurt most: before there is a quorum, and after the command's end.
 
-use super::{each_once, go, pods_made, run, said};
+use super::{agent_status, each_once, go, pods_made, run, said};
 use crate::replace::{Loss, await_up, lose};
 use crate::why::edit;
-use crate::{DEADLINE, complete, failure, lead_log, ready_lead, trial};
+use crate::{DEADLINE, complete, failure, lead_log, ready_lead, trial, until};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::{Trial, logs::container_log};
 use k8s_openapi::api::core::v1::Pod;
@@ -11,7 +11,14 @@ use kube::{ResourceExt as _, api::DeleteParams};
 use serde_json::json;
 
 /// Workers that wait in a hook: without them there is no quorum.
-const HELD_UP: &str = "commands: {workerPre: 'until test -e /tmp/go; do sleep 0.2; done'}";
+const HELD_UP: &str =
+    "commands: {workerPre: 'echo held up; until test -e /tmp/go; do sleep 0.2; done'}";
+
+/// Lets this worker start its broker.
+async fn let_go(trial: &Trial, name: &str, index: u32) -> Result<()> {
+    said(trial, name, index, "held up").await?;
+    go(trial, name, index).await
+}
 
 #[test]
 #[ignore = "needs a cluster"]
@@ -20,19 +27,19 @@ fn a_lead_that_is_lost_before_the_quorum_fails_a_command_that_never_ran_and_come
     trial("no-quorum", &[], async |trial| {
         let container = format!("command: 'echo once', {HELD_UP}");
         run(trial, "command", "size: 2", &container).await?;
-        run(trial, "people", "size: 2, interactive: true", HELD_UP).await?;
+        run(trial, "people", "size: 3, interactive: true", HELD_UP).await?;
+        join(trial, "people", 1).await?;
         let mut leads = Vec::new();
         for name in ["command", "people"] {
             leads.push(said(trial, name, 0, "starting the broker").await?.name_any());
             lose(trial, name, 0, Loss::Deletion).await?;
         }
-        let worker = trial.pod("people", 1).await?.context("no worker")?.uid();
+        let workers = workers(trial, "people").await?;
         said(trial, "people", 0, "starting the broker").await?;
-        go(trial, "people", 1).await?;
+        let_go(trial, "people", 2).await?;
         ensure!(!leads.contains(&ready_lead(trial, "people").await?), "the lead is the same");
-        await_up(trial, "people", "2", DEADLINE).await?;
-        let worker_now = trial.pod("people", 1).await?.context("no worker")?.uid();
-        ensure!(worker == worker_now, "the worker was replaced");
+        await_up(trial, "people", "3", DEADLINE).await?;
+        ensure!(workers == self::workers(trial, "people").await?, "a worker was replaced");
 
         let cluster = trial.await_finished("command", DEADLINE).await?;
         let (code, reason, message) = failure(&cluster)?;
@@ -45,6 +52,27 @@ fn a_lead_that_is_lost_before_the_quorum_fails_a_command_that_never_ran_and_come
     });
 }
 
+/// Lets this worker join, and waits until all that it waits for is the quorum.
+async fn join(trial: &Trial, name: &str, index: u32) -> Result<()> {
+    let_go(trial, name, index).await?;
+    let pod = trial.pod(name, index).await?.context("no worker")?.name_any();
+    until("the worker to join", async || {
+        // While its container starts there is no agent to ask.
+        let status = agent_status(trial, &pod, name).unwrap_or_default();
+        Ok((status["brokerState"] == "quorum").then_some(()))
+    })
+    .await
+}
+
+/// Which pods the two workers are.
+async fn workers(trial: &Trial, name: &str) -> Result<Vec<String>> {
+    let mut workers = Vec::new();
+    for index in [1, 2] {
+        workers.push(trial.pod(name, index).await?.context("no worker")?.name_any());
+    }
+    Ok(workers)
+}
+
 /// The lead has read that it needs three; the kubelet brings it the new number within a minute or so.
 #[test]
 #[ignore = "needs a cluster"]
@@ -54,7 +82,7 @@ fn a_size_that_is_reduced_before_the_quorum_is_all_that_the_lead_waits_for() {
             format!("launcher: true, command: 'echo once; flux run -N2 hostname', {HELD_UP}");
         run(trial, "fewer", "size: 3", &container).await?;
         let lead = said(trial, "fewer", 0, "starting the broker").await?.uid();
-        go(trial, "fewer", 1).await?;
+        let_go(trial, "fewer", 1).await?;
         said(trial, "fewer", 1, "starting the broker").await?;
         edit(trial, "fewer", &json!({ "size": 2 })).await?;
         let again = said(trial, "fewer", 0, "2 brokers are enough now").await?.uid();

@@ -7,9 +7,9 @@ use crate::{DEADLINE, await_status, complete, lead_log, ready_lead, trial, until
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::{Trial, condition, logs::container_log};
 use flux_contract::CurveCertificate;
-use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::api::core::v1::{Event, Pod, Secret};
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 
 /// What a command does when its worker is whole again.
@@ -111,5 +111,50 @@ fn a_worker_with_another_certificate_than_the_lead_waits_and_harms_nobody() {
         complete(trial, &name).await?;
         let log = lead_log(trial, &name).await?;
         each_once(&log, &["begun", "keys-0", "keys-1", "done"])
+    });
+}
+
+/// What listens where the kubelet asks whether the pod is ready, before the agent can, and knows nothing of that.
+const SQUATTER: &str = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: squatter}
+data: {squatter.conf: "server { listen 18049; return 404; }"}
+---
+apiVersion: flux-framework.org/v1alpha2
+kind: MiniCluster
+metadata: {name: taken}
+spec:
+  size: 1
+  containers:
+    - {image: 'ubuntu:24.04', command: 'echo begun; until test -e /tmp/go; do sleep 0.2; done; hostname'}
+    - name: squatter
+      image: nginx:1
+      runFlux: false
+      lifeCycle: {postStartExec: until curl -s http://127.0.0.1:18049; do sleep 0.1; done}
+      volumes: {squatter: {path: /etc/nginx/conf.d, configMapName: squatter, items: {squatter.conf: squatter.conf}}}
+"#;
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_pod_whose_port_another_program_has_is_not_ready_and_its_command_runs() {
+    trial("port", &[], async |trial| {
+        let name = trial.apply(SQUATTER).await?;
+        let pod = said(trial, &name, 0, "begun").await?.name_any();
+        said(trial, &name, 0, "listen at port 18049").await?;
+        let fields = format!("involvedObject.name={pod},reason=Unhealthy");
+        let refused = ListParams::default().fields(&fields);
+        until("the kubelet to be refused", async || {
+            let events = trial.api::<Event>().list(&refused).await?.items;
+            let message = |event: &Event| event.message.clone().unwrap_or_default();
+            Ok(events.iter().any(|event| message(event).contains("404")).then_some(()))
+        })
+        .await?;
+        let told = await_status(trial, &name, "known", |status| status.state.is_some()).await?;
+        let status = told.status.context("no status")?;
+        ensure!(status.ready_brokers == 0, "{status:?}");
+        go(trial, &name, 0).await?;
+        complete(trial, &name).await?;
+        each_once(&lead_log(trial, &name).await?, &["begun", "taken-0"])
     });
 }

@@ -187,7 +187,7 @@ async fn live(trial: &Trial, name: &str, life: &Life) -> Result<()> {
     let clusters = trial.api::<MiniCluster>();
     let uid = clusters.get(name).await.map_or_else(|_| None, |it| it.uid()).unwrap_or_default();
     for (moment, action) in &life.actions {
-        // A lead waits for as many brokers as it was started for: one that has them may get fewer.
+        // A lead that lacks brokers takes a minute until it knows that fewer are enough.
         let shrinks = matches!(action, Action::Scale(size) if *size < MOST);
         reach(trial, name, life, if shrinks { Moment::Settled } else { *moment }).await?;
         let change = match action {

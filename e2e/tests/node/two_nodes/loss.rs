@@ -6,12 +6,10 @@ use flux_operator::crd::{MiniCluster, State};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
-use super::{DEADLINE, FIRST, Pair, SECOND, another, node_of, pod, times, until};
+use super::{
+    DEADLINE, FIRST, GIVEN_UP_SOON, Pair, SECOND, another, await_given_up, node_of, pod, times,
+};
 
-/// Kubernetes gives these pods up two seconds after it has noticed that their node is lost, and not after five
-/// minutes.
-const GIVEN_UP_SOON: &str = "pod: {tolerations: [{key: node.kubernetes.io/unreachable, \
-    operator: Exists, effect: NoExecute, tolerationSeconds: 2}]}";
 const TAINT: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 
 /// Until the node is back nobody can know that its pods have ended, so nothing takes their place.
@@ -32,11 +30,7 @@ pub(super) async fn workers_of_a_lost_node_come_back_with_it(
     pair.await_second("Unknown")?;
     for name in ["people", "command"] {
         pair.await_up(trial, name, "1").await?;
-        until("the worker to be given up", async || {
-            let worker = pod(trial, name, 1).await?;
-            Ok(worker.metadata.deletion_timestamp.is_some().then_some(()))
-        })
-        .await?;
+        await_given_up(trial, name).await?;
     }
     pair.cluster.start_node(pair.options, SECOND, pair.progress)?;
     for (name, before) in ["people", "command"].into_iter().zip(&before) {

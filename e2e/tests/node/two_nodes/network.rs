@@ -7,14 +7,18 @@ use e2e::trial::{Trial, is_true, logs::container_log};
 use flux_operator::crd::MiniCluster;
 use kube::ResourceExt as _;
 
-use super::{DEADLINE, FIRST, FLUX, Pair, SECOND, pod, times};
+use super::{
+    DEADLINE, FIRST, FLUX, GIVEN_UP_SOON, Pair, SECOND, another, await_given_up, pod, times,
+};
 
 /// A cut that Kubernetes has hardly noticed when it is over.
 const SHORT: Duration = Duration::from_secs(20);
-/// A cut that Kubernetes and Flux have noticed, and that is over before Kubernetes gives pods up.
+/// A cut that Kubernetes and Flux have noticed, and that is over before Kubernetes gives pods up, unless they ask
+/// for that.
 const LONG: Duration = Duration::from_mins(2);
 
-/// One MiniCluster has both: the command goes on, and the worker joins again in the same pod.
+/// One MiniCluster has both: the command goes on, and the worker joins again in the same pod. One whose pods are
+/// given up sooner has another worker after the long one.
 pub(super) async fn brokers_that_cannot_reach_each_other_join_again(
     pair: &Pair<'_>,
     trial: &Trial,
@@ -23,6 +27,10 @@ pub(super) async fn brokers_that_cannot_reach_each_other_join_again(
     let spec = "containers: [{image: 'ubuntu:24.04', launcher: true, command: 'echo begun; \
                 until test -e /tmp/go; do sleep 0.2; done; flux run -N2 hostname; echo done'}]";
     let lead = pair.apart(trial, name, spec, FIRST).await?;
+    let people =
+        format!("interactive: true, {GIVEN_UP_SOON}, containers: [{{image: 'ubuntu:24.04'}}]");
+    pair.apart(trial, "given-up", &people, FIRST).await?;
+    let given_up = pod(trial, "given-up", 1).await?;
     let before = pod(trial, name, 1).await?;
     for time in [SHORT, LONG] {
         pair.cluster.cut_off(SECOND)?;
@@ -37,6 +45,8 @@ pub(super) async fn brokers_that_cannot_reach_each_other_join_again(
         let after = pod(trial, name, 1).await?;
         ensure!(after.uid() == before.uid(), "after {time:?} the worker's pod is another one");
     }
+    another(trial, "given-up", 1, &given_up).await?;
+    pair.await_up(trial, "given-up", "2").await?;
     pair.exec(trial, name, &lead, &["touch", "/tmp/go"])?;
     let cluster = trial.await_finished(name, DEADLINE).await?;
     ensure!(is_true(&cluster, "Complete"), "{:?}", cluster.status);
@@ -52,7 +62,7 @@ async fn goes_on_alone(pair: &Pair<'_>, trial: &Trial, name: &str, lead: &str) -
     noticed(pair, trial, name).await?;
     let told = pair.exec(trial, name, lead, &[FLUX, "run", "-N1", "hostname"])?;
     ensure!(told.trim() == "cut-0", "the job ran on {told}");
-    Ok(())
+    await_given_up(trial, "given-up").await
 }
 
 async fn noticed(pair: &Pair<'_>, trial: &Trial, name: &str) -> Result<()> {
