@@ -9,8 +9,11 @@ use anyhow::{Context as _, Result, bail};
 
 /// How long to wait between two looks at a condition.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// The same between two looks at a cluster, each of which may be a program that is run.
+/// The shortest time between two looks at a cluster.
 const CLUSTER_INTERVAL: Duration = Duration::from_millis(300);
+/// A look may be a program that is run, in a pod even: the pause before the next is at least so many times as long as
+/// it took. Who waits would else keep a busy machine from what is waited for.
+const REST: u32 = 2;
 
 /// What one look at a condition found.
 #[derive(Debug)]
@@ -31,6 +34,7 @@ pub fn until<T>(
 ) -> Result<T> {
     let begun = Instant::now();
     loop {
+        let looked = Instant::now();
         let seen = match look()? {
             Look::Ready(value) => return Ok(value),
             Look::NotYet(seen) => seen,
@@ -38,7 +42,7 @@ pub fn until<T>(
         if begun.elapsed() >= deadline {
             bail!("waited {} s for {what}; last seen: {seen}", deadline.as_secs());
         }
-        thread::park_timeout(INTERVAL);
+        thread::park_timeout(INTERVAL.max(looked.elapsed() * REST));
     }
 }
 
@@ -51,10 +55,11 @@ pub async fn until_found<T>(
 ) -> Result<T> {
     let found = async {
         loop {
+            let looked = Instant::now();
             if let Some(found) = look().await? {
                 return Ok(found);
             }
-            tokio::time::sleep(CLUSTER_INTERVAL).await;
+            tokio::time::sleep(CLUSTER_INTERVAL.max(looked.elapsed() * REST)).await;
         }
     };
     tokio::time::timeout(deadline, found).await.with_context(|| format!("waiting for {what}"))?

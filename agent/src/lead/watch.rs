@@ -20,26 +20,36 @@ pub(crate) struct LeadWatch {
     /// How long the lead's port must have refused connections. A container that is started again
     /// in the same pod is back long before.
     pub patience: Duration,
+    /// Whether no answer is as good as a refusal, and its own address as good as all of them: who waits for the next
+    /// lead in vain loses less than who has left it.
+    pub silence_counts: bool,
 }
 
 impl Default for LeadWatch {
     fn default() -> Self {
-        Self { interval: Duration::from_secs(15), patience: Duration::from_mins(1) }
+        Self {
+            interval: Duration::from_secs(15),
+            patience: Duration::from_mins(1),
+            silence_counts: false,
+        }
     }
 }
 
 impl LeadWatch {
-    /// For a lead that may be about to end.
-    pub(crate) const SHORT: Self =
-        Self { interval: Duration::from_millis(500), patience: Duration::from_secs(1) };
+    /// For a lead that may be about to end. Until its Service knows that, packets go where its pod was, and get lost.
+    pub(crate) const SHORT: Self = Self {
+        interval: Duration::from_millis(500),
+        patience: Duration::from_secs(1),
+        silence_counts: true,
+    };
 
-    /// Returns when nothing has listened at `lead` for as long as the patience. Where its own address, or its name
-    /// where it has none, gives no answer, that proves nothing and begins the count anew.
+    /// Returns when nothing has listened at `lead` for as long as the patience. Unless silence counts: where its own
+    /// address, or its name where it has none, gives no answer, that proves nothing and begins the count anew.
     pub(crate) async fn lost(self, lead: &AwaitLead) {
         let mut refused_since: Option<Instant> = None;
         loop {
             sleep(self.interval).await;
-            if !refuses(lead, self.interval).await {
+            if !self.is_away(lead).await {
                 refused_since = None;
                 continue;
             }
@@ -48,6 +58,28 @@ impl LeadWatch {
                 return;
             }
         }
+    }
+
+    /// Whether nothing listens at any address of the lead: its own, and, when that refuses, its name's.
+    async fn is_away(self, lead: &AwaitLead) -> bool {
+        let own = match lead.address {
+            Some(address) => Some(answer(SocketAddr::new(address, lead.port), self.interval).await),
+            None => None,
+        };
+        match own {
+            Some(Answer::Listens) => return false,
+            Some(Answer::None) => return self.silence_counts,
+            Some(Answer::Refused) if self.silence_counts => return true,
+            Some(Answer::Refused | Answer::NoWay) | None => {}
+        }
+        let mut named = Vec::new();
+        for address in lookup(&lead.name).await.unwrap_or_default() {
+            named.push(answer(SocketAddr::new(address, lead.port), self.interval).await);
+        }
+        if self.silence_counts {
+            return !named.contains(&Answer::Listens);
+        }
+        none_listens(own, &named)
     }
 }
 
@@ -62,22 +94,6 @@ enum Answer {
     None,
     /// Somebody listens.
     Listens,
-}
-
-/// Whether nothing listens at any address of the lead: its own, and, when that refuses, its name's.
-async fn refuses(lead: &AwaitLead, patience: Duration) -> bool {
-    let own = match lead.address {
-        Some(address) => Some(answer(SocketAddr::new(address, lead.port), patience).await),
-        None => None,
-    };
-    if matches!(own, Some(Answer::Listens | Answer::None)) {
-        return false;
-    }
-    let mut named = Vec::new();
-    for address in lookup(&lead.name).await.unwrap_or_default() {
-        named.push(answer(SocketAddr::new(address, lead.port), patience).await);
-    }
-    none_listens(own, &named)
 }
 
 /// Its own address is that of a Service, which refuses when no pod is behind it: then the addresses of the name,
@@ -104,10 +120,13 @@ async fn answer(address: SocketAddr, patience: Duration) -> Answer {
 mod tests {
     use super::*;
     use std::net::Ipv4Addr;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpSocket};
 
-    const QUICK: LeadWatch =
-        LeadWatch { interval: Duration::from_millis(5), patience: Duration::from_millis(40) };
+    const QUICK: LeadWatch = LeadWatch {
+        interval: Duration::from_millis(5),
+        patience: Duration::from_millis(40),
+        silence_counts: false,
+    };
 
     fn lead(port: u16) -> AwaitLead {
         AwaitLead {
@@ -127,6 +146,29 @@ mod tests {
         assert!(watched.is_err(), "it listens");
         drop(listener);
         timeout(Duration::from_secs(20), QUICK.lost(&lead(port))).await.unwrap();
+    }
+
+    /// The next lead may be there soon: what is seen in between must do.
+    #[tokio::test]
+    async fn a_lead_that_may_be_about_to_end_is_lost_when_its_own_address_does_not_listen() {
+        let short = LeadWatch { silence_counts: true, ..QUICK };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let watched = timeout(QUICK.patience * 5, short.lost(&lead(port))).await;
+        assert!(watched.is_err(), "it listens");
+        // Its name still leads to a listener.
+        let elsewhere = Some(Ipv4Addr::new(127, 0, 0, 2).into());
+        let gone = AwaitLead { address: elsewhere, ..lead(port) };
+        timeout(Duration::from_secs(20), short.lost(&gone)).await.unwrap();
+        // A socket whose queue is full lets packets get lost.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let full = socket.listen(0).unwrap();
+        let _queued = TcpStream::connect(full.local_addr().unwrap()).await.unwrap();
+        let silent = lead(full.local_addr().unwrap().port());
+        timeout(Duration::from_secs(20), short.lost(&silent)).await.unwrap();
+        let watched = timeout(QUICK.patience * 5, QUICK.lost(&silent)).await;
+        assert!(watched.is_err(), "no answer proves nothing");
     }
 
     /// A broker that reached the lead by its name goes on while the lead's Service has no way there.

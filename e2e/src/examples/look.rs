@@ -1,19 +1,17 @@
 //! Looking at one container of an example: where it is, and what it has said.
 
-use std::{
-    fmt,
-    time::{Duration, Instant},
-};
+use std::{fmt, time::Duration};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::trial::{Trial, logs::container_log};
+use crate::{
+    trial::{Trial, logs::container_log},
+    wait::until_found,
+};
 
 /// No step of an example takes nearly as long.
 pub(super) const DEADLINE: Duration = Duration::from_mins(2);
-/// How long to wait between two looks.
-const INTERVAL: Duration = Duration::from_millis(200);
 
 /// One container of one pod of one MiniCluster.
 #[derive(Debug, Clone)]
@@ -54,18 +52,16 @@ impl Place {
         trial: &Trial,
         expected: &(dyn Fn(&str) -> bool + Sync),
     ) -> Result<()> {
-        let begun = Instant::now();
-        loop {
-            let seen = match self.log(trial).await {
-                Ok(log) if expected(&log) => return Ok(()),
+        let mut seen = String::new();
+        let found = until_found("the log", DEADLINE, async || {
+            seen = match self.log(trial).await {
+                Ok(log) if expected(&log) => return Ok(Some(())),
                 Ok(log) => format!("the log is:\n{log}"),
                 Err(error) => format!("{error:#}"),
             };
-            if begun.elapsed() >= DEADLINE {
-                bail!("waited {} s; {seen}", DEADLINE.as_secs());
-            }
-            tokio::time::sleep(INTERVAL).await;
-        }
+            Ok(None)
+        });
+        found.await.with_context(|| seen)
     }
 }
 

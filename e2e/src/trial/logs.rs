@@ -8,9 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::LogParams};
 
 use super::Trial;
-
-/// How long to wait between two looks at a pod that has not started.
-const INTERVAL: Duration = Duration::from_millis(200);
+use crate::wait::until_found;
 
 /// Follows the log of the lead's runner container, line by line, until it ends.
 pub async fn follow_lead(
@@ -19,9 +17,11 @@ pub async fn follow_lead(
     deadline: Duration,
     mut line_seen: impl FnMut(&str),
 ) -> Result<()> {
-    let lead = tokio::time::timeout(deadline, started_lead(trial, name))
-        .await
-        .with_context(|| format!("waited {} s for the lead of {name}", deadline.as_secs()))??;
+    let lead = until_found(&format!("the lead of {name} to start"), deadline, async || {
+        let pod = trial.pod(name, 0).await?.filter(|pod| has_started(pod, name));
+        Ok(pod.map(|pod| pod.name_any()))
+    })
+    .await?;
     let parameters =
         LogParams { container: Some(name.to_owned()), follow: true, ..LogParams::default() };
     let stream = trial
@@ -38,16 +38,7 @@ pub async fn follow_lead(
     Ok(())
 }
 
-/// The name of the lead's pod once its runner container runs or has ended.
-async fn started_lead(trial: &Trial, name: &str) -> Result<String> {
-    loop {
-        if let Some(pod) = trial.pod(name, 0).await?.filter(|pod| has_started(pod, name)) {
-            return Ok(pod.name_any());
-        }
-        tokio::time::sleep(INTERVAL).await;
-    }
-}
-
+/// Whether the container runs or has ended.
 fn has_started(pod: &Pod, container: &str) -> bool {
     let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
     let state = statuses

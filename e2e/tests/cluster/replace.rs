@@ -2,9 +2,12 @@
 
 use crate::{DEADLINE, apply, await_status, complete, exec, lead_log, ready_lead, trial};
 use anyhow::{Context as _, Result, ensure};
-use e2e::trial::{
-    Trial, condition,
-    logs::{container_log, times_logged},
+use e2e::{
+    trial::{
+        Trial, condition,
+        logs::{container_log, times_logged},
+    },
+    wait,
 };
 use flux_operator::crd::State;
 use k8s_openapi::api::core::v1::Pod;
@@ -13,7 +16,7 @@ use kube::{
     api::{DeleteParams, EvictParams},
     runtime::wait::await_condition,
 };
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What a pod of an instance is lost by.
 #[derive(Debug, Clone, Copy)]
@@ -65,18 +68,17 @@ pub(crate) async fn await_up(
     wanted: &str,
     within: Duration,
 ) -> Result<()> {
-    let begun = Instant::now();
-    loop {
+    let mut seen = String::new();
+    let found = wait::until_found("the brokers", within, async || {
         let lead = trial.pod(name, 0).await?.context("no lead")?.name_any();
         // While a lead starts there is nobody to ask.
         let counted = up(trial, &lead, name);
-        if counted.as_ref().is_ok_and(|counted| counted == wanted) {
-            return Ok(());
-        }
-        let so_far = begun.elapsed();
-        ensure!(so_far < within, "after {so_far:?} {counted:?} brokers are up, not {wanted}");
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
+        seen = format!("{counted:?}");
+        Ok(counted.is_ok_and(|counted| counted == wanted).then_some(()))
+    });
+    found
+        .await
+        .with_context(|| format!("{wanted} brokers of {name} are to be up, seen were {seen}"))
 }
 
 /// Loses a worker of an instance of four in each way, and waits until it is back.
@@ -85,9 +87,10 @@ async fn lose_each(trial: &Trial, name: &str) -> Result<()> {
         let before = trial.pod(name, index).await?.context("no worker")?.uid();
         lose(trial, name, index, loss).await?;
         let again = async {
-            while trial.pod(name, index).await?.is_none_or(|pod| pod.uid() == before) {
-                tokio::time::sleep(Duration::from_millis(200)).await;
-            }
+            wait::until_found("another worker", BACK_WITHIN, async || {
+                Ok(trial.pod(name, index).await?.filter(|pod| pod.uid() != before))
+            })
+            .await?;
             await_up(trial, name, "4", BACK_WITHIN).await
         };
         let again = tokio::time::timeout(BACK_WITHIN, again).await;

@@ -1,6 +1,6 @@
 //! Whether the operator says why: what pods wait for, what an edit comes to, how a run has ended.
 
-use crate::{DEADLINE, apply, complete, ready_lead, trial};
+use crate::{DEADLINE, apply, complete, ready_lead, trial, until};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::{Trial, condition, is_true};
 use flux_operator::crd::{MiniCluster, State};
@@ -40,17 +40,11 @@ pub(crate) async fn edit(trial: &Trial, name: &str, spec: &Value) -> Result<()> 
 pub(crate) async fn event(trial: &Trial, name: &str, reason: &str) -> Result<String> {
     let fields =
         format!("involvedObject.kind=MiniCluster,involvedObject.name={name},reason={reason}");
-    let found = async {
-        loop {
-            let list = trial.api::<Event>().list(&ListParams::default().fields(&fields)).await?;
-            if let Some(event) = list.items.into_iter().next() {
-                return Ok::<_, anyhow::Error>(event.message.unwrap_or_default());
-            }
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
-    };
-    let waited = tokio::time::timeout(DEADLINE, found).await;
-    waited.with_context(|| format!("waiting for an Event {reason} about {name}"))?
+    until(&format!("an Event {reason} about {name}"), async || {
+        let list = trial.api::<Event>().list(&ListParams::default().fields(&fields)).await?;
+        Ok(list.items.into_iter().next().map(|event| event.message.unwrap_or_default()))
+    })
+    .await
 }
 
 /// More than half of the cpus that the node gives to pods, in thousandths.

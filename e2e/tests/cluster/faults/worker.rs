@@ -3,13 +3,13 @@
 use super::{agent_status, each_once, end_of, go, kill_broker, run, said};
 use crate::replace::{BACK_WITHIN, await_up};
 use crate::why::edit;
-use crate::{DEADLINE, await_status, complete, lead_log, ready_lead, trial, until};
+use crate::{DEADLINE, apply, await_status, complete, lead_log, ready_lead, trial, until};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::{Trial, condition, logs::container_log};
 use flux_contract::CurveCertificate;
-use k8s_openapi::api::core::v1::{Event, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 /// What a command does when its worker is whole again.
@@ -114,32 +114,27 @@ fn a_worker_with_another_certificate_than_the_lead_waits_and_harms_nobody() {
     });
 }
 
-/// What listens where the kubelet asks whether the pod is ready, before the agent can, and knows nothing of that.
-const SQUATTER: &str = r#"
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: squatter}
-data: {squatter.conf: "server { listen 18049; return 404; }"}
----
-apiVersion: flux-framework.org/v1alpha2
-kind: MiniCluster
-metadata: {name: taken}
-spec:
-  size: 1
-  containers:
-    - {image: 'ubuntu:24.04', command: 'echo begun; until test -e /tmp/go; do sleep 0.2; done; hostname'}
-    - name: squatter
-      image: nginx:1
-      runFlux: false
-      lifeCycle: {postStartExec: until curl -s http://127.0.0.1:18049; do sleep 0.1; done}
-      volumes: {squatter: {path: /etc/nginx/conf.d, configMapName: squatter, items: {squatter.conf: squatter.conf}}}
-"#;
+/// What listens where the kubelet asks whether the pod is ready, and knows nothing of that.
+const SQUATTER: &str = "server { listen 18049; return 404; }";
+/// With the above in a sidecar that listens before the agent can.
+const TAKEN: &str = r#"{size: 1, containers: [
+    {image: 'ubuntu:24.04', command: 'echo begun; until test -e /tmp/go; do sleep 0.2; done; hostname'},
+    {name: squatter, image: 'nginx:1', runFlux: false,
+     lifeCycle: {postStartExec: "sh -c 'until curl -s http://127.0.0.1:18049; do sleep 0.1; done'"},
+     volumes: {squatter: {path: /etc/nginx/conf.d, configMapName: squatter, items: {squatter: squatter.conf}}}},
+]}"#;
 
 #[test]
 #[ignore = "needs a cluster"]
 fn a_pod_whose_port_another_program_has_is_not_ready_and_its_command_runs() {
     trial("port", &[], async |trial| {
-        let name = trial.apply(SQUATTER).await?;
+        let squatter = ConfigMap {
+            metadata: ObjectMeta { name: Some("squatter".to_owned()), ..ObjectMeta::default() },
+            data: Some([("squatter".to_owned(), SQUATTER.to_owned())].into()),
+            ..ConfigMap::default()
+        };
+        trial.api().create(&PostParams::default(), &squatter).await?;
+        let name = apply(trial, "taken", TAKEN).await?;
         let pod = said(trial, &name, 0, "begun").await?.name_any();
         said(trial, &name, 0, "listen at port 18049").await?;
         let fields = format!("involvedObject.name={pod},reason=Unhealthy");
