@@ -12,7 +12,6 @@ pub use self::matrix::matrix;
 use std::{
     path::{Path, PathBuf},
     process::Command,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -58,16 +57,12 @@ struct Check {
 /// How many tests on a cluster run at the same time: they wait most of their time.
 const TRIALS_AT_ONCE: u8 = 5;
 
-/// A program of tests, and what it is called.
-type Tests = (&'static str, &'static str);
-
 /// Tests that have clusters of their own, beside the one that [`SHARED`] share.
-const OWN: Tests = ("node", "tests with clusters of their own");
-/// Tests on one cluster, one program after the other. The first exchanges the operator, and mostly waits: those that
-/// run beside it have the most to do when they begin.
-const SHARED: [Tests; 2] = [
-    ("upgrade", "another release of the operator, and none, on a cluster"),
+const OWN: [(&str, &str); 1] = [("node", "tests with clusters of their own")];
+/// Tests on one cluster, one program after the other: the last exchanges the operator.
+const SHARED: [(&str, &str); 2] = [
     ("cluster", "tests and examples on a cluster"),
+    ("upgrade", "another release of the operator, and none, on a cluster"),
 ];
 
 /// Lines of Rust that the stand-in for Flux may have, its tests included: nobody wants to keep more
@@ -202,20 +197,16 @@ fn on_the_cluster(
         Target::Own(own) if options.filter.is_none() => Some(own),
         Target::Own(_) | Target::External { .. } => None,
     };
-    let check = |tests| -> Result<Check> {
-        let mut check = ignored_tests(tests, options, images)?;
-        let (variable, path) = not_run::environment(notes.path());
-        check.command.env(variable, path);
-        Ok(check)
-    };
-    let shared = SHARED.map(check).into_iter().collect::<Result<Vec<_>>>()?;
     if let Some(own) = own {
         outcomes.push(timed("programs of the tests' clusters: built", progress, || {
             build_programs(own, progress)
         }));
-        outcomes.extend(beside(check(OWN)?, shared, progress));
-    } else {
-        outcomes.extend(shared.into_iter().map(|check| run(check, progress)));
+    }
+    for (test, name) in OWN.iter().filter(|_| own.is_some()).chain(&SHARED) {
+        let mut check = ignored_tests(test, name, options, images)?;
+        let (variable, path) = not_run::environment(notes.path());
+        check.command.env(variable, path);
+        outcomes.push(run(check, progress));
     }
     outcomes.extend(not_run::noted(notes.path()).into_iter().map(|reason| Outcome {
         name: "a test",
@@ -240,13 +231,18 @@ fn build_programs(own: &kubernetes::Options, progress: &Progress) -> Result<()> 
     Ok(())
 }
 
-fn ignored_tests((test, name): Tests, options: &Options, images: Option<&Images>) -> Result<Check> {
+fn ignored_tests(
+    test: &str,
+    name: &'static str,
+    options: &Options,
+    images: Option<&Images>,
+) -> Result<Check> {
     let mut command = cargo(&["test", "--package", "e2e", "--test", test, "--"])?;
     let threads = format!("--test-threads={TRIALS_AT_ONCE}");
     command.args(["--ignored", &threads]).args(&options.filter);
     use_cluster(&mut command, &options.target);
     command.envs(images.map(|images| (binaries::IMAGES, images.directory())));
-    Ok(Check { name, usually: "2 to 10 min", command })
+    Ok(Check { name, usually: "5 min, 15 min cold", command })
 }
 
 /// How one check went.
@@ -268,19 +264,6 @@ fn run(mut check: Check, progress: &Progress) -> Outcome {
     timed(check.name, progress, || {
         progress.say(&format!("{} (usually {}) ...", check.name, check.usually));
         programs::show(&mut check.command)
-    })
-}
-
-/// Runs a check at the same time as others that follow each other. What it says is shown when it has ended.
-fn beside(mut check: Check, others: Vec<Check>, progress: &Progress) -> Vec<Outcome> {
-    progress.say(&format!("{} (usually {}), beside what follows ...", check.name, check.usually));
-    thread::scope(|scope| {
-        let beside = scope.spawn(move || {
-            timed(check.name, progress, || programs::show_at_the_end(&mut check.command))
-        });
-        let mut outcomes: Vec<_> = others.into_iter().map(|check| run(check, progress)).collect();
-        outcomes.push(beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        outcomes
     })
 }
 
