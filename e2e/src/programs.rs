@@ -2,7 +2,7 @@
 //! ever.
 
 use std::{
-    io::{BufRead as _, BufReader, Write},
+    io::{BufRead as _, BufReader, Seek as _, Write},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     thread,
@@ -46,6 +46,18 @@ pub fn show(command: &mut Command) -> Result<()> {
         Some(status) => bail!("{} ended with {status}", describe(command)),
         None => bail!("{}: {}", describe(command), overdue(BUILD_LIMIT)),
     }
+}
+
+/// Runs a command to its end, and then shows what it wrote.
+pub fn show_at_the_end(command: &mut Command) -> Result<()> {
+    let mut output = tempfile::tempfile().context("making a file for what a program writes")?;
+    let same = || output.try_clone().context("opening a file for what a program writes");
+    let ended = show(command.stdout(same()?).stderr(same()?));
+    output.rewind().context("reading what a program has written")?;
+    for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+        progress::print(&String::from_utf8_lossy(&line));
+    }
+    ended
 }
 
 /// `command` as the last words of `wrapper`, which starts it.

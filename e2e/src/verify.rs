@@ -10,8 +10,10 @@ mod workflows;
 pub use self::matrix::matrix;
 
 use std::{
+    panic::resume_unwind,
     path::{Path, PathBuf},
     process::Command,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -28,6 +30,7 @@ use crate::{
     product::{
         binaries, cargo, checkout,
         dockerfiles::{self, Images},
+        images::for_tests,
     },
     programs,
     progress::Progress,
@@ -57,12 +60,16 @@ struct Check {
 /// How many tests on a cluster run at the same time: they wait most of their time.
 const TRIALS_AT_ONCE: u8 = 5;
 
+/// A program of tests, and what it is called.
+type Tests = (&'static str, &'static str);
+
 /// Tests that have clusters of their own, beside the one that [`SHARED`] share.
-const OWN: [(&str, &str); 1] = [("node", "tests with clusters of their own")];
-/// Tests on one cluster, one program after the other: the last exchanges the operator.
-const SHARED: [(&str, &str); 2] = [
-    ("cluster", "tests and examples on a cluster"),
+const OWN: Tests = ("node", "tests with clusters of their own");
+/// Tests on one cluster, one program after the other. The first exchanges the operator, and mostly waits: those that
+/// run beside it have the most to do when they begin.
+const SHARED: [Tests; 2] = [
     ("upgrade", "another release of the operator, and none, on a cluster"),
+    ("cluster", "tests and examples on a cluster"),
 ];
 
 /// Lines of Rust that the stand-in for Flux may have, its tests included: nobody wants to keep more
@@ -77,9 +84,12 @@ pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
     if let Some(filter) = &options.filter {
         check_filter(filter)?;
     }
-    for check in checks()? {
-        outcomes.push(run(check, progress));
-    }
+    let obstacle = obstacle(&options.target);
+    let own = match &options.target {
+        Target::Own(own) if options.filter.is_none() && obstacle.is_none() => Some(own),
+        Target::Own(_) | Target::External { .. } => None,
+    };
+    outcomes.extend(check_and_build(checks()?, own, progress));
     let images = images(&mut outcomes, progress);
     outcomes.push(timed("the stand-in for Flux is small", progress, check_stand_in_size));
     outcomes.push(timed("dependencies: licences, bans, sources", progress, || deny(progress)));
@@ -90,8 +100,8 @@ pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
     outcomes.push(timed("the documentation is a book", progress, || book::build(progress)));
     outcomes
         .push(timed("workflows: syntax, types, scripts", progress, || workflows::check(progress)));
-    match obstacle(&options.target) {
-        None => outcomes.extend(on_the_cluster(options, images.as_ref(), progress)?),
+    match obstacle {
+        None => outcomes.extend(on_the_cluster(options, own, images.as_ref(), progress)?),
         Some(reason) if options.require_cluster => bail!("--require-cluster: {reason}"),
         Some(reason) => outcomes.push(Outcome {
             name: "tests on a cluster",
@@ -186,28 +196,43 @@ fn obstacle(target: &Target) -> Option<&'static str> {
     )
 }
 
+/// Runs checks one after the other, and beside them builds all that runs on clusters of the tests: both have to wait
+/// now and then, for what is downloaded and for each other's ends.
+fn check_and_build(
+    checks: Vec<Check>,
+    own: Option<&kubernetes::Options>,
+    progress: &Progress,
+) -> Vec<Outcome> {
+    let build = |own| {
+        timed("programs of the tests' clusters: built", progress, || build_programs(own, progress))
+    };
+    thread::scope(|scope| {
+        let built = own.map(|own| scope.spawn(move || build(own)));
+        let mut outcomes: Vec<_> = checks.into_iter().map(|check| run(check, progress)).collect();
+        outcomes
+            .extend(built.map(|built| built.join().unwrap_or_else(|panic| resume_unwind(panic))));
+        outcomes
+    })
+}
+
 fn on_the_cluster(
     options: &Options,
+    own: Option<&kubernetes::Options>,
     images: Option<&Images>,
     progress: &Progress,
 ) -> Result<Vec<Outcome>> {
-    let mut outcomes = Vec::new();
     let notes = tempfile::NamedTempFile::new().context("making a file for what does not run")?;
-    let own = match &options.target {
-        Target::Own(own) if options.filter.is_none() => Some(own),
-        Target::Own(_) | Target::External { .. } => None,
-    };
-    if let Some(own) = own {
-        outcomes.push(timed("programs of the tests' clusters: built", progress, || {
-            build_programs(own, progress)
-        }));
-    }
-    for (test, name) in OWN.iter().filter(|_| own.is_some()).chain(&SHARED) {
-        let mut check = ignored_tests(test, name, options, images)?;
+    let check = |tests| -> Result<Check> {
+        let mut check = ignored_tests(tests, options, images)?;
         let (variable, path) = not_run::environment(notes.path());
         check.command.env(variable, path);
-        outcomes.push(run(check, progress));
-    }
+        Ok(check)
+    };
+    let shared = SHARED.map(check).into_iter().collect::<Result<Vec<_>>>()?;
+    let mut outcomes = match own {
+        Some(_) => beside(check(OWN)?, shared, progress),
+        None => shared.into_iter().map(|check| run(check, progress)).collect(),
+    };
     outcomes.extend(not_run::noted(notes.path()).into_iter().map(|reason| Outcome {
         name: "a test",
         result: Verdict::NotRun(reason),
@@ -228,21 +253,16 @@ fn build_programs(own: &kubernetes::Options, progress: &Progress) -> Result<()> 
     Built::ensure(&own.cache, own.version, &nodes, progress)?;
     kubernetes::kueue(&own.cache, progress)?;
     kubernetes::scheduler_plugins(&own.cache, progress)?;
-    Ok(())
+    for_tests::make_file_systems(&own.cache, progress)
 }
 
-fn ignored_tests(
-    test: &str,
-    name: &'static str,
-    options: &Options,
-    images: Option<&Images>,
-) -> Result<Check> {
+fn ignored_tests((test, name): Tests, options: &Options, images: Option<&Images>) -> Result<Check> {
     let mut command = cargo(&["test", "--package", "e2e", "--test", test, "--"])?;
     let threads = format!("--test-threads={TRIALS_AT_ONCE}");
     command.args(["--ignored", &threads]).args(&options.filter);
     use_cluster(&mut command, &options.target);
     command.envs(images.map(|images| (binaries::IMAGES, images.directory())));
-    Ok(Check { name, usually: "5 min, 15 min cold", command })
+    Ok(Check { name, usually: "2 to 10 min", command })
 }
 
 /// How one check went.
@@ -264,6 +284,19 @@ fn run(mut check: Check, progress: &Progress) -> Outcome {
     timed(check.name, progress, || {
         progress.say(&format!("{} (usually {}) ...", check.name, check.usually));
         programs::show(&mut check.command)
+    })
+}
+
+/// Runs a check at the same time as others that follow each other. What it says is shown when it has ended.
+fn beside(mut check: Check, others: Vec<Check>, progress: &Progress) -> Vec<Outcome> {
+    progress.say(&format!("{} (usually {}), beside what follows ...", check.name, check.usually));
+    thread::scope(|scope| {
+        let beside = scope.spawn(move || {
+            timed(check.name, progress, || programs::show_at_the_end(&mut check.command))
+        });
+        let mut outcomes: Vec<_> = others.into_iter().map(|check| run(check, progress)).collect();
+        outcomes.push(beside.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        outcomes
     })
 }
 

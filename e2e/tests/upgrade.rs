@@ -42,7 +42,7 @@ fn a_command_that_fails_while_no_operator_runs_is_run_once_and_told_later() {
     let progress = Progress::new();
     let environment = Environment::shared(&progress).unwrap();
     let outcome = environment.trial("alone", &[], async |trial| {
-        let codes = [7, 75, 137, 143];
+        let codes = [2, 7, 75, 137, 143];
         for code in codes {
             trial.apply(&ends_when_told(code)).await?;
         }

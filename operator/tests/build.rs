@@ -112,7 +112,7 @@ fn a_command_fails_the_job_and_who_is_lost_is_replaced() {
     }
     assert_eq!(action(&job, 143, true), Some("FailJob"), "the command has run");
     assert_eq!(action(&job, 75, false), Some("Ignore"), "it was stopped");
-    for code in [137, 255] {
+    for code in [2, 137, 255] {
         assert_eq!(action(&job, code, false), None, "{code}");
         assert_eq!(action(&job, code, true), Some("Ignore"), "{code}");
     }
@@ -147,5 +147,5 @@ fn a_container_beside_the_runner_fails_the_job_by_its_own_failure_alone() {
         rules.filter(|codes| codes.container_name.as_deref() != Some("hello")).collect();
     let names: Vec<_> = beside.iter().filter_map(|codes| codes.container_name.as_deref()).collect();
     assert!(names.contains(&"web") && names.contains(&"flux-agent"), "{names:?}");
-    assert!(beside.iter().all(|it| it.operator == "NotIn" && it.values == [76, 137, 143, 255]));
+    assert!(beside.iter().all(|it| it.operator == "NotIn" && it.values == [2, 76, 137, 143, 255]));
 }

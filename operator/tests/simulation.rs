@@ -151,6 +151,7 @@ fn a_failure_policy_is_asked_rule_by_rule() {
         (75, none(), Verdict::Ignore),
         (1, none(), Verdict::FailJob),
         (1, taken.clone(), Verdict::FailJob),
+        (2, none(), Verdict::Count),
         (137, none(), Verdict::Count),
         (137, taken, Verdict::Ignore),
     ] {

@@ -184,7 +184,7 @@ fn a_command_whose_lead_is_lost_is_not_run_again() {
 #[ignore = "needs a cluster"]
 fn a_command_that_fails_is_run_once_whatever_its_code_is() {
     trial("codes", &[], async |trial| {
-        let codes = [7, 75, 137, 143];
+        let codes = [2, 7, 75, 137, 143];
         for code in codes {
             let spec = format!(
                 "{{size: 1, containers: [{{image: 'ubuntu:24.04', command: 'echo once; exit {code}'}}]}}"

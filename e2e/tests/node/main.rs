@@ -10,6 +10,7 @@ mod gang;
 mod install;
 mod kueue;
 mod network;
+mod stopped_in_runc;
 mod two_nodes;
 
 use std::{

@@ -19,6 +19,8 @@ use crate::{
 
 /// A web server, started by the image's own entrypoint, and curl. Made of Debian's packages.
 const WEB_SERVER: &str = "nginx:1";
+/// The packages of both images that are more than an operating system.
+const PACKAGES: [&str; 3] = ["curl", "munge", "nginx"];
 /// An operating system with its own Flux, and munge. Made of a Debian and the view.
 const WITH_FLUX: &str = "fluxrm/flux-sched:jammy";
 /// The image of the example `mpi`: made of the packages that its `Dockerfile` names, and of its source.
@@ -44,7 +46,7 @@ pub fn load(
     packages::ensure(packages::STATIC_PROGRAM, progress)?;
     let busybox = programs::find("busybox").context("looking for busybox in PATH")?;
     cluster.load_image(&program(scratch.path(), "/bin/busybox", &busybox)?, &[DISTROLESS])?;
-    let system = debian(&Cache::locate()?, &["curl", "munge", "nginx"], progress)?;
+    let system = debian(&Cache::locate()?, &PACKAGES, progress)?;
     let web_server = web_server(&system, scratch.path())?;
     progress.step(&format!("loading Debian's nginx, in the place of {WEB_SERVER}"), || {
         cluster.load_image(&web_server, &[WEB_SERVER])
@@ -60,6 +62,13 @@ pub fn load(
     progress.step(&format!("loading a Debian with Flux, in the place of {WITH_FLUX}"), || {
         cluster.load_image(&with_flux, &[WITH_FLUX])
     })
+}
+
+/// Makes the file systems of the images that tests on clusters have in any case.
+pub(crate) fn make_file_systems(cache: &Cache, progress: &Progress) -> Result<()> {
+    debian(cache, &[], progress)?;
+    debian(cache, &PACKAGES, progress)?;
+    Ok(())
 }
 
 fn load_mpi(cluster: &Cluster, progress: &Progress) -> Result<()> {

@@ -20,12 +20,18 @@ use std::collections::BTreeMap;
 /// all.
 const REPLACEMENTS: i32 = 6;
 
+/// Exit code of a container that is stopped in the moment in which it begins: SIGTERM reaches `runc init`, before
+/// that becomes the container's program. It is PID 1 and written in Go, whose programs end with this code when a
+/// signal does not end them (`dieFromSignal` in `runtime/signal_unix.go`).
+const STOPPED_IN_RUNC: i32 = 2;
+
 /// Exit codes of the runner after which its pod is made again: those of a kill (of the kernel, for
-/// memory, or of the kubelet), and of a container that the kubelet lost. They count as failures.
-pub(in crate::controller) const KILLED: [i32; 2] = [137, 255];
+/// memory, or of the kubelet), of a container that the kubelet lost, and of one that never began. They count as
+/// failures.
+pub(in crate::controller) const KILLED: [i32; 3] = [STOPPED_IN_RUNC, 137, 255];
 
 /// Exit codes of a container that ended because its pod, or the runner beside it, did.
-const ENDED_WITH_THE_RUNNER: [i32; 4] = [Exit::Broker as i32, 137, 143, 255];
+const ENDED_WITH_THE_RUNNER: [i32; 5] = [STOPPED_IN_RUNC, Exit::Broker as i32, 137, 143, 255];
 
 /// Containers beside the runner that have a rule each: the API server takes twenty rules. What fails beside
 /// them is made again, and found out by the lead.

@@ -342,7 +342,7 @@ fn lost(interactive: bool, state: ContainerState) -> MiniClusterStatus {
 
 #[test]
 fn a_lost_lead_comes_back_where_people_end_the_run() {
-    for code in [75, 137] {
+    for code in [2, 75, 137] {
         assert_eq!(lost(true, ended(code, "Error", None)).state, Some(State::Pending));
         assert_eq!(lost(false, ended(code, "Error", None)).state, Some(State::Ending));
     }
