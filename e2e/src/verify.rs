@@ -203,14 +203,14 @@ fn check_and_build(
     own: Option<&kubernetes::Options>,
     progress: &Progress,
 ) -> Vec<Outcome> {
-    let build = |own| {
-        timed("programs of the tests' clusters: built", progress, || build_programs(own, progress))
-    };
+    const NAME: &str = "what runs on the tests' clusters: built";
     thread::scope(|scope| {
-        let built = own.map(|own| scope.spawn(move || build(own)));
+        let building = own.map(|own| {
+            scope.spawn(move || timed(NAME, progress, || build_programs(own, progress)))
+        });
         let mut outcomes: Vec<_> = checks.into_iter().map(|check| run(check, progress)).collect();
-        outcomes
-            .extend(built.map(|built| built.join().unwrap_or_else(|panic| resume_unwind(panic))));
+        let built = building.map(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        outcomes.extend(built);
         outcomes
     })
 }
