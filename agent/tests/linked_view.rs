@@ -218,3 +218,30 @@ fn a_sidecar_that_comes_first_links_the_view_itself() {
     let output = pod.prepared(&config).args(["--container", "beside"]).output().unwrap();
     assert_eq!(code(&output), 7, "{}", stderr(&output));
 }
+
+/// Puts a program that needs a newer C library than any image has in place of the view's `flux`: the shell of this
+/// machine, to which every version that it needs of the C library has another name.
+fn needs_a_newer_c_library(pod: &Pod) {
+    let mut program = fs::read(fs::canonicalize("/bin/sh").unwrap()).unwrap();
+    let (version, newer) = (b"GLIBC_2.", b"GLIBC_9.");
+    let found = |at: &usize| program[*at..].starts_with(version);
+    let places: Vec<usize> = (0..program.len()).filter(found).collect();
+    assert!(!places.is_empty(), "the shell needs nothing of a C library");
+    for at in places {
+        program[at..at + newer.len()].copy_from_slice(newer);
+    }
+    fs::write(pod.at("mnt/flux/view/bin/flux"), program).unwrap();
+}
+
+#[test]
+fn a_view_for_a_newer_c_library_ends_the_run_with_the_loaders_words() {
+    let pod = Pod::new();
+    needs_a_newer_c_library(&pod);
+    let output = pod.run(&pod.config(&["true"]));
+    let message = pod.message();
+    let code = code(&output);
+    assert_eq!((code, message.exit_code, message.command_ran), (66, 66, false), "{message:?}");
+    for told in [stderr(&output), message.last_error.unwrap()] {
+        assert!(told.contains("version `GLIBC_9.") && told.contains("' not found"), "{told}");
+    }
+}
