@@ -8,12 +8,14 @@ use crate::controller::job_change::{is_failed, is_finished};
 use crate::controller::waiting::{
     SILENT_LIMIT, Waiting, condition, containers, event_time, is_silent, waiting,
 };
+use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{Exit, TerminationMessage, labels};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Event, Namespace, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
+use std::cmp::Reverse;
 use std::time::Duration;
 
 /// Time from the start of a Job, and from one time to the next, in which it is not asked why pods do not
@@ -222,7 +224,7 @@ fn telling(mut leads: Vec<Pod>, runner: &str) -> Option<Pod> {
 }
 
 /// The pod whose failure was the Job's: the oldest of those that nobody stopped, before those that were
-/// killed. Of a large Job's pods thousands may have failed.
+/// killed, of which it is one whose index was most often. Of a large Job's pods thousands may have failed.
 async fn failed_worker(
     api: &Api<Pod>,
     of_job: &str,
@@ -233,12 +235,26 @@ async fn failed_worker(
     let mut found = None;
     loop {
         let (pods, next) = page(api, &parameters, job).await?;
-        found = found.into_iter().chain(pods).min_by_key(|pod| (Blame::of(pod, runner), age(pod)));
+        found = found.into_iter().chain(pods).min_by_key(|pod| suspicion(pod, runner));
         if next.is_none() {
             return Ok(found);
         }
         parameters.continue_token = next;
     }
+}
+
+/// Orders pods by how likely it is that their failure was their Job's, the likeliest first.
+fn suspicion(pod: &Pod, runner: &str) -> impl Ord + use<> {
+    let blame = Blame::of(pod, runner);
+    let kills = if blame == Blame::Killed { earlier_failures(pod) } else { 0 };
+    (blame, Reverse(kills), age(pod))
+}
+
+/// How often the pod's index had failed when the Job controller made it.
+fn earlier_failures(pod: &Pod) -> u32 {
+    let [(_, failures), _] = REPLACED_VARIABLES;
+    let count = pod.annotations().get(failures);
+    count.and_then(|count| count.parse().ok()).unwrap_or_default()
 }
 
 /// How likely it is that a pod's failure was its Job's, the likeliest first.
