@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use support::server::Outage;
 use support::world::{
-    CLUSTER, CONFIG, JOB, SECRETS, SERVICE, World, create, finish, marker, put_pods,
+    CLUSTER, CONFIG, JOB, SECRETS, SERVICE, World, create, finish, marker, patch, put_pods, status,
 };
 
 #[tokio::test]
@@ -193,4 +193,55 @@ async fn failures_are_counted_by_their_kind() {
         let line = format!("flux_operator_reconcile_failures_total{{category=\"{category}\"}} 1");
         assert!(text.contains(&line), "{text}");
     }
+}
+
+/// What the operator in Go makes of the MiniCluster, in its order: `ensureMiniCluster` in
+/// `controllers/flux/minicluster.go` of that operator.
+fn of_the_operator_in_go(world: &World) -> [(&'static str, Value); 3] {
+    let uid = world.server.get(CLUSTER).unwrap()["metadata"]["uid"].clone();
+    let object = |version: &str, kind: &str, name: &str, spec: Value| {
+        let owner = json!({
+            "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "name": "hello", "uid": uid,
+            "controller": true, "blockOwnerDeletion": true,
+        });
+        let metadata = json!({ "name": name, "namespace": "work", "ownerReferences": [owner] });
+        json!({ "apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec })
+    };
+    let selector = json!({ "clusterIP": "None", "selector": { "job-name": "hello" } });
+    let job = json!({ "completions": 4, "parallelism": 4, "template": {} });
+    [
+        (ENTRYPOINT, object("v1", "ConfigMap", "hello-entrypoint", Value::Null)),
+        (SERVICE, object("v1", "Service", "hello", selector)),
+        (JOB, object("batch/v1", "Job", "hello", job)),
+    ]
+}
+
+const ENTRYPOINT: &str = "/api/v1/namespaces/work/configmaps/hello-entrypoint";
+
+#[tokio::test]
+async fn a_mini_cluster_whose_job_the_operator_in_go_has_made_gets_nothing_more() {
+    let world = World::new(&json!({}));
+    for (path, object) in of_the_operator_in_go(&world) {
+        world.server.put(path, object);
+    }
+    let before = [ENTRYPOINT, SERVICE, JOB].map(|path| world.server.get(path));
+    assert_eq!(world.writes().await, [status()]);
+    assert_eq!(world.condition("Progressing").1, "StartedByAnotherOperator");
+    assert_eq!([ENTRYPOINT, SERVICE, JOB].map(|path| world.server.get(path)), before);
+}
+
+/// Whoever is first with the Job has it. The Service has the same name and purpose for both operators, and its owner
+/// is the MiniCluster.
+#[tokio::test]
+async fn of_what_the_operator_in_go_has_made_before_its_job_the_service_is_taken_over() {
+    let world = World::new(&json!({}));
+    let [(_, scripts), (_, service), _] = of_the_operator_in_go(&world);
+    world.server.put(ENTRYPOINT, scripts);
+    world.server.put(SERVICE, service);
+    let before = world.server.get(ENTRYPOINT);
+    let writes = world.writes().await;
+    assert!(writes.contains(&patch(SERVICE)) && writes.contains(&create(JOB)), "{writes:?}");
+    assert_eq!(world.condition("Progressing").0, "True");
+    assert_eq!(world.server.get(ENTRYPOINT), before);
+    assert_eq!(world.writes().await, [""; 0]);
 }

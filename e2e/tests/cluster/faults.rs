@@ -29,7 +29,7 @@ async fn said(trial: &Trial, name: &str, index: u32, text: &str) -> Result<Pod> 
 }
 
 /// Lets what waits for the file `/tmp/go` in the newest pod of that index go on.
-async fn go(trial: &Trial, name: &str, index: u32) -> Result<()> {
+pub(crate) async fn go(trial: &Trial, name: &str, index: u32) -> Result<()> {
     let pod = trial.pod(name, index).await?.context("no such pod")?.name_any();
     exec(trial, &pod, name, &["touch", "/tmp/go"]).map(drop)
 }
@@ -43,7 +43,7 @@ async fn pods_made(trial: &Trial, name: &str) -> Result<usize> {
 }
 
 /// How the container `name` of the pod has ended, if it has.
-fn end_of<'pod>(pod: &'pod Pod, name: &str) -> Option<&'pod ContainerStateTerminated> {
+pub(crate) fn end_of<'pod>(pod: &'pod Pod, name: &str) -> Option<&'pod ContainerStateTerminated> {
     let status = pod.status.as_ref()?;
     let main = status.container_statuses.iter().flatten();
     let mut all = main.chain(status.init_container_statuses.iter().flatten());
@@ -63,7 +63,7 @@ fn kill_broker(trial: &Trial, pod: &str, name: &str) -> Result<()> {
 }
 
 /// Fails unless `log` has each of `lines` once.
-fn each_once(log: &str, lines: &[&str]) -> Result<()> {
+pub(crate) fn each_once(log: &str, lines: &[&str]) -> Result<()> {
     for line in lines {
         let times = log.lines().filter(|it| it.trim() == *line).count();
         ensure!(times == 1, "{line} stands {times} times in the log:\n{log}");

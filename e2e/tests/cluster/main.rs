@@ -26,6 +26,7 @@ mod runs;
 mod secrets;
 mod stop;
 mod suspend;
+mod two_operators;
 mod why;
 
 use std::time::Duration;
