@@ -1,6 +1,8 @@
 //! How the agent and the view come into the pods: mounted as image volumes, which the other tests have by
 //! default on a cluster that can do so, and copied.
 
+mod left_out;
+
 use crate::{DEADLINE, apply, complete, kubectl, lead_log, trial};
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
