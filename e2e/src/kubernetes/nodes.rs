@@ -1,11 +1,20 @@
 //! What can be done with single nodes while the cluster runs.
 
+use std::{fs, process::Command};
+
 use anyhow::{Context as _, Result, ensure};
+use nix::sys::statvfs::statvfs;
+use serde_json::{Value, json};
 
 use super::{
     Kubernetes, Options, control_groups, layout::NodeLayout, namespaces::Namespaces, start,
 };
-use crate::progress::Progress;
+use crate::{programs, progress::Progress};
+
+/// Bytes that others on this machine may write before the disk is filled, without filling it.
+const MARGIN: u64 = 1 << 30;
+/// What fills a disk, below the node's `/var`.
+const FILLED: &str = "filled";
 
 impl Kubernetes {
     /// Names of the nodes; the first has the control plane.
@@ -31,6 +40,37 @@ impl Kubernetes {
         progress.step(&what, || {
             start::start_again(&self.layout, &node, &self.namespaces, &self.built, options)
         })
+    }
+
+    /// Lets the node's kubelet take its disk for full when it has [`MARGIN`] less than it has now: that starts it
+    /// again, and the node's pods go on.
+    pub fn limit_disk(&self, options: &Options, name: &str) -> Result<()> {
+        let node = self.further_node(name)?;
+        let disk = statvfs(&node.var()).with_context(|| format!("looking at {name}'s disk"))?;
+        let available = disk.blocks_available() * disk.fragment_size();
+        let least = available.checked_sub(MARGIN).context("the disk is almost full")?;
+        let file = node.configuration().join("kubelet.json");
+        let shown = file.display();
+        let text = fs::read_to_string(&file).with_context(|| format!("reading {shown}"))?;
+        let mut configuration: Value =
+            serde_json::from_str(&text).with_context(|| format!("understanding {shown}"))?;
+        configuration["evictionHard"]["nodefs.available"] = json!(least.to_string());
+        fs::write(&file, configuration.to_string()).with_context(|| format!("writing {shown}"))?;
+        start::start_kubelet_again(&node, &self.built, options)
+    }
+
+    /// Takes so much of the node's disk that it is full by [`Self::limit_disk`], whatever images the kubelet removes.
+    pub fn fill_disk(&self, name: &str) -> Result<()> {
+        let file = self.further_node(name)?.var().join(FILLED);
+        let size = (4 * MARGIN).to_string();
+        programs::run(Command::new("fallocate").args(["--length", &size]).arg(file))?;
+        Ok(())
+    }
+
+    /// Ends [`Self::fill_disk`].
+    pub fn clear_disk(&self, name: &str) -> Result<()> {
+        let file = self.further_node(name)?.var().join(FILLED);
+        fs::remove_file(&file).with_context(|| format!("removing {}", file.display()))
     }
 
     /// Cuts the node off from all others, as if its cable were pulled: what is sent to it or by it is lost, and

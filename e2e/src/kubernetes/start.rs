@@ -105,6 +105,30 @@ pub(super) fn start_again(
     start.wait_for_nodes()
 }
 
+/// Ends the kubelet of a node, and starts it with the configuration that there is now. The pods go on.
+pub(super) fn start_kubelet_again(
+    node: &NodeLayout,
+    built: &Built,
+    options: &Options,
+) -> Result<()> {
+    let around = processes::recorded(&node.processes().join("kubelet"));
+    let around = around.context("no kubelet was started")?;
+    if let Some(kubelet) = around.child() {
+        kubelet.end()?;
+    }
+    around.end()?;
+    let namespaces = Namespaces::find(node).context("the node does not run")?;
+    let runtime = runtime_of(node, options)?;
+    let containerd = built.runtime(runtime)?;
+    let node = Node { layout: node.clone(), namespaces, runtime, containerd };
+    node.start_all(vec![components::kubelet(&node.layout, built, &options.network)])
+}
+
+fn runtime_of(node: &NodeLayout, options: &Options) -> Result<ContainerRuntime> {
+    let runtimes = options.nodes.runtimes();
+    runtimes.get(node.position()).copied().context("the cluster has fewer nodes")
+}
+
 /// Makes a node in which nothing runs yet.
 fn make_node<'a>(
     layout: &Layout,
@@ -113,13 +137,12 @@ fn make_node<'a>(
     options: &Options,
     first: Option<&Namespaces>,
 ) -> Result<Node<'a>> {
-    let runtimes = options.nodes.runtimes();
-    let runtime = runtimes.get(node.position()).context("the cluster has fewer nodes")?;
+    let runtime = runtime_of(node, options)?;
     control_groups::create(layout, node)?;
     let namespaces = Namespaces::create(node, &built.pause.join("pause"), options, first)
         .with_context(|| format!("making {}", node.name()))?;
-    let containerd = built.runtime(*runtime)?;
-    Ok(Node { layout: node.clone(), namespaces, runtime: *runtime, containerd })
+    let containerd = built.runtime(runtime)?;
+    Ok(Node { layout: node.clone(), namespaces, runtime, containerd })
 }
 
 fn write(path: &Path, content: &str) -> Result<()> {

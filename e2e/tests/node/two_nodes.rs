@@ -1,8 +1,9 @@
 //! A cluster of two nodes, of which the second has no image volumes: what the harness promises of it, and what
-//! becomes of `MiniClusters` when a node is drained, lost or cut off. Needs root.
+//! becomes of `MiniClusters` when a node is drained, lost, cut off or short of disk. Needs root.
 //!
 //! One cluster serves all cases, one after the other: each but the first does something to the second node.
 
+mod disk;
 mod loss;
 mod network;
 mod place;
@@ -69,7 +70,9 @@ fn try_all(options: &Options, progress: &Progress) -> Result<()> {
     pair.case("drain", place::a_rank_leaves_in_order_when_its_node_is_drained)?;
     pair.case("network", network::brokers_that_cannot_reach_each_other_join_again)?;
     pair.case("loss", loss::workers_of_a_lost_node_come_back_with_it)?;
-    pair.case("given-up", loss::pods_of_a_node_that_is_given_up_are_made_elsewhere)
+    pair.case("given-up", loss::pods_of_a_node_that_is_given_up_are_made_elsewhere)?;
+    // The last one: the kubelet has removed images that no pod uses.
+    pair.case("disk", disk::pods_of_a_node_that_runs_short_of_disk_are_evicted)
 }
 
 impl Pair<'_> {

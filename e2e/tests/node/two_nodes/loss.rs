@@ -85,7 +85,8 @@ async fn elsewhere(pair: &Pair<'_>, trial: &Trial, lead: &Pod, worker: &Pod) -> 
     Ok(())
 }
 
-async fn await_running(trial: &Trial, name: &str) -> Result<()> {
+/// Waits until the status says that both brokers are ready.
+pub(super) async fn await_running(trial: &Trial, name: &str) -> Result<()> {
     let whole = |cluster: Option<&MiniCluster>| {
         let status = cluster.and_then(|cluster| cluster.status.as_ref());
         status.is_some_and(|it| it.state == Some(State::Running) && it.ready_brokers == 2)
