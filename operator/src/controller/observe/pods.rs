@@ -395,6 +395,21 @@ mod tests {
     }
 
     #[test]
+    fn of_pods_that_were_killed_it_is_one_whose_index_was_most_often() {
+        let killed = |second: i64, before: &str| {
+            let mut pod = made(second, Some(137));
+            let count = REPLACED_VARIABLES[0].1.to_owned();
+            pod.annotations_mut().insert(count, before.to_owned());
+            pod
+        };
+        let first =
+            |pods: Vec<Pod>| second(pods.into_iter().min_by_key(|it| suspicion(it, "hello")));
+        assert_eq!(first(vec![killed(1, "0"), killed(2, "5"), killed(3, "6")]), Some(3));
+        assert_eq!(first(vec![killed(1, "6"), made(2, Some(69))]), Some(2), "its own failure");
+        assert_eq!(first(vec![made(1, Some(137)), made(2, Some(137))]), Some(1), "not by index");
+    }
+
+    #[test]
     fn a_refusal_is_quoted_without_the_name_of_the_pod_that_never_was() {
         let message = r#"Error creating: pods "hello-0-9v5kq" is forbidden: exceeded quota: few"#;
         assert_eq!(refused(message), "pods are refused: forbidden: exceeded quota: few");
