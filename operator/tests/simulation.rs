@@ -4,6 +4,7 @@
 mod support;
 
 use serde_json::{Value, json};
+use std::sync::Arc;
 use support::simulation::job_policy::{Verdict, verdict};
 use support::simulation::patch::{apply, merge};
 use support::simulation::refusal::Refusal;
@@ -95,7 +96,7 @@ fn a_service_keeps_its_address() {
 
 const MAPS: &str = "/api/v1/namespaces/work/configmaps";
 
-fn map(store: &mut Store) -> (String, Value) {
+fn map(store: &mut Store) -> (String, Arc<Value>) {
     let body = json!({ "kind": "ConfigMap", "metadata": { "name": "a" } });
     (format!("{MAPS}/a"), store.create(MAPS, &body).unwrap())
 }

@@ -5,6 +5,7 @@ use crate::support::simulation::store::Event;
 use crate::support::world::{CLUSTER, CONFIG, JOB};
 use crate::world::{SOMEBODY, owned_by_cluster};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// The annotation that notes a run which has ended.
 pub(crate) const NOTE: &str = "flux-framework.org/ended-run";
@@ -41,7 +42,7 @@ pub(crate) fn faults(history: &[Event]) -> Vec<String> {
 impl Story {
     fn tell(&mut self, event: &Event) -> Option<String> {
         match event.path.as_str() {
-            CLUSTER => self.cluster_changed(event.after.as_ref()),
+            CLUSTER => self.cluster_changed(event.after.as_deref()),
             CONFIG => self.note_changed(event),
             JOB => {
                 if let Some(fault) = self.job_changed(event) {
@@ -73,7 +74,7 @@ impl Story {
             serde_json::from_str(object?["metadata"]["annotations"][NOTE].as_str()?).ok()
         };
         let of_last = |note: Value| note["job"] == last.uid;
-        let (before, after) = (note(event.before.as_ref()), note(event.after.as_ref()));
+        let (before, after) = (note(event.before.as_deref()), note(event.after.as_deref()));
         let is_noted = after.is_some_and(of_last);
         last.known_to_be_over |= is_noted;
         last.forgotten |= !event.by_operator && !is_noted && before.is_some();
@@ -124,7 +125,7 @@ impl Story {
 
 /// What the operator has written to and is not its own to write to.
 fn trespass(event: &Event) -> Option<String> {
-    let before = event.before.as_ref()?;
+    let before = event.before.as_deref()?;
     let is = |kind: &str| before["kind"] == kind;
     let theirs = before["metadata"]["annotations"][SOMEBODY].is_string();
     let owned = before["metadata"]["ownerReferences"].as_array().is_some_and(|all| !all.is_empty());
@@ -136,7 +137,7 @@ fn trespass(event: &Event) -> Option<String> {
     if is("MiniCluster") && event.after.is_none() && !is_over {
         return Some("the operator has deleted a MiniCluster that has not finished".to_owned());
     }
-    let spec = |object: &Option<Value>| object.as_ref().map(|object| object["spec"].clone());
+    let spec = |object: &Option<Arc<Value>>| object.as_ref().map(|object| object["spec"].clone());
     let edited =
         is("MiniCluster") && event.after.is_some() && spec(&event.before) != spec(&event.after);
     edited.then(|| "the operator has edited the specification".to_owned())

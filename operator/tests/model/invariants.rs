@@ -8,6 +8,7 @@ use crate::support::world::{CLUSTER, CONFIG, JOB, SECRETS};
 use crate::world::{PODS, World, owned_by_cluster, path};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What is wrong after a MiniCluster of `flavour` was made and `actions` have happened.
 pub(crate) async fn hold(flavour: Flavour, actions: &[Action]) -> Result<(), String> {
@@ -57,7 +58,7 @@ fn repeated(world: &World) -> Vec<String> {
     }
     let jobs = world.store(|store| {
         let made = store.history.iter().filter_map(|event| event.after.as_ref());
-        made.filter(|object| object["kind"] == "Job").cloned().collect::<Vec<Value>>()
+        made.filter(|object| object["kind"] == "Job").cloned().collect::<Vec<Arc<Value>>>()
     });
     let may_repeat = |uid: &str| {
         let job = jobs.iter().find(|job| job["metadata"]["uid"] == uid);

@@ -210,14 +210,14 @@ impl World {
     }
 
     /// The newest pod of the Job with this index.
-    fn pod(&self, index: u64) -> Option<(String, Value)> {
+    fn pod(&self, index: u64) -> Option<(String, Arc<Value>)> {
         self.store(|store| {
             let of_job = |pod: &Value| {
                 !pod["metadata"]["labels"][labels::COMPLETION_INDEX].is_null()
                     && index_of(pod) == index
             };
             let all = store.inside(PODS).filter(|(_, pod)| of_job(pod));
-            all.map(|(path, pod)| (path.clone(), pod.clone())).last()
+            all.map(|(path, pod)| (path.clone(), Arc::clone(pod))).last()
         })
     }
 

@@ -3,13 +3,19 @@
 use flux_operator::manifests::{leader_role, role};
 use http::Method;
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use std::sync::LazyLock;
+
+/// What the operator's Roles grant; they are the same for each request.
+static RULES: LazyLock<Vec<PolicyRule>> = LazyLock::new(|| {
+    let roles = [role("work"), leader_role("work")];
+    roles.into_iter().flat_map(|role| role.rules.unwrap_or_default()).collect()
+});
 
 /// Whether the Roles of an operator for one namespace allow the request. They have everything that the
 /// cluster-wide one has.
 pub(crate) fn allowed(method: &Method, path: &str, query: &str) -> bool {
     let Some(request) = Asked::new(method, path, query) else { return false };
-    let rules = [role("work"), leader_role("work")].map(|role| role.rules.unwrap_or_default());
-    rules.iter().flatten().any(|rule| request.is_granted(rule))
+    RULES.iter().any(|rule| request.is_granted(rule))
 }
 
 /// What a request asks for, in the words of a role.

@@ -164,7 +164,7 @@ impl Server {
     /// Changes the object at `path`.
     pub(crate) fn change(&self, path: &str, change: impl FnOnce(&mut Value)) {
         self.with(|memory| {
-            let mut object = memory.store.all()[path].clone();
+            let mut object = memory.store.get(path).unwrap().clone();
             change(&mut object);
             memory.store.put(path, object);
         });
@@ -271,7 +271,9 @@ impl Server {
 
     /// All objects, each with its path.
     pub(crate) fn everything(&self) -> Vec<(String, Value)> {
-        self.lock().store.all().clone().into_iter().collect()
+        let memory = self.lock();
+        let all = memory.store.all().iter();
+        all.map(|(path, object)| (path.clone(), Value::clone(object))).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Memory> {

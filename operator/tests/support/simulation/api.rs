@@ -8,8 +8,10 @@ use super::watch::Watch;
 use crate::support::rights;
 use axum::body::Body as Answer;
 use http::{Method, Response};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 #[derive(Default)]
 pub(crate) struct Memory {
@@ -85,7 +87,7 @@ impl Memory {
         let written = self.write(method, asked);
         self.store.by_operator = false;
         match written {
-            Ok((code, object)) => respond(code, &object),
+            Ok((code, object)) => respond(code, &*object),
             Err(refusal) => {
                 if refusal.code == 422 {
                     self.mistakes.push(format!("{method} {path}: {}", refusal.status()["message"]));
@@ -95,7 +97,7 @@ impl Memory {
         }
     }
 
-    fn write(&mut self, method: &Method, asked: &Asked<'_>) -> Result<(u16, Value), Refusal> {
+    fn write(&mut self, method: &Method, asked: &Asked<'_>) -> Result<(u16, Arc<Value>), Refusal> {
         let Asked { path, body, .. } = asked;
         let store = &mut self.store;
         Ok((
@@ -138,7 +140,7 @@ impl Memory {
 
     fn list(&self, path: &str, kind: &str, query: &Words, whole: bool) -> Response<Answer> {
         let selection = Selection::of(query);
-        let all = self.store.inside(path).map(|(_, object)| object);
+        let all = self.store.inside(path).map(|(_, object)| &**object);
         let items: Vec<&Value> = all.filter(|object| selection.has(object)).collect();
         page(kind, self.store.version, &items, query, whole)
     }
@@ -202,6 +204,16 @@ fn version(release: &str) -> Value {
     json!(version)
 }
 
+/// A list, written without a copy of what is in it.
+#[derive(Serialize)]
+struct List<'store> {
+    #[serde(rename = "apiVersion")]
+    api_version: &'static str,
+    kind: String,
+    metadata: Value,
+    items: Vec<&'store Value>,
+}
+
 /// As many of `items` as are asked for, from where the page before has ended; their metadata, if not `whole`.
 fn page(
     kind: &str,
@@ -217,13 +229,15 @@ fn page(
     if to < items.len() {
         metadata["continue"] = json!(to.to_string());
     }
-    let of = |item: &&Value| json!({ "metadata": item["metadata"] });
-    let items =
-        if whole { json!(items[from..to]) } else { items[from..to].iter().map(of).collect() };
-    let list = json!({
-        "apiVersion": "v1", "kind": format!("{kind}List"), "metadata": metadata, "items": items,
-    });
-    respond(200, &list)
+    let metadata_of = |item: &&Value| json!({ "metadata": item["metadata"] });
+    let bare: Vec<Value>;
+    let mut items = items[from..to].to_vec();
+    if !whole {
+        bare = items.iter().map(metadata_of).collect();
+        items = bare.iter().collect();
+    }
+    let kind = format!("{kind}List");
+    respond(200, &List { api_version: "v1", kind, metadata, items })
 }
 
 /// A refusal, as an answer.
@@ -231,7 +245,7 @@ pub(crate) fn refuse(refusal: &Refusal) -> Response<Answer> {
     respond(refusal.code, &refusal.status())
 }
 
-fn respond(code: u16, body: &Value) -> Response<Answer> {
+fn respond(code: u16, body: &impl Serialize) -> Response<Answer> {
     let body = Answer::from(serde_json::to_vec(body).unwrap());
     Response::builder().status(code).body(body).unwrap()
 }

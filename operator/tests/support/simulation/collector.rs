@@ -13,8 +13,8 @@ pub(crate) fn collect(store: &mut Store) {
     let mut going = Vec::new();
     for (path, object) in store.all() {
         let finalizers = object["metadata"]["finalizers"].as_array();
-        if finalizers.is_some_and(|all| all.contains(&json!(FOREGROUND))) {
-            going.push((path.clone(), uid(object)));
+        if finalizers.is_some_and(|all| all.iter().any(|it| it == FOREGROUND)) {
+            going.push((path.clone(), uid(object).to_owned()));
         } else {
             owners.insert(uid(object));
         }
@@ -40,12 +40,12 @@ pub(crate) fn collect(store: &mut Store) {
                 .flatten()
                 .any(|it| it["uid"] == uid.as_str())
         };
-        if !store.all().values().any(owns) {
+        if !store.all().values().any(|it| owns(it)) {
             store.merge(&path, &json!({ "metadata": { "finalizers": null } })).unwrap();
         }
     }
 }
 
-fn uid(object: &Value) -> String {
-    object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
+fn uid(object: &Value) -> &str {
+    object["metadata"]["uid"].as_str().unwrap_or_default()
 }

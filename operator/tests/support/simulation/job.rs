@@ -8,6 +8,7 @@ use super::store::Store;
 use flux_contract::labels;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Keeps a pod until it was counted.
@@ -41,8 +42,8 @@ struct Index {
 /// One Job, and its pods with their paths.
 struct Sight {
     path: String,
-    job: Value,
-    pods: Vec<(String, Value)>,
+    job: Arc<Value>,
+    pods: Vec<(String, Arc<Value>)>,
 }
 
 impl JobController {
@@ -53,8 +54,8 @@ impl JobController {
                 && object["metadata"]["annotations"]["flux-framework.org/fields"].is_string()
         };
         let jobs = store.all().iter().filter(|(_, object)| of_ours(object));
-        let jobs: Vec<(String, Value)> =
-            jobs.map(|(path, job)| (path.clone(), job.clone())).collect();
+        let jobs: Vec<(String, Arc<Value>)> =
+            jobs.map(|(path, job)| (path.clone(), Arc::clone(job))).collect();
         for (path, job) in jobs {
             let uid = job["metadata"]["uid"].as_str().unwrap().to_owned();
             let pods = pods_of(store, &path, &uid);
@@ -246,13 +247,14 @@ pub(crate) fn index_of(pod: &Value) -> u64 {
 }
 
 /// The pods of the Job at `path` with this uid, the oldest first.
-pub(crate) fn pods_of(store: &Store, path: &str, uid: &str) -> Vec<(String, Value)> {
+pub(crate) fn pods_of(store: &Store, path: &str, uid: &str) -> Vec<(String, Arc<Value>)> {
     let collection = collection(path);
     let all = store.inside(&collection);
     let owned = all.filter(|(_, pod)| pod["metadata"]["ownerReferences"][0]["uid"] == uid);
-    let mut pods: Vec<(String, Value)> =
-        owned.map(|(path, pod)| (path.clone(), pod.clone())).collect();
-    pods.sort_by_key(|(_, pod)| pod["metadata"]["creationTimestamp"].to_string());
+    let mut pods: Vec<(String, Arc<Value>)> =
+        owned.map(|(path, pod)| (path.clone(), Arc::clone(pod))).collect();
+    let made = |pod: &Value| pod["metadata"]["creationTimestamp"].as_str().map(str::to_owned);
+    pods.sort_by_cached_key(|(_, pod)| made(pod));
     pods
 }
 
@@ -262,7 +264,7 @@ fn collection(path: &str) -> String {
     inside.replace("/apis/batch/v1", "/api/v1").replace("/jobs", "/pods")
 }
 
-fn end_pods(store: &mut Store, pods: &[(String, Value)], which: impl Fn(&Value) -> bool) {
+fn end_pods(store: &mut Store, pods: &[(String, Arc<Value>)], which: impl Fn(&Value) -> bool) {
     for (path, pod) in pods.iter().filter(|(_, pod)| !is_over(pod) && which(pod)) {
         // It may have gone meanwhile.
         let _ = store.delete(path, &json!({}));
@@ -275,15 +277,12 @@ fn end_pods(store: &mut Store, pods: &[(String, Value)], which: impl Fn(&Value) 
 
 /// Lets go of pods whose Job is gone.
 fn release_orphans(store: &mut Store) {
-    let uids: BTreeSet<String> = store
-        .all()
-        .values()
-        .filter_map(|it| it["metadata"]["uid"].as_str().map(str::to_owned))
-        .collect();
+    let uids: BTreeSet<&str> =
+        store.all().values().filter_map(|it| it["metadata"]["uid"].as_str()).collect();
     let orphaned = |object: &Value| {
         let tracked = object["metadata"]["finalizers"]
             .as_array()
-            .is_some_and(|all| all.contains(&json!(TRACKING)));
+            .is_some_and(|all| all.iter().any(|it| it == TRACKING));
         let owner = object["metadata"]["ownerReferences"][0]["uid"].as_str();
         tracked && owner.is_some_and(|owner| !uids.contains(owner))
     };

@@ -6,6 +6,7 @@ use super::store::Store;
 use flux_contract::{Exit, TerminationMessage, labels};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// One start of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,21 +29,27 @@ pub(crate) struct Kubelet {
 impl Kubelet {
     /// Brings each pod of the collection `pods` one step further.
     pub(crate) fn step(&mut self, store: &mut Store, pods: &str) {
-        let all: Vec<(String, Value)> =
-            store.inside(pods).map(|(path, pod)| (path.clone(), pod.clone())).collect();
+        let all: Vec<(String, Arc<Value>)> =
+            store.inside(pods).map(|(path, pod)| (path.clone(), Arc::clone(pod))).collect();
         for (path, pod) in all.iter().filter(|(_, pod)| is_ours(pod) && !is_over(pod)) {
             self.step_one(store, path, pod, &all);
         }
     }
 
-    fn step_one(&mut self, store: &mut Store, path: &str, pod: &Value, all: &[(String, Value)]) {
+    fn step_one(
+        &mut self,
+        store: &mut Store,
+        path: &str,
+        pod: &Value,
+        all: &[(String, Arc<Value>)],
+    ) {
         let status = &pod["status"];
         if !pod["metadata"]["deletionTimestamp"].is_null() {
             let end = if begun(pod) { stop(pod) } else { End::killed() };
             return Self::end(store, path, &end);
         }
         if pod["spec"]["nodeName"].is_null() {
-            let mut placed = pod.clone();
+            let mut placed = Value::clone(pod);
             placed["spec"]["nodeName"] = json!("node");
             placed["status"] = waiting(pod);
             store.put(path, placed);

@@ -6,6 +6,7 @@ use super::refusal::Refusal;
 use super::rules::{COUNTED, admit, fill_in};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A pod that ran has ended with one of these.
 const ENDED: [&str; 2] = ["Succeeded", "Failed"];
@@ -13,7 +14,8 @@ const ENDED: [&str; 2] = ["Succeeded", "Failed"];
 /// The objects of a server.
 #[derive(Default)]
 pub(crate) struct Store {
-    objects: BTreeMap<String, Value>,
+    /// Shared with the history: an object is never changed, another one takes its place.
+    objects: BTreeMap<String, Arc<Value>>,
     /// What happened, oldest first.
     pub(crate) history: Vec<Event>,
     /// The newest resource version.
@@ -37,9 +39,9 @@ pub(crate) struct Event {
     /// Where the object is.
     pub(crate) path: String,
     /// What it was; nothing if it is new.
-    pub(crate) before: Option<Value>,
+    pub(crate) before: Option<Arc<Value>>,
     /// What it is; nothing if it is gone.
-    pub(crate) after: Option<Value>,
+    pub(crate) after: Option<Arc<Value>>,
     /// True when it was the operator that changed it.
     pub(crate) by_operator: bool,
 }
@@ -47,23 +49,23 @@ pub(crate) struct Event {
 impl Store {
     /// The object at `path`.
     pub(crate) fn get(&self, path: &str) -> Option<&Value> {
-        self.objects.get(path)
+        self.objects.get(path).map(|object| &**object)
     }
 
     /// All objects of the collection at `path`, each with its path.
-    pub(crate) fn inside(&self, path: &str) -> impl Iterator<Item = (&String, &Value)> {
+    pub(crate) fn inside(&self, path: &str) -> impl Iterator<Item = (&String, &Arc<Value>)> {
         let begin = format!("{path}/");
         let range = self.objects.range(begin.clone()..);
         range.take_while(move |(path, _)| path.starts_with(&begin))
     }
 
     /// All objects, each with its path.
-    pub(crate) fn all(&self) -> &BTreeMap<String, Value> {
+    pub(crate) fn all(&self) -> &BTreeMap<String, Arc<Value>> {
         &self.objects
     }
 
     /// Puts an object at `path`, whatever is there, with a new version and what a server fills in.
-    pub(crate) fn put(&mut self, path: &str, mut object: Value) -> Value {
+    pub(crate) fn put(&mut self, path: &str, mut object: Value) -> Arc<Value> {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         if object["metadata"]["uid"].is_null() {
@@ -75,23 +77,25 @@ impl Store {
             *addresses += 1;
             format!("10.96.{}.{}", number / 256, number % 256)
         });
-        let before = self.objects.insert(path.to_owned(), object.clone());
-        self.note(path, before, Some(object.clone()));
+        let object = Arc::new(object);
+        let before = self.objects.insert(path.to_owned(), Arc::clone(&object));
+        self.note(path, before, Some(Arc::clone(&object)));
         object
     }
 
     /// Takes the object at `path` away, if there is one.
-    pub(crate) fn remove(&mut self, path: &str) -> Option<Value> {
-        let mut object = self.objects.remove(path)?;
+    pub(crate) fn remove(&mut self, path: &str) -> Option<Arc<Value>> {
+        let mut object = Value::clone(&*self.objects.remove(path)?);
         self.applied.remove(path);
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.note(path, Some(object.clone()), None);
+        let object = Arc::new(object);
+        self.note(path, Some(Arc::clone(&object)), None);
         Some(object)
     }
 
     /// Creates an object in the collection at `path`.
-    pub(crate) fn create(&mut self, path: &str, body: &Value) -> Result<Value, Refusal> {
+    pub(crate) fn create(&mut self, path: &str, body: &Value) -> Result<Arc<Value>, Refusal> {
         let path = format!("{path}/{}", body["metadata"]["name"].as_str().unwrap_or_default());
         if self.objects.contains_key(&path) {
             return Err(Refusal::new(409, "already exists"));
@@ -105,7 +109,7 @@ impl Store {
     }
 
     /// Merges `changes` into the object at `path`, but for its status.
-    pub(crate) fn merge(&mut self, path: &str, changes: &Value) -> Result<Value, Refusal> {
+    pub(crate) fn merge(&mut self, path: &str, changes: &Value) -> Result<Arc<Value>, Refusal> {
         self.update(path, changes, |object| {
             let status = object.get("status").cloned();
             merge(object, changes);
@@ -114,7 +118,7 @@ impl Store {
     }
 
     /// Puts `body` in the place of the object at `path`, but for its status.
-    pub(crate) fn replace(&mut self, path: &str, body: &Value) -> Result<Value, Refusal> {
+    pub(crate) fn replace(&mut self, path: &str, body: &Value) -> Result<Arc<Value>, Refusal> {
         self.update(path, body, |object| {
             let status = object.get("status").cloned();
             *object = body.clone();
@@ -123,7 +127,7 @@ impl Store {
     }
 
     /// Applies the status in `body`, of the operator, to the object at `path`.
-    pub(crate) fn apply_status(&mut self, path: &str, body: &Value) -> Result<Value, Refusal> {
+    pub(crate) fn apply_status(&mut self, path: &str, body: &Value) -> Result<Arc<Value>, Refusal> {
         let last = self.applied.get(path).cloned().unwrap_or_default();
         let object =
             self.update(path, body, |object| apply(&mut object["status"], &last, &body["status"]))?;
@@ -138,13 +142,13 @@ impl Store {
     }
 
     /// Deletes the object at `path`. One that something has to be done for before stays until then.
-    pub(crate) fn delete(&mut self, path: &str, options: &Value) -> Result<Value, Refusal> {
+    pub(crate) fn delete(&mut self, path: &str, options: &Value) -> Result<Arc<Value>, Refusal> {
         let object = self.objects.get(path).cloned().ok_or_else(Refusal::not_found)?;
         check(&object, &options["preconditions"])?;
         if !object["metadata"]["deletionTimestamp"].is_null() {
             return Ok(object);
         }
-        let mut going = object;
+        let mut going = Value::clone(&object);
         going["metadata"]["deletionTimestamp"] = json!(self.clock.now().to_string());
         if options["propagationPolicy"] == "Foreground" {
             let mut finalizers = finalizers(&going);
@@ -164,20 +168,20 @@ impl Store {
         path: &str,
         conditions: &Value,
         change: impl FnOnce(&mut Value),
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Arc<Value>, Refusal> {
         let old = self.objects.get(path).ok_or_else(Refusal::not_found)?;
         check(old, &conditions["metadata"])?;
-        let mut new = old.clone();
+        let mut new = Value::clone(old);
         change(&mut new);
         admit(old, &mut new)?;
-        if *old == new {
-            return Ok(new);
+        if **old == new {
+            return Ok(Arc::clone(old));
         }
         if new["metadata"]["deletionTimestamp"].is_null() || holds(&new) {
             return Ok(self.put(path, new));
         }
         self.remove(path);
-        Ok(new)
+        Ok(Arc::new(new))
     }
 
     /// A name for an object that nothing else has had.
@@ -188,7 +192,7 @@ impl Store {
         if *number == 1 { format!("{kind}-uid") } else { format!("{kind}-uid-{number}") }
     }
 
-    fn note(&mut self, path: &str, before: Option<Value>, after: Option<Value>) {
+    fn note(&mut self, path: &str, before: Option<Arc<Value>>, after: Option<Arc<Value>>) {
         let (version, path, by_operator) = (self.version, path.to_owned(), self.by_operator);
         self.history.push(Event { version, path, before, after, by_operator });
     }

@@ -6,6 +6,7 @@ use axum::body::Bytes;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use serde_json::{Value, json};
 use std::convert::Infallible;
+use std::sync::Arc;
 
 /// What goes to one who watches.
 pub(crate) type Line = Result<Bytes, Infallible>;
@@ -56,29 +57,40 @@ impl Watch {
         if !inside {
             return Vec::new();
         }
-        let selected = |object: &Option<Value>| object.clone().filter(|it| self.selection.has(it));
-        let (before, after) = (selected(&event.before), selected(&event.after));
-        let uid = |object: &Value| object["metadata"]["uid"].clone();
+        let (before, after) =
+            (self.selected(event.before.as_ref()), self.selected(event.after.as_ref()));
         let told = match (before, after) {
             (None, None) => vec![],
             (None, Some(after)) => vec![("ADDED", after)],
-            (Some(before), Some(after)) if uid(&before) == uid(&after) => vec![("MODIFIED", after)],
+            (Some(before), Some(after))
+                if before["metadata"]["uid"] == after["metadata"]["uid"] =>
+            {
+                vec![("MODIFIED", after)]
+            }
             (Some(before), Some(after)) => vec![("DELETED", before), ("ADDED", after)],
             (Some(before), None) => vec![("DELETED", before)],
         };
         told.into_iter().map(|(type_, object)| self.line(event.version, type_, object)).collect()
     }
 
-    fn line(&self, version: u64, type_: &str, mut object: Value) -> Bytes {
-        if type_ == "DELETED" {
-            object["metadata"]["resourceVersion"] = json!(version.to_string());
-        }
+    /// The object, if this watch is one of it.
+    fn selected<'event>(&self, object: Option<&'event Arc<Value>>) -> Option<&'event Value> {
+        object.map(|object| &**object).filter(|object| self.selection.has(object))
+    }
+
+    fn line(&self, version: u64, type_: &str, object: &Value) -> Bytes {
+        let mut other = None;
         if !self.whole {
-            object = json!({
+            other = Some(json!({
                 "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
                 "metadata": object["metadata"],
-            });
+            }));
         }
-        format!("{}\n", json!({ "type": type_, "object": object })).into()
+        if type_ == "DELETED" {
+            let object = other.get_or_insert_with(|| object.clone());
+            object["metadata"]["resourceVersion"] = json!(version.to_string());
+        }
+        let object = other.as_ref().unwrap_or(object);
+        format!("{{\"type\":\"{type_}\",\"object\":{object}}}\n").into()
     }
 }
