@@ -5,8 +5,11 @@ mod support;
 
 use serde_json::{Value, json};
 use std::sync::Arc;
+use support::simulation::job::{JobController, is_suspended, pods_of};
 use support::simulation::job_policy::{Verdict, verdict};
+use support::simulation::kubelet::Kubelet;
 use support::simulation::patch::{apply, merge};
+use support::simulation::queue;
 use support::simulation::refusal::Refusal;
 use support::simulation::rules::{admit, fill_in};
 use support::simulation::selectors::Selection;
@@ -159,4 +162,103 @@ fn a_failure_policy_is_asked_rule_by_rule() {
         assert_eq!(judged("hello", code, &conditions), expected, "{code} {conditions}");
     }
     assert_eq!(judged("another", 75, &none()), Verdict::Count);
+}
+
+const JOBS: &str = "/apis/batch/v1/namespaces/work/jobs";
+const JOB: &str = "/apis/batch/v1/namespaces/work/jobs/hello";
+const PODS: &str = "/api/v1/namespaces/work/pods";
+
+/// A cluster with the Job of a MiniCluster of two, whose command runs once, and with `labels` on the Job.
+fn cluster_with_job(labels: &Value) -> (Store, JobController, Kubelet) {
+    let (_, desired) = support::built(&support::cluster(&support::hello(&json!({ "size": 2 }))));
+    let mut job = serde_json::to_value(desired.job).unwrap();
+    (job["kind"], job["metadata"]["namespace"]) = (json!("Job"), json!("work"));
+    merge(&mut job["metadata"]["labels"], labels);
+    let mut store = Store::default();
+    store.has_queue = true;
+    let mut config = serde_json::to_value(desired.config_map).unwrap();
+    (config["kind"], config["metadata"]["namespace"]) = (json!("ConfigMap"), json!("work"));
+    store.create(MAPS, &config).unwrap();
+    let name = "/api/v1/namespaces/work/secrets";
+    let volumes = job["spec"]["template"]["spec"]["volumes"].as_array().unwrap();
+    let secret = volumes.iter().find_map(|volume| volume["secret"]["secretName"].as_str()).unwrap();
+    store.create(name, &json!({ "kind": "Secret", "metadata": { "name": secret } })).unwrap();
+    store.create(JOBS, &job).unwrap();
+    (store, JobController::default(), Kubelet::default())
+}
+
+/// Lets both do so many things.
+fn act((store, jobs, kubelet): &mut (Store, JobController, Kubelet), times: usize) {
+    for _ in 0..times {
+        jobs.sync(store);
+        kubelet.step(store, PODS);
+    }
+}
+
+fn suspend(store: &mut Store, suspend: bool) {
+    store.merge(JOB, &json!({ "spec": { "suspend": suspend } })).unwrap();
+}
+
+#[test]
+fn a_suspension_takes_the_pods_and_counts_them_nowhere() {
+    let mut cluster = cluster_with_job(&json!({}));
+    act(&mut cluster, 5);
+    assert_eq!(cluster.2.runs.len(), 1, "the command runs");
+    suspend(&mut cluster.0, true);
+    cluster.1.sync(&mut cluster.0);
+    let pods = pods_of(&cluster.0, JOB, "job-uid");
+    assert_eq!(pods.len(), 2, "they have time to end");
+    assert!(pods.iter().all(|(_, pod)| pod["metadata"].get("finalizers").is_none()));
+    cluster.2.step(&mut cluster.0, PODS);
+    let ended = pods_of(&cluster.0, JOB, "job-uid");
+    let code = &ended[0].1["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"];
+    assert_eq!(*code, 75, "who looks now sees how they ended");
+    act(&mut cluster, 3);
+    assert!(pods_of(&cluster.0, JOB, "job-uid").is_empty());
+    let status = &cluster.0.get(JOB).unwrap()["status"];
+    assert_eq!((&status["active"], &status["failed"]), (&json!(0), &json!(0)));
+    assert_eq!(status["conditions"][0]["type"], "Suspended");
+    assert!(status.get("startTime").is_none());
+    suspend(&mut cluster.0, false);
+    act(&mut cluster, 5);
+    assert_eq!(cluster.2.runs.len(), 2, "the command begins again");
+    let status = &cluster.0.get(JOB).unwrap()["status"];
+    assert_eq!(status["conditions"][0]["status"], "False");
+    assert!(status["startTime"].is_string());
+}
+
+#[test]
+fn a_pod_that_was_deleted_before_a_suspension_counts() {
+    let mut cluster = cluster_with_job(&json!({}));
+    act(&mut cluster, 5);
+    let (lead, _) = pods_of(&cluster.0, JOB, "job-uid").remove(0);
+    cluster.0.delete(&lead, &Value::Null).unwrap();
+    suspend(&mut cluster.0, true);
+    act(&mut cluster, 4);
+    assert!(cluster.1.taken.len() == 1, "the worker");
+    assert_eq!(cluster.0.get(JOB).unwrap()["status"]["failed"], 1);
+}
+
+#[test]
+fn a_queue_suspends_what_names_it_until_its_turn_and_after_it() {
+    let mut cluster = cluster_with_job(&json!({ "kueue.x-k8s.io/queue-name": "team" }));
+    let suspended = |store: &Store| is_suspended(store.get(JOB).unwrap());
+    assert!(suspended(&cluster.0), "from its creation on");
+    act(&mut cluster, 3);
+    assert!(pods_of(&cluster.0, JOB, "job-uid").is_empty());
+    assert!(cluster.0.get(JOB).unwrap()["status"].get("startTime").is_none());
+    queue::direct(&mut cluster.0, true);
+    assert!(!suspended(&cluster.0));
+    act(&mut cluster, 5);
+    assert_eq!(pods_of(&cluster.0, JOB, "job-uid").len(), 2);
+    queue::direct(&mut cluster.0, false);
+    assert!(suspended(&cluster.0));
+    assert!(cluster.0.get(JOB).unwrap()["status"].get("startTime").is_none());
+}
+
+#[test]
+fn others_are_not_the_queues() {
+    let mut cluster = cluster_with_job(&json!({}));
+    queue::direct(&mut cluster.0, false);
+    assert!(!is_suspended(cluster.0.get(JOB).unwrap()));
 }

@@ -21,9 +21,13 @@ pub(crate) enum Flavour {
     WithDeadline,
     /// It goes when it has finished.
     Cleanup,
+    /// A queue says when it runs.
+    Queued,
 }
 
-use Flavour::{Cleanup, Interactive, Once, Repeated, WithDeadline, WithServices, WithSidecar};
+use Flavour::{
+    Cleanup, Interactive, Once, Queued, Repeated, WithDeadline, WithServices, WithSidecar,
+};
 
 /// Somebody changes the specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +42,8 @@ pub(crate) enum Edit {
     BackoffLimit(u32),
     /// Whether it goes when it has finished.
     Cleanup(bool),
+    /// Whether it is suspended.
+    Suspend(bool),
     /// A value for a label of the Job.
     Label(u32),
     /// Something that the operator refuses.
@@ -69,6 +75,10 @@ pub(crate) enum Tampering {
     Disowned,
     /// It has a label more.
     Labelled,
+    /// Somebody suspends it, if it is a Job.
+    Suspended,
+    /// Somebody resumes it, if it is a Job.
+    Resumed,
 }
 
 /// What happens to a pod of the Job.
@@ -107,6 +117,10 @@ pub(crate) enum Action {
         thing: Thing,
         predecessor: bool,
     },
+    /// It becomes, or is no more, the turn of those that wait in the queue.
+    Queue {
+        admits: bool,
+    },
     /// Who has such an object deletes it.
     Vacate(Thing),
     /// The operator's process ends, whatever it was doing, and another begins.
@@ -132,7 +146,7 @@ pub(crate) fn specification(flavour: Flavour) -> Value {
         "size": 3, "maxSize": 4, "containers": [{ "image": "app", "command": "echo hello" }],
     });
     match flavour {
-        Once => {}
+        Once | Queued => {}
         Repeated => spec["backoffLimit"] = json!(2),
         Interactive => spec["interactive"] = json!(true),
         WithServices => spec["services"] = json!([{ "image": "db", "name": "db" }]),
@@ -158,6 +172,7 @@ impl Edit {
             Self::Deadline(seconds) => spec["deadlineSeconds"] = json!(seconds),
             Self::BackoffLimit(limit) => spec["backoffLimit"] = json!(limit),
             Self::Cleanup(cleanup) => spec["cleanup"] = json!(cleanup),
+            Self::Suspend(suspend) => spec["suspend"] = json!(suspend),
             Self::Label(value) => spec["jobLabels"] = json!({ "label": value.to_string() }),
             Self::Invalid => spec["flux"] = json!({ "topology": "nonsense" }),
             Self::Valid => drop(spec.as_object_mut().unwrap().remove("flux")),
@@ -168,7 +183,7 @@ impl Edit {
 fn flavour() -> impl Strategy<Value = Flavour> {
     prop_oneof![
         4 => Just(Once), 1 => Just(Repeated), 1 => Just(Interactive), 1 => Just(WithServices),
-        1 => Just(WithSidecar), 1 => Just(WithDeadline), 1 => Just(Cleanup),
+        1 => Just(WithSidecar), 1 => Just(WithDeadline), 1 => Just(Cleanup), 1 => Just(Queued),
     ]
 }
 
@@ -179,6 +194,7 @@ fn edit() -> impl Strategy<Value = Edit> {
         1 => prop_oneof![Just(50), Just(300)].prop_map(Edit::Deadline),
         1 => (0_u32..3).prop_map(Edit::BackoffLimit),
         1 => any::<bool>().prop_map(Edit::Cleanup),
+        3 => any::<bool>().prop_map(Edit::Suspend),
         1 => (0_u32..2).prop_map(Edit::Label),
         1 => Just(Edit::Invalid),
         1 => Just(Edit::Valid),
@@ -196,11 +212,12 @@ fn tampering() -> impl Strategy<Value = Tampering> {
     prop_oneof![
         3 => Just(Tampering::Changed), 2 => Just(Tampering::Unlabelled),
         1 => Just(Tampering::Disowned), 1 => Just(Tampering::Labelled),
+        1 => Just(Tampering::Suspended), 1 => Just(Tampering::Resumed),
     ]
 }
 
 fn fate() -> impl Strategy<Value = Fate> {
-    let code = prop_oneof![Just(0), Just(1), Just(68), Just(75), Just(137)];
+    let code = prop_oneof![Just(0), Just(1), Just(68), Just(75), Just(137), Just(2)];
     prop_oneof![
         2 => Just(Fate::Deleted), 1 => Just(Fate::Evicted), 1 => Just(Fate::Killed),
         1 => code.prop_map(Fate::Ended),
@@ -242,6 +259,7 @@ fn action() -> impl Strategy<Value = Action> {
         1 => (thing(), any::<bool>())
             .prop_map(|(thing, predecessor)| Action::Occupy { thing, predecessor }),
         1 => thing().prop_map(Action::Vacate),
+        1 => any::<bool>().prop_map(|admits| Action::Queue { admits }),
         3 => Just(Action::Restart),
         4 => fault().prop_map(Action::Fail),
         2 => lag().prop_map(Action::Lag),
@@ -283,12 +301,32 @@ fn namesake() -> impl Strategy<Value = Vec<Action>> {
     )
 }
 
+/// It is suspended and resumed again, by whoever may, while the operator is at work.
+fn pause() -> impl Strategy<Value = Vec<Action>> {
+    let ways = prop_oneof![
+        3 => Just([true, false].map(|it| Action::Edit(Edit::Suspend(it)))),
+        1 => Just([Tampering::Suspended, Tampering::Resumed].map(|it| Action::Tamper(Thing::Job, it))),
+        2 => Just([false, true].map(|admits| Action::Queue { admits })),
+    ];
+    let between = prop_oneof![
+        2 => (0_u64..10).prop_map(Action::Wait), 1 => (0_usize..16).prop_map(Action::Answers),
+        1 => Just(Action::Restart), 1 => Just(Action::ClusterActs),
+    ];
+    (0_u64..8, ways, prop::collection::vec(between, 0..4)).prop_map(
+        |(before, [off, on], between)| {
+            let begin = [Action::Wait(before), off];
+            begin.into_iter().chain(between).chain([on]).collect()
+        },
+    )
+}
+
 /// A MiniCluster, and what happens then.
 pub(crate) fn course(longest: usize) -> impl Strategy<Value = (Flavour, Vec<Action>)> {
     let part = prop_oneof![
         16 => action().prop_map(|action| vec![action]),
         1 => disturbed_end(),
         1 => namesake(),
+        1 => pause(),
     ];
     let parts = prop::collection::vec(part, 0..longest);
     (flavour(), parts.prop_map(|parts| parts.concat()))

@@ -1,6 +1,7 @@
 //! What the operator did, and what it knew when it did it.
 
-use crate::support::simulation::job::is_finished;
+use crate::support::simulation::job::{is_finished, is_suspended};
+use crate::support::simulation::queue::is_queued;
 use crate::support::simulation::store::Event;
 use crate::support::world::{CLUSTER, CONFIG, JOB};
 use crate::world::{SOMEBODY, owned_by_cluster};
@@ -91,8 +92,13 @@ impl Story {
                 {
                     last.started = after["status"]["startTime"].clone();
                 }
-                (event.by_operator && is_finished(before))
-                    .then(|| "a finished Job was written to".to_owned())
+                if !event.by_operator {
+                    return None;
+                }
+                if is_finished(before) {
+                    return Some("a finished Job was written to".to_owned());
+                }
+                suspension_of_others(before, after)
             }
             _ => None,
         }
@@ -121,6 +127,20 @@ impl Story {
         });
         fault
     }
+}
+
+/// What the operator has done to the suspension of a Job: that of a queue is the queue's, and who has suspended a
+/// Job resumes it.
+fn suspension_of_others(before: &Value, after: &Value) -> Option<String> {
+    if is_suspended(before) == is_suspended(after) {
+        return None;
+    }
+    if is_queued(before) {
+        return Some("the operator has taken the place of a queue".to_owned());
+    }
+    let is_ours = before["metadata"]["annotations"]["flux-framework.org/suspended"].is_string();
+    (is_suspended(before) && !is_ours)
+        .then(|| "the operator has resumed a Job that somebody else has suspended".to_owned())
 }
 
 /// What the operator has written to and is not its own to write to.

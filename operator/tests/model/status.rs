@@ -2,7 +2,7 @@
 
 use crate::action::Thing;
 use crate::support::defaults;
-use crate::support::simulation::job::{index_of, is_over, is_ready, pods_of};
+use crate::support::simulation::job::{index_of, is_over, is_ready, is_suspended, pods_of};
 use crate::support::simulation::store::Store;
 use crate::support::world::{CLUSTER, CONFIG, JOB};
 use crate::world::{owned_by_cluster, path};
@@ -89,7 +89,16 @@ fn of_job(store: &Store, status: &MiniClusterStatus, job: &Value) -> Vec<String>
     }
     let pods = pods_of(store, JOB, job["metadata"]["uid"].as_str().unwrap());
     let lead = pods.iter().rfind(|(_, pod)| index_of(pod) == 0 && !is_over(pod));
+    let said = status.conditions.iter().find(|condition| condition.type_ == "Suspended");
+    let said = said.map_or("nothing", |condition| condition.status.as_str());
+    let suspended = if is_suspended(job) { "True" } else { "False" };
+    check("the condition Suspended", said.to_owned(), suspended.to_owned());
     let expected = match lead {
+        _ if is_suspended(job) => {
+            let left = pods.iter().filter(|(_, pod)| !is_over(pod)).count();
+            check("pods of a suspended Job", left.to_string(), "0".to_owned());
+            State::Suspended
+        }
         Some((_, lead)) if is_ready(lead) => State::Running,
         Some((_, lead)) if lead["status"]["phase"] == "Running" || ready > 0 => State::Starting,
         Some(_) => State::Pending,

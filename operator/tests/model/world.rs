@@ -5,12 +5,16 @@ use crate::support::server::Server;
 use crate::support::simulation::agent::End;
 use crate::support::simulation::clock::Clock;
 use crate::support::simulation::collector::collect;
-use crate::support::simulation::job::{JobController, index_of, is_finished, is_over, is_ready};
+use crate::support::simulation::job::{
+    JobController, index_of, is_finished, is_over, is_ready, is_suspended,
+};
 use crate::support::simulation::kubelet::Kubelet;
+use crate::support::simulation::queue;
 use crate::support::simulation::store::Store;
 use crate::support::world::{CLUSTER, CONFIG, JOB, SECRETS, SERVICE};
 use crate::support::{defaults, images};
 use flux_contract::{Exit, labels};
+use flux_operator::cluster::QUEUE_LABEL;
 use flux_operator::controller::{Context, Scope, run};
 use flux_operator::metrics::Metrics;
 use serde_json::{Value, json};
@@ -45,7 +49,10 @@ pub(crate) struct World {
     pub(crate) clock: Clock,
     /// The node.
     pub(crate) kubelet: Kubelet,
-    jobs: JobController,
+    /// The Job controller.
+    pub(crate) jobs: JobController,
+    /// Whether it is the turn of those that wait in the queue.
+    admits: bool,
     /// The version at which the others had nothing to do.
     idle_since: Option<u64>,
     operator: Option<JoinHandle<()>>,
@@ -63,12 +70,14 @@ impl World {
     pub(crate) fn new() -> Self {
         let server = Server::default();
         let clock = server.with(|memory| memory.store.clock);
+        server.with(|memory| memory.store.has_queue = true);
         server.brings_news_but_of(&[]);
         let mut world = Self {
             server,
             clock,
             kubelet: Kubelet::default(),
             jobs: JobController::default(),
+            admits: true,
             idle_since: None,
             operator: None,
             metrics: Arc::new(Metrics::new()),
@@ -118,6 +127,7 @@ impl World {
             Action::Tamper(thing, how) => self.tamper(thing, how),
             Action::Occupy { thing, predecessor } => self.occupy(thing, predecessor),
             Action::Vacate(thing) => self.vacate(thing),
+            Action::Queue { admits } => (self.admits, self.idle_since) = (admits, None),
             Action::Restart => self.restart(),
             Action::Fail(fault) => self.server.fail(fault),
             Action::Lag(kinds) => self.server.brings_news_but_of(kinds),
@@ -156,6 +166,7 @@ impl World {
             if self.idle_since == Some(before) && !has_deadline(store) && !lacks_pods(store) {
                 return;
             }
+            queue::direct(store, self.admits);
             self.jobs.sync(store);
             self.kubelet.step(store, PODS);
             collect(store);
@@ -193,10 +204,13 @@ impl World {
 
     /// Makes a MiniCluster.
     pub(crate) fn create(&mut self, flavour: Flavour) {
-        let object = json!({
+        let mut object = json!({
             "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
             "metadata": { "name": "hello", "namespace": "work" }, "spec": specification(flavour),
         });
+        if flavour == Flavour::Queued {
+            object["metadata"]["labels"] = json!({ QUEUE_LABEL: "team" });
+        }
         // There may be one.
         let _ = self.store(|store| store.create(CLUSTERS, &object));
     }
@@ -281,10 +295,14 @@ impl World {
                 json!({ "spec": { "ports": [], "selector": { "app": "other" } } })
             }
             (Tampering::Changed, Thing::ConfigMap) => json!({ "data": { "theirs": "1" } }),
+            (Tampering::Suspended | Tampering::Resumed, Thing::Job) => {
+                json!({ "spec": { "suspend": how == Tampering::Suspended } })
+            }
             // What there is of the first two nobody may change; the pods of a Job that is ours no more would go
             // on as if it were.
             (Tampering::Changed, Thing::Secret | Thing::Companion)
-            | (Tampering::Disowned, Thing::Job) => return,
+            | (Tampering::Disowned, Thing::Job)
+            | (Tampering::Suspended | Tampering::Resumed, _) => return,
             (Tampering::Unlabelled, _) => {
                 json!({ "metadata": { "labels": { labels::MANAGED_BY: null } } })
             }
@@ -336,7 +354,7 @@ fn is_uneasy(store: &Store) -> bool {
     let conditions =
         store.get(CLUSTER).and_then(|cluster| cluster["status"]["conditions"].as_array());
     let progressing = conditions.and_then(|all| all.iter().find(|it| it["type"] == "Progressing"));
-    let calm = ["Running", "Finished", "NotRunAgain", "ChangeRefused", "Invalid"];
+    let calm = ["Running", "Finished", "NotRunAgain", "ChangeRefused", "Invalid", "Suspended"];
     let is_calm = progressing.is_some_and(|it| calm.iter().any(|reason| it["reason"] == *reason));
     (store.get(CLUSTER).is_some() && !is_calm) || lacks_pods(store)
 }
@@ -348,7 +366,8 @@ fn job_under_way(store: &Store) -> Option<&Value> {
 
 /// True while the Job has fewer pods than it should.
 fn lacks_pods(store: &Store) -> bool {
-    let size = job_under_way(store).and_then(|job| job["spec"]["parallelism"].as_u64());
+    let active = job_under_way(store).filter(|job| !is_suspended(job));
+    let size = active.and_then(|job| job["spec"]["parallelism"].as_u64());
     let of_job = |pod: &Value| !pod["metadata"]["labels"][labels::COMPLETION_INDEX].is_null();
     let pods = store.inside(PODS).filter(|(_, pod)| of_job(pod) && !is_over(pod)).count() as u64;
     size.is_some_and(|size| pods < size)
@@ -356,8 +375,8 @@ fn lacks_pods(store: &Store) -> bool {
 
 /// True while the Job waits for a deadline that comes.
 fn has_deadline(store: &Store) -> bool {
-    let deadline =
-        job_under_way(store).and_then(|job| job["spec"]["activeDeadlineSeconds"].as_u64());
+    let active = job_under_way(store).filter(|job| !is_suspended(job));
+    let deadline = active.and_then(|job| job["spec"]["activeDeadlineSeconds"].as_u64());
     deadline.is_some_and(|seconds| Duration::from_secs(seconds) < PATIENCE)
 }
 

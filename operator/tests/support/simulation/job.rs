@@ -1,7 +1,8 @@
 //! The Job controller, as far as the operator and its Jobs have to do with it: it makes the pods of an
-//! Indexed Job, counts how they end, makes lost ones again after a pause, and says how the Job stands.
+//! Indexed Job, counts how they end, makes lost ones again after a pause, takes those of a suspended Job away, and
+//! says how the Job stands.
 //!
-//! After `syncJob` in `pkg/controller/job/job_controller.go` of Kubernetes 1.33.
+//! After `syncJob` in `pkg/controller/job/job_controller.go` of Kubernetes 1.33, and of 1.37 where it suspends.
 
 use super::job_policy::{Verdict, verdict};
 use super::store::Store;
@@ -19,7 +20,11 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 
 /// What the controller knows of each Job, by its uid.
 #[derive(Default)]
-pub(crate) struct JobController(BTreeMap<String, Book>);
+pub(crate) struct JobController {
+    books: BTreeMap<String, Book>,
+    /// uids of the pods that suspensions have taken, which are counted nowhere.
+    pub(crate) taken: BTreeSet<String>,
+}
 
 /// What was counted of one Job.
 #[derive(Default)]
@@ -59,26 +64,32 @@ impl JobController {
         for (path, job) in jobs {
             let uid = job["metadata"]["uid"].as_str().unwrap().to_owned();
             let pods = pods_of(store, &path, &uid);
-            self.0.entry(uid).or_default().sync(store, &Sight { path, job, pods });
+            let sight = Sight { path, job, pods };
+            let taken = self.books.entry(uid).or_default().sync(store, &sight);
+            self.taken.extend(taken);
         }
         release_orphans(store);
     }
 }
 
 impl Book {
-    fn sync(&mut self, store: &mut Store, sight: &Sight) {
+    /// The answer is the uids of the pods that were taken because the Job is suspended.
+    fn sync(&mut self, store: &mut Store, sight: &Sight) -> Vec<String> {
         let Sight { path, job, pods } = sight;
+        let mut taken = Vec::new();
         if !job["metadata"]["deletionTimestamp"].is_null() {
-            return;
+            return taken;
         }
         if is_finished(job) {
-            return end_pods(store, pods, |_| true);
+            end_pods(store, pods);
+            return taken;
         }
         let verdict = self.count(store, sight);
-        let target = verdict.or_else(|| self.end_of(sight, store));
+        // What was decided stays, whatever becomes of the pods that are left.
+        let target = ending(job).or(verdict).or_else(|| self.end_of(sight, store));
         let mut status = self.status(sight, store);
-        if let Some((type_, reason, message)) = target.or_else(|| ending(job)) {
-            end_pods(store, pods, |_| true);
+        if let Some((type_, reason, message)) = target {
+            end_pods(store, pods);
             let before = if type_ == "Complete" { "SuccessCriteriaMet" } else { "FailureTarget" };
             add_condition(&mut status, before, &reason, &message, store);
             if !pods.iter().any(|(_, pod)| !is_over(pod)) {
@@ -87,17 +98,32 @@ impl Book {
                     status["completionTime"] = json!(store.clock.now().to_string());
                 }
             }
+        } else if is_suspended(job) {
+            taken = take_pods(store, pods, |_| true);
+            note_suspension(&mut status, true, store);
         } else {
             self.manage(store, sight);
+            note_suspension(&mut status, false, store);
         }
         store.set_status(path, status);
+        taken
     }
 
     /// Counts the pods that have ended. The answer is the end of the Job, where its policy says so.
     fn count(&mut self, store: &mut Store, sight: &Sight) -> Option<(String, String, String)> {
         let mut end = None;
         for (path, pod) in sight.pods.iter().filter(|(_, pod)| is_over(pod)) {
-            if !self.counted.insert(pod["metadata"]["uid"].as_str().unwrap().to_owned()) {
+            let name = pod["metadata"]["name"].as_str().unwrap();
+            if pod["status"]["phase"] == "Failed"
+                && verdict(&sight.job["spec"], pod) == Verdict::FailJob
+            {
+                // Whoever was let go of is asked, too. (`getFailJobMessage`)
+                let message = format!("pod {name} failed the Job by its failure policy");
+                end = end.or_else(|| Some(failed("PodFailurePolicy", &message)));
+            }
+            if !is_tracked(pod)
+                || !self.counted.insert(pod["metadata"]["uid"].as_str().unwrap().to_owned())
+            {
                 continue;
             }
             let gone = json!({ "metadata": { "finalizers": null } });
@@ -111,12 +137,7 @@ impl Book {
                 match verdict(&sight.job["spec"], pod) {
                     Verdict::Count if !is_too_many => index.failed += 1,
                     Verdict::Ignore if !is_too_many => index.ignored += 1,
-                    Verdict::Count | Verdict::Ignore => {}
-                    Verdict::FailJob => {
-                        let name = pod["metadata"]["name"].as_str().unwrap();
-                        let message = format!("pod {name} failed the Job by its failure policy");
-                        end = end.or_else(|| Some(failed("PodFailurePolicy", &message)));
-                    }
+                    Verdict::Count | Verdict::Ignore | Verdict::FailJob => {}
                 }
             }
         }
@@ -133,6 +154,7 @@ impl Book {
         let limit = |field: &str| spec[field].as_u64();
         let begun = store.clock.since(sight.job["status"]["startTime"].as_str());
         if let Some((deadline, begun)) = limit("activeDeadlineSeconds").zip(begun)
+            && !is_suspended(&sight.job)
             && begun.as_secs() >= deadline
         {
             let message = "Job was active longer than specified deadline";
@@ -158,7 +180,7 @@ impl Book {
     fn manage(&mut self, store: &mut Store, sight: &Sight) {
         let Sight { job, pods, .. } = sight;
         let size = job["spec"]["completions"].as_u64().unwrap_or_default();
-        end_pods(store, pods, |pod| index_of(pod) >= size);
+        take_pods(store, pods, |pod| index_of(pod) >= size);
         for index in 0..size {
             let runs = pods.iter().any(|(_, pod)| index_of(pod) == index && !is_over(pod));
             let counted = self.indexes.get(&index).cloned().unwrap_or_default();
@@ -178,7 +200,7 @@ impl Book {
     fn status(&self, sight: &Sight, store: &Store) -> Value {
         let Sight { job, pods, .. } = sight;
         let mut status = job["status"].clone();
-        if status["startTime"].is_null() {
+        if status["startTime"].is_null() && !is_suspended(job) {
             status["startTime"] = json!(store.clock.now().to_string());
         }
         let count = |of: &dyn Fn(&Value) -> bool| pods.iter().filter(|(_, pod)| of(pod)).count();
@@ -224,6 +246,42 @@ fn add_condition(status: &mut Value, type_: &str, reason: &str, message: &str, s
     status["conditions"] = Value::Array(conditions);
 }
 
+/// Says whether the Job is suspended. One that is has no begin, and one that is resumed begins then.
+fn note_suspension(status: &mut Value, suspended: bool, store: &Store) {
+    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+    let now = store.clock.now().to_string();
+    let word = if suspended { "True" } else { "False" };
+    let noted = conditions.iter_mut().find(|condition| condition["type"] == "Suspended");
+    match noted {
+        Some(noted) if noted["status"] == word => return,
+        None if !suspended => return,
+        Some(noted) => {
+            (noted["status"], noted["lastTransitionTime"]) = (json!(word), json!(now));
+        }
+        None => conditions.push(json!({
+            "type": "Suspended", "status": word, "reason": "JobSuspended", "message": "Job suspended",
+            "lastTransitionTime": now,
+        })),
+    }
+    status["conditions"] = Value::Array(conditions);
+    if suspended {
+        status.as_object_mut().unwrap().remove("startTime");
+    } else {
+        status["startTime"] = json!(now);
+    }
+}
+
+/// True while the Job is to have no pods.
+pub(crate) fn is_suspended(job: &Value) -> bool {
+    job["spec"]["suspend"] == true
+}
+
+/// True while the pod is to be counted.
+fn is_tracked(pod: &Value) -> bool {
+    let finalizers = pod["metadata"]["finalizers"].as_array();
+    finalizers.is_some_and(|all| all.iter().any(|it| it == TRACKING))
+}
+
 /// True once the Job has ended.
 pub(crate) fn is_finished(job: &Value) -> bool {
     let conditions = job["status"]["conditions"].as_array().into_iter().flatten();
@@ -264,8 +322,27 @@ fn collection(path: &str) -> String {
     inside.replace("/apis/batch/v1", "/api/v1").replace("/jobs", "/pods")
 }
 
-fn end_pods(store: &mut Store, pods: &[(String, Arc<Value>)], which: impl Fn(&Value) -> bool) {
-    for (path, pod) in pods.iter().filter(|(_, pod)| !is_over(pod) && which(pod)) {
+/// Lets go of the active pods that are asked for and deletes them: what becomes of them counts nowhere. The answer
+/// is their uids. (`deleteJobPods`)
+fn take_pods(
+    store: &mut Store,
+    pods: &[(String, Arc<Value>)],
+    which: impl Fn(&Value) -> bool,
+) -> Vec<String> {
+    let is_active = |pod: &Value| !is_over(pod) && pod["metadata"]["deletionTimestamp"].is_null();
+    let mut taken = Vec::new();
+    for (path, pod) in pods.iter().filter(|(_, pod)| is_active(pod) && which(pod)) {
+        // It may have gone meanwhile.
+        let _ = store.merge(path, &json!({ "metadata": { "finalizers": null } }));
+        let _ = store.delete(path, &json!({}));
+        taken.push(pod["metadata"]["uid"].as_str().unwrap().to_owned());
+    }
+    taken
+}
+
+/// Deletes all pods of a Job that ends.
+fn end_pods(store: &mut Store, pods: &[(String, Arc<Value>)]) {
+    for (path, pod) in pods.iter().filter(|(_, pod)| !is_over(pod)) {
         // It may have gone meanwhile.
         let _ = store.delete(path, &json!({}));
         // One that never had a node has nothing to count.
@@ -280,11 +357,8 @@ fn release_orphans(store: &mut Store) {
     let uids: BTreeSet<&str> =
         store.all().values().filter_map(|it| it["metadata"]["uid"].as_str()).collect();
     let orphaned = |object: &Value| {
-        let tracked = object["metadata"]["finalizers"]
-            .as_array()
-            .is_some_and(|all| all.iter().any(|it| it == TRACKING));
         let owner = object["metadata"]["ownerReferences"][0]["uid"].as_str();
-        tracked && owner.is_some_and(|owner| !uids.contains(owner))
+        is_tracked(object) && owner.is_some_and(|owner| !uids.contains(owner))
     };
     let orphans = store.all().iter().filter(|(_, object)| orphaned(object));
     let orphans: Vec<String> = orphans.map(|(path, _)| path.clone()).collect();

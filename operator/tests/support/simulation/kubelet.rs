@@ -31,8 +31,12 @@ impl Kubelet {
     pub(crate) fn step(&mut self, store: &mut Store, pods: &str) {
         let all: Vec<(String, Arc<Value>)> =
             store.inside(pods).map(|(path, pod)| (path.clone(), Arc::clone(pod))).collect();
-        for (path, pod) in all.iter().filter(|(_, pod)| is_ours(pod) && !is_over(pod)) {
-            self.step_one(store, path, pod, &all);
+        for (path, pod) in all.iter().filter(|(_, pod)| is_ours(pod)) {
+            if !is_over(pod) {
+                self.step_one(store, path, pod, &all);
+            } else if !pod["metadata"]["deletionTimestamp"].is_null() {
+                store.confirm_end(path);
+            }
         }
     }
 
@@ -165,10 +169,10 @@ fn begun(pod: &Value) -> bool {
     pod["status"]["phase"] != "Pending" && !pod["status"]["phase"].is_null()
 }
 
-/// How a pod that is told to stop ends: an agent with a code of its own, a command that runs by the signal.
+/// How a pod that is told to stop ends: with a code of the agent's own, whatever its command makes of the signal.
 fn stop(pod: &Value) -> End {
     let runs = is_broker(pod) && !is_worker(pod) && is_ready(pod);
-    if runs { End::of_command(143) } else { End::of_agent(Exit::Stopped, false) }
+    End::of_agent(Exit::Stopped, runs)
 }
 
 fn agent_of(store: &Store, pod: &Value) -> Result<Agent, End> {

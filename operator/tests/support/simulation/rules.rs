@@ -15,8 +15,15 @@ const FIXED_IN_JOBS: [&str; 7] = [
 ];
 
 /// Metadata that only the server writes.
-const OF_THE_SERVER: [&str; 6] =
-    ["uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp", "namespace"];
+const OF_THE_SERVER: [&str; 7] = [
+    "uid",
+    "creationTimestamp",
+    "resourceVersion",
+    "generation",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "namespace",
+];
 
 /// Kinds whose changes of the specification are counted.
 pub(crate) const COUNTED: [&str; 2] = ["Job", "MiniCluster"];

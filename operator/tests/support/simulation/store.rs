@@ -2,6 +2,7 @@
 
 use super::clock::Clock;
 use super::patch::{apply, merge};
+use super::queue::is_queued;
 use super::refusal::Refusal;
 use super::rules::{COUNTED, admit, fill_in};
 use serde_json::{Value, json};
@@ -10,6 +11,10 @@ use std::sync::Arc;
 
 /// A pod that ran has ended with one of these.
 const ENDED: [&str; 2] = ["Succeeded", "Failed"];
+
+/// For how many seconds a pod may go on that is deleted while it runs. The kubelet waits for its end, and then
+/// makes it 0.
+const GRACE: &str = "deletionGracePeriodSeconds";
 
 /// The objects of a server.
 #[derive(Default)]
@@ -24,6 +29,8 @@ pub(crate) struct Store {
     pub(crate) clock: Clock,
     /// True while the operator is asking for something, and nobody else.
     pub(crate) by_operator: bool,
+    /// True where a queue (Kueue) suspends each Job that is made for it, by its webhook.
+    pub(crate) has_queue: bool,
     /// How many objects of each kind were made.
     made: BTreeMap<String, u32>,
     /// What the operator applied last as the status of the object at a path.
@@ -105,6 +112,9 @@ impl Store {
         if COUNTED.iter().any(|kind| object["kind"] == *kind) {
             object["metadata"]["generation"] = json!(1);
         }
+        if self.has_queue && is_queued(&object) {
+            object["spec"]["suspend"] = json!(true);
+        }
         Ok(self.put(&path, object))
     }
 
@@ -150,6 +160,9 @@ impl Store {
         }
         let mut going = Value::clone(&object);
         going["metadata"]["deletionTimestamp"] = json!(self.clock.now().to_string());
+        if runs(&going) {
+            going["metadata"][GRACE] = json!(30);
+        }
         if options["propagationPolicy"] == "Foreground" {
             let mut finalizers = finalizers(&going);
             finalizers.push(json!("foregroundDeletion"));
@@ -159,6 +172,16 @@ impl Store {
             return Ok(self.put(path, going));
         }
         Ok(self.remove(path).unwrap_or_default())
+    }
+
+    /// Lets a pod go that was deleted: it has ended, and its node knows.
+    pub(crate) fn confirm_end(&mut self, path: &str) {
+        let waited_for =
+            |pod: &&Arc<Value>| pod["metadata"][GRACE].as_u64().is_some_and(|it| it > 0);
+        let Some(pod) = self.objects.get(path).filter(waited_for) else { return };
+        let mut pod = Value::clone(pod);
+        pod["metadata"][GRACE] = json!(0);
+        if holds(&pod) { drop(self.put(path, pod)) } else { drop(self.remove(path)) }
     }
 
     /// Changes what is at `path`, unless `conditions` name another object or another version of it. What
@@ -219,10 +242,15 @@ fn finalizers(object: &Value) -> Vec<Value> {
 }
 
 /// True while something has to be done before `object` can go: somebody has asked to be waited for, or a
-/// pod still runs on its node.
+/// pod's node has not said yet that it has ended.
 fn holds(object: &Value) -> bool {
-    let runs = object["kind"] == "Pod"
+    let grace = object["metadata"][GRACE].as_u64().unwrap_or_default();
+    grace > 0 || !finalizers(object).is_empty()
+}
+
+/// True for a pod that has a node, and has not ended.
+fn runs(object: &Value) -> bool {
+    object["kind"] == "Pod"
         && !object["spec"]["nodeName"].is_null()
-        && !ENDED.iter().any(|phase| object["status"]["phase"] == *phase);
-    runs || !finalizers(object).is_empty()
+        && !ENDED.iter().any(|phase| object["status"]["phase"] == *phase)
 }
