@@ -74,10 +74,35 @@ fn whatever_else_happens() {
     play_part(1);
 }
 
+/// How the sequences of `seed` are played again: the first part has the seed that is given.
+fn again(seed: RngSeed, cases: u32) -> String {
+    let seed = match seed {
+        RngSeed::Fixed(seed) => seed.to_string(),
+        RngSeed::Random => "random".to_owned(),
+    };
+    format!(
+        "seed {seed}; play it again: PROPTEST_RNG_SEED={seed} PROPTEST_CASES={cases} \
+         cargo test -p flux-operator --test model whatever_happens"
+    )
+}
+
+#[test]
+fn a_failure_says_how_it_is_played_again() {
+    let said = again(settings(1).rng_seed, 2000);
+    let first = match settings(0).rng_seed {
+        RngSeed::Fixed(seed) => seed,
+        RngSeed::Random => 0,
+    };
+    assert!(
+        said.contains(&format!("PROPTEST_RNG_SEED={} PROPTEST_CASES=2000", first + 1)),
+        "{said}"
+    );
+}
+
 #[expect(clippy::panic, reason = "a test fails by it")]
 fn play_part(part: u32) {
     let settings = settings(part);
-    let seed = settings.rng_seed;
+    let (seed, cases) = (settings.rng_seed, settings.cases * PARTS);
     let mut runner = TestRunner::new(settings);
     let played = runner.run(&course(LONGEST), |(flavour, actions)| {
         play(flavour, &actions).map_err(TestCaseError::fail)
@@ -88,7 +113,7 @@ fn play_part(part: u32) {
         Err(TestError::Fail(_, (flavour, actions))) => {
             let actions = shortest(flavour, actions);
             let fault = play(flavour, &actions).err().unwrap_or_default();
-            panic!("{fault}\n\nseed {seed:?}: {flavour:?}, {actions:?}");
+            panic!("{fault}\n\n{flavour:?}, {actions:?}\n\n{}", again(seed, cases));
         }
     }
 }
