@@ -262,3 +262,29 @@ fn others_are_not_the_queues() {
     queue::direct(&mut cluster.0, false);
     assert!(!is_suspended(cluster.0.get(JOB).unwrap()));
 }
+
+#[test]
+fn a_lost_node_keeps_its_pods_until_it_is_given_up_and_a_cut_off_command_is_one() {
+    let mut cluster = cluster_with_job(&json!({}));
+    act(&mut cluster, 5);
+    cluster.2.nodes.lose(0, &cluster.0);
+    let (lead, _) = pods_of(&cluster.0, JOB, "job-uid").remove(0);
+    cluster.0.delete(&lead, &Value::Null).unwrap();
+    act(&mut cluster, 3);
+    assert!(cluster.0.get(&lead).is_some(), "nobody says that it has ended");
+    let mut other = cluster_with_job(&json!({}));
+    act(&mut other, 5);
+    other.2.nodes.lose(0, &other.0);
+    Kubelet::set_unready(&mut other.0, &lead);
+    assert!(other.2.nodes.find(0));
+    act(&mut other, 3);
+    assert_eq!(other.2.runs.len(), 1, "it still ran");
+    cluster.2.nodes.give_up(0, &mut cluster.0, PODS);
+    let status = &cluster.0.get(&lead).unwrap()["status"];
+    assert_eq!(
+        (&status["phase"], &status["conditions"][2]["reason"]),
+        (&json!("Failed"), &json!("DeletionByPodGC"))
+    );
+    act(&mut cluster, 1);
+    assert!(cluster.0.get(&lead).is_none(), "it was counted");
+}

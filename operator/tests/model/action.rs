@@ -1,6 +1,7 @@
 //! What can happen to a MiniCluster and around it.
 
 use crate::support::simulation::faults::{Failure, Fault};
+use crate::support::simulation::nodes::NODES;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -92,6 +93,21 @@ pub(crate) enum Fate {
     Ended(i32),
 }
 
+/// What happens to a node, and all its pods with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NodeFate {
+    /// It is heard of no more; what runs there may go on.
+    Lost,
+    /// It is heard of again, and was only cut off.
+    Back,
+    /// It is heard of again, and nothing runs there any more.
+    Rebooted,
+    /// Somebody says that it does not come back (the taint `out-of-service`).
+    GivenUp,
+    /// All its pods are evicted.
+    Drained,
+}
+
 /// One thing that happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
@@ -104,6 +120,8 @@ pub(crate) enum Action {
     },
     /// The newest pod with this index has a fate.
     Pod(u64, Fate),
+    /// Something happens to the node with this number.
+    Node(usize, NodeFate),
     /// Somebody deletes all pods that have ended.
     Tidy,
     /// The command of the lead ends with this code, if it runs.
@@ -224,6 +242,13 @@ fn fate() -> impl Strategy<Value = Fate> {
     ]
 }
 
+fn node_fate() -> impl Strategy<Value = NodeFate> {
+    prop_oneof![
+        3 => Just(NodeFate::Lost), 1 => Just(NodeFate::Back), 1 => Just(NodeFate::Rebooted),
+        2 => Just(NodeFate::GivenUp), 1 => Just(NodeFate::Drained),
+    ]
+}
+
 fn fault() -> impl Strategy<Value = Fault> {
     let code = || prop_oneof![Just(409_u16), Just(429), Just(500), Just(504)];
     let failure = prop_oneof![
@@ -252,6 +277,7 @@ fn action() -> impl Strategy<Value = Action> {
         6 => edit().prop_map(Action::Edit),
         1 => any::<bool>().prop_map(|foreground| Action::DeleteCluster { foreground }),
         4 => (0_u64..4, fate()).prop_map(|(index, fate)| Action::Pod(index, fate)),
+        2 => (0..NODES, node_fate()).prop_map(|(node, fate)| Action::Node(node, fate)),
         1 => Just(Action::Tidy),
         4 => command.prop_map(Action::CommandEnds),
         3 => prop_oneof![6 => thing(), 1 => Just(Thing::Secret)].prop_map(Action::Remove),

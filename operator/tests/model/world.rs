@@ -1,6 +1,6 @@
 //! A cluster with the operator in it, to which actions happen.
 
-use crate::action::{Action, Edit, Fate, Flavour, Tampering, Thing, specification};
+use crate::action::{Action, Edit, Fate, Flavour, NodeFate, Tampering, Thing, specification};
 use crate::support::server::Server;
 use crate::support::simulation::agent::End;
 use crate::support::simulation::clock::Clock;
@@ -9,6 +9,7 @@ use crate::support::simulation::job::{
     JobController, index_of, is_finished, is_over, is_ready, is_suspended,
 };
 use crate::support::simulation::kubelet::Kubelet;
+use crate::support::simulation::nodes::pods_on;
 use crate::support::simulation::queue;
 use crate::support::simulation::store::Store;
 use crate::support::world::{CLUSTER, CONFIG, JOB, SECRETS, SERVICE};
@@ -121,6 +122,7 @@ impl World {
                     self.store(|it| it.delete(CLUSTER, &json!({ "propagationPolicy": policy })));
             }
             Action::Pod(index, fate) => self.befall(index, fate),
+            Action::Node(number, fate) => self.befall_node(number, fate),
             Action::Tidy => self.tidy(),
             Action::CommandEnds(code) => self.end_command(code),
             Action::Remove(thing) => self.remove(thing),
@@ -163,7 +165,9 @@ impl World {
         self.server.with(|memory| {
             let store = &mut memory.store;
             let before = store.version;
-            if self.idle_since == Some(before) && !has_deadline(store) && !lacks_pods(store) {
+            let is_due =
+                has_deadline(store) || lacks_pods(store) || self.kubelet.nodes.is_any_lost();
+            if self.idle_since == Some(before) && !is_due {
                 return;
             }
             queue::direct(store, self.admits);
@@ -179,6 +183,8 @@ impl World {
     pub(crate) async fn settle(&mut self) -> Result<(), String> {
         self.server.note("settle");
         self.server.fail_no_more();
+        self.kubelet.nodes.find_all();
+        self.idle_since = None;
         self.server.brings_news_but_of(&[]);
         let (begin, mut quiet, mut step) =
             (self.clock.now(), Duration::ZERO, Duration::from_secs(1));
@@ -237,7 +243,9 @@ impl World {
 
     fn befall(&mut self, index: u64, fate: Fate) {
         let Some((path, pod)) = self.pod(index) else { return };
-        let runs = !is_over(&pod) && pod["status"]["phase"] == "Running";
+        // What ends on a node that is lost nobody hears of.
+        let lost = self.kubelet.nodes.are_lost_to(&pod);
+        let runs = !lost && !is_over(&pod) && pod["status"]["phase"] == "Running";
         self.store(|store| {
             let end = match fate {
                 Fate::Deleted => {
@@ -258,10 +266,36 @@ impl World {
         });
     }
 
+    fn befall_node(&mut self, number: usize, fate: NodeFate) {
+        self.idle_since = None;
+        let nodes = &mut self.kubelet.nodes;
+        self.server.with(|memory| {
+            let store = &mut memory.store;
+            match fate {
+                NodeFate::Lost => nodes.lose(number, store),
+                NodeFate::Back => drop(nodes.find(number)),
+                NodeFate::Rebooted if nodes.find(number) => {
+                    for path in pods_on(number, store, PODS) {
+                        if store.get(&path).is_some_and(|pod| pod["status"]["phase"] == "Running") {
+                            Kubelet::end(store, &path, &End { code: 255, message: None });
+                        }
+                    }
+                }
+                NodeFate::Rebooted => {}
+                NodeFate::GivenUp => nodes.give_up(number, store, PODS),
+                NodeFate::Drained => {
+                    for path in pods_on(number, store, PODS) {
+                        Kubelet::evict(store, &path);
+                    }
+                }
+            }
+        });
+    }
+
     fn end_command(&mut self, code: i32) {
-        if self.pod(0).is_some_and(|(_, pod)| is_ready(&pod)) {
+        let runs = |pod: &Value| is_ready(pod) && !self.kubelet.nodes.are_lost_to(pod);
+        if let Some((path, _)) = self.pod(0).filter(|(_, pod)| runs(pod)) {
             let end = End::of_command(code);
-            let (path, _) = self.pod(0).unwrap();
             self.store(|store| Kubelet::end(store, &path, &end));
         }
     }

@@ -1,5 +1,5 @@
 //! As much of Kubernetes as the operator has to do with: the objects and rules of an API server, its
-//! watches, the Job controller, a queue, a kubelet with our agent in its pods, and the garbage collector.
+//! watches, the Job controller, a queue, nodes, a kubelet with our agent in its pods, and the garbage collector.
 
 pub(crate) mod agent;
 pub(crate) mod api;
@@ -10,6 +10,7 @@ pub(crate) mod gate;
 pub(crate) mod job;
 pub(crate) mod job_policy;
 pub(crate) mod kubelet;
+pub(crate) mod nodes;
 pub(crate) mod patch;
 pub(crate) mod queue;
 pub(crate) mod refusal;

@@ -1,7 +1,8 @@
-//! A node: it starts the pods of a namespace, says how they are, and ends them when they are deleted.
+//! The kubelets: they start the pods of a namespace, say how they are, and end them when they are deleted.
 
 use super::agent::{Agent, End};
 use super::job::{index_of, is_over, is_ready};
+use super::nodes::Nodes;
 use super::store::Store;
 use flux_contract::{Exit, TerminationMessage, labels};
 use serde_json::{Value, json};
@@ -22,6 +23,8 @@ pub(crate) struct Run {
 pub(crate) struct Kubelet {
     /// Every command that was started.
     pub(crate) runs: Vec<Run>,
+    /// Where pods are placed.
+    pub(crate) nodes: Nodes,
     /// The deadline of the lead with a uid, and the version of the `ConfigMap` that it was read from.
     deadlines: BTreeMap<String, (Value, Option<u64>)>,
 }
@@ -32,7 +35,9 @@ impl Kubelet {
         let all: Vec<(String, Arc<Value>)> =
             store.inside(pods).map(|(path, pod)| (path.clone(), Arc::clone(pod))).collect();
         for (path, pod) in all.iter().filter(|(_, pod)| is_ours(pod)) {
-            if !is_over(pod) {
+            if self.nodes.are_lost_to(pod) {
+                self.nodes.look_after(store, path, pod);
+            } else if !is_over(pod) {
                 self.step_one(store, path, pod, &all);
             } else if !pod["metadata"]["deletionTimestamp"].is_null() {
                 store.confirm_end(path);
@@ -53,8 +58,10 @@ impl Kubelet {
             return Self::end(store, path, &end);
         }
         if pod["spec"]["nodeName"].is_null() {
+            let index = if is_broker(pod) { index_of(pod) } else { 0 };
+            let Some(node) = self.nodes.place(usize::try_from(index).unwrap()) else { return };
             let mut placed = Value::clone(pod);
-            placed["spec"]["nodeName"] = json!("node");
+            placed["spec"]["nodeName"] = json!(node);
             placed["status"] = waiting(pod);
             store.put(path, placed);
         } else if !begun(pod) {
@@ -118,7 +125,11 @@ impl Kubelet {
         if is_broker(pod) && agent_of(store, pod).is_ok_and(|agent| agent.has_command()) {
             let text = |value: &Value| value.as_str().unwrap().to_owned();
             let job = text(&pod["metadata"]["ownerReferences"][0]["uid"]);
-            self.runs.push(Run { job, pod: text(&pod["metadata"]["uid"]) });
+            let run = Run { job, pod: text(&pod["metadata"]["uid"]) };
+            // One whose node was cut off becomes ready again, and still runs.
+            if !self.runs.contains(&run) {
+                self.runs.push(run);
+            }
         }
     }
 
@@ -138,17 +149,31 @@ impl Kubelet {
 
     /// Takes the pod at `path` away, as the eviction API does: with a condition that says so.
     pub(crate) fn evict(store: &mut Store, path: &str) {
-        let Some(pod) = store.get(path).cloned() else { return };
-        let mut status = pod["status"].clone();
-        let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-        conditions.push(json!({
-            "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
-            "message": "Eviction API: evicting",
-        }));
-        status["conditions"] = Value::Array(conditions);
-        store.set_status(path, status);
+        disrupt(store, path, "EvictionByEvictionAPI");
         let _ = store.delete(path, &Value::Null);
     }
+
+    /// Says that the pod at `path` is not ready, as its node says nothing.
+    pub(crate) fn set_unready(store: &mut Store, path: &str) {
+        let Some(pod) = store.get(path).filter(|pod| is_ready(pod)) else { return };
+        let mut status = pod["status"].clone();
+        set_ready(&mut status, false, store);
+        store.set_status(path, status);
+    }
+}
+
+/// Notes on the pod at `path` that Kubernetes takes it away, and for what reason.
+pub(crate) fn disrupt(store: &mut Store, path: &str, reason: &str) {
+    let Some(pod) = store.get(path) else { return };
+    let mut status = pod["status"].clone();
+    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.retain(|condition| condition["type"] != "DisruptionTarget");
+    let condition = json!({
+        "type": "DisruptionTarget", "status": "True", "reason": reason, "message": reason,
+    });
+    conditions.push(condition);
+    status["conditions"] = Value::Array(conditions);
+    store.set_status(path, status);
 }
 
 /// Whether the operator, or the Job controller for it, has made the pod: somebody may have changed its labels.
