@@ -86,6 +86,8 @@ pub(crate) enum Tampering {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Deleted,
+    /// The same while its container starts, if it does: what ends is `runc init`, with code 2.
+    DeletedAtStart,
     Evicted,
     /// Its runner is killed.
     Killed,
@@ -237,7 +239,7 @@ fn tampering() -> impl Strategy<Value = Tampering> {
 fn fate() -> impl Strategy<Value = Fate> {
     let code = prop_oneof![Just(0), Just(1), Just(68), Just(75), Just(137), Just(2)];
     prop_oneof![
-        2 => Just(Fate::Deleted), 1 => Just(Fate::Evicted), 1 => Just(Fate::Killed),
+        2 => Just(Fate::Deleted), 1 => Just(Fate::DeletedAtStart), 1 => Just(Fate::Evicted), 1 => Just(Fate::Killed),
         1 => code.prop_map(Fate::Ended),
     ]
 }

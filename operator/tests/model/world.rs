@@ -246,10 +246,19 @@ impl World {
         // What ends on a node that is lost nobody hears of.
         let lost = self.kubelet.nodes.are_lost_to(&pod);
         let runs = !lost && !is_over(&pod) && pod["status"]["phase"] == "Running";
+        let starts =
+            !lost && pod["status"]["phase"] == "Pending" && !pod["spec"]["nodeName"].is_null();
         self.store(|store| {
             let end = match fate {
                 Fate::Deleted => {
                     let _ = store.delete(&path, &Value::Null);
+                    return;
+                }
+                Fate::DeletedAtStart => {
+                    let _ = store.delete(&path, &Value::Null);
+                    if starts {
+                        Kubelet::end(store, &path, &End { code: 2, message: None });
+                    }
                     return;
                 }
                 Fate::Evicted => return Kubelet::evict(store, &path),
