@@ -116,6 +116,11 @@ fn a_command_fails_the_job_and_who_is_lost_is_replaced() {
         assert_eq!(action(&job, code, false), None, "{code}");
         assert_eq!(action(&job, code, true), Some("Ignore"), "{code}");
     }
+    let rules = &job.pod_failure_policy.as_ref().unwrap().rules;
+    let ordered = |rule: &PodFailurePolicyRule| {
+        rule.on_exit_codes.as_ref().is_none_or(|codes| codes.values.is_sorted())
+    };
+    assert!(rules.iter().all(ordered), "the API server refuses {rules:?}");
     assert_eq!((job.backoff_limit, job.max_failed_indexes), (None, Some(0)));
     assert!(job.backoff_limit_per_index.is_some_and(|limit| limit > 0));
     let runner = &job.template.spec.as_ref().unwrap().containers[0];

@@ -108,7 +108,9 @@ fn failure_policy(cluster: &Cluster, template: &PodTemplateSpec) -> PodFailurePo
     if cluster.runs_once() {
         let stopped = i32::from(Exit::Stopped.code());
         rules.push(by_exit_code("Ignore", runner(), "In", vec![stopped]));
-        let replaced = [&[stopped][..], &KILLED].concat();
+        let mut replaced = [&[stopped][..], &KILLED].concat();
+        // The API server wants them in order.
+        replaced.sort_unstable();
         rules.push(by_exit_code("FailJob", runner(), "NotIn", replaced));
         let beside = beside(template, &cluster.runner.container.name).take(OTHER_CONTAINERS);
         rules.extend(beside.map(|name| {
