@@ -94,7 +94,7 @@ async fn overwrite_status(trial: &Trial, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a refused specification is that nothing is made of yet, so that the other operator is first.
+/// This operator makes nothing of it until it is mended, so that the other one is first.
 const REFUSED: &str = "{size: 1, flux: {topology: nonsense}, containers: [{image: 'ubuntu:24.04', command: echo ours}]}";
 
 #[test]
