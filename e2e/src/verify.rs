@@ -59,6 +59,8 @@ struct Check {
 
 /// How many tests on a cluster run at the same time: they wait most of their time.
 const TRIALS_AT_ONCE: u8 = 5;
+/// How many others of one program do: those of the agent wait for its processes.
+const TESTS_AT_ONCE: &str = "4";
 
 /// A program of tests, and what it is called.
 type Tests = (&'static str, &'static str);
@@ -170,6 +172,8 @@ fn checks() -> Result<Vec<Check>> {
     let mut documentation =
         cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"])?;
     documentation.env("RUSTDOCFLAGS", "--deny warnings");
+    let mut tests = cargo(&["test", "--workspace", "--no-fail-fast"])?;
+    tests.env("RUST_TEST_THREADS", TESTS_AT_ONCE);
     let lints = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
     Ok(vec![
         Check {
@@ -178,11 +182,7 @@ fn checks() -> Result<Vec<Check>> {
             command: cargo(&["fmt", "--all", "--", "--check"])?,
         },
         Check { name: "lints", usually: "4 min cold", command: cargo(&lints)? },
-        Check {
-            name: "unit, snapshot and property tests",
-            usually: "5 min cold",
-            command: cargo(&["test", "--workspace", "--no-fail-fast"])?,
-        },
+        Check { name: "unit, snapshot and property tests", usually: "5 min cold", command: tests },
         Check { name: "documentation", usually: "1 min cold", command: documentation },
     ])
 }
