@@ -389,6 +389,7 @@ mod tests {
     use crate::process::children::Children;
     use crate::process::signals::Signals;
     use crate::status::progress::Progress;
+    use crate::system::CHILDREN_OF_TESTS;
     use crate::system::environment::Report;
     use crate::system::output::Log;
     use crate::system::root::Root;
@@ -458,7 +459,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_broker_without_its_lead_is_told_to_end_and_killed_if_it_does_not() {
-        // One that waits for all children of this process: no other test here starts any.
+        let _only_children = CHILDREN_OF_TESTS.lock().await;
         let children = Children::reaped().unwrap();
         assert_eq!(ends_without_lead(&children, "trap 'exit 3' TERM").await, (3, true));
         assert_eq!(ends_without_lead(&children, "trap '' TERM").await, (137, true));

@@ -128,6 +128,7 @@ pub(super) fn first_line(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system::CHILDREN_OF_TESTS;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
     use std::process::Command;
@@ -179,6 +180,7 @@ mod tests {
 
     #[test]
     fn a_shell_with_other_headers_still_runs() {
+        let _only_children = CHILDREN_OF_TESTS.blocking_lock();
         let data = fs::read(fs::canonicalize("/bin/sh").unwrap()).unwrap();
         let elf = Elf::read(&data).unwrap();
         let directory = tempfile::tempdir().unwrap();
