@@ -42,7 +42,7 @@ impl Kubernetes {
         })
     }
 
-    /// Lets the node's kubelet take its disk for full when it has [`MARGIN`] less than it has now: that starts it
+    /// Lets the node's kubelet take its disk for full when it has one GiB less than it has now: that starts it
     /// again, and the node's pods go on.
     pub fn limit_disk(&self, options: &Options, name: &str) -> Result<()> {
         let node = self.further_node(name)?;
