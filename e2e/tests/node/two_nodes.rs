@@ -100,6 +100,17 @@ impl Pair<'_> {
         Ok(pod(trial, name, 0).await?.name_any())
     }
 
+    /// Two MiniClusters of which a part is on the second node: the lead of `once`, whose command says that and goes
+    /// on, and the worker of `people`, which is interactive. Returns these pods.
+    async fn lead_and_worker_on_second(&self, trial: &Trial) -> Result<(Pod, Pod)> {
+        let image = "image: 'ubuntu:24.04'";
+        let command = format!("containers: [{{{image}, command: 'echo once; sleep 600'}}]");
+        let people = format!("interactive: true, containers: [{{{image}}}]");
+        self.apart(trial, "once", &command, SECOND).await?;
+        self.apart(trial, "people", &people, FIRST).await?;
+        Ok((pod(trial, "once", 0).await?, pod(trial, "people", 1).await?))
+    }
+
     /// Waits until the second node's condition `Ready` is this.
     fn await_second(&self, ready: &str) -> Result<()> {
         let condition = format!("--for=condition=Ready={ready}");

@@ -6,19 +6,14 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
 use super::loss::await_running;
-use super::{DEADLINE, FIRST, Pair, SECOND, another, node_of, pod, times, until};
+use super::{DEADLINE, FIRST, Pair, SECOND, another, node_of, times, until};
 
 /// The kubelet evicts one pod after the other, and the scheduler puts none there meanwhile.
 pub(super) async fn pods_of_a_node_that_runs_short_of_disk_are_evicted(
     pair: &Pair<'_>,
     trial: &Trial,
 ) -> Result<()> {
-    let image = "image: 'ubuntu:24.04'";
-    let command = format!("containers: [{{{image}, command: 'echo once; sleep 600'}}]");
-    let people = format!("interactive: true, containers: [{{{image}}}]");
-    pair.apart(trial, "once", &command, SECOND).await?;
-    pair.apart(trial, "people", &people, FIRST).await?;
-    let (lead, worker) = (pod(trial, "once", 0).await?, pod(trial, "people", 1).await?);
+    let (lead, worker) = pair.lead_and_worker_on_second(trial).await?;
     pair.cluster.limit_disk(pair.options, SECOND)?;
     // Pods that it does not know yet when the disk is full it rejects.
     for (name, pod) in [("once", &lead), ("people", &worker)] {

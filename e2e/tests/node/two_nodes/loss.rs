@@ -55,12 +55,7 @@ pub(super) async fn pods_of_a_node_that_is_given_up_are_made_elsewhere(
     pair: &Pair<'_>,
     trial: &Trial,
 ) -> Result<()> {
-    let image = "image: 'ubuntu:24.04'";
-    let command = format!("containers: [{{{image}, command: 'echo once; sleep 600'}}]");
-    let people = format!("interactive: true, containers: [{{{image}}}]");
-    pair.apart(trial, "once", &command, SECOND).await?;
-    pair.apart(trial, "people", &people, FIRST).await?;
-    let (lead, worker) = (pod(trial, "once", 0).await?, pod(trial, "people", 1).await?);
+    let (lead, worker) = pair.lead_and_worker_on_second(trial).await?;
     pair.cluster.lose_node(pair.options, SECOND)?;
     pair.await_second("Unknown")?;
     pair.kubectl(&["taint", "node", SECOND, TAINT])?;
