@@ -434,11 +434,15 @@ impl AgentConfig {
 
     /// Reads the document; refuses unknown fields and other versions.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        let head: Head = toml::from_str(text).map_err(|source| ConfigError::Parse { source })?;
-        if head.version != Self::VERSION {
-            return Err(ConfigError::Version { found: head.version });
+        let config = toml::from_str::<Self>(text);
+        let version = match &config {
+            Ok(config) => Some(config.version),
+            Err(_) => toml::from_str::<Head>(text).ok().map(|head| head.version),
+        };
+        match version {
+            Some(found) if found != Self::VERSION => Err(ConfigError::Version { found }),
+            _ => config.map_err(|source| ConfigError::Parse { source }),
         }
-        toml::from_str(text).map_err(|source| ConfigError::Parse { source })
     }
 
     /// Writes the document: the same value gives the same bytes.

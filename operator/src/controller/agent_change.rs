@@ -6,7 +6,6 @@
 //! `job_change::changed_fields`.
 
 use super::build::agent_config;
-use super::course;
 use super::ended_run::noted_generation;
 use super::observe::Live;
 use super::suspension;
@@ -26,17 +25,17 @@ pub(super) struct Constrained {
     pub(super) refused: Vec<String>,
 }
 
-/// Cuts `cluster` to what the instance can take that runs, if one does. `generation` is the
+/// Cuts `cluster` to what the instance can take that runs with `running`, if one does. `generation` is the
 /// MiniCluster's; `install` is how agent and view come into its pods.
 pub(super) fn constrain(
     cluster: &Cluster,
     lead: Option<IpAddr>,
     live: &Live,
+    running: Option<AgentConfig>,
     generation: i64,
     install: Install,
 ) -> Constrained {
-    let running = live.job.as_ref().zip(course::agent_config(live.config_map.as_ref()));
-    let Some((job, running)) = running else {
+    let Some((job, running)) = live.job.as_ref().zip(running) else {
         let config = AgentConfig { install, ..agent_config(cluster, lead) };
         return Constrained { cluster: cluster.clone(), config, refused: Vec::new() };
     };

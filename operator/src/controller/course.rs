@@ -48,9 +48,11 @@ impl Course {
     }
 }
 
-/// Decides; `cluster` is absent where the specification was refused.
+/// Decides; `config` is what the agents have, if this operator can read it, and `cluster` is absent where the
+/// specification was refused.
 pub(super) fn course(
     live: &Live,
+    config: Option<&AgentConfig>,
     cluster: Option<&Cluster>,
     generation: i64,
     images: &Images,
@@ -72,7 +74,7 @@ pub(super) fn course(
     if noted_generation(job).is_none() {
         return Course::LeaveAlone(Why::AnotherOperator);
     }
-    if agent_config(live.config_map.as_ref()).is_none() {
+    if config.is_none() {
         let image = agent_image(job).unwrap_or_default();
         if live.config_map.is_some() || image != images.agent {
             return Course::LeaveAlone(Why::AnotherRelease(image.to_owned()));
@@ -121,7 +123,12 @@ mod tests {
     }
 
     fn decide(live: &Live, spec: &serde_json::Value, generation: i64) -> Course {
-        course(live, Some(&cluster(spec)), generation, &images("agent"))
+        with_cluster(live, Some(&cluster(spec)), generation)
+    }
+
+    fn with_cluster(live: &Live, cluster: Option<&Cluster>, generation: i64) -> Course {
+        let config = agent_config(live.config_map.as_ref());
+        course(live, config.as_ref(), cluster, generation, &images("agent"))
     }
 
     /// What is left of a run of `echo hello` when its Job was deleted.
@@ -143,7 +150,7 @@ mod tests {
             assert!(matches!(decide(&deleted(), &spec, generation), Course::Over(Some(_))));
         }
         assert_eq!(decide(&deleted(), &json!({ "tasks": 3 }), 2), Course::Apply);
-        let refused = course(&deleted(), None, 2, &images("agent"));
+        let refused = with_cluster(&deleted(), None, 2);
         assert!(matches!(refused, Course::Over(Some(_))));
     }
 
@@ -200,8 +207,8 @@ mod tests {
 
     #[test]
     fn a_run_goes_on_beside_a_specification_that_was_refused() {
-        let refused = course(&running(), None, 2, &images("agent"));
+        let refused = with_cluster(&running(), None, 2);
         assert_eq!(refused, Course::LeaveAlone(Why::Refused));
-        assert_eq!(course(&Live::default(), None, 2, &images("agent")), Course::Refused);
+        assert_eq!(with_cluster(&Live::default(), None, 2), Course::Refused);
     }
 }

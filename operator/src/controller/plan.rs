@@ -135,10 +135,10 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
             Ok(cluster) => Acceptance::Accepted(cluster.not_acted_on.clone()),
             Err(violations) => Acceptance::Refused(violations.clone()),
         },
-        course: course(live, cluster.ok(), request.generation, request.images),
+        course: course(live, config.as_ref(), cluster.ok(), request.generation, request.images),
         maximum_size: (config.as_ref().and_then(maximum_size))
             .or_else(|| cluster.ok().map(|cluster| cluster.max_size)),
-        interactive: config.is_some_and(|config| {
+        interactive: config.as_ref().is_some_and(|config| {
             matches!(config.workload, Workload::Interactive { .. } | Workload::Diagnostics {})
         }),
         ..Plan::default()
@@ -152,21 +152,27 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
         plan.refused = changed_fields(job, &cluster.fixed_fields);
         plan.dropped = dropped(cluster, plan.install.as_ref(), &plan.refused, job);
     }
-    match writes(request, live, &mut plan) {
+    match writes(request, config, live, &mut plan) {
         Ok(writes) => plan.writes = writes,
         Err(error) => plan.obstacle = Some(error),
     }
     plan
 }
 
-fn writes(request: &Request<'_>, live: &Live, plan: &mut Plan) -> Result<Writes, Error> {
+/// What is to be written; `config` is what the agents have.
+fn writes(
+    request: &Request<'_>,
+    config: Option<AgentConfig>,
+    live: &Live,
+    plan: &mut Plan,
+) -> Result<Writes, Error> {
     if !matches!(plan.course, Course::Over(_))
         && let Some(taken) = live.taken.first()
     {
         return Err(taken.clone().into());
     }
     match (&plan.course, &request.cluster) {
-        (Course::Apply, Ok(cluster)) => apply_specification(request, cluster, live, plan),
+        (Course::Apply, Ok(cluster)) => apply_specification(request, cluster, config, live, plan),
         // Nothing of a finished MiniCluster is left running, nor keeps an address, whoever has its names.
         (Course::Over(_), _) => {
             let companion = live.companion.as_ref().map_or(Change::Keep, Change::delete);
@@ -178,10 +184,11 @@ fn writes(request: &Request<'_>, live: &Live, plan: &mut Plan) -> Result<Writes,
     }
 }
 
-/// Brings all objects in line with the specification, as far as a running instance can take it.
+/// Brings all objects in line with the specification, as far as an instance can take it that runs with `running`.
 fn apply_specification(
     request: &Request<'_>,
     cluster: &Cluster,
+    running: Option<AgentConfig>,
     live: &Live,
     plan: &mut Plan,
 ) -> Result<Writes, Error> {
@@ -200,7 +207,7 @@ fn apply_specification(
     let address = address.and_then(|address| address.parse().ok());
     let install = plan.install.as_ref().map(|choice| choice.method).unwrap_or_default();
     let Constrained { cluster, config, refused } =
-        constrain(cluster, address, live, request.generation, install);
+        constrain(cluster, address, live, running, request.generation, install);
     plan.refused.splice(0..0, refused);
     plan.maximum_size = maximum_size(&config).or(plan.maximum_size);
     let mut desired = build::build(&cluster, &config, request.images, request.generation)

@@ -59,29 +59,38 @@ pub(super) async fn pods_of_a_node_that_is_given_up_are_made_elsewhere(
     pair.cluster.lose_node(pair.options, SECOND)?;
     pair.await_second("Unknown")?;
     pair.kubectl(&["taint", "node", SECOND, TAINT])?;
-    let moved = Box::pin(elsewhere(pair, trial, &lead, &worker)).await;
+    let moved = Box::pin(await_elsewhere(pair, trial, &lead, &worker, "LeadLost")).await;
     pair.cluster.start_node(pair.options, SECOND, pair.progress)?;
     pair.kubectl(&["taint", "node", SECOND, &format!("{TAINT}-")])?;
-    moved
+    moved.map(drop)
 }
 
-async fn elsewhere(pair: &Pair<'_>, trial: &Trial, lead: &Pod, worker: &Pod) -> Result<()> {
+/// Waits for what becomes of both MiniClusters when the second node has lost its pods: `people` gets another
+/// worker in place of `worker`, on the first node; `once` ends for `reason`, and no pod runs again what its
+/// `lead` ran. Gives the message of that end.
+pub(super) async fn await_elsewhere(
+    pair: &Pair<'_>,
+    trial: &Trial,
+    lead: &Pod,
+    worker: &Pod,
+    reason: &str,
+) -> Result<String> {
     let again = another(trial, "people", 1, worker).await?;
     ensure!(node_of(&again) == FIRST, "the worker is on {}", node_of(&again));
     pair.await_up(trial, "people", "2").await?;
     await_running(trial, "people").await?;
     let cluster = trial.await_finished("once", DEADLINE).await?;
-    let (status, reason, message) = condition(&cluster, "Failed").context("no condition")?;
-    ensure!(status == "True" && reason == "LeadLost", "{status}: {reason}: {message}");
+    let (status, found, message) = condition(&cluster, "Failed").context("no condition")?;
+    ensure!(status == "True" && found == reason, "{status}: {found}: {message}");
     for pod in trial.pods("once").await?.iter().filter(|pod| pod.uid() != lead.uid()) {
         let log = container_log(trial, pod, "once").await.unwrap_or_default();
         ensure!(times(&log, "once") == 0, "{} ran it: {log}", pod.name_any());
     }
-    Ok(())
+    Ok(message.to_owned())
 }
 
 /// Waits until the status says that both brokers are ready.
-pub(super) async fn await_running(trial: &Trial, name: &str) -> Result<()> {
+async fn await_running(trial: &Trial, name: &str) -> Result<()> {
     let whole = |cluster: Option<&MiniCluster>| {
         let status = cluster.and_then(|cluster| cluster.status.as_ref());
         status.is_some_and(|it| it.state == Some(State::Running) && it.ready_brokers == 2)
