@@ -247,13 +247,24 @@ fn a_queue_suspends_what_names_it_until_its_turn_and_after_it() {
     act(&mut cluster, 3);
     assert!(pods_of(&cluster.0, JOB, "job-uid").is_empty());
     assert!(cluster.0.get(JOB).unwrap()["status"].get("startTime").is_none());
+    let flavour = |store: &Store| {
+        let nodes = store.get(JOB).unwrap().pointer("/spec/template/spec/nodeSelector");
+        nodes.map(|nodes| nodes["flavour"].clone())
+    };
     queue::direct(&mut cluster.0, true);
     assert!(!suspended(&cluster.0));
     act(&mut cluster, 5);
     assert_eq!(pods_of(&cluster.0, JOB, "job-uid").len(), 2);
+    assert_eq!(flavour(&cluster.0), Some("on-demand".into()));
     queue::direct(&mut cluster.0, false);
     assert!(suspended(&cluster.0));
     assert!(cluster.0.get(JOB).unwrap()["status"].get("startTime").is_none());
+    assert!(flavour(&cluster.0).is_some(), "the template of a Job that has pods stays as it is");
+    queue::direct(&mut cluster.0, true);
+    assert!(suspended(&cluster.0), "it has not stopped yet");
+    act(&mut cluster, 5);
+    queue::direct(&mut cluster.0, false);
+    assert_eq!(flavour(&cluster.0), None);
 }
 
 #[test]

@@ -1,13 +1,19 @@
 //! A queue (Kueue): it suspends the Jobs that name it, and resumes them when their turn comes.
 //!
 //! After `pkg/controller/jobs/job` of Kueue 0.15: its webhook suspends a Job that is made, its reconciler one that
-//! runs and is not admitted; then it takes the time away at which the Job began.
+//! runs and is not admitted; then it takes the time away at which the Job began, and from its template the nodes
+//! that it was given with its turn.
 
 use super::job::{is_finished, is_suspended};
 use super::store::Store;
 use flux_operator::cluster::QUEUE_LABEL;
 use serde_json::{Value, json};
 use std::sync::Arc;
+
+/// Annotation of a Job that the queue has not quite stopped.
+const STOPPING: &str = "kueue.x-k8s.io/stopping";
+/// Label of the nodes that Jobs run on whose turn it is.
+const FLAVOUR: &str = "flavour";
 
 /// True for a Job that waits for its turn in a queue.
 pub(crate) fn is_queued(object: &Value) -> bool {
@@ -16,21 +22,38 @@ pub(crate) fn is_queued(object: &Value) -> bool {
 
 /// Looks at each Job once; `admits`: it is their turn.
 pub(crate) fn direct(store: &mut Store, admits: bool) {
-    let other = |job: &Value| {
-        is_queued(job)
-            && job["metadata"]["deletionTimestamp"].is_null()
-            && !is_finished(job)
-            && is_suspended(job) == admits
+    let waits_or_runs = |job: &Value| {
+        is_queued(job) && job["metadata"]["deletionTimestamp"].is_null() && !is_finished(job)
     };
-    let jobs = store.all().iter().filter(|(_, object)| other(object));
+    let jobs = store.all().iter().filter(|(_, object)| waits_or_runs(object));
     let jobs: Vec<(String, Arc<Value>)> =
         jobs.map(|(path, job)| (path.clone(), Arc::clone(job))).collect();
     for (path, job) in jobs {
-        store.merge(&path, &json!({ "spec": { "suspend": !admits } })).unwrap();
-        if !admits {
-            let mut status = job["status"].clone();
-            status.as_object_mut().map(|status| status.remove("startTime"));
-            store.set_status(&path, status);
+        let stops = !job["metadata"]["annotations"][STOPPING].is_null();
+        if stops || !(admits || is_suspended(&job)) {
+            stop(store, &path);
+        } else if admits && is_suspended(&job) {
+            let template = json!({ "spec": { "nodeSelector": { FLAVOUR: "on-demand" } } });
+            let start = json!({ "spec": { "suspend": false, "template": template } });
+            // Refused where somebody else has just suspended it: the next look tries again.
+            let _ = store.merge(&path, &start);
         }
     }
+}
+
+/// Takes the Job from its nodes.
+fn stop(store: &mut Store, path: &str) {
+    let begin = json!({
+        "metadata": { "annotations": { STOPPING: "true" } }, "spec": { "suspend": true },
+    });
+    let job = store.merge(path, &begin).unwrap();
+    let mut status = job["status"].clone();
+    status.as_object_mut().map(|status| status.remove("startTime"));
+    store.set_status(path, status);
+    let end = json!({
+        "metadata": { "annotations": { STOPPING: null } },
+        "spec": { "template": { "spec": { "nodeSelector": null } } },
+    });
+    // Refused as long as it has pods: the next look tries again.
+    let _ = store.merge(path, &end);
 }

@@ -1,17 +1,24 @@
 //! What an API server fills into an object, and what it lets nobody change.
 
+use super::job::is_suspended;
 use super::refusal::Refusal;
 use serde_json::{Value, json};
 
 /// Fields of a Job that stay as they were made. (`ValidateJobUpdate` in `pkg/apis/batch/validation`.)
-const FIXED_IN_JOBS: [&str; 7] = [
+const FIXED_IN_JOBS: [&str; 6] = [
     "selector",
-    "template",
     "completionMode",
     "podFailurePolicy",
     "backoffLimitPerIndex",
     "successPolicy",
     "managedBy",
+];
+
+/// Parts of a template that say where its pods go. (`validatePodTemplateUpdate`, in the same place; of
+/// affinity it is that of nodes alone.)
+const SCHEDULING: [(&str, &[&str]); 2] = [
+    ("metadata", &["annotations", "labels"]),
+    ("spec", &["nodeSelector", "schedulingGates", "tolerations"]),
 ];
 
 /// Metadata that only the server writes.
@@ -62,6 +69,9 @@ pub(crate) fn admit(old: &Value, new: &mut Value) -> Result<(), Refusal> {
             if let Some(field) = FIXED_IN_JOBS.iter().find(|field| !same(field)) {
                 return Err(Refusal::immutable(&format!("spec.{field}")));
             }
+            if !same("template") && !(waits(old) && only_scheduling_differs(old, new)) {
+                return Err(Refusal::immutable("spec.template"));
+            }
             let spec = &new["spec"];
             let elastic =
                 spec["completionMode"] == "Indexed" && spec["completions"] == spec["parallelism"];
@@ -81,4 +91,26 @@ pub(crate) fn admit(old: &Value, new: &mut Value) -> Result<(), Refusal> {
         new["metadata"]["generation"] = json!(generation);
     }
     Ok(())
+}
+
+/// True for a Job of which the server lets people say where its pods go: it is suspended, and has none.
+/// (`shouldAllowMutablePodTemplate` in `pkg/registry/batch/job`.)
+fn waits(job: &Value) -> bool {
+    let status = &job["status"];
+    let mut conditions = status["conditions"].as_array().into_iter().flatten();
+    let noted = conditions.any(|it| it["type"] == "Suspended" && it["status"] == "True");
+    let active = status["active"].as_u64().unwrap_or_default();
+    is_suspended(job) && (status["startTime"].is_null() || noted) && active == 0
+}
+
+fn only_scheduling_differs(old: &Value, new: &Value) -> bool {
+    let rest = |job: &Value| {
+        let mut template = job["spec"]["template"].clone();
+        for (part, fields) in SCHEDULING {
+            let part = template[part].as_object_mut();
+            part.into_iter().for_each(|part| part.retain(|name, _| !fields.contains(&&**name)));
+        }
+        template
+    };
+    rest(old) == rest(new)
 }
