@@ -109,6 +109,16 @@ async fn the_end_is_noted_again_when_its_config_map_is_deleted() {
 }
 
 #[tokio::test]
+async fn a_job_that_somebody_deletes_before_its_end_is_made_again() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    world.server.remove(JOB);
+    assert!(world.writes().await.contains(&create(JOB)));
+    assert_eq!(world.server.get(JOB).unwrap()["metadata"]["uid"], "job-uid-2");
+    assert_eq!(world.condition("Failed").0, "False");
+}
+
+#[tokio::test]
 async fn the_first_error_is_the_one_that_counts() {
     let world = World::new(&json!({}));
     world.server.refuse(JOB, 403, "exceeded quota: pods");
