@@ -24,6 +24,11 @@ const IMAGE: &str = "localhost/flux-e2e/kueue";
 /// What the chart is told. It asks for half a processor, which a small cluster needs for other pods.
 const VALUES: [&str; 2] = ["image.pullPolicy=IfNotPresent", "resources.requests.cpu=50m"];
 
+/// How long Kueue may take to start. It writes the certificate of its webhooks into a Secret and looks for that in
+/// its volume after pauses that double (`ensureCertsMounted` of `open-policy-agent/cert-controller`). The kubelet
+/// brings it at once or a minute later, and what is missed by a look is found up to two minutes after it.
+const PATIENCE: &str = "--timeout=10m";
+
 /// Installs Kueue, and waits until it runs.
 pub fn install(cluster: &Cluster, progress: &Progress) -> Result<()> {
     let cache = Cache::locate()?;
@@ -42,7 +47,7 @@ pub fn install(cluster: &Cluster, progress: &Progress) -> Result<()> {
     })?;
     let mut command = cluster.program(&helm);
     command.args(["upgrade", "--install", "kueue"]).arg(built.join("chart"));
-    command.args(["--namespace", NAMESPACE, "--create-namespace", "--wait", "--timeout=3m"]);
+    command.args(["--namespace", NAMESPACE, "--create-namespace", "--wait", PATIENCE]);
     let image = [format!("image.repository={IMAGE}"), format!("image.tag={KUEUE_VERSION}")];
     for value in VALUES.map(str::to_owned).into_iter().chain(image) {
         command.arg("--set").arg(format!("controllerManager.manager.{value}"));
