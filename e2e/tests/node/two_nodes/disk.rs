@@ -21,7 +21,7 @@ pub(super) async fn pods_of_a_node_that_runs_short_of_disk_are_evicted(
         until("the kubelet to know its pods", async || Ok(known().then_some(()))).await?;
     }
     pair.cluster.fill_disk(SECOND)?;
-    let evicted = Box::pin(evicted(pair, trial, &lead, &worker)).await;
+    let evicted = evicted(pair, trial, &lead, &worker).await;
     pair.cluster.clear_disk(SECOND)?;
     evicted
 }
@@ -29,7 +29,7 @@ pub(super) async fn pods_of_a_node_that_runs_short_of_disk_are_evicted(
 async fn evicted(pair: &Pair<'_>, trial: &Trial, lead: &Pod, worker: &Pod) -> Result<()> {
     let node = format!("node/{SECOND}");
     pair.kubectl(&["wait", &node, "--for=condition=DiskPressure=True", "--timeout=2m"])?;
-    let message = await_elsewhere(pair, trial, lead, worker, "Evicted").await?;
+    let message = Box::pin(await_elsewhere(pair, trial, lead, worker, "Evicted")).await?;
     ensure!(message.contains("low on resource: ephemeral-storage"), "{message}");
     Ok(())
 }

@@ -69,7 +69,8 @@ pub(crate) fn admit(old: &Value, new: &mut Value) -> Result<(), Refusal> {
             if let Some(field) = FIXED_IN_JOBS.iter().find(|field| !same(field)) {
                 return Err(Refusal::immutable(&format!("spec.{field}")));
             }
-            if !same("template") && !(waits(old) && only_scheduling_differs(old, new)) {
+            let may_differ = waits(old) && only_scheduling_differs(old, new);
+            if !same("template") && !may_differ {
                 return Err(Refusal::immutable("spec.template"));
             }
             let spec = &new["spec"];
@@ -107,8 +108,9 @@ fn only_scheduling_differs(old: &Value, new: &Value) -> bool {
     let rest = |job: &Value| {
         let mut template = job["spec"]["template"].clone();
         for (part, fields) in SCHEDULING {
-            let part = template[part].as_object_mut();
-            part.into_iter().for_each(|part| part.retain(|name, _| !fields.contains(&&**name)));
+            if let Some(part) = template[part].as_object_mut() {
+                part.retain(|name, _| !fields.contains(&&**name));
+            }
         }
         template
     };
