@@ -1,5 +1,6 @@
 //! Who is replaced, and who fails: pods that are lost, and commands that fail.
 
+use crate::faults::end_of;
 use crate::{DEADLINE, apply, await_status, complete, exec, lead_log, ready_lead, trial};
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
@@ -23,13 +24,18 @@ use std::time::Duration;
 pub(crate) enum Loss {
     Deletion,
     Eviction,
-    /// As the kernel ends it when memory is short: a node with version 1 of control groups ends
-    /// only the largest process then, and the agent is none.
-    Kill,
+    /// The kernel kills its agent when it has no memory left. A node with version 1 of control groups kills one
+    /// process then, so that the agent must be the one that it likes best to kill.
+    Memory,
 }
 
 /// How long an instance may lack a worker that was lost: the Job controller pauses for ten seconds.
 pub(crate) const BACK_WITHIN: Duration = Duration::from_secs(30);
+
+/// What a container needs so that it can be lost by [`Loss::Memory`]. The more memory it asks for, the less the
+/// kernel likes to kill its other processes, of which the broker is a large one.
+const MEMORY_TO_FILL: &str = "resources: {limits: {memory: 1Gi}}, \
+                              volumes: {memory: {emptyDir: true, emptyDirMedium: memory}}";
 
 /// Takes the pod of `index` away.
 pub(crate) async fn lose(trial: &Trial, name: &str, index: u32, loss: Loss) -> Result<()> {
@@ -38,12 +44,10 @@ pub(crate) async fn lose(trial: &Trial, name: &str, index: u32, loss: Loss) -> R
     match loss {
         Loss::Deletion => drop(pods.delete(&pod, &DeleteParams::default()).await?),
         Loss::Eviction => drop(pods.evict(&pod, &EvictParams::default()).await?),
-        Loss::Kill => {
-            // Where the pod's containers share their processes, the agent is not PID 1 and can be killed.
-            let kill = "for process in /proc/[0-9]*; do read name < $process/comm; \
-                        if [ $name = flux-agent ]; then kill -9 ${process#/proc/}; fi; done";
+        Loss::Memory => {
+            let fill = "echo 1000 > /proc/1/oom_score_adj; cat /dev/zero > /dev/shm/full";
             // It may end with the container: what becomes of it tells nothing.
-            drop(exec(trial, &pod, name, &["sh", "-c", kill]));
+            drop(exec(trial, &pod, name, &["sh", "-c", fill]));
         }
     }
     let over = |pod: Option<&Pod>| {
@@ -83,18 +87,23 @@ pub(crate) async fn await_up(
 
 /// Loses a worker of an instance of four in each way, and waits until it is back.
 async fn lose_each(trial: &Trial, name: &str) -> Result<()> {
-    for (index, loss) in (1..).zip([Loss::Deletion, Loss::Eviction, Loss::Kill]) {
-        let before = trial.pod(name, index).await?.context("no worker")?.uid();
+    for (index, loss) in (1..).zip([Loss::Deletion, Loss::Eviction, Loss::Memory]) {
+        let before = trial.pod(name, index).await?.context("no worker")?;
         lose(trial, name, index, loss).await?;
         let again = async {
             wait::until_found("another worker", BACK_WITHIN, async || {
-                Ok(trial.pod(name, index).await?.filter(|pod| pod.uid() != before))
+                Ok(trial.pod(name, index).await?.filter(|pod| pod.uid() != before.uid()))
             })
             .await?;
             await_up(trial, name, "4", BACK_WITHIN).await
         };
         let again = tokio::time::timeout(BACK_WITHIN, again).await;
         again.with_context(|| format!("{loss:?}: it did not come back"))??;
+        if let Loss::Memory = loss {
+            let lost: Pod = trial.api().get(&before.name_any()).await?;
+            let end = end_of(&lost, name).and_then(|end| end.reason.clone());
+            ensure!(end.as_deref() == Some("OOMKilled"), "{} ended by {end:?}", lost.name_any());
+        }
     }
     Ok(())
 }
@@ -103,9 +112,10 @@ async fn lose_each(trial: &Trial, name: &str) -> Result<()> {
 #[ignore = "needs a cluster"]
 fn a_worker_that_is_lost_comes_back_into_an_instance_that_goes_on() {
     trial("lost-worker", &[], async |trial| {
-        let spec = "{size: 4, interactive: true, shareProcessNamespace: true, \
-                    containers: [{image: 'ubuntu:24.04'}]}";
-        let name = apply(trial, "lost-worker", spec).await?;
+        let spec = format!(
+            "{{size: 4, interactive: true, containers: [{{image: 'ubuntu:24.04', {MEMORY_TO_FILL}}}]}}"
+        );
+        let name = apply(trial, "lost-worker", &spec).await?;
         let lead = ready_lead(trial, &name).await?;
         await_up(trial, &name, "4", DEADLINE).await?;
         lose_each(trial, &name).await?;
@@ -125,8 +135,8 @@ fn a_worker_that_is_lost_comes_back_while_the_command_runs() {
         let command = "echo begun; until test -e /tmp/go; do sleep 0.2; done; \
                        flux run -N4 hostname; echo done";
         let spec = format!(
-            "{{size: 4, shareProcessNamespace: true, containers: \
-             [{{image: 'ubuntu:24.04', launcher: true, command: '{command}'}}]}}"
+            "{{size: 4, containers: [{{image: 'ubuntu:24.04', launcher: true, command: '{command}', \
+             {MEMORY_TO_FILL}}}]}}"
         );
         let name = apply(trial, "lost-helper", &spec).await?;
         let lead = ready_lead(trial, &name).await?;
