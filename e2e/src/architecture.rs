@@ -1,7 +1,5 @@
 //! The processor architectures that the project is built for.
 
-use crate::packages::Package;
-
 /// A processor architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Architecture {
@@ -44,38 +42,14 @@ impl Architecture {
         }
     }
 
-    /// The C compiler that makes programs for it.
-    pub(crate) fn compiler(self) -> &'static str {
-        match self {
-            Self::X86_64 => "x86_64-linux-gnu-gcc",
-            Self::Aarch64 => "aarch64-linux-gnu-gcc",
-        }
-    }
-
-    /// What that compiler is in on a machine of another architecture.
-    pub(crate) fn cross_compiler(self) -> &'static [Package] {
+    /// Debian's packages that build programs for it on a machine of another architecture.
+    pub(crate) fn cross_packages(self) -> [&'static str; 3] {
         match self {
             Self::X86_64 => {
-                const {
-                    &[
-                        Package::new("gcc-x86-64-linux-gnu", &["x86_64-linux-gnu-gcc"]),
-                        Package::new(
-                            "libc6-dev-amd64-cross",
-                            &["/usr/x86_64-linux-gnu/lib/libc.a"],
-                        ),
-                    ]
-                }
+                ["gcc-x86-64-linux-gnu", "libc6-dev-amd64-cross", "libstd-rust-dev:amd64"]
             }
             Self::Aarch64 => {
-                const {
-                    &[
-                        Package::new("gcc-aarch64-linux-gnu", &["aarch64-linux-gnu-gcc"]),
-                        Package::new(
-                            "libc6-dev-arm64-cross",
-                            &["/usr/aarch64-linux-gnu/lib/libc.a"],
-                        ),
-                    ]
-                }
+                ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "libstd-rust-dev:arm64"]
             }
         }
     }

@@ -20,18 +20,6 @@ pub struct Package {
     provides: &'static [&'static str],
 }
 
-impl Package {
-    /// The package of this name.
-    pub(crate) const fn new(name: &'static str, provides: &'static [&'static str]) -> Self {
-        Self { name, provides }
-    }
-
-    /// Debian's name of it.
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
-    }
-}
-
 /// Where Debian's package puts the plugins that set up pods' networks.
 pub(crate) const CNI_PLUGINS: &str = "/usr/lib/cni";
 

@@ -13,6 +13,7 @@ use super::{
     layer::Layer,
 };
 use crate::{
+    architecture::Architecture,
     cache::{Cache, Key},
     packages, programs,
     progress::Progress,
@@ -21,6 +22,12 @@ use crate::{
 /// The variable in which mmdebstrap's hooks find the path of a program's source.
 const SOURCE: &str = "FLUX_E2E_SOURCE";
 
+/// mmdebstrap's arguments that add the backports of Debian 13, and prefer them.
+const BACKPORTS: [&str; 2] = [
+    r#"--setup-hook=sed -n "s/ trixie / trixie-backports /p" "$1/etc/apt/sources.list" > "$1/etc/apt/sources.list.d/backports.list""#,
+    r#"--aptopt=APT::Default-Release "trixie-backports""#,
+];
+
 /// A release of Debian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
@@ -28,13 +35,15 @@ pub enum Release {
     Bookworm,
     /// Debian 13.
     Trixie,
+    /// Debian 13, with what its backports have newer.
+    TrixieBackports,
 }
 
 impl Release {
     fn name(self) -> &'static str {
         match self {
             Self::Bookworm => "bookworm",
-            Self::Trixie => "trixie",
+            Self::Trixie | Self::TrixieBackports => "trixie",
         }
     }
 
@@ -42,7 +51,7 @@ impl Release {
     fn epoch(self) -> &'static str {
         match self {
             Self::Bookworm => "1686355200",
-            Self::Trixie => "1754697600",
+            Self::Trixie | Self::TrixieBackports => "1754697600",
         }
     }
 }
@@ -63,7 +72,7 @@ pub struct Program<'a> {
 pub struct Recipe<'a> {
     /// The release that all packages are of.
     pub release: Release,
-    /// The packages.
+    /// The packages; `NAME:ARCHITECTURE` is one of another architecture.
     pub packages: &'a [&'a str],
     /// A program, if there is one.
     pub program: Option<Program<'a>>,
@@ -110,6 +119,11 @@ impl Recipe<'_> {
         arguments.push("--dpkgopt=path-exclude=/usr/share/doc/*".to_owned());
         arguments.push("--dpkgopt=path-exclude=/usr/share/man/*".to_owned());
         arguments.push("--dpkgopt=path-exclude=/usr/share/locale/*".to_owned());
+        let foreign = packages.iter().filter_map(|package| package.split_once(':'));
+        arguments.extend(foreign.map(|(_, other)| format!("--architectures={},{other}", native())));
+        if self.release == Release::TrixieBackports {
+            arguments.extend(BACKPORTS.map(str::to_owned));
+        }
         if let Some(Program { compile, tools, .. }) = &self.program {
             packages.extend_from_slice(tools);
             arguments.push(format!(r#"--customize-hook=chroot "$1" {compile} < "${SOURCE}""#));
@@ -151,9 +165,27 @@ impl Recipe<'_> {
     }
 }
 
+/// This machine's architecture, as Debian calls it.
+fn native() -> &'static str {
+    Architecture::of_this_machine().map_or(std::env::consts::ARCH, Architecture::image_name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_package_of_another_architecture_and_backports_are_asked_for_only_where_they_are_needed() {
+        let arguments = |release, packages: &[&str]| {
+            Recipe { release, packages, program: None }.arguments().join(" ")
+        };
+        let all = arguments(Release::TrixieBackports, &["rustc", "libstd-rust-dev:other"]);
+        assert!(all.contains(&format!("--architectures={},other ", native())), "{all}");
+        assert!(all.contains(r#"Default-Release "trixie-backports""#), "{all}");
+        assert!(all.ends_with("--include=rustc,libstd-rust-dev:other trixie"), "{all}");
+        let plain = arguments(Release::Trixie, &["rustc"]);
+        assert!(!plain.contains("architectures") && !plain.contains("backports"), "{plain}");
+    }
 
     #[test]
     fn a_program_is_compiled_by_packages_that_do_not_stay() {

@@ -50,6 +50,13 @@ impl Image {
         Self { layers, config }
     }
 
+    /// This image with further variables, `NAME=value`.
+    #[must_use]
+    pub(crate) fn with_variables(mut self, variables: &[&str]) -> Self {
+        self.config.environment.extend(variables.iter().map(|it| (*it).to_owned()));
+        self
+    }
+
     /// How to run it.
     pub fn config(&self) -> &ImageConfig {
         &self.config
