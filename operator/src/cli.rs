@@ -2,7 +2,7 @@
 
 use crate::cluster::validate::Defaults;
 use crate::crd::Install;
-use crate::manifests::{Format, ImageNames, Installation, VIEW_IMAGE};
+use crate::manifests::{AGENT_IMAGE, ARM_VIEW_IMAGE, Format, ImageNames, Installation, VIEW_IMAGE};
 use crate::telemetry::LogFormat;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
@@ -79,7 +79,7 @@ pub enum Output {
 pub struct RunArguments {
     /// Image that holds the agent
     #[arg(long, env = "FLUX_OPERATOR_AGENT_IMAGE", value_name = "IMAGE")]
-    #[arg(default_value = VIEW_IMAGE)]
+    #[arg(default_value = AGENT_IMAGE)]
     pub agent_image: String,
     /// Pull policy of the agent image
     #[arg(long, env = "FLUX_OPERATOR_AGENT_PULL_POLICY", value_name = "POLICY")]
@@ -135,17 +135,11 @@ pub struct RunArguments {
     pub log_level: String,
 }
 
-/// A published view image that is not of this project. It is for one architecture.
-pub const PUBLISHED_VIEW_IMAGE: &str = "ghcr.io/converged-computing/flux-view-ubuntu:tag-noble";
-
-/// The same for ARM: no tag is published for the other's release of Ubuntu.
-const PUBLISHED_ARM_VIEW_IMAGE: &str = "ghcr.io/converged-computing/flux-view-ubuntu:arm-jammy";
-
 /// What counts where a MiniCluster says nothing. Any other image than the published one may well be for
-/// several architectures, as that of this project is.
+/// several architectures.
 pub fn defaults(view_image: String, arm_view_image: Option<String>, install: Install) -> Defaults {
-    let published = view_image == PUBLISHED_VIEW_IMAGE;
-    let other = || if published { PUBLISHED_ARM_VIEW_IMAGE.to_owned() } else { view_image.clone() };
+    let published = view_image == VIEW_IMAGE;
+    let other = || if published { ARM_VIEW_IMAGE.to_owned() } else { view_image.clone() };
     Defaults { arm_view_image: arm_view_image.unwrap_or_else(other), view_image, install }
 }
 
@@ -164,17 +158,9 @@ mod tests {
         let arm = |view: &str, arm: Option<&str>| {
             defaults(view.to_owned(), arm.map(str::to_owned), Install::Auto).arm_view_image
         };
-        assert_eq!(arm(VIEW_IMAGE, None), VIEW_IMAGE);
-        assert_eq!(arm(PUBLISHED_VIEW_IMAGE, None), PUBLISHED_ARM_VIEW_IMAGE);
+        assert_eq!(arm(VIEW_IMAGE, None), ARM_VIEW_IMAGE);
         assert_eq!(arm("mirror/view:1", None), "mirror/view:1");
         assert_eq!(arm("mirror/view:1", Some("mirror/arm:1")), "mirror/arm:1");
-    }
-
-    #[test]
-    fn agent_and_view_are_one_image_unless_something_else_is_said() {
-        let command = Cli::try_parse_from(["flux-operator", "run"]).unwrap().command;
-        let Command::Run(run) = command else { panic!("{command:?} is not run") };
-        assert_eq!(run.agent_image, run.view_image);
     }
 
     fn leader_elect(arguments: &[&str]) -> bool {

@@ -18,7 +18,7 @@ use crate::crd::definition::DefinitionError;
 use clap::ValueEnum;
 
 pub use faults::{check, check_images};
-pub use images::{AGENT_IMAGE, ImageNames, OPERATOR_IMAGE, VIEW_IMAGE};
+pub use images::{AGENT_IMAGE, ARM_VIEW_IMAGE, ImageNames, OPERATOR_IMAGE, VIEW_IMAGE};
 pub use installation::{Installation, NAME, NAMESPACE};
 pub use rbac::{cluster_role, leader_role, role};
 pub use workload::{deployment, metrics_service};

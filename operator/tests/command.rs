@@ -1,6 +1,7 @@
 //! The command `flux-operator`, as people and scripts run it.
 #![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
+use flux_operator::manifests::VIEW_IMAGE;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
@@ -86,7 +87,9 @@ fn images_are_listed_a_line_each_or_as_json() {
         (output.status.code().unwrap(), text(&output.stdout))
     };
     let version = env!("CARGO_PKG_VERSION");
-    let names = ["", "-view"].map(|name| format!("r.example/flux-operator-rs{name}:{version}"));
+    let [operator_image, agent_image] =
+        ["", "-agent"].map(|name| format!("r.example/flux-operator-rs{name}:{version}"));
+    let names = [operator_image, agent_image, VIEW_IMAGE.to_owned()];
     let registry = ["--registry", "r.example"];
     assert_eq!(images(&registry), (0, format!("{}\n", names.join("\n"))));
     let (code, json) = images(&[&registry[..], &["--output", "json"]].concat());

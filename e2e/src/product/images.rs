@@ -10,10 +10,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use flux_contract::{Layout, invocation::AGENT_IN_IMAGE};
-use flux_operator::{
-    cli::PUBLISHED_VIEW_IMAGE,
-    manifests::{ImageNames, Installation},
-};
+use flux_operator::manifests::{ImageNames, Installation, VIEW_IMAGE};
 
 use super::binaries::Binaries;
 use crate::{
@@ -32,6 +29,8 @@ use crate::{
 const STAND_IN_VIEW: &str = "localhost/flux-e2e/stand-in-view:1";
 /// The view image made of `FLUX_VIEW_ARCHIVE`.
 const ARCHIVE_VIEW: &str = "localhost/flux-e2e/view:1";
+/// Begin of the names of the published view images, which have the layout of Spack.
+const PUBLISHED_VIEWS: &str = "ghcr.io/converged-computing/flux-view-";
 /// The name that examples use for a plain operating system.
 pub(crate) const OPERATING_SYSTEM: &str = "ubuntu:24.04";
 
@@ -67,11 +66,9 @@ impl View {
         if view != Self::StandIn {
             return Ok(view);
         }
-        progress
-            .say(&format!("trying to pull the published view image {PUBLISHED_VIEW_IMAGE} ..."));
-        let pulled = cluster
-            .pull_image(PUBLISHED_VIEW_IMAGE)
-            .and_then(|()| cluster.pull_image(OPERATING_SYSTEM));
+        progress.say(&format!("trying to pull the published view image {VIEW_IMAGE} ..."));
+        let pulled =
+            cluster.pull_image(VIEW_IMAGE).and_then(|()| cluster.pull_image(OPERATING_SYSTEM));
         if pulled.is_ok() {
             return Ok(Self::Published);
         }
@@ -87,7 +84,7 @@ impl View {
                 .to_owned(),
             Self::Image(image) => format!("Flux: the view image {image}"),
             Self::Archive(path) => format!("Flux: the view archive {}", path.display()),
-            Self::Published => format!("Flux: the published view image {PUBLISHED_VIEW_IMAGE}"),
+            Self::Published => format!("Flux: the published view image {VIEW_IMAGE}"),
         }
     }
 
@@ -101,8 +98,18 @@ impl View {
         match self {
             Self::StandIn => Ok(false),
             Self::Image(_) | Self::Published => Ok(true),
-            Self::Archive(path) => holds_fluxion(path)
-                .with_context(|| format!("looking for Fluxion in {}", path.display())),
+            Self::Archive(path) => holds(path, |name| name == "sched-fluxion-qmanager.so"),
+        }
+    }
+
+    /// Whether it has the C library that it needs. The published images have none; another of a registry cannot be
+    /// looked into, and counts as complete.
+    pub fn has_c_library(&self) -> Result<bool> {
+        match self {
+            Self::StandIn => Ok(true),
+            Self::Published => Ok(false),
+            Self::Image(image) => Ok(!image.starts_with(PUBLISHED_VIEWS)),
+            Self::Archive(path) => holds(path, |name| name.starts_with("ld-linux-")),
         }
     }
 
@@ -112,20 +119,25 @@ impl View {
             Self::StandIn => STAND_IN_VIEW,
             Self::Image(image) => image,
             Self::Archive(_) => ARCHIVE_VIEW,
-            Self::Published => PUBLISHED_VIEW_IMAGE,
+            Self::Published => VIEW_IMAGE,
         }
     }
 }
 
-/// Whether Fluxion's queue manager is in this archive of a view.
-fn holds_fluxion(archive: &Path) -> Result<bool> {
-    let mut archive = tar::Archive::new(File::open(archive)?);
-    for entry in archive.entries_with_seek()? {
-        if entry?.path()?.ends_with("flux/modules/sched-fluxion-qmanager.so") {
-            return Ok(true);
+/// Whether a file of such a name is in this archive of a view.
+fn holds(archive: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<bool> {
+    let look = || -> std::io::Result<bool> {
+        let mut archive = tar::Archive::new(File::open(archive)?);
+        for entry in archive.entries_with_seek()? {
+            let entry = entry?;
+            let path = entry.path()?;
+            if path.file_name().and_then(|name| name.to_str()).is_some_and(&is_wanted) {
+                return Ok(true);
+            }
         }
-    }
-    Ok(false)
+        Ok(false)
+    };
+    look().with_context(|| format!("reading the view archive {}", archive.display()))
 }
 
 /// Makes every image and loads it, under a published name only into a cluster of ours; returns how an
@@ -242,20 +254,36 @@ fn view_layer(view: &View, scratch: &Path, binaries: &Binaries) -> Result<Option
 mod tests {
     use super::*;
 
+    fn archive_with(directory: &Path, member: &str) -> View {
+        let path = directory.join("view.tar");
+        let mut archive = tar::Builder::new(File::create(&path).unwrap());
+        let mut header = tar::Header::new_gnu();
+        header.set_size(0);
+        let member = format!("mnt/flux/view/lib/{member}");
+        archive.append_data(&mut header, member, std::io::empty()).unwrap();
+        archive.finish().unwrap();
+        View::Archive(path)
+    }
+
     #[test]
-    fn an_archive_has_fluxion_if_its_queue_manager_is_in_it() {
+    fn an_archive_has_what_one_of_its_files_is_called() {
         let directory = tempfile::tempdir().unwrap();
-        let has_fluxion = |module: &str| {
-            let path = directory.path().join("view.tar");
-            let mut archive = tar::Builder::new(File::create(&path).unwrap());
-            let mut header = tar::Header::new_gnu();
-            header.set_size(0);
-            let member = format!("mnt/flux/view/lib/flux/modules/{module}");
-            archive.append_data(&mut header, member, std::io::empty()).unwrap();
-            archive.finish().unwrap();
-            View::Archive(path).has_fluxion().unwrap()
-        };
-        assert!(!has_fluxion("sched-simple.so"));
-        assert!(has_fluxion("sched-fluxion-qmanager.so"));
+        for (member, fluxion, c_library) in [
+            ("flux/modules/sched-simple.so", false, false),
+            ("flux/modules/sched-fluxion-qmanager.so", true, false),
+            ("ld-linux-x86-64.so.2", false, true),
+        ] {
+            let view = archive_with(directory.path(), member);
+            assert_eq!(view.has_fluxion().unwrap(), fluxion, "{member}");
+            assert_eq!(view.has_c_library().unwrap(), c_library, "{member}");
+        }
+    }
+
+    #[test]
+    fn published_views_use_the_c_library_of_the_application() {
+        let has = |image: &str| View::Image(image.to_owned()).has_c_library().unwrap();
+        assert!(!has(VIEW_IMAGE) && !has("ghcr.io/converged-computing/flux-view-rocky:tag-9"));
+        assert!(has("registry.example/flux-operator-rs-view:0.1.0"));
+        assert!(!View::Published.has_c_library().unwrap());
     }
 }

@@ -21,7 +21,7 @@ use crate::{
 
 /// Values that are none, as `--set` takes them.
 const WRONG: [&str; 4] =
-    ["watchNamespace=Not_A_Name", "install=Sometimes", "registry=", "nosuchvalue=1"];
+    ["watchNamespace=Not_A_Name", "install=Sometimes", "viewImage=", "nosuchvalue=1"];
 
 /// Checks the chart in `deploy/`, and those of other options.
 pub(super) fn check(progress: &Progress) -> Result<()> {
@@ -53,7 +53,8 @@ fn in_namespace(namespace: &str) -> Installation {
 fn installations() -> [Installation; 3] {
     let everything = Installation {
         images: ImageNames {
-            registry: "registry.example:5000/flux".to_owned(),
+            registry: Some("registry.example:5000/flux".to_owned()),
+            operator_image: "ghcr.io/somebody/flux-operator-rs:1".to_owned(),
             agent_image: "registry.example/agent:1".to_owned(),
             ..ImageNames::default()
         },

@@ -115,7 +115,7 @@ pub struct Flux {
     #[serde(default = "connect_timeout")]
     pub connect_timeout: String,
 
-    /// Flags added to the submission, as on a command line, e.g. `-ompi=openmpi@5`. Not used with
+    /// Flags added to the submission, as on a command line, e.g. `-o cpu-affinity=per-task`. Not used with
     /// `launcher`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub option_flags: Option<String>,

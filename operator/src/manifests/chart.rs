@@ -1,7 +1,7 @@
 //! A Helm chart: the objects of an installation with Helm's expressions in the place of what the values
 //! decide.
 
-use super::images::{ImageNames, PROJECT, REGISTRY};
+use super::images::{ImageNames, PROJECT};
 use super::installation::{Installation, NAME};
 use super::objects::{Object, Part, documents, objects};
 use super::{File, HEADER, ManifestError};
@@ -51,8 +51,7 @@ pub(super) fn files(installation: &Installation) -> Result<Vec<File>, ManifestEr
     let watched = Some(marker("watchNamespace"));
     let one = objects(&Installation { watch_namespace: watched, ..in_expressions() })?;
     let text = |name: &str, text: String| (name.to_owned(), text);
-    let helpers = include_str!("chart/_helpers.tpl");
-    let helpers = helpers.replace("REGISTRY", REGISTRY).replace("PROJECT", PROJECT);
+    let helpers = include_str!("chart/_helpers.tpl").replace("PROJECT", PROJECT);
     let definition = documents(&everywhere, &[Part::Definition]);
     Ok(vec![
         text("Chart.yaml", chart()?),
@@ -77,7 +76,7 @@ fn in_expressions() -> Installation {
         namespace: Some(marker("namespace")),
         watch_namespace: None,
         images: ImageNames {
-            registry: REGISTRY.to_owned(),
+            registry: None,
             operator_image: marker("operatorImage"),
             agent_image: marker("agentImage"),
             view_image: marker("viewImage"),
@@ -143,7 +142,7 @@ fn values(installation: &Installation) -> Vec<(&'static str, &'static str, Value
             "watch_namespace",
             json!(watch_namespace.as_deref().unwrap_or_default()),
         ),
-        ("registry", "registry", json!(registry)),
+        ("registry", "registry", json!(registry.as_deref().unwrap_or_default())),
         ("operatorImage", "operator_image", json!(operator_image)),
         ("agentImage", "agent_image", json!(agent_image)),
         ("viewImage", "view_image", json!(view_image)),
@@ -211,6 +210,7 @@ fn form(key: &str, default: &Value) -> Value {
             let methods = Install::value_variants().iter().map(|method| format!("{method:?}"));
             json!({ "enum": methods.collect::<Vec<_>>() })
         }
+        "registry" => json!({ "type": "string" }),
         "watchNamespace" => json!({
             "type": "string",
             "maxLength": 63,

@@ -37,11 +37,13 @@ pub fn check_images(names: &ImageNames) -> Result<(), Violations> {
 
 fn images(names: &ImageNames, faults: &mut Faults) {
     let ImageNames { registry, operator_image, agent_image, view_image } = names;
-    let mut redirected = Faults::default();
-    image("--registry", &format!("{registry}/{PROJECT}"), &mut redirected);
-    faults.require(redirected.is_empty(), "--registry", || {
-        format!("{registry:?} cannot be a registry: write it as <host>[:<port>][/<path>]")
-    });
+    if let Some(registry) = registry {
+        let mut redirected = Faults::default();
+        image("--registry", &format!("{registry}/{PROJECT}"), &mut redirected);
+        faults.require(redirected.is_empty(), "--registry", || {
+            format!("{registry:?} cannot be a registry: write it as <host>[:<port>][/<path>]")
+        });
+    }
     image("--operator-image", operator_image, faults);
     image("--agent-image", agent_image, faults);
     image("--view-image", view_image, faults);

@@ -2,39 +2,38 @@
 
 use clap::Args;
 
-/// Where the images of this project are, unless they are redirected.
-pub(super) const REGISTRY: &str = "ghcr.io/flux-framework";
-
-/// Begin of the names of this project's images. `flux-operator` is the image of the operator in Go.
+/// Begin of the names of this project's images, in whichever registry. `flux-operator` is the image of the
+/// operator in Go.
 pub(super) const PROJECT: &str = "flux-operator-rs";
 
 /// The operator image of this release.
 pub const OPERATOR_IMAGE: &str =
     concat!("ghcr.io/flux-framework/flux-operator-rs:", env!("CARGO_PKG_VERSION"));
 
-/// The image of this release that has agent and view: a pod that copies them needs one init
-/// container.
-pub const VIEW_IMAGE: &str =
-    concat!("ghcr.io/flux-framework/flux-operator-rs-view:", env!("CARGO_PKG_VERSION"));
-
-/// The image of this release that has the agent alone, for views that lack it.
+/// The image of this release that has the agent.
 pub const AGENT_IMAGE: &str =
     concat!("ghcr.io/flux-framework/flux-operator-rs-agent:", env!("CARGO_PKG_VERSION"));
+
+/// A published view image that is not of this project, for amd64.
+pub const VIEW_IMAGE: &str = "ghcr.io/converged-computing/flux-view-ubuntu:tag-noble";
+
+/// The same for arm64: no tag is published for the other's release of Ubuntu.
+pub const ARM_VIEW_IMAGE: &str = "ghcr.io/converged-computing/flux-view-ubuntu:arm-jammy";
 
 /// The images of an installation.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct ImageNames {
-    /// Registry to pull the images of this project from, which keep their names and tags; images of
-    /// other names are not redirected
-    #[arg(long, value_name = "REGISTRY", default_value = REGISTRY)]
-    pub registry: String,
+    /// Registry to pull the images of this project from, whoever released them, which keep their names
+    /// and tags (`flux-operator-rs...`); images of other names are not redirected
+    #[arg(long, value_name = "REGISTRY")]
+    pub registry: Option<String>,
     /// Image of the operator
     #[arg(long, value_name = "IMAGE", default_value = OPERATOR_IMAGE)]
     pub operator_image: String,
     /// Image that holds the agent; it may be the view image
-    #[arg(long, value_name = "IMAGE", default_value = VIEW_IMAGE)]
+    #[arg(long, value_name = "IMAGE", default_value = AGENT_IMAGE)]
     pub agent_image: String,
-    /// View image where a MiniCluster names none
+    /// View image where a MiniCluster names none; the default is for amd64
     #[arg(long, value_name = "IMAGE", default_value = VIEW_IMAGE)]
     pub view_image: String,
 }
@@ -42,9 +41,9 @@ pub struct ImageNames {
 impl Default for ImageNames {
     fn default() -> Self {
         Self {
-            registry: REGISTRY.to_owned(),
+            registry: None,
             operator_image: OPERATOR_IMAGE.to_owned(),
-            agent_image: VIEW_IMAGE.to_owned(),
+            agent_image: AGENT_IMAGE.to_owned(),
             view_image: VIEW_IMAGE.to_owned(),
         }
     }
@@ -79,10 +78,10 @@ impl ImageNames {
 
     /// `image` in the registry that is asked for, if it is one of this project.
     fn redirected(&self, image: &str) -> String {
-        let name = image.strip_prefix(REGISTRY).and_then(|rest| rest.strip_prefix('/'));
-        match name.filter(|name| name.starts_with(PROJECT)) {
-            Some(name) => format!("{}/{name}", self.registry),
-            None => image.to_owned(),
+        let name = image.rsplit('/').next().unwrap_or(image);
+        match &self.registry {
+            Some(registry) if name.starts_with(PROJECT) => format!("{registry}/{name}"),
+            Some(_) | None => image.to_owned(),
         }
     }
 }
@@ -92,33 +91,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn images_of_the_project_are_redirected_and_no_others() {
+    fn images_of_the_project_are_redirected_whoever_released_them_and_no_others() {
         let images = ImageNames {
-            registry: "registry.example:5000/mirror".to_owned(),
-            operator_image: "ghcr.io/flux-framework/flux-operator-rs@sha256:0".to_owned(),
-            agent_image: "ghcr.io/flux-framework/flux-operator:v1".to_owned(),
-            ..ImageNames::default()
+            registry: Some("registry.example:5000/mirror".to_owned()),
+            operator_image: "ghcr.io/somebody/flux-operator-rs@sha256:0".to_owned(),
+            agent_image: AGENT_IMAGE.to_owned(),
+            view_image: "ghcr.io/flux-framework/flux-operator:v1".to_owned(),
         };
         let version = env!("CARGO_PKG_VERSION");
         assert_eq!(
             images.all(),
             [
                 "registry.example:5000/mirror/flux-operator-rs@sha256:0",
+                &format!("registry.example:5000/mirror/flux-operator-rs-agent:{version}"),
                 "ghcr.io/flux-framework/flux-operator:v1",
-                &format!("registry.example:5000/mirror/flux-operator-rs-view:{version}"),
             ]
         );
     }
 
     #[test]
     fn an_image_that_is_used_twice_is_listed_once() {
-        assert_eq!(ImageNames::default().all(), [OPERATOR_IMAGE, VIEW_IMAGE]);
-    }
-
-    #[test]
-    fn the_images_of_this_release_are_in_the_registry_of_the_project() {
-        for image in [OPERATOR_IMAGE, VIEW_IMAGE] {
-            assert!(image.starts_with(&format!("{REGISTRY}/{PROJECT}")), "{image}");
-        }
+        let view_image = AGENT_IMAGE.to_owned();
+        let images = ImageNames { view_image, ..ImageNames::default() };
+        assert_eq!(images.all(), [OPERATOR_IMAGE, AGENT_IMAGE]);
     }
 }

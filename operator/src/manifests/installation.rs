@@ -19,7 +19,7 @@ pub struct Installation {
     /// or `flux-operator-system`, which the manifests then make
     #[arg(long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
-    /// Serve and see this namespace only, with Roles alone. An administrator applies the definition of
+    /// Serve and see this namespace only, with Roles alone. An administrator applies the CRD of
     /// MiniCluster. Such an operator may not list nodes: it copies agent and view unless it is told to
     /// mount their images
     #[arg(long, value_name = "NAMESPACE")]
@@ -42,7 +42,7 @@ pub struct Installation {
     /// metrics only
     #[arg(long)]
     pub network_policy: bool,
-    /// Let the Prometheus Operator collect the metrics; its definition of `ServiceMonitor` has to be there
+    /// Let the Prometheus Operator collect the metrics; its CRD of `ServiceMonitor` has to be there
     #[arg(long)]
     pub service_monitor: bool,
 }

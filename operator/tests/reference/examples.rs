@@ -75,7 +75,7 @@ const FLUX: &[Example] = &[
     example("spec.flux.submitCommand", "submitCommand: flux mini submit"),
     example("spec.flux.wrap", "wrap: strace,-e,network,-tt"),
     example("spec.flux.connectTimeout", "connectTimeout: 500ms"),
-    example("spec.flux.optionFlags", "optionFlags: -ompi=openmpi@5"),
+    example("spec.flux.optionFlags", "optionFlags: -o cpu-affinity=per-task"),
     example("spec.flux.minimalService", "minimalService: true"),
     example("spec.flux.disableSocket", "disableSocket: true"),
     example("spec.flux.topology", "topology: kary:2"),
@@ -192,7 +192,10 @@ const CONTAINER: &[Example] = &[
         "secrets:\n  TOKEN:\n    key: token\n    name: credentials",
     ),
     example("spec.containers[].cores", "cores: 4"),
-    example("spec.containers[].launcher", "launcher: true\ncommand: snakemake --flux --jobs 1"),
+    example(
+        "spec.containers[].launcher",
+        "launcher: true\ncommand: snakemake --executor flux --jobs 1",
+    ),
     example("spec.containers[].batch", "batch: true\ncommand: |\n  echo first\n  echo second"),
     example(
         "spec.containers[].batchRaw",

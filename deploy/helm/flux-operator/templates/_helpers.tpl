@@ -1,4 +1,8 @@
-{{- /* An image, from the registry of the values if it is one of this project: registry, image. */ -}}
+{{- /* An image, in the registry of the values if there is one and the image is of this project: registry, image. */ -}}
 {{- define "flux-operator.image" -}}
-{{- regexReplaceAll "^ghcr.io/flux-framework/flux-operator-rs" (index . 1) (printf "%s/flux-operator-rs" (index . 0)) -}}
+{{- if index . 0 -}}
+{{- regexReplaceAll "^(.*/)?(flux-operator-rs[^/]*)$" (index . 1) (printf "%s/${2}" (index . 0)) -}}
+{{- else -}}
+{{- index . 1 -}}
+{{- end -}}
 {{- end -}}
