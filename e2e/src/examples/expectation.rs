@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// What an example has to show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expectation {
-    /// `flux: real` or `flux: fluxion`: which Flux it takes.
+    /// `flux: real`, `flux: fluxion` or `flux: c-library`: which Flux it takes.
     pub flux: NeededFlux,
     /// `pod-security: LEVEL`: the Pod Security level that its namespace enforces.
     pub pod_security: Option<String>,
@@ -26,6 +26,8 @@ pub enum NeededFlux {
     Real,
     /// `fluxion`: real Flux, with Fluxion in its view.
     Fluxion,
+    /// `c-library`: the stand-in, or a view with the C library that it needs: the image has none.
+    CLibrary,
 }
 
 /// One thing to do or to check. In lines of output, `*` stands for any text.
@@ -131,7 +133,8 @@ impl NeededFlux {
         match value {
             "real" => Ok(Self::Real),
             "fluxion" => Ok(Self::Fluxion),
-            _ => Err(unsuitable(key, value, "`real` or `fluxion`")),
+            "c-library" => Ok(Self::CLibrary),
+            _ => Err(unsuitable(key, value, "`real`, `fluxion` or `c-library`")),
         }
     }
 }
@@ -254,6 +257,7 @@ mod tests {
             ("exit: 0", NeededFlux::Any),
             ("flux: real\nexit: 0", NeededFlux::Real),
             ("flux: fluxion\nexit: 0", NeededFlux::Fluxion),
+            ("flux: c-library\nexit: 0", NeededFlux::CLibrary),
         ] {
             assert_eq!(Expectation::parse(lines).unwrap().flux, expected);
         }
@@ -265,7 +269,7 @@ mod tests {
             ("condition: Complete\ncolour: red", "`colour` is no key"),
             ("condition: complete", "a condition of a MiniCluster is needed"),
             ("exit: seven", "`exit: seven`: a number is needed"),
-            ("flux: unreal", "`real` or `fluxion` is needed"),
+            ("flux: unreal", "`real`, `fluxion` or `c-library` is needed"),
             ("pod-security: strict", "a Pod Security level is needed"),
             ("run: sh -c 'open", "a command is needed"),
             ("output:", "a text is needed"),

@@ -75,7 +75,10 @@ fn obstacle(example: &Example, view: &View, own_cluster: bool) -> Result<Option<
     Ok(match example.expectation.flux {
         NeededFlux::Real if !view.is_real() => Some("it needs real Flux"),
         NeededFlux::Fluxion if !view.has_fluxion()? => Some("it needs a view with Fluxion"),
-        NeededFlux::Any | NeededFlux::Real | NeededFlux::Fluxion => None,
+        NeededFlux::CLibrary if !view.has_c_library()? => {
+            Some("its image has no C library, and the view has none either")
+        }
+        NeededFlux::Any | NeededFlux::Real | NeededFlux::Fluxion | NeededFlux::CLibrary => None,
     })
 }
 
@@ -262,6 +265,7 @@ fn is_exactly(lines: &[String], log: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flux_operator::manifests::VIEW_IMAGE;
 
     #[test]
     fn an_example_that_lacks_something_says_what() {
@@ -276,6 +280,11 @@ mod tests {
         ] {
             assert_eq!(obstacle_of(name, &View::StandIn, own_cluster), with_stand_in, "{name}");
             assert_eq!(obstacle_of(name, &real, own_cluster), None, "{name}");
+        }
+        let published = View::Image(VIEW_IMAGE.to_owned());
+        for (name, refused) in [("distroless", true), ("munge", false), ("hello-world", false)] {
+            assert_eq!(obstacle_of(name, &published, false).is_some(), refused, "{name}");
+            assert_eq!(obstacle_of(name, &View::StandIn, true), None, "{name}");
         }
         assert!(obstacle_of("mpi", &real, false).is_some_and(|it| it.starts_with("its image")));
     }
