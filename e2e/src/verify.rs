@@ -353,8 +353,8 @@ fn check_stand_in_size() -> Result<()> {
     Ok(())
 }
 
-/// Checks licences, bans and sources of the crates of every platform; advisories need a database
-/// from the network and are not checked here.
+/// Checks licences, bans and sources of the crates of every platform. Advisories need a database from the network: the
+/// workflow `advisories.yaml` checks them.
 fn deny(progress: &Progress) -> Result<()> {
     fetch_every_platform(progress)?;
     let program = CARGO_DENY.program(progress)?;
@@ -387,8 +387,10 @@ struct Tool {
     options: &'static [&'static str],
 }
 
+/// The release of cargo-deny that checks the dependencies, here and in workflows.
+pub const CARGO_DENY_VERSION: &str = "0.20.2";
 const CARGO_DENY: Tool =
-    Tool { name: "cargo-deny", version: "0.20.2", options: &["--no-default-features"] };
+    Tool { name: "cargo-deny", version: CARGO_DENY_VERSION, options: &["--no-default-features"] };
 const CARGO_MACHETE: Tool = Tool { name: "cargo-machete", version: "0.9.2", options: &[] };
 
 impl Tool {

@@ -1,6 +1,77 @@
-//! What workflows of the repository's host use is what was looked at.
+//! What workflows of the repository's host use is what was looked at, and a release can be installed.
 
 use crate::repository;
+use e2e::verify::CARGO_DENY_VERSION;
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use walkdir::WalkDir;
+
+fn yaml(path: &str) -> Value {
+    serde_saphyr::from_str(&std::fs::read_to_string(repository().join(path)).unwrap()).unwrap()
+}
+
+/// What the script says of version 0.1.0, where CHANGELOG.md has a section with this heading.
+fn release_notes(heading: &str) -> Option<String> {
+    let directory = tempfile::tempdir().unwrap();
+    let text = format!("# Changelog\n\n## {heading}\n\nNew.\n\n## 0.0.9 - 2026-01-01\n\nOld.\n");
+    std::fs::write(directory.path().join("CHANGELOG.md"), text).unwrap();
+    let mut script = Command::new(repository().join(".github/release-notes"));
+    let output = script.arg("0.1.0").current_dir(&directory).output().unwrap();
+    output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn a_version_without_a_date_is_not_released() {
+    for heading in ["0.1.0 - Unreleased", "0.1.0", "0.1.01 - 2026-12-24", "0.1.0 - 2026-12-24 ?"] {
+        assert_eq!(release_notes(heading), None, "{heading}");
+    }
+    assert_eq!(release_notes("0.1.0 - 2026-12-24").as_deref(), Some("\nNew.\n\n"));
+}
+
+#[test]
+fn the_manifests_name_no_image_of_the_project_that_a_release_may_lack() {
+    let jobs = &yaml(".github/workflows/release.yaml")["jobs"];
+    assert!(jobs["image"]["if"].is_null());
+    let built = jobs["image"]["strategy"]["matrix"]["include"].as_array().unwrap();
+    let built: Vec<_> = built.iter().map(|image| image["image"].as_str().unwrap()).collect();
+    let manifests = std::fs::read_to_string(repository().join("deploy/operator.yaml")).unwrap();
+    let named = manifests.split("ghcr.io/flux-framework/").skip(1);
+    let named: Vec<_> = named.map(|rest| rest.split_once(':').unwrap().0).collect();
+    assert!(named.len() == 2 && named.iter().all(|name| built.contains(name)), "{named:?}");
+}
+
+#[test]
+fn advisories_are_looked_for_each_week_with_the_cargo_deny_of_the_other_checks() {
+    let workflow = yaml(".github/workflows/advisories.yaml");
+    let cron = workflow["on"]["schedule"][0]["cron"].as_str().unwrap();
+    assert!(cron.ends_with("* * 1"), "{cron}");
+    let steps = workflow["jobs"]["advisories"]["steps"].as_array().unwrap();
+    let commands: Vec<_> = steps.iter().filter_map(|step| step["run"].as_str()).collect();
+    let install = format!("cargo install --locked cargo-deny --version {CARGO_DENY_VERSION}");
+    assert_eq!(commands, [install.as_str(), "cargo deny check advisories"]);
+}
+
+#[test]
+fn newer_releases_of_crates_modules_and_actions_are_proposed() {
+    let updates = &yaml(".github/dependabot.yml")["updates"];
+    let of = |name: &str| {
+        let mut updates = updates.as_array().unwrap().iter();
+        updates.find(|update| update["package-ecosystem"] == name).unwrap()
+    };
+    assert_eq!(
+        (&of("cargo")["directory"], &of("github-actions")["directory"]),
+        (&"/".into(), &"/".into())
+    );
+    let directories = of("gomod")["directories"].as_array().unwrap();
+    for file in WalkDir::new(repository().join("e2e/go")).into_iter().map(Result::unwrap) {
+        if file.file_name() == "go.mod" {
+            let beside = file.path().parent().and_then(Path::parent).unwrap();
+            let pattern = format!("/{}/*", beside.strip_prefix(repository()).unwrap().display());
+            assert!(directories.contains(&pattern.clone().into()), "{pattern}");
+        }
+    }
+}
 
 #[test]
 fn every_action_is_named_by_its_commit() {
