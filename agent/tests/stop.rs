@@ -158,6 +158,47 @@ fn a_launcher_that_ignores_every_signal_is_killed_in_time_for_fluxs_cleanup() {
     assert_eq!(pod.message().signal, Some(9));
 }
 
+/// Shell text that at SIGTERM says `$1` when `$POD/go-on` is there, and ends.
+const SAVES: &str = "trap 'touch $POD/asked-$1
+    while [ ! -e $POD/go-on ]; do sleep 0.02; done; echo $1; exit 4' TERM
+    touch $POD/ready-$1; while :; do sleep 0.02; done";
+
+/// Asks a run to stop whose command is `script`, in a broker that does what Flux does, once each of `all`
+/// is ready; lets them go on once each has been asked to end. Returns code, output and complaints.
+fn stop_command(script: &str, all: &[&str]) -> Option<(i32, String, String)> {
+    let pod = Pod::new();
+    pod.broker_does(PASSES_ON);
+    fs::write(pod.at("saves"), SAVES).unwrap();
+    let run = FirstProcess::start(&pod, &pod.prepared(&pod.launcher(script)))?;
+    all.iter().for_each(|name| drop(pod.await_file(&format!("ready-{name}"))));
+    run.signal(Signal::SIGTERM);
+    all.iter().for_each(|name| drop(pod.await_file(&format!("asked-{name}"))));
+    fs::write(pod.at("go-on"), "").unwrap();
+    let ended = run.end();
+    assert!(pod.at("cleaned-up").exists(), "{ended:?}");
+    Some(ended)
+}
+
+#[test]
+fn a_launcher_and_what_it_has_started_get_sigterm_and_the_time_to_save() {
+    let script = "sh $POD/saves child & set -- parent; . $POD/saves";
+    let Some((code, output, error)) = stop_command(script, &["child", "parent"]) else { return };
+    assert_eq!(code, stopped(), "{error}");
+    let mut lines: Vec<_> = output.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["child", "parent"], "{error}");
+    assert!(error.contains("told to stop, it ended with exit code 4"), "{error}");
+}
+
+#[test]
+fn what_a_shell_that_ends_at_once_was_waiting_for_has_the_time_to_save() {
+    let Some((code, output, error)) = stop_command("sh $POD/saves child; echo b", &["child"])
+    else {
+        return;
+    };
+    assert_eq!((code, output.as_str()), (stopped(), "child\n"), "{error}");
+}
+
 #[test]
 fn a_sidecar_that_ignores_every_signal_is_killed_and_its_post_hook_has_its_share() {
     let pod = Pod::new();
@@ -187,7 +228,7 @@ fn a_sidecar_whose_runner_has_finished_has_the_grace_period_and_no_more() {
 fn a_run_that_reaches_its_deadline_ends_in_order_and_says_so() {
     let pod = Pod::new();
     pod.broker_does(PASSES_ON);
-    let saves = "trap 'echo saved; exit 0' HUP; while :; do sleep 0.02; done";
+    let saves = "trap 'echo saved; exit 0' TERM; while :; do sleep 0.02; done";
     let mut config = with_grace(pod.launcher(saves));
     config.shutdown.deadline_seconds = Some(1);
     config.hooks = Hooks { post: Some("echo post".to_owned()), ..Hooks::default() };

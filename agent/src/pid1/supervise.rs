@@ -14,12 +14,12 @@ use crate::process::children::Running;
 use crate::process::exit_status::exit_code;
 use crate::process::leftovers::Before;
 use crate::process::signals::{Asked, Stop, at};
+use crate::process::terminal::give_terminal;
 use crate::status::timing::monotonic_nanoseconds;
 use crate::system::output::chain;
 use crate::system::words::shown;
 use flux_contract::phase;
 use nix::sys::signal::Signal;
-use nix::unistd::{Pid, tcsetpgrp};
 use std::future::{Future, pending};
 use std::io::{self, IsTerminal};
 use std::os::unix::process::ExitStatusExt;
@@ -113,15 +113,6 @@ fn watch(context: &Context, broker: &BrokerRun) -> Watch {
         uptime,
         children: context.children.clone(),
         has_lead: broker.worker.is_some(),
-    }
-}
-
-/// A terminal belongs to one process group at a time; without this, a command that reads from it
-/// would be stopped. Where there is none, or it is not ours, nothing happens.
-fn give_terminal(group: Pid) {
-    let stdin = io::stdin();
-    if stdin.is_terminal() {
-        let _ = tcsetpgrp(stdin, group);
     }
 }
 

@@ -93,10 +93,9 @@ impl Budget {
         // rc3, unloading modules, and the end of the process.
         let broker = share(main, 10, 5_000);
         let rest = main - dump - broker;
-        // A command of Flux ends at the first signal.
-        let command =
-            if duties.command { share(rest, 4, u64::MAX) } else { share(rest, 10, 2_000) };
         let leave = share(rest, 4, 10_000);
+        // Whoever only waits for jobs ends at the first signal.
+        let command = if duties.command { (rest - leave) / 4 * 3 } else { share(rest, 10, 2_000) };
         let cleanup = rest - command - leave;
         // Nothing else of a worker takes its time: its broker kills what is left, and leaves.
         let drain = main - broker - share(main, 5, 5_000);
