@@ -276,6 +276,7 @@ fn a_deadline_during_a_hook_ends_it_as_a_signal_would_and_a_worker_keeps_none() 
 /// leaves the shell of a job in a group of its own, which has a task. Both show `$POD/job` in their
 /// command lines.
 const LEAVES_A_JOB: &str = r#"
+while [ ! -e $POD/daemon-child ] || [ ! -e $POD/other-child ]; do sleep 0.02; done
 [ -e $POD/job.up ] && { touch $POD/second-runs; while [ ! -e $POD/over ]; do sleep 0.02; done; exit 0; }
 task='touch $0.up; while :; do sleep 0.05; done'
 setsid sh -c 'sh -c "$1" $0 & wait' $POD/job "$task" &
@@ -290,9 +291,18 @@ fn nothing_of_a_dead_broker_runs_beside_the_next_but_what_a_hook_started_does() 
     let (_lead, port) = support::lead(&pod::certificate());
     let mut config = config(&pod);
     config.network.port = port;
-    let daemon =
-        "setsid sh -c 'touch $0.up; while :; do sleep 0.05; done' $POD/daemon >/dev/null 2>&1 &
-        while [ ! -e $POD/daemon.up ]; do sleep 0.02; done";
+    // Two daemons: one with a session of its own, and one in the process group of its hook. Once the broker
+    // runs, each starts a process and leaves it to PID 1.
+    fs::write(
+        pod.at("daemon-of"),
+        "touch $1.up; while [ ! -e $POD/broker-pid ]; do sleep 0.02; done
+        sh -c 'sh -c \"touch \\$0; while :; do sleep 0.05; done\" $0 &' $1-child
+        while :; do sleep 0.05; done",
+    )
+    .unwrap();
+    let daemon = "setsid sh $POD/daemon-of $POD/daemon >/dev/null 2>&1 &
+        sh $POD/daemon-of $POD/other >/dev/null 2>&1 &
+        while [ ! -e $POD/daemon.up ] || [ ! -e $POD/other.up ]; do sleep 0.02; done";
     config.hooks = Hooks { pre: Some(daemon.to_owned()), ..Hooks::default() };
     let Some(run) = FirstProcess::start(&pod, &pod.prepared(&config)) else { return };
     pod.await_file("second-runs");
@@ -302,7 +312,8 @@ fn nothing_of_a_dead_broker_runs_beside_the_next_but_what_a_hook_started_does() 
         let lines = processes.filter_map(|path| fs::read_to_string(path.join("cmdline")).ok());
         lines.filter(|line| line.split('\0').any(|word| word == argument)).count()
     };
-    assert_eq!((commands("job"), commands("daemon")), (0, 1));
+    assert_eq!((commands("job"), commands("daemon"), commands("other")), (0, 1, 1));
+    assert_eq!((commands("daemon-child"), commands("other-child")), (1, 1));
     fs::write(pod.at("over"), "").unwrap();
     let (code, _, error) = run.end();
     assert_eq!(code, 0, "{error}");
