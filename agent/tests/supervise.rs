@@ -461,6 +461,18 @@ fn a_sidecar_ends_when_the_runner_was_killed_or_could_not_begin() {
 }
 
 #[test]
+fn a_sidecar_waits_no_longer_for_a_runner_that_never_begins_than_a_worker_for_its_lead() {
+    for sidecar in [waiting("true"), sidecar("exec sleep 600"), sidecar("true")] {
+        let pod = Pod::new();
+        let mut config = pod.config(&["true"]);
+        config.network.lead_deadline_seconds = 0;
+        let (code, _, error) = Background::start(pod.beside(config, sidecar)).end();
+        assert_eq!(code, i32::from(Exit::Broker.code()), "{error}");
+        assert!(error.contains("the runner is gone without having finished"), "{error}");
+    }
+}
+
+#[test]
 fn a_sidecar_that_is_not_configured_is_refused_by_name() {
     let pod = Pod::new();
     pod.write_config(&pod.config(&["true"]));

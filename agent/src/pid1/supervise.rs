@@ -48,14 +48,15 @@ pub(crate) async fn run_broker(context: &mut Context, plan: &Plan) -> Result<Bro
     let words = words(context, broker)?;
     context.log.say(&format!("starting the broker: {}", shown(&words)));
     let started = monotonic_nanoseconds();
-    let start = |source| StepError::Start { program: words.join(" "), source };
     let mut command = context.session.broker_command(&words);
     let before = Before::now();
     if !io::stdin().is_terminal() {
         // A command that reads it must meet its end, whatever the container's is.
         command.stdin(Stdio::null());
     }
-    let mut running = context.children.spawn(&mut command).map_err(start)?;
+    let mut running = context.children.spawn(&mut command).map_err(|source| {
+        StepError::not_started(words.join(" "), &context.session.working_directory, source)
+    })?;
     give_terminal(running.pid());
     let (events, mut changes) = mpsc::unbounded_channel();
     let watch = tokio::spawn(watch(context, broker).run(events));
@@ -81,7 +82,7 @@ pub(crate) async fn run_broker(context: &mut Context, plan: &Plan) -> Result<Bro
     drop(supervision.submission.take());
     clear(context, &before).await;
     Ok(BrokerEnd {
-        code: exit_code(status.map_err(start)?),
+        code: exit_code(status.map_err(StepError::no_status)?),
         stop: supervision.stop,
         stopped: supervision.stopped,
         ran: supervision.ran,
