@@ -104,6 +104,7 @@ fn a_hook_that_exits_well_early_still_reports_what_it_exported() {
 }
 
 /// A pod whose only shell is the view's, and that cannot be started.
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 fn with_a_broken_shell() -> Pod {
     let pod = Pod::new();
     fs::remove_file(pod.at("bin/sh")).unwrap();

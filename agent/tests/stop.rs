@@ -165,14 +165,19 @@ const SAVES: &str = "trap 'touch $POD/asked-$1
 
 /// Asks a run to stop whose command is `script`, in a broker that does what Flux does, once each of `all`
 /// is ready; lets them go on once each has been asked to end. Returns code, output and complaints.
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 fn stop_command(script: &str, all: &[&str]) -> Option<(i32, String, String)> {
     let pod = Pod::new();
     pod.broker_does(PASSES_ON);
     fs::write(pod.at("saves"), SAVES).unwrap();
     let run = FirstProcess::start(&pod, &pod.prepared(&pod.launcher(script)))?;
-    all.iter().for_each(|name| drop(pod.await_file(&format!("ready-{name}"))));
+    for name in all {
+        pod.await_file(&format!("ready-{name}"));
+    }
     run.signal(Signal::SIGTERM);
-    all.iter().for_each(|name| drop(pod.await_file(&format!("asked-{name}"))));
+    for name in all {
+        pod.await_file(&format!("asked-{name}"));
+    }
     fs::write(pod.at("go-on"), "").unwrap();
     let ended = run.end();
     assert!(pod.at("cleaned-up").exists(), "{ended:?}");

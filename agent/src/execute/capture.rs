@@ -19,9 +19,10 @@ pub(super) async fn capture(
 ) -> Result<String, StepError> {
     let mut started = context.session.broker_command(command);
     started.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut running = context.children.spawn(&mut started).map_err(|source| {
-        let program = shown(&command[..1.min(command.len())]);
-        StepError::not_started(program, &context.session.working_directory, source)
+    let program = shown(&command[..1.min(command.len())]);
+    let mut running = context.children.spawn(&mut started).or_else(|source| {
+        context.session.check_working_directory()?;
+        Err(StepError::Start { program, source })
     })?;
     let (stdout, stderr) = (running.stdout(), running.stderr());
     let limits = context.budget.for_main();

@@ -4,9 +4,8 @@ use crate::accounts::error::AccountError;
 use crate::lead::wait::LeadError;
 use crate::process::signals::Stop;
 use flux_contract::{CertificateError, Exit};
-use nix::unistd::{AccessFlags, access};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Why a step failed.
 #[derive(Debug, thiserror::Error)]
@@ -93,14 +92,6 @@ pub(crate) enum StepError {
 }
 
 impl StepError {
-    /// Why `program` was not started from `directory`: of what is missing the kernel says no more.
-    pub(crate) fn not_started(program: String, directory: &Path, source: io::Error) -> Self {
-        match access(directory, AccessFlags::X_OK) {
-            Ok(()) => Self::Start { program, source },
-            Err(errno) => failed("enter the working directory", directory)(errno.into()),
-        }
-    }
-
     /// The status of a child that was started has not come.
     pub(crate) fn no_status(_: io::Error) -> Self {
         Self::Order { what: "the status of a child" }

@@ -10,17 +10,15 @@ use crate::execute::capture::wait_or_stop;
 use crate::execute::context::Context;
 use crate::execute::error::{StepError, failed};
 use crate::execute::script::PrivateScript;
-use crate::execute::session::Session;
 use crate::plan::step::Hook;
 use crate::process::exit_status::end_text;
 use crate::system::environment::Report;
 use crate::system::files;
-use crate::system::output::chain;
 use crate::system::subcommand::ENV;
 use crate::system::words::quoted;
+use std::fs;
 use std::path::Path;
 use std::process::Stdio;
-use std::{fs, io};
 
 /// The hook that follows the command. Its output is heard in a quiet run as well: what people print
 /// there is results, and the tests of the Go operator compare such a log. In a stop it is what there
@@ -48,8 +46,9 @@ pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), S
     }
     let mut running = match context.children.spawn(&mut command) {
         Ok(running) => running,
-        Err(source) => {
-            let end = cannot_run(&context.session, shell, source)?;
+        Err(error) => {
+            context.session.check_working_directory()?;
+            let end = format!("cannot run: start {}: {error}", shell.display());
             return refuse(context, hook, &end);
         }
     };
@@ -74,20 +73,6 @@ pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), S
         ));
     }
     Ok(())
-}
-
-/// How a script ends whose `shell` could not be started. A working directory that is missing is no fault of
-/// the script.
-pub(crate) fn cannot_run(
-    session: &Session,
-    shell: &Path,
-    source: io::Error,
-) -> Result<String, StepError> {
-    let program = shell.display().to_string();
-    match StepError::not_started(program, &session.working_directory, source) {
-        error @ StepError::Start { .. } => Ok(format!("cannot run: {}", chain(&error))),
-        error => Err(error),
-    }
 }
 
 fn refuse(context: &Context, hook: &Hook, end: &str) -> Result<(), StepError> {

@@ -3,7 +3,7 @@
 use crate::execute::capture::wait_or_stop;
 use crate::execute::context::Context;
 use crate::execute::error::{StepError, failed};
-use crate::execute::hook::{cannot_run, run_hook};
+use crate::execute::hook::run_hook;
 use crate::execute::script::PrivateScript;
 use crate::flux::broker_socket::{BrokerSocket, SocketError};
 use crate::pid1::ending::{self, Ended};
@@ -109,13 +109,17 @@ async fn main(
         return Ok(end.into());
     }
     let Some(command) = &sidecar.command else { return Ok(Ended::well(0)) };
-    let failed = |end| StepError::Hook { hook: "command".to_owned(), end };
-    let missing = "cannot run: neither the image nor the view has a shell";
-    let shell = shell(config, facts).ok_or_else(|| failed(missing.to_owned()))?;
+    let cannot_run = |why: &str| StepError::Hook {
+        hook: "command".to_owned(),
+        end: format!("cannot run: {why}"),
+    };
+    let missing = "neither the image nor the view has a shell";
+    let shell = shell(config, facts).ok_or_else(|| cannot_run(missing))?;
     let script = private_script(context, command)?;
     let mut started = context.session.command(&script.command(&shell));
-    let mut running = context.children.spawn(&mut started).or_else(|source| {
-        Err(cannot_run(&context.session, &shell, source).map_or_else(|error| error, failed))
+    let mut running = context.children.spawn(&mut started).or_else(|error| {
+        context.session.check_working_directory()?;
+        Err(cannot_run(&format!("start {}: {error}", shell.display())))
     })?;
     let end = tokio::select! {
         // A command that has failed says so, also when the runner ends at the same time.
@@ -250,11 +254,12 @@ impl Runner {
                 Ok(0) | Err(_) => RunnerEnd::Finished,
                 Ok(code) => RunnerEnd::Failed(code),
             }),
-            Err(_) => {
-                let is_late = self.expected_until.is_some_and(|until| Instant::now() >= until);
-                (state == RunnerState::Gone || is_late).then_some(RunnerEnd::Gone)
-            }
+            Err(_) => (state == RunnerState::Gone || self.is_late()).then_some(RunnerEnd::Gone),
         }
+    }
+
+    fn is_late(&self) -> bool {
+        self.expected_until.is_some_and(|until| Instant::now() >= until)
     }
 
     /// Whether it ends now: how, or nothing when its broker goes on.

@@ -54,8 +54,9 @@ pub(crate) async fn run_broker(context: &mut Context, plan: &Plan) -> Result<Bro
         // A command that reads it must meet its end, whatever the container's is.
         command.stdin(Stdio::null());
     }
-    let mut running = context.children.spawn(&mut command).map_err(|source| {
-        StepError::not_started(words.join(" "), &context.session.working_directory, source)
+    let mut running = context.children.spawn(&mut command).or_else(|source| {
+        context.session.check_working_directory()?;
+        Err(StepError::Start { program: words.join(" "), source })
     })?;
     give_terminal(running.pid());
     let (events, mut changes) = mpsc::unbounded_channel();
