@@ -8,7 +8,7 @@ mod support;
 
 use flux_contract::{AgentConfig, Hooks};
 use nix::sys::signal::Signal;
-use pod::namespace::{FirstProcess, first_process};
+use pod::namespace::{FirstProcess, first_process, on_terminal};
 use pod::{Pod, code, stderr, stdout};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -140,6 +140,34 @@ fn a_child_that_is_killed_takes_nothing_with_it() {
     assert_eq!(code(&output), 76, "{}", stderr(&output));
     let message = pod.message().last_error.unwrap();
     assert!(message.contains(&(128 + Signal::SIGKILL as i32).to_string()), "{message}");
+}
+
+#[test]
+fn a_command_has_the_terminal_to_itself() {
+    let pod = Pod::new();
+    let run = pod.prepared(&pod.launcher("read line; echo got $line"));
+    let Some((run, terminal)) = on_terminal(&pod, &run) else { return };
+    File::from(terminal.try_clone().unwrap()).write_all(b"hello\n").unwrap();
+    let (code, output, error) = run.end();
+    assert_eq!((code, output.as_str()), (0, "got hello\n"), "{error}");
+}
+
+#[test]
+fn a_broker_that_is_started_again_has_the_terminal_as_the_first_had() {
+    let pod = Pod::called("hello-1");
+    // The fields of proc_pid_stat(5): its own process group, and the one that has the terminal.
+    pod.broker_does(
+        "until [ $(cut -d' ' -f5 /proc/self/stat) = $(cut -d' ' -f8 /proc/self/stat) ]
+        do sleep 0.02; done
+        [ -e $POD/second ] && exit 0; touch $POD/second; exit 1",
+    );
+    let (_lead, port) = support::lead(&pod::certificate());
+    let mut config = pod.config(&["true"]);
+    config.network.port = port;
+    let Some((run, _terminal)) = on_terminal(&pod, &pod.prepared(&config)) else { return };
+    let (code, _, error) = run.end();
+    assert_eq!(code, 0, "{error}");
+    assert!(pod.at("second").exists(), "{error}");
 }
 
 /// Asks at `port` whether the pod is ready, as the kubelet does; the status line is read later.

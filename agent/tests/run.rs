@@ -103,6 +103,52 @@ fn a_hook_that_exits_well_early_still_reports_what_it_exported() {
     assert_eq!(stdout(&pod.run(&config)), "1\n");
 }
 
+/// A pod whose only shell is the view's, and that cannot be started.
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+fn with_a_broken_shell() -> Pod {
+    let pod = Pod::new();
+    fs::remove_file(pod.at("bin/sh")).unwrap();
+    pod.write_executable("mnt/flux/view/bin/bash", "#!/no/such/loader\n");
+    pod
+}
+
+#[test]
+fn a_shell_that_cannot_be_started_fails_its_hook_and_no_view() {
+    let pod = with_a_broken_shell();
+    let mut config = pod.config(&["touch", "ran"]);
+    config.hooks = Hooks { pre: Some("true".to_owned()), ..Hooks::default() };
+    let output = pod.run(&config);
+    let error = stderr(&output);
+    assert_eq!(code(&output), i32::from(Exit::Hook.code()), "{error}");
+    let text = pod.message().last_error.unwrap();
+    assert!(
+        text.contains("hook commands.pre cannot run: start") && text.contains("bin/bash"),
+        "{text}"
+    );
+    let sidecar = pod.beside(config.clone(), pod::sidecar("true")).output().unwrap();
+    assert_eq!(code(&sidecar), i32::from(Exit::Hook.code()), "{}", stderr(&sidecar));
+    assert!(stderr(&sidecar).contains("hook command cannot run: start"), "{}", stderr(&sidecar));
+    config.logging.strict = false;
+    let output = pod.run(&config);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(pod.at("work/ran").exists(), "{}", stderr(&output));
+}
+
+#[test]
+fn a_working_directory_that_a_hook_has_removed_is_named() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["true"]);
+    config.hooks = Hooks {
+        pre: Some("mkdir $POD/gone; cd $POD/gone".to_owned()),
+        broker_pre: Some("rmdir $POD/gone".to_owned()),
+        ..Hooks::default()
+    };
+    let output = pod.run(&config);
+    assert_eq!(code(&output), i32::from(Exit::Prepare.code()), "{}", stderr(&output));
+    let text = pod.message().last_error.unwrap();
+    assert!(text.contains("enter the working directory") && text.contains("/gone"), "{text}");
+}
+
 #[test]
 fn a_failing_hook_ends_a_strict_run_by_name_and_the_post_hook_still_runs() {
     let pod = Pod::new();

@@ -158,6 +158,52 @@ fn a_launcher_that_ignores_every_signal_is_killed_in_time_for_fluxs_cleanup() {
     assert_eq!(pod.message().signal, Some(9));
 }
 
+/// Shell text that at SIGTERM says `$1` when `$POD/go-on` is there, and ends.
+const SAVES: &str = "trap 'touch $POD/asked-$1
+    while [ ! -e $POD/go-on ]; do sleep 0.02; done; echo $1; exit 4' TERM
+    touch $POD/ready-$1; while :; do sleep 0.02; done";
+
+/// Asks a run to stop whose command is `script`, in a broker that does what Flux does, once each of `all`
+/// is ready; lets them go on once each has been asked to end. Returns code, output and complaints.
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+fn stop_command(script: &str, all: &[&str]) -> Option<(i32, String, String)> {
+    let pod = Pod::new();
+    pod.broker_does(PASSES_ON);
+    fs::write(pod.at("saves"), SAVES).unwrap();
+    let run = FirstProcess::start(&pod, &pod.prepared(&pod.launcher(script)))?;
+    for name in all {
+        pod.await_file(&format!("ready-{name}"));
+    }
+    run.signal(Signal::SIGTERM);
+    for name in all {
+        pod.await_file(&format!("asked-{name}"));
+    }
+    fs::write(pod.at("go-on"), "").unwrap();
+    let ended = run.end();
+    assert!(pod.at("cleaned-up").exists(), "{ended:?}");
+    Some(ended)
+}
+
+#[test]
+fn a_launcher_and_what_it_has_started_get_sigterm_and_the_time_to_save() {
+    let script = "sh $POD/saves child & set -- parent; . $POD/saves";
+    let Some((code, output, error)) = stop_command(script, &["child", "parent"]) else { return };
+    assert_eq!(code, stopped(), "{error}");
+    let mut lines: Vec<_> = output.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["child", "parent"], "{error}");
+    assert!(error.contains("told to stop, it ended with exit code 4"), "{error}");
+}
+
+#[test]
+fn what_a_shell_that_ends_at_once_was_waiting_for_has_the_time_to_save() {
+    let Some((code, output, error)) = stop_command("sh $POD/saves child; echo b", &["child"])
+    else {
+        return;
+    };
+    assert_eq!((code, output.as_str()), (stopped(), "child\n"), "{error}");
+}
+
 #[test]
 fn a_sidecar_that_ignores_every_signal_is_killed_and_its_post_hook_has_its_share() {
     let pod = Pod::new();
@@ -187,7 +233,7 @@ fn a_sidecar_whose_runner_has_finished_has_the_grace_period_and_no_more() {
 fn a_run_that_reaches_its_deadline_ends_in_order_and_says_so() {
     let pod = Pod::new();
     pod.broker_does(PASSES_ON);
-    let saves = "trap 'echo saved; exit 0' HUP; while :; do sleep 0.02; done";
+    let saves = "trap 'echo saved; exit 0' TERM; while :; do sleep 0.02; done";
     let mut config = with_grace(pod.launcher(saves));
     config.shutdown.deadline_seconds = Some(1);
     config.hooks = Hooks { post: Some("echo post".to_owned()), ..Hooks::default() };
@@ -235,6 +281,7 @@ fn a_deadline_during_a_hook_ends_it_as_a_signal_would_and_a_worker_keeps_none() 
 /// leaves the shell of a job in a group of its own, which has a task. Both show `$POD/job` in their
 /// command lines.
 const LEAVES_A_JOB: &str = r#"
+while [ ! -e $POD/daemon-child ] || [ ! -e $POD/other-child ]; do sleep 0.02; done
 [ -e $POD/job.up ] && { touch $POD/second-runs; while [ ! -e $POD/over ]; do sleep 0.02; done; exit 0; }
 task='touch $0.up; while :; do sleep 0.05; done'
 setsid sh -c 'sh -c "$1" $0 & wait' $POD/job "$task" &
@@ -249,9 +296,18 @@ fn nothing_of_a_dead_broker_runs_beside_the_next_but_what_a_hook_started_does() 
     let (_lead, port) = support::lead(&pod::certificate());
     let mut config = config(&pod);
     config.network.port = port;
-    let daemon =
-        "setsid sh -c 'touch $0.up; while :; do sleep 0.05; done' $POD/daemon >/dev/null 2>&1 &
-        while [ ! -e $POD/daemon.up ]; do sleep 0.02; done";
+    // Two daemons: one with a session of its own, and one in the process group of its hook. Once the broker
+    // runs, each starts a process and leaves it to PID 1.
+    fs::write(
+        pod.at("daemon-of"),
+        "touch $1.up; while [ ! -e $POD/broker-pid ]; do sleep 0.02; done
+        sh -c 'sh -c \"touch \\$0; while :; do sleep 0.05; done\" $0 &' $1-child
+        while :; do sleep 0.05; done",
+    )
+    .unwrap();
+    let daemon = "setsid sh $POD/daemon-of $POD/daemon >/dev/null 2>&1 &
+        sh $POD/daemon-of $POD/other >/dev/null 2>&1 &
+        while [ ! -e $POD/daemon.up ] || [ ! -e $POD/other.up ]; do sleep 0.02; done";
     config.hooks = Hooks { pre: Some(daemon.to_owned()), ..Hooks::default() };
     let Some(run) = FirstProcess::start(&pod, &pod.prepared(&config)) else { return };
     pod.await_file("second-runs");
@@ -261,7 +317,8 @@ fn nothing_of_a_dead_broker_runs_beside_the_next_but_what_a_hook_started_does() 
         let lines = processes.filter_map(|path| fs::read_to_string(path.join("cmdline")).ok());
         lines.filter(|line| line.split('\0').any(|word| word == argument)).count()
     };
-    assert_eq!((commands("job"), commands("daemon")), (0, 1));
+    assert_eq!((commands("job"), commands("daemon"), commands("other")), (0, 1, 1));
+    assert_eq!((commands("daemon-child"), commands("other-child")), (1, 1));
     fs::write(pod.at("over"), "").unwrap();
     let (code, _, error) = run.end();
     assert_eq!(code, 0, "{error}");

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Shell text of a broker that notes the signals it gets and ends with 0 at SIGTERM.
+/// Shell text of a program that notes the signals it gets and ends with 3 at SIGTERM.
 const NOTES_SIGNALS: &str = "
 for name in HUP INT QUIT USR1 USR2; do trap \"echo $name >> $POD/signals\" $name; done
-trap 'echo TERM >> $POD/signals; exit 0' TERM
+trap 'echo TERM >> $POD/signals; exit 3' TERM
 touch $POD/trapped
 while :; do sleep 0.02; done
 ";
@@ -166,12 +166,17 @@ fn the_command_starts_with_no_signal_blocked_or_ignored() {
 }
 
 #[test]
-fn the_broker_leads_a_process_group_of_its_own() {
+fn broker_and_command_lead_process_groups_of_their_own() {
     let pod = Pod::new();
-    let output = pod.run(&pod.launcher("cut -d' ' -f5 /proc/self/stat; cat $POD/broker-pid"));
-    let lines = stdout(&output);
-    let (group, broker) = lines.trim().split_once('\n').unwrap();
-    assert_eq!(group, broker);
+    pod.broker_does("cut -d' ' -f5 /proc/self/stat");
+    let script = "cat $POD/broker-pid; echo $$; cut -d' ' -f5 /proc/self/stat";
+    let output = stdout(&pod.run(&pod.launcher(script)));
+    let [group_of_broker, broker, command, group_of_command] =
+        output.lines().collect::<Vec<_>>()[..]
+    else {
+        panic!("{output}")
+    };
+    assert_eq!((group_of_broker, group_of_command), (broker, command));
 }
 
 #[test]
@@ -272,12 +277,24 @@ fn diagnostics_ask_everything_whatever_fails_and_stay_until_told_to_end() {
 fn the_programs_wrapper_passes_signals_on_and_records_how_the_command_ended() {
     let pod = Pod::new();
     let record = pod.at("record.json");
-    let script = "trap 'exit 3' TERM; touch trapped; while :; do sleep 0.02; done";
-    let arguments = ["program", "--record", record.to_str().unwrap(), "--", "sh", "-c", script];
+    let arguments =
+        ["program", "--record", record.to_str().unwrap(), "--", "sh", "-c", NOTES_SIGNALS];
     let run = Background::start(pod.agent(&arguments));
-    pod.await_file("work/trapped");
+    pod.await_file("trapped");
     assert!(pod.read("record.json").contains("startedMonotonicNanoseconds"));
-    run.signal(Signal::SIGTERM);
+    let mut seen = String::new();
+    // Flux ends its initial program with SIGHUP, which means what SIGTERM means to a pod.
+    for (signal, name) in [
+        (Signal::SIGUSR1, "USR1\n"),
+        (Signal::SIGUSR2, "USR2\n"),
+        (Signal::SIGINT, "INT\n"),
+        (Signal::SIGQUIT, "QUIT\n"),
+        (Signal::SIGHUP, "TERM\n"),
+    ] {
+        run.signal(signal);
+        seen.push_str(name);
+        await_that(name, || fs::read_to_string(pod.at("signals")).is_ok_and(|text| text == seen));
+    }
     assert_eq!(run.end().0, 3);
     assert!(pod.read("record.json").contains("\"exitCode\":3"));
 }
@@ -438,6 +455,18 @@ fn a_sidecar_ends_when_the_runner_was_killed_or_could_not_begin() {
 
     for run in [during, before, waiting] {
         let (code, _, error) = run.end();
+        assert_eq!(code, i32::from(Exit::Broker.code()), "{error}");
+        assert!(error.contains("the runner is gone without having finished"), "{error}");
+    }
+}
+
+#[test]
+fn a_sidecar_waits_no_longer_for_a_runner_that_never_begins_than_a_worker_for_its_lead() {
+    for sidecar in [waiting("true"), sidecar("exec sleep 600"), sidecar("true")] {
+        let pod = Pod::new();
+        let mut config = pod.config(&["true"]);
+        config.network.lead_deadline_seconds = 0;
+        let (code, _, error) = Background::start(pod.beside(config, sidecar)).end();
         assert_eq!(code, i32::from(Exit::Broker.code()), "{error}");
         assert!(error.contains("the runner is gone without having finished"), "{error}");
     }

@@ -19,14 +19,16 @@ pub(super) async fn capture(
 ) -> Result<String, StepError> {
     let mut started = context.session.broker_command(command);
     started.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let start =
-        |source| StepError::Start { program: shown(&command[..1.min(command.len())]), source };
-    let mut running = context.children.spawn(&mut started).map_err(start)?;
+    let program = shown(&command[..1.min(command.len())]);
+    let mut running = context.children.spawn(&mut started).or_else(|source| {
+        context.session.check_working_directory()?;
+        Err(StepError::Start { program, source })
+    })?;
     let (stdout, stderr) = (running.stdout(), running.stderr());
     let limits = context.budget.for_main();
     let wait = wait_or_stop(&mut context.signals, &mut running, limits);
     let (ended, output, complaint) = tokio::join!(wait, read(stdout), read(stderr));
-    let (status, stop) = ended.map_err(start)?;
+    let (status, stop) = ended.map_err(StepError::no_status)?;
     if let Some(source) = stop {
         return Err(StepError::Stopped { source });
     }

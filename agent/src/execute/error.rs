@@ -65,7 +65,7 @@ pub(crate) enum StepError {
         /// Where it was looked for.
         path: String,
     },
-    /// A program could not be started.
+    /// A program of Flux could not be started.
     #[error("start {program:?}")]
     Start {
         program: String,
@@ -92,6 +92,11 @@ pub(crate) enum StepError {
 }
 
 impl StepError {
+    /// The status of a child that was started has not come.
+    pub(crate) fn no_status(_: io::Error) -> Self {
+        Self::Order { what: "the status of a child" }
+    }
+
     /// The exit code of the run.
     pub(crate) const fn exit(&self) -> Exit {
         match self {

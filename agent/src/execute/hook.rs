@@ -44,13 +44,19 @@ pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), S
     if context.quiet && hook.name != LAST {
         command.stdout(Stdio::null());
     }
-    let start = |source| StepError::Start { program: shell.display().to_string(), source };
-    let mut running = context.children.spawn(&mut command).map_err(start)?;
+    let mut running = match context.children.spawn(&mut command) {
+        Ok(running) => running,
+        Err(error) => {
+            context.session.check_working_directory()?;
+            let end = format!("cannot run: start {}: {error}", shell.display());
+            return refuse(context, hook, &end);
+        }
+    };
     let is_last = hook.name == LAST;
     let budget = context.budget;
     let limits = if is_last { budget.for_post() } else { budget.for_main() };
     let waited = wait_or_stop(&mut context.signals, &mut running, limits).await;
-    let (status, stop) = waited.map_err(start)?;
+    let (status, stop) = waited.map_err(StepError::no_status)?;
     let reported = take_report(context, &report_file);
     match stop {
         Some(_) if is_last => return Err(StepError::Late { hook: hook.name }),

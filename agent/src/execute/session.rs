@@ -1,9 +1,11 @@
 //! What is carried from step to step: environment, working directory, and who the broker runs as.
 
 use crate::accounts::become_user::Target;
+use crate::execute::error::{StepError, failed};
 use crate::plan::step::Way;
 use crate::system::environment::{Change, Environment, Report};
 use flux_contract::CurveCertificate;
+use nix::unistd::{AccessFlags, access};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use tokio::process::Command;
@@ -76,6 +78,14 @@ impl Session {
         for change in changes {
             change.apply(&mut self.environment);
         }
+    }
+
+    /// Why nothing can be started, if that is so: of a working directory that is missing the kernel says
+    /// what it says of a missing program.
+    pub(crate) fn check_working_directory(&self) -> Result<(), StepError> {
+        let entered = access(&self.working_directory, AccessFlags::X_OK);
+        let failed = failed("enter the working directory", &self.working_directory);
+        entered.map_err(|errno| failed(errno.into()))
     }
 
     /// `words` as a command of the container's own user.

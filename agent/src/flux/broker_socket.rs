@@ -125,7 +125,7 @@ impl BrokerSocket {
         }
         let mut body = vec![0; length as usize];
         self.stream.read_exact(&mut body).await.map_err(exchange)?;
-        answer_of(topic, &body)
+        answer_of(topic, self.matchtag, &body)
     }
 }
 
@@ -189,17 +189,24 @@ struct State {
     state: String,
 }
 
-/// What a broker has answered.
-fn answer_of<Answer: DeserializeOwned>(topic: &str, body: &[u8]) -> Result<Answer, SocketError> {
+/// What a broker has answered to the question with this `matchtag`.
+fn answer_of<Answer: DeserializeOwned>(
+    topic: &str,
+    matchtag: u32,
+    body: &[u8],
+) -> Result<Answer, SocketError> {
     let malformed = |what| SocketError::Malformed { what };
     let frames = frames(body)?;
     let (protocol, others) =
         frames.split_last().ok_or(SocketError::Malformed { what: "it is empty" })?;
     let protocol: &[u8; PROTOCOL_FRAME] =
         (*protocol).try_into().map_err(|_| malformed("its protocol frame has another size"))?;
-    let [magic, version, kind, flags, _, _, _, _, _, _, _, _, e0, e1, e2, e3, ..] = *protocol;
+    let [magic, version, kind, flags, _, _, _, _, _, _, _, _, e0, e1, e2, e3, tag @ ..] = *protocol;
     if (magic, version, kind) != (PROTOCOL_MAGIC, PROTOCOL_VERSION, TYPE_RESPONSE) {
         return Err(malformed("it is not a response"));
+    }
+    if tag != matchtag.to_be_bytes() {
+        return Err(malformed("it answers another question"));
     }
     let errno = u32::from_be_bytes([e0, e1, e2, e3]);
     if errno != 0 {
@@ -217,18 +224,22 @@ mod tests {
     use tokio::net::UnixListener;
 
     fn state_of(body: &[u8]) -> Result<State, SocketError> {
-        answer_of(STATE, body)
+        answer_of(STATE, 1, body)
     }
 
-    /// The answer of a broker, as recorded from flux-core 0.88.
+    /// The answer of a broker to question 1, as recorded from flux-core 0.88.
     fn answer(errno: u32, payload: &[u8]) -> Vec<u8> {
+        answer_to(1, errno, payload)
+    }
+
+    fn answer_to(matchtag: u32, errno: u32, payload: &[u8]) -> Vec<u8> {
         let mut body = Vec::new();
         push_frame(&mut body, &[]);
         push_frame(&mut body, STATE.as_bytes());
         push_frame(&mut body, payload);
         let mut protocol = vec![PROTOCOL_MAGIC, 1, TYPE_RESPONSE, 0x0b, 0, 0, 3, 232, 0, 0, 0, 1];
         protocol.extend(errno.to_be_bytes());
-        protocol.extend(1_u32.to_be_bytes());
+        protocol.extend(matchtag.to_be_bytes());
         push_frame(&mut body, &protocol);
         body
     }
@@ -248,6 +259,12 @@ mod tests {
     fn an_error_of_the_broker_is_one_of_the_question() {
         let refused = state_of(&answer(38, b"No service matching foo.bar is registered\0"));
         assert!(matches!(refused, Err(SocketError::Failed { errno: 38, .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn the_answer_to_another_question_is_none() {
+        let late = state_of(&answer_to(2, 0, b"{\"state\":\"run\"}\0"));
+        assert!(matches!(late, Err(SocketError::Malformed { .. })), "{late:?}");
     }
 
     #[test]
@@ -273,7 +290,8 @@ mod tests {
                 stream.read_exact(&mut asked).await.unwrap();
                 assert_eq!(asked, expected);
                 let payload = format!("{{\"state\":\"{state}\",\"duration\":0.1}}\0");
-                stream.write_all(&message(&answer(0, payload.as_bytes()))).await.unwrap();
+                let answer = answer_to(matchtag, 0, payload.as_bytes());
+                stream.write_all(&message(&answer)).await.unwrap();
             }
         });
         let mut socket = BrokerSocket::connect(&path).await.unwrap();

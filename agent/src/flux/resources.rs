@@ -16,6 +16,8 @@ use std::path::PathBuf;
 const CONTROL_GROUP: &str = "/sys/fs/cgroup";
 /// Without a limit, version 1 of control groups reports the largest whole number of pages.
 const NO_LIMIT: u64 = 1 << 60;
+/// More ranks than an instance has, and more cores than a host has: `0-4294967295` would take 16 GiB.
+const MOST_IDS: usize = 1 << 20;
 
 /// Flux's view and the kernel's.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -173,14 +175,19 @@ fn counted(set: &str, kind: &str) -> Option<usize> {
     ids.map_or(Some(0), |ids| ids_of(ids).map(|ids| ids.len()))
 }
 
-/// The ids of an idset (RFC 22) such as `0-3,7`.
+/// The ids of an idset (RFC 22) such as `0-3,7`, unless these are more than [`MOST_IDS`].
 pub(super) fn ids_of(text: &str) -> Option<Vec<u32>> {
-    let ranges = text.trim_matches(['[', ']']).split(',').map(|range| {
+    let mut ids = Vec::new();
+    for range in text.trim_matches(['[', ']']).split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        (first <= last).then_some(first..=last)
-    });
-    Some(ranges.collect::<Option<Vec<_>>>()?.into_iter().flatten().collect())
+        let before_last = last.checked_sub(first)? as usize;
+        if ids.len() + before_last >= MOST_IDS {
+            return None;
+        }
+        ids.extend(first..=last);
+    }
+    Some(ids)
 }
 
 /// Ascending `ids` as an idset.
@@ -214,6 +221,13 @@ mod tests {
         assert_eq!((counted(SET, "core"), counted(SET, "gpu")), (Some(5), Some(1)));
         assert_eq!(counted(SET, "fpga"), Some(0));
         assert_eq!((counted("{}", "core"), ids_of("3-1")), (None, None));
+    }
+
+    #[test]
+    fn more_ids_than_any_instance_has_are_none() {
+        assert_eq!(ids_of("0-1048575").map(|ids| ids.len()), Some(1 << 20));
+        assert_eq!((ids_of("0-1048576"), ids_of("7,0-1048575")), (None, None));
+        assert_eq!(ids_of("0-4294967295"), None);
     }
 
     #[test]

@@ -19,9 +19,9 @@ use flux_contract::{AgentConfig, Exit, SidecarConfig};
 use nix::sys::signal::Signal;
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
 /// How often the shared volume is looked at.
@@ -54,7 +54,9 @@ pub(crate) async fn run(
     // Not the runner's own directory: a sidecar may be another user.
     context.report_file =
         config.layout.mount().join(format!("agent-{name}")).join("hook-environment");
+    let patience = Duration::from_secs(config.network.lead_deadline_seconds);
     let runner = Runner {
+        expected_until: Instant::now().checked_add(patience),
         socket: context.root.at(&around.socket),
         complete: context.root.at(config.layout.complete_marker()),
         lock: context.root.at(config.layout.runner_lock()),
@@ -107,19 +109,23 @@ async fn main(
         return Ok(end.into());
     }
     let Some(command) = &sidecar.command else { return Ok(Ended::well(0)) };
-    let shell = shell(config, facts).ok_or_else(|| StepError::Hook {
+    let cannot_run = |why: &str| StepError::Hook {
         hook: "command".to_owned(),
-        end: "cannot run: neither the image nor the view has a shell".to_owned(),
-    })?;
-    let start = |source| StepError::Start { program: shell.display().to_string(), source };
+        end: format!("cannot run: {why}"),
+    };
+    let missing = "neither the image nor the view has a shell";
+    let shell = shell(config, facts).ok_or_else(|| cannot_run(missing))?;
     let script = private_script(context, command)?;
     let mut started = context.session.command(&script.command(&shell));
-    let mut running = context.children.spawn(&mut started).map_err(start)?;
+    let mut running = context.children.spawn(&mut started).or_else(|error| {
+        context.session.check_working_directory()?;
+        Err(cannot_run(&format!("start {}: {error}", shell.display())))
+    })?;
     let end = tokio::select! {
         // A command that has failed says so, also when the runner ends at the same time.
         biased;
         ended = wait_or_stop(&mut context.signals, &mut running, context.budget.for_main()) => {
-            let (status, stop) = ended.map_err(start)?;
+            let (status, stop) = ended.map_err(StepError::no_status)?;
             let ended = ending::of_sidecar(status, stop);
             return Ok(if stop.is_some() { ended } else { judged(context, sidecar, runner, ended).await });
         }
@@ -184,6 +190,9 @@ async fn judged(
 
 /// The runner of this pod, as it is seen from beside it.
 struct Runner {
+    /// When it is given up that has not begun: something ended it before it could leave a sign, or keeps it
+    /// from starting. A worker waits as long for its lead.
+    expected_until: Option<Instant>,
     socket: PathBuf,
     complete: PathBuf,
     lock: PathBuf,
@@ -245,8 +254,12 @@ impl Runner {
                 Ok(0) | Err(_) => RunnerEnd::Finished,
                 Ok(code) => RunnerEnd::Failed(code),
             }),
-            Err(_) => (state == RunnerState::Gone).then_some(RunnerEnd::Gone),
+            Err(_) => (state == RunnerState::Gone || self.is_late()).then_some(RunnerEnd::Gone),
         }
+    }
+
+    fn is_late(&self) -> bool {
+        self.expected_until.is_some_and(|until| Instant::now() >= until)
     }
 
     /// Whether it ends now: how, or nothing when its broker goes on.
@@ -279,33 +292,47 @@ impl Runner {
 }
 
 async fn appearance(path: &Path) {
-    while !listens(path) {
+    while !listens(path).await {
         sleep(PAUSE).await;
     }
 }
 
 /// Whether somebody listens at the socket: a broker that was killed leaves its own behind.
-fn listens(path: &Path) -> bool {
-    match UnixStream::connect(path) {
+async fn listens(path: &Path) -> bool {
+    match UnixStream::connect(path).await {
         Ok(_) => true,
-        // It lets only its owner in.
-        Err(error) => error.kind() == ErrorKind::PermissionDenied,
+        // It lets only its owner in, or has too many waiting for it.
+        Err(error) => matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::WouldBlock),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::socket::{Backlog, listen};
     use std::os::unix::net::UnixListener;
 
-    #[test]
-    fn a_socket_that_a_dead_broker_left_is_none() {
+    #[tokio::test]
+    async fn a_socket_that_a_dead_broker_left_is_none() {
         let volume = tempfile::tempdir().unwrap();
         let path = volume.path().join("local");
-        assert!(!listens(&path));
+        assert!(!listens(&path).await);
         let listener = UnixListener::bind(&path).unwrap();
-        assert!(listens(&path));
+        assert!(listens(&path).await);
         drop(listener);
-        assert!(path.exists() && !listens(&path));
+        assert!(path.exists() && !listens(&path).await);
+    }
+
+    #[tokio::test]
+    async fn a_broker_that_accepts_nobody_holds_up_nothing() {
+        let volume = tempfile::tempdir().unwrap();
+        let path = volume.path().join("local");
+        let hung = UnixListener::bind(&path).unwrap();
+        listen(&hung, Backlog::new(0).unwrap()).unwrap();
+        let mut waiting = Vec::new();
+        while let Ok(stream) = UnixStream::connect(&path).await {
+            waiting.push(stream);
+        }
+        assert!(!waiting.is_empty() && listens(&path).await);
     }
 }

@@ -14,12 +14,12 @@ use crate::process::children::Running;
 use crate::process::exit_status::exit_code;
 use crate::process::leftovers::Before;
 use crate::process::signals::{Asked, Stop, at};
+use crate::process::terminal::give_terminal;
 use crate::status::timing::monotonic_nanoseconds;
 use crate::system::output::chain;
 use crate::system::words::shown;
 use flux_contract::phase;
 use nix::sys::signal::Signal;
-use nix::unistd::{Pid, tcsetpgrp};
 use std::future::{Future, pending};
 use std::io::{self, IsTerminal};
 use std::os::unix::process::ExitStatusExt;
@@ -48,14 +48,16 @@ pub(crate) async fn run_broker(context: &mut Context, plan: &Plan) -> Result<Bro
     let words = words(context, broker)?;
     context.log.say(&format!("starting the broker: {}", shown(&words)));
     let started = monotonic_nanoseconds();
-    let start = |source| StepError::Start { program: words.join(" "), source };
     let mut command = context.session.broker_command(&words);
     let before = Before::now();
     if !io::stdin().is_terminal() {
         // A command that reads it must meet its end, whatever the container's is.
         command.stdin(Stdio::null());
     }
-    let mut running = context.children.spawn(&mut command).map_err(start)?;
+    let mut running = context.children.spawn(&mut command).or_else(|source| {
+        context.session.check_working_directory()?;
+        Err(StepError::Start { program: words.join(" "), source })
+    })?;
     give_terminal(running.pid());
     let (events, mut changes) = mpsc::unbounded_channel();
     let watch = tokio::spawn(watch(context, broker).run(events));
@@ -81,7 +83,7 @@ pub(crate) async fn run_broker(context: &mut Context, plan: &Plan) -> Result<Bro
     drop(supervision.submission.take());
     clear(context, &before).await;
     Ok(BrokerEnd {
-        code: exit_code(status.map_err(start)?),
+        code: exit_code(status.map_err(StepError::no_status)?),
         stop: supervision.stop,
         stopped: supervision.stopped,
         ran: supervision.ran,
@@ -113,15 +115,6 @@ fn watch(context: &Context, broker: &BrokerRun) -> Watch {
         uptime,
         children: context.children.clone(),
         has_lead: broker.worker.is_some(),
-    }
-}
-
-/// A terminal belongs to one process group at a time; without this, a command that reads from it
-/// would be stopped. Where there is none, or it is not ours, nothing happens.
-fn give_terminal(group: Pid) {
-    let stdin = io::stdin();
-    if stdin.is_terminal() {
-        let _ = tcsetpgrp(stdin, group);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a stop may take: the pod's grace period, shared out among everything that comes between
 //! SIGTERM and the kubelet's SIGKILL.
 
+use crate::plan::workload::runs_one_job;
 use flux_contract::{AgentConfig, SidecarConfig, Workload};
 use serde::Serialize;
 use std::fmt;
@@ -12,7 +13,8 @@ const LONGEST: u64 = u32::MAX as u64;
 /// What is to be done in a stop besides ending the main process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Duties {
-    /// The command is the instance's initial program itself, and may have something to save.
+    /// The initial program ends when the user's command has: it passes signals on to that, and what that
+    /// prints to the log.
     pub command: bool,
     /// The state is dumped (`archive`).
     pub dump: bool,
@@ -24,7 +26,13 @@ impl Duties {
     /// Those of the runner.
     pub fn of_runner(config: &AgentConfig) -> Self {
         Self {
-            command: matches!(config.workload, Workload::Launcher { .. }),
+            command: match &config.workload {
+                Workload::Launcher { .. } => true,
+                Workload::Submit { submission } => runs_one_job(submission),
+                Workload::Interactive { .. }
+                | Workload::Batch { .. }
+                | Workload::Diagnostics {} => false,
+            },
             dump: config.archive.is_some(),
             post: config.hooks.post.is_some(),
         }
@@ -93,10 +101,9 @@ impl Budget {
         // rc3, unloading modules, and the end of the process.
         let broker = share(main, 10, 5_000);
         let rest = main - dump - broker;
-        // A command of Flux ends at the first signal.
-        let command =
-            if duties.command { share(rest, 4, u64::MAX) } else { share(rest, 10, 2_000) };
         let leave = share(rest, 4, 10_000);
+        // Any other command of Flux ends at the first signal.
+        let command = if duties.command { (rest - leave) / 4 * 3 } else { share(rest, 10, 2_000) };
         let cleanup = rest - command - leave;
         // Nothing else of a worker takes its time: its broker kills what is left, and leaves.
         let drain = main - broker - share(main, 5, 5_000);
@@ -196,7 +203,15 @@ mod tests {
         assert!(seconds(plain.jobs) > 12.0 && seconds(plain.leave) > 6.0, "{plain:?}");
         assert!(seconds(plain.drain) > 20.0, "{plain:?}");
         let all = Budget::new(30, Duties { command: true, dump: true, post: true });
-        assert!(seconds(all.jobs) > 5.0, "{all:?}");
+        assert!(seconds(all.command) > 8.0 && seconds(all.jobs) > 2.0, "{all:?}");
+    }
+
+    #[test]
+    fn most_of_the_time_is_that_of_a_command_which_has_something_to_save() {
+        let command =
+            |grace| Budget::new(grace, Duties { command: true, ..Duties::default() }).command;
+        assert!(seconds(command(30)) > 14.0 && seconds(command(60)) > 32.0);
+        assert!(seconds(command(600)) > 420.0);
     }
 
     #[test]

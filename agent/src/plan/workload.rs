@@ -125,13 +125,19 @@ fn beside_the_broker(pod: Pod<'_>, submission: &Submission) -> Vec<String> {
 /// 8 KiB or the job has ended (flux-core, `flux/job/watcher.py`): the log stays empty for long, and a
 /// stop loses what was kept. It alone makes several jobs of one command.
 fn submit_and_wait(pod: Pod<'_>, submission: &Submission) -> Vec<String> {
-    let flags = submission.submit.iter().chain(&submission.flags);
-    if !is_flux_submit(&submission.submit) || flags.into_iter().any(|flag| is_of_bulk(flag)) {
+    if !runs_one_job(submission) {
         return submit(pod, submission, &["--quiet", "--watch"]);
     }
     let mut run = submission.clone();
     run.submit.splice(..2, RUN.map(str::to_owned));
     submit(pod, &run, &[])
+}
+
+/// Whether `flux run` can take the place of the submission: it passes SIGTERM on to the job, and follows the
+/// job to its end (flux-core, `flux/job/attach.c`).
+pub(super) fn runs_one_job(submission: &Submission) -> bool {
+    let flags = submission.submit.iter().chain(&submission.flags);
+    is_flux_submit(&submission.submit) && !flags.into_iter().any(|flag| is_of_bulk(flag))
 }
 
 /// Whether `flux submit` takes this flag, abbreviated or not, and `flux run` does not

@@ -5,7 +5,8 @@
 //! Orphans of this process' descendants are handed to it, because it is PID 1 or because it asked for
 //! them (`PR_SET_CHILD_SUBREAPER`, where the pod shares one process namespace). So a leftover is a
 //! child of ours that nobody here started and that was not there before the broker: not a daemon of
-//! a hook. Whoever entered the pod (`kubectl exec`) has another parent.
+//! a hook, nor what such a daemon has started since, by its process group or its session. Whoever
+//! entered the pod (`kubectl exec`) has another parent.
 
 use crate::process::children::Children;
 use crate::process::processes::{Process, processes};
@@ -18,16 +19,39 @@ use tokio::time::{Instant, sleep};
 /// Pause before looking whether a killed process is gone, and what it has left in turn.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The children of this process at a time when it had no broker.
+/// The processes that there were when this one had no broker.
 #[derive(Debug)]
-pub(crate) struct Before(BTreeSet<(i32, u64)>);
+pub(crate) struct Before {
+    /// Each by its id and its start.
+    processes: BTreeSet<(i32, u64)>,
+    /// Their process groups and sessions, but for this process' own.
+    groups: BTreeSet<i32>,
+}
 
 impl Before {
     /// Takes note of what there is.
     pub(crate) fn now() -> Self {
-        let own = own_id();
-        let children = processes().into_iter().filter(|process| process.parent == own);
-        Self(children.map(|process| (process.pid, process.started)).collect())
+        Self::of(&processes(), own_id())
+    }
+
+    fn of(processes: &[Process], own: i32) -> Self {
+        let mut groups: BTreeSet<i32> =
+            processes.iter().flat_map(|process| [process.group, process.session]).collect();
+        for process in processes.iter().filter(|process| process.pid == own) {
+            groups.remove(&process.group);
+            groups.remove(&process.session);
+        }
+        let processes = processes.iter().map(|process| (process.pid, process.started)).collect();
+        Self { processes, groups }
+    }
+
+    /// Whether `process` was there, or comes from what was.
+    fn has(&self, process: &Process) -> bool {
+        // Who leads a group has made it, whatever had its id before.
+        let is_in = |group| group != process.pid && self.groups.contains(&group);
+        self.processes.contains(&(process.pid, process.started))
+            || is_in(process.group)
+            || is_in(process.session)
     }
 
     /// Kills all that has come since and is not among `children`, until nothing is left or `patience`
@@ -39,7 +63,7 @@ impl Before {
         let mut killed = BTreeSet::new();
         loop {
             let own = |pid| children.are_own(pid);
-            let left = leftovers(&processes(), own_id(), own, &self.0);
+            let left = leftovers(&processes(), own_id(), own, self);
             for &pid in &left {
                 killed.insert(pid);
                 // It may have ended just now; or it is another user's and we may not.
@@ -59,13 +83,10 @@ fn leftovers(
     processes: &[Process],
     parent: i32,
     own: impl Fn(i32) -> bool,
-    before: &BTreeSet<(i32, u64)>,
+    before: &Before,
 ) -> Vec<i32> {
-    let is_first = |process: &&Process| {
-        process.parent == parent
-            && !own(process.pid)
-            && !before.contains(&(process.pid, process.started))
-    };
+    let is_first =
+        |process: &&Process| process.parent == parent && !own(process.pid) && !before.has(process);
     let mut found: BTreeSet<i32> = processes.iter().filter(is_first).map(|it| it.pid).collect();
     loop {
         let below = |process: &&Process| found.contains(&process.parent);
@@ -88,18 +109,30 @@ fn own_id() -> i32 {
 mod tests {
     use super::*;
 
+    /// A process in the session of process 1, with a group of its own.
     fn process_of(pid: i32, parent: i32, started: u64) -> Process {
-        Process { pid, name: String::new(), parent, started, ended: false }
+        let name = String::new();
+        Process { pid, name, parent, group: pid, session: 1, started, ended: false }
     }
 
     #[test]
     fn leftovers_are_orphans_since_the_broker_with_all_below_them_and_nobody_elses() {
+        let before = [
+            process_of(1, 0, 0),
+            // Daemons of a hook, of which one has a session of its own.
+            process_of(10, 1, 5),
+            Process { session: 17, ..process_of(17, 1, 6) },
+            process_of(9, 1, 4),
+        ];
         let ended = Process { ended: true, ..process_of(16, 1, 70) };
         let processes = [
             process_of(1, 0, 0),
-            // A daemon of a hook, with a child that came later.
+            // A daemon, with a child that came later and one that has lost its parent.
             process_of(10, 1, 5),
             process_of(11, 10, 60),
+            Process { group: 10, ..process_of(18, 1, 61) },
+            // The other daemon has ended; what it started goes on.
+            Process { session: 17, ..process_of(19, 1, 62) },
             // Our own child, with one of its own.
             process_of(12, 1, 50),
             process_of(13, 12, 51),
@@ -113,7 +146,7 @@ mod tests {
             // A new process with the id of an old one.
             process_of(9, 1, 90),
         ];
-        let before = BTreeSet::from([(10, 5), (9, 4)]);
+        let before = Before::of(&before, 1);
         assert_eq!(leftovers(&processes, 1, |pid| pid == 12, &before), [14, 15, 9]);
     }
 }

@@ -1,5 +1,5 @@
 //! Processes as PID 1 has them: starting and reaping children, taking and sending signals, ending what
-//! is left, deadlines, exit codes. Nothing here knows of Flux.
+//! is left, the terminal, deadlines, exit codes. Nothing here knows of Flux.
 
 pub(crate) mod children;
 pub(crate) mod deadline;
@@ -7,5 +7,6 @@ pub(crate) mod exit_status;
 pub(crate) mod leftovers;
 pub(crate) mod processes;
 pub(crate) mod signals;
+pub(crate) mod terminal;
 
 pub use children::{Children, Running};

@@ -9,6 +9,10 @@ pub(crate) struct Process {
     /// The beginning of its program's name.
     pub(crate) name: String,
     pub(crate) parent: i32,
+    /// Its process group.
+    pub(crate) group: i32,
+    /// Its session.
+    pub(crate) session: i32,
     /// When it started, in clock ticks since the machine did: with the id it names one process for good.
     pub(crate) started: u64,
     /// It has ended and waits for its parent, or cannot do anything any more.
@@ -31,10 +35,11 @@ fn process(pid: i32, stat: &str) -> Option<Process> {
     let (name, fields) = stat.split_once('(')?.1.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
     let ended = matches!(fields.next()?, "Z" | "X" | "x");
-    let parent = fields.next()?.parse().ok()?;
-    // From the 4th field, the parent, to the 22nd.
-    let started = fields.nth(17)?.parse().ok()?;
-    Some(Process { pid, name: name.to_owned(), parent, started, ended })
+    let (parent, group) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    let session = fields.next()?.parse().ok()?;
+    // From the 6th field, the session, to the 22nd.
+    let started = fields.nth(15)?.parse().ok()?;
+    Some(Process { pid, name: name.to_owned(), parent, group, session, started, ended })
 }
 
 #[cfg(test)]
@@ -43,9 +48,10 @@ mod tests {
 
     #[test]
     fn a_name_with_anything_in_it_is_read_over() {
-        let stat = "42 (a) R 7 (b) S 3 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 8765 1 1";
+        let stat = "42 (a) R 7 (b) S 3 41 40 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 8765 1 1";
         let read = process(42, stat).unwrap();
         assert_eq!((read.name.as_str(), read.parent, read.started), ("a) R 7 (b", 3, 8765));
+        assert_eq!((read.group, read.session), (41, 40));
         assert!(
             process(42, "42 (a) Z 3 42 42 0 -1 4 1 0 0 0 0 0 0 0 20 0 1 0 8765").unwrap().ended
         );

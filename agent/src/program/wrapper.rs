@@ -6,6 +6,7 @@
 
 use crate::process::exit_status::{exit_code, start_failure_code};
 use crate::process::signals::{Signals, asks_to_stop, at};
+use crate::process::terminal::give_terminal;
 use crate::program::cleanup;
 use crate::program::record::{NotRun, ProgramRecord};
 use crate::program::refusal::{self, Newest, Verdict};
@@ -13,7 +14,7 @@ use crate::status::timing::{fluxtime_line, monotonic_nanoseconds};
 use crate::system::output;
 use clap::Args;
 use flux_contract::{Exit, shell_syntax};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{AccessFlags, Pid, access};
 use std::fs;
 use std::io::{self, ErrorKind, IsTerminal};
@@ -25,8 +26,10 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
+/// Pause between two looks whether the command's process group is empty.
+const PAUSE: Duration = Duration::from_millis(50);
 /// Pause before a command that is still there after SIGKILL gets it once more.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How much of what a submission says on stderr is kept, in bytes: Flux's own sentence is the last.
@@ -41,8 +44,8 @@ pub(crate) struct Program {
     /// Where the record is kept.
     #[arg(long, value_name = "PATH")]
     pub record: PathBuf,
-    /// How long it may take to end once a signal asked for it; then it is killed, because Flux's
-    /// cleanup waits for it.
+    /// How long it may take to end, with all that is in its process group, once a signal asked for it;
+    /// then it is killed, because Flux's cleanup waits for it.
     #[arg(long, value_name = "MILLISECONDS", value_parser = milliseconds)]
     pub patience: Option<Duration>,
     /// Print the `FLUXTIME` line.
@@ -225,11 +228,13 @@ impl End {
     }
 }
 
-async fn run_forwarding(signals: &mut Signals, program: &Program) -> io::Result<End> {
+/// The command as it is started, in a process group of its own: a signal then reaches all of it, and
+/// nobody else.
+fn prepared(program: &Program) -> io::Result<Command> {
     let (first, arguments) =
         program.words.split_first().ok_or_else(|| io::Error::from(ErrorKind::NotFound))?;
     let mut command = Command::new(first);
-    command.args(arguments);
+    command.args(arguments).process_group(0);
     if program.cleanup.is_some() {
         // An instance of Flux within a job has a cleanup of its own.
         command.env_remove(cleanup::DISABLE.0);
@@ -238,21 +243,30 @@ async fn run_forwarding(signals: &mut Signals, program: &Program) -> io::Result<
     if program.flux.is_some() && !io::stderr().is_terminal() {
         command.stderr(Stdio::piped());
     }
-    let mut child = command.spawn()?;
-    let pid = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+    Ok(command)
+}
+
+async fn run_forwarding(signals: &mut Signals, program: &Program) -> io::Result<End> {
+    let mut child = prepared(program)?.spawn()?;
+    let pid = child.id().and_then(|id| i32::try_from(id).ok());
+    let group = Pid::from_raw(pid.ok_or_else(|| io::Error::other("it has no process id"))?);
+    give_terminal(group);
     let mut said = tokio::spawn(pass_on(child.stderr.take()));
-    let send = |signal| {
-        if let Some(pid) = pid {
-            // That the command has just ended is no error.
-            let _ = kill(pid, signal);
-        }
-    };
-    let (mut stopped, mut kill_at) = (false, None);
+    let (mut stopped, mut killed, mut kill_at) = (false, false, None);
+    let mut ended = None;
     let status = loop {
+        if let Some(status) = ended
+            && (!stopped || killed || killpg(group, None).is_err())
+        {
+            break status;
+        }
         tokio::select! {
-            status = child.wait() => break status?,
+            status = child.wait(), if ended.is_none() => ended = Some(status?),
+            // The rest of its group are no children of this process, whose end would be reported to it.
+            () = sleep(PAUSE), if ended.is_some() => {}
             taken = signals.next() => {
-                send(taken);
+                // That all of it has just ended is no error.
+                let _ = killpg(group, passed_on(taken));
                 if asks_to_stop(taken) && !stopped {
                     stopped = true;
                     kill_at = program.patience.and_then(|it| Instant::now().checked_add(it));
@@ -260,13 +274,21 @@ async fn run_forwarding(signals: &mut Signals, program: &Program) -> io::Result<
             }
             () = at(kill_at) => {
                 output::complain("the command has not ended in its time: killing it");
-                send(Signal::SIGKILL);
+                let _ = killpg(group, Signal::SIGKILL);
+                killed = true;
                 kill_at = Some(Instant::now() + AGAIN);
             }
         }
     };
     let said = timeout(LAST_WORDS, &mut said).await;
     Ok(End { status, stopped, said: said.ok().and_then(Result::ok).unwrap_or_default() })
+}
+
+/// What the command gets for a signal that this process has `taken`. Flux ends its initial program with
+/// SIGHUP (flux-core, `broker/runat.c`), whatever the broker itself got; programs that run in pods save
+/// their state at SIGTERM.
+fn passed_on(taken: Signal) -> Signal {
+    if taken == Signal::SIGHUP { Signal::SIGTERM } else { taken }
 }
 
 /// Passes on what comes from `source` to stderr and returns the last of it.

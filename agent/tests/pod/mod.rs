@@ -421,8 +421,8 @@ fn replies(
             Err(errno) => (String::new(), errno),
         };
         let flags = if text.is_empty() { 0 } else { 0x02 };
-        let mut protocol = [&[0x8e, 1, 2, flags][..], &[0; 16]].concat();
-        protocol[15] = errno;
+        let matchtag = &asked[length - 4..];
+        let protocol = [&[0x8e, 1, 2, flags][..], &[0; 11], &[errno], matchtag].concat();
         let text = format!("{text}\0");
         let mut body = Vec::new();
         for frame in [text.as_bytes()].into_iter().filter(|_| flags != 0).chain([&protocol[..]]) {

@@ -2,9 +2,11 @@
 //! signals from it that it has no handler for, as in a container.
 
 use super::{Background, Pod, await_that, skip};
+use nix::pty::{OpenptyResult, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getuid};
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -22,6 +24,18 @@ pub fn first_process(pod: &Pod, run: &Command) -> Option<Command> {
         return None;
     }
     Some(pod.wrapped(unshare(), run))
+}
+
+/// `run` as [`first_process`] makes it, in a session of its own whose terminal is its standard input; and the
+/// other end of that terminal.
+pub fn on_terminal(pod: &Pod, run: &Command) -> Option<(Background, OwnedFd)> {
+    let run = first_process(pod, run)?;
+    let mut session = Command::new("setsid");
+    session.arg("--ctty");
+    let mut session = pod.wrapped(session, &run);
+    let OpenptyResult { master, slave } = openpty(None, None).unwrap();
+    session.stdin(slave);
+    Some((Background::start(session), master))
 }
 
 /// Whoever is not root makes a namespace in which it is.

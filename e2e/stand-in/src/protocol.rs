@@ -30,6 +30,8 @@ pub(crate) enum Request {
         /// Whether output is wanted.
         output: bool,
     },
+    /// A signal for the tasks of a job.
+    Kill(u64, i32),
     /// Result of the waitable job that ends next, taken once.
     Wait(Scope),
     /// All jobs.

@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{Site, stderr, stdout, wait_for};
+use support::{Broker, Site, stderr, stdout, wait_for};
 
 #[test]
 fn four_tasks_run_on_two_brokers() {
@@ -54,6 +54,19 @@ fn run_prints_at_once_and_submit_when_the_job_has_ended() {
         assert_eq!(child.wait().expect("waits").code(), Some(0));
     }
     assert_eq!(site.read("submit.out") + &site.read("submit.err"), "begun\nsaid\n");
+}
+
+#[test]
+fn run_passes_signals_on_to_the_job_and_follows_it_to_its_end() {
+    let site = Site::new(2);
+    let _brokers = site.start_two();
+    let task = "trap 'echo got TERM; exit 3' TERM; touch $0; while :; do sleep 0.05; done";
+    let mut question = site.question(0, &["run", "bash", "-c", task, "trapped"]);
+    question.stdout(std::fs::File::create(site.path("run.out")).expect("creates"));
+    let mut run = Broker(question.spawn().expect("starts"));
+    wait_for("the job to run", || site.path("trapped").exists().then_some(()));
+    run.signal(nix::sys::signal::SIGTERM);
+    assert_eq!((run.code(), site.read("run.out").as_str()), (Some(3), "got TERM\n"));
 }
 
 #[test]

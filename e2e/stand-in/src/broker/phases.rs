@@ -157,7 +157,7 @@ impl Broker {
                 self.post("goodbye");
             }
             (Deadline::JobKill(id), _) => {
-                let effects = self.manager.kill(id);
+                let effects = self.manager.kill(id, Signal::SIGKILL as i32);
                 self.carry_out(effects);
             }
             (Deadline::Shutdown | Deadline::Cleanup | Deadline::Goodbye, _) => {}

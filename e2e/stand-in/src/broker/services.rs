@@ -1,13 +1,13 @@
 //! Answering clients.
 
 use serde_json::{Value, json};
-use std::mem;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::core::Broker;
 use super::log::Severity;
 use super::state::State;
 use crate::jobs::job::ClientId;
+use crate::jobs::manager::Effect;
 use crate::jobs::spec::Scope;
 use crate::overlay::wire::{Downward, Upward};
 use crate::protocol::{Reply, Request};
@@ -34,8 +34,8 @@ impl Broker {
         } else if self.is_joined() && self.state() > State::Join {
             self.send_up(&Upward::Request(id, request));
         } else {
-            let reason = "Upstream Flux broker is offline. Try again later.";
-            self.tell((None, id), Reply::failed(reason));
+            let reply = Reply::failed("Upstream Flux broker is offline. Try again later.");
+            self.tell((None, id), reply);
         }
     }
 
@@ -57,46 +57,39 @@ impl Broker {
 
     /// Answers a request, now or later.
     pub(super) fn serve(&mut self, client: ClientId, request: Request) {
-        let answer = match request {
-            Request::Attribute(name) => match self.setup.attributes.get(&name) {
+        let now = |reply| vec![Effect::Tell(client, reply)];
+        let done = |value| now(Reply::Done(value));
+        let effects = match request {
+            Request::Attribute(name) => now(match self.setup.attributes.get(&name) {
                 Some(value) => Reply::Done(json!(value)),
                 None => Reply::failed("No such file or directory"),
-            },
-            Request::State | Request::LeadState => Reply::Done(self.own_state()),
-            Request::Shutdown => self.shut_down(),
-            Request::Jobs(scope) => Reply::Done(self.jobs(scope)),
-            Request::Eventlog(id) => Reply::Done(self.manager.eventlog(id)),
-            Request::Resources => Reply::Done(self.manager.resources()),
-            Request::ActiveJobs => Reply::Done(json!(self.manager.active(None).len())),
-            Request::Cleanup => Reply::Done(json!(mem::replace(&mut self.has_cleanup, true))),
-            Request::Drained => Reply::Done(self.manager.drained_ranks()),
-            Request::RunningOn(ranks, limit) => Reply::Done(self.manager.running_on(&ranks, limit)),
-            Request::Drain(ranks, reason) => self.manager.drain(&ranks, &reason),
+            }),
+            Request::State | Request::LeadState => done(self.own_state()),
+            Request::Shutdown => now(self.shut_down()),
+            Request::Jobs(scope) => done(self.jobs(scope)),
+            Request::Eventlog(id) => done(self.manager.eventlog(id)),
+            Request::Resources => done(self.manager.resources()),
+            Request::ActiveJobs => done(json!(self.manager.active(None).len())),
+            Request::Cleanup => done(json!(std::mem::replace(&mut self.has_cleanup, true))),
+            Request::Drained => done(self.manager.drained_ranks()),
+            Request::RunningOn(ranks, limit) => done(self.manager.running_on(&ranks, limit)),
+            Request::Drain(ranks, reason) => now(self.manager.drain(&ranks, &reason)),
             Request::Undrain(ranks) => {
-                let reply = self.manager.undrain(&ranks);
-                self.tell(client, reply);
-                let effects = self.manager.schedule();
-                return self.carry_out(effects);
+                let reply = now(self.manager.undrain(&ranks));
+                reply.into_iter().chain(self.manager.schedule()).collect()
             }
             Request::Submit(spec) => {
                 let (id, effects) = self.manager.submit(*spec);
-                self.tell(client, Reply::Done(json!(id)));
-                return self.carry_out(effects);
+                done(json!(id)).into_iter().chain(effects).collect()
             }
-            Request::Watch { id, output } => {
-                let effects = self.manager.watch(client, id, output);
-                return self.carry_out(effects);
-            }
-            Request::Wait(scope) => {
-                let effects = self.manager.wait(client, scope);
-                return self.carry_out(effects);
-            }
-            Request::Idle(scope) => {
-                let effects = self.manager.idle(client, scope);
-                return self.carry_out(effects);
+            Request::Watch { id, output } => self.manager.watch(client, id, output),
+            Request::Wait(scope) => self.manager.wait(client, scope),
+            Request::Idle(scope) => self.manager.idle(client, scope),
+            Request::Kill(id, signal) => {
+                done(Value::Null).into_iter().chain(self.manager.kill(id, signal)).collect()
             }
         };
-        self.tell(client, answer);
+        self.carry_out(effects);
     }
 
     fn own_state(&self) -> Value {
@@ -121,8 +114,10 @@ impl Broker {
     fn shut_down(&mut self) -> Reply {
         let state = self.state();
         if state != State::Run {
-            let text = format!("shutdown cannot be initiated in state {}", state.name());
-            return Reply::failed(text);
+            return Reply::failed(format!(
+                "shutdown cannot be initiated in state {}",
+                state.name()
+            ));
         }
         if !self.is_leader() {
             return Reply::failed("shutdown may only be initiated on rank 0");

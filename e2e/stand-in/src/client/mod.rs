@@ -18,7 +18,7 @@ use crate::options::{Parsed, parse};
 use crate::text::jobid;
 
 /// One call of a command.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Call {
     /// The words after the command's name.
     pub(crate) words: Vec<String>,

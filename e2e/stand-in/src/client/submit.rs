@@ -1,5 +1,6 @@
 //! `flux submit` and `flux run`.
 
+use nix::sys::signal::{SigSet, Signal};
 use serde_json::Value;
 
 use super::Call;
@@ -44,8 +45,7 @@ pub(crate) fn send(call: &Call, command: &str, spec: JobSpec) -> Result<u64, Fai
 /// `flux submit`.
 pub(crate) fn submit(call: &Call) -> Result<u8, Failure> {
     let parsed = call.options("submit", &format!("{COMMON} {PER_TASK} {BULK}"))?;
-    let spec = job(call, "submit", &parsed)?;
-    let id = send(call, "submit", spec)?;
+    let id = send(call, "submit", job(call, "submit", &parsed)?)?;
     if !parsed.has("quiet") {
         output::line(&jobid::encode_in_python(id));
     }
@@ -83,9 +83,21 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
     let mut spec = job(call, "run", &parsed)?;
     spec.input = spec.input.or_else(standard_input);
     let id = send(call, "run", spec)?;
-    let request = Request::Watch { id, output: true };
-    let end = ask_with(call, "flux-job", &request, &mut output::raw)?;
+    pass_on_signals(call.clone(), id);
+    let end = ask_with(call, "flux-job", &Request::Watch { id, output: true }, &mut output::raw)?;
     Ok(code(id, &end))
+}
+
+/// Passes on to the job what `flux job attach` passes on (flux-core, `src/cmd/job/attach.c`).
+fn pass_on_signals(call: Call, id: u64) {
+    let taken = SigSet::from_iter([Signal::SIGTERM, Signal::SIGHUP]);
+    if taken.thread_block().is_ok() {
+        std::thread::spawn(move || {
+            while let Ok(signal) = taken.wait() {
+                drop(ask(&call, "flux-job: kill", &Request::Kill(id, signal as i32)));
+            }
+        });
+    }
 }
 
 /// No input where it is the null device. Anything else stays open, and empty.

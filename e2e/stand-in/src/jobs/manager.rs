@@ -236,9 +236,9 @@ impl Manager {
         }
     }
 
-    /// Kills what is left of a job.
-    pub(crate) fn kill(&self, id: u64) -> Vec<Effect> {
-        self.jobs.get(&id).map_or_else(Vec::new, |job| signal(job, nix::libc::SIGKILL))
+    /// Signals what is left of a job.
+    pub(crate) fn kill(&self, id: u64, number: i32) -> Vec<Effect> {
+        self.jobs.get(&id).map_or_else(Vec::new, |job| signal(job, number))
     }
 
     /// A rank is gone: its tasks are lost, and so are the jobs they belong to.

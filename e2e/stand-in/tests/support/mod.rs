@@ -213,8 +213,8 @@ impl Site {
     }
 }
 
-/// A running broker; it is killed when forgotten.
-pub(crate) struct Broker(Child);
+/// A running broker, or a client of one; it is killed when forgotten.
+pub(crate) struct Broker(pub(crate) Child);
 
 impl Broker {
     /// Waits for its end and returns its exit code.
