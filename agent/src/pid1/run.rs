@@ -27,8 +27,10 @@ use crate::status::readiness::{Answered, BindError, ReadinessServer};
 use crate::status::server::StatusServer;
 use crate::status::timing::fluxtime_line;
 use crate::system::environment::Report;
+use crate::system::files;
 use crate::system::output::{self, Log, chain};
 use crate::system::root::Root;
+use crate::system::subcommand::own_program;
 use crate::view::link_view;
 use flux_contract::{Exit, Install, TerminationMessage, phase};
 use nix::sys::prctl;
@@ -184,6 +186,10 @@ async fn begin(
     let config_path = root.at(config);
     let config = read_config(&config_path).map_err(|error| (Exit::Config, chain(&error)))?;
     let log = Log::new(config.logging.quiet, config.logging.debug);
+    let volume = root.at(config.layout.mount());
+    if let Err(error) = files::make_sticky(&volume) {
+        log.warn(&format!("keep users from renaming in {}: {error}", volume.display()));
+    }
     if config.view.enabled && config.install == Install::Image {
         let view = link_view(root.directory(), &config.layout)
             .map_err(|error| (Exit::View, chain(&error)))?;
@@ -208,7 +214,7 @@ async fn begin(
         budget: Budget::new(config.shutdown.grace_seconds, Duties::of_runner(&config)),
         children,
         progress,
-        session: Session::new(facts.agent.clone(), start),
+        session: Session::new(own_program(), start),
         configuration: config_path.clone(),
         exit_code: 0,
         unfinished_jobs: Vec::new(),

@@ -17,7 +17,6 @@ use crate::system::files;
 use crate::system::output::chain;
 use flux_contract::{AgentConfig, Exit, SidecarConfig};
 use nix::sys::signal::Signal;
-use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -31,6 +30,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 const FORESIGHT: Duration = Duration::from_secs(5);
 /// How long the broker may take to tell its state.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Most bytes of the marker, in which the runner leaves its exit code.
+const CODE_LIMIT: u64 = 16;
 /// States of a broker that has not begun to end (flux-core, RFC 51).
 const GOES_ON: [&str; 5] = ["join", "config-sync", "init", "quorum", "run"];
 
@@ -240,8 +241,8 @@ impl Runner {
         if state == RunnerState::Alive {
             return None;
         }
-        match fs::read_to_string(&self.complete) {
-            Ok(code) => Some(match code.trim().parse() {
+        match files::read_bounded(&self.complete, CODE_LIMIT) {
+            Ok(code) => Some(match String::from_utf8_lossy(&code).trim().parse() {
                 Ok(0) | Err(_) => RunnerEnd::Finished,
                 Ok(code) => RunnerEnd::Failed(code),
             }),
@@ -297,6 +298,19 @@ fn listens(path: &Path) -> bool {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_marker_that_is_no_file_of_the_runners_says_nothing_and_is_not_waited_for() {
+        let volume = tempfile::tempdir().unwrap();
+        let at = |name: &str| volume.path().join(name);
+        let runner = Runner { socket: at("socket"), complete: at("complete"), lock: at("lock") };
+        nix::unistd::mkfifo(&runner.complete, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(runner.present_end(), None, "a pipe");
+        std::fs::rename(&runner.complete, &runner.lock).unwrap();
+        assert_eq!(runner.present_end(), None, "a pipe in the place of the lock");
+        std::fs::write(&runner.complete, "7\n").unwrap();
+        assert_eq!(runner.present_end(), Some(RunnerEnd::Failed(7)));
+    }
 
     #[test]
     fn a_socket_that_a_dead_broker_left_is_none() {

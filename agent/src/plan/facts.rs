@@ -176,7 +176,7 @@ fn lossy(text: &OsStr) -> String {
 }
 
 /// The user database; a file that is missing or closed to us counts as empty.
-fn databases(root: &Root) -> Databases {
+pub(crate) fn databases(root: &Root) -> Databases {
     let read = |path: &str| fs::read(root.at(path)).ok();
     Databases {
         passwd: read("/etc/passwd").unwrap_or_default(),

@@ -214,7 +214,7 @@ fn user(pod: &Pod) -> Found {
 fn directories(pod: &Pod) -> Found {
     let layout = &pod.config.layout;
     let mut owners = Vec::new();
-    for path in [layout.run_dir(), layout.state_dir(), layout.broker_config_dir()] {
+    for path in [layout.run_dir(), layout.state_dir()] {
         match fs::metadata(pod.root.at(&path)) {
             Ok(found) => owners.push(found.uid()),
             Err(error) => {
@@ -228,9 +228,7 @@ fn directories(pod: &Pod) -> Found {
     owners.dedup();
     if owners.len() > 1 {
         return Found::failed(
-            format!(
-                "run, state and configuration directories belong to different users: {owners:?}"
-            ),
+            format!("run and state directories belong to different users: {owners:?}"),
             "Flux insists on its own: a securityContext that changed between two starts of the container does this; delete the pod",
         );
     }
