@@ -2,7 +2,7 @@
 
 use crate::execute::capture::wait_or_stop;
 use crate::execute::context::Context;
-use crate::execute::error::{StepError, failed};
+use crate::execute::error::StepError;
 use crate::execute::hook::run_hook;
 use crate::execute::script::PrivateScript;
 use crate::flux::broker_socket::{BrokerSocket, SocketError};
@@ -10,17 +10,20 @@ use crate::pid1::ending::{self, Ended};
 use crate::pid1::runner_lock::{RunnerState, runner_state};
 use crate::plan::budget::{Budget, Duties};
 use crate::plan::decide::{Surroundings, surroundings};
-use crate::plan::facts::Facts;
+use crate::plan::facts::{Facts, MEMORY};
 use crate::plan::hooks::{shell, sidecar_hook};
+use crate::process::signals::Signals;
 use crate::system::environment::Change;
 use crate::system::files;
 use crate::system::output::chain;
-use flux_contract::{AgentConfig, Exit, SidecarConfig};
+use crate::system::root::Root;
+use flux_contract::{AgentConfig, Exit, Install, SidecarConfig};
 use nix::sys::signal::Signal;
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tempfile::TempDir;
 use tokio::time::{Instant, sleep, timeout};
 
 /// How often the shared volume is looked at.
@@ -52,9 +55,8 @@ pub(crate) async fn run(
     })?;
     context.budget = Budget::new(config.shutdown.grace_seconds, Duties::of_sidecar(sidecar));
     let around = surroundings(config, facts).map_err(|error| (error.exit(), chain(&error)))?;
-    // Not the runner's own directory: a sidecar may be another user.
-    context.report_file =
-        config.layout.mount().join(format!("agent-{name}")).join("hook-environment");
+    let private = private_directory(&context.root)?;
+    context.report_file = private.path().join("hook-environment");
     let runner = Runner {
         socket: context.root.at(&around.socket),
         complete: context.root.at(config.layout.complete_marker()),
@@ -85,6 +87,44 @@ pub(crate) async fn run(
         Ok(end.ok().filter(|end| *end != RunnerEnd::Finished).map_or(ended, Into::into))
     };
     ran.await.map_err(|error: StepError| (error.exit(), chain(&error)))
+}
+
+/// Waits until the view is in its place, where the runner puts it: a sidecar cannot write there.
+pub(crate) async fn await_view(
+    config: &AgentConfig,
+    root: &Root,
+    signals: &mut Signals,
+) -> Result<(), (Exit, String)> {
+    if !config.view.enabled || config.install == Install::Copy {
+        return Ok(());
+    }
+    let marker = root.at(config.layout.view_done_marker());
+    let lock = root.at(config.layout.runner_lock());
+    let there = async {
+        // The state comes first: a runner that has ended may have made the marker before.
+        loop {
+            let state = runner_state(&lock);
+            if marker.exists() {
+                return Ok(());
+            }
+            if state == RunnerState::Gone {
+                return Err((Exit::Broker, RunnerEnd::Gone.text()));
+            }
+            sleep(PAUSE).await;
+        }
+    };
+    signals.unless_stopped(there).await.unwrap_or_else(|stop| {
+        let error = StepError::from(stop);
+        Err((error.exit(), chain(&error)))
+    })
+}
+
+/// A directory of this container alone, gone with this value.
+fn private_directory(root: &Root) -> Result<TempDir, (Exit, String)> {
+    let memory = root.at(MEMORY);
+    tempfile::Builder::new().prefix("flux-agent-").tempdir_in(&memory).map_err(|error| {
+        (Exit::Prepare, format!("could not make a directory in {}: {error}", memory.display()))
+    })
 }
 
 fn change_environment(context: &mut Context, config: &AgentConfig, around: &Surroundings) {
@@ -139,9 +179,7 @@ async fn main(
 
 /// The command as a file that only this container's user reads.
 fn private_script(context: &Context, command: &str) -> Result<PrivateScript, StepError> {
-    let report_file = context.root.at(&context.report_file);
-    let directory = report_file.parent().unwrap_or(&report_file);
-    files::make_directory(directory, 0o700, None).map_err(failed("make directory", directory))?;
+    let directory = context.report_file.parent().unwrap_or(&context.report_file);
     PrivateScript::write(directory, "command", command)
 }
 

@@ -41,7 +41,7 @@ pub(super) fn directories(pod: Pod<'_>) -> Vec<Step> {
     steps.extend(brokers.map(|path| directory(path, 0o755, Owner::Broker)));
     steps.push(directory(parent(layout.curve_certificate()), 0o700, Owner::Broker));
     if !pod.facts.has_temporary_directories {
-        // Users of other containers read there, and hooks are another user than the broker.
+        // Hooks may be another user than the broker.
         steps.push(directory(temporary(pod), 0o1777, Owner::Container));
     }
     steps.push(Step::MakeDirectory {
