@@ -6,7 +6,7 @@
 mod pod;
 
 use flux_contract::{AgentConfig, FluxUser, Hooks};
-use pod::{Background, Pod, code, stderr};
+use pod::{Background, Pod, code, stderr, stdout};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Output;
@@ -104,7 +104,7 @@ fn a_device_without_an_end_in_the_place_of_the_record_is_not_read() {
 /// The run of a job that says where it is, in the working directory `path`, of mode `mode`.
 fn run_in(path: &str, mode: u32) -> Option<(Pod, Output)> {
     let (pod, mut config) = attacked("true")?;
-    config.workload = pod.launcher("pwd > $POD/pwd").workload;
+    config.workload = pod.launcher("pwd").workload;
     let directory = pod.at(path);
     fs::create_dir_all(&directory).unwrap();
     fs::set_permissions(&directory, Permissions::from_mode(mode)).unwrap();
@@ -116,7 +116,7 @@ fn run_in(path: &str, mode: u32) -> Option<(Pod, Output)> {
 #[test]
 fn a_working_directory_of_the_system_stays_roots_and_the_command_runs_there_if_it_can() {
     let Some((pod, output)) = run_in("usr/local/bin", 0o755) else { return };
-    assert_eq!(pod.read("pwd").trim(), pod.at("usr/local/bin").display().to_string());
+    assert_eq!(stdout(&output).trim(), pod.at("usr/local/bin").display().to_string());
     assert_eq!(owner(&pod, "usr/local/bin"), 0);
     let said = "usr/local/bin stays closed to flux: it is a directory of the system; give flux";
     assert!(stderr(&output).contains(said), "{}", stderr(&output));
@@ -125,9 +125,17 @@ fn a_working_directory_of_the_system_stays_roots_and_the_command_runs_there_if_i
 #[test]
 fn a_command_does_not_start_in_a_home_that_its_user_cannot_enter() {
     let Some((pod, output)) = run_in("root", 0o700) else { return };
-    assert_eq!(pod.read("pwd").trim(), pod.at("home/flux").display().to_string());
+    assert_eq!(stdout(&output).trim(), pod.at("home/flux").display().to_string());
     assert_eq!(owner(&pod, "root"), 0);
     assert!(stderr(&output).contains("by workingDir"), "{}", stderr(&output));
+}
+
+/// Where a container starts whose image names none.
+#[test]
+fn nothing_is_said_of_the_root_directory() {
+    let Some((pod, output)) = run_in("", 0o755) else { return };
+    assert_eq!(stdout(&output).trim(), pod.at("").display().to_string().trim_end_matches('/'));
+    assert!(!stderr(&output).contains("stays closed"), "{}", stderr(&output));
 }
 
 #[test]

@@ -21,7 +21,7 @@ const USR: &str = "/usr";
 /// Many images have their application in a directory of this one.
 const SOURCES: &str = "/usr/src";
 /// Directories of the system that hold directories of applications and users, which they are not themselves.
-const SHARED: [&str; 7] = ["/", "/home", "/media", "/mnt", "/opt", "/srv", "/tmp"];
+const SHARED: [&str; 6] = ["/home", "/media", "/mnt", "/opt", "/srv", "/tmp"];
 
 /// Permission bits: to enter a directory.
 const ENTER: u32 = 0o1;
@@ -83,7 +83,7 @@ pub(super) fn adopt(context: &Context, path: &Path) -> bool {
 
 /// What became of a directory.
 enum Adopted {
-    /// The user may write there, or it is a volume's.
+    /// The user may write there, or it is a volume's, or `/`, where a container starts that has none.
     Already,
     /// It was given to the user.
     Now,
@@ -95,7 +95,8 @@ fn try_adopt(context: &Context, path: &Path, identity: &Identity) -> io::Result<
     let real = fs::canonicalize(path)?;
     let directory = files::open_directory(&real)?;
     let (own, root) = (directory.metadata()?, fs::metadata(context.root.directory())?);
-    if own.dev() != root.dev() || allows(&own, identity, WRITE) {
+    let is_root = own.ino() == root.ino();
+    if own.dev() != root.dev() || is_root || allows(&own, identity, WRITE) {
         return Ok(Adopted::Already);
     }
     let inside = real.strip_prefix(fs::canonicalize(context.root.directory())?).unwrap_or(&real);
@@ -190,7 +191,6 @@ mod tests {
         let accounts = Databases { passwd: passwd.into(), ..Databases::default() };
         let reserved = |path: &str| reserved(Path::new(path), 1001, &accounts).is_some();
         for path in [
-            "/",
             "/root",
             "/root/work",
             "/etc",
