@@ -5,12 +5,13 @@
 mod pod;
 
 use flux_agent::view::{SourceLayout, ViewError, link_view};
-use flux_contract::{Exit, Install, Layout, SidecarConfig};
-use pod::{Pod, code, stderr, stdout};
+use flux_contract::{AgentConfig, Exit, Install, Layout};
+use pod::{Background, Pod, code, stderr, stdout};
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const HASH: &str = "opt/views/._view/4f2xy";
 
@@ -20,7 +21,7 @@ struct Scene(tempfile::TempDir);
 impl Scene {
     fn new() -> Self {
         let scene = Self(tempfile::tempdir().unwrap());
-        for directory in ["mnt/flux/view-image", "opt/software"] {
+        for directory in ["mnt/flux", "flux_operator/view", "opt/software"] {
             fs::create_dir_all(scene.at(directory)).unwrap();
         }
         scene
@@ -31,7 +32,7 @@ impl Scene {
     }
 
     fn in_image(&self, path: &str) -> PathBuf {
-        let path = self.at("mnt/flux/view-image").join(path);
+        let path = self.at("flux_operator/view").join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         path
     }
@@ -68,7 +69,7 @@ fn a_flat_view_is_linked_from_where_the_image_has_it_and_nothing_is_copied() {
     let scene = Scene::new();
     scene.file("mnt/flux/view/bin/flux", "flat");
     assert_eq!(scene.make().unwrap(), SourceLayout::AtMountPath);
-    assert_eq!(scene.target("mnt/flux/view"), Path::new("view-image/mnt/flux/view"));
+    assert_eq!(scene.target("mnt/flux/view"), scene.at("flux_operator/view/mnt/flux/view"));
     assert_eq!(fs::read_to_string(scene.at("mnt/flux/view/bin/flux")).unwrap(), "flat");
     assert_eq!(fs::read_dir(scene.at("opt/software")).unwrap().count(), 0);
     assert!(scene.at("mnt/flux/flux-operator-done.txt").exists());
@@ -81,13 +82,13 @@ fn a_published_view_is_linked_and_so_is_each_of_its_packages() {
     assert_eq!(scene.make().unwrap(), SourceLayout::Spack);
     assert_eq!(
         scene.target("mnt/flux/view"),
-        Path::new("view-image/opt/views/._view/4f2xy"),
+        scene.at("flux_operator/view/opt/views/._view/4f2xy"),
         "not to /opt/view, which leads out of the image"
     );
     assert_eq!(fs::read_to_string(scene.at("mnt/flux/view/etc/flux/rc1")).unwrap(), "rc");
     for package in ["flux-core", "python"] {
-        let expected = format!("/mnt/flux/view-image/opt/software/{package}");
-        assert_eq!(scene.target(&format!("opt/software/{package}")), Path::new(&expected));
+        let expected = scene.at(format!("flux_operator/view/opt/software/{package}"));
+        assert_eq!(scene.target(&format!("opt/software/{package}")), expected);
     }
 }
 
@@ -101,7 +102,7 @@ fn links_among_the_packages_are_followed_within_the_image() {
     scene.file("opt/packages/zlib/lib/libz.so", "");
     scene.link_in_image("opt/software/to-nowhere", "/etc/passwd");
     scene.make().unwrap();
-    let image = Path::new("/mnt/flux/view-image/opt");
+    let image = scene.at("flux_operator/view/opt");
     for (name, inside) in [
         ("to-absolute", "software/python"),
         ("to-relative", "packages/zlib"),
@@ -119,17 +120,17 @@ fn packages_that_lie_elsewhere_in_the_image_are_found_behind_their_link() {
     scene.link_in_image("opt/software", "/srv/packages");
     scene.link_in_image("opt/view/bin/flux", "/opt/software/flux-core/bin/flux");
     assert_eq!(scene.make().unwrap(), SourceLayout::OptView);
-    let expected = "/mnt/flux/view-image/srv/packages/flux-core";
-    assert_eq!(scene.target("opt/software/flux-core"), Path::new(expected));
+    let expected = scene.at("flux_operator/view/srv/packages/flux-core");
+    assert_eq!(scene.target("opt/software/flux-core"), expected);
 }
 
 #[test]
-fn what_another_container_has_linked_already_stays_and_what_is_wrong_is_replaced() {
+fn what_an_earlier_run_has_linked_stays_and_what_is_wrong_is_replaced() {
     let scene = Scene::new();
     scene.spack();
     scene.make().unwrap();
     let inode = |path: &str| fs::symlink_metadata(scene.at(path)).unwrap().ino();
-    let links = ["mnt/flux/view", "opt/software/python", "mnt/flux/flux-operator-done.txt"];
+    let links = ["mnt/flux/view", "opt/software/python"];
     let before = links.map(inode);
     scene.make().unwrap();
     assert_eq!(links.map(inode), before);
@@ -137,24 +138,10 @@ fn what_another_container_has_linked_already_stays_and_what_is_wrong_is_replaced
     fs::remove_file(scene.at("mnt/flux/view")).unwrap();
     symlink("elsewhere", scene.at("mnt/flux/view")).unwrap();
     scene.make().unwrap();
-    assert_eq!(scene.target("mnt/flux/view"), Path::new("view-image/opt/views/._view/4f2xy"));
-}
-
-/// The runner and its sidecars start at the same moment.
-#[test]
-fn many_containers_that_link_at_once_all_succeed() {
-    let scene = Scene::new();
-    scene.spack();
-    for number in 0..200 {
-        scene.file(&format!("opt/software/package-{number}/x"), "");
-    }
-    std::thread::scope(|scope| {
-        let all: Vec<_> = (0..8).map(|_| scope.spawn(|| scene.make())).collect();
-        assert!(all.into_iter().all(|one| one.join().unwrap().is_ok()));
-    });
-    assert_eq!(fs::read_dir(scene.at("opt/software")).unwrap().count(), 202);
-    // The marker, the view and the image: no temporary file stays.
-    assert_eq!(fs::read_dir(scene.at("mnt/flux")).unwrap().count(), 3);
+    assert_eq!(
+        scene.target("mnt/flux/view"),
+        scene.at("flux_operator/view/opt/views/._view/4f2xy")
+    );
 }
 
 #[test]
@@ -169,12 +156,21 @@ fn an_image_without_flux_gets_no_marker_and_the_places_searched_are_named() {
 /// A pod whose view is mounted, closed to writing as an image is.
 fn pod_with_mounted_view() -> Pod {
     let pod = Pod::new();
-    let image = pod.at("mnt/flux/view-image/opt");
+    let image = pod.at("flux_operator/view/opt");
     fs::create_dir_all(&image).unwrap();
+    fs::rename(pod.layout().bin_dir(), pod.at("flux_operator/agent")).unwrap();
     fs::create_dir_all(pod.at("opt/software")).unwrap();
     fs::rename(pod.at("mnt/flux/view"), image.join("view")).unwrap();
     fs::set_permissions(image.join("view"), Permissions::from_mode(0o555)).unwrap();
     pod
+}
+
+/// `flux-agent run` as the container starts it where images are mounted.
+fn mounted(pod: &Pod, config: &AgentConfig) -> Command {
+    let words = ["sh", "-c", "shift; exec $POD/flux_operator/agent/flux-agent \"$@\"", "sh"];
+    let mut shell = Command::new("env");
+    shell.args(words);
+    pod.wrapped(shell, &pod.prepared(config))
 }
 
 #[test]
@@ -183,40 +179,83 @@ fn a_run_with_a_mounted_view_is_as_any_other() {
     let mut config = pod.config(&["echo", "hello world"]);
     config.install = Install::Image;
     config.logging.debug = true;
-    let output = pod.run(&config);
+    let output = mounted(&pod, &config).output().unwrap();
     assert_eq!((code(&output), stdout(&output).as_str()), (0, "hello world\n"));
     assert!(stderr(&output).contains("linked the view: /opt/view"), "{}", stderr(&output));
-    let link = fs::read_link(pod.layout().view()).unwrap();
-    assert_eq!(link, Path::new("view-image/opt/view"));
+    let layout = pod.layout();
+    for (link, target) in [(layout.view(), "view/opt/view"), (layout.bin_dir(), "agent")] {
+        assert_eq!(fs::read_link(link).unwrap(), pod.at("flux_operator").join(target));
+    }
+    assert!(layout.agent().exists());
 }
 
 #[test]
 fn a_run_whose_view_image_has_no_flux_fails_with_the_code_for_it() {
     let pod = pod_with_mounted_view();
-    fs::remove_file(pod.at("mnt/flux/view-image/opt/view/bin/flux")).unwrap();
+    fs::remove_file(pod.at("flux_operator/view/opt/view/bin/flux")).unwrap();
     let mut config = pod.config(&["true"]);
     config.install = Install::Image;
-    let output = pod.run(&config);
+    let output = mounted(&pod, &config).output().unwrap();
     assert_eq!(code(&output), i32::from(Exit::View.code()), "{}", stderr(&output));
     let error = pod.message().last_error.unwrap();
     assert!(error.contains("found no Flux in the view image"), "{error}");
 }
 
-#[test]
-fn a_sidecar_that_comes_first_links_the_view_itself() {
-    let pod = pod_with_mounted_view();
-    let mut config = pod.config(&["true"]);
+/// A run that ends once its sidecar has found the view in its place; the sidecar ends with 7 then.
+fn waits_for_sidecar(pod: &Pod) -> AgentConfig {
+    let mut config = pod.launcher("while [ ! -e $POD/found ]; do sleep 0.02; done");
     config.install = Install::Image;
-    let sidecar = SidecarConfig {
-        wait_for_socket: false,
-        command: Some(format!("test -x {}/bin/flux && exit 7", pod.layout().view().display())),
-        init: None,
-        service_pre: None,
-        post: None,
-    };
-    config.sidecars = BTreeMap::from([("beside".to_owned(), sidecar)]);
-    let output = pod.prepared(&config).args(["--container", "beside"]).output().unwrap();
-    assert_eq!(code(&output), 7, "{}", stderr(&output));
+    let flux = pod.layout().view().join("bin/flux");
+    let command = format!("test -x {} && touch $POD/found && exit 7", flux.display());
+    config.sidecars = BTreeMap::from([("beside".to_owned(), pod::sidecar(&command))]);
+    config
+}
+
+fn start_sidecar(pod: &Pod) -> Background {
+    let mut run = mounted(pod, &waits_for_sidecar(pod));
+    run.args(["--container", "beside"]);
+    Background::start(run)
+}
+
+#[test]
+fn a_sidecar_that_comes_first_waits_for_the_runner_to_link_the_view() {
+    let pod = pod_with_mounted_view();
+    let sidecar = start_sidecar(&pod);
+    assert!(!pod.layout().view().exists());
+    let (code, _, error) = Background::start(mounted(&pod, &waits_for_sidecar(&pod))).end();
+    assert_eq!(code, 0, "{error}");
+    let (code, _, error) = sidecar.end();
+    assert_eq!(code, 7, "{error}");
+}
+
+#[test]
+fn a_sidecar_ends_when_its_runner_is_gone_that_could_not_link_the_view() {
+    let pod = pod_with_mounted_view();
+    fs::write(pod.layout().runner_lock(), "").unwrap();
+    let (code, _, error) = start_sidecar(&pod).end();
+    assert_eq!(code, i32::from(Exit::Broker.code()), "{error}");
+    assert!(error.contains("the runner is gone"), "{error}");
+}
+
+/// The shared volume is read-only for it.
+#[test]
+fn a_sidecar_with_hooks_writes_nothing_to_the_shared_volume() {
+    let pod = Pod::new();
+    let mut beside = pod::sidecar("echo $FROM $TMPDIR; exit 7");
+    beside.init = Some("export FROM=init".to_owned());
+    let mut config = pod.config(&["true"]);
+    config.sidecars = BTreeMap::from([("beside".to_owned(), beside)]);
+    fs::remove_dir_all(pod.at("flux_operator/curve")).unwrap();
+    let mut run = pod.prepared(&config);
+    run.args(["--container", "beside"]);
+    let Some(output) = pod.with_read_only("mnt/flux", &run) else { return };
+    assert_eq!(
+        (code(&output), stdout(&output).as_str()),
+        (7, "init /dev/shm\n"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(fs::read_dir(pod.at("dev/shm")).unwrap().count(), 0, "nothing stays");
 }
 
 /// Puts a program that needs a newer C library than any image has in place of the view's `flux`: the shell of this

@@ -32,6 +32,7 @@ fn facts(hostname: &str) -> Facts {
     Facts {
         groups: vec![],
         accounts: Databases { passwd: [root, app].concat().into(), ..Databases::default() },
+        is_runner: true,
         has_temporary_directories: true,
         fluxion_modules: None,
         executables: paths(&[

@@ -205,7 +205,7 @@ prop_compose! {
         passwd in vec(any::<u8>(), 0..40), agent in path(), cluster_domain in of(text()),
         (site_packages, fluxion_modules) in (of(path()), of(path())),
         environment in btree_map(text(), text(), 0..4),
-        [has_temporary_directories, view_has_libc, has_home] in any::<[bool; 3]>(),
+        [is_runner, has_temporary_directories, view_has_libc, has_home] in any::<[bool; 4]>(),
         processors in 1..200_usize, replaced in 0..2_u32,
         there in prop::array::uniform5(prop::bool::weighted(0.8)),
     ) -> Facts {
@@ -219,7 +219,7 @@ prop_compose! {
             executables: executables.filter_map(|(path, there)| there.then_some(path)).collect(),
             homes: has_home.then(|| PathBuf::from("/root")).into_iter().collect(),
             environment, agent, cluster_domain, site_packages, fluxion_modules,
-            has_temporary_directories, view_has_libc, uid, processors, replaced,
+            is_runner, has_temporary_directories, view_has_libc, uid, processors, replaced,
         }
     }
 }

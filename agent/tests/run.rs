@@ -252,11 +252,11 @@ fn as_root_flux_runs_as_its_own_user_who_owns_what_the_broker_needs() {
         "mnt/flux/config/run/flux",
         "mnt/flux/config/var/lib/flux",
         "flux_operator/private/curve/curve.cert",
-        "mnt/flux/config/etc/flux/system/R",
         "work",
     ] {
         assert_eq!(owner(path), 1234, "{path}");
     }
+    assert_eq!(owner("mnt/flux/config/etc/flux/system/R"), 0, "what the agent alone writes");
     assert_eq!((owner("flux_operator/private"), pod.mode("flux_operator/private")), (0, 0o755));
     let agents = "flux_operator/private/agent";
     assert_eq!((owner(agents), pod.mode(agents)), (0, 0o700));

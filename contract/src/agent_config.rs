@@ -113,8 +113,8 @@ pub enum Install {
     /// Init containers copy them into the shared volume.
     #[default]
     Copy,
-    /// Their images are mounted ([`Layout::bin_dir`], [`Layout::view_image`]): the agent links
-    /// [`Layout::view`] and [`Layout::SOFTWARE_MOUNT`] into the view's.
+    /// Their images are mounted ([`crate::AGENT_MOUNT`], [`crate::VIEW_MOUNT`]): the runner's agent links
+    /// [`Layout::bin_dir`], [`Layout::view`] and [`Layout::SOFTWARE_MOUNT`] to what is in them.
     Image,
 }
 

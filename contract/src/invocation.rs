@@ -1,10 +1,12 @@
 //! The agent's command line, as far as the operator writes it into containers. The agent's own
 //! definition of its command line is tested against every function here.
 
-use crate::layout::{INSTALL_MOUNT, Layout};
+use crate::agent_config::Install;
+use crate::layout::{AGENT_MOUNT, INSTALL_MOUNT, Layout};
+use std::path::Path;
 
 /// Where the agent lies in its own image, with the link [`Layout::client`] beside it and nothing else
-/// unless the view is in the same image: mounted whole at [`Layout::bin_dir`], it is what the init container makes there.
+/// unless the view is in the same image: mounted whole at [`AGENT_MOUNT`], it is what the init container makes there.
 pub const AGENT_IN_IMAGE: &str = "/flux-agent";
 
 /// What the agent image's init container does: copies the agent into the shared volume.
@@ -16,7 +18,7 @@ pub fn install() -> Vec<String> {
 /// What the view's init container does: copies Flux into the shared volume, which the pod's other
 /// containers mount at `mount_path`.
 pub fn install_view(mount_path: &str) -> Vec<String> {
-    view_install(&agent(&Layout::new(INSTALL_MOUNT)), mount_path)
+    view_install(&agent(&Layout::new(INSTALL_MOUNT), Install::Copy), mount_path)
 }
 
 /// What the only init container does where the agent is in the view's image: copies both.
@@ -44,18 +46,23 @@ pub const READY_PORT: u16 = 18049;
 pub const READY_PATH: &str = "/ready";
 
 /// Runs the pod, whose readiness is asked for at [`READY_PORT`] every `probe_period` seconds.
-pub fn run(layout: &Layout, probe_period: u32) -> Vec<String> {
+pub fn run(layout: &Layout, install: Install, probe_period: u32) -> Vec<String> {
     let (port, period) = (READY_PORT.to_string(), probe_period.to_string());
-    words([&agent(layout), "run", "--probe-port", &port, "--probe-period", &period])
+    words([&agent(layout, install), "run", "--probe-port", &port, "--probe-period", &period])
 }
 
 /// Runs sidecar `name` of the configuration.
-pub fn run_sidecar(layout: &Layout, name: &str) -> Vec<String> {
-    words([&agent(layout), "run", "--container", name])
+pub fn run_sidecar(layout: &Layout, install: Install, name: &str) -> Vec<String> {
+    words([&agent(layout, install), "run", "--container", name])
 }
 
-fn agent(layout: &Layout) -> String {
-    layout.agent().display().to_string()
+/// Where the agent is before any agent of the pod has run.
+fn agent(layout: &Layout, install: Install) -> String {
+    let path = match install {
+        Install::Copy => layout.agent(),
+        Install::Image => Path::new(AGENT_MOUNT).join(Layout::AGENT_NAME),
+    };
+    path.display().to_string()
 }
 
 fn words<const N: usize>(words: [&str; N]) -> Vec<String> {

@@ -24,13 +24,21 @@ pub const INSTALL_MOUNT: &str = "/flux_operator/volume";
 /// Where the private volume is mounted, in the runner container only. It lies in memory.
 pub const PRIVATE_MOUNT: &str = "/flux_operator/private";
 
+/// Where the agent's image is mounted in a pod that mounts images instead of copying them
+/// ([`crate::Install::Image`]); [`Layout::bin_dir`] is then a link to it.
+pub const AGENT_MOUNT: &str = "/flux_operator/agent";
+/// Where the whole view image is mounted there; [`Layout::view`] is then a link into it. Neither lies in the
+/// shared volume: where that is mounted read-only, no directory can be made to mount them at.
+pub const VIEW_MOUNT: &str = "/flux_operator/view";
+
 /// Where `commands.script` is written, on every pod: the job may run on any of them.
 pub const CUSTOM_SCRIPT_PATH: &str = "/tmp/custom-entrypoint.sh";
 /// Where jobs leave their output when the specification names no directory.
 pub const DEFAULT_OUTPUT_DIRECTORY: &str = "/tmp/fluxout";
 
 /// Paths below the shared volume (`flux.container.mountPath`, `/mnt/flux` by default), which every
-/// container of the pod mounts, and below the private one, which only the runner mounts.
+/// container of the pod mounts, all but the runner read-only, and below the private one, which only the
+/// runner mounts.
 ///
 /// Users and other tools rely on the helper files, the marker files and the broker's socket being
 /// where the Go operator had them.
@@ -128,12 +136,6 @@ impl Layout {
     /// The Flux installation.
     pub fn view(&self) -> PathBuf {
         self.at("view")
-    }
-
-    /// Where the whole view image is mounted in a pod that mounts images instead of copying them
-    /// ([`crate::Install::Image`]); [`Self::view`] is then a link into it.
-    pub fn view_image(&self) -> PathBuf {
-        self.at("view-image")
     }
 
     /// What the view's links into `/opt/software` lead to (Spack views); mounted there too.

@@ -28,8 +28,9 @@ pub use curve_certificate::{CertificateError, CurveCertificate};
 pub use exit::Exit;
 pub use hostlist::{Hostlist, HostlistError};
 pub use layout::{
-    AGENT_CONFIG_PATH, CONFIG_MOUNT, CURVE_MOUNT, CURVE_SECRET_KEY, CUSTOM_SCRIPT_PATH,
-    DEFAULT_OUTPUT_DIRECTORY, INSTALL_MOUNT, Layout, MUNGE_MOUNT, MUNGE_SECRET_KEY, PRIVATE_MOUNT,
+    AGENT_CONFIG_PATH, AGENT_MOUNT, CONFIG_MOUNT, CURVE_MOUNT, CURVE_SECRET_KEY,
+    CUSTOM_SCRIPT_PATH, DEFAULT_OUTPUT_DIRECTORY, INSTALL_MOUNT, Layout, MUNGE_MOUNT,
+    MUNGE_SECRET_KEY, PRIVATE_MOUNT, VIEW_MOUNT,
 };
 pub use names::{ClusterName, NameError, labels};
 pub use redacted::Redacted;

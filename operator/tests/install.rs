@@ -70,16 +70,39 @@ fn nothing_is_copied_where_images_are_mounted_and_every_container_that_uses_flux
     for container in pod.containers.iter().chain(init) {
         let mounts = container.volume_mounts.as_ref().unwrap();
         let at = |path: &str| mounts.iter().find(|mount| mount.mount_path == path).unwrap();
-        for (path, volume) in
-            [("/mnt/flux/bin", "hello-agent-bin"), ("/mnt/flux/view-image", "hello-view-image")]
-        {
+        for (path, volume) in [
+            ("/flux_operator/agent", "hello-agent-bin"),
+            ("/flux_operator/view", "hello-view-image"),
+        ] {
             assert_eq!((at(path).name.as_str(), at(path).read_only), (volume, Some(true)));
         }
         let software = at("/opt/software");
-        assert_eq!((software.name.as_str(), software.read_only), ("hello-view-software", None));
+        assert_eq!(software.name, "hello-view-software");
         assert_eq!(software.sub_path, None, "a part of a volume is mounted twice");
     }
     assert!(pod_by(Install::Image, &hello(&json!({}))).init_containers.is_none());
+}
+
+/// No mount lies in a read-only one: the directory to mount it at could not be made there.
+#[test]
+fn sidecars_mount_read_only_what_the_runner_shares_with_them() {
+    for install in [Install::Image, Install::Copy] {
+        let pod = pod_by(install, &hello(&with_sidecars()));
+        let plain = pod.init_containers.iter().flatten().filter(|it| it.name == "c");
+        let containers: Vec<_> = pod.containers.iter().chain(plain).collect();
+        assert_eq!(containers.len(), 3);
+        for container in containers {
+            let mounts: Vec<_> = container.volume_mounts.iter().flatten().collect();
+            for path in ["/mnt/flux", "/opt/software"] {
+                let found = mounts.iter().find(|mount| mount.mount_path == path).unwrap();
+                let expected = (container.name != "hello").then_some(true);
+                assert_eq!(found.read_only, expected, "{install:?} {} {path}", container.name);
+                let nested =
+                    |it: &str| it.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
+                assert!(!mounts.iter().any(|mount| nested(&mount.mount_path)), "{mounts:?}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -124,7 +147,7 @@ fn an_image_with_agent_and_view_is_one_volume() {
     let mounts = pod.containers[0].volume_mounts.iter().flatten();
     let paths: Vec<_> =
         mounts.filter(|it| it.name == volume.name).map(|it| it.mount_path.as_str()).collect();
-    assert_eq!(paths, ["/mnt/flux/bin", "/mnt/flux/view-image"]);
+    assert_eq!(paths, ["/flux_operator/agent", "/flux_operator/view"]);
 }
 
 #[test]

@@ -3,10 +3,9 @@
 use crate::accounts::error::AccountError;
 use crate::accounts::files::Files;
 use crate::accounts::passwd::{self, User};
+use crate::system::files;
 use crate::system::root::below;
-use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 /// An account that is there.
@@ -111,15 +110,14 @@ fn make_home(home: &Path, user: &User) -> io::Result<()> {
     if home.is_dir() {
         return Ok(());
     }
-    fs::create_dir_all(home)?;
-    fs::set_permissions(home, Permissions::from_mode(0o700))?;
-    chown(home, Some(user.uid), Some(user.gid))
+    files::make_directory(home, 0o700, Some((user.uid, user.gid)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     const HOME: &str = "/home/flux";
 

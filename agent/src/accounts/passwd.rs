@@ -54,14 +54,19 @@ pub struct Databases {
 }
 
 impl Databases {
+    /// All users.
+    pub(crate) fn users(&self) -> impl Iterator<Item = User> {
+        lines(&self.passwd).filter_map(user)
+    }
+
     /// The user called `name`: the first such line, as getpwnam(3) finds it.
     pub fn find_user(&self, name: &str) -> Option<User> {
-        lines(&self.passwd).filter_map(user).find(|user| user.name == name)
+        self.users().find(|user| user.name == name)
     }
 
     /// The user with number `uid`: the first such line, as getpwuid(3) finds it.
     pub fn find_uid(&self, uid: u32) -> Option<User> {
-        lines(&self.passwd).filter_map(user).find(|user| user.uid == uid)
+        self.users().find(|user| user.uid == uid)
     }
 
     /// The group called `name`.

@@ -334,7 +334,7 @@ fn block_on<T>(work: impl Future<Output = T>, failed: impl FnOnce(u8) -> T) -> T
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flux_contract::invocation;
+    use flux_contract::{Install, invocation};
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -348,8 +348,8 @@ mod tests {
             invocation::install(),
             invocation::install_view("/mnt/flux"),
             invocation::install_both("/mnt/flux"),
-            invocation::run(&layout, 60),
-            invocation::run_sidecar(&layout, "proxy"),
+            invocation::run(&layout, Install::Copy, 60),
+            invocation::run_sidecar(&layout, Install::Image, "proxy"),
         ] {
             assert!(Cli::try_parse_from(&words).is_ok(), "{words:?}");
         }

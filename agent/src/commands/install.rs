@@ -4,7 +4,7 @@ use crate::commands::failure::{self, Done};
 use crate::system::files::{self, Attributes};
 use crate::system::output::complain;
 use flux_contract::{Exit, Layout};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ pub(crate) fn run(directory: &Path) -> Done {
 /// pods write there at the moment: after a crash of the node the init container runs again.
 fn copy_to(directory: &Path) -> Result<PathBuf, InstallError> {
     let installed = directory.join(Layout::AGENT_NAME);
-    fs::create_dir_all(directory).map_err(failed("create directory", directory))?;
+    files::make_directory(directory, 0o755, None).map_err(failed("create directory", directory))?;
     let attributes = Attributes { mode: 0o755, owner: None, durable: false };
     let copy = |file: &mut File| io::copy(&mut File::open(SELF)?, file).map(drop);
     files::replace(&installed, attributes, copy)
@@ -55,6 +55,7 @@ fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Install
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]

@@ -16,7 +16,6 @@ use crate::system::environment::Report;
 use crate::system::files;
 use crate::system::subcommand::ENV;
 use crate::system::words::quoted;
-use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -24,6 +23,9 @@ use std::process::Stdio;
 /// there is results, and the tests of the Go operator compare such a log. In a stop it is what there
 /// is to do, and not what is to be stopped.
 const LAST: &str = "commands.post";
+/// Most bytes of a report: an environment has 6 MiB at most (execve(2)). Jobs of the container's own user may
+/// write where it lies.
+const LIMIT: u64 = 8 << 20;
 
 /// Runs `hook` as the container's own user. A failure is an error in a strict run and a warning
 /// otherwise.
@@ -96,7 +98,8 @@ fn reporting(agent: &Path, report_file: &Path, script: &str) -> String {
 
 /// Whether there was a report; it is taken over.
 fn take_report(context: &mut Context, file: &Path) -> bool {
-    let report = fs::read(file).ok().and_then(|bytes| Report::from_bytes(&bytes));
+    let report = files::read_bounded(file, LIMIT).ok();
+    let report = report.and_then(|bytes| Report::from_bytes(&bytes));
     // It may hold secrets of the user; it is private, and gone as soon as it was read.
     let _ = files::remove(file);
     let Some(report) = report else { return false };

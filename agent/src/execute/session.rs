@@ -42,7 +42,7 @@ pub(crate) struct Session {
     pub certificate: Option<CurveCertificate>,
     /// The way to the lead that the broker's configuration has.
     pub way: Way,
-    /// This program.
+    /// This program. The container's own user runs it, so it must not be what jobs can replace.
     agent: PathBuf,
     /// `HOME` as the container was started with.
     first_home: Option<OsString>,

@@ -69,13 +69,13 @@ pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), St
         }
         Step::FindFlux => find_flux(context),
         Step::AdoptWorkingDirectory => {
-            working_directory::adopt(context, &context.session.working_directory);
+            working_directory::adopt_own(context);
             Ok(())
         }
         Step::EncodeResources { command, cores, path } => {
             let resources = capture::capture(context, command).await?;
             let resources = resources::narrowed(&resources, *cores).unwrap_or(resources);
-            write_at(context, path, resources.as_bytes(), 0o644, Owner::Broker)
+            write_at(context, path, resources.as_bytes(), 0o644, Owner::Container)
         }
         Step::WriteBatchScript { name, fallback_directory, variable, content } => {
             let places = working_directory::places(context, fallback_directory);
@@ -92,7 +92,7 @@ pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), St
 
 /// Writes `file` as the plan says.
 pub(crate) fn write_file(context: &Context, file: &FileToWrite) -> Result<(), StepError> {
-    write_at(context, &file.path, file.content.as_bytes(), file.mode, file.owner)
+    write_at(context, &file.path, file.content.as_bytes(), file.mode, Owner::Container)
 }
 
 fn write_at(

@@ -1,38 +1,128 @@
 //! Directories of the image, above all the working directory: they often belong to root.
 
+use crate::accounts::passwd::Databases;
 use crate::execute::context::Context;
 use crate::execute::session::Identity;
+use crate::plan::facts::databases;
+use crate::system::files;
 use std::fs::{self, Metadata};
-use std::os::unix::fs::{MetadataExt, chown};
+use std::io;
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
+/// Directories of the system (FHS 3.0): who owns one of them, or one below it, decides what root executes
+/// and reads.
+const SYSTEM: [&str; 14] = [
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/root",
+    "/run", "/sbin", "/sys", "/var",
+];
+/// The same, but for the directories below [`SOURCES`].
+const USR: &str = "/usr";
+/// Many images have their application in a directory of this one.
+const SOURCES: &str = "/usr/src";
+/// Directories of the system that hold directories of applications and users, which they are not themselves.
+const SHARED: [&str; 6] = ["/home", "/media", "/mnt", "/opt", "/srv", "/tmp"];
+
+/// Permission bits: to enter a directory.
+const ENTER: u32 = 0o1;
+/// To enter a directory and make files there.
+const WRITE: u32 = 0o3;
+
+/// Gives the broker's user the working directory, as [`adopt`] does. Where that user cannot enter one that
+/// stays root's, everything that follows starts in the user's home.
+pub(super) fn adopt_own(context: &mut Context) {
+    let own = context.session.working_directory.clone();
+    if adopt(context, &own) {
+        return;
+    }
+    let Some(identity) = &context.session.identity else { return };
+    if own.ancestors().all(|path| may(path, identity, ENTER)) {
+        return;
+    }
+    let home = context.root.at(&identity.home);
+    let (name, own) = (&identity.name, own.display());
+    context
+        .log
+        .warn(&format!("{name} cannot enter {own}: the command starts in {}", home.display()));
+    context.session.environment.insert("PWD".into(), home.clone().into());
+    context.session.working_directory = home;
+}
+
 /// Gives the broker's user the directory `path` itself (nothing in it) when it lies in the
-/// image's own file system and is closed to that user. Volumes are never touched, `/` neither.
-pub(super) fn adopt(context: &Context, path: &Path) {
+/// image's own file system and is closed to that user. Volumes are never touched, and neither are directories
+/// of the system or of another user: false, and a line in the log, for one of those.
+pub(super) fn adopt(context: &Context, path: &Path) -> bool {
     let Some(identity) = context.session.identity.as_ref().filter(|identity| identity.switch)
     else {
-        return;
+        return true;
     };
-    let looked = fs::metadata(path).and_then(|own| {
-        let root = fs::metadata(context.root.directory())?;
-        Ok((own, root))
-    });
-    match looked {
-        Ok((own, root)) if is_for_us(path, &own, &root) && !may_write(&own, identity) => {
-            let adopted = chown(path, Some(identity.uid), Some(identity.gid));
-            let path = path.display();
-            match adopted {
-                Ok(()) => context.log.say(&format!("{path} now belongs to {}", identity.name)),
-                Err(error) => context
-                    .log
-                    .warn(&format!("{path} is closed to {} and stays so: {error}", identity.name)),
-            }
+    let name = &identity.name;
+    match try_adopt(context, path, identity) {
+        Ok(Adopted::Already) => true,
+        Ok(Adopted::Now) => {
+            context.log.say(&format!("{} now belongs to {name}", path.display()));
+            true
         }
-        Ok(_) => {}
+        Ok(Adopted::Never(why)) => {
+            context.log.warn(&format!(
+                "{} stays closed to {name}: {why}; give {name} a directory of its own, by workingDir or \
+                 in the image, or mount a volume",
+                path.display()
+            ));
+            false
+        }
         Err(error) => {
-            context.log.warn(&format!("look at directory {}: {error}", path.display()));
+            context.log.warn(&format!(
+                "could not give {} to {name}, who cannot write there: {error}",
+                path.display()
+            ));
+            true
         }
     }
+}
+
+/// What became of a directory.
+enum Adopted {
+    /// The user may write there, or it is a volume's, or `/`, where a container starts that has none.
+    Already,
+    /// It was given to the user.
+    Now,
+    /// It is not to be given away, for this reason.
+    Never(String),
+}
+
+fn try_adopt(context: &Context, path: &Path, identity: &Identity) -> io::Result<Adopted> {
+    let real = fs::canonicalize(path)?;
+    let directory = files::open_directory(&real)?;
+    let (own, root) = (directory.metadata()?, fs::metadata(context.root.directory())?);
+    let is_root = own.ino() == root.ino();
+    if own.dev() != root.dev() || is_root || allows(&own, identity, WRITE) {
+        return Ok(Adopted::Already);
+    }
+    let inside = real.strip_prefix(fs::canonicalize(context.root.directory())?).unwrap_or(&real);
+    if let Some(why) =
+        reserved(&Path::new("/").join(inside), identity.uid, &databases(&context.root))
+    {
+        return Ok(Adopted::Never(why));
+    }
+    fchown(&directory, Some(identity.uid), Some(identity.gid))?;
+    Ok(Adopted::Now)
+}
+
+/// Why the directory `path`, without links in it, is not to be given to user `uid`, if that is so.
+fn reserved(path: &Path, uid: u32, accounts: &Databases) -> Option<String> {
+    let in_usr =
+        path.starts_with(USR) && (path == Path::new(SOURCES) || !path.starts_with(SOURCES));
+    let in_system = SYSTEM.iter().any(|system| path.starts_with(system));
+    if in_usr || in_system || SHARED.iter().any(|shared| path == Path::new(shared)) {
+        return Some("it is a directory of the system".to_owned());
+    }
+    // Who owns a directory above a home can put another in its place.
+    let concerns = |home: &Path| path.starts_with(home) || home.starts_with(path);
+    let mut others = accounts.users().filter(|user| user.uid != uid);
+    // Accounts of services often have `/` for their home.
+    let owner = others.find(|user| user.home.parent().is_some() && concerns(&user.home));
+    owner.map(|user| format!("{} is the home of {}", user.home.display(), user.name))
 }
 
 /// Directories for a file of the broker's user, best first.
@@ -40,19 +130,20 @@ pub(super) fn places(context: &Context, fallback: &Path) -> Vec<PathBuf> {
     let own = &context.session.working_directory;
     let closed = match (&context.session.identity, fs::metadata(own)) {
         // We are root and could write, but the file would be no use to a user who cannot.
-        (Some(identity), Ok(metadata)) if identity.switch => !may_write(&metadata, identity),
+        (Some(identity), Ok(found)) if identity.switch => !allows(&found, identity, WRITE),
         (_, found) => found.is_err(),
     };
     let own = (!closed).then(|| own.clone());
     own.into_iter().chain([fallback.to_owned()]).collect()
 }
 
-fn is_for_us(path: &Path, own: &Metadata, root: &Metadata) -> bool {
-    path != Path::new("/") && own.ino() != root.ino() && own.dev() == root.dev()
+/// Whether `identity` has `permission` in the directory `path`.
+fn may(path: &Path, identity: &Identity, permission: u32) -> bool {
+    fs::metadata(path).is_ok_and(|found| allows(&found, identity, permission))
 }
 
-/// Whether `identity` may enter a directory and make files there, by its mode bits alone.
-fn may_write(directory: &Metadata, identity: &Identity) -> bool {
+/// Whether a directory allows `permission` to `identity`, by its mode bits alone.
+fn allows(directory: &Metadata, identity: &Identity, permission: u32) -> bool {
     let groups = &identity.groups;
     let shift = if directory.uid() == identity.uid {
         6
@@ -61,7 +152,7 @@ fn may_write(directory: &Metadata, identity: &Identity) -> bool {
     } else {
         0
     };
-    (directory.mode() >> shift) & 0o3 == 0o3
+    (directory.mode() >> shift) & permission == permission
 }
 
 #[cfg(test)]
@@ -88,14 +179,50 @@ mod tests {
         fs::set_permissions(directory.path(), Permissions::from_mode(0o570)).unwrap();
         let found = fs::metadata(directory.path()).unwrap();
         let (uid, gid) = (found.uid(), found.gid());
-        assert!(!may_write(&found, &identity(uid, gid)), "owner without write permission");
-        assert!(may_write(&found, &identity(uid + 1, gid)), "group");
-        assert!(!may_write(&found, &identity(uid + 1, gid + 1)), "others");
+        assert!(!allows(&found, &identity(uid, gid), WRITE), "owner without write permission");
+        assert!(allows(&found, &identity(uid + 1, gid), WRITE), "group");
+        assert!(!allows(&found, &identity(uid + 1, gid + 1), WRITE), "others");
     }
 
     #[test]
-    fn the_root_directory_is_never_adopted() {
-        let root = fs::metadata("/").unwrap();
-        assert!(!is_for_us(Path::new("/"), &root, &root));
+    fn directories_of_the_system_and_homes_of_others_are_never_given_away() {
+        let passwd = "root:x:0:0::/root:/bin/sh\ndaemon:x:1:1::/:\nubuntu:x:1000:1000::/home/ubuntu:\n\
+                      app:x:1002:1002::/data/app/home:\nflux:x:1001:1001::/work/flux:/bin/sh\n";
+        let accounts = Databases { passwd: passwd.into(), ..Databases::default() };
+        let reserved = |path: &str| reserved(Path::new(path), 1001, &accounts).is_some();
+        for path in [
+            "/root",
+            "/root/work",
+            "/etc",
+            "/etc/cron.d",
+            "/usr/local/bin",
+            "/usr/src",
+            "/usr/lib",
+            "/lib64",
+            "/var/lib/x",
+            "/home",
+            "/home/ubuntu",
+            "/home/ubuntu/work",
+            "/opt",
+            "/srv",
+            "/data",
+            "/data/app",
+        ] {
+            assert!(reserved(path), "{path}");
+        }
+        for path in [
+            "/app",
+            "/opt/app",
+            "/work",
+            "/work/flux",
+            "/data/x",
+            "/home/flux",
+            "/usr/src/app",
+            "/srv/www",
+            "/library",
+            "/mnt/data",
+        ] {
+            assert!(!reserved(path), "{path}");
+        }
     }
 }

@@ -117,7 +117,7 @@ async fn try_keep(
     // Large files are read and synchronised on threads of their own: signals and the status must
     // not wait for them.
     let (path, dump) = (context.root.at(&archive.path), context.root.at(&archive.dump));
-    if !dump.is_file() {
+    if files::open_regular(&dump).is_err() {
         return Err(KeepError::NoDump { path: archive.path.clone(), dump: archive.dump.clone() });
     }
     // 0 is the code of a broker whose every phase went well, the dump among them. Any other may
@@ -137,7 +137,7 @@ async fn try_keep(
 
 /// Under its own name the archive is on the disk, or it is the one of before.
 fn replace(dump: &Path, path: &Path) -> io::Result<()> {
-    File::open(dump)?.sync_all()?;
+    files::open_regular(dump)?.sync_all()?;
     fs::rename(dump, path)?;
     let directory = path.parent().unwrap_or(path);
     File::open(directory)?.sync_all()

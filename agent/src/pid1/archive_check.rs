@@ -1,7 +1,7 @@
 //! Whether a dump was written to its end.
 
+use crate::system::files;
 use flate2::read::MultiGzDecoder;
-use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
@@ -30,7 +30,7 @@ pub(crate) enum WholeError {
 /// of gzip is checked as well.
 pub(crate) fn check_whole(path: &Path) -> Result<(), WholeError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let file = File::open(path).map_err(|source| WholeError::Read { source })?;
+    let file = files::open_regular(path).map_err(|source| WholeError::Read { source })?;
     let is = |suffixes: &[&str]| suffixes.iter().any(|suffix| name.ends_with(suffix));
     if is(&[".tgz", ".tar.gz"]) {
         ends_as_tar(MultiGzDecoder::new(BufReader::new(file)))

@@ -27,10 +27,12 @@ use crate::status::readiness::{Answered, BindError, ReadinessServer};
 use crate::status::server::StatusServer;
 use crate::status::timing::fluxtime_line;
 use crate::system::environment::Report;
+use crate::system::files;
 use crate::system::output::{self, Log, chain};
 use crate::system::root::Root;
-use crate::view::link_view;
-use flux_contract::{Exit, Install, TerminationMessage, phase};
+use crate::system::subcommand::own_program;
+use crate::view::{ViewError, link_agent, link_view};
+use flux_contract::{AgentConfig, Exit, Install, TerminationMessage, phase};
 use nix::sys::prctl;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -169,8 +171,8 @@ enum Begun {
     Sidecar(Ended),
 }
 
-/// Configuration, facts, plan. Nothing is changed yet, but that a mounted view gets its place: what is
-/// in it is among the facts.
+/// Configuration, facts, plan. Nothing is changed yet but the shared volume: what is in a view is among the
+/// facts, so the runner puts a mounted one in its place, and a sidecar waits for that.
 async fn begin(
     options: Options,
     signals: io::Result<Signals>,
@@ -178,17 +180,18 @@ async fn begin(
 ) -> Result<Begun, (Exit, String)> {
     let Options { config, root, hostname, container, probes: _ } = options;
     let internal = |what: &str, error: io::Error| (Exit::Internal, format!("{what}: {error}"));
-    let signals = signals.map_err(|error| internal("take signals", error))?;
+    let mut signals = signals.map_err(|error| internal("take signals", error))?;
     let progress = Progress::new();
     let began = Instant::now();
     let config_path = root.at(config);
     let config = read_config(&config_path).map_err(|error| (Exit::Config, chain(&error)))?;
     let log = Log::new(config.logging.quiet, config.logging.debug);
-    if config.view.enabled && config.install == Install::Image {
-        let view = link_view(root.directory(), &config.layout)
-            .map_err(|error| (Exit::View, chain(&error)))?;
-        log.detail(&format!("linked the view: {}", view.view.display()));
-    }
+    let lock = if container.is_some() {
+        sidecar::await_view(&config, &root, &mut signals).await?;
+        None
+    } else {
+        prepare_volume(&config, &root, log).map_err(|error| (Exit::View, chain(&error)))?
+    };
     let facts =
         Facts::gather(&config, &root, hostname).map_err(|error| (Exit::Internal, chain(&error)))?;
     let start = Report::of_this_process()
@@ -208,7 +211,7 @@ async fn begin(
         budget: Budget::new(config.shutdown.grace_seconds, Duties::of_runner(&config)),
         children,
         progress,
-        session: Session::new(facts.agent.clone(), start),
+        session: Session::new(own_program(), start),
         configuration: config_path.clone(),
         exit_code: 0,
         unfinished_jobs: Vec::new(),
@@ -216,7 +219,6 @@ async fn begin(
     if let Some(name) = container {
         return sidecar::run(&mut context, &config, &facts, &name).await.map(Begun::Sidecar);
     }
-    let lock = lock(&context, &config.layout.runner_lock());
     let plan = plan(&config, &facts).map_err(|error| (error.exit(), chain(&error)))?;
     context.progress.planned(&plan);
     if plan.deadline_seconds.is_some()
@@ -236,9 +238,32 @@ async fn begin(
 }
 
 /// Without the lock sidecars do not notice when this is killed, but the pod runs.
-fn lock(context: &Context, path: &Path) -> Option<RunnerLock> {
-    let held = RunnerLock::hold(&context.root.at(path));
-    held.inspect_err(|error| context.log.warn(&format!("lock {}: {error}", path.display()))).ok()
+fn hold_lock(log: Log, path: &Path) -> Option<RunnerLock> {
+    let held = RunnerLock::hold(path);
+    held.inspect_err(|error| log.warn(&format!("lock {}: {error}", path.display()))).ok()
+}
+
+/// Makes the shared volume what other containers, and users, may see: puts agent and view in their places
+/// where their images are mounted.
+fn prepare_volume(
+    config: &AgentConfig,
+    root: &Root,
+    log: Log,
+) -> Result<Option<RunnerLock>, ViewError> {
+    let (layout, volume) = (&config.layout, root.at(config.layout.mount()));
+    if let Err(error) = files::make_sticky(&volume) {
+        log.warn(&format!("keep users from renaming in {}: {error}", volume.display()));
+    }
+    // Held before anything can fail that sidecars wait for.
+    let lock = hold_lock(log, &root.at(layout.runner_lock()));
+    if config.install == Install::Image {
+        link_agent(root, layout)?;
+        if config.view.enabled {
+            let source = link_view(root.directory(), layout)?;
+            log.detail(&format!("linked the view: {}", source.view.display()));
+        }
+    }
+    Ok(lock)
 }
 
 /// Without the socket nobody can ask how the run stands, but it goes on.

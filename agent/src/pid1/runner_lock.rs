@@ -36,7 +36,7 @@ pub(crate) enum RunnerState {
 
 /// Looks at the lock at `path`.
 pub(crate) fn runner_state(path: &Path) -> RunnerState {
-    let Ok(file) = File::open(path) else { return RunnerState::Unknown };
+    let Ok(file) = files::open_regular(path) else { return RunnerState::Unknown };
     match file.try_lock_shared() {
         Ok(()) => RunnerState::Gone,
         Err(TryLockError::WouldBlock) => RunnerState::Alive,

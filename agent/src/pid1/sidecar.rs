@@ -2,7 +2,7 @@
 
 use crate::execute::capture::wait_or_stop;
 use crate::execute::context::Context;
-use crate::execute::error::{StepError, failed};
+use crate::execute::error::StepError;
 use crate::execute::hook::run_hook;
 use crate::execute::script::PrivateScript;
 use crate::flux::broker_socket::{BrokerSocket, SocketError};
@@ -10,17 +10,19 @@ use crate::pid1::ending::{self, Ended};
 use crate::pid1::runner_lock::{RunnerState, runner_state};
 use crate::plan::budget::{Budget, Duties};
 use crate::plan::decide::{Surroundings, surroundings};
-use crate::plan::facts::Facts;
+use crate::plan::facts::{Facts, MEMORY};
 use crate::plan::hooks::{shell, sidecar_hook};
+use crate::process::signals::Signals;
 use crate::system::environment::Change;
 use crate::system::files;
 use crate::system::output::chain;
-use flux_contract::{AgentConfig, Exit, SidecarConfig};
+use crate::system::root::Root;
+use flux_contract::{AgentConfig, Exit, Install, SidecarConfig};
 use nix::sys::signal::Signal;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -31,6 +33,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 const FORESIGHT: Duration = Duration::from_secs(5);
 /// How long the broker may take to tell its state.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Most bytes of the marker, in which the runner leaves its exit code.
+const CODE_LIMIT: u64 = 16;
 /// States of a broker that has not begun to end (flux-core, RFC 51).
 const GOES_ON: [&str; 5] = ["join", "config-sync", "init", "quorum", "run"];
 
@@ -51,9 +55,8 @@ pub(crate) async fn run(
     })?;
     context.budget = Budget::new(config.shutdown.grace_seconds, Duties::of_sidecar(sidecar));
     let around = surroundings(config, facts).map_err(|error| (error.exit(), chain(&error)))?;
-    // Not the runner's own directory: a sidecar may be another user.
-    context.report_file =
-        config.layout.mount().join(format!("agent-{name}")).join("hook-environment");
+    let private = private_directory(&context.root)?;
+    context.report_file = private.path().join("hook-environment");
     let patience = Duration::from_secs(config.network.lead_deadline_seconds);
     let runner = Runner {
         expected_until: Instant::now().checked_add(patience),
@@ -86,6 +89,44 @@ pub(crate) async fn run(
         Ok(end.ok().filter(|end| *end != RunnerEnd::Finished).map_or(ended, Into::into))
     };
     ran.await.map_err(|error: StepError| (error.exit(), chain(&error)))
+}
+
+/// Waits until the view is in its place, where the runner puts it: a sidecar cannot write there.
+pub(crate) async fn await_view(
+    config: &AgentConfig,
+    root: &Root,
+    signals: &mut Signals,
+) -> Result<(), (Exit, String)> {
+    if !config.view.enabled || config.install == Install::Copy {
+        return Ok(());
+    }
+    let marker = root.at(config.layout.view_done_marker());
+    let lock = root.at(config.layout.runner_lock());
+    let there = async {
+        // The state comes first: a runner that has ended may have made the marker before.
+        loop {
+            let state = runner_state(&lock);
+            if marker.exists() {
+                return Ok(());
+            }
+            if state == RunnerState::Gone {
+                return Err((Exit::Broker, RunnerEnd::Gone.text()));
+            }
+            sleep(PAUSE).await;
+        }
+    };
+    signals.unless_stopped(there).await.unwrap_or_else(|stop| {
+        let error = StepError::from(stop);
+        Err((error.exit(), chain(&error)))
+    })
+}
+
+/// A directory of this container alone, gone with this value.
+fn private_directory(root: &Root) -> Result<TempDir, (Exit, String)> {
+    let memory = root.at(MEMORY);
+    tempfile::Builder::new().prefix("flux-agent-").tempdir_in(&memory).map_err(|error| {
+        (Exit::Prepare, format!("could not make a directory in {}: {error}", memory.display()))
+    })
 }
 
 fn change_environment(context: &mut Context, config: &AgentConfig, around: &Surroundings) {
@@ -144,9 +185,7 @@ async fn main(
 
 /// The command as a file that only this container's user reads.
 fn private_script(context: &Context, command: &str) -> Result<PrivateScript, StepError> {
-    let report_file = context.root.at(&context.report_file);
-    let directory = report_file.parent().unwrap_or(&report_file);
-    files::make_directory(directory, 0o700, None).map_err(failed("make directory", directory))?;
+    let directory = context.report_file.parent().unwrap_or(&context.report_file);
     PrivateScript::write(directory, "command", command)
 }
 
@@ -249,8 +288,8 @@ impl Runner {
         if state == RunnerState::Alive {
             return None;
         }
-        match fs::read_to_string(&self.complete) {
-            Ok(code) => Some(match code.trim().parse() {
+        match files::read_bounded(&self.complete, CODE_LIMIT) {
+            Ok(code) => Some(match String::from_utf8_lossy(&code).trim().parse() {
                 Ok(0) | Err(_) => RunnerEnd::Finished,
                 Ok(code) => RunnerEnd::Failed(code),
             }),
@@ -311,6 +350,24 @@ mod tests {
     use super::*;
     use nix::sys::socket::{Backlog, listen};
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_marker_that_is_no_file_of_the_runners_says_nothing_and_is_not_waited_for() {
+        let volume = tempfile::tempdir().unwrap();
+        let at = |name: &str| volume.path().join(name);
+        let runner = Runner {
+            expected_until: None,
+            socket: at("socket"),
+            complete: at("complete"),
+            lock: at("lock"),
+        };
+        nix::unistd::mkfifo(&runner.complete, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(runner.present_end(), None, "a pipe");
+        std::fs::rename(&runner.complete, &runner.lock).unwrap();
+        assert_eq!(runner.present_end(), None, "a pipe in the place of the lock");
+        std::fs::write(&runner.complete, "7\n").unwrap();
+        assert_eq!(runner.present_end(), Some(RunnerEnd::Failed(7)));
+    }
 
     #[tokio::test]
     async fn a_socket_that_a_dead_broker_left_is_none() {

@@ -34,7 +34,6 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
         deadline_seconds: deadline(config, facts),
         strict: config.logging.strict,
         quiet: config.logging.quiet,
-        agent: facts.agent.clone(),
         certificate: Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY),
         steps: steps(pod, document.as_ref(), &work)?,
         broker: BrokerRun {

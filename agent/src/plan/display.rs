@@ -117,8 +117,8 @@ fn munge_key(
 
 impl fmt::Display for FileToWrite {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, mode, owner, content } = self;
-        write!(formatter, "write {} ({mode:04o}, {owner})", path.display())?;
+        let Self { path, mode, content } = self;
+        write!(formatter, "write {} ({mode:04o})", path.display())?;
         if formatter.alternate() { formatter.write_str(&indented(content)) } else { Ok(()) }
     }
 }

@@ -1,6 +1,6 @@
 //! The environment that everything after the set-up sees.
 
-use crate::plan::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
+use crate::plan::facts::{Facts, IMAGE_SHELLS, MEMORY, VIEW_SHELLS};
 use crate::plan::fluxion;
 use crate::plan::pod::Pod;
 use crate::program::cleanup;
@@ -20,9 +20,9 @@ pub(super) fn output_directory(pod: Pod<'_>) -> &str {
 }
 
 /// For temporary files, among them those of nested Flux instances, in an image that has no place
-/// for them.
+/// for them. Sidecars cannot write to the shared volume.
 pub(super) fn temporary(pod: Pod<'_>) -> PathBuf {
-    pod.config.layout.config_root().join("tmp")
+    if pod.facts.is_runner { pod.config.layout.config_root().join("tmp") } else { MEMORY.into() }
 }
 
 /// The view on the lists on which programs are looked for.

@@ -3,8 +3,8 @@
 use crate::accounts::passwd::Databases;
 use crate::system::files::is_executable;
 use crate::system::root::Root;
-use flux_contract::AgentConfig;
 use flux_contract::invocation::REPLACED_VARIABLES;
+use flux_contract::{AgentConfig, CURVE_MOUNT};
 use nix::unistd::{self, AccessFlags, Gid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -37,6 +37,8 @@ pub struct Facts {
     /// The view's library directory holds a C library. Programs of the image, which have a loader
     /// of their own, must then not be led there.
     pub view_has_libc: bool,
+    /// This container has the certificate: it is the runner, and the others cannot write to the shared volume.
+    pub is_runner: bool,
     /// Every one of `TEMPORARY_DIRECTORIES` takes files.
     pub has_temporary_directories: bool,
     /// Processors that this container may use: those its affinity mask allows, at most as many as its
@@ -85,6 +87,9 @@ pub(crate) fn candidates(
     image.chain(own).chain(environment.get("SHELL").map(PathBuf::from)).collect()
 }
 
+/// File system in memory, which every container may write to whatever its user and its root file system are.
+pub(crate) const MEMORY: &str = "/dev/shm";
+
 /// Directories that Flux takes for its run and state directories where nothing else is said, as in
 /// an instance that a batch job starts (flux-broker-attributes(7), `rundir` and `statedir`).
 pub(crate) const TEMPORARY_DIRECTORIES: [&str; 2] = ["/tmp", "/var/tmp"];
@@ -127,6 +132,7 @@ impl Facts {
                 .and_then(|text| cluster_domain(&text, &config.cluster.namespace)),
             site_packages: site_packages(&root.at(config.layout.view().join("lib"))),
             fluxion_modules: fluxion_modules(&config.layout.view(), root),
+            is_runner: root.at(CURVE_MOUNT).exists(),
             has_temporary_directories: TEMPORARY_DIRECTORIES
                 .iter()
                 .all(|path| takes_files(&root.at(path))),
@@ -176,7 +182,7 @@ fn lossy(text: &OsStr) -> String {
 }
 
 /// The user database; a file that is missing or closed to us counts as empty.
-fn databases(root: &Root) -> Databases {
+pub(crate) fn databases(root: &Root) -> Databases {
     let read = |path: &str| fs::read(root.at(path)).ok();
     Databases {
         passwd: read("/etc/passwd").unwrap_or_default(),

@@ -18,32 +18,31 @@ pub(crate) const BATCH_SCRIPT: &str = "flux-job.batch";
 /// Variable that names the batch script.
 pub(crate) const BATCH_SCRIPT_VARIABLE: &str = "FLUX_BATCH_SCRIPT";
 
-/// Directories, parents first. They belong to the broker's user: Flux insists for its run and
-/// state directories, the program's record lies in one of the others.
+/// Directories, parents first. Those in which only the agent writes belong to the container's user, so that
+/// jobs cannot put anything in the place of what the agent writes or reads there. The others belong to
+/// the broker's user: Flux insists for its run and state directories, and the program's record lies in
+/// the run directory's parent.
 pub(super) fn directories(pod: Pod<'_>) -> Vec<Step> {
     let layout = &pod.config.layout;
     let parent = |path: PathBuf| path.parent().map(Path::to_owned).unwrap_or_default();
-    let open = [
+    // Kubernetes makes it with mode 0777: nobody but the container's user is to rename in it.
+    let mut agents: Vec<PathBuf> =
+        layout.private_volume().map(Path::to_owned).into_iter().collect();
+    agents.extend([
         layout.config_root(),
         layout.broker_config_dir(),
         parent(layout.hostlist()),
         layout.cron_dir(),
-        parent(layout.program_record()),
-        layout.run_dir(),
-        layout.state_dir(),
-    ];
-    let mut steps = Vec::new();
-    if let Some(volume) = layout.private_volume() {
-        // Kubernetes makes it with mode 0777: nobody but the container's user is to rename in it.
-        let (path, owner) = (volume.to_owned(), Owner::Container);
-        steps.push(Step::MakeDirectory { path, mode: 0o755, owner, ours: true, required: true });
-    }
-    steps.extend(open.into_iter().map(|path| directory(path, 0o755)));
-    steps.push(directory(parent(layout.curve_certificate()), 0o700));
-    steps.extend(layout.curve_certificate_link().map(|link| directory(parent(link), 0o755)));
+    ]);
+    agents.extend(layout.curve_certificate_link().map(parent));
+    let brokers = [parent(layout.program_record()), layout.run_dir(), layout.state_dir()];
+    let mut steps: Vec<Step> =
+        agents.into_iter().map(|path| directory(path, 0o755, Owner::Container)).collect();
+    steps.extend(brokers.map(|path| directory(path, 0o755, Owner::Broker)));
+    steps.push(directory(parent(layout.curve_certificate()), 0o700, Owner::Broker));
     if !pod.facts.has_temporary_directories {
-        // For sidecars too, which may be other users.
-        steps.push(directory(temporary(pod), 0o1777));
+        // Hooks may be another user than the broker.
+        steps.push(directory(temporary(pod), 0o1777, Owner::Container));
     }
     steps.push(Step::MakeDirectory {
         path: output_directory(pod).into(),
@@ -62,8 +61,8 @@ pub(super) fn left_by_an_earlier_run(pod: Pod<'_>) -> [Step; 2] {
     [layout.complete_marker(), layout.program_record()].map(|path| Step::RemoveFile { path })
 }
 
-fn directory(path: PathBuf, mode: u32) -> Step {
-    Step::MakeDirectory { path, mode, owner: Owner::Broker, ours: true, required: true }
+fn directory(path: PathBuf, mode: u32, owner: Owner) -> Step {
+    Step::MakeDirectory { path, mode, owner, ours: true, required: true }
 }
 
 pub(super) fn certificate(pod: Pod<'_>) -> Step {
@@ -123,6 +122,7 @@ pub(super) fn resources(pod: Pod<'_>) -> Step {
     }
 }
 
-fn file(path: PathBuf, mode: u32, content: String) -> FileToWrite {
-    FileToWrite { path, mode, owner: Owner::Broker, content }
+/// A file that only the agent writes.
+pub(super) fn file(path: PathBuf, mode: u32, content: String) -> FileToWrite {
+    FileToWrite { path, mode, content }
 }

@@ -1,13 +1,13 @@
 //! Shell files for people who enter a pod; other tools rely on them as well.
 
 use crate::plan::environment::{chosen_shell, client_first, lists};
+use crate::plan::files::file;
 use crate::plan::pod::Pod;
-use crate::plan::step::{FileToWrite, Owner};
+use crate::plan::step::FileToWrite;
 use crate::system::environment::Change;
 use crate::system::subcommand::{CONNECT, FLUXION};
 use crate::system::words::quoted;
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
 /// `flux-view.sh`, `flux-connect.sh` and `load-fluxion.sh`.
 pub(super) fn helpers(pod: Pod<'_>) -> Vec<FileToWrite> {
@@ -106,8 +106,4 @@ fn is_variable_name(name: &str) -> bool {
     !name.starts_with(|c: char| c.is_ascii_digit())
         && !name.is_empty()
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-}
-
-fn file(path: PathBuf, mode: u32, content: String) -> FileToWrite {
-    FileToWrite { path, mode, owner: Owner::Container, content }
 }

@@ -49,15 +49,13 @@ impl fmt::Display for Owner {
     }
 }
 
-/// A file to write.
+/// A file to write, of the container's own user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileToWrite {
     /// Where.
     pub path: PathBuf,
     /// Permission bits.
     pub mode: u32,
-    /// Whose it becomes.
-    pub owner: Owner,
     /// What is in it.
     pub content: String,
 }
@@ -351,8 +349,6 @@ pub struct Plan {
     pub strict: bool,
     /// Say nothing but errors.
     pub quiet: bool,
-    /// The agent's own binary.
-    pub agent: PathBuf,
     /// Certificate with which a worker asks the lead; where it is mounted.
     pub certificate: PathBuf,
     /// What is done before the broker starts, in order.

@@ -2,8 +2,11 @@
 
 use crate::system::files;
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::path::Path;
-use std::{fs, io};
+
+/// Most bytes of a record: its longest text is a message of Flux. The jobs may write where it lies.
+const LIMIT: u64 = 64 * 1024;
 
 /// What the wrapper leaves for PID 1.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -41,7 +44,7 @@ pub(crate) struct NotRun {
 impl ProgramRecord {
     /// The record at `path`, if there is one.
     pub(crate) fn read(path: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(path).ok()?).ok()
+        serde_json::from_slice(&files::read_bounded(path, LIMIT).ok()?).ok()
     }
 
     /// Whether the command had ended at `time`, by `monotonic_nanoseconds`.
@@ -58,6 +61,7 @@ impl ProgramRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn the_record_survives_the_round_trip_and_half_a_record_is_none() {

@@ -11,7 +11,7 @@ use crate::program::cleanup;
 use crate::program::record::{NotRun, ProgramRecord};
 use crate::program::refusal::{self, Newest, Verdict};
 use crate::status::timing::{fluxtime_line, monotonic_nanoseconds};
-use crate::system::output;
+use crate::system::{files, output};
 use clap::Args;
 use flux_contract::{Exit, shell_syntax};
 use nix::sys::signal::{Signal, killpg};
@@ -34,6 +34,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_secs(1);
 /// How much of what a submission says on stderr is kept, in bytes: Flux's own sentence is the last.
 const KEPT: usize = 2048;
+/// Most bytes of the sentence that the command may leave about its failure.
+const FAILURE_LIMIT: u64 = 16 * 1024;
 /// How long the end of a submission's stderr is waited for once the submission has ended: a process
 /// that it left behind may hold it open.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -174,8 +176,13 @@ async fn explain(
         }
         None => {}
     }
-    let left = || fs::read_to_string(program.failure.as_ref()?).ok();
+    let left = || failure(program.failure.as_ref()?);
     record.error = record.error.take().or_else(left).or_else(|| meaning(code).map(str::to_owned));
+}
+
+/// The sentence that the command has left at `path`.
+fn failure(path: &Path) -> Option<String> {
+    String::from_utf8(files::read_bounded(path, FAILURE_LIMIT).ok()?).ok()
 }
 
 fn with(text: String, more: Option<String>) -> String {

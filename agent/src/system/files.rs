@@ -3,7 +3,7 @@
 use nix::fcntl::OFlag;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read as _, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown, symlink};
 use std::path::{Path, PathBuf};
 
@@ -89,9 +89,7 @@ pub(crate) fn make_directory(path: &Path, mode: u32, owner: Option<(u32, u32)>) 
     if !path.is_dir() {
         DirBuilder::new().recursive(true).mode(0o755).create(path)?;
     }
-    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
-    let opened = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path);
-    let set = opened.and_then(|directory| {
+    let set = open_directory(path).and_then(|directory| {
         give(&directory, owner)?;
         directory.set_permissions(Permissions::from_mode(mode))
     });
@@ -100,6 +98,46 @@ pub(crate) fn make_directory(path: &Path, mode: u32, owner: Option<(u32, u32)>) 
         Err(error) if error.kind() == ErrorKind::PermissionDenied && owner.is_none() => Ok(()),
         result => result,
     }
+}
+
+/// Opens directory `path` itself: a link in its place is refused.
+pub(crate) fn open_directory(path: &Path) -> io::Result<File> {
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+    OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)
+}
+
+/// Sets the sticky bit of directory `path`: users who may write there cannot rename or remove what belongs
+/// to others. Kubernetes makes volumes with mode 0777. Where this process does not own the directory it stays
+/// as it is: a process that is not root cannot change it.
+pub(crate) fn make_sticky(path: &Path) -> io::Result<()> {
+    let directory = open_directory(path)?;
+    let mode = directory.metadata()?.permissions().mode() & 0o7777;
+    match directory.set_permissions(Permissions::from_mode(mode | 0o1000)) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
+        result => result,
+    }
+}
+
+/// Opens the regular file at `path`, where somebody else may have put something else: a link is not
+/// followed, and nothing is waited for, as the writer of a pipe would be.
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    Ok(file)
+}
+
+/// The content of the file at `path`, opened by [`open_regular`], if it has no more than `limit` bytes.
+pub(crate) fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    let length = open_regular(path)?.take(limit + 1).read_to_end(&mut content)?;
+    if length as u64 > limit {
+        let text = format!("it has more than {limit} bytes");
+        return Err(io::Error::new(ErrorKind::FileTooLarge, text));
+    }
+    Ok(content)
 }
 
 fn give(file: &File, owner: Option<(u32, u32)>) -> io::Result<()> {
@@ -173,6 +211,37 @@ mod tests {
         symlink(&target, &link).unwrap();
         assert!(make_directory(&link, 0o700, None).is_err());
         assert_eq!(mode(&target), 0o755);
+    }
+
+    #[test]
+    fn a_sticky_directory_keeps_the_mode_that_it_has() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o2777)).unwrap();
+        make_sticky(directory.path()).unwrap();
+        assert_eq!(mode(directory.path()), 0o3777);
+    }
+
+    #[test]
+    fn only_a_regular_file_within_the_limit_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let refused = |what: &str| {
+            let error = read_bounded(&path, 4).expect_err(what);
+            fs::remove_file(&path).unwrap();
+            error.to_string()
+        };
+        fs::write(&path, "four").unwrap();
+        assert_eq!(read_bounded(&path, 4).unwrap(), b"four");
+        fs::write(&path, "fives").unwrap();
+        assert_eq!(refused("a large file"), "it has more than 4 bytes");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(refused("a pipe without a writer"), "it is no regular file");
+        symlink("/dev/zero", &path).unwrap();
+        assert!(refused("a link").contains("symbolic link"));
+        symlink(directory.path().join("other"), &path).unwrap();
+        fs::write(directory.path().join("other"), "").unwrap();
+        refused("a link to a regular file");
+        assert!(read_bounded(Path::new("/dev/zero"), 4).is_err(), "a device");
     }
 
     #[test]

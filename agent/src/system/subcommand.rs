@@ -1,6 +1,6 @@
 //! Names of those subcommands by which this program calls itself or is called by what it writes and says.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Submits the batch script.
 pub(crate) const BATCH: &str = "batch";
@@ -16,6 +16,12 @@ pub(crate) const EXEC: &str = "exec";
 pub(crate) const FLUXION: &str = "fluxion";
 /// Records when a command started and how it ended.
 pub(crate) const PROGRAM: &str = "program";
+
+/// This program as its children and their shells start it: the file that the kernel runs, not whatever lies at
+/// its path by then.
+pub(crate) fn own_program() -> PathBuf {
+    format!("/proc/{}/exe", std::process::id()).into()
+}
 
 /// The first words of a command line that calls `subcommand` of `agent`.
 pub(crate) fn call(agent: &Path, subcommand: &str) -> Vec<String> {

@@ -35,6 +35,9 @@ const LARGE: u64 = 1 << 20;
 /// them, where it installed the packages.
 const BUILD_RECORDS: [&str; 2] = [".spack", ".spack-db"];
 
+/// Mode bits that a copy keeps: root runs what is in the view, so nobody else may write to it.
+const KEPT_MODE: u32 = 0o7755;
+
 /// A link in the view that leads nowhere, or out of what is copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnresolvedLink {
@@ -156,7 +159,7 @@ impl<'run> Copy<'run> {
         tree: &Tree,
     ) -> Result<(), ViewError> {
         let metadata = fs::metadata(&tree.from).map_err(failed("read", &tree.from))?;
-        self.make_directory(&tree.to, metadata.mode() & 0o7777)?;
+        self.make_directory(&tree.to, metadata.mode() & KEPT_MODE)?;
         for entry in fs::read_dir(&tree.from).map_err(failed("list", &tree.from))? {
             if self.stop.load(Ordering::Relaxed) {
                 break;
@@ -263,7 +266,7 @@ impl<'run> Copy<'run> {
 }
 
 fn write_copy(source: File, to: &Path, metadata: &Metadata, umask: u32) -> io::Result<u64> {
-    let mode = metadata.mode() & 0o7777;
+    let mode = metadata.mode() & KEPT_MODE;
     let made_with = mode & 0o777;
     let mut copy = OpenOptions::new().write(true).create_new(true).mode(made_with).open(to)?;
     let bytes = send(source, &mut copy, metadata.len())?;

@@ -161,6 +161,7 @@ pub fn install_view(
 ) -> Result<InstallReport, ViewError> {
     let started = Instant::now();
     let layout = Layout::new(&request.destination);
+    files::make_sticky(layout.mount()).map_err(failed("set the mode of", layout.mount()))?;
     let source = find(&request.root, &request.mount_path, request.source.as_deref())?;
     let boot = fs::read_to_string(BOOT_ID).unwrap_or_default();
     let marker = layout.view_done_marker();
@@ -192,7 +193,8 @@ pub fn install_view(
     };
     if !installed {
         let text = format!("{done}\nwhile the node was up as {boot}");
-        fs::write(&marker, text).map_err(failed("write marker", &marker))?;
+        files::write(&marker, text.as_bytes(), 0o644, None)
+            .map_err(failed("write marker", &marker))?;
     }
     report(Progress::Done(done.clone()));
     Ok(done)

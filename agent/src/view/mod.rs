@@ -27,5 +27,6 @@ pub use copy::UnresolvedLink;
 pub use error::ViewError;
 pub use find::{Source, SourceLayout, find};
 pub use install::{InstallReport, InstallRequest, Progress, install_view};
+pub(crate) use link::link_agent;
 pub use link::link_view;
 pub(crate) use pack::{Fault, PackError, PackReport, PackRequest, pack};

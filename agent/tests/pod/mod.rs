@@ -115,7 +115,7 @@ impl Pod {
         let directory = TempDir::with_prefix("pod-").unwrap();
         fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
         let pod = Self { directory, hostname: "hello-0".to_owned() };
-        for path in ["etc", "dev", "tmp", "work"] {
+        for path in ["etc", "dev/shm", "tmp", "work"] {
             fs::create_dir_all(pod.at(path)).unwrap();
         }
         for mount in ["config", "curve", "private"] {

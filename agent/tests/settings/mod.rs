@@ -177,6 +177,7 @@ pub(crate) fn facts(config: &AgentConfig, hostname: &str, uid: u32) -> Facts {
         cluster_domain: Some("example.test".to_owned()),
         site_packages: Some(view.join("lib/python3.12/site-packages")),
         fluxion_modules: Some(view.join("lib/flux/modules")),
+        is_runner: true,
         has_temporary_directories: false,
         processors: 3,
         replaced: 0,

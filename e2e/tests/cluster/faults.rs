@@ -18,7 +18,7 @@ const FLUX: &str = "/mnt/flux/bin/flux";
 const AGENT: &str = "/mnt/flux/bin/flux-agent";
 
 /// Waits until the runner in the newest pod of that index has printed `text`, and returns the pod.
-async fn said(trial: &Trial, name: &str, index: u32, text: &str) -> Result<Pod> {
+pub(crate) async fn said(trial: &Trial, name: &str, index: u32, text: &str) -> Result<Pod> {
     until(&format!("{text:?} in the log of {name}-{index}"), async || {
         let Some(pod) = trial.pod(name, index).await? else { return Ok(None) };
         // While its container starts it has no log.
@@ -51,7 +51,7 @@ pub(crate) fn end_of<'pod>(pod: &'pod Pod, name: &str) -> Option<&'pod Container
 }
 
 /// What the agent of the pod says of its run.
-fn agent_status(trial: &Trial, pod: &str, name: &str) -> Result<Value> {
+pub(crate) fn agent_status(trial: &Trial, pod: &str, name: &str) -> Result<Value> {
     let answer = exec(trial, pod, name, &[AGENT, "status", "--output", "json"])?;
     serde_json::from_str(&answer).with_context(|| format!("reading {answer}"))
 }

@@ -50,6 +50,12 @@ fn has_image_volumes() -> Result<bool> {
     Ok(kubectl(&words)?.trim() == "probe")
 }
 
+/// The ways into a pod that this cluster has, each with a word for names.
+pub(crate) fn methods() -> Result<Vec<(&'static str, &'static str)>> {
+    let image = has_image_volumes()?.then_some(("Image", "image"));
+    Ok(image.into_iter().chain([("Copy", "copy")]).collect())
+}
+
 /// Runs `spec` to its end, and returns how agent and view came into its pods and the lead's log.
 async fn completed(trial: &Trial, name: &str, spec: &str) -> Result<(Installed, String)> {
     let name = apply(trial, name, spec).await?;

@@ -4,6 +4,7 @@
 //! Run by `cargo verify`, or alone: `cargo test -p e2e --test cluster -- --ignored`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
+mod attacks;
 mod autoscaler;
 mod clients;
 mod cost;

@@ -114,11 +114,6 @@ async fn view(pod: &Pod) -> Found {
     }
 }
 
-/// Whether this is a container beside the runner: the certificate is mounted in the runner alone.
-fn is_beside_the_runner(pod: &Pod) -> bool {
-    !pod.root.at(CURVE_MOUNT).exists()
-}
-
 /// Processes of this container that the kernel killed for its memory limit.
 fn memory(pod: &Pod) -> Found {
     let Ok(events) = fs::read_to_string(pod.root.at(MEMORY_EVENTS)) else {
@@ -156,7 +151,7 @@ fn space(pod: &Pod) -> Found {
 }
 
 fn certificate(pod: &Pod) -> Found {
-    if is_beside_the_runner(pod) {
+    if !pod.facts.is_runner {
         return Found::skipped("only the container that runs Flux has it");
     }
     let mounted = Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY);
@@ -214,7 +209,7 @@ fn user(pod: &Pod) -> Found {
 fn directories(pod: &Pod) -> Found {
     let layout = &pod.config.layout;
     let mut owners = Vec::new();
-    for path in [layout.run_dir(), layout.state_dir(), layout.broker_config_dir()] {
+    for path in [layout.run_dir(), layout.state_dir()] {
         match fs::metadata(pod.root.at(&path)) {
             Ok(found) => owners.push(found.uid()),
             Err(error) => {
@@ -228,9 +223,7 @@ fn directories(pod: &Pod) -> Found {
     owners.dedup();
     if owners.len() > 1 {
         return Found::failed(
-            format!(
-                "run, state and configuration directories belong to different users: {owners:?}"
-            ),
+            format!("run and state directories belong to different users: {owners:?}"),
             "Flux insists on its own: a securityContext that changed between two starts of the container does this; delete the pod",
         );
     }
@@ -254,7 +247,7 @@ async fn agent(pod: &Pod) -> Found {
             ),
             None => Found::ok(format!("phase {}", report.phase)),
         },
-        Err(_) if is_beside_the_runner(pod) => {
+        Err(_) if !pod.facts.is_runner => {
             Found::skipped("it answers in the container that runs Flux")
         }
         Err(error) => Found::failed(
@@ -266,7 +259,7 @@ async fn agent(pod: &Pod) -> Found {
 
 async fn lead(pod: &Pod) -> Found {
     let is_lead = decide::plan(&pod.config, &pod.facts).is_ok_and(|plan| plan.role == Role::Lead);
-    if is_beside_the_runner(pod) {
+    if !pod.facts.is_runner {
         return Found::skipped("needs the certificate of the container that runs Flux");
     }
     let (Ok(lead), Ok(certificate)) =

@@ -1,7 +1,9 @@
 //! The containers of a pod.
 
 use super::images::Images;
-use super::volumes::{curve_mount, flux_mounts, install_mount, munge_mount, private_mount};
+use super::volumes::{
+    curve_mount, flux_mounts, install_mount, munge_mount, private_mount, sidecar_mounts,
+};
 use crate::cluster::{self, AGENT_CONTAINER, CORES_VARIABLE, Cluster, CompanionContainer, Sidecar};
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{Install, Layout, invocation};
@@ -130,7 +132,7 @@ fn runner(cluster: &Cluster, images: &Images, install: Install) -> Container {
     let environment = common.env.into_iter().flatten().chain(replaced.into_iter().flatten());
     Container {
         env: some(environment.collect()),
-        command: Some(invocation::run(&layout, READINESS_PERIOD.unsigned_abs())),
+        command: Some(invocation::run(&layout, install, READINESS_PERIOD.unsigned_abs())),
         startup_probe: Some(Probe {
             // A kubelet that asks while the container starts finds a closed port, and writes a Warning.
             initial_delay_seconds: Some(1),
@@ -163,8 +165,8 @@ fn ready(patience: i32) -> Probe {
 
 /// A sidecar whose command the agent runs.
 fn wrapped(cluster: &Cluster, images: &Images, sidecar: &Sidecar, install: Install) -> Container {
-    let command = invocation::run_sidecar(&layout(cluster), &sidecar.container.name);
-    let mounts = flux_mounts(cluster, images, install);
+    let command = invocation::run_sidecar(&layout(cluster), install, &sidecar.container.name);
+    let mounts = sidecar_mounts(cluster, images, install);
     Container { command: Some(command), ..common(&sidecar.container, mounts) }
 }
 
@@ -173,7 +175,7 @@ fn wrapped(cluster: &Cluster, images: &Images, sidecar: &Sidecar, install: Insta
 fn plain(cluster: &Cluster, images: &Images, sidecar: &Sidecar, install: Install) -> Container {
     Container {
         restart_policy: Some("Always".to_owned()),
-        ..common(&sidecar.container, flux_mounts(cluster, images, install))
+        ..common(&sidecar.container, sidecar_mounts(cluster, images, install))
     }
 }
 

@@ -4,15 +4,14 @@ use super::images::Images;
 use crate::cluster::Cluster;
 use crate::crd::Medium;
 use flux_contract::{
-    CONFIG_MOUNT, CURVE_MOUNT, CURVE_SECRET_KEY, INSTALL_MOUNT, Install, Layout, MUNGE_MOUNT,
-    MUNGE_SECRET_KEY, PRIVATE_MOUNT,
+    AGENT_MOUNT, CONFIG_MOUNT, CURVE_MOUNT, CURVE_SECRET_KEY, INSTALL_MOUNT, Install, Layout,
+    MUNGE_MOUNT, MUNGE_SECRET_KEY, PRIVATE_MOUNT, VIEW_MOUNT,
 };
 use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, EmptyDirVolumeSource, ImageVolumeSource, KeyToPath, SecretVolumeSource,
     Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use std::path::PathBuf;
 
 /// Mode of the files of keys, 0444: they belong to root, and a runner with another uid must be
 /// able to read them. Only the runner mounts them, and everything in the runner acts for the user
@@ -42,22 +41,31 @@ pub(super) fn volumes(cluster: &Cluster, images: &Images, install: Install) -> V
     all
 }
 
-/// Mounts of every container that uses Flux: the shared volume, in it the images that are mounted; what the
+/// Mounts of sidecars: those of the runner, read-only. What root executes or reads in any container of the
+/// pod, and whom the broker's socket belongs to, is the runner's to decide; a socket can be connected to
+/// all the same.
+pub(super) fn sidecar_mounts(
+    cluster: &Cluster,
+    images: &Images,
+    install: Install,
+) -> Vec<VolumeMount> {
+    flux_mounts(cluster, images, install).into_iter().map(read_only).collect()
+}
+
+/// Mounts of the runner for Flux: the shared volume; the images that are mounted; what the
 /// view's links lead to, which are links as well, or, copied, a part of the shared volume; and the agent's
-/// configuration, without which `flux-agent connect` could not reach the broker from there.
+/// configuration, without which `flux-agent connect` could not reach the broker.
 pub(super) fn flux_mounts(
     cluster: &Cluster,
     images: &Images,
     install: Install,
 ) -> Vec<VolumeMount> {
     let view = &cluster.flux.view;
-    let layout = Layout::new(view.mount_path.clone());
     let mut mounts = vec![mount(&view.name, &view.mount_path)];
     if install == Install::Image {
-        let inside = |name: &str, path: PathBuf| read_only(mount(name, &path.to_string_lossy()));
-        mounts.push(inside(&agent_volume(cluster, images), layout.bin_dir()));
+        mounts.push(read_only(mount(&agent_volume(cluster, images), AGENT_MOUNT)));
         let image = view.enabled.then(|| cluster.name.view_image_volume());
-        mounts.extend(image.map(|image| inside(&image, layout.view_image())));
+        mounts.extend(image.map(|image| read_only(mount(&image, VIEW_MOUNT))));
     }
     if view.enabled {
         mounts.push(match install {

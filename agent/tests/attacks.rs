@@ -1,0 +1,145 @@
+//! What a job may try against the first process of its pod, and against root: the job is the shell text of a
+//! launcher, and another user than the agent.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod pod;
+
+use flux_contract::{AgentConfig, FluxUser, Hooks};
+use pod::{Background, Pod, code, stderr, stdout};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Output;
+
+/// Flux's user.
+const UID: u32 = 1234;
+
+/// A pod of root, with the shared volume as Kubernetes makes it, whose job of Flux's user is `script`.
+fn attacked(script: &str) -> Option<(Pod, AgentConfig)> {
+    let pod = Pod::of_root()?;
+    fs::set_permissions(pod.layout().mount(), Permissions::from_mode(0o777)).unwrap();
+    let mut config = pod.launcher(&format!("cd $POD/mnt/flux\n{script}"));
+    config.user =
+        FluxUser { name: "flux".to_owned(), uid: UID, run_as_root: false, capabilities: vec![] };
+    Some((pod, config))
+}
+
+/// How the run ends, which must be soon.
+fn end(pod: &Pod, config: &AgentConfig) -> (i32, String) {
+    let (code, _, error) = Background::start(pod.prepared(config)).end();
+    (code, error)
+}
+
+fn owner(pod: &Pod, path: &str) -> u32 {
+    fs::symlink_metadata(pod.at(path)).unwrap().uid()
+}
+
+/// Shell text that puts a program in the place of the agent that notes who runs it.
+const PLANT: &str = "mv bin bin.old && mkdir bin && {
+    printf '#!/bin/sh\\nid -u >> %s/ran-by\\nexec %s/mnt/flux/bin.old/flux-agent \"$@\"\\n' $POD $POD > bin/flux-agent
+    chmod a+x bin/flux-agent
+    touch $POD/planted
+}";
+
+#[test]
+fn a_job_cannot_replace_the_agent_that_root_runs() {
+    let Some((pod, mut config)) = attacked(&format!("{PLANT}\ntrue")) else { return };
+    config.hooks.post = Some("touch $POD/posted".to_owned());
+    let (code, error) = end(&pod, &config);
+    assert_eq!(code, 0, "{error}");
+    assert!(pod.at("posted").exists() && !pod.at("planted").exists(), "{error}");
+    assert_eq!(pod.mode("mnt/flux"), 0o1777);
+}
+
+/// As in a volume whose owner the agent is not.
+#[test]
+fn root_runs_its_own_program_and_not_what_has_come_to_its_path() {
+    let Some((pod, mut config)) = attacked("true") else { return };
+    config.hooks = Hooks {
+        pre: Some(format!("cd $POD/mnt/flux\n{PLANT}\ncd $POD/work\nexport CARRIED=over")),
+        post: Some("echo $CARRIED > $POD/posted".to_owned()),
+        ..Hooks::default()
+    };
+    let (code, error) = end(&pod, &config);
+    assert_eq!((code, pod.read("posted").as_str()), (0, "over\n"), "{error}");
+    let mut ran_by = pod.read("ran-by");
+    ran_by.retain(|c| c != '\n');
+    assert_eq!(ran_by, UID.to_string(), "the wrapper of the command alone is run by its path");
+}
+
+#[test]
+fn a_job_cannot_replace_what_the_agent_writes_again() {
+    let script = "for place in config config/etc config/run config/curve config/etc/flux/config \
+                  config/etc/flux/config/broker.toml flux-view.sh; do
+                      mv $place $place.old && touch $POD/replaced
+                  done
+                  true";
+    let Some((pod, config)) = attacked(script) else { return };
+    let (code, error) = end(&pod, &config);
+    assert_eq!(code, 0, "{error}");
+    assert!(!pod.at("replaced").exists(), "{error}");
+    for path in ["config", "config/run", "config/etc/flux/config/broker.toml"] {
+        assert_eq!(owner(&pod, &format!("mnt/flux/{path}")) == 0, path != "config/run", "{path}");
+    }
+}
+
+/// Puts what `make` makes in the place of the record, and kills the wrapper that would write it again.
+fn record_replaced(make: &str) {
+    let script = format!("cd config/run\n{make} x && mv -f x program.json && kill -9 $PPID");
+    let Some((pod, config)) = attacked(&script) else { return };
+    let (code, error) = end(&pod, &config);
+    assert_eq!((code, pod.message().exit_code), (76, 76), "{error}");
+}
+
+#[test]
+fn a_pipe_in_the_place_of_the_record_holds_up_nothing() {
+    record_replaced("mkfifo");
+}
+
+#[test]
+fn a_device_without_an_end_in_the_place_of_the_record_is_not_read() {
+    record_replaced("ln -s /dev/zero");
+}
+
+/// The run of a job that says where it is, in the working directory `path`, of mode `mode`.
+fn run_in(path: &str, mode: u32) -> Option<(Pod, Output)> {
+    let (pod, mut config) = attacked("true")?;
+    config.workload = pod.launcher("pwd").workload;
+    let directory = pod.at(path);
+    fs::create_dir_all(&directory).unwrap();
+    fs::set_permissions(&directory, Permissions::from_mode(mode)).unwrap();
+    let output = pod.prepared(&config).current_dir(&directory).output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    Some((pod, output))
+}
+
+#[test]
+fn a_working_directory_of_the_system_stays_roots_and_the_command_runs_there_if_it_can() {
+    let Some((pod, output)) = run_in("usr/local/bin", 0o755) else { return };
+    assert_eq!(stdout(&output).trim(), pod.at("usr/local/bin").display().to_string());
+    assert_eq!(owner(&pod, "usr/local/bin"), 0);
+    let said = "usr/local/bin stays closed to flux: it is a directory of the system; give flux";
+    assert!(stderr(&output).contains(said), "{}", stderr(&output));
+}
+
+#[test]
+fn a_command_does_not_start_in_a_home_that_its_user_cannot_enter() {
+    let Some((pod, output)) = run_in("root", 0o700) else { return };
+    assert_eq!(stdout(&output).trim(), pod.at("home/flux").display().to_string());
+    assert_eq!(owner(&pod, "root"), 0);
+    assert!(stderr(&output).contains("by workingDir"), "{}", stderr(&output));
+}
+
+/// Where a container starts whose image names none.
+#[test]
+fn nothing_is_said_of_the_root_directory() {
+    let Some((pod, output)) = run_in("", 0o755) else { return };
+    assert_eq!(stdout(&output).trim(), pod.at("").display().to_string().trim_end_matches('/'));
+    assert!(!stderr(&output).contains("stays closed"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_working_directory_of_the_application_belongs_to_fluxs_user() {
+    let Some((pod, _)) = run_in("usr/src/app", 0o755) else { return };
+    assert_eq!(owner(&pod, "usr/src/app"), UID);
+}
