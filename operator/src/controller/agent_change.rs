@@ -6,7 +6,7 @@
 //! `job_change::changed_fields`.
 
 use super::build::agent_config;
-use super::ended_run::noted_generation;
+use super::job_state::{has_pods, is_suspended, noted_generation};
 use super::observe::Live;
 use super::suspension;
 use crate::cluster::Cluster;
@@ -42,7 +42,7 @@ pub(super) fn constrain(
     let submitted = running.submitted || suspension::has_submitted(&running, live);
     let running = AgentConfig { submitted, ..running };
     let limit = backoff_limit(job);
-    let starts_anew = suspension::is_suspended(job) && !suspension::has_pods(job);
+    let starts_anew = is_suspended(job) && !has_pods(job);
     let constrained = constrain_to(cluster.clone(), &running, limit, lead, starts_anew);
     if noted_generation(job) == Some(generation) {
         // Nothing was asked for since: what differs is a newer operator's way to say the same.

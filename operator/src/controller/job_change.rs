@@ -3,18 +3,14 @@
 //! A Job's pod template can never be changed. `completions` of an Indexed Job can, together with
 //! `parallelism` (KEP-3715, stable since 1.31).
 
-use super::start_deadline::{CAUSE_ANNOTATION, RAN_ANNOTATION};
-use super::suspension::SUSPENDED_ANNOTATION;
+use super::job_state::{
+    CAUSE_ANNOTATION, GENERATION_ANNOTATION, JOB_LABELS_ANNOTATION, RAN_ANNOTATION,
+    SUSPENDED_ANNOTATION, is_finished,
+};
 use crate::cluster::FixedFields;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
-
-/// Annotation of the Job: generation of the MiniCluster it was last brought in line with.
-pub(super) const GENERATION_ANNOTATION: &str = "flux-framework.org/generation";
-
-/// Annotation of the Job: the keys of its labels that come from the specification.
-pub(super) const JOB_LABELS_ANNOTATION: &str = "flux-framework.org/job-labels";
 
 /// What is merged into the Job there is, so that it says what the one does that would be built now;
 /// `None` where it does, has ended or is being deleted. `in_line`: all that was asked for can be had,
@@ -57,27 +53,6 @@ pub(super) fn shrinks(live: &Job, patch: &Value) -> Option<(i64, i64)> {
 pub(super) fn changed_fields(live: &Job, fields: &FixedFields) -> Vec<String> {
     let deleted = live.metadata.deletion_timestamp.is_some();
     if deleted { Vec::new() } else { fields.changed_since(live.annotations()) }
-}
-
-/// True once the Job has ended, well or not.
-pub(super) fn is_finished(job: &Job) -> bool {
-    is_any(job, &["Complete", "Failed"])
-}
-
-/// True once the Job has failed.
-pub(super) fn is_failed(job: &Job) -> bool {
-    is_any(job, &["Failed"])
-}
-
-/// True once it is decided how the Job ends, though pods of it may be left (KEP-3329, KEP-3998).
-pub(super) fn is_ending(job: &Job) -> bool {
-    is_finished(job) || is_any(job, &["FailureTarget", "SuccessCriteriaMet"])
-}
-
-fn is_any(job: &Job, types: &[&str]) -> bool {
-    let conditions = job.status.as_ref().and_then(|status| status.conditions.as_deref());
-    let is_true = |type_: &str| types.contains(&type_);
-    conditions.unwrap_or_default().iter().any(|it| it.status == "True" && is_true(&it.type_))
 }
 
 /// True while the Job has not ended and nobody deletes it.

@@ -4,7 +4,7 @@
 //! kept here: which versions a cluster serves is asked, and only the words of its conditions are read.
 
 use super::access::Access;
-use super::suspension::{by_specification, is_suspended};
+use super::job_state::{is_suspended, is_suspended_by_specification};
 use crate::cluster::QUEUE_LABEL;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Api, DynamicObject, ListParams};
@@ -32,7 +32,7 @@ pub(super) struct Queue {
 
 /// The queue that `job` waits in, if it does. What cannot be read is left out: it is a word for people.
 pub(super) async fn queue(access: &Access<'_>, job: &Job) -> Option<Queue> {
-    let waits = is_suspended(job) && !by_specification(job);
+    let waits = is_suspended(job) && !is_suspended_by_specification(job);
     let name = job.labels().get(QUEUE_LABEL).filter(|_| waits)?.clone();
     let says = workload(access, &job.uid().unwrap_or_default()).await.unwrap_or_else(|error| {
         tracing::debug!(%error, "read the Workload of a Job");

@@ -6,7 +6,7 @@ use super::images::Images;
 use super::meta::{object_labels, object_meta};
 use super::pod::template;
 use crate::cluster::Cluster;
-use crate::controller::job_change::{GENERATION_ANNOTATION, JOB_LABELS_ANNOTATION};
+use crate::controller::job_state::{GENERATION_ANNOTATION, JOB_LABELS_ANNOTATION};
 use flux_contract::{Exit, Install};
 use k8s_openapi::api::batch::v1::{
     Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement,
@@ -123,7 +123,7 @@ fn failure_policy(cluster: &Cluster, template: &PodTemplateSpec) -> PodFailurePo
         action: "Ignore".to_owned(),
         on_pod_conditions: Some(vec![PodFailurePolicyOnPodConditionsPattern {
             type_: "DisruptionTarget".to_owned(),
-            status: "True".to_owned(),
+            status: Some("True".to_owned()),
         }]),
         ..PodFailurePolicyRule::default()
     });
