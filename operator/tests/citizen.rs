@@ -112,6 +112,31 @@ async fn an_object_that_is_replaced_between_read_and_write_is_read_again() {
     }
 }
 
+/// An owner of somebody else keeps an object as long as it lives itself.
+#[tokio::test]
+async fn an_owner_that_somebody_adds_stays_whatever_else_is_written() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    let other = json!({ "apiVersion": "v1", "kind": "Secret", "name": "other", "uid": "other-uid" });
+    for path in [SERVICE, CONFIG, JOB] {
+        world.server.change(path, |object| {
+            let owners = object["metadata"]["ownerReferences"].as_array_mut().unwrap();
+            owners.insert(0, other.clone());
+        });
+    }
+    world.server.writes();
+    assert_eq!(world.writes().await, [""; 0]);
+    for path in [SERVICE, CONFIG, JOB] {
+        world.server.change(path, |object| object["metadata"]["labels"] = json!({}));
+    }
+    assert_eq!(world.writes().await, [patch(SERVICE), patch(CONFIG), patch(JOB)]);
+    for path in [SERVICE, CONFIG, JOB] {
+        let owners = world.server.get(path).unwrap()["metadata"]["ownerReferences"].clone();
+        let uids: Vec<_> = owners.as_array().unwrap().iter().map(|it| it["uid"].clone()).collect();
+        assert_eq!(uids, ["other-uid", "11111111-2222-3333-4444-555555555555"], "{path}");
+    }
+}
+
 #[tokio::test]
 async fn a_job_that_changes_between_read_and_write_is_read_again() {
     let world = World::new(&json!({ "maxSize": 6 }));

@@ -104,10 +104,10 @@ pub(super) fn without_note(
     live: Option<&ConfigMap>,
     desired: ConfigMap,
 ) -> Change<ConfigMap> {
-    let is_noted = |it: &&ConfigMap| it.annotations().contains_key(ENDED_RUN_ANNOTATION);
-    let noted = live.filter(is_noted).filter(|_| job.is_none());
-    let Some(noted) = noted else { return Change::between(live, desired) };
-    let mut patch = json!(desired);
-    patch["metadata"]["annotations"][ENDED_RUN_ANNOTATION] = Value::Null;
-    Change::patch(noted, patch)
+    let Some(live) = live else { return Change::Create(Box::new(desired)) };
+    let mut desired = json!(desired);
+    if job.is_none() && live.annotations().contains_key(ENDED_RUN_ANNOTATION) {
+        desired["metadata"]["annotations"][ENDED_RUN_ANNOTATION] = Value::Null;
+    }
+    Change::merge(live, desired)
 }
