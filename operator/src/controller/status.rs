@@ -91,7 +91,7 @@ pub(super) fn interrupted(cluster: &MiniCluster, error: &Error, now: Time) -> Mi
         selector: selector(&cluster.name_any()),
         state: old.state.or(Some(State::Pending)),
         reason: if old.is_over() { old.reason } else { Some(error.category().to_owned()) },
-        conditions: conditions.merged_over(&old.conditions),
+        conditions: conditions.with_old(),
         ..old
     }
 }
