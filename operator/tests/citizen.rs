@@ -117,7 +117,8 @@ async fn an_object_that_is_replaced_between_read_and_write_is_read_again() {
 async fn an_owner_that_somebody_adds_stays_whatever_else_is_written() {
     let world = World::new(&json!({}));
     world.reconcile().await.unwrap();
-    let other = json!({ "apiVersion": "v1", "kind": "Secret", "name": "other", "uid": "other-uid" });
+    let other =
+        json!({ "apiVersion": "v1", "kind": "Secret", "name": "other", "uid": "other-uid" });
     for path in [SERVICE, CONFIG, JOB] {
         world.server.change(path, |object| {
             let owners = object["metadata"]["ownerReferences"].as_array_mut().unwrap();

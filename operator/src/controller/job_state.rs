@@ -9,6 +9,9 @@ pub(super) const GENERATION_ANNOTATION: &str = "flux-framework.org/generation";
 /// Annotation of the Job: the keys of its labels that come from the MiniCluster.
 pub(super) const JOB_LABELS_ANNOTATION: &str = "flux-framework.org/job-labels";
 
+/// Annotation of the Job: the keys of its annotations that come from the MiniCluster.
+pub(super) const JOB_ANNOTATIONS_ANNOTATION: &str = "flux-framework.org/job-annotations";
+
 /// Annotation of the Job: the specification has suspended it.
 pub(super) const SUSPENDED_ANNOTATION: &str = "flux-framework.org/suspended";
 
@@ -21,6 +24,12 @@ pub(super) const CAUSE_ANNOTATION: &str = "flux-framework.org/start-deadline-exc
 /// The generation of the specification that `job` was last in line with.
 pub(super) fn noted_generation(job: &Job) -> Option<i64> {
     job.annotations().get(GENERATION_ANNOTATION)?.parse().ok()
+}
+
+/// The keys that are listed in the annotation `note` of `job`.
+pub(super) fn noted_keys<'job>(job: &'job Job, note: &str) -> impl Iterator<Item = &'job str> {
+    let keys = job.annotations().get(note).map_or("", String::as_str);
+    keys.split(',').filter(|key| !key.is_empty())
 }
 
 /// True once the Job has ended, well or not.
