@@ -39,6 +39,8 @@ pub struct Cluster {
     pub min_size: Option<u32>,
     /// Labels of the Job object: those of `spec.jobLabels`, and those of the MiniCluster that a queue reads.
     pub job_labels: BTreeMap<String, String>,
+    /// Annotations of the Job object: those of the MiniCluster that a queue reads.
+    pub job_annotations: BTreeMap<String, String>,
     /// How long a run may take.
     pub deadline_seconds: i64,
     /// The agent of the first pod ends the run at the deadline, from its own start on, and the pods stay.

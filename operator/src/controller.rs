@@ -27,6 +27,7 @@ mod image_volumes;
 pub mod index_labels;
 mod install;
 mod job_change;
+mod job_state;
 mod kept;
 mod known;
 mod observe;

@@ -15,11 +15,10 @@ mod rbac;
 mod workload;
 
 use crate::crd::definition::DefinitionError;
-use clap::ValueEnum;
 
 pub use faults::{check, check_images};
 pub use images::{AGENT_IMAGE, ARM_VIEW_IMAGE, ImageNames, OPERATOR_IMAGE, VIEW_IMAGE};
-pub use installation::{Installation, NAME, NAMESPACE};
+pub use installation::{Format, Installation, NAME, NAMESPACE};
 pub use rbac::{cluster_role, leader_role, role};
 pub use workload::{deployment, metrics_service};
 
@@ -28,18 +27,6 @@ const HEADER: &str = "# Written by `flux-operator manifests`; changes here are l
 
 /// A file's path below the directory that is written to, and its text.
 pub type File = (String, String);
-
-/// Which tool installs the operator.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// `kubectl apply -f`: crd.yaml and operator.yaml.
-    #[default]
-    Plain,
-    /// `kubectl apply -k`: directories for an operator of each kind, and one for each option.
-    Kustomize,
-    /// `helm install`: a chart whose default values are these options.
-    Helm,
-}
 
 impl Format {
     /// The files that install an operator.

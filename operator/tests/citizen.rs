@@ -112,6 +112,32 @@ async fn an_object_that_is_replaced_between_read_and_write_is_read_again() {
     }
 }
 
+/// An owner of somebody else keeps an object as long as it lives itself.
+#[tokio::test]
+async fn an_owner_that_somebody_adds_stays_whatever_else_is_written() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    let other =
+        json!({ "apiVersion": "v1", "kind": "Secret", "name": "other", "uid": "other-uid" });
+    for path in [SERVICE, CONFIG, JOB] {
+        world.server.change(path, |object| {
+            let owners = object["metadata"]["ownerReferences"].as_array_mut().unwrap();
+            owners.insert(0, other.clone());
+        });
+    }
+    world.server.writes();
+    assert_eq!(world.writes().await, [""; 0]);
+    for path in [SERVICE, CONFIG, JOB] {
+        world.server.change(path, |object| object["metadata"]["labels"] = json!({}));
+    }
+    assert_eq!(world.writes().await, [patch(SERVICE), patch(CONFIG), patch(JOB)]);
+    for path in [SERVICE, CONFIG, JOB] {
+        let owners = world.server.get(path).unwrap()["metadata"]["ownerReferences"].clone();
+        let uids: Vec<_> = owners.as_array().unwrap().iter().map(|it| it["uid"].clone()).collect();
+        assert_eq!(uids, ["other-uid", "11111111-2222-3333-4444-555555555555"], "{path}");
+    }
+}
+
 #[tokio::test]
 async fn a_job_that_changes_between_read_and_write_is_read_again() {
     let world = World::new(&json!({ "maxSize": 6 }));
@@ -132,8 +158,34 @@ async fn the_status_is_not_written_to_a_namesake_created_since() {
     let mut namesake = world.server.get(CLUSTER).unwrap();
     namesake["metadata"]["uid"] = json!("of-the-next-one");
     world.server.intrude(CLUSTER, namesake);
-    assert_eq!(world.reconcile().await.unwrap_err().category(), "StatusWriteFailed");
+    assert_eq!(world.reconcile().await.unwrap_err().category(), "Conflict");
     assert!(world.server.get(CLUSTER).unwrap()["status"].is_null());
+}
+
+/// Whoever waits for one of the operator in Go would be told what was true once.
+#[tokio::test]
+async fn conditions_of_another_operator_go_and_nothing_is_written_where_nothing_changes() {
+    let world = World::new(&json!({}));
+    let condition = |type_: &str, status: &str| {
+        json!({
+            "type": type_, "reason": type_, "message": type_, "status": status,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        })
+    };
+    world.server.change(CLUSTER, |object| {
+        let left = [condition("JobFinished", "True"), condition("JobMiniClusterReady", "False")];
+        object["status"] = json!({
+            "conditions": left, "jobid": "", "selector": "", "size": 0, "maximumSize": 0,
+            "exitCode": 3, "startTime": "2026-01-01T00:00:00Z",
+        });
+    });
+    world.reconcile().await.unwrap();
+    let status = world.status();
+    let types: Vec<&str> = status.conditions.iter().map(|it| it.type_.as_str()).collect();
+    assert_eq!(types, ["Accepted", "Progressing", "Ready", "Suspended", "Complete", "Failed"]);
+    assert_eq!((status.exit_code, status.start_time), (None, None));
+    world.server.writes();
+    assert_eq!(world.writes().await, [""; 0]);
 }
 
 /// Runs the MiniCluster to its end and deletes its Job.

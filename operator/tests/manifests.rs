@@ -287,8 +287,7 @@ fn the_operator_may_not_read_secrets_nor_touch_what_is_not_its_own() {
 
 #[test]
 fn the_deployment_is_one_that_pod_security_restricted_admits() {
-    let template =
-        manifests::deployment(&Installation::default()).spec.unwrap().template.spec.unwrap();
+    let template = manifests::deployment(&Installation::default()).spec.template.spec.unwrap();
     let pod = template.security_context.unwrap();
     assert_eq!(pod.run_as_non_root, Some(true));
     assert_eq!(pod.seccomp_profile.unwrap().type_, "RuntimeDefault");
@@ -304,7 +303,7 @@ fn the_deployment_is_one_that_pod_security_restricted_admits() {
 
 #[test]
 fn selectors_fit_the_pods() {
-    let deployment = manifests::deployment(&Installation::default()).spec.unwrap();
+    let deployment = manifests::deployment(&Installation::default()).spec;
     let labels = deployment.template.metadata.unwrap().labels.unwrap();
     assert_eq!(deployment.selector.match_labels.unwrap(), labels);
     assert_eq!(

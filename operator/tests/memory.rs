@@ -5,9 +5,10 @@ mod support;
 
 use flux_operator::controller::{Scope, run};
 use serde_json::json;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
-use support::world::{CONFIG, JOB, SERVICE, World, create, finish, patch};
+use support::world::{CLUSTER, CONFIG, JOB, SERVICE, World, create, finish, patch};
 use tokio::sync::oneshot;
 
 /// What is awaited comes long before.
@@ -51,6 +52,26 @@ async fn no_run_begins_on_what_a_watch_has_brought() {
     })
     .await;
     assert!(!world.server.was_asked(&create(JOB)), "{:?}", world.writes_so_far());
+}
+
+/// No generation counts labels, and a suspended MiniCluster is not looked at from time to time.
+#[tokio::test]
+async fn a_change_of_what_a_queue_reads_is_seen_at_once() {
+    let world = World::new(&json!({ "suspend": true }));
+    world.reconcile().await.unwrap();
+    world.server.brings_news_but_of(&[]);
+    world.server.writes();
+    let changed = Cell::new(false);
+    // Another operator has to read the MiniCluster.
+    run_until(&world.with_another_operator(), || {
+        if world.server.reads(CLUSTER) > 0 && !changed.replace(true) {
+            world.server.change(CLUSTER, |object| {
+                object["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "team" });
+            });
+        }
+        world.condition("Accepted").1 == "Invalid"
+    })
+    .await;
 }
 
 #[tokio::test]

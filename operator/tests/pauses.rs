@@ -5,6 +5,7 @@ mod support;
 
 use flux_operator::crd::State;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use support::world::{
     CLUSTER, CONFIG, JOB, SERVICE, World, create, finish, of_the_job, patch, put_pods, status,
@@ -149,6 +150,48 @@ async fn a_job_that_somebody_else_has_suspended_is_left_to_them() {
     world.server.writes();
     assert_eq!(world.writes().await, [status()]);
     assert_eq!(world.condition("Suspended").1, "JobSuspended");
+}
+
+/// A MiniCluster with this queue, and this annotation for it.
+fn label(world: &World, queue: Option<&str>) {
+    world.server.change(CLUSTER, |object| {
+        let label = queue.map(|queue| ("kueue.x-k8s.io/queue-name", queue));
+        object["metadata"]["labels"] = json!(label.into_iter().collect::<BTreeMap<_, _>>());
+        object["metadata"]["annotations"] =
+            json!({ "provreq.kueue.x-k8s.io/maxRunDurationSeconds": "60", "other": "1" });
+    });
+}
+
+#[tokio::test]
+async fn what_a_queue_has_admitted_keeps_its_queue_and_its_size_and_says_so() {
+    let world = World::new(&json!({ "maxSize": 6 }));
+    label(&world, Some("team"));
+    world.reconcile().await.unwrap();
+    let job = world.server.get(JOB).unwrap();
+    let annotations = &job["metadata"]["annotations"];
+    assert_eq!(annotations["provreq.kueue.x-k8s.io/maxRunDurationSeconds"], "60");
+    assert!(annotations["other"].is_null());
+
+    world.edit(2, |spec| spec["size"] = json!(2));
+    world.server.writes();
+    assert_eq!(world.writes().await, [status()]);
+    let (progressing, reason, message) = world.condition("Progressing");
+    assert_eq!((progressing.as_str(), reason.as_str()), ("False", "ChangeRefused"));
+    let told = "cannot be changed while the Job exists: spec.size: the queue team has admitted 4 pods, \
+                and would stop all of them for 2; delete and create the MiniCluster";
+    assert_eq!(message, told);
+    world.edit(3, |spec| spec["size"] = json!(4));
+    assert_eq!(world.writes().await, [patch(JOB), status()]);
+    assert_ne!(world.condition("Progressing").1, "ChangeRefused");
+
+    for other in [Some("another"), None] {
+        label(&world, other);
+        world.reconcile().await.unwrap();
+        let message = world.condition("Progressing").2;
+        assert!(message.contains("the label kueue.x-k8s.io/queue-name"), "{message}");
+        let job = world.server.get(JOB).unwrap();
+        assert_eq!(job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "team");
+    }
 }
 
 #[tokio::test]

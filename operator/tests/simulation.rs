@@ -8,7 +8,7 @@ use std::sync::Arc;
 use support::simulation::job::{JobController, is_suspended, pods_of};
 use support::simulation::job_policy::{Verdict, verdict};
 use support::simulation::kubelet::Kubelet;
-use support::simulation::patch::{apply, merge};
+use support::simulation::patch::merge;
 use support::simulation::queue;
 use support::simulation::refusal::Refusal;
 use support::simulation::rules::{admit, fill_in};
@@ -38,26 +38,6 @@ fn a_merge_removes_by_null_and_replaces_lists() {
     let mut object = json!({ "a": { "b": 1, "c": 2 }, "list": [1, 2] });
     merge(&mut object, &json!({ "a": { "b": null }, "list": [3], "new": { "x": null, "y": 1 } }));
     assert_eq!(object, json!({ "a": { "c": 2 }, "list": [3], "new": { "y": 1 } }));
-}
-
-#[test]
-fn an_apply_takes_back_what_it_says_no_more_and_leaves_what_others_set() {
-    let mut live = json!({
-        "size": 1, "exitCode": 7, "theirs": true,
-        "conditions": [{ "type": "Ours" }, { "type": "Old" }, { "type": "Theirs" }],
-    });
-    let last =
-        json!({ "size": 1, "exitCode": 7, "conditions": [{ "type": "Ours" }, { "type": "Old" }] });
-    apply(
-        &mut live,
-        &last,
-        &json!({ "size": 2, "conditions": [{ "type": "Ours", "status": "True" }] }),
-    );
-    let expected = json!({
-        "size": 2, "theirs": true,
-        "conditions": [{ "type": "Ours", "status": "True" }, { "type": "Theirs" }],
-    });
-    assert_eq!(live, expected);
 }
 
 fn changed(old: &Value, path: &str, value: Value) -> Result<Value, Refusal> {

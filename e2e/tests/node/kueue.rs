@@ -12,7 +12,8 @@ use e2e::{
     wait::{Look, until},
 };
 use flux_operator::crd::{MiniCluster, State};
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
 
 use super::options;
 
@@ -95,6 +96,8 @@ async fn one_after_the_other(trial: &Trial) -> Result<()> {
     let flavoured = selector.filter(|it| it.get("e2e.example/pool").is_some_and(|it| it == "one"));
     ensure!(flavoured.count() == 2, "the pods do not have the node selector of the flavour");
 
+    keeps_its_size(trial, "first").await?;
+
     let hello = container("command: echo hello, ");
     trial.apply(&minicluster("second", "", &hello)).await?;
     let says = waits(trial, "second").await?;
@@ -110,6 +113,37 @@ async fn one_after_the_other(trial: &Trial) -> Result<()> {
     waits(trial, "second").await?;
     trial.api::<MiniCluster>().delete("first", &DeleteParams::default()).await?;
     complete(trial, "second").await
+}
+
+/// Another size of what the queue has admitted is refused, and no pod is stopped for it.
+async fn keeps_its_size(trial: &Trial, name: &str) -> Result<()> {
+    let uids = async || -> Result<Vec<_>> {
+        Ok(trial.pods(name).await?.into_iter().map(|pod| pod.metadata.uid).collect())
+    };
+    let before = uids().await?;
+    let size = async |size: u32| {
+        let patch = Patch::Merge(json!({ "spec": { "size": size } }));
+        trial.api::<MiniCluster>().patch(name, &PatchParams::default(), &patch).await.map(drop)
+    };
+    let refused = async |is: bool| {
+        let says = |cluster: Option<&MiniCluster>| {
+            let found = cluster.and_then(|cluster| condition(cluster, "Progressing"));
+            found.is_some_and(|(_, reason, message)| {
+                (reason == "ChangeRefused"
+                    && message.contains("the queue team has admitted 2 pods"))
+                    == is
+            })
+        };
+        trial.await_minicluster(name, "another answer to a size", DEADLINE, says).await
+    };
+    size(1).await?;
+    refused(true).await?;
+    size(2).await?;
+    let cluster = refused(false).await?;
+    let state = cluster.status.and_then(|status| status.state);
+    ensure!(state == Some(State::Running), "{state:?}");
+    ensure!(uids().await? == before, "pods were stopped");
+    Ok(())
 }
 
 async fn complete(trial: &Trial, name: &str) -> Result<()> {

@@ -24,6 +24,7 @@ pub(crate) use faults::Faults;
 pub use faults::{Violation, Violations};
 pub use flux::Defaults;
 pub(crate) use image::image;
+pub(crate) use queue::of_kueue;
 pub(crate) use text::{is_label, is_object_name};
 
 use super::{Cluster, FixedFields, Identity, Network, Runner};
@@ -32,7 +33,6 @@ use container::{Containers, containers};
 use flux_contract::Logging;
 use pod::labels;
 use sizes::sizes;
-use std::collections::BTreeMap;
 use text::{given, is_absolute_path, is_service_name};
 use volume::is_mounted;
 
@@ -80,7 +80,6 @@ fn resolve(
     let flux = flux::flux(name_text, &sizes, &spec.flux, defaults, faults);
     let Containers { runner, sidecars, companion, volumes } =
         containers(name_text, spec, &flux.view, &network, faults);
-    labels("metadata.labels", cluster.metadata.labels.as_ref().unwrap_or(&BTreeMap::new()), faults);
     labels("spec.jobLabels", &spec.job_labels, faults);
     let pod = pod::pod(spec, volumes, faults);
     let Identity { name, namespace, owner } = identity?;
@@ -92,6 +91,7 @@ fn resolve(
         max_size: sizes.max_size,
         min_size: sizes.min_size,
         job_labels: queue::job_labels(cluster, faults),
+        job_annotations: queue::job_annotations(cluster),
         deadline_seconds: spec.deadline_seconds,
         // A container that is started again would begin to count anew.
         deadline_by_agent: spec.deadline_seconds != deadline_seconds()

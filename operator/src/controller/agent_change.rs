@@ -6,8 +6,9 @@
 //! `job_change::changed_fields`.
 
 use super::build::agent_config;
-use super::ended_run::noted_generation;
+use super::job_state::{has_pods, is_suspended, noted_generation};
 use super::observe::Live;
+use super::queue;
 use super::suspension;
 use crate::cluster::Cluster;
 use flux_contract::{AgentConfig, Bootstrap, Hostlist, Install, Workload};
@@ -35,22 +36,26 @@ pub(super) fn constrain(
     generation: i64,
     install: Install,
 ) -> Constrained {
-    let Some((job, running)) = live.job.as_ref().zip(running) else {
-        let config = AgentConfig { install, ..agent_config(cluster, lead) };
-        return Constrained { cluster: cluster.clone(), config, refused: Vec::new() };
+    let mut cluster = cluster.clone();
+    let job = live.job.as_ref();
+    let mut refused = job.map(|job| queue::constrain(job, &mut cluster)).unwrap_or_default();
+    let Some((job, running)) = job.zip(running) else {
+        let config = AgentConfig { install, ..agent_config(&cluster, lead) };
+        return Constrained { cluster, config, refused };
     };
     let submitted = running.submitted || suspension::has_submitted(&running, live);
     let running = AgentConfig { submitted, ..running };
     let limit = backoff_limit(job);
-    let starts_anew = suspension::is_suspended(job) && !suspension::has_pods(job);
-    let constrained = constrain_to(cluster.clone(), &running, limit, lead, starts_anew);
+    let starts_anew = is_suspended(job) && !has_pods(job);
+    let constrained = constrain_to(cluster, &running, limit, lead, starts_anew);
     if noted_generation(job) == Some(generation) {
         // Nothing was asked for since: what differs is a newer operator's way to say the same.
         let mut config = running;
         config.network.lead_address = lead;
-        return Constrained { config, refused: Vec::new(), ..constrained };
+        return Constrained { config, refused, ..constrained };
     }
-    constrained
+    refused.extend(constrained.refused);
+    Constrained { refused, ..constrained }
 }
 
 /// How often the command of `job` may be repeated. A Job that counts by index repeats pods only.

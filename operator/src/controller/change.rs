@@ -1,6 +1,7 @@
 //! What is done with one object, as a value.
 
 use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -34,7 +35,14 @@ impl<K: Resource<DynamicType = ()> + Serialize> Change<K> {
     /// From `live`, if there is one, to `desired`: nothing is written where `live` says all of it.
     pub(super) fn between(live: Option<&K>, desired: K) -> Self {
         let Some(live) = live else { return Self::Create(Box::new(desired)) };
-        let desired = to_value(&desired);
+        Self::merge(live, to_value(&desired))
+    }
+
+    /// Merges `desired` into `live`, unless `live` says all of it. Owners that others have added stay.
+    pub(super) fn merge(live: &K, mut desired: Value) -> Self {
+        if let Some(owners) = desired.pointer_mut("/metadata/ownerReferences") {
+            *owners = with_other_owners(owners, live.owner_references());
+        }
         if is_subset(&desired, &to_value(live)) { Self::Keep } else { Self::patch(live, desired) }
     }
 
@@ -66,8 +74,20 @@ impl Change<Service> {
                 desired["spec"]["selector"][key] = Value::Null;
             }
         }
-        if is_subset(&desired, &to_value(live)) { Self::Keep } else { Self::patch(live, desired) }
+        Self::merge(live, desired)
     }
+}
+
+/// The owners `live`, with `ours` in the place of what is there of them. A merge patch replaces the whole list.
+fn with_other_owners(ours: &Value, live: &[OwnerReference]) -> Value {
+    let mut owners: Vec<Value> = live.iter().map(|owner| json!(owner)).collect();
+    for our in ours.as_array().into_iter().flatten() {
+        match owners.iter_mut().find(|owner| owner["uid"] == our["uid"]) {
+            Some(place) => place.clone_from(our),
+            None => owners.push(our.clone()),
+        }
+    }
+    Value::Array(owners)
 }
 
 fn to_value(object: &impl Serialize) -> Value {

@@ -1,8 +1,8 @@
 //! What is to be done about a MiniCluster, from what there is of it.
 
 use super::build::{AGENT_CONFIG_KEY, Images};
-use super::ended_run::{EndedRun, noted_generation};
-use super::job_change::is_finished;
+use super::ended_run::EndedRun;
+use super::job_state::{is_finished, noted_generation};
 use super::observe::Live;
 use crate::cluster::{AGENT_CONTAINER, Cluster};
 use flux_contract::{AgentConfig, ClusterName};
@@ -110,7 +110,7 @@ mod tests {
     use crate::controller::fixtures::{
         built, built_with, cluster, delete_failed_job, ended_job, images,
     };
-    use crate::controller::job_change::GENERATION_ANNOTATION;
+    use crate::controller::job_state::GENERATION_ANNOTATION;
     use crate::controller::kept::Kept;
     use flux_contract::Install;
     use serde_json::json;

@@ -3,8 +3,7 @@
 
 use super::build::meta_of;
 use super::change::Change;
-use super::job_change::GENERATION_ANNOTATION;
-use super::observe::Live;
+use super::job_state::noted_generation;
 use crate::cluster::{FixedFields, Identity};
 use crate::crd::{MiniClusterStatus, State};
 use k8s_openapi::api::batch::v1::Job;
@@ -79,22 +78,18 @@ impl EndedRun {
     }
 }
 
-/// The generation of the specification that `job` was last in line with.
-pub(super) fn noted_generation(job: &Job) -> Option<i64> {
-    job.annotations().get(GENERATION_ANNOTATION)?.parse().ok()
-}
-
 /// Notes the run on the `ConfigMap`, and on a new one where there is none any more, if it has ended as
 /// `status` says. Nothing else of it is changed.
 pub(super) fn note(
     identity: &Identity,
-    live: &Live,
+    job: Option<&Job>,
+    config_map: Option<&ConfigMap>,
     status: &MiniClusterStatus,
     generation: i64,
 ) -> Change<ConfigMap> {
-    let run = live.job.as_ref().and_then(|job| EndedRun::of(job, status, generation));
+    let run = job.and_then(|job| EndedRun::of(job, status, generation));
     let Some(text) = run.map(|run| json!(run).to_string()) else { return Change::Keep };
-    let Some(live) = &live.config_map else {
+    let Some(live) = config_map else {
         let mut metadata = meta_of(identity, &identity.name.agent_config_map());
         metadata.annotations = Some([(ENDED_RUN_ANNOTATION.to_owned(), text)].into());
         return Change::Create(Box::new(ConfigMap { metadata, ..ConfigMap::default() }));
@@ -104,11 +99,15 @@ pub(super) fn note(
 }
 
 /// From the `ConfigMap` there is to `desired`; the note goes before another run begins.
-pub(super) fn without_note(live: &Live, desired: ConfigMap) -> Change<ConfigMap> {
-    let is_noted = |it: &&ConfigMap| it.annotations().contains_key(ENDED_RUN_ANNOTATION);
-    let noted = live.config_map.as_ref().filter(is_noted).filter(|_| live.job.is_none());
-    let Some(noted) = noted else { return Change::between(live.config_map.as_ref(), desired) };
-    let mut patch = json!(desired);
-    patch["metadata"]["annotations"][ENDED_RUN_ANNOTATION] = Value::Null;
-    Change::patch(noted, patch)
+pub(super) fn without_note(
+    job: Option<&Job>,
+    live: Option<&ConfigMap>,
+    desired: ConfigMap,
+) -> Change<ConfigMap> {
+    let Some(live) = live else { return Change::Create(Box::new(desired)) };
+    let mut desired = json!(desired);
+    if job.is_none() && live.annotations().contains_key(ENDED_RUN_ANNOTATION) {
+        desired["metadata"]["annotations"][ENDED_RUN_ANNOTATION] = Value::Null;
+    }
+    Change::merge(live, desired)
 }

@@ -3,18 +3,15 @@
 //! A Job's pod template can never be changed. `completions` of an Indexed Job can, together with
 //! `parallelism` (KEP-3715, stable since 1.31).
 
-use super::start_deadline::{CAUSE_ANNOTATION, RAN_ANNOTATION};
-use super::suspension::SUSPENDED_ANNOTATION;
+use super::job_state::{
+    CAUSE_ANNOTATION, GENERATION_ANNOTATION, JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION,
+    RAN_ANNOTATION, SUSPENDED_ANNOTATION, is_finished, noted_keys,
+};
 use crate::cluster::FixedFields;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
-
-/// Annotation of the Job: generation of the MiniCluster it was last brought in line with.
-pub(super) const GENERATION_ANNOTATION: &str = "flux-framework.org/generation";
-
-/// Annotation of the Job: the keys of its labels that come from the specification.
-pub(super) const JOB_LABELS_ANNOTATION: &str = "flux-framework.org/job-labels";
+use std::collections::BTreeMap;
 
 /// What is merged into the Job there is, so that it says what the one does that would be built now;
 /// `None` where it does, has ended or is being deleted. `in_line`: all that was asked for can be had,
@@ -31,13 +28,11 @@ pub(super) fn job_patch(live: &Job, desired: &Job, in_line: bool) -> Option<Valu
     if in_line && live.annotations().get(GENERATION_ANNOTATION) != generation {
         patch["metadata"] = json!({ "annotations": { GENERATION_ANNOTATION: generation } });
     }
-    for (key, value) in adjusted_notes(live, desired) {
+    for (key, value) in adjusted_annotations(live, desired) {
         patch["metadata"]["annotations"][key] = value;
     }
-    if let Some(labels) = adjusted_labels(live, desired) {
-        patch["metadata"]["labels"] = labels;
-        patch["metadata"]["annotations"][JOB_LABELS_ANNOTATION] =
-            json!(desired.annotations().get(JOB_LABELS_ANNOTATION));
+    for (key, value) in adjusted_labels(live, desired) {
+        patch["metadata"]["labels"][key] = value;
     }
     if let Some(spec) = adjusted_spec(live, desired) {
         patch["spec"] = spec;
@@ -59,54 +54,46 @@ pub(super) fn changed_fields(live: &Job, fields: &FixedFields) -> Vec<String> {
     if deleted { Vec::new() } else { fields.changed_since(live.annotations()) }
 }
 
-/// True once the Job has ended, well or not.
-pub(super) fn is_finished(job: &Job) -> bool {
-    is_any(job, &["Complete", "Failed"])
-}
-
-/// True once the Job has failed.
-pub(super) fn is_failed(job: &Job) -> bool {
-    is_any(job, &["Failed"])
-}
-
-/// True once it is decided how the Job ends, though pods of it may be left (KEP-3329, KEP-3998).
-pub(super) fn is_ending(job: &Job) -> bool {
-    is_finished(job) || is_any(job, &["FailureTarget", "SuccessCriteriaMet"])
-}
-
-fn is_any(job: &Job, types: &[&str]) -> bool {
-    let conditions = job.status.as_ref().and_then(|status| status.conditions.as_deref());
-    let is_true = |type_: &str| types.contains(&type_);
-    conditions.unwrap_or_default().iter().any(|it| it.status == "True" && is_true(&it.type_))
-}
-
 /// True while the Job has not ended and nobody deletes it.
 fn is_under_way(job: &Job) -> bool {
     job.metadata.deletion_timestamp.is_none() && !is_finished(job)
 }
 
-/// What is noted on the Job otherwise than it should be, or no more.
-fn adjusted_notes<'jobs>(
+/// Notes that the Job should not have, or others, and the annotations that the MiniCluster gives now or gave once.
+fn adjusted_annotations<'jobs>(
     live: &'jobs Job,
     desired: &'jobs Job,
-) -> impl Iterator<Item = (&'static str, Value)> + use<'jobs> {
-    let (has, wants) = (live.annotations(), desired.annotations());
-    let notes = [RAN_ANNOTATION, CAUSE_ANNOTATION, SUSPENDED_ANNOTATION].into_iter();
-    let other = notes.filter(move |key| has.get(*key) != wants.get(*key));
-    other.map(move |key| (key, json!(wants.get(key))))
+) -> impl Iterator<Item = (&'jobs str, Value)> {
+    const NOTES: [&str; 5] = [
+        RAN_ANNOTATION,
+        CAUSE_ANNOTATION,
+        SUSPENDED_ANNOTATION,
+        JOB_LABELS_ANNOTATION,
+        JOB_ANNOTATIONS_ANNOTATION,
+    ];
+    let given =
+        [live, desired].into_iter().flat_map(|job| noted_keys(job, JOB_ANNOTATIONS_ANNOTATION));
+    changed(NOTES.into_iter().chain(given), live.annotations(), desired.annotations())
 }
 
-/// Labels that are missing or other, and those that the specification gave once and gives no more.
-/// Whatever else is on the Job is somebody else's.
-fn adjusted_labels(live: &Job, desired: &Job) -> Option<Value> {
-    let (has, wants) = (live.labels(), desired.labels());
-    let mut labels = serde_json::Map::new();
-    let set = wants.iter().filter(|(key, value)| has.get(*key) != Some(*value));
-    labels.extend(set.map(|(key, value)| (key.clone(), json!(value))));
-    let given = live.annotations().get(JOB_LABELS_ANNOTATION).map_or("", String::as_str);
-    let given = given.split(',').filter(|key| has.contains_key(*key) && !wants.contains_key(*key));
-    labels.extend(given.map(|key| (key.to_owned(), Value::Null)));
-    (!labels.is_empty()).then_some(Value::Object(labels))
+/// Labels that are missing or other, and those that the MiniCluster gave once and gives no more. Whatever else is on
+/// the Job is somebody else's.
+fn adjusted_labels<'jobs>(
+    live: &'jobs Job,
+    desired: &'jobs Job,
+) -> impl Iterator<Item = (&'jobs str, Value)> {
+    let wanted = desired.labels().keys().map(String::as_str);
+    changed(wanted.chain(noted_keys(live, JOB_LABELS_ANNOTATION)), live.labels(), desired.labels())
+}
+
+/// Those of `keys` that are not what they should be, each with what it should be.
+fn changed<'jobs>(
+    keys: impl Iterator<Item = &'jobs str>,
+    has: &'jobs BTreeMap<String, String>,
+    wants: &'jobs BTreeMap<String, String>,
+) -> impl Iterator<Item = (&'jobs str, Value)> {
+    let other = keys.filter(|key| has.get(*key) != wants.get(*key));
+    other.map(|key| (key, json!(wants.get(key))))
 }
 
 /// The part of the specification that may differ at any time and does: size, deadline, backoff limit, and whether
@@ -160,6 +147,23 @@ mod tests {
         assert_eq!(change, Some(patch));
         let same = with(json!({ "team": "physics", "old": "1" }));
         assert_eq!(job_patch(&live, &same, true), None);
+    }
+
+    #[test]
+    fn annotations_for_a_queue_follow_and_those_of_others_stay() {
+        let with = |key: &str| {
+            let mut cluster = cluster(&json!({}));
+            cluster.job_annotations = [(key.to_owned(), "1".to_owned())].into();
+            built(&cluster, 1).job
+        };
+        let mut live = with("kueue.x-k8s.io/a");
+        live.annotations_mut().insert("kueue.x-k8s.io/stopping".to_owned(), "true".to_owned());
+        assert_eq!(job_patch(&live, &with("kueue.x-k8s.io/a"), true), None);
+        let patch = json!({ "metadata": { "annotations": {
+            "kueue.x-k8s.io/a": null, "kueue.x-k8s.io/b": "1",
+            JOB_ANNOTATIONS_ANNOTATION: "kueue.x-k8s.io/b",
+        } } });
+        assert_eq!(job_patch(&live, &with("kueue.x-k8s.io/b"), true), Some(patch));
     }
 
     #[test]

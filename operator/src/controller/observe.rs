@@ -9,7 +9,7 @@ use super::build::services;
 use super::ended_run::EndedRun;
 use super::error::{Error, Taken};
 use super::gang;
-use super::job_change::is_finished;
+use super::job_state::is_finished;
 use super::queue::{Queue, queue};
 use crate::cluster::{Cluster, Identity};
 use futures::future::try_join_all;

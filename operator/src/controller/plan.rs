@@ -231,7 +231,11 @@ fn apply_specification(
         only_services: false,
         secret: if live.job.is_none() { secret(request, &cluster)? } else { None },
         companion,
-        config_map: ended_run::without_note(live, desired.config_map),
+        config_map: ended_run::without_note(
+            live.job.as_ref(),
+            live.config_map.as_ref(),
+            desired.config_map,
+        ),
         gang,
         sidecars: sidecars.into_iter().map(change).collect(),
         aliases: aliases.into_iter().map(change).collect(),

@@ -1,18 +1,23 @@
-//! What the queue says about a Job that waits in it (Kueue).
+//! A Job in a queue (Kueue): what it keeps, and what the queue says while it waits.
 //!
 //! Kueue makes an object of its own for each Job, a Workload, and says there what it waits for. No type of it is
 //! kept here: which versions a cluster serves is asked, and only the words of its conditions are read.
 
 use super::access::Access;
-use super::suspension::{by_specification, is_suspended};
-use crate::cluster::QUEUE_LABEL;
+use super::job_state::{
+    JOB_LABELS_ANNOTATION, is_suspended, is_suspended_by_specification, noted_keys,
+};
+use crate::cluster::{Cluster, QUEUE_LABEL};
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{ResourceExt as _, discovery};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// API group of Kueue.
 const GROUP: &str = "kueue.x-k8s.io";
+/// Annotation of a Job whose number of pods Kueue lets change while it runs (`ElasticJobsViaWorkloadSlices`).
+const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
 /// Label of a Workload: uid of its Job.
 const JOB_UID: &str = "kueue.x-k8s.io/job-uid";
 
@@ -32,13 +37,58 @@ pub(super) struct Queue {
 
 /// The queue that `job` waits in, if it does. What cannot be read is left out: it is a word for people.
 pub(super) async fn queue(access: &Access<'_>, job: &Job) -> Option<Queue> {
-    let waits = is_suspended(job) && !by_specification(job);
+    let waits = is_suspended(job) && !is_suspended_by_specification(job);
     let name = job.labels().get(QUEUE_LABEL).filter(|_| waits)?.clone();
     let says = workload(access, &job.uid().unwrap_or_default()).await.unwrap_or_else(|error| {
         tracing::debug!(%error, "read the Workload of a Job");
         None
     });
     Some(Queue { name, says })
+}
+
+/// Puts in the place of what is asked for what `job` keeps in its queue; the answer is what was asked for.
+///
+/// Kueue refuses a running Job another queue. A Job that leaves its queue keeps its quota (`ReconcileGenericJob`
+/// ignores it then), and one whose number of pods is not that of its Workload is stopped with all its pods
+/// (`ensureOneWorkload`).
+pub(super) fn constrain(job: &Job, cluster: &mut Cluster) -> Vec<String> {
+    let mut refused = Vec::new();
+    let (has, wants) = (job.labels().get(QUEUE_LABEL), cluster.job_labels.get(QUEUE_LABEL));
+    let is_given = noted_keys(job, JOB_LABELS_ANNOTATION).any(|key| key == QUEUE_LABEL);
+    let may_be = match (has, wants) {
+        (Some(has), Some(wants)) => has == wants || is_suspended(job),
+        // Kueue gives a Job the namespace's default queue.
+        (has, wants) => wants.is_none() && (has.is_none() || !is_given),
+    };
+    if !may_be {
+        refused.push(format!("the label {QUEUE_LABEL}"));
+        replace(&mut cluster.job_labels, QUEUE_LABEL, has);
+    }
+    let elastic = job.annotations().get(ELASTIC);
+    if cluster.job_annotations.get(ELASTIC) != elastic {
+        refused.push(format!("the annotation {ELASTIC}"));
+        replace(&mut cluster.job_annotations, ELASTIC, elastic);
+    }
+    let size = job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or_default();
+    let size = u32::try_from(size).unwrap_or_default();
+    let admitted = has.filter(|_| !is_suspended(job) && elastic.is_none_or(|it| it != "true"));
+    if let Some(queue) = admitted.filter(|_| cluster.size != size) {
+        let asked = cluster.size;
+        refused.push(format!(
+            "spec.size: the queue {queue} has admitted {size} pods, and would stop all of them for {asked}"
+        ));
+        cluster.size = size;
+        // A quorum of more brokers than there are pods is never reached.
+        cluster.min_size = cluster.min_size.map(|least| least.min(size));
+    }
+    refused
+}
+
+fn replace(entries: &mut BTreeMap<String, String>, key: &str, value: Option<&String>) {
+    match value {
+        Some(value) => entries.insert(key.to_owned(), value.clone()),
+        None => entries.remove(key),
+    };
 }
 
 /// What the Workload of the Job with this uid says.
@@ -63,7 +113,61 @@ fn waits_for(workload: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::fixtures::{built, cluster};
     use serde_json::json;
+
+    /// What is asked for in the queue `queue`.
+    fn queued(queue: Option<&str>, size: u32) -> Cluster {
+        let mut cluster = cluster(&json!({ "size": size, "maxSize": 9 }));
+        let queue = queue.map(|queue| (QUEUE_LABEL.to_owned(), queue.to_owned()));
+        cluster.job_labels.extend(queue);
+        cluster
+    }
+
+    /// What is refused of `asked` while `job` is there, and the queue and the size that are left.
+    fn constrained(job: &Job, mut asked: Cluster) -> (Vec<String>, Option<String>, u32) {
+        let refused = constrain(job, &mut asked);
+        (refused, asked.job_labels.remove(QUEUE_LABEL), asked.size)
+    }
+
+    #[test]
+    fn a_job_stays_in_its_queue_and_goes_to_another_only_while_it_waits() {
+        let label = || vec![format!("the label {QUEUE_LABEL}")];
+        let team = || Some("team".to_owned());
+        let mut job = built(&queued(Some("team"), 4), 1).job;
+        assert_eq!(constrained(&job, queued(Some("team"), 4)), (vec![], team(), 4));
+        assert_eq!(constrained(&job, queued(Some("other"), 4)), (label(), team(), 4));
+        assert_eq!(constrained(&job, queued(None, 4)), (label(), team(), 4));
+        job.spec.as_mut().unwrap().suspend = Some(true);
+        let other = (vec![], Some("other".to_owned()), 4);
+        assert_eq!(constrained(&job, queued(Some("other"), 4)), other);
+        assert_eq!(constrained(&job, queued(None, 4)), (label(), team(), 4));
+        let mut without = built(&queued(None, 4), 1).job;
+        assert_eq!(constrained(&without, queued(Some("team"), 4)), (label(), None, 4));
+        without.labels_mut().insert(QUEUE_LABEL.to_owned(), "default".to_owned());
+        assert_eq!(constrained(&without, queued(None, 4)), (vec![], None, 4));
+    }
+
+    #[test]
+    fn what_a_queue_has_admitted_keeps_its_size_unless_it_is_elastic() {
+        let mut job = built(&queued(Some("team"), 4), 1).job;
+        let told =
+            "spec.size: the queue team has admitted 4 pods, and would stop all of them for 2";
+        let (refused, _, size) = constrained(&job, queued(Some("team"), 2));
+        assert_eq!((refused, size), (vec![told.to_owned()], 4));
+        let elastic = || {
+            let mut cluster = queued(Some("team"), 2);
+            cluster.job_annotations.insert(ELASTIC.to_owned(), "true".to_owned());
+            cluster
+        };
+        assert_eq!(constrained(&job, elastic()).0[0], format!("the annotation {ELASTIC}"));
+        job.spec.as_mut().unwrap().suspend = Some(true);
+        assert_eq!(constrained(&job, queued(Some("team"), 2)).2, 2, "it waits");
+        let job = built(&elastic(), 1).job;
+        let mut larger = elastic();
+        larger.size = 3;
+        assert_eq!(constrained(&job, larger), (vec![], Some("team".to_owned()), 3));
+    }
 
     #[test]
     fn a_workload_says_first_what_quota_it_lacks() {

@@ -167,7 +167,9 @@ async fn note_end(
     if facts.plan.course.ended().is_some() {
         return Ok(());
     }
-    let change = ended_run::note(&identity, facts.live, status, facts.plan.generation);
+    let Facts { live, plan, .. } = facts;
+    let (job, config_map) = (live.job.as_ref(), live.config_map.as_ref());
+    let change = ended_run::note(&identity, job, config_map, status, plan.generation);
     apply_if_changed(access, &change, &mut None).await
 }
 

@@ -13,7 +13,7 @@ use crate::crd::{MiniCluster, MiniClusterStatus, State};
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, Recorder};
 use kube::{Resource as _, ResourceExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Least time between two writes of a status of which the second has other numbers and words only.
@@ -38,18 +38,22 @@ pub(super) async fn report(
     }
     let name = cluster.name_any();
     let patch = json!({
-        "apiVersion": MiniCluster::api_version(&()),
-        "kind": MiniCluster::kind(&()),
-        // Not to one of the same name that was created since.
-        "metadata": { "uid": cluster.uid() },
-        "status": status,
+        // Neither to one of the same name that was created since, nor over what another has written.
+        "metadata": { "uid": cluster.uid(), "resourceVersion": cluster.resource_version() },
+        "status": replacing(cluster.status.as_ref(), status),
     });
-    let parameters = PatchParams::apply(FIELD_MANAGER).force();
+    let parameters =
+        PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     // The answer holds the whole object, also one that cannot be read.
     let namespace = cluster.namespace().unwrap_or_default();
     let api = reported(context.client.clone(), &namespace);
-    let answer = api.patch_status(&name, &parameters, &Patch::Apply(patch)).await;
-    let answer = answer.map_err(|source| Error::WriteStatus { name, source: Box::new(source) })?;
+    let answer = api.patch_status(&name, &parameters, &Patch::Merge(patch)).await;
+    let answer = answer.map_err(|source| match source {
+        kube::Error::Api(refusal) if refusal.is_conflict() => {
+            Error::Conflict { kind: MiniCluster::kind(&()).into_owned(), name }
+        }
+        source => Error::WriteStatus { name, source: Box::new(source) },
+    })?;
     context.known.reported(answer.metadata, answer.status);
     let old = cluster.status.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();
     log_end(cluster, status);
@@ -57,6 +61,18 @@ pub(super) async fn report(
         publish(&context.recorder(), cluster, &event).await;
     }
     Ok(None)
+}
+
+/// What puts `new` in the place of `old`, as a merge patch: the whole status is the operator's. Conditions that
+/// another operator has left would say what was true once.
+fn replacing(old: Option<&MiniClusterStatus>, new: &MiniClusterStatus) -> Value {
+    let mut patch = json!(new);
+    for (field, _) in json!(old).as_object().into_iter().flatten() {
+        if patch.get(field).is_none() {
+            patch[field] = Value::Null;
+        }
+    }
+    patch
 }
 
 /// How long `new` can wait after `old`: if it only has other numbers and words, or says that pods have started or

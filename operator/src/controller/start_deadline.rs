@@ -3,18 +3,12 @@
 //! The Job ends itself: its own deadline is set to what has passed already, and in the same write the cause is
 //! noted on it. So the operator need not see the end to know why it was.
 
-use super::job_change::is_finished;
+use super::job_state::{CAUSE_ANNOTATION, RAN_ANNOTATION, is_finished, is_suspended};
 use super::observe::{Live, broker_is_ready};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use std::time::Duration;
-
-/// Annotation of the Job: the start of the Job since which the quorum was reached once.
-pub(super) const RAN_ANNOTATION: &str = "flux-framework.org/running-since-start";
-
-/// Annotation of the Job: what it waited for when the time was over.
-pub(super) const CAUSE_ANNOTATION: &str = "flux-framework.org/start-deadline-exceeded";
 
 /// How it stands with the time in which the quorum must be reached.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,9 +33,8 @@ impl StartDeadline {
         if let Some(cause) = job.annotations().get(CAUSE_ANNOTATION) {
             return Self::Passed(cause.clone());
         }
-        let suspended = job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true);
         let start = job.status.as_ref().and_then(|status| status.start_time.as_ref());
-        let Some((seconds, start)) = seconds.zip(start.filter(|_| !suspended)) else {
+        let Some((seconds, start)) = seconds.zip(start.filter(|_| !is_suspended(job))) else {
             return Self::None;
         };
         let started = start.0.to_string();

@@ -16,8 +16,9 @@ pub(super) use facts::Facts;
 use super::course::Course;
 use super::error::Error;
 use super::install::Choice;
+use super::job_state::is_suspended_by_specification;
 use super::plan::Acceptance;
-use super::suspension::{by_specification, was_taken};
+use super::suspension::was_taken;
 use crate::crd::{MiniCluster, MiniClusterStatus, State, TimelineEntry};
 use brokers::Brokers;
 use conditions::Conditions;
@@ -90,7 +91,7 @@ pub(super) fn interrupted(cluster: &MiniCluster, error: &Error, now: Time) -> Mi
         selector: selector(&cluster.name_any()),
         state: old.state.or(Some(State::Pending)),
         reason: if old.is_over() { old.reason } else { Some(error.category().to_owned()) },
-        conditions: conditions.merged_over(&old.conditions),
+        conditions: conditions.with_old(),
         ..old
     }
 }
@@ -204,7 +205,7 @@ fn why_suspended(facts: &Facts<'_>) -> (&'static str, String) {
         let says = queue.says.as_ref().map(|says| format!(": {says}")).unwrap_or_default();
         return ("InQueue", format!("waits in the queue {}{says}", queue.name));
     }
-    if facts.live.job.as_ref().is_some_and(by_specification) {
+    if facts.live.job.as_ref().is_some_and(is_suspended_by_specification) {
         let message = "suspended by the specification; spec.suspend: false resumes it".to_owned();
         return ("SuspendedBySpecification", message);
     }

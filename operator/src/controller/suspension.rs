@@ -3,40 +3,20 @@
 //! Who has suspended a Job resumes it: what the specification did is noted on the Job, and a Job that somebody
 //! else has suspended (a queue, a person) is left to them.
 
-use super::job_change::is_ending;
+use super::job_state::{SUSPENDED_ANNOTATION, has_pods, is_ending, is_suspended_by_specification};
 use super::observe::{Live, broker_is_ready};
 use flux_contract::{AgentConfig, Workload};
-use k8s_openapi::api::batch::v1::{Job, JobStatus};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
-
-/// Annotation of the Job: the specification has suspended it.
-pub(super) const SUSPENDED_ANNOTATION: &str = "flux-framework.org/suspended";
 
 /// Finalizer of a pod that the Job controller has yet to count.
 const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
-/// True while the Job is to have no pods.
-pub(super) fn is_suspended(job: &Job) -> bool {
-    job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
-}
-
-/// True when the specification has suspended the Job.
-pub(super) fn by_specification(job: &Job) -> bool {
-    job.annotations().contains_key(SUSPENDED_ANNOTATION)
-}
-
-/// True while pods of the Job are there that have not ended.
-pub(super) fn has_pods(job: &Job) -> bool {
-    let counts = |it: &JobStatus| [it.active, it.ready, it.terminating];
-    let counts = job.status.as_ref().map(counts).into_iter().flatten();
-    counts.flatten().any(|count| count > 0)
-}
-
 /// Writes into `job`, the one that is to be, whether it is suspended; `asked`: the specification says so. A Job
 /// is resumed when the last of its pods has gone: a new one would find the state of before.
 pub(super) fn direct(asked: bool, live: Option<&Job>, job: &mut Job) {
-    let ours = live.is_some_and(|live| is_suspended(live) && by_specification(live));
+    let ours = live.is_some_and(is_suspended_by_specification);
     let stays = asked || (ours && live.is_some_and(has_pods));
     if let Some(spec) = &mut job.spec {
         spec.suspend = (stays || ours).then_some(stays);
@@ -74,7 +54,7 @@ mod tests {
     fn directed(asked: bool, live: Option<&Job>) -> (Option<bool>, bool) {
         let mut wanted = job(0);
         direct(asked, live, &mut wanted);
-        (wanted.spec.as_ref().unwrap().suspend, by_specification(&wanted))
+        (wanted.spec.as_ref().unwrap().suspend, is_suspended_by_specification(&wanted))
     }
 
     /// A Job that is suspended, by the specification or by somebody else, and has pods or none.

@@ -3,13 +3,16 @@
 use super::context::Context;
 use super::kept::{Keep, Kept, take_identity};
 use super::known::{Marker, name_of};
+use crate::cluster::validate::of_kueue;
 use flux_contract::labels;
 use futures::{Stream, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
+use kube::core::ObjectMeta;
 use kube::runtime::reflector::{self, ObjectRef, Store};
-use kube::runtime::{PredicateConfig, WatchStreamExt as _, predicates, watcher};
+use kube::runtime::{Predicate as _, PredicateConfig, WatchStreamExt as _, predicates, watcher};
 use kube::{Api, ResourceExt as _};
 use std::fmt::Debug;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 /// Everything the operator makes carries this label, so that it hears of nothing else.
@@ -28,8 +31,8 @@ pub(super) fn watch_config() -> watcher::Config {
     watcher::Config::default().page_size(PAGE)
 }
 
-/// Every MiniCluster, as metadata, and the changes of their specifications. Status writes do not
-/// pass: they are our own. A MiniCluster that cannot be read does not stop the watch of the
+/// Every MiniCluster, as metadata, and the changes of their specifications and of what a queue reads of them. Status
+/// writes do not pass: they are our own. A MiniCluster that cannot be read does not stop the watch of the
 /// others, because only its metadata is read here.
 ///
 /// `synced` is not told by the store: of two that wait for it, which the controller is one of, only
@@ -42,7 +45,11 @@ pub(super) fn markers(
     let (store, writer) = reflector::store();
     let stream = watcher(api, watch_config())
         .default_backoff()
-        .modify(|marker| marker.metadata = take_identity(&mut marker.metadata))
+        .modify(|marker| {
+            let for_queue = hash_for_queue(&marker.metadata);
+            marker.metadata = take_identity(&mut marker.metadata);
+            marker.annotations_mut().insert(FOR_QUEUE.to_owned(), for_queue.to_string());
+        })
         .reflect(writer)
         .inspect_ok(move |event| match event {
             watcher::Event::InitDone => synced(),
@@ -50,8 +57,23 @@ pub(super) fn markers(
             watcher::Event::Init | watcher::Event::InitApply(_) | watcher::Event::Apply(_) => {}
         })
         .applied_objects()
-        .predicate_filter(predicates::generation, PredicateConfig::default());
+        .predicate_filter(
+            predicates::generation.combine(predicates::annotations),
+            PredicateConfig::default(),
+        );
     (store, stream)
+}
+
+/// The only annotation of a MiniCluster as it is watched: [`hash_for_queue`].
+const FOR_QUEUE: &str = "flux-framework.org/for-queue";
+
+/// One number for all labels and annotations that a queue reads: what else is there, however much, is not kept.
+fn hash_for_queue(metadata: &ObjectMeta) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for entries in [&metadata.labels, &metadata.annotations] {
+        of_kueue(entries.as_ref()).collect::<Vec<_>>().hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// The objects that `labels` select, and each that is changed or goes. `complete` is called when all there are

@@ -1,8 +1,7 @@
 //! What is wrong with the options of an installation: all faults at once, each with its remedy.
 
-use super::Format;
 use super::images::{ImageNames, PROJECT};
-use super::installation::Installation;
+use super::installation::{Format, Installation};
 use crate::cluster::validate::{Faults, Violations, image, is_label, is_object_name};
 
 /// Checks the options of `manifests`. With `printed`, everything is one text.

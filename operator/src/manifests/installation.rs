@@ -2,7 +2,7 @@
 
 use super::images::ImageNames;
 use crate::crd::Install;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
 
@@ -11,6 +11,18 @@ pub const NAMESPACE: &str = "flux-operator-system";
 
 /// Name of the operator's objects.
 pub const NAME: &str = "flux-operator";
+
+/// Which tool installs the operator.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// `kubectl apply -f`: crd.yaml and operator.yaml.
+    #[default]
+    Plain,
+    /// `kubectl apply -k`: directories for an operator of each kind, and one for each option.
+    Kustomize,
+    /// `helm install`: a chart whose default values are these options.
+    Helm,
+}
 
 /// How an operator is installed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]

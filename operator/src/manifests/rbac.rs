@@ -131,7 +131,7 @@ fn rules(list: &[(&str, &str, &[&str])]) -> Vec<PolicyRule> {
 
 fn role_ref(kind: &str, name: &str) -> RoleRef {
     RoleRef {
-        api_group: "rbac.authorization.k8s.io".to_owned(),
+        api_group: Some("rbac.authorization.k8s.io".to_owned()),
         kind: kind.to_owned(),
         name: name.to_owned(),
     }

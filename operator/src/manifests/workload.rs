@@ -36,7 +36,7 @@ pub(super) fn service_account(installation: &Installation) -> ServiceAccount {
 pub fn deployment(installation: &Installation) -> Deployment {
     Deployment {
         metadata: installation.own(NAME),
-        spec: Some(DeploymentSpec {
+        spec: DeploymentSpec {
             // One that stands by can be kept while the other is evicted.
             replicas: Some(if installation.pod_disruption_budget { 2 } else { 1 }),
             selector: LabelSelector { match_labels: Some(labels()), ..LabelSelector::default() },
@@ -50,7 +50,7 @@ pub fn deployment(installation: &Installation) -> Deployment {
                 spec: Some(pod(installation)),
             },
             ..DeploymentSpec::default()
-        }),
+        },
         ..Deployment::default()
     }
 }

@@ -13,7 +13,7 @@ use super::simulation::gate::Gate;
 use super::simulation::refusal::Refusal;
 use super::simulation::selectors::is_labelled;
 use axum::body::Body as Answer;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::ACCEPT;
 use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
@@ -313,7 +313,6 @@ impl Server {
             path: parts.uri.path(),
             query: parts.uri.query().unwrap_or_default(),
             whole: !header(ACCEPT).contains("as=PartialObjectMetadata"),
-            applies: header(CONTENT_TYPE).contains("apply-patch"),
             body,
         };
         let answer = self.with(|memory| {

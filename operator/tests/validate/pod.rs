@@ -15,17 +15,6 @@ fn pod_values_kubernetes_would_refuse_are_refused_with_their_place() {
         (json!({ "annotations": { "": "x" } }), "annotations[]"),
         (json!({ "nodeAffinity": { "a": [] } }), "nodeAffinity[a]"),
         (json!({ "resources": { "cpu": "x" } }), "resources[cpu]"),
-        (json!({ "tolerations": [{ "operator": "Like", "key": "a" }] }), "tolerations[0].operator"),
-        (json!({ "tolerations": [{ "key": "a", "effect": "Never" }] }), "tolerations[0].effect"),
-        (json!({ "tolerations": [{}] }), "tolerations[0].key"),
-        (
-            json!({ "tolerations": [{ "operator": "Exists", "value": "a" }] }),
-            "tolerations[0].value",
-        ),
-        (
-            json!({ "tolerations": [{ "key": "a", "tolerationSeconds": 5 }] }),
-            "tolerations[0].tolerationSeconds",
-        ),
         (json!({ "overlay": { "containers": "none" } }), "overlay"),
         (json!({ "overlay": { "hostNetwork": true } }), "overlay.hostNetwork"),
         (json!({ "overlay": { "hostname": "a" } }), "overlay.hostname"),
@@ -53,6 +42,14 @@ fn pod_values_kubernetes_would_refuse_are_refused_with_their_place() {
     }
     let change = json!({ "shareProcessNamespace": true, "pod": { "hostPID": true } });
     assert_eq!(faults(change), ["spec.pod.hostPID"]);
+}
+
+#[test]
+fn tolerations_are_left_to_the_api_server() {
+    let tolerations =
+        json!([{ "key": "a", "operator": "Gt", "value": "5", "effect": "NoExecute" }]);
+    let pod = good(json!({ "pod": { "tolerations": tolerations } })).pod;
+    assert_eq!(json!(pod.tolerations), tolerations);
 }
 
 #[test]

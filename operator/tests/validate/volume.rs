@@ -50,6 +50,14 @@ fn volumes_that_cannot_be_mounted_are_refused() {
 }
 
 #[test]
+fn of_the_name_of_an_object_only_the_whole_has_a_limit() {
+    let claim = |length: usize| volume(json!({ "path": "/a", "claimName": "a".repeat(length) }));
+    let cluster = good(claim(253));
+    assert_eq!(cluster.pod.volumes[0].name, "data");
+    assert_eq!(faults(claim(254)), ["spec.containers[0].volumes[data].claimName"]);
+}
+
+#[test]
 fn volume_names_are_labels_that_are_not_the_operators() {
     for name in ["Data", "a_b", "flux-view", "hello-agent", "hello-curve"] {
         let volumes = json!({ "volumes": { name: { "path": "/a" } } });

@@ -11,8 +11,7 @@ use super::{
 use crate::{cluster::Pod, crd::MiniClusterSpec};
 use flux_contract::Shutdown;
 use k8s_openapi::api::core::v1::{
-    NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Toleration,
-    Volume,
+    NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Volume,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -36,7 +35,6 @@ pub(super) fn pod(spec: &MiniClusterSpec, volumes: Vec<Volume>, faults: &mut Fau
             format!("{:?} is not a quantity: write e.g. 4, 500m or 2Gi", quantity.0)
         });
     }
-    tolerations(&pod.tolerations, faults);
     objects(spec, faults);
     overlay(spec, faults);
     Pod {
@@ -147,35 +145,6 @@ fn node_affinity(spec: &MiniClusterSpec, faults: &mut Faults) -> Option<NodeAffi
         }),
         ..NodeAffinity::default()
     })
-}
-
-fn tolerations(tolerations: &[Toleration], faults: &mut Faults) {
-    for (position, toleration) in tolerations.iter().enumerate() {
-        let path = |field: &str| format!("spec.pod.tolerations[{position}].{field}");
-        let operator = given(toleration.operator.as_ref()).unwrap_or("Equal");
-        faults.require(matches!(operator, "Equal" | "Exists"), path("operator"), || {
-            format!("{operator:?} is no operator: use Equal or Exists")
-        });
-        let effect = given(toleration.effect.as_ref());
-        let known = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-        faults.require(effect.is_none_or(|effect| known.contains(&effect)), path("effect"), || {
-            format!("{:?} is no effect: use {}", effect.unwrap_or_default(), known.join(", "))
-        });
-        let key = given(toleration.key.as_ref());
-        faults.require(key.is_some() || operator == "Exists", path("key"), || {
-            "missing: needed unless the operator is Exists".to_owned()
-        });
-        faults.require(
-            operator != "Exists" || given(toleration.value.as_ref()).is_none(),
-            path("value"),
-            || "not compared by the operator Exists: remove it".to_owned(),
-        );
-        faults.require(
-            toleration.toleration_seconds.is_none() || effect == Some("NoExecute"),
-            path("tolerationSeconds"),
-            || "applies to the effect NoExecute only: remove it or set the effect".to_owned(),
-        );
-    }
 }
 
 fn overlay(spec: &MiniClusterSpec, faults: &mut Faults) {

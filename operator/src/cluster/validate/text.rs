@@ -15,11 +15,12 @@ pub(super) fn owned(text: Option<&String>) -> Option<String> {
 
 /// A DNS label (RFC 1123): what containers and volumes are named by.
 pub(crate) fn is_label(text: &str) -> bool {
+    text.len() <= 63 && is_subdomain_part(text)
+}
+
+fn is_subdomain_part(text: &str) -> bool {
     let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    text.len() <= 63
-        && text.starts_with(edge)
-        && text.ends_with(edge)
-        && text.chars().all(|c| edge(c) || c == '-')
+    text.starts_with(edge) && text.ends_with(edge) && text.chars().all(|c| edge(c) || c == '-')
 }
 
 /// A DNS label that starts with a letter (RFC 1035): what Services are named by.
@@ -27,9 +28,10 @@ pub(super) fn is_service_name(text: &str) -> bool {
     is_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase())
 }
 
-/// A DNS subdomain: what Secrets, `ConfigMap`s and most other objects are named by.
+/// A DNS subdomain, as Kubernetes has it: what Secrets, `ConfigMap`s and most other objects are named by. Only the
+/// whole has a limit.
 pub(crate) fn is_object_name(text: &str) -> bool {
-    text.len() <= 253 && text.split('.').all(is_label)
+    text.len() <= 253 && text.split('.').all(is_subdomain_part)
 }
 
 /// The name of an environment variable, as every supported Kubernetes accepts it.
@@ -198,6 +200,7 @@ mod tests {
         assert!(is_label("0a-b") && !is_service_name("0a-b") && is_service_name("a-0"));
         assert!(!is_label("") && !is_label("a-") && !is_label("A") && !is_label(&"a".repeat(64)));
         assert!(is_object_name("a.b-c") && !is_object_name("a..b") && !is_object_name("a_b"));
+        assert!(is_object_name(&"a".repeat(253)) && !is_object_name(&"a".repeat(254)));
         assert!(is_environment_name("A.b-c_1") && !is_environment_name("1A"));
         assert!(!is_environment_name("A=B") && !is_shell_name("A.b"));
         assert!(is_label_key("example.org/A_b") && !is_label_key("/a") && !is_label_key("a/b/c"));

@@ -179,6 +179,7 @@ fn source(path: &str, volume: &ContainerVolume, faults: &mut Faults) -> Volume {
             medium: medium(path, volume, faults),
             size_limit: given(volume.empty_dir_size_limit.as_ref())
                 .map(|limit| Quantity(limit.to_owned())),
+            ..EmptyDirVolumeSource::default()
         });
     }
     result

@@ -6,7 +6,9 @@ use super::images::Images;
 use super::meta::{object_labels, object_meta};
 use super::pod::template;
 use crate::cluster::Cluster;
-use crate::controller::job_change::{GENERATION_ANNOTATION, JOB_LABELS_ANNOTATION};
+use crate::controller::job_state::{
+    GENERATION_ANNOTATION, JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION,
+};
 use flux_contract::{Exit, Install};
 use k8s_openapi::api::batch::v1::{
     Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement,
@@ -56,10 +58,16 @@ pub(super) fn job(
         (GENERATION_ANNOTATION.to_owned(), generation.to_string()),
         cluster.fixed_fields.annotation(),
     ]);
-    if !cluster.job_labels.is_empty() {
-        let keys: Vec<&str> = cluster.job_labels.keys().map(String::as_str).collect();
-        annotations.insert(JOB_LABELS_ANNOTATION.to_owned(), keys.join(","));
+    for (note, entries) in [
+        (JOB_LABELS_ANNOTATION, &cluster.job_labels),
+        (JOB_ANNOTATIONS_ANNOTATION, &cluster.job_annotations),
+    ] {
+        if !entries.is_empty() {
+            let keys: Vec<&str> = entries.keys().map(String::as_str).collect();
+            annotations.insert(note.to_owned(), keys.join(","));
+        }
     }
+    annotations.extend(cluster.job_annotations.clone());
     metadata.annotations = Some(annotations);
     Ok(Job {
         metadata,
@@ -123,7 +131,7 @@ fn failure_policy(cluster: &Cluster, template: &PodTemplateSpec) -> PodFailurePo
         action: "Ignore".to_owned(),
         on_pod_conditions: Some(vec![PodFailurePolicyOnPodConditionsPattern {
             type_: "DisruptionTarget".to_owned(),
-            status: "True".to_owned(),
+            status: Some("True".to_owned()),
         }]),
         ..PodFailurePolicyRule::default()
     });

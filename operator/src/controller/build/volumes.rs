@@ -111,7 +111,7 @@ fn shared(cluster: &Cluster) -> Volume {
     };
     Volume {
         name: view.name.clone(),
-        empty_dir: Some(EmptyDirVolumeSource { medium, size_limit: None }),
+        empty_dir: Some(EmptyDirVolumeSource { medium, ..EmptyDirVolumeSource::default() }),
         ..Volume::default()
     }
 }
@@ -133,6 +133,7 @@ fn private(cluster: &Cluster) -> Volume {
         empty_dir: Some(EmptyDirVolumeSource {
             medium: Some(IN_MEMORY.to_owned()),
             size_limit: Some(Quantity(PRIVATE_LIMIT.to_owned())),
+            ..EmptyDirVolumeSource::default()
         }),
         ..Volume::default()
     }
@@ -195,9 +196,13 @@ fn key_volume(name: String, secret: String, key: &str) -> Volume {
         name,
         secret: Some(SecretVolumeSource {
             secret_name: Some(secret),
-            items: Some(vec![KeyToPath { key: key.to_owned(), path: key.to_owned(), mode: None }]),
+            items: Some(vec![KeyToPath {
+                key: key.to_owned(),
+                path: key.to_owned(),
+                ..KeyToPath::default()
+            }]),
             default_mode: Some(KEY_MODE),
-            optional: None,
+            ..SecretVolumeSource::default()
         }),
         ..Volume::default()
     }

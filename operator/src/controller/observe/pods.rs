@@ -4,7 +4,7 @@ use crate::cluster::Identity;
 use crate::controller::access::Access;
 use crate::controller::build::KILLED;
 use crate::controller::error::Error;
-use crate::controller::job_change::{is_failed, is_finished};
+use crate::controller::job_state::{is_failed, is_finished};
 use crate::controller::waiting::{
     SILENT_LIMIT, Waiting, condition, containers, event_time, is_silent, waiting,
 };

@@ -8,8 +8,7 @@ use crate::controller::error::Taken;
 use crate::controller::fixtures::{
     at, cluster, delete_failed_job, ended_job, images, job, pod, running,
 };
-use crate::controller::start_deadline::CAUSE_ANNOTATION;
-use crate::controller::suspension::SUSPENDED_ANNOTATION;
+use crate::controller::job_state::{CAUSE_ANNOTATION, SUSPENDED_ANNOTATION};
 use k8s_openapi::api::batch::v1::JobStatus;
 use kube::Resource;
 use serde::Serialize;

@@ -17,6 +17,9 @@ pub(in crate::controller) mod kind {
     pub(in crate::controller) const COMPLETE: &str = "Complete";
     /// The command failed, or could not be run.
     pub(in crate::controller) const FAILED: &str = "Failed";
+
+    /// All of them.
+    pub(super) const ALL: [&str; 6] = [ACCEPTED, PROGRESSING, READY, SUSPENDED, COMPLETE, FAILED];
 }
 
 /// Reasons of `Progressing=False` that are no trouble.
@@ -60,12 +63,14 @@ impl Conditions {
         self.list
     }
 
-    /// The conditions that were set, in place of those of the same type in `others`.
-    pub(super) fn merged_over(self, others: &[Condition]) -> Vec<Condition> {
+    /// The conditions that were set, and the old ones of the other types. Of a type that is none of ours, another
+    /// operator has left it.
+    pub(super) fn with_old(self) -> Vec<Condition> {
         let mut merged = self.list;
-        for other in others {
-            if merged.iter().all(|condition| condition.type_ != other.type_) {
-                merged.push(other.clone());
+        for other in self.old {
+            let is_set = merged.iter().any(|condition| condition.type_ == other.type_);
+            if !is_set && kind::ALL.contains(&other.type_.as_str()) {
+                merged.push(other);
             }
         }
         merged

@@ -4,16 +4,18 @@ use super::*;
 use crate::cluster::validate::{Violation, Violations};
 use crate::controller::course::{Course, Why};
 use crate::controller::ended_run::EndedRun;
-use crate::controller::fixtures::{at, ended, ended_job, job, pod, running, table, waiting};
+use crate::controller::fixtures::{
+    at, built, cluster, ended, ended_job, job, pod, running, table, waiting,
+};
+use crate::controller::job_state::{CAUSE_ANNOTATION, SUSPENDED_ANNOTATION};
 use crate::controller::observe::{Live, Pods};
 use crate::controller::plan::Plan;
 use crate::controller::queue::Queue;
-use crate::controller::start_deadline::CAUSE_ANNOTATION;
-use crate::controller::suspension::SUSPENDED_ANNOTATION;
 use crate::controller::waiting::Waiting;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, Pod, PodCondition};
 use kube::ResourceExt as _;
+use serde_json::json;
 
 /// What was observed and decided.
 #[derive(Default)]
@@ -382,18 +384,28 @@ fn a_pod_that_used_more_than_it_may_is_told_as_evicted_unless_its_command_had_en
 
 #[test]
 fn a_lead_whose_pod_is_gone_is_told_by_the_code_that_the_job_has_noted() {
-    let end = |pod: &str, code: i32| {
-        let mut job = ended_job("Failed", "PodFailurePolicy");
+    let end_by = |reason: &str, pod: &str, code: i32, rule: usize| {
+        let mut job = ended_job("Failed", reason);
+        let policy = built(&cluster(&json!({})), 1).job.spec.unwrap().pod_failure_policy;
+        job.spec.as_mut().unwrap().pod_failure_policy = policy;
         let conditions = job.status.as_mut().unwrap().conditions.as_mut().unwrap();
         conditions[0].message = Some(format!(
-            "Container hello for pod default/{pod} failed with exit code {code} matching FailJob rule at index 1"
+            "Container hello for pod default/{pod} failed with exit code {code} matching FailJob rule at index {rule}"
         ));
         let status = of(None, &observed(Some(job), None));
         (status.exit_code, table(&status)["Failed"].1.to_owned())
     };
+    let end = |pod: &str, code: i32| end_by("PodFailurePolicy", pod, code, 1);
     assert_eq!(end("hello-0-abcde", 7), (Some(7), "CommandFailed".to_owned()));
     assert_eq!(end("hello-0-abcde", 69), (Some(69), "HookFailed".to_owned()));
     assert_eq!(end("hello-1-abcde", 73), (None, "PodFailurePolicy".to_owned()));
+    // Words that do not agree with the rules of the Job are not believed.
+    assert_eq!(end("hello-0-abcde", 75), (None, "PodFailurePolicy".to_owned()));
+    for rule in [0, 2, 9] {
+        assert_eq!(end_by("PodFailurePolicy", "hello-0-abcde", 7, rule).0, None, "{rule}");
+    }
+    let other = end_by("BackoffLimitExceeded", "hello-0-abcde", 7, 1);
+    assert_eq!(other, (None, "BackoffLimitExceeded".to_owned()));
 }
 
 #[test]

@@ -48,8 +48,6 @@ pub(crate) struct Asked<'request> {
     pub(crate) query: &'request str,
     /// False where only metadata is asked for.
     pub(crate) whole: bool,
-    /// True for a server-side apply.
-    pub(crate) applies: bool,
     pub(crate) body: Value,
 }
 
@@ -107,9 +105,8 @@ impl Memory {
                 Method::PUT => store.replace(path, body)?,
                 Method::DELETE => store.delete(path, body)?,
                 Method::PATCH => match path.strip_suffix("/status") {
-                    Some(object) if asked.applies => store.apply_status(object, body)?,
-                    None if !asked.applies => store.merge(path, body)?,
-                    Some(_) | None => return Err(Refusal::new(405, "no patch that is known here")),
+                    Some(object) => store.merge_status(object, body)?,
+                    None => store.merge(path, body)?,
                 },
                 _ => return Err(Refusal::new(405, "not here")),
             },

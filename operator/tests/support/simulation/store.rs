@@ -1,7 +1,7 @@
 //! Objects by their paths, with their versions, and all changes in their order.
 
 use super::clock::Clock;
-use super::patch::{apply, merge};
+use super::patch::merge;
 use super::queue::is_queued;
 use super::refusal::Refusal;
 use super::rules::{COUNTED, admit, fill_in};
@@ -33,8 +33,6 @@ pub(crate) struct Store {
     pub(crate) has_queue: bool,
     /// How many objects of each kind were made.
     made: BTreeMap<String, u32>,
-    /// What the operator applied last as the status of the object at a path.
-    applied: BTreeMap<String, Value>,
     /// How many Services have got an address.
     addresses: u32,
 }
@@ -93,7 +91,6 @@ impl Store {
     /// Takes the object at `path` away, if there is one.
     pub(crate) fn remove(&mut self, path: &str) -> Option<Arc<Value>> {
         let mut object = Value::clone(&*self.objects.remove(path)?);
-        self.applied.remove(path);
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let object = Arc::new(object);
@@ -136,13 +133,13 @@ impl Store {
         })
     }
 
-    /// Applies the status in `body`, of the operator, to the object at `path`.
-    pub(crate) fn apply_status(&mut self, path: &str, body: &Value) -> Result<Arc<Value>, Refusal> {
-        let last = self.applied.get(path).cloned().unwrap_or_default();
-        let object =
-            self.update(path, body, |object| apply(&mut object["status"], &last, &body["status"]))?;
-        self.applied.insert(path.to_owned(), body["status"].clone());
-        Ok(object)
+    /// Merges the status in `changes` into the object at `path`, and nothing else of them.
+    pub(crate) fn merge_status(
+        &mut self,
+        path: &str,
+        changes: &Value,
+    ) -> Result<Arc<Value>, Refusal> {
+        self.update(path, changes, |object| merge(&mut object["status"], &changes["status"]))
     }
 
     /// Says how the object at `path` is, as whoever it is that runs it.
