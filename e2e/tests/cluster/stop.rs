@@ -1,10 +1,14 @@
 //! How a run ends that does not end by itself.
 
 use crate::{DEADLINE, apply, ready_lead, trial};
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, Result, ensure};
+use e2e::trial::{Trial, logs::follow_lead};
 use flux_contract::TerminationMessage;
+use flux_operator::crd::MiniCluster;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{api::DeleteParams, runtime::wait::await_condition};
+use std::sync::Mutex;
+use tokio::sync::Notify;
 
 /// What the agent in container `name` of `pod` has left, if that has ended.
 fn message(pod: Option<&Pod>, name: &str) -> Option<TerminationMessage> {
@@ -35,6 +39,71 @@ fn a_lead_that_is_deleted_leaves_its_message_although_its_command_ignores_signal
         let message = message(ended?.as_ref(), &name).context("no message")?;
         let error = message.last_error.unwrap_or_default();
         ensure!(error.contains("SIGTERM"), "exit code {}: {error}", message.exit_code);
+        Ok(())
+    });
+}
+
+/// A script that says when it runs, when it gets a signal, and when it has saved, which takes longer than a
+/// small share of the grace period.
+const SAVES: &str = "cat > /tmp/saves <<'END'
+trap 'echo $1 got HUP' HUP
+trap 'echo $1 got TERM; sleep 20; echo $1 saved; exit 0' TERM
+echo $1 runs; while :; do sleep 0.1; done
+END";
+
+/// Runs `container`, deletes it when `all` of its processes run, with a minute to end, and looks whether each
+/// of them got SIGTERM and saved.
+async fn deleted_while_it_runs(
+    trial: &Trial,
+    name: &str,
+    container: &str,
+    all: &[&str],
+) -> Result<()> {
+    let spec = format!(
+        "{{size: 1, flux: {{drainSeconds: 60}}, containers: [{{image: 'ubuntu:24.04', \
+         commands: {{pre: {SAVES:?}}}, {container}}}]}}"
+    );
+    let name = apply(trial, name, &spec).await?;
+    let said = Mutex::new(Vec::<String>::new());
+    let all_say = |what: &str| {
+        let said = said.lock().unwrap();
+        all.iter().all(|process| said.contains(&format!("{process} {what}")))
+    };
+    let runs = Notify::new();
+    let followed = follow_lead(trial, &name, DEADLINE, |line| {
+        said.lock().unwrap().push(line.to_owned());
+        if line.ends_with(" runs") && all_say("runs") {
+            runs.notify_one();
+        }
+    });
+    let deleted = async {
+        runs.notified().await;
+        let clusters = trial.api::<MiniCluster>();
+        clusters.delete(&name, &DeleteParams::default()).await.context("deleting it")?;
+        Ok(())
+    };
+    let both = Box::pin(async { tokio::try_join!(followed, deleted) });
+    let ended = tokio::time::timeout(DEADLINE, both).await;
+    let log = || said.lock().unwrap().join("\n");
+    ended.with_context(|| format!("following the log of {name} to its end:\n{}", log()))??;
+    ensure!(all_say("got TERM") && all_say("saved"), "log of {name}:\n{}", log());
+    ensure!(!log().contains("got HUP") && !log().contains("killing it"), "{}", log());
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_command_that_is_deleted_gets_sigterm_with_all_it_started_and_time_to_save() {
+    trial("saves", &[], async |trial| {
+        let launcher =
+            "launcher: true, command: 'sh /tmp/saves child & set -- parent; . /tmp/saves'";
+        let shell = "launcher: true, command: 'sh /tmp/saves child; echo b'";
+        let job = "command: 'sh /tmp/saves task; echo b'";
+        tokio::try_join!(
+            deleted_while_it_runs(trial, "launcher", launcher, &["child", "parent"]),
+            deleted_while_it_runs(trial, "shell", shell, &["child"]),
+            deleted_while_it_runs(trial, "job", job, &["task"]),
+        )?;
         Ok(())
     });
 }
