@@ -42,6 +42,15 @@ fn the_manifests_name_no_image_of_the_project_that_a_release_may_lack() {
 }
 
 #[test]
+fn kind_runs_the_tests_on_a_cluster_alone_with_one_node_for_their_archives() {
+    let text = std::fs::read_to_string(repository().join(".github/workflows/kind.yaml")).unwrap();
+    assert_eq!(text.matches("- role: worker").count(), 1);
+    let runs = text.lines().filter(|line| line.contains("run: cargo"));
+    assert!(runs.clone().all(|run| run.contains("--test cluster")) && runs.count() == 1, "{text}");
+    assert!(!text.contains("cargo verify"));
+}
+
+#[test]
 fn advisories_are_looked_for_each_week_with_the_cargo_deny_of_the_other_checks() {
     let workflow = yaml(".github/workflows/advisories.yaml");
     let cron = workflow["on"]["schedule"][0]["cron"].as_str().unwrap();
