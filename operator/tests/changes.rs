@@ -171,7 +171,25 @@ async fn an_invalid_change_of_what_runs_is_refused_and_its_end_is_seen() {
     world.edit(4, |spec| spec["cleanup"] = json!(true));
     let writes = world.writes().await;
     let services = "DELETE /api/v1/namespaces/work/pods/hello-services".to_owned();
-    assert_eq!(writes, [services, patch(CONFIG), status(), format!("DELETE {CLUSTER}")]);
+    let address = "DELETE /api/v1/namespaces/work/services/hello-lead".to_owned();
+    assert_eq!(writes, [address, services, patch(CONFIG), status(), format!("DELETE {CLUSTER}")]);
+}
+
+/// The names of Services are in the specification, and what was made once has those of another one.
+#[tokio::test]
+async fn no_address_is_left_of_a_sidecar_that_was_taken_out_of_the_specification() {
+    let sidecar = json!({ "image": "web", "name": "web", "runFlux": false, "ports": [80] });
+    let world = World::new(&json!({
+        "containers": [{ "image": "app", "command": "a", "runFlux": true }, sidecar],
+    }));
+    world.reconcile().await.unwrap();
+    let services = || world.server.paths("/api/v1/namespaces/work/services");
+    assert_eq!(services().len(), 4, "{:?}", services());
+    world.edit(2, |spec| spec["containers"].as_array_mut().unwrap().truncate(1));
+    world.reconcile().await.unwrap();
+    finish(&world, "Failed", 7);
+    world.reconcile().await.unwrap();
+    assert_eq!(services(), ["/api/v1/namespaces/work/services/hello"]);
 }
 
 #[tokio::test]

@@ -181,6 +181,7 @@ impl<'context> Access<'context> {
     }
 }
 
-fn is_owned(object: &impl ResourceExt, owner: &OwnerReference) -> bool {
+/// True when `owner` is among the owners of `object`.
+pub(super) fn is_owned(object: &impl ResourceExt, owner: &OwnerReference) -> bool {
     object.owner_references().iter().any(|it| it.uid == owner.uid)
 }

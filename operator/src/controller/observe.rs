@@ -4,7 +4,7 @@ mod pods;
 
 pub(super) use pods::{BEGIN, Pods, broker_is_ready, lacks_brokers, lacks_pods};
 
-use super::access::{Access, Owned};
+use super::access::{Access, Owned, is_owned};
 use super::build::services;
 use super::ended_run::EndedRun;
 use super::error::{Error, Taken};
@@ -12,11 +12,13 @@ use super::gang;
 use super::job_state::is_finished;
 use super::queue::{Queue, queue};
 use crate::cluster::{Cluster, Identity};
+use flux_contract::labels;
 use futures::future::try_join_all;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::ResourceExt;
+use kube::api::ListParams;
 use std::collections::BTreeMap;
 
 /// What there is of a MiniCluster.
@@ -44,8 +46,8 @@ pub(super) struct Live {
     pub(super) names_taken: Vec<String>,
 }
 
-/// Reads everything. The names of the Services are in the specification: none is read for one that
-/// was refused, of which `cluster` is absent, nor of a run that is noted to have ended.
+/// Reads everything. The names of the Services are in the specification: while a run is under way none is read
+/// for one that was refused, of which `cluster` is absent, nor of a run that is noted to have ended.
 pub(super) async fn observe(
     access: &Access<'_>,
     identity: &Identity,
@@ -66,7 +68,12 @@ pub(super) async fn observe(
     let mut unasked = Vec::new();
     let companion = or_note(companion, if asked_for { &mut taken } else { &mut unasked });
     let mut live = Live { job, config_map, companion, pods, queue, taken, ..Live::default() };
-    if let Some(cluster) = cluster.filter(|_| !is_noted_to_have_ended(&live)) {
+    if is_noted_to_have_ended(&live) {
+        return Ok(live);
+    }
+    if live.job.as_ref().is_some_and(is_finished) {
+        live.services = all_services(access, identity).await?;
+    } else if let Some(cluster) = cluster {
         add_services(access, owner, cluster, &mut live).await?;
         live.gang =
             gang::observe(access, identity, cluster, live.job.as_ref(), &mut live.taken).await?;
@@ -79,6 +86,24 @@ fn is_noted_to_have_ended(live: &Live) -> bool {
     let noted = live.config_map.as_ref().and_then(EndedRun::noted_on);
     let job = live.job.as_ref().filter(|job| is_finished(job));
     job.zip(noted).is_some_and(|(job, run)| Some(&run.job) == job.metadata.uid.as_ref())
+}
+
+/// The Services of a run that is over, whatever the specification says by now: none is to be left.
+async fn all_services(
+    access: &Access<'_>,
+    identity: &Identity,
+) -> Result<BTreeMap<String, Service>, Error> {
+    let name = &identity.name;
+    let selector =
+        format!("{}={},{}={name}", labels::MANAGED_BY, labels::MANAGED_BY_VALUE, labels::NAME);
+    let list = access.api::<Service>().list(&ListParams::default().labels(&selector)).await;
+    let list = list.map_err(|source| Error::Read {
+        kind: "Service".to_owned(),
+        name: selector,
+        source: Box::new(source),
+    })?;
+    let ours = list.into_iter().filter(|service| is_owned(service, &identity.owner));
+    Ok(ours.map(|service| (service.name_any(), service)).collect())
 }
 
 /// Adds the Services there are.
