@@ -48,6 +48,7 @@ pub use error::Error;
 
 use crate::health::UnderWay;
 use context::{api, notice};
+use failures::FIRST_RETRY;
 use futures::{FutureExt as _, StreamExt as _};
 use known::{AllPods, Marker, Stores};
 use kube::ResourceExt as _;
@@ -56,7 +57,7 @@ use kube::runtime::controller::{Action, Config};
 use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use watches::{COMPANIONS, LEADS, MANAGED, cluster_of, markers, ours};
+use watches::{COMPANIONS, JOB, LEADS, MANAGED, MINI_CLUSTER, cluster_of, markers, ours};
 
 /// Longest time to say in a status that a reconcile has failed when it could not say so itself.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -92,9 +93,12 @@ pub async fn supervise<T>(
     result
 }
 
-/// Tries again after a wait that doubles with each failure in a row.
+/// Tries again after a wait that doubles with each failure in a row. That somebody else has written is no failure.
 #[expect(clippy::needless_pass_by_value, reason = "the signature that `Controller::run` asks for")]
 fn retry(marker: Arc<Marker>, error: &Error, context: Arc<Context>) -> Action {
+    if matches!(error, Error::Conflict { .. }) {
+        return Action::requeue(FIRST_RETRY);
+    }
     let (failures, wait) = context.failures.failed(marker.as_ref());
     let (name, namespace) = (marker.name_any(), marker.namespace().unwrap_or_default());
     let (category, error) = (error.category(), error.chain());
@@ -117,12 +121,12 @@ pub async fn run(
     let departures = departures::run(Arc::clone(&context), &scope, shutdown.clone());
     let (store, markers) = markers(api(&client, namespace), Arc::clone(&context), synced);
     let all_pods = AllPods::default();
-    let (jobs, job_changes) = ours(api(&client, namespace), MANAGED, || {});
-    let (services, service_changes) = ours(api(&client, namespace), MANAGED, || {});
-    let (config_maps, config_changes) = ours(api(&client, namespace), MANAGED, || {});
+    let (jobs, job_changes) = ours(api(&client, namespace), MANAGED, MINI_CLUSTER, || {});
+    let (services, service_changes) = ours(api(&client, namespace), MANAGED, MINI_CLUSTER, || {});
+    let (config_maps, config_changes) = ours(api(&client, namespace), MANAGED, MINI_CLUSTER, || {});
     let (companions, companion_changes) =
-        ours(api(&client, namespace), COMPANIONS, all_pods.companions());
-    let (leads, lead_changes) = ours(api(&client, namespace), LEADS, all_pods.leads());
+        ours(api(&client, namespace), COMPANIONS, MINI_CLUSTER, all_pods.companions());
+    let (leads, lead_changes) = ours(api(&client, namespace), LEADS, JOB, all_pods.leads());
     context.known.watch(Stores { jobs, services, config_maps, companions, leads, all_pods });
     let clusters = Controller::for_stream(markers, store)
         .with_config(Config::default().concurrency(scope.concurrency))
@@ -138,4 +142,31 @@ pub async fn run(
             ready(())
         });
     futures::join!(clusters, labels, departures);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fixtures::{defaults, images};
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use kube::core::{ObjectMeta, PartialObjectMetaExt as _};
+
+    #[tokio::test]
+    async fn a_conflict_is_tried_again_soon_however_often_and_is_no_failure() {
+        let (service, _server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let client = Client::new(service, "apps");
+        let context = Context::new(client, None, Arc::default(), images("agent"), defaults());
+        let (marker, context) =
+            (Arc::new(ObjectMeta::default().into_response_partial()), Arc::new(context));
+        let retry = |error: &Error| retry(Arc::clone(&marker), error, Arc::clone(&context));
+        let conflict = Error::Conflict { kind: "Job".to_owned(), name: "hello".to_owned() };
+        for _ in 0..9 {
+            assert_eq!(retry(&conflict), Action::requeue(FIRST_RETRY));
+        }
+        assert_eq!(retry(&Error::Internal), Action::requeue(FIRST_RETRY));
+        assert_eq!(retry(&conflict), Action::requeue(FIRST_RETRY));
+        assert_eq!(retry(&Error::Internal), Action::requeue(2 * FIRST_RETRY));
+    }
 }

@@ -188,6 +188,51 @@ async fn conditions_of_another_operator_go_and_nothing_is_written_where_nothing_
     assert_eq!(world.writes().await, [""; 0]);
 }
 
+#[tokio::test]
+async fn a_status_is_not_written_over_one_that_another_operator_has_written_since() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    finish(&world, "Failed", 7);
+    let mut newer = world.server.get(CLUSTER).unwrap();
+    newer["status"]["jobid"] = json!("of the other operator");
+    world.server.intrude(CLUSTER, newer);
+    assert_eq!(world.reconcile().await.unwrap_err().category(), "Conflict");
+    assert_eq!(world.status().jobid, "of the other operator");
+    world.reconcile().await.unwrap();
+    assert_eq!(world.status().exit_code, Some(7));
+}
+
+/// The resource versions that the deletions so far were sent for.
+fn deleted_versions(world: &World) -> Vec<Value> {
+    let versions = |body: Value| body["preconditions"]["resourceVersion"].clone();
+    world.server.bodies().into_iter().map(versions).filter(|version| !version.is_null()).collect()
+}
+
+#[tokio::test]
+async fn only_the_version_that_was_decided_on_is_deleted() {
+    let world =
+        World::new(&json!({ "cleanup": true, "services": [{ "image": "a", "name": "a" }] }));
+    world.reconcile().await.unwrap();
+    let companion = world.server.get("/api/v1/namespaces/work/pods/hello-services").unwrap();
+    finish(&world, "Complete", 0);
+    world.reconcile().await.unwrap();
+    assert!(world.server.get(CLUSTER).is_none());
+    let deleted = deleted_versions(&world);
+    assert!(deleted.contains(&companion["metadata"]["resourceVersion"]), "{deleted:?}");
+
+    let world = World::new(&json!({ "cleanup": true }));
+    world.reconcile().await.unwrap();
+    finish(&world, "Complete", 0);
+    world.server.change(CLUSTER, |object| object["metadata"]["finalizers"] = json!(["a/b"]));
+    world.reconcile().await.unwrap();
+    world.server.change(CLUSTER, |object| object["metadata"]["deletionTimestamp"] = json!(null));
+    let mut changed = world.server.get(CLUSTER).unwrap();
+    changed["metadata"]["labels"] = json!({ "changed": "since" });
+    world.server.intrude(CLUSTER, changed);
+    assert_eq!(world.reconcile().await.unwrap_err().category(), "Conflict");
+    assert!(world.server.get(CLUSTER).unwrap()["metadata"]["deletionTimestamp"].is_null());
+}
+
 /// Runs the MiniCluster to its end and deletes its Job.
 async fn run_and_delete(world: &World) {
     world.reconcile().await.unwrap();

@@ -1,11 +1,14 @@
 //! What the operator keeps of a large cluster: its memory as a process of its own, beside an API server that
-//! holds a thousand MiniClusters of five pods as a real one does.
+//! holds a thousand MiniClusters of five pods as a real one does, or what other people have put there.
 #![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
+#[path = "footprint/hostile.rs"]
+mod hostile;
 mod support;
 
 use axum::Router;
-use http::Request;
+use hostile::Hostile;
+use http::{Request, Response};
 use kube::client::Body;
 use serde_json::{Value, json};
 use std::ops::RangeInclusive;
@@ -27,6 +30,10 @@ const MEMORY_LIMIT: u64 = 40 * 1024;
 const RELEASED: &str = "FLUX_OPERATOR_UNDER_TEST";
 /// The part of it that is no file, in KiB, of the program as tests have it, whose code is three times as large.
 const DATA_LIMIT: u64 = 28 * 1024;
+/// Resident memory at its highest, in KiB, whatever others write: less than the 256 MiB that the Deployment gives.
+const PEAK_LIMIT: u64 = 192 * 1024;
+/// Where all objects are.
+const NAMESPACE: &str = "work";
 /// Each is reconciled long before.
 const DEADLINE: Duration = Duration::from_mins(2);
 
@@ -79,7 +86,7 @@ fn collection(kind: &str) -> String {
         "ConfigMap" => ("/api/v1", "configmaps"),
         _ => ("/api/v1", "pods"),
     };
-    format!("{group}/namespaces/work/{plural}")
+    format!("{group}/namespaces/{NAMESPACE}/{plural}")
 }
 
 /// The name of MiniCluster `number`; as long as [`NAME`].
@@ -114,28 +121,43 @@ fn crowded() -> Server {
     server
 }
 
-/// Serves it on a port of the loopback.
-async fn serve(server: Server) -> String {
+/// Serves on a port of the loopback what `answer` answers. Watches bring nothing.
+async fn serve<F>(
+    answer: impl Fn(Request<axum::body::Body>) -> F + Clone + Send + Sync + 'static,
+) -> String
+where
+    F: Future<Output = Response<axum::body::Body>> + Send,
+{
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let answer = move |request: Request<axum::body::Body>| async move {
+    let app = Router::new().fallback(move |request: Request<axum::body::Body>| async move {
         if request.uri().query().is_some_and(|it| it.contains("watch=true")) {
             std::future::pending::<()>().await;
         }
-        let (parts, body) = request.into_parts();
-        let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
-        server.answer(Request::from_parts(parts, Body::from(body))).await
-    };
-    let app = Router::new().fallback(answer);
+        answer(request).await
+    });
     tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
     address
+}
+
+/// Serves what `server` holds.
+async fn serve_all_of(server: Server) -> String {
+    serve(move |request| {
+        let server = server.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+            server.answer(Request::from_parts(parts, Body::from(body))).await
+        }
+    })
+    .await
 }
 
 #[tokio::test]
 async fn a_thousand_miniclusters_take_little_memory() {
     let server = crowded();
     let directory = tempfile::tempdir().unwrap();
-    let operator = Operator::start(&serve(server.clone()).await, &directory);
+    let operator = Operator::start(&serve_all_of(server.clone()).await, &directory);
     let clusters = collection("MiniCluster");
     let paths = (0..MINICLUSTERS).map(|number| format!("{clusters}/{}", name(number)));
     let all = tokio::time::timeout(DEADLINE, server.all_were_read(paths)).await;
@@ -148,4 +170,23 @@ async fn a_thousand_miniclusters_take_little_memory() {
     assert!(!server.writes().iter().any(|write| write.ends_with("/status")), "{}", log());
     assert!(data <= DATA_LIMIT, "{data} KiB are no file");
     assert!(std::env::var_os(RELEASED).is_none() || whole <= MEMORY_LIMIT, "{whole} KiB");
+}
+
+#[tokio::test]
+async fn what_other_people_write_takes_no_memory() {
+    let server = Hostile::default();
+    let answering = server.clone();
+    let serving = serve(move |request| {
+        let server = answering.clone();
+        async move { server.answer(request).await }
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let operator = Operator::start(&serving.await, &directory);
+    let all = tokio::time::timeout(DEADLINE, server.all_were_reported()).await;
+    let figures = ["VmRSS", "RssAnon", "VmHWM"].map(|name| operator.memory(name));
+    println!("resident, the part that is no file, and the most so far: {figures:?} KiB");
+    let [_, data, peak] = figures;
+    assert!(all.is_ok(), "{}", std::fs::read_to_string(directory.path().join("log")).unwrap());
+    assert!(data <= DATA_LIMIT, "{data} KiB are no file");
+    assert!(peak <= PEAK_LIMIT, "{peak} KiB at once");
 }

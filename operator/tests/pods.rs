@@ -37,6 +37,12 @@ async fn a_pod_of_that_name_that_is_somebody_elses_is_left_alone() {
 
 /// A pod with `labels` that is owned by a Job with `uid`, and has been noticed.
 async fn labelled(world: &World, labels: Value, uid: &str) -> Result<Value, String> {
+    let pod = noticed(world, labels, uid);
+    label(world, pod).await
+}
+
+/// Such a pod, as a watch brings it.
+fn noticed(world: &World, labels: Value, uid: &str) -> PartialObjectMeta<Pod> {
     let pod = json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -52,8 +58,11 @@ async fn labelled(world: &World, labels: Value, uid: &str) -> Result<Value, Stri
     });
     world.server.put(POD, pod);
     world.server.writes();
-    let pod: PartialObjectMeta<Pod> =
-        serde_json::from_value(world.server.get(POD).unwrap()).unwrap();
+    serde_json::from_value(world.server.get(POD).unwrap()).unwrap()
+}
+
+/// Its labels after the operator has noticed it.
+async fn label(world: &World, pod: PartialObjectMeta<Pod>) -> Result<Value, String> {
     label_one(Arc::new(pod), Arc::clone(&world.context)).await.map_err(|error| error.chain())?;
     Ok(world.server.get(POD).unwrap()["metadata"]["labels"].clone())
 }
@@ -90,6 +99,18 @@ async fn bug_1b_a_pod_without_any_label_is_no_trouble() {
     let world = World::new(&json!({}));
     world.reconcile().await.unwrap();
     assert_eq!(labelled(&world, Value::Null, "job-uid").await, Ok(Value::Null));
+}
+
+#[tokio::test]
+async fn a_pod_that_has_changed_since_is_labelled_when_the_watch_brings_it() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    let pod = noticed(&world, index_label(), "job-uid");
+    world.server.change(POD, |pod| pod["status"] = json!({ "phase": "Running" }));
+    assert_eq!(label(&world, pod).await.unwrap(), index_label());
+    let pod = serde_json::from_value(world.server.get(POD).unwrap()).unwrap();
+    let labels = label(&world, pod).await.unwrap();
+    assert_eq!(labels["job-index"], "2");
 }
 
 #[tokio::test]
@@ -271,4 +292,20 @@ async fn a_services_pod_that_does_not_start_is_named_while_the_lead_is_awaited()
     let (_, reason, message) = world.condition("Progressing");
     assert_eq!(reason, "Waiting");
     assert!(message.contains("hello-services") && message.contains("no such image"), "{message}");
+}
+
+#[tokio::test]
+async fn a_lead_is_found_among_pods_of_others_with_its_labels() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    finish(&world, "Failed", 7);
+    for number in 0..50 {
+        let name = format!("hello-0-{number:05}");
+        let mut metadata = of_the_job(&name, 0);
+        metadata["ownerReferences"] = json!([]);
+        let path = format!("/api/v1/namespaces/work/pods/{name}");
+        world.server.put(&path, json!({ "metadata": metadata, "status": { "phase": "Pending" } }));
+    }
+    world.reconcile().await.unwrap();
+    assert_eq!(world.status().exit_code, Some(7));
 }

@@ -1,4 +1,4 @@
-//! Specifications that nobody would write by mistake: whoever writes them harms nobody else.
+//! Specifications and objects that nobody would write by mistake: whoever writes them harms nobody else.
 
 mod specifications;
 
@@ -6,26 +6,31 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::Trial;
+use flux_contract::labels;
 use flux_operator::{
     crd::{MiniCluster, MiniClusterStatus},
     manifests::NAMESPACE,
 };
-use futures::{StreamExt as _, stream};
-use k8s_openapi::api::core::v1::Pod;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::{
     Api, ResourceExt as _,
-    api::ListParams,
-    core::{ApiResource, Object},
+    api::{ListParams, Patch, PatchParams, PostParams},
+    core::{ApiResource, Object, ObjectMeta},
     runtime::wait::await_condition,
 };
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use specifications::specifications;
 
-use crate::{DEADLINE, complete, trial};
+use tokio::time::timeout;
+
+use crate::{DEADLINE, complete, ready_lead, trial};
 
 /// How many are on their way at once, as from impatient users.
 const AT_ONCE: usize = 8;
+/// Large objects of others: more than the operator has memory for.
+const CROWD: usize = 300;
 
 /// A MiniCluster whose specification is not read: no client may have to.
 type Reported = Object<IgnoredAny, MiniClusterStatus>;
@@ -58,15 +63,63 @@ fn two_hundred_hostile_specifications_harm_nobody() {
     });
 }
 
+/// The operator may use 256 MiB, and once kept whole whatever had its label. Which operator it is makes no difference, nor
+/// how agent and view come into the pods.
+#[test]
+#[ignore = "needs a cluster"]
+fn large_objects_of_others_with_its_label_do_not_stop_the_operator() {
+    trial("crowd", &[], async |trial| {
+        let before = operator(trial).await?;
+        let labels = [(labels::MANAGED_BY, labels::MANAGED_BY_VALUE)];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let data = [("text".to_owned(), "x".repeat(900 * 1024))];
+        let map = |number: usize| ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(format!("crowd-{number}")),
+                labels: Some(labels.clone().into()),
+                ..ObjectMeta::default()
+            },
+            data: Some(data.clone().into()),
+            ..ConfigMap::default()
+        };
+        let api = trial.api::<ConfigMap>();
+        let maps = (0..CROWD).map(async |number| {
+            let created = api.create(&PostParams::default(), &map(number)).await;
+            created.map(|_| ()).context("creating a large ConfigMap")
+        });
+        stream::iter(maps).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        let spec =
+            json!({ "containers": [{ "image": "ubuntu:24.04", "command": "sleep infinity" }] });
+        let name = apply(trial, minicluster("beside", &spec)).await.context("refused")?;
+        ready_lead(trial, &name).await?;
+        // The watch of ConfigMaps brings this after all of them.
+        let change = Patch::Merge(json!({ "metadata": { "labels": { labels::NAME: null } } }));
+        let changed = format!("{name}-agent");
+        api.patch(&changed, &PatchParams::default(), &change).await?;
+        let is_back = |map: Option<&ConfigMap>| {
+            map.is_some_and(|map| map.labels().get(labels::NAME) == Some(&name))
+        };
+        let waiting = await_condition(api.clone(), &changed, is_back);
+        timeout(DEADLINE, waiting).await.context("waiting for the operator to write a label")??;
+        let after = operator(trial).await?;
+        ensure!(before == after, "the operator was {before:?} and is {after:?}");
+        Ok(())
+    });
+}
+
+fn minicluster(name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
+        "metadata": { "name": name }, "spec": spec,
+    })
+}
+
 /// Applies all; the names of those that the API server took.
 async fn apply_all(trial: &Trial) -> Result<Vec<String>> {
-    let manifests = specifications().into_iter().enumerate().map(|(index, spec)| {
-        let object = json!({
-            "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
-            "metadata": { "name": format!("hostile-{index}") }, "spec": spec,
-        });
-        apply(trial, object)
-    });
+    let manifests = specifications()
+        .into_iter()
+        .enumerate()
+        .map(|(index, spec)| apply(trial, minicluster(&format!("hostile-{index}"), &spec)));
     let applied: Vec<Option<String>> =
         stream::iter(manifests).buffer_unordered(AT_ONCE).collect().await;
     let accepted: Vec<String> = applied.into_iter().flatten().collect();
@@ -90,7 +143,7 @@ async fn answers(trial: &Trial, names: &[String]) -> Result<Vec<String>> {
         // One that has gone had ended, and was not to stay.
         let answered = |object: Option<&Reported>| object.is_none_or(|it| accepted(it).is_some());
         let waiting = await_condition(api.clone(), name, answered);
-        let found = tokio::time::timeout(DEADLINE, waiting)
+        let found = timeout(DEADLINE, waiting)
             .await
             .with_context(|| format!("waiting for the operator's answer to {name}"))?
             .with_context(|| format!("watching {name}"))?;

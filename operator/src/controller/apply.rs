@@ -101,8 +101,8 @@ where
         Change::Keep => return Ok(()),
         Change::Create(object) => Some(create(access, &**object).await?),
         Change::Patch { name, patch } => Some(merge_patch(&access.api(), name, patch).await?),
-        Change::Delete { name, uid } => {
-            delete(&access.api::<K>(), name, uid.clone()).await?;
+        Change::Delete { name, uid, version } => {
+            delete(&access.api::<K>(), name, uid.clone(), version.clone()).await?;
             None
         }
     };
@@ -125,7 +125,7 @@ where
     Err(match access.read_owned::<K>(&name, &owner).await? {
         Err(taken) => taken.into(),
         // Ours, or gone again since: what there is has to be read anew.
-        Ok(_) => Error::Conflict { kind: K::kind(&()).into_owned(), name },
+        Ok(_) => Error::conflict::<K>(name),
     })
 }
 
@@ -156,28 +156,36 @@ where
     answer.map_err(|source| write_error::<K>(name, source))
 }
 
-/// Deletes the object with this uid, and no other that has its name.
-pub(super) async fn delete<K>(api: &Api<K>, name: &str, uid: Option<String>) -> Result<(), Error>
+/// Deletes this version of the object with this uid, and no other that has its name.
+pub(super) async fn delete<K>(
+    api: &Api<K>,
+    name: &str,
+    uid: Option<String>,
+    resource_version: Option<String>,
+) -> Result<(), Error>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
     let kind = K::kind(&()).into_owned();
     tracing::info!(kind, name, "delete");
     let parameters = DeleteParams {
-        preconditions: Some(Preconditions { uid, resource_version: None }),
+        preconditions: Some(Preconditions { uid, resource_version }),
         ..DeleteParams::background()
     };
     match api.delete(name, &parameters).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_conflict() => {
+            Err(Error::conflict::<K>(name.to_owned()))
+        }
         Err(source) => Err(Error::Delete { kind, name: name.to_owned(), source: Box::new(source) }),
     }
 }
 
 fn write_error<K: Resource<DynamicType = ()>>(name: &str, source: kube::Error) -> Error {
-    let (kind, name) = (K::kind(&()).into_owned(), name.to_owned());
+    let name = name.to_owned();
     if matches!(&source, kube::Error::Api(status) if status.is_conflict()) {
-        return Error::Conflict { kind, name };
+        return Error::conflict::<K>(name);
     }
-    Error::Apply { kind, name, source: Box::new(source) }
+    Error::Apply { kind: K::kind(&()).into_owned(), name, source: Box::new(source) }
 }

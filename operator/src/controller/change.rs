@@ -22,12 +22,14 @@ pub(super) enum Change<K> {
         /// What is merged into it.
         patch: Value,
     },
-    /// It is deleted, and no other that has its name.
+    /// It is deleted, and no other that has its name, nor another version.
     Delete {
         /// Name of the object.
         name: String,
         /// Its uid.
         uid: Option<String>,
+        /// The resource version that was read.
+        version: Option<String>,
     },
 }
 
@@ -58,7 +60,7 @@ impl<K: Resource<DynamicType = ()> + Serialize> Change<K> {
         if live.meta().deletion_timestamp.is_some() {
             return Self::Keep;
         }
-        Self::Delete { name: live.name_any(), uid: live.uid() }
+        Self::Delete { name: live.name_any(), uid: live.uid(), version: live.resource_version() }
     }
 }
 

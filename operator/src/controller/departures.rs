@@ -4,17 +4,18 @@
 //! have left all the same; a list would come too late.
 
 use super::context::{Context, Scope, api};
+use super::error::Error;
 use super::events::unfinished;
-use super::index_labels::controller;
-use super::watches::watch_config;
-use crate::crd::MiniCluster;
+use super::guard::{LIMIT, guarded};
+use super::kept::{Kept, controller};
+use super::watches::{JOB, MINI_CLUSTER, events, watch_config};
 use flux_contract::TerminationMessage;
 use futures::StreamExt as _;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kube::core::ObjectMeta;
-use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, Resource as _, ResourceExt as _};
+use kube::runtime::watcher;
+use kube::{Api, ResourceExt as _};
 use std::collections::HashSet;
 use std::future::ready;
 use std::sync::Arc;
@@ -30,14 +31,13 @@ pub(super) async fn run(
     scope: &Scope,
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
-    let pods = api::<Pod>(&context.client, scope.namespace.as_deref());
+    let pods = api(&context.client, scope.namespace.as_deref());
     let config = watch_config().labels(WORKERS).fields(FAILED);
     let mut departures = Departures::default();
-    watcher(pods, config)
-        .default_backoff()
+    events(pods, config, JOB)
         .take_until(shutdown)
         .filter_map(|event| ready(departures.of(event)))
-        .for_each(|departure| publish(&context, departure))
+        .for_each_concurrent(usize::from(scope.concurrency), |departure| tell(&context, departure))
         .await;
 }
 
@@ -50,23 +50,32 @@ struct Departure {
     unfinished: Vec<String>,
 }
 
-/// The pods that were told of and are still there, by uid.
+/// The failed pods there are that have left jobs, by uid.
 #[derive(Default)]
 struct Departures(HashSet<String>);
 
 impl Departures {
-    /// What there is to tell: of each pod once.
-    fn of(&mut self, event: watcher::Result<watcher::Event<Pod>>) -> Option<Departure> {
+    /// What there is to tell: of each pod once, and nothing of those that a watch begins with. Whoever watched when they
+    /// failed has told of them.
+    fn of(&mut self, event: watcher::Result<watcher::Event<Kept<Pod>>>) -> Option<Departure> {
         match event {
-            Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => {
+            Ok(watcher::Event::Apply(pod)) => {
                 let departure = departure(&pod)?;
                 self.0.insert(pod.uid()?).then_some(departure)
+            }
+            Ok(watcher::Event::InitApply(pod)) => {
+                self.0.extend(departure(&pod).and(pod.uid()));
+                None
             }
             Ok(watcher::Event::Delete(pod)) => {
                 self.0.remove(&pod.uid()?);
                 None
             }
-            Ok(watcher::Event::Init | watcher::Event::InitDone) => None,
+            Ok(watcher::Event::Init) => {
+                self.0.clear();
+                None
+            }
+            Ok(watcher::Event::InitDone) => None,
             Err(error) => {
                 tracing::warn!(%error, "watch the pods that have failed");
                 None
@@ -76,8 +85,9 @@ impl Departures {
 }
 
 /// What the agent of `pod` has left, if that names jobs. Job and runner have the name of their MiniCluster.
-fn departure(pod: &Pod) -> Option<Departure> {
-    let owner = controller(pod.owner_references())?;
+fn departure(pod: &Kept<Pod>) -> Option<Departure> {
+    let owner = pod.controller(JOB)?;
+    let pod = pod.object()?;
     let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
     let runner = containers.iter().find(|container| container.name == owner.name)?;
     let message = runner.state.as_ref()?.terminated.as_ref()?.message.as_deref()?;
@@ -91,25 +101,36 @@ fn departure(pod: &Pod) -> Option<Departure> {
 }
 
 /// Publishes an Event about the MiniCluster. One that cannot be written is no reason to do anything again.
-async fn publish(context: &Context, departure: Departure) {
-    let Departure { pod, namespace, job, unfinished: jobs } = departure;
-    let result = async {
-        let api: Api<Job> = Api::namespaced(context.client.clone(), &namespace);
-        let job = api.get_metadata_opt(&job).await?;
-        match job.as_ref().and_then(|job| cluster_of(&job.metadata)) {
-            Some(cluster) => context.recorder().publish(&unfinished(&pod, &jobs), &cluster).await,
-            None => Ok(()),
-        }
-    };
-    if let Err(error) = result.await {
-        tracing::warn!(%error, namespace, pod, ?jobs, "publish an Event about jobs that have not ended");
+async fn tell(context: &Context, departure: Departure) {
+    if let Err(error) = guarded(LIMIT, publish(context, &departure)).await {
+        let error = error.chain();
+        tracing::warn!(error, ?departure, "publish an Event about jobs that have not ended");
     }
+}
+
+async fn publish(context: &Context, departure: &Departure) -> Result<(), Error> {
+    let Departure { pod, namespace, job, unfinished: jobs } = departure;
+    let api: Api<Job> = Api::namespaced(context.client.clone(), namespace);
+    let job = api.get_metadata_opt(job).await.map_err(|source| Error::Read {
+        kind: JOB.to_owned(),
+        name: job.clone(),
+        source: Box::new(source),
+    })?;
+    let Some(cluster) = job.as_ref().and_then(|job| cluster_of(&job.metadata)) else {
+        return Ok(());
+    };
+    let published = context.recorder().publish(&unfinished(pod, jobs), &cluster).await;
+    published.map_err(|source| Error::Apply {
+        kind: "Event".to_owned(),
+        name: pod.clone(),
+        source: Box::new(source),
+    })
 }
 
 /// The MiniCluster that controls a Job.
 fn cluster_of(job: &ObjectMeta) -> Option<ObjectReference> {
     let owner = controller(job.owner_references.as_deref().unwrap_or_default())?;
-    (owner.kind == MiniCluster::kind(&())).then(|| ObjectReference {
+    (owner.kind == MINI_CLUSTER).then(|| ObjectReference {
         api_version: Some(owner.api_version.clone()),
         kind: Some(owner.kind.clone()),
         name: Some(owner.name.clone()),
@@ -122,15 +143,25 @@ fn cluster_of(job: &ObjectMeta) -> Option<ObjectReference> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{ended, pod};
+    use crate::controller::fixtures::{defaults, ended, images, pod};
+    use http::{Request, Response};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::json;
+    use std::future::pending;
 
     /// A worker that ended as `message` says.
-    fn worker(message: &str) -> Pod {
+    fn worker(message: &str) -> Kept<Pod> {
+        Kept::new(failed(message)).unwrap()
+    }
+
+    fn failed(message: &str) -> Pod {
         let mut pod = pod("hello-1-x", "Failed", "hello", ended(75, "Error", Some(message)));
         pod.metadata.uid = Some("1".to_owned());
         pod.metadata.namespace = Some("apps".to_owned());
         pod.metadata.owner_references = Some(vec![OwnerReference {
+            kind: JOB.to_owned(),
             name: "hello".to_owned(),
             controller: Some(true),
             ..OwnerReference::default()
@@ -150,5 +181,58 @@ mod tests {
         let without = r#"{"exitCode":75,"commandRan":false}"#;
         assert_eq!(departures.of(Ok(watcher::Event::Apply(worker(without)))), None);
         assert_eq!(departures.of(Ok(watcher::Event::Apply(worker("Killed")))), None);
+    }
+
+    #[test]
+    fn what_a_watch_begins_with_was_told_by_whoever_watched_before() {
+        let worker = || worker(r#"{"exitCode":75,"commandRan":false,"unfinishedJobs":["ƒ1"]}"#);
+        let mut departures = Departures::default();
+        assert_eq!(departures.of(Ok(watcher::Event::InitApply(worker()))), None);
+        assert_eq!(departures.of(Ok(watcher::Event::Apply(worker()))), None);
+        // It went while there was no watch.
+        assert_eq!(departures.of(Ok(watcher::Event::Init)), None);
+        assert!(departures.0.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_never_answered_holds_up_no_other_event() {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let client = Client::new(service, "apps");
+        let context =
+            Arc::new(Context::new(client, None, Arc::default(), images("agent"), defaults()));
+        let message = r#"{"exitCode":75,"commandRan":false,"unfinishedJobs":["ƒ1"]}"#;
+        let line = |uid: &str| {
+            let mut pod = failed(message);
+            pod.metadata.uid = Some(uid.to_owned());
+            pod.metadata.resource_version = Some("2".to_owned());
+            format!("{}\n", json!({ "type": "MODIFIED", "object": pod }))
+        };
+        let list = json!({ "metadata": { "resourceVersion": "1" }, "items": [] }).to_string();
+        let server = async {
+            let (mut jobs, mut unanswered) = (0, Vec::new());
+            while jobs < 2 {
+                let (request, respond) = server.next_request().await.unwrap();
+                let is_watch = request.uri().query().is_some_and(|query| query.contains("watch"));
+                let body = match request.uri().path() {
+                    "/api/v1/pods" if is_watch && jobs == 0 => line("1") + &line("2"),
+                    "/api/v1/pods" if !is_watch => list.clone(),
+                    "/apis/batch/v1/namespaces/apps/jobs/hello" => {
+                        jobs += 1;
+                        unanswered.push(respond);
+                        continue;
+                    }
+                    _ => {
+                        unanswered.push(respond);
+                        continue;
+                    }
+                };
+                respond.send_response(Response::new(Body::from(body.into_bytes())));
+            }
+        };
+        let scope = Scope { namespace: None, concurrency: 1 };
+        tokio::select! {
+            () = run(context, &scope, pending()) => unreachable!(),
+            () = server => {}
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::build::BuildError;
 use crate::curve::CurveError;
+use kube::Resource;
 use kube::core::Status;
 use std::error::Error as _;
 use std::time::Duration;
@@ -132,6 +133,11 @@ impl Error {
             Self::Build { .. } => "BuildFailed",
             Self::Curve { .. } => "CertificateFailed",
         }
+    }
+
+    /// The object `name` has changed since it was read.
+    pub(super) fn conflict<K: Resource<DynamicType = ()>>(name: String) -> Self {
+        Self::Conflict { kind: K::kind(&()).into_owned(), name }
     }
 
     /// True when somebody else has the name.

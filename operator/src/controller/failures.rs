@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Wait after the first failure; doubled with each further one.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
+pub(super) const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// Longest wait between two attempts.
 const LAST_RETRY: Duration = Duration::from_mins(5);
 

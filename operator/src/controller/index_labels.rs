@@ -6,7 +6,8 @@
 use super::context::{Context, Scope, api, notice};
 use super::error::Error;
 use super::guard::{LIMIT, guarded};
-use super::watches::watch_config;
+use super::kept::controller;
+use super::watches::{JOB, our_metadata};
 use crate::crd::MiniCluster;
 use flux_contract::labels;
 use futures::StreamExt as _;
@@ -31,8 +32,9 @@ pub(super) async fn run(
     scope: &Scope,
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
-    let pods = api::<PartialObjectMeta<Pod>>(&context.client, scope.namespace.as_deref());
-    Controller::new(pods, watch_config().labels(UNLABELLED))
+    let pods = api(&context.client, scope.namespace.as_deref());
+    let (store, changes) = our_metadata::<Pod>(pods, UNLABELLED, JOB);
+    Controller::for_stream(changes, store)
         .with_config(Config::default().concurrency(scope.concurrency))
         .graceful_shutdown_on(shutdown)
         .run(label_one, retry, Arc::clone(&context))
@@ -72,28 +74,24 @@ async fn label(pod: &PartialObjectMeta<Pod>, context: &Context) -> Result<Action
     let (Some(owner), Some(index)) = (controller(pod.owner_references()), index) else {
         return Ok(Action::await_change());
     };
-    if owner.kind != "Job" || !is_ours(context, &namespace, owner).await? {
-        return Ok(Action::await_change());
-    }
-    // A Job has the name of its MiniCluster.
-    let cluster = (namespace.clone(), owner.name.clone());
-    if context.known.is_outdated(&cluster, pod) == Some(true) {
-        // It has the label, and the watch lags behind.
+    if owner.kind != JOB || !is_ours(context, &namespace, owner).await? {
         return Ok(Action::await_change());
     }
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
-    let patch = json!({
-        "metadata": { "uid": pod.uid(), "labels": { labels::JOB_INDEX: index } },
-    });
+    let patch = json!({ "metadata": {
+        "uid": pod.uid(),
+        "resourceVersion": pod.resource_version(),
+        "labels": { labels::JOB_INDEX: index },
+    } });
     let parameters = PatchParams::default();
     match pods.patch_metadata(&name, &parameters, &Patch::Merge(patch)).await {
-        Ok(labelled) => context.known.answered(&cluster, &labelled),
-        Err(kube::Error::Api(status)) if status.is_not_found() => {}
-        Err(source) => {
-            return Err(Error::Apply { kind: "Pod".to_owned(), name, source: Box::new(source) });
+        Ok(_) => Ok(Action::await_change()),
+        // What was read is out of date: the watch brings the pod's change, or its end.
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
+            Ok(Action::await_change())
         }
+        Err(source) => Err(Error::Apply { kind: "Pod".to_owned(), name, source: Box::new(source) }),
     }
-    Ok(Action::await_change())
 }
 
 /// True when the Job that `owner` means is there and is controlled by a MiniCluster.
@@ -122,9 +120,4 @@ async fn is_ours(
         source: Box::new(source),
     })?;
     Ok(job.is_some_and(|job| of_cluster(&job.metadata)))
-}
-
-/// The owner that controls an object, if one does.
-pub(super) fn controller(owners: &[OwnerReference]) -> Option<&OwnerReference> {
-    owners.iter().find(|owner| owner.controller == Some(true))
 }

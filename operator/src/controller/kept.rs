@@ -1,19 +1,34 @@
-//! Objects as they are kept in memory: as text, without what nobody asks for.
+//! Objects as they are kept in memory: as text, without what nobody asks for, and as much text as there is room for.
 
+use crate::cluster::validate::of_kueue;
 use crate::crd::MiniCluster;
 use flux_contract::invocation::REPLACED_VARIABLES;
+use flux_contract::labels;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, ContainerStatus, Pod, PodSpec, Service};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
-use kube::core::ObjectMeta;
+use kube::core::{ObjectMeta, PartialObjectMeta, PartialObjectMetaExt as _};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::marker::PhantomData;
 use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Annotations that are ours begin like this.
 const OURS: &str = "flux-framework.org/";
+/// Label of metadata as it is kept: [`queue_hash`].
+const QUEUE_HASH: &str = "flux-framework.org/queue-hash";
+/// Longest text of one object that is kept, in bytes: of a MiniCluster that runs a command without scripts, no object
+/// has 4 KiB. A larger object is read when it is needed.
+const TEXT_LIMIT: usize = 16 * 1024;
+/// Room for all texts, in bytes. It is a quarter of what the Deployment gives; the texts of 1,000 MiniClusters take 10 MiB.
+static ROOM: Room = Room::new(64 * 1024 * 1024);
 
 /// A kind whose objects are kept.
 pub(super) trait Keep: Resource<DynamicType = ()> + Serialize + DeserializeOwned {
@@ -26,6 +41,23 @@ pub(super) trait Keep: Resource<DynamicType = ()> + Serialize + DeserializeOwned
 impl Keep for MiniCluster {}
 impl Keep for Service {}
 impl Keep for ConfigMap {}
+
+/// Of metadata nothing is kept but the identity, and one number for all that a queue reads of it.
+impl<K> Keep for PartialObjectMeta<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug,
+{
+    fn slim(&mut self) {
+        let hash = queue_hash(&self.metadata);
+        self.metadata = take_identity(&mut self.metadata);
+        if let Some(hash) = hash {
+            self.meta_mut()
+                .labels
+                .get_or_insert_default()
+                .insert(QUEUE_HASH.to_owned(), hash.to_string());
+        }
+    }
+}
 
 /// Of its pods a Job keeps what is asked for: how they are restarted, the images that are copied or mounted, and
 /// resources of a pod as a whole.
@@ -84,9 +116,25 @@ fn take_out_history(metadata: &mut ObjectMeta) {
     }
 }
 
-/// Takes out of an object's metadata the few words that stores and watches ask for.
-pub(super) fn take_identity(metadata: &mut ObjectMeta) -> ObjectMeta {
+/// A hash of the labels and annotations that a queue reads, if there are any: a change of them is seen by it, however
+/// much of them there is.
+fn queue_hash(metadata: &ObjectMeta) -> Option<u64> {
+    let all = [&metadata.labels, &metadata.annotations];
+    let read: [Vec<_>; 2] = all.map(|entries| of_kueue(entries.as_ref()).collect());
+    let mut hasher = DefaultHasher::new();
+    read.hash(&mut hasher);
+    read.iter().any(|entries| !entries.is_empty()).then(|| hasher.finish())
+}
+
+/// Takes out of an object's metadata the few words that stores and watches ask for: with the index of a pod, and
+/// [`QUEUE_HASH`].
+fn take_identity(metadata: &mut ObjectMeta) -> ObjectMeta {
+    let labels = metadata.labels.iter().flatten();
+    let asked =
+        labels.filter(|(key, _)| [labels::COMPLETION_INDEX, QUEUE_HASH].contains(&key.as_str()));
+    let labels: BTreeMap<_, _> = asked.map(|(key, value)| (key.clone(), value.clone())).collect();
     ObjectMeta {
+        labels: Some(labels).filter(|labels| !labels.is_empty()),
         name: metadata.name.take(),
         namespace: metadata.namespace.take(),
         uid: metadata.uid.take(),
@@ -97,6 +145,36 @@ pub(super) fn take_identity(metadata: &mut ObjectMeta) -> ObjectMeta {
     }
 }
 
+/// Room for texts: whatever others write, these are never longer.
+#[derive(Debug)]
+struct Room(AtomicUsize);
+
+impl Room {
+    const fn new(bytes: usize) -> Self {
+        Self(AtomicUsize::new(bytes))
+    }
+
+    /// Keeps `text`, if there is room for it.
+    fn keep(&'static self, text: String) -> Option<Text> {
+        let take = |left: usize| left.checked_sub(text.len());
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
+        Some(Text { text: text.into_boxed_str(), room: self })
+    }
+}
+
+/// A text that takes room until it goes.
+#[derive(Debug)]
+struct Text {
+    text: Box<str>,
+    room: &'static Room,
+}
+
+impl Drop for Text {
+    fn drop(&mut self) {
+        self.room.0.fetch_add(self.text.len(), Ordering::Relaxed);
+    }
+}
+
 /// An object as it is kept: who it is, and the rest as text. As a value it takes several times as much: room for
 /// every field that it does not have, a tree for each map.
 ///
@@ -104,7 +182,8 @@ pub(super) fn take_identity(metadata: &mut ObjectMeta) -> ObjectMeta {
 #[derive(Debug, Clone)]
 pub(super) struct Kept<K> {
     identity: ObjectMeta,
-    text: Box<str>,
+    /// Nothing where it is too long, or there was no room.
+    text: Option<Arc<Text>>,
     kind: PhantomData<K>,
 }
 
@@ -112,14 +191,21 @@ impl<K: Keep> Kept<K> {
     /// What is kept of `object`.
     pub(super) fn new(mut object: K) -> Result<Self, serde_json::Error> {
         object.slim();
-        let identity = take_identity(object.meta_mut());
-        let text = serde_json::to_string(&object)?.into_boxed_str();
+        let mut identity = take_identity(object.meta_mut());
+        let text = serde_json::to_string(&object)?;
+        let owners = serde_json::to_string(&identity.owner_references)?;
+        let is_short = text.len() + owners.len() <= TEXT_LIMIT;
+        if owners.len() > TEXT_LIMIT {
+            // Nothing of ours has as many.
+            identity.owner_references = None;
+        }
+        let text = if is_short { ROOM.keep(text).map(Arc::new) } else { None };
         Ok(Self { identity, text, kind: PhantomData })
     }
 
-    /// The object, as it was kept.
+    /// The object, as it was kept; nothing if it was not.
     pub(super) fn object(&self) -> Option<K> {
-        let mut object: K = serde_json::from_str(&self.text).ok()?;
+        let mut object: K = serde_json::from_str(&self.text.as_ref()?.text).ok()?;
         let identity = self.identity.clone();
         let metadata = object.meta_mut();
         *metadata = ObjectMeta {
@@ -133,6 +219,27 @@ impl<K: Keep> Kept<K> {
         };
         Some(object)
     }
+
+    /// The object of kind `kind` that controls it, if one does.
+    pub(super) fn controller(&self, kind: &str) -> Option<&OwnerReference> {
+        controller(self.identity.owner_references.as_deref().unwrap_or_default())
+            .filter(|owner| owner.kind == kind)
+    }
+}
+
+impl<K: Clone + Debug> Kept<PartialObjectMeta<K>> {
+    /// The metadata that was kept.
+    pub(super) fn metadata(self) -> PartialObjectMeta<K>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        self.identity.into_response_partial()
+    }
+}
+
+/// The owner that controls an object, if one does.
+pub(super) fn controller(owners: &[OwnerReference]) -> Option<&OwnerReference> {
+    owners.iter().find(|owner| owner.controller == Some(true))
 }
 
 impl<'de, K: Keep> Deserialize<'de> for Kept<K> {
@@ -191,6 +298,51 @@ mod tests {
         let pod = job.spec.unwrap().template.spec.unwrap();
         assert_eq!(pod.restart_policy.as_deref(), Some("OnFailure"));
         assert!(pod.containers.is_empty());
+    }
+
+    #[test]
+    fn of_a_large_object_only_its_identity_is_kept() {
+        let map = |text: usize, owners: usize| {
+            let owner = json!({ "apiVersion": "v1", "kind": "Job", "name": "a", "uid": "b" });
+            let metadata = json!({ "name": "hello", "ownerReferences": vec![owner; owners] });
+            let map = json!({ "metadata": metadata, "data": { "text": "x".repeat(text) } });
+            serde_json::from_value::<Kept<ConfigMap>>(map).unwrap()
+        };
+        let kept = |text, owners| {
+            let map = map(text, owners);
+            (map.object().is_some(), map.meta().owner_references.is_some())
+        };
+        assert_eq!(map(TEXT_LIMIT, 1).meta().name.as_deref(), Some("hello"));
+        assert_eq!(kept(TEXT_LIMIT / 2, 1), (true, true));
+        assert_eq!(kept(TEXT_LIMIT, 1), (false, true));
+        assert_eq!(kept(0, TEXT_LIMIT), (false, false));
+    }
+
+    #[test]
+    fn there_is_room_for_so_many_texts_until_one_goes() {
+        static ROOM: Room = Room::new(5);
+        let three = ROOM.keep("abc".to_owned());
+        assert!(three.is_some() && ROOM.keep("def".to_owned()).is_none());
+        let two = ROOM.keep("de".to_owned());
+        assert!(two.is_some());
+        drop(three);
+        assert!(ROOM.keep("fgh".to_owned()).is_some());
+    }
+
+    #[test]
+    fn of_metadata_the_identity_and_the_index_are_kept() {
+        let pod = json!({ "kind": "Pod", "apiVersion": "v1", "metadata": {
+            "name": "hello-0-a", "uid": "u", "annotations": { "more": "x" },
+            "labels": { labels::COMPLETION_INDEX: "0", "more": "x" },
+        } });
+        let pod = serde_json::from_value::<Kept<PartialObjectMeta<Pod>>>(pod).unwrap().metadata();
+        let expected = ObjectMeta {
+            name: Some("hello-0-a".to_owned()),
+            uid: Some("u".to_owned()),
+            labels: Some([(labels::COMPLETION_INDEX.to_owned(), "0".to_owned())].into()),
+            ..ObjectMeta::default()
+        };
+        assert_eq!(pod.metadata, expected);
     }
 
     #[test]

@@ -126,15 +126,9 @@ impl Known {
     pub(super) fn object<K: Watched>(&self, cluster: &Name, name: &str) -> Option<K> {
         let place = ObjectRef::new(name).within(&cluster.0);
         let object = K::store(self.stores.get()?).get(&place)?;
-        if self.is_outdated(cluster, object.as_ref())? { None } else { object.object() }
-    }
-
-    /// Whether the API server has answered with a newer version of an object of `cluster`; `None` where
-    /// versions cannot be compared.
-    pub(super) fn is_outdated(&self, cluster: &Name, object: &impl ResourceExt) -> Option<bool> {
         let (uid, version) = (object.uid()?, version(object.meta())?);
         let newest = self.clusters().get(cluster).and_then(|entry| entry.newest.get(&uid).copied());
-        Some(newest.is_some_and(|newest| version < newest))
+        if newest.is_some_and(|newest| version < newest) { None } else { object.object() }
     }
 
     /// The Job `name` that the watch has brought, however old.
@@ -143,7 +137,7 @@ impl Known {
     }
 
     /// The pods with index 0 of the Job with this uid; nothing before the watch has brought all there
-    /// are.
+    /// are, or where one was not kept.
     pub(super) fn leads(&self, namespace: &str, job: &str) -> Option<Vec<Pod>> {
         let stores = self.stores.get().filter(|it| it.all_pods.leads.load(Ordering::Acquire))?;
         // Each reconcile asks this of every lead there is: nothing is copied for the answer.
@@ -152,7 +146,7 @@ impl Known {
                 && pod.meta().namespace.as_deref() == Some(namespace)
         };
         let found = stores.leads.state_filter(of_job);
-        Some(found.iter().filter_map(|pod| pod.object()).collect())
+        found.iter().map(|pod| pod.object()).collect()
     }
 
     /// True when `cluster` has no companion.
@@ -230,6 +224,18 @@ impl Known {
     /// Forgets a MiniCluster that is gone.
     pub(super) fn forget(&self, cluster: &Name) {
         self.clusters().remove(cluster);
+    }
+
+    /// Forgets all but those of which `exists` is true, by namespace and name. A watch that begins anew says nothing of
+    /// those that have gone meanwhile, and a reconcile under way notes something of one that has.
+    pub(super) fn retain(&self, exists: impl Fn(&str, &str) -> bool) {
+        self.clusters().retain(|(namespace, name), _| exists(namespace, name));
+    }
+
+    /// True when something is known of a MiniCluster.
+    #[cfg(test)]
+    pub(super) fn has(&self, cluster: &Name) -> bool {
+        self.clusters().contains_key(cluster)
     }
 
     fn clusters(&self) -> MutexGuard<'_, HashMap<Name, Entry>> {
@@ -402,6 +408,16 @@ mod tests {
         assert!(known.cluster(&marker("u", "11")).is_some());
         known.forget(&cluster());
         assert!(known.cluster(&marker("u", "11")).is_none());
+    }
+
+    #[test]
+    fn what_does_not_exist_is_forgotten() {
+        let known = Known::default();
+        known.read(&read("10"));
+        known.retain(|namespace, name| (namespace, name) == ("apps", "hello"));
+        assert!(known.cluster(&marker("u", "10")).is_some());
+        known.retain(|_, _| false);
+        assert!(!known.has(&cluster()));
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(super) async fn reconcile(marker: Arc<Marker>, context: Arc<Context>) -> Res
 async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Result<Action, Error> {
     // Read first: it names what else is read.
     let read = access.cluster(marker).await?;
-    let Some(Read { object, unreadable }) = read else { return Ok(Action::await_change()) };
+    let Some(Read { mut object, unreadable }) = read else { return Ok(Action::await_change()) };
     if object.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }
@@ -53,7 +53,7 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
     };
     let mut live = match observed {
         Ok(live) => live,
-        Err(error) => return Err(say_why(context, &object, error, now).await),
+        Err(error) => return Err(say_why(context, &mut object, error, now).await),
     };
 
     let mut plan = decided(access, &mut request, &live).await;
@@ -75,11 +75,11 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
     let noted = match note_end(access, &object, &facts, &status).await {
         // Where somebody else has the name of the note, nothing is run again either.
         Err(error) if !error.is_of_another_owner() => {
-            return Err(not_noted(context, &object, error, now).await);
+            return Err(not_noted(context, &mut object, error, now).await);
         }
         noted => noted,
     };
-    let reported = report(context, &object, &status).await;
+    let reported = report(context, &mut object, &status).await;
     if let (Err(_), Err(error)) = (&applied, &reported) {
         // The first error is the cause, and is the one that is returned.
         tracing::warn!(error = error.chain(), "the status could not be written either");
@@ -91,7 +91,8 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
     let ends = live.pods.namespace_ends;
     let stays = if ends { Some(Duration::ZERO) } else { stays(&object.spec, &status, &now) };
     if stays.is_some_and(|rest| rest.is_zero()) {
-        delete(&access.api::<MiniCluster>(), &name, object.uid()).await?;
+        let api = access.api::<MiniCluster>();
+        delete(&api, &name, object.uid(), object.resource_version()).await?;
         return Ok(Action::await_change());
     }
     let next = next_reconcile(&live, &plan, status.state, &name);
@@ -174,7 +175,7 @@ async fn note_end(
 }
 
 /// Says in the status why an end is not told yet, unless what was read is out of date. The answer is `error`.
-async fn not_noted(context: &Context, object: &MiniCluster, error: Error, now: Time) -> Error {
+async fn not_noted(context: &Context, object: &mut MiniCluster, error: Error, now: Time) -> Error {
     if matches!(error, Error::Conflict { .. }) {
         error
     } else {
@@ -183,7 +184,7 @@ async fn not_noted(context: &Context, object: &MiniCluster, error: Error, now: T
 }
 
 /// Says in the status why no more is known, or told. The answer is `error`.
-async fn say_why(context: &Context, object: &MiniCluster, error: Error, now: Time) -> Error {
+async fn say_why(context: &Context, object: &mut MiniCluster, error: Error, now: Time) -> Error {
     let status = interrupted(object, &error, now);
     if let Err(error) = report(context, object, &status).await {
         tracing::warn!(error = error.chain(), "the status could not be written either");

@@ -21,11 +21,11 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// The same where the second says that pods have started or that the lead has ended: most runs go on soon.
 const LONG_PAUSE: Duration = Duration::from_secs(10);
 
-/// Writes `status` if it differs from the one `cluster` has, and publishes what changed. If it can wait and
-/// another was written a moment ago, the answer is how long it has to.
+/// Writes `status` if it differs from the one `cluster` has, and publishes what changed; `cluster` has then the
+/// resource version of the answer. If it can wait and another was written a moment ago, the answer is how long it has to.
 pub(super) async fn report(
     context: &Context,
-    cluster: &MiniCluster,
+    cluster: &mut MiniCluster,
     status: &MiniClusterStatus,
 ) -> Result<Option<Duration>, Error> {
     if cluster.status.as_ref() == Some(status) {
@@ -49,11 +49,10 @@ pub(super) async fn report(
     let api = reported(context.client.clone(), &namespace);
     let answer = api.patch_status(&name, &parameters, &Patch::Merge(patch)).await;
     let answer = answer.map_err(|source| match source {
-        kube::Error::Api(refusal) if refusal.is_conflict() => {
-            Error::Conflict { kind: MiniCluster::kind(&()).into_owned(), name }
-        }
+        kube::Error::Api(refusal) if refusal.is_conflict() => Error::conflict::<MiniCluster>(name),
         source => Error::WriteStatus { name, source: Box::new(source) },
     })?;
+    cluster.metadata.resource_version.clone_from(&answer.metadata.resource_version);
     context.known.reported(answer.metadata, answer.status);
     let old = cluster.status.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();
     log_end(cluster, status);
@@ -116,11 +115,11 @@ pub(super) async fn report_interrupted(
 ) -> Result<(), Error> {
     let name = marker.name_any();
     let namespace = marker.namespace().unwrap_or_default();
-    let Some(Read { object, .. }) = read(&context.client, &namespace, &name).await? else {
+    let Some(Read { mut object, .. }) = read(&context.client, &namespace, &name).await? else {
         return Ok(());
     };
     let status = interrupted(&object, error, context.now());
-    report(context, &object, &status).await.map(|_| ())
+    report(context, &mut object, &status).await.map(|_| ())
 }
 
 #[cfg(test)]
@@ -205,9 +204,9 @@ mod tests {
         cluster.status = Some(status(State::Starting, 1));
         let next = |state| {
             let status = status(state, 2);
-            let (context, cluster) = (&context, &cluster);
+            let (context, mut cluster) = (&context, cluster.clone());
             // What asks the server has no answer yet.
-            async move { report(context, cluster, &status).now_or_never().map(Result::unwrap) }
+            async move { report(context, &mut cluster, &status).now_or_never().map(Result::unwrap) }
         };
         assert_eq!(next(State::Starting).await, None, "nothing was written before");
         context.known.read(&cluster);

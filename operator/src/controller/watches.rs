@@ -1,18 +1,20 @@
-//! What the controller watches.
+//! What the controller watches, and what it keeps of that.
+//!
+//! Everybody may make objects with the labels that the watches select. The stores keep those that say that the operator
+//! has made them: whatever is controlled by a MiniCluster, or by a Job.
 
 use super::context::Context;
-use super::kept::{Keep, Kept, take_identity};
-use super::known::{Marker, name_of};
-use crate::cluster::validate::of_kueue;
-use flux_contract::labels;
+use super::kept::{Keep, Kept};
+use super::known::Marker;
 use futures::{Stream, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
-use kube::core::ObjectMeta;
+use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::watcher::Event;
 use kube::runtime::{Predicate as _, PredicateConfig, WatchStreamExt as _, predicates, watcher};
-use kube::{Api, ResourceExt as _};
+use kube::{Api, Resource};
 use std::fmt::Debug;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::future::ready;
 use std::sync::Arc;
 
 /// Everything the operator makes carries this label, so that it hears of nothing else.
@@ -23,8 +25,14 @@ pub(super) const LEADS: &str =
 /// The companions: their end must be noticed, and why they do not start.
 pub(super) const COMPANIONS: &str = "app.kubernetes.io/managed-by=flux-operator,job-index=services";
 
-/// Objects of a page when a watch begins with a list. A whole page is held in memory as text.
-const PAGE: u32 = 20;
+/// Kind of what controls the objects of a MiniCluster.
+pub(super) const MINI_CLUSTER: &str = "MiniCluster";
+/// Kind of what controls the pods of a Job.
+pub(super) const JOB: &str = "Job";
+
+/// Objects of a page when a watch begins with a list. A whole page is held in memory twice as text, of each watch, and
+/// an object has up to 1.5 MiB.
+const PAGE: u32 = 5;
 
 /// How all watches begin.
 pub(super) fn watch_config() -> watcher::Config {
@@ -38,60 +46,56 @@ pub(super) fn watch_config() -> watcher::Config {
 /// `synced` is not told by the store: of two that wait for it, which the controller is one of, only
 /// the last is woken (kube-runtime 5.0.0, `DelayedInit`).
 pub(super) fn markers(
-    api: Api<Marker>,
+    api: Api<Kept<Marker>>,
     context: Arc<Context>,
     synced: impl Fn() + Send + 'static,
-) -> (Store<Marker>, impl Stream<Item = Result<Marker, watcher::Error>> + Send + 'static) {
+) -> (Store<Marker>, impl Stream<Item = watcher::Result<Marker>> + Send + 'static) {
     let (store, writer) = reflector::store();
+    let watched = store.clone();
     let stream = watcher(api, watch_config())
         .default_backoff()
-        .modify(|marker| {
-            let for_queue = hash_for_queue(&marker.metadata);
-            marker.metadata = take_identity(&mut marker.metadata);
-            marker.annotations_mut().insert(FOR_QUEUE.to_owned(), for_queue.to_string());
+        .map_ok(|event| {
+            map(event, |marker| {
+                let mut marker = marker.metadata();
+                marker.metadata.owner_references = None;
+                marker
+            })
         })
         .reflect(writer)
-        .inspect_ok(move |event| match event {
-            watcher::Event::InitDone => synced(),
-            watcher::Event::Delete(marker) => context.known.forget(&name_of(marker)),
-            watcher::Event::Init | watcher::Event::InitApply(_) | watcher::Event::Apply(_) => {}
+        .inspect_ok(move |event| {
+            if matches!(event, Event::InitDone | Event::Delete(_)) {
+                context.known.retain(|namespace, name| {
+                    watched.get(&ObjectRef::new(name).within(namespace)).is_some()
+                });
+            }
+            if matches!(event, Event::InitDone) {
+                synced();
+            }
         })
         .applied_objects()
         .predicate_filter(
-            predicates::generation.combine(predicates::annotations),
+            predicates::generation.combine(predicates::labels),
             PredicateConfig::default(),
         );
     (store, stream)
 }
 
-/// The only annotation of a MiniCluster as it is watched: [`hash_for_queue`].
-const FOR_QUEUE: &str = "flux-framework.org/for-queue";
-
-/// One number for all labels and annotations that a queue reads: what else is there, however much, is not kept.
-fn hash_for_queue(metadata: &ObjectMeta) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for entries in [&metadata.labels, &metadata.annotations] {
-        of_kueue(entries.as_ref()).collect::<Vec<_>>().hash(&mut hasher);
-    }
-    hasher.finish()
-}
-
-/// The objects that `labels` select, and each that is changed or goes. `complete` is called when all there are
-/// have been brought.
+/// The objects that `labels` select and an object of kind `owner` controls, and each that is changed or goes.
+/// `complete` is called when all there are have been brought.
 pub(super) fn ours<K>(
     api: Api<Kept<K>>,
     labels: &str,
+    owner: &'static str,
     complete: impl Fn() + Send + 'static,
-) -> (Store<Kept<K>>, impl Stream<Item = Result<Kept<K>, watcher::Error>> + Send + 'static)
+) -> (Store<Kept<K>>, impl Stream<Item = watcher::Result<Kept<K>>> + Send + 'static)
 where
     K: Keep + Clone + Debug + Send + Sync + 'static,
 {
     let (store, writer) = reflector::store();
-    let stream = watcher(api, watch_config().labels(labels))
-        .default_backoff()
+    let stream = events(api, watch_config().labels(labels), owner)
         .reflect(writer)
         .inspect_ok(move |event| {
-            if matches!(event, watcher::Event::InitDone) {
+            if matches!(event, Event::InitDone) {
                 complete();
             }
         })
@@ -99,16 +103,82 @@ where
     (store, stream)
 }
 
-/// The MiniCluster that a pod belongs to.
+/// The metadata of the objects that `labels` select and an object of kind `owner` controls, and each that is changed.
+pub(super) fn our_metadata<K>(
+    api: Api<Kept<PartialObjectMeta<K>>>,
+    labels: &str,
+    owner: &'static str,
+) -> (
+    Store<PartialObjectMeta<K>>,
+    impl Stream<Item = watcher::Result<PartialObjectMeta<K>>> + Send + 'static,
+)
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
+{
+    let (store, writer) = reflector::store();
+    let stream = events(api, watch_config().labels(labels), owner)
+        .map_ok(|event| map(event, Kept::metadata))
+        .reflect(writer)
+        .applied_objects();
+    (store, stream)
+}
+
+/// What a watch brings of the objects that an object of kind `owner` controls.
+pub(super) fn events<K>(
+    api: Api<Kept<K>>,
+    config: watcher::Config,
+    owner: &'static str,
+) -> impl Stream<Item = watcher::Result<Event<Kept<K>>>> + Send + 'static
+where
+    K: Keep + Clone + Debug + Send + Sync + 'static,
+{
+    let events = watcher(api, config).default_backoff();
+    events.try_filter_map(move |event| ready(Ok(controlled(event, owner))))
+}
+
+/// Of what a watch brings, what concerns objects that an object of kind `owner` controls. One that is no longer
+/// controlled is gone.
+fn controlled<K: Keep>(event: Event<Kept<K>>, owner: &str) -> Option<Event<Kept<K>>> {
+    match event {
+        Event::Apply(object) if object.controller(owner).is_none() => Some(Event::Delete(object)),
+        Event::InitApply(object) if object.controller(owner).is_none() => None,
+        event => Some(event),
+    }
+}
+
+/// The same event of what `change` makes of the object.
+fn map<A, B>(event: Event<A>, change: impl FnOnce(A) -> B) -> Event<B> {
+    match event {
+        Event::Apply(object) => Event::Apply(change(object)),
+        Event::Delete(object) => Event::Delete(change(object)),
+        Event::InitApply(object) => Event::InitApply(change(object)),
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+    }
+}
+
+/// The MiniCluster that a pod of a Job belongs to: the Job has its name.
 pub(super) fn cluster_of(pod: &Kept<Pod>) -> Option<ObjectRef<Marker>> {
-    let name = pod.object()?.labels().get(labels::NAME)?.clone();
-    Some(ObjectRef::new(&name).within(&pod.namespace()?))
+    let job = pod.controller(JOB)?;
+    Some(ObjectRef::new(&job.name).within(pod.meta().namespace.as_deref()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::fixtures::{defaults, images};
     use crate::controller::{departures, index_labels};
+    use crate::crd::MiniCluster;
+    use flux_contract::labels;
+    use futures::StreamExt as _;
+    use http::{Request, Response};
+    use k8s_openapi::api::batch::v1::Job;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::json;
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn the_watches_select_what_the_objects_are_labelled_with() {
@@ -120,5 +190,57 @@ mod tests {
         let index = labels::COMPLETION_INDEX;
         assert_eq!(departures::WORKERS, format!("{managed},{index},{index}!=0"));
         assert_eq!(index_labels::UNLABELLED, format!("{LEADS},!{}", labels::JOB_INDEX));
+    }
+
+    #[tokio::test]
+    async fn a_minicluster_that_has_gone_without_a_word_is_forgotten() {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let client = Client::new(service, "apps");
+        let context =
+            Arc::new(Context::new(client, None, Arc::default(), images("agent"), defaults()));
+        let gone = ("apps".to_owned(), "gone".to_owned());
+        context.known.asked(&gone, None);
+        let list = json!({ "metadata": { "resourceVersion": "1" }, "items": [] });
+        let answer = Response::new(Body::from(list.to_string().into_bytes()));
+        let synced = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&synced);
+        let api = Api::all(context.client.clone());
+        let (_, stream) =
+            markers(api, Arc::clone(&context), move || told.store(true, Ordering::Release));
+        let listed = async {
+            let (_, respond) = server.next_request().await.unwrap();
+            respond.send_response(answer);
+            // The list is complete when the watch begins.
+            server.next_request().await.unwrap();
+        };
+        let mut stream = pin!(stream);
+        tokio::select! {
+            _ = stream.next() => unreachable!(),
+            () = listed => {}
+        }
+        assert!(synced.load(Ordering::Acquire));
+        assert!(!context.known.has(&gone));
+    }
+
+    #[test]
+    fn what_the_operator_has_not_made_is_not_kept() {
+        assert_eq!((MINI_CLUSTER, JOB), (&*MiniCluster::kind(&()), &*Job::kind(&())));
+        let map = |owner: &str, controller: bool| -> Kept<ConfigMap> {
+            let owner = json!({
+                "apiVersion": "v1", "kind": owner, "name": "a", "uid": "u", "controller": controller,
+            });
+            let metadata = json!({ "name": "map", "ownerReferences": [owner] });
+            serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+        };
+        let of = |event| controlled(event, MINI_CLUSTER);
+        let ours = || map(MINI_CLUSTER, true);
+        assert!(matches!(of(Event::Apply(ours())), Some(Event::Apply(_))));
+        assert!(matches!(of(Event::InitApply(ours())), Some(Event::InitApply(_))));
+        for other in [map("Deployment", true), map(MINI_CLUSTER, false)] {
+            assert!(of(Event::InitApply(other.clone())).is_none());
+            // It may have been ours.
+            assert!(matches!(of(Event::Apply(other)), Some(Event::Delete(_))));
+        }
+        assert!(matches!(of(Event::InitDone), Some(Event::InitDone)));
     }
 }

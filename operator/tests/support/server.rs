@@ -29,7 +29,7 @@ pub(crate) use super::simulation::faults::Outage;
 const OTHER_WATCHES: usize = 7;
 
 /// How the lists are asked for that watches begin with. After a failure they come again at random times.
-const OF_A_WATCH: &str = "limit=20";
+const OF_A_WATCH: &str = "limit=5";
 
 /// The server's memory, shared with the test, and the way there.
 #[derive(Clone, Default)]

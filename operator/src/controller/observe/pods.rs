@@ -21,8 +21,10 @@ use std::time::Duration;
 /// Time from the start of a Job, and from one time to the next, in which it is not asked why pods do not
 /// start: most do.
 pub(in crate::controller) const BEGIN: Duration = Duration::from_secs(5);
-/// Pods that are asked why they do not start, and those that are read at once: a pod takes much memory.
-const PAGE: u32 = 100;
+/// Pods that are asked why they do not start.
+const ASKED: usize = 100;
+/// Pods that are read at once: others may label theirs like those of a Job, and a pod takes much memory.
+const PAGE: u32 = 20;
 
 /// What there is to know of the pods of a Job.
 #[derive(Debug, Clone, Default)]
@@ -57,7 +59,7 @@ pub(super) async fn pods(
         leads
     } else {
         let lead = labelled(&format!("{of_job},{}=0", labels::COMPLETION_INDEX));
-        list(&api, &lead, job).await?
+        list(&api, lead, job, usize::MAX).await?
     };
     let lead = telling(leads, identity.name.as_str());
     let mut pods = Pods { lead, ..Pods::default() };
@@ -93,7 +95,7 @@ fn begins(job: &Job, now: &Time) -> bool {
 }
 
 fn labelled(labels: &str) -> ListParams {
-    ListParams::default().labels(labels)
+    ListParams::default().labels(labels).limit(PAGE)
 }
 
 /// True while the Job is under way and not all of its brokers are ready: then pods may wait for
@@ -119,10 +121,9 @@ async fn pending(
 ) -> Result<Option<Waiting>, Error> {
     let api: Api<Pod> = access.api();
     let uid = job.uid().unwrap_or_default();
-    let pending = labelled(&format!("{}={uid}", labels::CONTROLLER_UID))
-        .fields("status.phase=Pending")
-        .limit(PAGE);
-    let mut pods = list(&api, &pending, job).await?;
+    let pending =
+        labelled(&format!("{}={uid}", labels::CONTROLLER_UID)).fields("status.phase=Pending");
+    let mut pods = list(&api, pending, job, ASKED).await?;
     pods.retain(|pod| phase(pod) == Some("Pending"));
     pods.sort_by_key(index);
     let silent = pods.iter().filter(|pod| is_silent(pod)).take(SILENT_LIMIT);
@@ -231,7 +232,7 @@ async fn failed_worker(
     job: &Job,
     runner: &str,
 ) -> Result<Option<Pod>, Error> {
-    let mut parameters = labelled(of_job).fields("status.phase=Failed").limit(PAGE);
+    let mut parameters = labelled(of_job).fields("status.phase=Failed");
     let mut found = None;
     loop {
         let (pods, next) = page(api, &parameters, job).await?;
@@ -299,8 +300,22 @@ fn is_disrupted(pod: &Pod) -> bool {
     disruption.is_some_and(|disruption| disruption.status == "True")
 }
 
-async fn list(api: &Api<Pod>, parameters: &ListParams, job: &Job) -> Result<Vec<Pod>, Error> {
-    Ok(page(api, parameters, job).await?.0)
+/// Pods of this very Job, and no further page once there are `enough`.
+async fn list(
+    api: &Api<Pod>,
+    mut parameters: ListParams,
+    job: &Job,
+    enough: usize,
+) -> Result<Vec<Pod>, Error> {
+    let mut found = Vec::new();
+    loop {
+        let (pods, next) = page(api, &parameters, job).await?;
+        found.extend(pods);
+        if next.is_none() || found.len() >= enough {
+            return Ok(found);
+        }
+        parameters.continue_token = next;
+    }
 }
 
 /// Pods of this very Job, and where the list goes on, if it does.

@@ -59,7 +59,7 @@ fn lines(plan: &Plan) -> Vec<String> {
             Change::Keep => None,
             Change::Create(object) => Some(format!("create {kind} {}", object.name_any())),
             Change::Patch { name, patch } => Some(format!("patch {kind} {name} {patch}")),
-            Change::Delete { name, uid } => {
+            Change::Delete { name, uid, .. } => {
                 Some(format!("delete {kind} {name} {}", uid.as_deref().unwrap_or_default()))
             }
         }

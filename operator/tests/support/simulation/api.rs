@@ -136,6 +136,7 @@ impl Memory {
     }
 
     fn list(&self, path: &str, kind: &str, query: &Words, whole: bool) -> Response<Answer> {
+        assert!(kind != "Pod" || query.contains_key("limit"), "all pods are listed at once");
         let selection = Selection::of(query);
         let all = self.store.inside(path).map(|(_, object)| &**object);
         let items: Vec<&Value> = all.filter(|object| selection.has(object)).collect();
