@@ -37,12 +37,12 @@ async fn a_pod_of_that_name_that_is_somebody_elses_is_left_alone() {
 
 /// A pod with `labels` that is owned by a Job with `uid`, and has been noticed.
 async fn labelled(world: &World, labels: Value, uid: &str) -> Result<Value, String> {
-    let pod = noticed(world, labels, uid);
+    let pod = noticed(world, &labels, uid);
     label(world, pod).await
 }
 
 /// Such a pod, as a watch brings it.
-fn noticed(world: &World, labels: Value, uid: &str) -> PartialObjectMeta<Pod> {
+fn noticed(world: &World, labels: &Value, uid: &str) -> PartialObjectMeta<Pod> {
     let pod = json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -105,7 +105,7 @@ async fn bug_1b_a_pod_without_any_label_is_no_trouble() {
 async fn a_pod_that_has_changed_since_is_labelled_when_the_watch_brings_it() {
     let world = World::new(&json!({}));
     world.reconcile().await.unwrap();
-    let pod = noticed(&world, index_label(), "job-uid");
+    let pod = noticed(&world, &index_label(), "job-uid");
     world.server.change(POD, |pod| pod["status"] = json!({ "phase": "Running" }));
     assert_eq!(label(&world, pod).await.unwrap(), index_label());
     let pod = serde_json::from_value(world.server.get(POD).unwrap()).unwrap();

@@ -64,7 +64,7 @@ impl Departures {
                 self.0.insert(pod.uid()?).then_some(departure)
             }
             Ok(watcher::Event::InitApply(pod)) => {
-                self.0.extend(departure(&pod).and(pod.uid()));
+                self.0.extend(departure(&pod).and_then(|_| pod.uid()));
                 None
             }
             Ok(watcher::Event::Delete(pod)) => {

@@ -47,11 +47,13 @@ pub(super) async fn report(
     // The answer holds the whole object, also one that cannot be read.
     let namespace = cluster.namespace().unwrap_or_default();
     let api = reported(context.client.clone(), &namespace);
-    let answer = api.patch_status(&name, &parameters, &Patch::Merge(patch)).await;
-    let answer = answer.map_err(|source| match source {
-        kube::Error::Api(refusal) if refusal.is_conflict() => Error::conflict::<MiniCluster>(name),
-        source => Error::WriteStatus { name, source: Box::new(source) },
-    })?;
+    let answer = match api.patch_status(&name, &parameters, &Patch::Merge(patch)).await {
+        Ok(answer) => answer,
+        Err(kube::Error::Api(status)) if status.is_conflict() => {
+            return Err(Error::conflict::<MiniCluster>(name));
+        }
+        Err(source) => return Err(Error::WriteStatus { name, source: Box::new(source) }),
+    };
     cluster.metadata.resource_version.clone_from(&answer.metadata.resource_version);
     context.known.reported(answer.metadata, answer.status);
     let old = cluster.status.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();

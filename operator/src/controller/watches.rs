@@ -142,7 +142,11 @@ fn controlled<K: Keep>(event: Event<Kept<K>>, owner: &str) -> Option<Event<Kept<
     match event {
         Event::Apply(object) if object.controller(owner).is_none() => Some(Event::Delete(object)),
         Event::InitApply(object) if object.controller(owner).is_none() => None,
-        event => Some(event),
+        event @ (Event::Apply(_)
+        | Event::Delete(_)
+        | Event::Init
+        | Event::InitApply(_)
+        | Event::InitDone) => Some(event),
     }
 }
 

@@ -100,19 +100,19 @@ fn page(kind: &str, count: usize, size: usize, query: &str) -> String {
 /// An object with `size` KiB of text: a MiniCluster whose command is too long to be valid, or an object of somebody
 /// else, of which every other one says that a MiniCluster owns it, or a Job where it is a pod.
 fn object(kind: &str, name: &str, size: usize) -> String {
-    let text = "x".repeat(size * 1024);
+    const TEXT: &str = "(text)";
     let mut object = json!({ "metadata": metadata(kind, name) });
     match kind {
         "MiniCluster" => {
-            object["spec"] = json!({ "containers": [{ "image": "app", "command": text }] })
+            object["spec"] = json!({ "containers": [{ "image": "app", "command": TEXT }] });
         }
-        "ConfigMap" => object["data"] = json!({ "text": text }),
-        _ => object["metadata"]["annotations"] = json!({ "example.org/text": text }),
+        "ConfigMap" => object["data"] = json!({ "text": TEXT }),
+        _ => object["metadata"]["annotations"] = json!({ "example.org/text": TEXT }),
     }
     if kind == "Job" {
         object["spec"] = json!({ "template": {} });
     }
-    object.to_string()
+    object.to_string().replace(TEXT, &"x".repeat(size * 1024))
 }
 
 fn metadata(kind: &str, name: &str) -> Value {
