@@ -17,10 +17,11 @@ use super::plan::Writes;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Secret, Service};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::Request;
 use kube::{Api, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt::Debug;
 
 /// A kind that is written here.
@@ -56,7 +57,8 @@ pub(super) async fn apply(
         // Where it is there it is not written again: the brokers that have read it could not talk to
         // those that read another. Its name says whose it is and of which run, so it is not read
         // either: the operator has no right to.
-        post(&access.api::<Secret>(), secret.expose()).await?;
+        let secret = secret.expose();
+        post(&access.api::<Secret>(), &secret.name_any(), &json!(secret)).await?;
     }
     apply_if_changed(access, &writes.companion, &mut live.companion).await?;
     apply_if_changed(access, &writes.config_map, &mut live.config_map).await?;
@@ -73,6 +75,11 @@ pub(super) async fn apply(
             }
             result => result?,
         }
+    }
+    if let Change::Create(job) = &writes.job {
+        let created = create(access, &**job, &writes.job_document).await?;
+        access.answered(live.job.insert(created));
+        return Ok(());
     }
     apply_if_changed(access, &writes.job, &mut live.job).await
 }
@@ -99,7 +106,7 @@ where
 {
     *live = match change {
         Change::Keep => return Ok(()),
-        Change::Create(object) => Some(create(access, &**object).await?),
+        Change::Create(object) => Some(create(access, &**object, &json!(object)).await?),
         Change::Patch { name, patch } => Some(merge_patch(&access.api(), name, patch).await?),
         Change::Delete { name, uid, version } => {
             delete(&access.api::<K>(), name, uid.clone(), version.clone()).await?;
@@ -112,15 +119,15 @@ where
     Ok(())
 }
 
-/// Creates an object. Where the name is taken, the error says by whom.
-async fn create<K>(access: &Access<'_>, object: &K) -> Result<K, Error>
+/// Creates `object` by sending `document`. Where the name is taken, the error says by whom.
+async fn create<K>(access: &Access<'_>, object: &K, document: &Value) -> Result<K, Error>
 where
     K: Object,
 {
-    if let Some(created) = post(&access.api(), object).await? {
+    let name = object.name_any();
+    if let Some(created) = post(&access.api::<K>(), &name, document).await? {
         return Ok(created);
     }
-    let name = object.name_any();
     let owner = object.owner_references().first().cloned().unwrap_or_default();
     Err(match access.read_owned::<K>(&name, &owner).await? {
         Err(taken) => taken.into(),
@@ -130,19 +137,35 @@ where
 }
 
 /// Creates an object; `None` when the name is taken.
-async fn post<K>(api: &Api<K>, object: &K) -> Result<Option<K>, Error>
+async fn post<K>(api: &Api<K>, name: &str, document: &Value) -> Result<Option<K>, Error>
 where
     K: Object,
 {
-    let name = object.name_any();
-    tracing::info!(kind = %K::kind(&()), %name, "create");
-    let parameters =
-        PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-    match api.create(&parameters, object).await {
+    tracing::info!(kind = %K::kind(&()), name, "create");
+    match send(api, document).await {
         Ok(created) => Ok(Some(created)),
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(None),
-        Err(source) => Err(write_error::<K>(&name, source)),
+        Err(source) => Err(write_error::<K>(name, source)),
     }
+}
+
+/// Sends a new object. The API server refuses fields that it does not know: else it would leave them out, and say so
+/// in a header.
+async fn send<K>(api: &Api<K>, document: &Value) -> Result<K, kube::Error>
+where
+    K: Object,
+{
+    let parameters =
+        PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    let url = Request::new(api.resource_url());
+    let request =
+        url.create(&parameters, serde_json::to_vec(document).map_err(kube::Error::SerdeError)?);
+    let mut request = request.map_err(kube::Error::BuildRequest)?;
+    let strict = format!("{}&fieldValidation=Strict", request.uri());
+    if let Ok(uri) = strict.parse() {
+        *request.uri_mut() = uri;
+    }
+    api.clone().into_client().request(request).await
 }
 
 async fn merge_patch<K>(api: &Api<K>, name: &str, patch: &Value) -> Result<K, Error>

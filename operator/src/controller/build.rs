@@ -13,6 +13,7 @@ mod job;
 mod meta;
 mod pod;
 mod services;
+mod unknown_fields;
 mod volumes;
 
 pub use agent_config::agent_config;
@@ -23,6 +24,7 @@ pub(super) use job::KILLED;
 pub(super) use meta::meta_of;
 pub(super) use pod::pod_resources;
 pub use services::{Services, services};
+pub(super) use unknown_fields::document;
 
 use crate::cluster::{Cluster, Curve};
 use flux_contract::{AgentConfig, CURVE_SECRET_KEY, Redacted};

@@ -27,6 +27,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
+use serde_json::Value;
 use std::time::Duration;
 
 /// Wait before the next reconcile where no watch tells what happens: at pods that do not start, at a
@@ -105,6 +106,8 @@ pub(super) struct Writes {
     pub(super) aliases: Vec<Change<Service>>,
     /// The Indexed Job.
     pub(super) job: Change<Job>,
+    /// What is sent to the API server where the Job is created.
+    pub(super) job_document: Value,
     /// From how many pods to how many the Job goes, if they are fewer.
     pub(super) scaled_down: Option<(i64, i64)>,
 }
@@ -239,6 +242,10 @@ fn apply_specification(
         gang,
         sidecars: sidecars.into_iter().map(change).collect(),
         aliases: aliases.into_iter().map(change).collect(),
+        job_document: match &live.job {
+            None => build::document(&cluster, &desired.job),
+            Some(_) => Value::Null,
+        },
         job: match (&live.job, patch) {
             (None, _) => Change::Create(Box::new(desired.job)),
             (Some(job), Some(patch)) => Change::patch(job, patch),
