@@ -17,7 +17,7 @@ done
 for name in bin/flux-agent view/bin/flux flux-view.sh config/etc/flux/config/broker.toml; do
   (cat /tmp/evil > $name) 2>/dev/null && echo EVIL wrote to $name
 done
-echo attacked by $(id -u) on $(hostname)";
+echo attacked by $(id -un) on $(hostname)";
 
 /// A MiniCluster with the script [`ATTACK`] in its pods, into which Flux comes by the way `method`.
 async fn attacked(trial: &Trial, name: &str, method: &str, more: &str) -> Result<String> {
@@ -58,7 +58,7 @@ fn a_job_can_replace_nothing_that_root_runs() {
             attacked(trial, &name, method, "      command: sh /tmp/attack.sh\n  size: 1").await?;
             complete(trial, &name).await?;
             let lines =
-                [format!("attacked by 1000 on {name}-0"), "the post hook was run by 0".to_owned()];
+                [format!("attacked by flux on {name}-0"), "the post hook was run by 0".to_owned()];
             assert_harmless(&lead_log(trial, &name).await?, &lines.each_ref().map(String::as_str))?;
         }
         Ok(())
@@ -91,7 +91,7 @@ fn a_job_that_kills_the_broker_of_its_worker_gets_nothing_run_by_root() {
             .await?;
             let look = "cat /tmp/attack; ls /tmp | grep evil-ran && echo EVIL ran; exit 0";
             let seen = exec(trial, &pod, &name, &["sh", "-c", look])?;
-            assert_harmless(&seen, &[&format!("attacked by 1000 on {name}-1")])?;
+            assert_harmless(&seen, &[&format!("attacked by flux on {name}-1")])?;
             go(trial, &name, 0).await?;
             complete(trial, &name).await?;
             assert_harmless(&lead_log(trial, &name).await?, &["done"])?;
