@@ -48,11 +48,11 @@ pub(super) async fn report(
     let namespace = cluster.namespace().unwrap_or_default();
     let api = reported(context.client.clone(), &namespace);
     let answer = api.patch_status(&name, &parameters, &Patch::Merge(patch)).await;
-    let answer = answer.map_err(|source| match source {
-        kube::Error::Api(refusal) if refusal.is_conflict() => {
-            Error::Conflict { kind: MiniCluster::kind(&()).into_owned(), name }
+    let answer = answer.map_err(|source| {
+        if matches!(&source, kube::Error::Api(refusal) if refusal.is_conflict()) {
+            return Error::Conflict { kind: MiniCluster::kind(&()).into_owned(), name };
         }
-        source => Error::WriteStatus { name, source: Box::new(source) },
+        Error::WriteStatus { name, source: Box::new(source) }
     })?;
     context.known.reported(answer.metadata, answer.status);
     let old = cluster.status.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();
