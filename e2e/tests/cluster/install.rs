@@ -124,7 +124,7 @@ fn a_spack_view_is_mounted_as_an_arbitrary_user_under_restricted() {
         let spec = SPACK.replace("VIEW", SPACK_VIEW);
         let (installed, log) = completed(trial, "spack", &spec).await?;
         ensure!(installed.method == InstallMethod::Image, "{installed:?}");
-        let package = "/mnt/flux/view-image/opt/software/linux-x86_64";
+        let package = "/flux_operator/view/opt/software/linux-x86_64";
         ensure!(log.lines().any(|line| line == package), "log:\n{log}");
         Ok(())
     });
