@@ -4,6 +4,7 @@ use crate::{DEADLINE, apply, complete, trial};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::{Trial, condition};
 use flux_operator::crd::MiniCluster;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
@@ -67,15 +68,29 @@ async fn refusal(trial: &Trial, name: &str, spec: &str) -> Result<String> {
     Ok(message.to_owned())
 }
 
-/// Waits until the operator tells that pods are refused, and returns its words.
-async fn pods_refused(trial: &Trial, name: &str) -> Result<String> {
-    let told = |cluster: Option<&MiniCluster>| {
+/// Waits until `Progressing` is false for this reason, and returns its message.
+async fn not_progressing(trial: &Trial, name: &str, reason: &str) -> Result<String> {
+    let expected = |cluster: Option<&MiniCluster>| {
         let condition = cluster.and_then(|cluster| condition(cluster, "Progressing"));
-        condition.is_some_and(|(status, reason, _)| status == "False" && reason == "PodsRefused")
+        condition.is_some_and(|(status, found, _)| status == "False" && found == reason)
     };
-    let cluster = trial.await_minicluster(name, "refused its pods", DEADLINE, told).await?;
+    let cluster = trial.await_minicluster(name, reason, DEADLINE, expected).await?;
     let (_, _, message) = condition(&cluster, "Progressing").context("no condition Progressing")?;
     Ok(message.to_owned())
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_field_of_the_overlay_that_the_api_server_does_not_know_is_refused_by_its_name() {
+    trial("misspelt", &[], async |trial| {
+        let spec = "{size: 1, pod: {overlay: {priorityClasName: high}}, containers: [{image: 'ubuntu:24.04', command: id}]}";
+        let name = apply(trial, "misspelt", spec).await?;
+        let message = not_progressing(trial, &name, "ApplyFailed").await?;
+        let words = "unknown field \"spec.template.spec.priorityClasName\"";
+        ensure!(message.contains(words), "{message}");
+        ensure!(trial.api::<Job>().get_opt(&name).await?.is_none(), "there is a Job");
+        Ok(())
+    });
 }
 
 #[test]
@@ -85,7 +100,7 @@ fn pods_that_pod_security_refuses_are_told_with_the_reason() {
     trial("privileged", &labels, async |trial| {
         let spec = "{size: 2, containers: [{image: 'ubuntu:24.04', command: id, securityContext: {privileged: true}}]}";
         let name = apply(trial, "privileged", spec).await?;
-        let message = pods_refused(trial, &name).await?;
+        let message = not_progressing(trial, &name, "PodsRefused").await?;
         for word in ["violates PodSecurity", "restricted", "privileged"] {
             ensure!(message.contains(word), "{word} is not named in: {message}");
         }
@@ -105,7 +120,7 @@ fn pods_that_a_quota_refuses_are_told_and_made_when_it_is_lifted() {
         quotas.create(&PostParams::default(), &quota).await.context("making a quota")?;
         let spec = "{size: 2, containers: [{image: 'ubuntu:24.04', command: hostname}]}";
         let name = apply(trial, "quota", spec).await?;
-        let message = pods_refused(trial, &name).await?;
+        let message = not_progressing(trial, &name, "PodsRefused").await?;
         ensure!(message.contains("exceeded quota: few"), "told: {message}");
         quotas.delete("few", &DeleteParams::default()).await.context("lifting the quota")?;
         complete(trial, &name).await?;
