@@ -42,6 +42,14 @@ impl Architecture {
         }
     }
 
+    /// Where the dynamic loader of its C library is (System V ABI supplements; glibc).
+    pub(crate) fn loader(self) -> &'static str {
+        match self {
+            Self::X86_64 => "/lib64/ld-linux-x86-64.so.2",
+            Self::Aarch64 => "/lib/ld-linux-aarch64.so.1",
+        }
+    }
+
     /// Debian's packages that build programs for it on a machine of another architecture.
     pub(crate) fn cross_packages(self) -> [&'static str; 3] {
         match self {

@@ -5,7 +5,8 @@ mod toolchain;
 
 use std::{
     collections::BTreeSet,
-    fs,
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
     panic::resume_unwind,
     path::{Path, PathBuf},
     time::Duration,
@@ -33,6 +34,8 @@ struct Shipped {
     published: &'static str,
     /// The bytes that its files may have, unpacked: every node keeps them.
     limit: u64,
+    /// The libraries in `/lib` that the program needs; a static one needs none.
+    libraries: &'static [&'static str],
 }
 
 const OPERATOR: Shipped = Shipped {
@@ -40,12 +43,14 @@ const OPERATOR: Shipped = Shipped {
     dockerfile: "Dockerfile.operator",
     published: OPERATOR_IMAGE,
     limit: 25_000_000,
+    libraries: &["libc.so.6", "libgcc_s.so.1", "libm.so.6"],
 };
 const AGENT: Shipped = Shipped {
     program: "flux-agent",
     dockerfile: "Dockerfile.agent",
     published: AGENT_IMAGE,
     limit: 6_000_000,
+    libraries: &[],
 };
 
 /// A directory with the archives of the images, `PROGRAM-ARCHITECTURE.tar`, and the programs that are in them.
@@ -75,7 +80,7 @@ impl Images {
         self.image(&AGENT, here()?, scratch)
     }
 
-    /// The operator of the image for this machine.
+    /// The operator of the image for this machine, as [`unpack`] makes it.
     pub fn operator(&self) -> Result<PathBuf> {
         Ok(self.program(&OPERATOR, here()?))
     }
@@ -182,8 +187,38 @@ fn one(
     buildah.save(&name, &archive, shipped.published)?;
     let scratch = tempfile::tempdir().context("making a directory for image layers")?;
     let image = Image::from_archive(&archive, scratch.path())?;
-    image.extract(&format!("/{}", shipped.program), &program)?;
+    unpack(shipped, architecture, &image, &program)?;
     check(shipped, &image).with_context(|| format!("checking {}", archive.display()))
+}
+
+/// Makes `program` of the program in `image`. Where that is not static, `program` is a script that starts it with the
+/// image's own loader and libraries: those of this machine may be older.
+fn unpack(
+    shipped: &Shipped,
+    architecture: Architecture,
+    image: &Image,
+    program: &Path,
+) -> Result<()> {
+    let path = format!("/{}", shipped.program);
+    if shipped.libraries.is_empty() {
+        return image.extract(&path, program);
+    }
+    let directory = program.with_extension("image");
+    fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
+    let put = |file: &str| {
+        let place = directory.join(file.rsplit('/').next().unwrap_or(file));
+        image.extract(file, &place).map(|()| place.display().to_string())
+    };
+    let (own, loader) = (put(&path)?, put(architecture.loader())?);
+    for library in shipped.libraries {
+        put(&format!("/lib/{library}"))?;
+    }
+    let libraries = directory.display();
+    let script =
+        format!("#!/bin/sh\nexec '{loader}' --library-path '{libraries}' '{own}' \"$@\"\n");
+    let written = fs::write(program, script)
+        .and_then(|()| fs::set_permissions(program, Permissions::from_mode(0o755)));
+    written.with_context(|| format!("writing {}", program.display()))
 }
 
 /// Where cargo keeps downloaded crates.
