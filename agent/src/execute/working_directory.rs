@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn directories_of_the_system_and_homes_of_others_are_never_given_away() {
         let passwd = "root:x:0:0::/root:/bin/sh\ndaemon:x:1:1::/:\nubuntu:x:1000:1000::/home/ubuntu:\n\
-                      app:x:1002:1002::/data/app/home:\nflux:x:1001:1001::/work/flux:/bin/sh\n";
+                      app:x:1002:1002::/data/app/home:\nflux:x:1001:1001::/scratch/flux:/bin/sh\n";
         let accounts = Databases { passwd: passwd.into(), ..Databases::default() };
         let reserved = |path: &str| reserved(Path::new(path), 1001, &accounts).is_some();
         for path in [
@@ -213,8 +213,8 @@ mod tests {
         for path in [
             "/app",
             "/opt/app",
-            "/work",
-            "/work/flux",
+            "/scratch",
+            "/scratch/flux",
             "/data/x",
             "/home/flux",
             "/usr/src/app",
