@@ -80,7 +80,7 @@ impl Images {
         self.image(&AGENT, here()?, scratch)
     }
 
-    /// The operator of the image for this machine, as [`unpack`] makes it.
+    /// The operator of the image for this machine, as `unpack` makes it.
     pub fn operator(&self) -> Result<PathBuf> {
         Ok(self.program(&OPERATOR, here()?))
     }
