@@ -102,15 +102,22 @@ async fn bug_1b_a_pod_without_any_label_is_no_trouble() {
 }
 
 #[tokio::test]
-async fn a_pod_that_has_changed_since_is_labelled_when_the_watch_brings_it() {
+async fn a_pod_that_has_changed_since_is_labelled_with_one_request() {
     let world = World::new(&json!({}));
     world.reconcile().await.unwrap();
     let pod = noticed(&world, &index_label(), "job-uid");
     world.server.change(POD, |pod| pod["status"] = json!({ "phase": "Running" }));
+    assert_eq!(label(&world, pod).await.unwrap()["job-index"], "2");
+    assert_eq!(world.server.writes(), [patch(POD)]);
+}
+
+#[tokio::test]
+async fn a_pod_that_has_taken_the_name_since_is_not_labelled() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    let pod = noticed(&world, &index_label(), "job-uid");
+    world.server.change(POD, |pod| pod["metadata"]["uid"] = json!("another"));
     assert_eq!(label(&world, pod).await.unwrap(), index_label());
-    let pod = serde_json::from_value(world.server.get(POD).unwrap()).unwrap();
-    let labels = label(&world, pod).await.unwrap();
-    assert_eq!(labels["job-index"], "2");
 }
 
 #[tokio::test]

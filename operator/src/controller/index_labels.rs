@@ -78,15 +78,13 @@ async fn label(pod: &PartialObjectMeta<Pod>, context: &Context) -> Result<Action
         return Ok(Action::await_change());
     }
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
-    let patch = json!({ "metadata": {
-        "uid": pod.uid(),
-        "resourceVersion": pod.resource_version(),
-        "labels": { labels::JOB_INDEX: index },
-    } });
+    // The uid without the resource version: nobody else writes this label, and a pod that starts changes so often
+    // that every other write would be refused.
+    let patch = json!({ "metadata": { "uid": pod.uid(), "labels": { labels::JOB_INDEX: index } } });
     let parameters = PatchParams::default();
     match pods.patch_metadata(&name, &parameters, &Patch::Merge(patch)).await {
         Ok(_) => Ok(Action::await_change()),
-        // What was read is out of date: the watch brings the pod's change, or its end.
+        // The pod is gone, or another one has its name: the watch brings that one.
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
             Ok(Action::await_change())
         }
