@@ -36,7 +36,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("sidecars.beside.post", SUPERVISE, WAITS),
 ];
 
-const CHANGES: &str = "../operator/tests/changes.rs";
+const CHANGES: &str = "../operator/tests/it/changes.rs";
 const SUPERVISE: &str = "tests/supervise.rs";
 const WAITS: &str = "a_sidecar_waits_for_the_socket_and_ends_when_the_runner_has";
 const STAYS: &str = "a_sidecar_whose_command_has_ended_stays_until_the_runner_has";

@@ -12,7 +12,7 @@ const PLACES: [(&str, &[&str]); 5] = [
     ("node", &["e2e/tests/node"]),
     ("e2e", &["e2e/tests"]),
     ("agent", &["agent/tests", "agent/src"]),
-    ("operator", &["operator/tests", "operator/src"]),
+    ("operator", &["operator/tests/it", "operator/tests", "operator/src"]),
 ];
 
 /// What is wrong with the name of a test.

@@ -1,0 +1,254 @@
+//! What nobody would write by mistake: whatever is in a specification, the answer is a plan of modest
+//! size or a fault, in a stack that is small, for work that is bounded.
+
+use crate::support::any_spec::{SCHEMA, any_spec};
+use crate::support::field_path::{leaves, set};
+use crate::support::world::{CLUSTER, World, status};
+use crate::support::{LEAD, defaults, hello, images};
+use flux_operator::cluster::validate::{Violations, validate};
+use flux_operator::controller::build::{agent_config, build};
+use flux_operator::crd::{MiniCluster, MiniClusterSpec, SPECIFICATION_LIMIT};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use serde_json::{Value, json};
+
+/// Most bytes of an object of Kubernetes (etcd, `--max-request-bytes`), less what the API server adds
+/// itself: who manages which field.
+const OBJECT_LIMIT: usize = 1_000_000;
+
+/// Most bytes in a `ConfigMap`, and most bytes of all annotations of an object.
+const CONFIG_MAP_LIMIT: usize = 1 << 20;
+const ANNOTATIONS_LIMIT: usize = 1 << 18;
+
+/// Pieces of text that something reads, splits, quotes, escapes or counts.
+const PIECES: [&str; 16] = [
+    "[0]", "a,", "\"", "\u{7f}", "a ", "\\", "[", "0", "9", "a[0-9]", "'", "(", "$(", "\n", "ƒ",
+    "../",
+];
+
+/// `piece`, over and over, `characters` in all.
+fn long(piece: &str, characters: usize) -> String {
+    piece.chars().cycle().take(characters).collect()
+}
+
+/// An object of an object of an object.
+fn deep(levels: usize) -> Value {
+    (0..levels).fold(json!({}), |inner, _| json!({ "a": inner }))
+}
+
+/// What `decide` gives on a thread with a small stack: nothing may recurse over its input.
+fn on_a_small_stack<T: Send>(decide: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(512 << 10);
+        thread.spawn_scoped(scope, decide).unwrap().join().unwrap()
+    })
+}
+
+fn object(spec: &Value) -> MiniCluster {
+    let mut object = hello(&json!({}));
+    object.spec = serde_json::from_value(spec.clone()).unwrap();
+    object
+}
+
+/// A specification that says everything else as plainly as can be.
+fn base() -> Value {
+    json!({ "containers": [{ "image": "app", "command": "echo hello" }] })
+}
+
+fn faults(spec: &Value) -> Vec<String> {
+    let faults = validate(&object(spec), &defaults()).err().map(|Violations(faults)| faults);
+    faults.unwrap_or_default().iter().map(ToString::to_string).collect()
+}
+
+/// Decides everything about `spec`, as each reconcile does, and checks that what comes of it is modest.
+fn decide(spec: &Value) {
+    let cluster = match validate(&object(spec), &defaults()) {
+        Ok(cluster) => cluster,
+        Err(Violations(faults)) => {
+            assert!(faults.iter().all(|fault| fault.to_string().len() < 2_100), "{faults:?}");
+            return;
+        }
+    };
+    let config = agent_config(&cluster, Some(LEAD));
+    let Ok(desired) = build(&cluster, &config, &images(), 1) else { return };
+    let data = desired.config_map.data.unwrap();
+    assert!(data.values().map(String::len).sum::<usize>() <= CONFIG_MAP_LIMIT);
+    let annotations = desired.job.metadata.annotations.clone().unwrap();
+    assert!(annotations.values().map(String::len).sum::<usize>() <= ANNOTATIONS_LIMIT);
+    let pod = desired.companion.map(|pod| serde_json::to_string(&pod).unwrap().len());
+    let job = serde_json::to_string(&desired.job).unwrap().len();
+    assert!(job.max(pod.unwrap_or_default()) <= OBJECT_LIMIT, "{job} {pod:?}");
+}
+
+#[test]
+fn each_text_is_bounded_alike_by_the_definition_and_by_the_validation() {
+    for (path, schema) in leaves(&SCHEMA) {
+        let Some(limit) = schema["maxLength"].as_u64() else { continue };
+        let limit = usize::try_from(limit).unwrap();
+        for (characters, refused) in [(limit, false), (limit + 1, true)] {
+            let mut spec = base();
+            set(&mut spec, &path, 0, json!("ƒ".repeat(characters)));
+            let Ok(_) = serde_json::from_value::<MiniClusterSpec>(spec.clone()) else { continue };
+            let says = |fault: &String| fault.contains("characters, at most");
+            assert_eq!(faults(&spec).iter().any(says), refused, "{path}: {characters}");
+        }
+    }
+}
+
+#[test]
+fn lists_maps_keys_and_the_whole_are_bounded() {
+    let map = |count: usize| -> Value {
+        (0..count)
+            .map(|index| (format!("k{index}"), json!("v")))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    };
+    for (spec, message) in [
+        (json!({ "jobLabels": map(257) }), "spec.jobLabels: has 257 entries, at most 256"),
+        (
+            json!({ "containers": vec![json!({}); 17] }),
+            "spec.containers: has 17 elements, at most 16",
+        ),
+        (json!({ "pod": { "overlay": map(257) } }), "spec.pod.overlay: has 257 entries"),
+        (
+            json!({ "pod": { "securityContext": { "supplementalGroups": vec![1; 65] } } }),
+            "spec.pod.securityContext.supplementalGroups: has 65 elements, at most 64",
+        ),
+        (
+            json!({ "containers": [{ "environment": { "K".repeat(318): "v" } }] }),
+            "318 characters in its key, at most 317",
+        ),
+        (
+            json!({ "containers": vec![json!({ "command": "a".repeat(60_000) }); 5] }),
+            "bytes as JSON, at most 262144",
+        ),
+    ] {
+        let mut whole = base();
+        whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        let faults = faults(&whole);
+        assert!(faults.iter().any(|fault| fault.contains(message)), "{message}: {faults:?}");
+    }
+}
+
+#[test]
+fn a_hundred_thousand_hosts_cost_no_more_than_one() {
+    on_a_small_stack(|| {
+        let spec = json!({ "size": 1, "maxSize": 100_000, "containers": base()["containers"] });
+        let cluster = validate(&object(&spec), &defaults()).unwrap();
+        let config = agent_config(&cluster, Some(LEAD));
+        assert!(config.to_toml().unwrap().contains("\"hello-[0-99999]\""));
+        assert!(format!("{cluster:?}").len() < 10_000, "hosts are kept one by one");
+        decide(&spec);
+    });
+}
+
+#[test]
+fn a_batch_is_measured_before_it_is_written() {
+    let mut spec = base();
+    let container = &mut spec["containers"][0];
+    container["batch"] = json!(true);
+    container["command"] = json!("a\n".repeat(30_000));
+    container["logs"] = json!(format!("/{}", "x".repeat(4_000)));
+    let faults = faults(&spec);
+    assert!(
+        faults[0].starts_with("spec.containers[0].command: the script made of its 30000 lines"),
+        "{faults:?}"
+    );
+}
+
+#[test]
+fn every_text_at_its_limit_is_decided_in_a_small_stack() {
+    on_a_small_stack(|| {
+        for (path, schema) in leaves(&SCHEMA) {
+            let Some(limit) = schema["maxLength"].as_u64() else { continue };
+            for piece in &PIECES[..4] {
+                let mut spec = base();
+                set(&mut spec, &path, 0, json!(long(piece, usize::try_from(limit).unwrap())));
+                if serde_json::from_value::<MiniClusterSpec>(spec.clone()).is_ok() {
+                    decide(&spec);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn the_largest_maps_and_lists_still_fit_an_object() {
+    for (path, schema) in leaves(&SCHEMA).into_iter().filter(|(path, _)| path.contains("{}")) {
+        let (map, rest) = path.split_once("{}").unwrap();
+        let mut spec = base();
+        for container in 0..16 {
+            for entry in 0..256 {
+                let mut value = Value::Null;
+                let text = if schema["type"] == "string" { json!("a") } else { json!(1) };
+                set(&mut value, &format!(".entry{rest}"), 0, text);
+                let place = format!("{map}.k{entry}");
+                set(&mut spec, &place, container, value["entry"].clone());
+            }
+            if spec.to_string().len() > SPECIFICATION_LIMIT - 16_384 || !map.contains("[]") {
+                break;
+            }
+            let list = map.split(['.', '[']).nth(1).unwrap();
+            let fields = json!({ "name": format!("c{container}"), "image": "a", "command": "a" });
+            for (name, value) in fields.as_object().unwrap() {
+                spec[list][container][name] = value.clone();
+            }
+            spec["containers"][0]["runFlux"] = json!(true);
+        }
+        if serde_json::from_value::<MiniClusterSpec>(spec.clone()).is_ok() {
+            decide(&spec);
+        }
+    }
+}
+
+/// The API server stores an overlay of any depth, and what an older definition allowed.
+#[tokio::test]
+async fn a_specification_that_cannot_be_read_is_refused_like_any_other() {
+    for (field, value) in [("overlay", deep(200)), ("labels", json!(7))] {
+        let world = World::new(&json!({}));
+        world.server.change(CLUSTER, |object| object["spec"]["pod"] = json!({ field: value }));
+        assert_eq!(world.writes().await, [status()]);
+        let (status, reason, message) = world.condition("Accepted");
+        assert_eq!((&*status, &*reason), ("False", "Invalid"));
+        assert!(message.starts_with("spec: cannot be read: "), "{message}");
+        assert_eq!(world.writes().await, [""; 0], "it is told once");
+    }
+}
+
+/// One of the pieces, or a few.
+fn hostile_text() -> impl Strategy<Value = String> {
+    let piece = (prop::sample::select(&PIECES[..]), 1..65_536_usize);
+    prop::collection::vec(piece, 1..3).prop_map(|pieces| {
+        pieces.iter().map(|(piece, characters)| long(piece, *characters)).collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        rng_seed: RngSeed::Fixed(20_261_121),
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(96)
+    })]
+
+    #[test]
+    fn any_specification_with_long_texts_and_deep_objects_is_decided_in_a_small_stack(
+        spec in any_spec(),
+        texts in prop::collection::vec((any::<prop::sample::Index>(), hostile_text()), 1..4),
+        levels in prop::option::of(1..120_usize),
+    ) {
+        let mut spec = spec;
+        let fields = leaves(&SCHEMA);
+        let strings: Vec<_> = fields.iter().filter(|(_, schema)| schema["type"] == "string").collect();
+        for (index, text) in texts {
+            set(&mut spec, &index.get(&strings).0, 0, json!(text));
+        }
+        if let Some(levels) = levels {
+            spec["pod"]["overlay"] = deep(levels);
+        }
+        on_a_small_stack(|| {
+            if serde_json::from_value::<MiniClusterSpec>(spec.clone()).is_ok() {
+                decide(&spec);
+            }
+        });
+    }
+}

@@ -1,0 +1,153 @@
+//! What is built of a few clusters, whole: one snapshot a file of `tests/clusters`.
+
+use crate::support::{built, cluster, config, documents, hello, object, pod_spec};
+use flux_contract::invocation::REPLACED_VARIABLES;
+use k8s_openapi::api::batch::v1::{JobSpec, PodFailurePolicyRule};
+use k8s_openapi::api::core::v1::Container;
+use serde_json::json;
+
+#[test]
+fn objects_of_each_cluster_are_as_recorded() {
+    insta::glob!("clusters/*.yaml", |path| {
+        let object = object(&std::fs::read_to_string(path).unwrap());
+        let documents = documents(&cluster(&object));
+        let texts: Vec<_> = documents.iter().map(|d| serde_saphyr::to_string(d).unwrap()).collect();
+        insta::assert_snapshot!(texts.join("---\n"));
+    });
+}
+
+fn mounts_of(container: &Container, path: &str) -> bool {
+    let mounts = container.volume_mounts.iter().flatten();
+    mounts.into_iter().any(|mount| mount.mount_path == path)
+}
+
+#[test]
+fn only_the_runner_sees_the_certificate_and_what_the_agent_makes_of_it() {
+    let sidecar = json!({ "containers": [
+        { "image": "app", "command": "a", "runFlux": true },
+        { "image": "b", "name": "b", "runFlux": false },
+        { "image": "c", "name": "c", "runFlux": false, "noWrapEntrypoint": true },
+    ] });
+    let spec = pod_spec(&sidecar);
+    for path in [flux_contract::CURVE_MOUNT, flux_contract::PRIVATE_MOUNT] {
+        let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+        let with: Vec<_> = all.filter(|c| mounts_of(c, path)).map(|c| &c.name).collect();
+        assert_eq!(with, ["hello"], "{path}");
+    }
+}
+
+#[test]
+fn the_broker_reads_its_certificate_from_a_volume_in_memory() {
+    let (layout, spec) = (config(&json!({})).layout, pod_spec(&json!({})));
+    let mounts = spec.containers[0].volume_mounts.as_ref().unwrap();
+    let mount =
+        mounts.iter().find(|mount| layout.curve_certificate().starts_with(&mount.mount_path));
+    let volume = spec.volumes.unwrap().into_iter().find(|v| v.name == mount.unwrap().name);
+    assert_eq!(volume.unwrap().empty_dir.unwrap().medium.as_deref(), Some("Memory"));
+}
+
+#[test]
+fn a_quorum_is_named_only_when_fewer_than_all_hosts_are_asked_for() {
+    let quorum = |spec| config(&spec).broker.quorum;
+    assert_eq!(quorum(json!({ "size": 4, "maxSize": 8 })), Some(4));
+    assert_eq!(quorum(json!({ "size": 4, "minSize": 2 })), Some(2));
+    assert_eq!(quorum(json!({ "size": 4, "maxSize": 4 })), None);
+}
+
+#[test]
+fn a_pod_that_may_be_restarted_has_no_failure_policy() {
+    let object = hello(&json!({ "pod": { "restartPolicy": "OnFailure" } }));
+    let (_, desired) = built(&cluster(&object));
+    let spec = desired.job.spec.unwrap();
+    assert!(spec.pod_failure_policy.is_none() && spec.pod_replacement_policy.is_none());
+}
+
+#[test]
+fn a_deadline_is_written_for_the_agents_and_the_jobs_own_is_later_by_what_start_and_stop_take() {
+    let of = |spec| {
+        let (_, desired) = built(&cluster(&hello(&spec)));
+        (config(&spec).shutdown, desired.job.spec.unwrap())
+    };
+    let (shutdown, job) = of(json!({
+        "deadlineSeconds": 60,
+        "flux": { "drainSeconds": 600 },
+    }));
+    assert_eq!((shutdown.grace_seconds, shutdown.deadline_seconds), (600, Some(60)));
+    assert_eq!(job.active_deadline_seconds, Some(60 + 600 + 1800));
+    assert_eq!(action(&job, 72, false), Some("FailJob"));
+    assert_eq!(job.template.spec.unwrap().termination_grace_period_seconds, Some(600));
+
+    // Nothing that an older agent could not read, and no rule for what cannot be.
+    let (shutdown, job) = of(json!({}));
+    assert_eq!(shutdown, flux_contract::Shutdown::default());
+    assert_eq!(job.active_deadline_seconds, Some(31_500_000));
+
+    let (_, job) = of(json!({ "deadlineSeconds": 60, "backoffLimit": 2 }));
+    assert_eq!(action(&job, 72, false), Some("FailJob"), "for good, whatever may be repeated");
+}
+
+/// What the Job controller does with a pod whose runner ended with `code`: the first rule that fits counts
+/// (KEP-3329). `None`: it counts as a failure.
+fn action(job: &JobSpec, code: i32, disrupted: bool) -> Option<&str> {
+    let rules = &job.pod_failure_policy.as_ref()?.rules;
+    let fits = |rule: &&PodFailurePolicyRule| match &rule.on_exit_codes {
+        Some(codes) if codes.container_name.as_deref() == Some("hello") => {
+            (codes.operator == "In") == codes.values.contains(&code)
+        }
+        Some(_) => false,
+        None => disrupted,
+    };
+    rules.iter().find(fits).map(|rule| rule.action.as_str())
+}
+
+#[test]
+fn a_command_fails_the_job_and_who_is_lost_is_replaced() {
+    let (_, desired) = built(&cluster(&hello(&json!({}))));
+    let job = desired.job.spec.unwrap();
+    for code in [1, 7, 69, 72, 77, 143] {
+        assert_eq!(action(&job, code, false), Some("FailJob"), "{code}");
+    }
+    assert_eq!(action(&job, 143, true), Some("FailJob"), "the command has run");
+    assert_eq!(action(&job, 75, false), Some("Ignore"), "it was stopped");
+    for code in [2, 137, 255] {
+        assert_eq!(action(&job, code, false), None, "{code}");
+        assert_eq!(action(&job, code, true), Some("Ignore"), "{code}");
+    }
+    let rules = &job.pod_failure_policy.as_ref().unwrap().rules;
+    let ordered = |rule: &PodFailurePolicyRule| {
+        rule.on_exit_codes.as_ref().is_none_or(|codes| codes.values.is_sorted())
+    };
+    assert!(rules.iter().all(ordered), "the API server refuses {rules:?}");
+    assert_eq!((job.backoff_limit, job.max_failed_indexes), (None, Some(0)));
+    assert!(job.backoff_limit_per_index.is_some_and(|limit| limit > 0));
+    let runner = &job.template.spec.as_ref().unwrap().containers[0];
+    let variables: Vec<_> = runner.env.iter().flatten().map(|it| it.name.as_str()).collect();
+    assert!(REPLACED_VARIABLES.iter().all(|(name, _)| variables.contains(name)), "{variables:?}");
+}
+
+#[test]
+fn a_command_that_may_be_repeated_has_kubernetes_own_backoff() {
+    let (_, desired) = built(&cluster(&hello(&json!({ "backoffLimit": 3 }))));
+    let job = desired.job.spec.unwrap();
+    assert_eq!((job.backoff_limit, job.backoff_limit_per_index), (Some(3), None));
+    assert_eq!((action(&job, 7, false), action(&job, 7, true)), (None, Some("Ignore")));
+    let runner = &job.template.spec.as_ref().unwrap().containers[0];
+    let variables: Vec<_> = runner.env.iter().flatten().map(|it| it.name.as_str()).collect();
+    assert!(REPLACED_VARIABLES.iter().all(|(name, _)| !variables.contains(name)), "{variables:?}");
+}
+
+#[test]
+fn a_container_beside_the_runner_fails_the_job_by_its_own_failure_alone() {
+    let sidecar =
+        json!({ "image": "nginx", "name": "web", "runFlux": false, "command": "sleep 9" });
+    let containers = json!([{ "image": "app", "command": "echo hello", "runFlux": true }, sidecar]);
+    let (_, desired) = built(&cluster(&hello(&json!({ "containers": containers }))));
+    let job = desired.job.spec.unwrap();
+    let rules = job.pod_failure_policy.unwrap().rules;
+    let rules = rules.iter().filter_map(|rule| rule.on_exit_codes.as_ref());
+    let beside: Vec<_> =
+        rules.filter(|codes| codes.container_name.as_deref() != Some("hello")).collect();
+    let names: Vec<_> = beside.iter().filter_map(|codes| codes.container_name.as_deref()).collect();
+    assert!(names.contains(&"web") && names.contains(&"flux-agent"), "{names:?}");
+    assert!(beside.iter().all(|it| it.operator == "NotIn" && it.values == [2, 76, 137, 143, 255]));
+}

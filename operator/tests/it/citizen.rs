@@ -1,0 +1,341 @@
+//! What the operator does to others when something goes wrong: nothing.
+
+use crate::support::server::Outage;
+use crate::support::world::{
+    CLUSTER, CONFIG, JOB, SECRETS, SERVICE, World, create, finish, marker, patch, put_pods, status,
+};
+use flux_operator::controller::{reconcile_one, supervise};
+use flux_operator::crd::State;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+#[tokio::test]
+async fn a_panic_is_the_condition_of_its_object_and_the_next_reconcile_goes_well() {
+    let world = World::new(&json!({}));
+    let decide = async { panic!("no rank {}", "hello-9") };
+    let result = supervise::<()>(&marker(), &world.context, decide).await;
+    assert_eq!(result.unwrap_err().category(), "Internal");
+    let (progressing, reason, message) = world.condition("Progressing");
+    assert_eq!((progressing.as_str(), reason.as_str()), ("False", "Internal"));
+    assert!(message.contains("its log") && !message.contains("hello-9"), "{message}");
+    world.reconcile().await.unwrap();
+    assert_eq!(world.condition("Progressing").0, "True");
+}
+
+#[tokio::test]
+async fn a_panic_leaves_what_is_known_of_a_run() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    finish(&world, "Failed", 7);
+    world.reconcile().await.unwrap();
+    let before = world.status();
+    let result = supervise::<()>(&marker(), &world.context, async { panic!() }).await;
+    assert!(result.is_err());
+    assert_eq!(world.condition("Progressing").1, "Internal");
+    let after = world.status();
+    assert_eq!((after.state, after.exit_code), (before.state, before.exit_code));
+    assert_eq!(
+        world.condition("Failed"),
+        ("True".to_owned(), "CommandFailed".to_owned(), {
+            let failed = before.conditions.iter().find(|condition| condition.type_ == "Failed");
+            failed.unwrap().message.clone()
+        })
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stops_answering_holds_up_a_reconcile_for_a_minute_and_no_longer() {
+    let world = World::new(&json!({}));
+    world.server.set_outage(Some(Outage::Silent));
+    let begin = tokio::time::Instant::now();
+    assert_eq!(world.reconcile().await.unwrap_err().category(), "TimedOut");
+    assert!(begin.elapsed().as_secs() <= 70, "{:?}", begin.elapsed());
+    world.server.set_outage(None);
+    world.reconcile().await.unwrap();
+    assert_eq!(world.condition("Progressing").0, "True");
+}
+
+/// An object of somebody else.
+fn foreign(kind: &str, name: &str) -> Value {
+    let version = if kind == "Job" { "batch/v1" } else { "v1" };
+    json!({
+        "apiVersion": version, "kind": kind, "metadata": { "name": name }, "data": {},
+        "spec": { "template": {} },
+    })
+}
+
+#[tokio::test]
+async fn an_object_that_somebody_creates_between_read_and_write_is_not_adopted() {
+    for (path, kind, name) in
+        [(SERVICE, "Service", "hello"), (CONFIG, "ConfigMap", "hello-agent"), (JOB, "Job", "hello")]
+    {
+        let world = World::new(&json!({}));
+        world.server.intrude(path, foreign(kind, name));
+        assert_eq!(world.reconcile().await.unwrap_err().category(), "NameTaken", "{path}");
+        let object = world.server.get(path).unwrap();
+        assert!(object["metadata"]["ownerReferences"].is_null(), "{object}");
+        assert_eq!(world.condition("Progressing").1, "NameTaken");
+    }
+}
+
+#[tokio::test]
+async fn a_short_name_that_somebody_takes_between_read_and_write_is_left_to_them() {
+    let short = "/api/v1/namespaces/work/services/web";
+    let world = World::new(&json!({ "containers": [
+        { "image": "app", "command": "a", "runFlux": true },
+        { "image": "web", "name": "web", "runFlux": false, "ports": [80] },
+    ] }));
+    world.server.intrude(short, foreign("Service", "web"));
+    world.reconcile().await.unwrap();
+    assert!(world.server.get(short).unwrap()["metadata"]["ownerReferences"].is_null());
+}
+
+#[tokio::test]
+async fn an_object_that_is_replaced_between_read_and_write_is_read_again() {
+    for (path, kind, name) in [(SERVICE, "Service", "hello"), (CONFIG, "ConfigMap", "hello-agent")]
+    {
+        let world = World::new(&json!({}));
+        world.reconcile().await.unwrap();
+        let status = world.status();
+        world.server.change(path, |object| {
+            object["metadata"]["labels"] = json!({});
+        });
+        world.server.intrude(path, foreign(kind, name));
+        assert_eq!(world.reconcile().await.unwrap_err().category(), "Conflict", "{path}");
+        assert!(world.server.get(path).unwrap()["metadata"]["ownerReferences"].is_null());
+        // It tells of nothing that is out of date already.
+        assert_eq!(world.status(), status);
+        assert_eq!(world.reconcile().await.unwrap_err().category(), "NameTaken");
+    }
+}
+
+/// An owner of somebody else keeps an object as long as it lives itself.
+#[tokio::test]
+async fn an_owner_that_somebody_adds_stays_whatever_else_is_written() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    let other =
+        json!({ "apiVersion": "v1", "kind": "Secret", "name": "other", "uid": "other-uid" });
+    for path in [SERVICE, CONFIG, JOB] {
+        world.server.change(path, |object| {
+            let owners = object["metadata"]["ownerReferences"].as_array_mut().unwrap();
+            owners.insert(0, other.clone());
+        });
+    }
+    world.server.writes();
+    assert_eq!(world.writes().await, [""; 0]);
+    for path in [SERVICE, CONFIG, JOB] {
+        world.server.change(path, |object| object["metadata"]["labels"] = json!({}));
+    }
+    assert_eq!(world.writes().await, [patch(SERVICE), patch(CONFIG), patch(JOB)]);
+    for path in [SERVICE, CONFIG, JOB] {
+        let owners = world.server.get(path).unwrap()["metadata"]["ownerReferences"].clone();
+        let uids: Vec<_> = owners.as_array().unwrap().iter().map(|it| it["uid"].clone()).collect();
+        assert_eq!(uids, ["other-uid", "11111111-2222-3333-4444-555555555555"], "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_changes_between_read_and_write_is_read_again() {
+    let world = World::new(&json!({ "maxSize": 6 }));
+    world.reconcile().await.unwrap();
+    let mut job = world.server.get(JOB).unwrap();
+    job["status"] = json!({ "active": 4 });
+    world.server.intrude(JOB, job);
+    world.edit(2, |spec| spec["size"] = json!(6));
+    assert_eq!(world.reconcile().await.unwrap_err().category(), "Conflict");
+    assert_eq!(world.server.get(JOB).unwrap()["spec"]["parallelism"], 4);
+    world.reconcile().await.unwrap();
+    assert_eq!(world.server.get(JOB).unwrap()["spec"]["parallelism"], 6);
+}
+
+#[tokio::test]
+async fn the_status_is_not_written_to_a_namesake_created_since() {
+    let world = World::new(&json!({}));
+    let mut namesake = world.server.get(CLUSTER).unwrap();
+    namesake["metadata"]["uid"] = json!("of-the-next-one");
+    world.server.intrude(CLUSTER, namesake);
+    assert_eq!(world.reconcile().await.unwrap_err().category(), "Conflict");
+    assert!(world.server.get(CLUSTER).unwrap()["status"].is_null());
+}
+
+/// Whoever waits for one of the operator in Go would be told what was true once.
+#[tokio::test]
+async fn conditions_of_another_operator_go_and_nothing_is_written_where_nothing_changes() {
+    let world = World::new(&json!({}));
+    let condition = |type_: &str, status: &str| {
+        json!({
+            "type": type_, "reason": type_, "message": type_, "status": status,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        })
+    };
+    world.server.change(CLUSTER, |object| {
+        let left = [condition("JobFinished", "True"), condition("JobMiniClusterReady", "False")];
+        object["status"] = json!({
+            "conditions": left, "jobid": "", "selector": "", "size": 0, "maximumSize": 0,
+            "exitCode": 3, "startTime": "2026-01-01T00:00:00Z",
+        });
+    });
+    world.reconcile().await.unwrap();
+    let status = world.status();
+    let types: Vec<&str> = status.conditions.iter().map(|it| it.type_.as_str()).collect();
+    assert_eq!(types, ["Accepted", "Progressing", "Ready", "Suspended", "Complete", "Failed"]);
+    assert_eq!((status.exit_code, status.start_time), (None, None));
+    world.server.writes();
+    assert_eq!(world.writes().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_status_is_not_written_over_one_that_another_operator_has_written_since() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    finish(&world, "Failed", 7);
+    let mut newer = world.server.get(CLUSTER).unwrap();
+    newer["status"]["jobid"] = json!("of the other operator");
+    world.server.intrude(CLUSTER, newer);
+    assert_eq!(world.reconcile().await.unwrap_err().category(), "Conflict");
+    assert_eq!(world.status().jobid, "of the other operator");
+    world.reconcile().await.unwrap();
+    assert_eq!(world.status().exit_code, Some(7));
+}
+
+/// The resource versions that the deletions so far were sent for.
+fn deleted_versions(world: &World) -> Vec<Value> {
+    let versions = |body: Value| body["preconditions"]["resourceVersion"].clone();
+    world.server.bodies().into_iter().map(versions).filter(|version| !version.is_null()).collect()
+}
+
+#[tokio::test]
+async fn only_the_version_that_was_decided_on_is_deleted() {
+    let world =
+        World::new(&json!({ "cleanup": true, "services": [{ "image": "a", "name": "a" }] }));
+    world.reconcile().await.unwrap();
+    let companion = world.server.get("/api/v1/namespaces/work/pods/hello-services").unwrap();
+    finish(&world, "Complete", 0);
+    world.reconcile().await.unwrap();
+    assert!(world.server.get(CLUSTER).is_none());
+    let deleted = deleted_versions(&world);
+    assert!(deleted.contains(&companion["metadata"]["resourceVersion"]), "{deleted:?}");
+
+    let world = World::new(&json!({ "cleanup": true }));
+    world.reconcile().await.unwrap();
+    finish(&world, "Complete", 0);
+    world.server.change(CLUSTER, |object| object["metadata"]["finalizers"] = json!(["a/b"]));
+    world.reconcile().await.unwrap();
+    world.server.change(CLUSTER, |object| object["metadata"]["deletionTimestamp"] = json!(null));
+    let mut changed = world.server.get(CLUSTER).unwrap();
+    changed["metadata"]["labels"] = json!({ "changed": "since" });
+    world.server.intrude(CLUSTER, changed);
+    assert_eq!(world.reconcile().await.unwrap_err().category(), "Conflict");
+    assert!(world.server.get(CLUSTER).unwrap()["metadata"]["deletionTimestamp"].is_null());
+}
+
+/// Runs the MiniCluster to its end and deletes its Job.
+async fn run_and_delete(world: &World) {
+    world.reconcile().await.unwrap();
+    finish(world, "Failed", 7);
+    world.reconcile().await.unwrap();
+    world.server.remove(JOB);
+    put_pods(world, vec![]);
+}
+
+/// The Secret that the Job's pods mount.
+fn mounted(world: &World) -> String {
+    let job = world.server.get(JOB).unwrap();
+    let volumes = job["spec"]["template"]["spec"]["volumes"].clone();
+    let volumes = volumes.as_array().unwrap().clone();
+    let curve = volumes.iter().find(|volume| volume["name"] == "hello-curve").unwrap();
+    format!("{SECRETS}/{}", curve["secret"]["secretName"].as_str().unwrap())
+}
+
+#[tokio::test]
+async fn another_specification_runs_with_another_key_in_another_secret() {
+    let world = World::new(&json!({}));
+    run_and_delete(&world).await;
+    let first = world.server.paths(SECRETS);
+    world.edit(2, |spec| spec["containers"][0]["command"] = json!("echo again"));
+    world.reconcile().await.unwrap();
+    assert_eq!((world.status().exit_code, world.status().state), (None, Some(State::Pending)));
+    let second = mounted(&world);
+    assert!(first.len() == 1 && !first.contains(&second), "{first:?} {second}");
+    let key = |path: &str| world.server.get(path).unwrap()["stringData"]["curve.cert"].clone();
+    assert_ne!(key(&first[0]), key(&second));
+}
+
+#[tokio::test]
+async fn a_secret_whose_job_could_not_be_created_is_used_by_the_next_attempt() {
+    let world = World::new(&json!({}));
+    world.server.refuse(JOB, 403, "exceeded quota");
+    world.reconcile().await.unwrap_err();
+    let paths = world.server.paths(SECRETS);
+    let secret = world.server.get(&paths[0]);
+    world.server.accept_all();
+    world.reconcile().await.unwrap();
+    assert_eq!(world.server.paths(SECRETS), paths);
+    assert_eq!((world.server.get(&paths[0]), &mounted(&world)), (secret, &paths[0]));
+}
+
+#[tokio::test]
+async fn failures_are_counted_by_their_kind() {
+    let world = World::new(&json!({}));
+    world.server.refuse(JOB, 403, "exceeded quota");
+    reconcile_one(Arc::new(marker()), Arc::clone(&world.context)).await.unwrap_err();
+    let result = supervise::<()>(&marker(), &world.context, async { panic!() }).await;
+    assert!(result.is_err() && world.writes_so_far().contains(&create(JOB)));
+    let text = world.metrics.text().unwrap();
+    for category in ["ApplyFailed", "Internal"] {
+        let line = format!("flux_operator_reconcile_failures_total{{category=\"{category}\"}} 1");
+        assert!(text.contains(&line), "{text}");
+    }
+}
+
+/// What the operator in Go makes of the MiniCluster, in its order: `ensureMiniCluster` in
+/// `controllers/flux/minicluster.go` of that operator.
+fn of_the_operator_in_go(world: &World) -> [(&'static str, Value); 3] {
+    let uid = world.server.get(CLUSTER).unwrap()["metadata"]["uid"].clone();
+    let object = |version: &str, kind: &str, name: &str, spec: Value| {
+        let owner = json!({
+            "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "name": "hello", "uid": uid,
+            "controller": true, "blockOwnerDeletion": true,
+        });
+        let metadata = json!({ "name": name, "namespace": "work", "ownerReferences": [owner] });
+        json!({ "apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec })
+    };
+    let selector = json!({ "clusterIP": "None", "selector": { "job-name": "hello" } });
+    let job = json!({ "completions": 4, "parallelism": 4, "template": {} });
+    [
+        (ENTRYPOINT, object("v1", "ConfigMap", "hello-entrypoint", Value::Null)),
+        (SERVICE, object("v1", "Service", "hello", selector)),
+        (JOB, object("batch/v1", "Job", "hello", job)),
+    ]
+}
+
+const ENTRYPOINT: &str = "/api/v1/namespaces/work/configmaps/hello-entrypoint";
+
+#[tokio::test]
+async fn a_mini_cluster_whose_job_the_operator_in_go_has_made_gets_nothing_more() {
+    let world = World::new(&json!({}));
+    for (path, object) in of_the_operator_in_go(&world) {
+        world.server.put(path, object);
+    }
+    let before = [ENTRYPOINT, SERVICE, JOB].map(|path| world.server.get(path));
+    assert_eq!(world.writes().await, [status()]);
+    assert_eq!(world.condition("Progressing").1, "StartedByAnotherOperator");
+    assert_eq!([ENTRYPOINT, SERVICE, JOB].map(|path| world.server.get(path)), before);
+}
+
+/// Whoever is first with the Job has it. The Service has the same name and purpose for both operators, and its owner
+/// is the MiniCluster.
+#[tokio::test]
+async fn of_what_the_operator_in_go_has_made_before_its_job_the_service_is_taken_over() {
+    let world = World::new(&json!({}));
+    let [(_, scripts), (_, service), _] = of_the_operator_in_go(&world);
+    world.server.put(ENTRYPOINT, scripts);
+    world.server.put(SERVICE, service);
+    let before = world.server.get(ENTRYPOINT);
+    let writes = world.writes().await;
+    assert!(writes.contains(&patch(SERVICE)) && writes.contains(&create(JOB)), "{writes:?}");
+    assert_eq!(world.condition("Progressing").0, "True");
+    assert_eq!(world.server.get(ENTRYPOINT), before);
+    assert_eq!(world.writes().await, [""; 0]);
+}

@@ -1,0 +1,207 @@
+//! The definition of `MiniCluster` as it is installed.
+
+use flux_operator::crd::{self, Container, Flux, Logging, MiniCluster, MiniClusterSpec, Pod};
+use serde_json::{Value, json};
+
+fn definition() -> Value {
+    serde_json::to_value(crd::definition::definition().unwrap()).unwrap()
+}
+
+fn schema() -> Value {
+    definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+}
+
+/// Every schema in `schema`, with its path.
+fn schemas(path: &str, schema: &Value, found: &mut Vec<(String, Value)>) {
+    found.push((path.to_owned(), schema.clone()));
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        schemas(&format!("{path}.{name}"), property, found);
+    }
+    for inner in ["items", "additionalProperties"] {
+        if schema[inner].is_object() {
+            schemas(&format!("{path}[]"), &schema[inner], found);
+        }
+    }
+}
+
+fn all_schemas() -> Vec<(String, Value)> {
+    let mut found = Vec::new();
+    schemas("", &schema(), &mut found);
+    found
+}
+
+/// What the API server does to an object before it stores it.
+fn with_schema_defaults(schema: &Value, value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+                if let (None, Some(default)) = (fields.get(name), property.get("default")) {
+                    fields.insert(name.clone(), default.clone());
+                }
+                if let Some(field) = fields.get_mut(name) {
+                    with_schema_defaults(property, field);
+                }
+            }
+            if schema["additionalProperties"].is_object() {
+                for field in fields.values_mut() {
+                    with_schema_defaults(&schema["additionalProperties"], field);
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                with_schema_defaults(&schema["items"], item);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn the_definition_is_as_recorded() {
+    insta::assert_yaml_snapshot!(definition());
+}
+
+#[test]
+fn names_and_scope_are_those_of_the_api() {
+    let names = &definition()["spec"]["names"];
+    assert_eq!(definition()["metadata"]["name"], "miniclusters.flux-framework.org");
+    assert_eq!(names["kind"], "MiniCluster");
+    assert_eq!(names["shortNames"], json!(["mc"]));
+    assert_eq!(names["categories"], json!(["flux"]));
+    assert_eq!(definition()["spec"]["scope"], "Namespaced");
+}
+
+#[test]
+fn no_schema_is_nullable_or_has_a_format_the_api_server_does_not_know() {
+    for (path, schema) in all_schemas() {
+        assert!(schema.get("nullable").is_none(), "{path}");
+        let format = schema["format"].as_str().unwrap_or("int32");
+        assert!(
+            ["int32", "int64", "date-time", "double", "byte"].contains(&format),
+            "{path} {format}"
+        );
+    }
+}
+
+#[test]
+fn every_field_of_ours_has_a_description() {
+    let embedded = ["resources", "securityContext", "tolerations", "conditions"];
+    for (path, schema) in all_schemas() {
+        let inner = path.rsplit_once('.').map_or("", |(parent, _)| parent);
+        let is_embedded = embedded.iter().any(|name| inner.contains(&format!(".{name}")));
+        let is_named = !path.ends_with("[]") && !path.is_empty();
+        if is_named && !is_embedded && path.starts_with(".s") {
+            assert!(schema["description"].is_string(), "{path}");
+        }
+    }
+}
+
+/// What a user writes is bounded by the API server before the operator sees it; what
+/// [`crd::SPECIFICATION_LIMIT`] bounds alone is an object of any form.
+#[test]
+fn every_text_list_and_map_that_a_user_writes_has_a_limit() {
+    let mut found = Vec::new();
+    schemas("spec", &schema()["properties"]["spec"], &mut found);
+    assert!(found.len() > 200, "{}", found.len());
+    for (path, schema) in found {
+        let limited = |keyword: &str| schema[keyword].as_u64().is_some_and(|limit| limit > 0);
+        let is_limited = match schema["type"].as_str() {
+            Some("string") => schema["enum"].is_array() || limited("maxLength"),
+            Some("array") => limited("maxItems"),
+            Some("object") => schema["properties"].is_object() || limited("maxProperties"),
+            Some("integer" | "boolean") => true,
+            None => schema["x-kubernetes-int-or-string"] == true && limited("maxLength"),
+            Some(other) => panic!("{path}: this test does not know {other}"),
+        };
+        assert!(is_limited, "{path}: {schema}");
+    }
+}
+
+#[test]
+fn every_rule_has_a_message() {
+    for (path, schema) in all_schemas() {
+        for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+            assert!(rule["message"].is_string() && rule["reason"].is_string(), "{path}: {rule}");
+        }
+    }
+}
+
+#[test]
+fn defaults_of_the_schema_and_of_the_types_are_the_same() {
+    for spec in [
+        json!({ "containers": [{}] }),
+        json!({ "containers": [{}], "flux": {}, "logging": {}, "network": {}, "pod": {} }),
+        json!({
+            "containers": [{ "volumes": { "a": {} }, "commands": {}, "fluxUser": {}, "lifeCycle": {} }],
+            "flux": { "container": {}, "scheduler": {}, "bursting": { "leadBroker": {}, "clusters": [{}] } },
+        }),
+    ] {
+        let object = json!({
+            "apiVersion": "flux-framework.org/v1alpha2",
+            "kind": "MiniCluster",
+            "metadata": { "name": "hello" },
+            "spec": spec,
+        });
+        let mut defaulted = object.clone();
+        with_schema_defaults(&schema(), &mut defaulted);
+        let from_server: MiniCluster = serde_json::from_value(defaulted.clone()).unwrap();
+        let from_file: MiniCluster = serde_json::from_value(object).unwrap();
+        assert_eq!(from_server, from_file);
+        // What the types write is what the server stores: no default hides in the types alone.
+        assert_eq!(serde_json::to_value(&from_file).unwrap(), defaulted);
+    }
+}
+
+#[test]
+fn documented_defaults_apply_without_their_parents() {
+    let spec: MiniClusterSpec = serde_json::from_value(json!({ "containers": [{}] })).unwrap();
+    assert_eq!((spec.size, spec.tasks, spec.deadline_seconds), (1, 1, 31_500_000));
+    assert_eq!(spec.flux.connect_timeout, "5s");
+    assert_eq!(spec.flux.log_level, 6);
+    assert_eq!(spec.flux.container.mount_path, "/mnt/flux");
+    assert_eq!(spec.flux.container.name, "flux-view");
+    assert_eq!(spec.flux.scheduler.queue_policy, "fcfs");
+    assert!(spec.logging.strict);
+    assert_eq!(spec.backoff_limit, None);
+    assert_eq!(spec.containers[0].image, crd::DEFAULT_IMAGE);
+}
+
+#[test]
+fn the_values_of_default_are_those_of_an_empty_object() {
+    fn same<T: Default + PartialEq + std::fmt::Debug + serde::de::DeserializeOwned>() {
+        assert_eq!(serde_json::from_value::<T>(json!({})).unwrap(), T::default());
+    }
+    same::<Flux>();
+    same::<Logging>();
+    same::<Pod>();
+    same::<Container>();
+    same::<crd::FluxContainer>();
+    same::<crd::Scheduler>();
+    same::<crd::Network>();
+    same::<crd::UserAccount>();
+    same::<crd::MiniClusterStatus>();
+    let spec: MiniClusterSpec = serde_json::from_value(json!({ "containers": [] })).unwrap();
+    assert_eq!(spec, MiniClusterSpec::default());
+}
+
+#[test]
+fn quantities_may_be_numbers() {
+    let container: Container =
+        serde_json::from_value(json!({ "resources": { "limits": { "cpu": 4 } } })).unwrap();
+    let limits = container.resources.unwrap().limits.unwrap();
+    assert_eq!(limits["cpu"].0, "4");
+}
+
+#[test]
+fn a_status_of_the_former_operator_is_still_read() {
+    let status = json!({
+        "jobid": "", "maximumSize": 4, "selector": "hpa-selector=hello", "size": 0,
+        "conditions": [{
+            "type": "JobMiniClusterReady", "reason": "JobMiniClusterReady", "status": "True",
+            "message": "JobMiniClusterReady", "lastTransitionTime": "2026-06-01T00:00:00Z",
+        }],
+    });
+    let status: crd::MiniClusterStatus = serde_json::from_value(status).unwrap();
+    assert_eq!((status.maximum_size, status.conditions.len()), (4, 1));
+}

@@ -1,0 +1,120 @@
+//! What single fields do to the pods.
+
+use crate::support::{cluster, config, faults, hello, pod_spec};
+use flux_contract::{MUNGE_MOUNT, Workload};
+use k8s_openapi::api::core::v1::{Container, Volume};
+use serde_json::{Value, json};
+
+fn variable(container: &Container, name: &str) -> Vec<Option<String>> {
+    let all = container.env.iter().flatten().filter(|variable| variable.name == name);
+    all.map(|variable| variable.value.clone()).collect()
+}
+
+#[test]
+fn the_munge_key_is_mounted_into_the_runner_only_and_the_agent_is_told() {
+    let spec = json!({ "flux": { "mungeSecret": "keys" }, "containers": [
+        { "image": "app", "command": "a", "runFlux": true },
+        { "image": "b", "name": "b", "command": "b", "runFlux": false },
+    ] });
+    let pod = pod_spec(&spec);
+    let mounts = |container: &Container| {
+        container.volume_mounts.iter().flatten().any(|mount| mount.mount_path == MUNGE_MOUNT)
+    };
+    assert!(mounts(&pod.containers[0]) && !mounts(&pod.containers[1]));
+    let volume = |volume: &Volume| volume.name == "hello-munge";
+    let volume = pod.volumes.unwrap().into_iter().find(volume).unwrap().secret.unwrap();
+    assert_eq!(volume.secret_name.as_deref(), Some("keys"));
+    assert_eq!(volume.items.unwrap()[0].key, "munge.key");
+    assert!(config(&spec).munge && !config(&json!({})).munge);
+}
+
+#[test]
+fn cores_are_a_variable_of_the_container_and_one_unless_given() {
+    let container = |extra: Value| {
+        let mut container = json!({ "image": "app", "command": "a" });
+        container.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        pod_spec(&json!({ "containers": [container] })).containers.remove(0)
+    };
+    let cores = |extra| variable(&container(extra), "FLUX_CORES");
+    assert_eq!(cores(json!({})), [Some("1".to_owned())]);
+    assert_eq!(cores(json!({ "cores": 4 })), [Some("4".to_owned())]);
+    let own = json!({ "cores": 4, "environment": { "FLUX_CORES": "own" } });
+    assert_eq!(cores(own), [Some("own".to_owned())]);
+}
+
+#[test]
+fn diagnostics_take_the_place_of_the_command_and_that_is_said() {
+    let spec = json!({ "containers": [{ "image": "a", "command": "b", "diagnostics": true }] });
+    assert_eq!(config(&spec).workload, Workload::Diagnostics {});
+    assert_eq!(cluster(&hello(&spec)).not_acted_on, ["spec.containers[0].command"]);
+}
+
+#[test]
+fn an_architecture_selects_nodes_by_any_of_its_names() {
+    for (name, label) in
+        [("arm", "arm64"), ("aarch64", "arm64"), ("arm64", "arm64"), ("x86_64", "amd64")]
+    {
+        let spec = json!({ "flux": { "arch": name }, "pod": { "nodeSelector": { "a": "b" } } });
+        let selector = pod_spec(&spec).node_selector.unwrap();
+        assert_eq!(selector["kubernetes.io/arch"], label);
+        assert_eq!(selector["a"], "b");
+    }
+}
+
+#[test]
+fn the_arm_view_is_taken_where_no_image_is_named() {
+    let view = |flux: Value| cluster(&hello(&json!({ "flux": flux }))).flux.view.image;
+    assert_eq!(view(json!({ "arch": "arm" })), "registry.example/default-arm-view:3");
+    assert_eq!(view(json!({ "arch": "amd64" })), "registry.example/default-view:3");
+    assert_eq!(view(json!({ "arch": "arm", "container": { "image": "mine" } })), "mine");
+}
+
+#[test]
+fn an_unknown_architecture_and_one_that_contradicts_the_node_selector_are_refused() {
+    let unknown = faults(&json!({ "flux": { "arch": "sparc" } }));
+    assert!(unknown[0].contains("spec.flux.arch: \"sparc\" is no architecture"), "{unknown:?}");
+    let contradiction = faults(&json!({
+        "flux": { "arch": "arm" }, "pod": { "nodeSelector": { "kubernetes.io/arch": "amd64" } },
+    }));
+    assert!(contradiction[0].contains("keep one"), "{contradiction:?}");
+}
+
+#[test]
+fn two_sidecars_never_need_the_same_service() {
+    let faults = faults(&json!({ "containers": [
+        { "image": "app", "command": "a", "runFlux": true },
+        { "image": "a", "name": "web", "ports": [80] },
+        { "image": "b", "name": "hello-web", "ports": [81] },
+        { "image": "c", "name": "lead", "ports": [82] },
+    ] }));
+    assert_eq!(faults.len(), 2, "{faults:?}");
+    assert!(faults[0].contains("containers[2].name") && faults[1].contains("containers[3].name"));
+}
+
+#[test]
+fn capabilities_that_are_added_reach_the_container_and_the_user_of_flux() {
+    let spec = json!({ "containers": [{
+        "image": "app", "command": "a", "securityContext": { "capabilities": { "add": ["IPC_LOCK"] } },
+    }] });
+    assert_eq!(config(&spec).user.capabilities, ["IPC_LOCK"]);
+    let context = pod_spec(&spec).containers[0].security_context.clone().unwrap();
+    assert_eq!(context.capabilities.unwrap().add.unwrap(), ["IPC_LOCK"]);
+}
+
+#[test]
+fn an_overlay_is_merged_by_the_names_in_its_lists() {
+    let pod = pod_spec(&json!({ "pod": { "overlay": {
+        "priorityClassName": "high",
+        "containers": [{ "name": "hello", "env": [{ "name": "A", "value": "b" }], "tty": true }],
+        "volumes": [{ "name": "more", "emptyDir": {} }],
+    } } }));
+    assert_eq!(pod.priority_class_name.as_deref(), Some("high"));
+    assert_eq!(pod.containers.len(), 1);
+    assert_eq!(
+        (pod.containers[0].image.as_deref(), pod.containers[0].tty),
+        (Some("app"), Some(true))
+    );
+    assert_eq!(variable(&pod.containers[0], "A"), [Some("b".to_owned())]);
+    assert_eq!(variable(&pod.containers[0], "FLUX_CORES").len(), 1);
+    assert!(pod.volumes.unwrap().iter().any(|volume| volume.name == "more"));
+}

@@ -1,0 +1,182 @@
+//! Who acts: several candidates for one Lease, and an API server that fails them. Time is paused: the
+//! runtime advances it when nobody has anything to do.
+
+use crate::support::server::{Outage, Server};
+use flux_operator::leader::{Candidate, DURATION, Lost, RENEW_DEADLINE, RETRY_PERIOD};
+use flux_operator::run::while_held;
+use serde_json::{Value, json};
+use std::future::pending;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/work/leases/flux-operator";
+
+fn candidate(server: &Server, identity: &str) -> Candidate {
+    Candidate::new(server.client(), "work", "flux-operator", identity.to_owned())
+}
+
+fn held_by(holder: &str) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": "flux-operator", "namespace": "work" },
+        "spec": { "holderIdentity": holder, "leaseDurationSeconds": 15 },
+    })
+}
+
+fn holder(server: &Server) -> String {
+    let lease = server.get(LEASE).unwrap();
+    lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_nobodys_is_ours_at_once_and_stays_so() {
+    let server = Server::default();
+    let mut one = candidate(&server, "one");
+    let begin = Instant::now();
+    one.gain(|| {}).await;
+    assert!(begin.elapsed() < RETRY_PERIOD);
+    let renewed = server.get(LEASE).unwrap()["metadata"]["resourceVersion"].clone();
+    assert!(timeout(10 * DURATION, one.keep()).await.is_err());
+    assert_eq!(holder(&server), "one");
+    assert_ne!(server.get(LEASE).unwrap()["metadata"]["resourceVersion"], renewed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stand_by_waits_for_as_long_as_the_holder_renews_and_takes_over_when_it_gives_back() {
+    let server = Server::default();
+    let (mut one, mut two) = (candidate(&server, "one"), candidate(&server, "two"));
+    one.gain(|| {}).await;
+    let kept = timeout(10 * DURATION, async {
+        tokio::select! {
+            lost = one.keep() => panic!("{lost}"),
+            () = two.gain(|| {}) => panic!("two holders"),
+        }
+    });
+    assert!(kept.await.is_err());
+    one.release().await;
+    assert_eq!(holder(&server), "");
+    let begin = Instant::now();
+    two.gain(|| {}).await;
+    assert!(begin.elapsed() <= RETRY_PERIOD, "{:?}", begin.elapsed());
+    assert_eq!(server.get(LEASE).unwrap()["spec"]["leaseTransitions"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_cannot_renew_stops_before_another_can_take_the_lease() {
+    for outage in [Outage::Silent, Outage::Answers(500), Outage::Answers(403)] {
+        let server = Server::default();
+        let way = server.another_way();
+        let (mut one, mut two) = (candidate(&way, "one"), candidate(&server, "two"));
+        one.gain(|| {}).await;
+        let taken = tokio::spawn(async move {
+            two.gain(|| {}).await;
+            Instant::now()
+        });
+        // The stand-by has seen the last renewal.
+        assert!(timeout(RETRY_PERIOD * 3 / 2, one.keep()).await.is_err());
+        way.set_outage(Some(outage));
+        let begin = Instant::now();
+        assert_eq!(one.keep().await, Lost::NotRenewed);
+        let stopped = Instant::now();
+        assert!(stopped - begin <= RENEW_DEADLINE, "{:?}", stopped - begin);
+        let taken = taken.await.unwrap();
+        assert!(taken - stopped >= Duration::from_secs(3), "{:?}", taken - stopped);
+        assert!(taken - begin <= DURATION + RETRY_PERIOD, "{:?}", taken - begin);
+        assert_eq!(holder(&server), "two");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_failure_is_not_a_loss() {
+    let server = Server::default();
+    let mut one = candidate(&server, "one");
+    one.gain(|| {}).await;
+    server.set_outage(Some(Outage::Silent));
+    assert!(timeout(RENEW_DEADLINE / 2, one.keep()).await.is_err());
+    server.set_outage(None);
+    assert!(timeout(10 * DURATION, one.keep()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_that_see_a_lease_expire_one_takes_it() {
+    let server = Server::default();
+    server.put(LEASE, held_by("gone"));
+    let begin = Instant::now();
+    let gain = |identity: &'static str| {
+        let mut candidate = candidate(&server, identity);
+        async move {
+            candidate.gain(|| {}).await;
+            candidate
+        }
+    };
+    let (mut one, mut two) = (tokio::spawn(gain("one")), tokio::spawn(gain("two")));
+    let (winner, mut holds, loser) = tokio::select! {
+        holds = &mut one => ("one", holds.unwrap(), two),
+        holds = &mut two => ("two", holds.unwrap(), one),
+    };
+    assert!(begin.elapsed() >= DURATION, "{:?}", begin.elapsed());
+    assert!(timeout(10 * DURATION, holds.keep()).await.is_err());
+    assert_eq!(holder(&server), winner);
+    assert!(!loser.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_written_since_it_was_read_is_not_taken() {
+    let server = Server::default();
+    server.put(LEASE, held_by(""));
+    // Right after we have read that it is nobody's, another takes it.
+    server.intrude(LEASE, held_by("other"));
+    let mut one = candidate(&server, "one");
+    assert!(timeout(RETRY_PERIOD / 2, one.gain(|| {})).await.is_err());
+    assert_eq!(holder(&server), "other");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_learns_that_another_has_taken_the_lease() {
+    let server = Server::default();
+    let mut one = candidate(&server, "one");
+    one.gain(|| {}).await;
+    server.change(LEASE, |lease| lease["spec"]["holderIdentity"] = json!("other"));
+    let lost = timeout(3 * RETRY_PERIOD, one.keep()).await.unwrap();
+    assert_eq!(lost, Lost::Taken { holder: "other".to_owned() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_annotation_on_the_lease_is_not_a_loss() {
+    let server = Server::default();
+    let mut one = candidate(&server, "one");
+    one.gain(|| {}).await;
+    server.change(LEASE, |lease| lease["metadata"]["annotations"] = json!({ "a": "b" }));
+    assert!(timeout(10 * DURATION, one.keep()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_under_way_is_dropped_when_the_lease_is_lost() {
+    let server = Server::default();
+    let mut one = candidate(&server, "one");
+    one.gain(|| {}).await;
+    let (under_way, dropped) = oneshot::channel::<()>();
+    let work = async move {
+        let _under_way = under_way;
+        pending::<()>().await;
+    };
+    server.set_outage(Some(Outage::Answers(500)));
+    assert_eq!(while_held(&mut one, work).await, Err(Lost::NotRenewed));
+    assert!(dropped.await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stand_by_is_ready_once_it_could_read_the_lease() {
+    let server = Server::default();
+    candidate(&server, "one").gain(|| {}).await;
+    let ready = std::sync::atomic::AtomicBool::new(false);
+    let set = || ready.store(true, std::sync::atomic::Ordering::Relaxed);
+    let mut two = candidate(&server, "two");
+    server.set_outage(Some(Outage::Answers(403)));
+    assert!(timeout(DURATION, two.gain(set)).await.is_err());
+    assert!(!ready.load(std::sync::atomic::Ordering::Relaxed));
+    server.set_outage(None);
+    assert!(timeout(2 * RETRY_PERIOD, two.gain(set)).await.is_err());
+    assert!(ready.load(std::sync::atomic::Ordering::Relaxed));
+}

@@ -1,0 +1,35 @@
+//! The operator with a simulated API server: specifications, whole reconciles, installation, generated pages.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+mod bounds;
+mod build;
+mod changes;
+mod citizen;
+mod command;
+mod crd;
+mod every_field;
+mod every_status_field;
+mod fields;
+mod gang;
+mod go_bugs;
+mod go_docs;
+mod go_examples;
+mod install;
+mod leader;
+mod manifests;
+mod memory;
+mod pauses;
+mod pods;
+mod properties;
+mod reconcile;
+mod reference;
+mod replaced;
+mod simulation;
+#[path = "../support/mod.rs"]
+mod support;
+#[expect(
+    clippy::needless_pass_by_value,
+    clippy::wildcard_enum_match_arm,
+    reason = "helpers take what `json!` makes; a test is about one variant"
+)]
+mod validate;

@@ -1,0 +1,87 @@
+//! What the operator does with what its watches have brought, when that is out of date.
+
+use crate::support::world::{CLUSTER, CONFIG, JOB, SERVICE, World, create, finish, patch};
+use flux_operator::controller::{Scope, run};
+use serde_json::json;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// What is awaited comes long before.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Runs the controller until `seen` says yes, and lets it end what it does.
+async fn run_until(world: &World, seen: impl Fn() -> bool) {
+    world.server.brings_clusters_last();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let scope = Scope { namespace: Some("work".to_owned()), concurrency: 1 };
+    let shutdown = async {
+        // A test that failed has dropped the other end: then it ends as well.
+        let _ = stopped.await;
+    };
+    let controller = tokio::spawn(run(Arc::clone(&world.context), scope, || {}, shutdown));
+    let waiting = async {
+        while !seen() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, waiting).await.unwrap();
+    stop.send(()).unwrap();
+    tokio::time::timeout(DEADLINE, controller).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn no_run_begins_on_what_a_watch_has_brought() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    let old = world.server.get(CONFIG).unwrap();
+    finish(&world, "Complete", 0);
+    world.reconcile().await.unwrap();
+    let noted = world.server.get(CONFIG).unwrap();
+    assert_ne!(old["metadata"]["annotations"], noted["metadata"]["annotations"]);
+    world.server.remove(JOB);
+    world.server.put(CONFIG, old);
+    world.server.intrude(CONFIG, noted);
+    world.writes_so_far();
+    run_until(&world, || {
+        world.server.was_asked(&format!("GET {CONFIG}")) || world.server.was_asked(&create(JOB))
+    })
+    .await;
+    assert!(!world.server.was_asked(&create(JOB)), "{:?}", world.writes_so_far());
+}
+
+/// No generation counts labels, and a suspended MiniCluster is not looked at from time to time.
+#[tokio::test]
+async fn a_change_of_what_a_queue_reads_is_seen_at_once() {
+    let world = World::new(&json!({ "suspend": true }));
+    world.reconcile().await.unwrap();
+    world.server.brings_news_but_of(&[]);
+    world.server.writes();
+    let changed = Cell::new(false);
+    // Another operator has to read the MiniCluster.
+    run_until(&world.with_another_operator(), || {
+        if world.server.reads(CLUSTER) > 0 && !changed.replace(true) {
+            world.server.change(CLUSTER, |object| {
+                object["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "team" });
+            });
+        }
+        world.condition("Accepted").1 == "Invalid"
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_write_that_meets_another_version_is_decided_again_at_once() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    world.server.change(SERVICE, |service| service["spec"]["ports"] = json!([]));
+    let changed = world.server.get(SERVICE).unwrap();
+    world.server.intrude(SERVICE, changed);
+    world.writes_so_far();
+    let mended = || world.server.get(SERVICE).unwrap()["spec"]["ports"] != json!([]);
+    run_until(&world, mended).await;
+    let writes = world.writes_so_far();
+    let patches = writes.iter().filter(|write| **write == patch(SERVICE)).count();
+    assert_eq!(patches, 2, "{writes:?}");
+}

@@ -1,0 +1,315 @@
+//! The pods beside the Job's template: the companion, and the labels of the Job's pods.
+
+use crate::support::world::{JOB, World, create, finish, of_the_job, patch, put_pods, status};
+use flux_operator::controller::index_labels::label_one;
+use k8s_openapi::api::core::v1::Pod;
+use kube::core::PartialObjectMeta;
+use kube::runtime::controller::Action;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+const CORE_EVENTS: &str = "/api/v1/namespaces/work/events";
+const SERVICES: &str = "/api/v1/namespaces/work/pods/hello-services";
+const POD: &str = "/api/v1/namespaces/work/pods/hello-2-abcde";
+
+fn with_services() -> World {
+    World::new(&json!({ "services": [{ "image": "registry", "name": "registry" }] }))
+}
+
+#[tokio::test]
+async fn a_pod_of_that_name_that_is_somebody_elses_is_left_alone() {
+    let foreign = json!({ "metadata": { "name": "hello-services" } });
+    let world = with_services();
+    world.server.put(SERVICES, foreign.clone());
+    assert_eq!(world.reconcile().await.unwrap_err().category(), "NameTaken");
+    let world = World::new(&json!({}));
+    world.server.put(SERVICES, foreign);
+    let foreign = world.server.get(SERVICES);
+    world.reconcile().await.unwrap();
+    finish(&world, "Complete", 0);
+    world.reconcile().await.unwrap();
+    assert_eq!(world.server.get(SERVICES), foreign);
+}
+
+/// A pod with `labels` that is owned by a Job with `uid`, and has been noticed.
+async fn labelled(world: &World, labels: Value, uid: &str) -> Result<Value, String> {
+    let pod = noticed(world, &labels, uid);
+    label(world, pod).await
+}
+
+/// Such a pod, as a watch brings it.
+fn noticed(world: &World, labels: &Value, uid: &str) -> PartialObjectMeta<Pod> {
+    let pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "hello-2-abcde",
+            "namespace": "work",
+            "labels": labels,
+            "ownerReferences": [{
+                "apiVersion": "batch/v1", "kind": "Job", "name": "hello", "uid": uid,
+                "controller": true,
+            }],
+        },
+    });
+    world.server.put(POD, pod);
+    world.server.writes();
+    serde_json::from_value(world.server.get(POD).unwrap()).unwrap()
+}
+
+/// Its labels after the operator has noticed it.
+async fn label(world: &World, pod: PartialObjectMeta<Pod>) -> Result<Value, String> {
+    label_one(Arc::new(pod), Arc::clone(&world.context)).await.map_err(|error| error.chain())?;
+    Ok(world.server.get(POD).unwrap()["metadata"]["labels"].clone())
+}
+
+fn index_label() -> Value {
+    json!({ "batch.kubernetes.io/job-completion-index": "2" })
+}
+
+#[tokio::test]
+async fn a_pod_of_the_job_gets_its_index_as_a_label() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    let labels = labelled(&world, index_label(), "job-uid").await.unwrap();
+    assert_eq!(labels["job-index"], "2");
+    assert_eq!(world.server.writes(), [patch(POD)]);
+}
+
+#[tokio::test]
+async fn bug_1a_pods_of_other_jobs_and_of_no_mini_cluster_are_not_labelled() {
+    let world = World::new(&json!({}));
+    let of_a_job_that_is_gone = labelled(&world, index_label(), "job-uid").await.unwrap();
+    assert_eq!(of_a_job_that_is_gone, index_label());
+    world.reconcile().await.unwrap();
+    let of_a_predecessor = labelled(&world, index_label(), "another-uid").await.unwrap();
+    assert_eq!(of_a_predecessor, index_label());
+    world.server.change(JOB, |job| job["metadata"]["ownerReferences"] = json!([]));
+    let of_a_users_job = labelled(&world, index_label(), "job-uid").await.unwrap();
+    assert_eq!(of_a_users_job, index_label());
+    assert_eq!(world.server.writes(), [""; 0]);
+}
+
+#[tokio::test]
+async fn bug_1b_a_pod_without_any_label_is_no_trouble() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    assert_eq!(labelled(&world, Value::Null, "job-uid").await, Ok(Value::Null));
+}
+
+#[tokio::test]
+async fn a_pod_that_has_changed_since_is_labelled_with_one_request() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    let pod = noticed(&world, &index_label(), "job-uid");
+    world.server.change(POD, |pod| pod["status"] = json!({ "phase": "Running" }));
+    assert_eq!(label(&world, pod).await.unwrap()["job-index"], "2");
+    assert_eq!(world.server.writes(), [patch(POD)]);
+}
+
+#[tokio::test]
+async fn a_pod_that_has_taken_the_name_since_is_not_labelled() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    let pod = noticed(&world, &index_label(), "job-uid");
+    world.server.change(POD, |pod| pod["metadata"]["uid"] = json!("another"));
+    assert_eq!(label(&world, pod).await.unwrap(), index_label());
+}
+
+#[tokio::test]
+async fn a_label_that_is_refused_is_an_error_with_its_cause() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    world.server.refuse(POD, 403, "pods are forbidden");
+    let error = labelled(&world, index_label(), "job-uid").await.unwrap_err();
+    assert!(error.contains("hello-2-abcde") && error.contains("forbidden"), "{error}");
+}
+
+fn with_web() -> World {
+    World::new(&json!({ "containers": [
+        { "image": "app", "command": "a", "runFlux": true },
+        { "image": "web", "name": "web", "runFlux": false, "ports": [80, 443] },
+    ] }))
+}
+
+#[tokio::test]
+async fn bug_09_a_short_name_that_another_cluster_has_is_left_to_it_and_stops_nothing() {
+    let short = "/api/v1/namespaces/work/services/web";
+    let foreign = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web" } });
+    let world = with_web();
+    world.server.put(short, foreign);
+    let foreign = world.server.get(short);
+    let writes = world.writes().await;
+    assert!(writes.contains(&create("/api/v1/namespaces/work/services/hello-web")), "{writes:?}");
+    assert!(writes.contains(&create(JOB)), "{writes:?}");
+    assert_eq!(world.server.get(short), foreign);
+    let (_, reason, message) = world.condition("Accepted");
+    assert_eq!(reason, "ServiceNameTaken");
+    assert!(message.contains("the Service web"), "{message}");
+    running(&world, 4, vec![]);
+    put_pods(
+        &world,
+        vec![pod("hello-0-a", "Running", &json!([{ "type": "Ready", "status": "True" }]))],
+    );
+    assert_eq!(world.action().await.unwrap(), Action::requeue(Duration::from_mins(1)));
+    world.server.remove(short);
+    world.server.writes();
+    assert_eq!(world.writes().await, [create(short), status()]);
+    assert_eq!(world.condition("Accepted").1, "Accepted");
+}
+
+/// A pod of the Job in `phase`, with `conditions`.
+fn pod(name: &str, phase: &str, conditions: &Value) -> Value {
+    let index = name.split('-').nth(1).unwrap().parse().unwrap();
+    let status = json!({ "phase": phase, "conditions": conditions });
+    json!({ "metadata": of_the_job(name, index), "status": status })
+}
+
+/// A lead that runs, whose broker is ready.
+fn lead() -> Value {
+    let condition = json!([{ "type": "Ready", "status": "True" }]);
+    let mut pod = pod("hello-0-a", "Running", &condition);
+    pod["status"]["containerStatuses"] = json!([{
+        "name": "hello", "image": "", "imageID": "", "ready": true, "started": true,
+        "restartCount": 0, "state": { "running": {} },
+    }]);
+    pod
+}
+
+/// The Job runs with `ready` brokers and `pods`.
+fn running(world: &World, ready: i32, pods: Vec<Value>) {
+    world.server.change(JOB, |job| {
+        job["status"] = json!({ "startTime": "2026-01-01T00:00:00Z", "active": 4, "ready": ready });
+    });
+    put_pods(world, pods);
+}
+
+#[tokio::test]
+async fn the_worker_that_failed_is_found_among_the_pods() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    finish(&world, "Failed", 68);
+    let left = r#"{"exitCode":68,"commandRan":false,"lastError":"refused"}"#;
+    let pods = [("hello-1-b", "Running"), ("hello-2-c", "Failed")];
+    let pods = pods.map(|(name, phase)| {
+        let mut pod = pod(name, phase, &json!([]));
+        pod["status"]["containerStatuses"] = json!([{
+            "name": "hello", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": { "terminated": { "exitCode": 68, "message": left } },
+        }]);
+        pod
+    });
+    put_pods(&world, pods.to_vec());
+    world.reconcile().await.unwrap();
+    let (_, reason, message) = world.condition("Failed");
+    assert_eq!(reason, "LeadUnreachable");
+    assert!(message.starts_with("pod hello-2-c: "), "{message}");
+}
+
+#[tokio::test]
+async fn a_worker_without_a_node_is_told_and_looked_at_again_until_all_are_ready() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    let full = "0/1 nodes are available: 1 Insufficient cpu.";
+    let condition = json!([{ "type": "PodScheduled", "status": "False", "message": full }]);
+    running(&world, 3, vec![pod("hello-3-d", "Pending", &condition)]);
+    let soon = Action::requeue(Duration::from_secs(10));
+    assert_eq!(world.action().await.unwrap(), soon);
+    let (_, reason, message) = world.condition("Progressing");
+    assert_eq!(reason, "Waiting");
+    assert_eq!(message, format!("pod hello-3-d has no node: {full}"));
+    assert!(world.events().contains(&(reason, message)));
+    running(&world, 4, vec![lead()]);
+    assert_eq!(world.action().await.unwrap(), Action::await_change());
+    assert_eq!(world.condition("Progressing").1, "Running");
+    // A sidecar that has failed takes readiness from its pod for good: that is no reason to poll.
+    running(&world, 3, vec![lead()]);
+    assert_eq!(world.action().await.unwrap(), Action::await_change());
+}
+
+#[tokio::test]
+async fn a_volume_that_cannot_be_mounted_is_told_in_the_kubelets_words() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    let condition = json!([{ "type": "PodScheduled", "status": "True" }]);
+    running(&world, 0, vec![pod("hello-0-a", "Pending", &condition)]);
+    let refused = r#"MountVolume.SetUp failed for volume "data" : secret "nosuch" not found"#;
+    for (name, uid, type_, message) in [
+        ("a", "hello-0-a", "Warning", refused),
+        ("b", "hello-0-a", "Normal", "pulled"),
+        ("c", "another", "Warning", "of another pod"),
+    ] {
+        let event = json!({
+            "metadata": { "name": name }, "involvedObject": { "uid": uid }, "type": type_,
+            "reason": "FailedMount", "lastTimestamp": "2026-01-01T00:00:01Z", "message": message,
+        });
+        world.server.put(&format!("{CORE_EVENTS}/{name}"), event);
+    }
+    world.reconcile().await.unwrap();
+    let (_, reason, message) = world.condition("Progressing");
+    assert_eq!(reason, "Waiting");
+    assert!(message.starts_with("pod hello-0-a does not start: FailedMount: "), "{message}");
+    assert!(message.ends_with(r#"secret "nosuch" not found"#), "{message}");
+}
+
+#[tokio::test]
+async fn pods_that_the_api_server_refuses_become_a_condition_that_says_why_and_goes_again() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    let started = |active: i32| json!({ "startTime": "2026-01-01T00:00:00Z", "active": active });
+    world.server.change(JOB, |job| job["status"] = started(0));
+    let quota = r#"Error creating: pods "hello-0-x" is forbidden: exceeded quota: few"#;
+    for (second, uid, reason, message) in [
+        (1, "job-uid", "FailedCreate", "older"),
+        (2, "job-uid", "FailedCreate", quota),
+        (3, "job-uid", "SuccessfulCreate", "another reason"),
+        (4, "another", "FailedCreate", "of another Job"),
+    ] {
+        let name = second.to_string();
+        let event = json!({
+            "metadata": { "name": name }, "involvedObject": { "uid": uid }, "reason": reason,
+            "lastTimestamp": format!("2026-01-01T00:00:0{second}Z"), "message": message,
+        });
+        world.server.put(&format!("{CORE_EVENTS}/{name}"), event);
+    }
+    world.reconcile().await.unwrap();
+    let (progressing, reason, message) = world.condition("Progressing");
+    assert_eq!((progressing.as_str(), reason.as_str()), ("False", "PodsRefused"));
+    assert_eq!(message, "pods are refused: forbidden: exceeded quota: few");
+    world.server.change(JOB, |job| job["status"] = started(4));
+    world.reconcile().await.unwrap();
+    assert_eq!(world.condition("Progressing").0, "True");
+}
+
+#[tokio::test]
+async fn a_services_pod_that_does_not_start_is_named_while_the_lead_is_awaited() {
+    let world = with_services();
+    world.reconcile().await.unwrap();
+    world.server.change(SERVICES, |pod| {
+        pod["status"] = json!({ "phase": "Pending", "containerStatuses": [{
+            "name": "registry", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": { "waiting": { "reason": "ImagePullBackOff", "message": "no such image" } },
+        }] });
+    });
+    world.reconcile().await.unwrap();
+    let (_, reason, message) = world.condition("Progressing");
+    assert_eq!(reason, "Waiting");
+    assert!(message.contains("hello-services") && message.contains("no such image"), "{message}");
+}
+
+#[tokio::test]
+async fn a_lead_is_found_among_pods_of_others_with_its_labels() {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    finish(&world, "Failed", 7);
+    for number in 0..50 {
+        let name = format!("hello-0-{number:05}");
+        let mut metadata = of_the_job(&name, 0);
+        metadata["ownerReferences"] = json!([]);
+        let path = format!("/api/v1/namespaces/work/pods/{name}");
+        world.server.put(&path, json!({ "metadata": metadata, "status": { "phase": "Pending" } }));
+    }
+    world.reconcile().await.unwrap();
+    assert_eq!(world.status().exit_code, Some(7));
+}

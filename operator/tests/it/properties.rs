@@ -1,0 +1,164 @@
+//! What holds for every specification that the API server accepts, and for every cluster.
+
+use crate::support::any_spec::{accepted, any_spec};
+use crate::support::{LEAD, defaults, documents, hello, metadata};
+use flux_contract::AgentConfig;
+use flux_operator::cluster::Cluster;
+use flux_operator::cluster::validate::{Violations, validate};
+use flux_operator::controller::build::agent_config;
+use flux_operator::crd::{MiniCluster, MiniClusterSpec};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::{RngSeed, TestRunner};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// The same cases each time.
+fn settings(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        rng_seed: RngSeed::Fixed(20_261_121),
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(cases)
+    }
+}
+
+/// The MiniCluster `hello` with this specification.
+fn object(spec: &Value) -> MiniCluster {
+    let mut object = hello(&json!({}));
+    object.spec = serde_json::from_value(spec.clone()).unwrap();
+    object
+}
+
+fn validated(spec: &Value) -> Result<Cluster, Violations> {
+    validate(&object(spec), &defaults())
+}
+
+/// Any cluster.
+fn cluster() -> impl Strategy<Value = Cluster> {
+    any_spec().prop_filter_map("cannot be made valid", |spec| accepted(&spec, validated))
+}
+
+/// Where `value` says something that `other` does not; what is empty says nothing.
+fn lost(path: &str, value: &Value, other: &Value) -> Vec<String> {
+    match value {
+        Value::Null => vec![],
+        Value::Object(fields) => fields
+            .iter()
+            .flat_map(|(name, value)| lost(&format!("{path}.{name}"), value, &other[name]))
+            .collect(),
+        Value::Array(elements) => (0..)
+            .zip(elements)
+            .flat_map(|(index, value)| lost(&format!("{path}[{index}]"), value, &other[index]))
+            .collect(),
+        // A quantity may be given as a number.
+        Value::Number(number) if other == &json!(number.to_string()) => vec![],
+        Value::Bool(_) | Value::Number(_) | Value::String(_) if value == other => vec![],
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            vec![format!("{path}: {value} became {other}")]
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(settings(128))]
+
+    #[test]
+    fn every_specification_is_read_whole_and_accepted_or_refused_for_reasons(spec in any_spec()) {
+        let read: MiniClusterSpec = serde_json::from_value(spec.clone()).unwrap();
+        let written = serde_json::to_value(&read).unwrap();
+        prop_assert_eq!(lost("spec", &spec, &written), Vec::<String>::new());
+        prop_assert_eq!(&serde_json::from_value::<MiniClusterSpec>(written).unwrap(), &read);
+        let object = object(&spec);
+        let outcome = validate(&object, &defaults());
+        if let Err(faults) = &outcome {
+            prop_assert!(!faults.0.is_empty());
+            prop_assert!(faults.0.iter().all(|fault| fault.path.starts_with("spec.")), "{}", faults);
+        }
+        prop_assert_eq!(outcome, validate(&object, &defaults()));
+    }
+
+    #[test]
+    fn building_twice_gives_the_same_bytes_and_leaves_its_input_alone(cluster in cluster()) {
+        let before = cluster.clone();
+        let text = |cluster: &Cluster| serde_json::to_string(&documents(cluster)).unwrap();
+        prop_assert_eq!(text(&cluster), text(&cluster));
+        prop_assert_eq!(cluster, before);
+    }
+
+    #[test]
+    fn the_agents_read_the_configuration_that_was_written(cluster in cluster()) {
+        let config = agent_config(&cluster, Some(LEAD));
+        let text = config.to_toml().unwrap();
+        prop_assert_eq!(AgentConfig::from_toml(&text).unwrap(), config);
+    }
+}
+
+proptest! {
+    #![proptest_config(settings(32))]
+
+    #[test]
+    fn every_object_is_owned_labelled_and_in_the_namespace(cluster in cluster()) {
+        for metadata in metadata(&cluster) {
+            let owners = metadata.owner_references.unwrap();
+            prop_assert_eq!(owners.len(), 1);
+            prop_assert_eq!(&owners[0].name, "hello");
+            prop_assert_eq!(owners[0].controller, Some(true));
+            let labels = metadata.labels.unwrap();
+            prop_assert_eq!(&labels["app.kubernetes.io/managed-by"], "flux-operator");
+            prop_assert_eq!(&labels["app.kubernetes.io/name"], "hello");
+            prop_assert_eq!(metadata.namespace.as_deref(), Some("work"));
+        }
+    }
+
+    #[test]
+    fn no_two_objects_of_a_kind_have_one_name(cluster in cluster()) {
+        let documents = documents(&cluster);
+        let names = documents.iter().map(|it| format!("{} {}", it["kind"], it["metadata"]["name"]));
+        let names: BTreeSet<String> = names.collect();
+        prop_assert_eq!(names.len(), documents.len());
+    }
+
+    #[test]
+    fn autoscalers_count_brokers_only(cluster in cluster()) {
+        for document in documents(&cluster).iter().filter(|it| it["kind"] == "Pod") {
+            prop_assert!(document["metadata"]["labels"]["hpa-selector"].is_null());
+        }
+    }
+
+    #[test]
+    fn completions_and_parallelism_are_the_size(cluster in cluster()) {
+        let documents = documents(&cluster);
+        let job = documents.last().unwrap();
+        prop_assert_eq!(&job["spec"]["completions"], &json!(cluster.size));
+        prop_assert_eq!(&job["spec"]["parallelism"], &json!(cluster.size));
+    }
+
+    #[test]
+    fn every_mount_has_its_volume(cluster in cluster()) {
+        let documents = documents(&cluster);
+        let job = &documents.last().unwrap()["spec"]["template"]["spec"];
+        let services = documents.iter().filter(|it| it["kind"] == "Pod").map(|it| &it["spec"]);
+        let array = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        for pod in services.chain([job]) {
+            let volumes = array(&pod["volumes"]);
+            let volumes: Vec<&Value> = volumes.iter().map(|volume| &volume["name"]).collect();
+            for container in [array(&pod["containers"]), array(&pod["initContainers"])].concat() {
+                for mount in array(&container["volumeMounts"]) {
+                    prop_assert!(volumes.contains(&&mount["name"]), "{mount}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_fifth_of_the_specifications_is_accepted_as_it_is_and_nearly_all_without_their_faults() {
+    let mut runner = TestRunner::new(settings(1));
+    let specs = any_spec();
+    let specs: Vec<Value> =
+        (0..400).map(|_| specs.new_tree(&mut runner).unwrap().current()).collect();
+    let at_once = specs.iter().filter(|spec| validate(&object(spec), &defaults()).is_ok()).count();
+    let in_the_end = specs.iter().filter(|spec| accepted(spec, validated).is_some()).count();
+    assert!((80..320).contains(&at_once), "{at_once} of 400 are accepted as they are");
+    assert!(in_the_end >= 320, "{in_the_end} of 400 are accepted in the end");
+}

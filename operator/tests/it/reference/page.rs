@@ -1,0 +1,250 @@
+//! The page that explains every field, from the definition and from what the code does with an example
+//! of each.
+
+use crate::reference::examples::{EXAMPLES, Example};
+use crate::reference::fields::{
+    Field, fields, kubernetes_type, limits, rules, same_as, text, type_name,
+};
+use flux_operator::cli;
+use flux_operator::cluster::validate::{Defaults, validate};
+use flux_operator::crd::{self, Install, MiniCluster};
+use flux_operator::manifests::VIEW_IMAGE;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+const INTRODUCTION: &str = "<!-- Generated, see operator/tests/it/reference/; changes here are lost. -->
+
+# MiniCluster
+
+Every field of `flux-framework.org/v1alpha2`, kind `MiniCluster`. Only `spec.containers` must be
+given. Defaults apply whether or not the object around a field is given.
+
+In paths, `[]` is each item of a list and `<name>` each entry of a map. What is said to be refused is
+refused by the API server. `flux-operator validate FILE` says the same, and more, without a cluster: every
+fault with its path and line. It takes files, directories and `-` for the standard input, and ends with 0
+if everything is valid, with 1 if there is a fault, and with 2 if something cannot be read.
+";
+
+/// The page, as Markdown.
+pub(crate) fn page() -> String {
+    let all = ordered();
+    let objects = |of_status: bool| {
+        let objects = all.iter().filter_map(|field| Some((field.inner()?, Some(field))));
+        objects.filter(move |(path, _)| path != "spec" && path.starts_with("status") == of_status)
+    };
+    let mut sections = vec![("spec".to_owned(), None)];
+    sections.extend(objects(false));
+    sections.push(("status".to_owned(), None));
+    sections.extend(objects(true));
+    let mut page = format!("{INTRODUCTION}\n");
+    for (path, _) in &sections {
+        let depth = path.matches('.').count().saturating_sub(usize::from(path.contains("<name>")));
+        let _ = writeln!(page, "{}- [`{path}`](#{})", "  ".repeat(depth), anchor(path));
+    }
+    page.push_str(&metadata());
+    for (path, field) in sections {
+        page.push_str(&section(&path, field, &all));
+    }
+    page
+}
+
+/// One object: what is said about it, its fields, and the objects in it.
+fn section(path: &str, object: Option<&Field>, all: &[Field]) -> String {
+    let mut section = format!("\n## `{path}`\n");
+    if let Some(object) = object {
+        section.push_str(&about(object, all));
+    }
+    let own = all.iter().filter(|field| field.parent() == path);
+    let (objects, leaves): (Vec<&Field>, _) = own.partition(|field| field.inner().is_some());
+    if !objects.is_empty() {
+        section.push_str("\nIn here, each with a section of its own:\n\n");
+    }
+    for inner in objects.into_iter().filter_map(Field::inner) {
+        let _ = writeln!(section, "- [`{inner}`](#{})", anchor(&inner));
+    }
+    for field in leaves {
+        let _ = write!(section, "\n### `{}`\n", field.path);
+        section.push_str(&about(field, all));
+    }
+    section
+}
+
+/// The identifier that renderers of Markdown give to a heading.
+fn anchor(path: &str) -> String {
+    let fits = |c: &char| c.is_ascii_alphanumeric();
+    path.chars().filter(fits).map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// All fields in the order of their examples. Every field without fields of its own has one, and
+/// every example has a field.
+pub(crate) fn ordered() -> Vec<Field> {
+    let all = fields("", &schema());
+    let all: Vec<Field> = all
+        .into_iter()
+        .filter(|field| field.path.starts_with("spec.") || field.path.starts_with("status."))
+        .collect();
+    let faults = mismatches(&all);
+    assert!(faults.is_empty(), "{}", faults.join("; "));
+    let position = |field: &Field| {
+        let inner = field.inner().map(|path| format!("{path}."));
+        let belongs = |example: &&Example| {
+            example.path == field.path
+                || inner.as_ref().is_some_and(|inner| example.path.starts_with(inner.as_str()))
+        };
+        examples().position(|example| belongs(&example))
+    };
+    let mut all = all;
+    // An object is where its first field is, and before it.
+    all.sort_by_key(|field| (position(field), field.path.len()));
+    all
+}
+
+pub(crate) fn examples() -> impl Iterator<Item = &'static Example> {
+    EXAMPLES.iter().copied().flatten()
+}
+
+fn mismatches(all: &[Field]) -> Vec<String> {
+    let leaves: Vec<&Field> = all.iter().filter(|field| field.inner().is_none()).collect();
+    let missing = leaves.iter().filter(|field| !examples().any(|it| it.path == field.path));
+    let missing = missing.map(|field| format!("{} has no example", field.path));
+    let foreign = examples().filter(|it| !leaves.iter().any(|field| field.path == it.path));
+    missing.chain(foreign.map(|it| format!("{} is no field", it.path))).collect()
+}
+
+pub(crate) fn schema() -> Value {
+    let definition = serde_json::to_value(crd::definition::definition().unwrap()).unwrap();
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+}
+
+/// The section about what belongs to no field of ours.
+fn metadata() -> String {
+    let mut text = "\n## `metadata`\n\nAs of every object of Kubernetes.\n\n".to_owned();
+    for (_, message) in rules(&schema()) {
+        let _ = writeln!(text, "- Refused: {message}");
+    }
+    text
+}
+
+/// All that is said about one field, under its heading.
+fn about(field: &Field, all: &[Field]) -> String {
+    let mut facts = vec![type_name(field)];
+    if field.required {
+        facts.push("required".to_owned());
+    }
+    if let Some(default) = field.schema.get("default").filter(|default| !default.is_object()) {
+        facts.push(format!("default `{}`", text(default)));
+    }
+    facts.extend(limits(&field.schema));
+    let mut about = format!("\n*{}*\n", facts.join(" · "));
+    let example = examples().find(|example| example.path == field.path);
+    if let Some(state) = example.and_then(not_acted_on) {
+        let _ = write!(about, "\n**{state}.**\n");
+    }
+    let _ = write!(about, "\n{}\n", description(&field.schema));
+    if let Some(other) = same_as(&field.path) {
+        let _ = write!(about, "\nIts fields are those of [`{other}`](#{}).\n", anchor(other));
+    }
+    if let Some(kind) = kubernetes_type(&field.path) {
+        let _ = write!(about, "\nIts fields are those of `{kind}` in the API of Kubernetes.\n");
+    }
+    let refusals: Vec<String> =
+        refusals(field, all).iter().map(|refusal| format!("- Refused: {refusal}\n")).collect();
+    if !refusals.is_empty() {
+        let _ = write!(about, "\n{}", refusals.concat());
+    }
+    if let Some(example) = example {
+        let _ = write!(about, "\n```yaml\n{}```\n", snippet(example));
+    }
+    about
+}
+
+/// The schemas in which the rules about `field` itself may be written.
+fn layers(schema: &Value) -> [&Value; 3] {
+    [schema, &schema["items"], &schema["additionalProperties"]]
+}
+
+/// The rules about a field: those of the object around it that name it, and its own.
+fn refusals(field: &Field, all: &[Field]) -> Vec<String> {
+    let name = field.path.rsplit_once('.').map_or("", |(_, name)| name);
+    let around = match all.iter().find(|it| it.inner().as_deref() == Some(field.parent())) {
+        Some(object) => object.schema.clone(),
+        None => schema()["properties"][field.parent()].clone(),
+    };
+    let around = layers(&around).into_iter().flat_map(rules);
+    let named = around.filter(|(path, _)| path.trim_start_matches('.') == name);
+    let own = layers(&field.schema).into_iter().flat_map(rules).filter(|(path, _)| path.is_empty());
+    // What is the same elsewhere has its rules there.
+    let own = own.filter(|_| field.path == "spec.services" || same_as(&field.path).is_none());
+    named.chain(own).map(|(_, message)| message).collect()
+}
+
+/// The doc comment, without the sentence that only repeats the schema's default.
+fn description(schema: &Value) -> String {
+    let description = schema["description"].as_str().unwrap_or_default().trim();
+    let default = schema.get("default").map(text).unwrap_or_default();
+    let repeats = [format!("Default {default}."), format!("Default `{default}`.")];
+    repeats
+        .iter()
+        .find_map(|repeat| description.strip_suffix(repeat.as_str()))
+        .filter(|rest| !rest.is_empty())
+        .unwrap_or(description)
+        .trim()
+        .to_owned()
+}
+
+/// The example at its place in a document.
+pub(crate) fn snippet(example: &Example) -> String {
+    let path = example.path.split(".<name>").next().unwrap_or_default();
+    let nearest = path.rsplit_once('.').map_or("", |(parents, _)| parents);
+    let parents = example.within.unwrap_or(nearest);
+    let (mut text, mut indent, mut item) = (String::new(), 0, false);
+    for segment in parents.split('.') {
+        let dash = if item { "- " } else { "" };
+        let name = segment.trim_end_matches("[]");
+        let _ = writeln!(text, "{}{dash}{name}:", " ".repeat(indent));
+        indent += 2 + dash.len();
+        item = segment.ends_with("[]");
+    }
+    for (position, line) in example.yaml.lines().enumerate() {
+        let dash = match (item, position) {
+            (true, 0) => "- ",
+            (true, _) => "  ",
+            (false, _) => "",
+        };
+        let _ = writeln!(text, "{}{dash}{line}", " ".repeat(indent));
+    }
+    text
+}
+
+/// What the operator itself says about a cluster with the example: whether it does nothing, or
+/// not everything, with the field.
+pub(crate) fn not_acted_on(example: &Example) -> Option<String> {
+    let cluster = validate(&document(example)?, &defaults()).ok()?;
+    let wanted = example.path.replace(".<name>", "");
+    cluster.not_acted_on.iter().find_map(|said| {
+        let (path, detail) = said.split_once(' ').unwrap_or((said, ""));
+        let path: String = path.replace(|c: char| c.is_ascii_digit(), "");
+        (path == wanted).then(|| format!("Not acted on yet {detail}").trim().to_owned())
+    })
+}
+
+pub(crate) fn defaults() -> Defaults {
+    cli::defaults(VIEW_IMAGE.to_owned(), None, Install::default())
+}
+
+/// A MiniCluster with nothing but the example and what it needs.
+pub(crate) fn document(example: &Example) -> Option<MiniCluster> {
+    let mut document: Value = serde_saphyr::from_str(&snippet(example)).ok()?;
+    document["apiVersion"] = json!("flux-framework.org/v1alpha2");
+    document["kind"] = json!("MiniCluster");
+    let is_led_elsewhere = example.yaml.contains("address:");
+    let name = if is_led_elsewhere { "burst-0" } else { "flux-sample" };
+    document["metadata"] = json!({ "name": name, "namespace": "default", "uid": "1" });
+    let runner = json!({ "image": "ubuntu:24.04", "runFlux": true });
+    match document["spec"]["containers"].as_array_mut() {
+        Some(containers) if containers[0]["runFlux"] == false => containers.push(runner),
+        Some(_) => {}
+        None => document["spec"]["containers"] = json!([runner]),
+    }
+    serde_json::from_value(document).ok()
+}

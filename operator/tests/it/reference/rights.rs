@@ -1,0 +1,59 @@
+//! The page about security names each right that the manifests in `deploy/` give, and no other.
+
+use crate::reference::in_repository;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// API group, resource, verbs.
+type Right = (String, String, Vec<String>);
+
+/// The rows of the page's tables of rights. Theirs are the only tables with four columns and code in the
+/// second and third.
+fn listed(page: &str) -> BTreeSet<Right> {
+    let rows = page.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.strip_prefix('|')?.strip_suffix('|')?.split('|').collect();
+        let [group, resource, verbs, why] = cells.as_slice() else { return None };
+        let code = |cell: &str| -> Vec<String> {
+            cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+        };
+        let [resource]: [String; 1] = code(resource).try_into().ok()?;
+        assert!(!why.trim().is_empty(), "no reason is given: {line}");
+        let group = if group.trim() == "core" { String::new() } else { code(group).concat() };
+        Some((group, resource, code(verbs)))
+    });
+    rows.collect()
+}
+
+/// What the manifests give to the operator and to people.
+fn given() -> BTreeSet<Right> {
+    let files = ["deploy/crd.yaml", "deploy/operator.yaml"];
+    let texts = files.map(|path| std::fs::read_to_string(in_repository(path)).unwrap());
+    let documents =
+        texts.iter().flat_map(|text| serde_saphyr::from_multiple::<Value>(text).unwrap());
+    let rules = documents.flat_map(|object| {
+        let rules = object["rules"].as_array().cloned();
+        rules.unwrap_or_default()
+    });
+    rules.flat_map(|rule| rights(&rule)).collect()
+}
+
+fn rights(rule: &Value) -> Vec<Right> {
+    let list = |value: &Value| -> Vec<String> {
+        serde_json::from_value(value.clone()).unwrap_or_default()
+    };
+    let (resources, verbs) = (list(&rule["resources"]), list(&rule["verbs"]));
+    let of_group = |group: &String| -> Vec<Right> {
+        resources.iter().map(|it| (group.clone(), it.clone(), verbs.clone())).collect()
+    };
+    list(&rule["apiGroups"]).iter().flat_map(of_group).collect()
+}
+
+#[test]
+fn every_right_is_on_the_page_about_security_with_a_reason() {
+    let page = std::fs::read_to_string(in_repository("docs/security.md")).unwrap();
+    let (listed, given) = (listed(&page), given());
+    assert!(given.len() > 10, "{given:?}");
+    let missing: Vec<_> = given.difference(&listed).collect();
+    let foreign: Vec<_> = listed.difference(&given).collect();
+    assert!(missing.is_empty() && foreign.is_empty(), "missing {missing:?}, foreign {foreign:?}");
+}

@@ -1,0 +1,101 @@
+//! What all pods have in common.
+
+use crate::validate::{faults, good};
+use serde_json::json;
+
+#[test]
+fn pod_values_kubernetes_would_refuse_are_refused_with_their_place() {
+    for (change, path) in [
+        (json!({ "restartPolicy": "Always" }), "restartPolicy"),
+        (json!({ "dnsPolicy": "Mine" }), "dnsPolicy"),
+        (json!({ "serviceAccountName": "A" }), "serviceAccountName"),
+        (json!({ "labels": { "a b": "" } }), "labels[a b]"),
+        (json!({ "labels": { "a": "b c" } }), "labels[a]"),
+        (json!({ "nodeSelector": { "a": "b c" } }), "nodeSelector[a]"),
+        (json!({ "annotations": { "": "x" } }), "annotations[]"),
+        (json!({ "nodeAffinity": { "a": [] } }), "nodeAffinity[a]"),
+        (json!({ "resources": { "cpu": "x" } }), "resources[cpu]"),
+        (json!({ "overlay": { "containers": "none" } }), "overlay"),
+        (json!({ "overlay": { "hostNetwork": true } }), "overlay.hostNetwork"),
+        (json!({ "overlay": { "hostname": "a" } }), "overlay.hostname"),
+        (json!({ "overlay": { "setHostnameAsFQDN": true } }), "overlay.setHostnameAsFQDN"),
+        (json!({ "overlay": { "subdomain": "a" } }), "overlay.subdomain"),
+        (json!({ "overlay": { "restartPolicy": "OnFailure" } }), "overlay.restartPolicy"),
+        (json!({ "overlay": { "shareProcessNamespace": true } }), "overlay.shareProcessNamespace"),
+        (json!({ "overlay": { "activeDeadlineSeconds": 5 } }), "overlay.activeDeadlineSeconds"),
+        (json!({ "overlay": { "ephemeralContainers": [] } }), "overlay.ephemeralContainers"),
+        (
+            json!({ "overlay": { "terminationGracePeriodSeconds": -1 } }),
+            "overlay.terminationGracePeriodSeconds",
+        ),
+        (
+            json!({ "overlay": { "containers": [{ "name": "hello", "command": ["a"] }] } }),
+            "overlay.containers[0].command",
+        ),
+        (
+            json!({ "overlay": { "initContainers": [{ "name": "flux-view", "args": ["a"] }] } }),
+            "overlay.initContainers[0].args",
+        ),
+    ] {
+        let text = change.to_string();
+        assert_eq!(faults(json!({ "pod": change })), [format!("spec.pod.{path}")], "{text}");
+    }
+    let change = json!({ "shareProcessNamespace": true, "pod": { "hostPID": true } });
+    assert_eq!(faults(change), ["spec.pod.hostPID"]);
+}
+
+#[test]
+fn tolerations_are_left_to_the_api_server() {
+    let tolerations =
+        json!([{ "key": "a", "operator": "Gt", "value": "5", "effect": "NoExecute" }]);
+    let pod = good(json!({ "pod": { "tolerations": tolerations } })).pod;
+    assert_eq!(json!(pod.tolerations), tolerations);
+}
+
+#[test]
+fn node_affinity_asks_for_one_of_the_values_unless_affinity_is_off() {
+    let pod = json!({ "nodeAffinity": { "zone": ["a", "b"] } });
+    let affinity = good(json!({ "pod": pod })).pod.node_affinity.unwrap();
+    let terms = affinity.required_during_scheduling_ignored_during_execution.unwrap();
+    let requirement = terms.node_selector_terms[0].match_expressions.as_ref().unwrap()[0].clone();
+    assert_eq!((requirement.key.as_str(), requirement.operator.as_str()), ("zone", "In"));
+    let cluster = good(json!({ "pod": pod, "network": { "disableAffinity": true } }));
+    assert_eq!((cluster.pod.node_affinity, cluster.network.affinity), (None, false));
+}
+
+#[test]
+fn the_grace_period_is_that_of_drain_seconds_or_the_overlay_or_kubernetes_own() {
+    assert_eq!(good(json!({})).pod.grace_seconds, 30);
+    for seconds in [0, 1, 600] {
+        let overlay = json!({ "terminationGracePeriodSeconds": seconds });
+        let cluster = good(json!({ "pod": { "overlay": overlay.clone() } }));
+        assert_eq!(cluster.pod.grace_seconds, seconds);
+        let both = json!({ "flux": { "drainSeconds": seconds }, "pod": { "overlay": overlay } });
+        assert_eq!(good(both).pod.grace_seconds, seconds);
+        let cluster = good(json!({ "flux": { "drainSeconds": seconds } }));
+        assert_eq!(cluster.pod.grace_seconds, seconds);
+    }
+    let overlay = json!({ "terminationGracePeriodSeconds": 60 });
+    for flux in [json!({ "drainSeconds": 61 }), json!({ "drainSeconds": 604_801 })] {
+        let paths = faults(json!({ "flux": flux, "pod": { "overlay": overlay } }));
+        assert!(paths.iter().all(|path| path == "spec.flux.drainSeconds"), "{paths:?}");
+    }
+    assert_eq!(faults(json!({ "flux": { "drainSeconds": -1 } })), ["spec.flux.drainSeconds"]);
+}
+
+#[test]
+fn an_overlay_may_bring_what_is_not_ours() {
+    good(json!({ "pod": { "overlay": {
+        "hostNetwork": false,
+        "priorityClassName": "batch",
+        "initContainers": [{ "name": "wait", "image": "a", "command": ["wait"] }],
+    } } }));
+}
+
+#[test]
+fn a_deadline_that_was_given_is_the_agents_unless_containers_are_started_again() {
+    assert!(!good(json!({})).deadline_by_agent);
+    assert!(good(json!({ "deadlineSeconds": 60 })).deadline_by_agent);
+    let restarted = json!({ "deadlineSeconds": 60, "pod": { "restartPolicy": "OnFailure" } });
+    assert!(!good(restarted).deadline_by_agent);
+}
