@@ -172,7 +172,7 @@ fn what_is_in_a_page_is_found() {
 #[test]
 fn pages_of_all_folders_are_found() {
     let pages = pages();
-    for expected in ["README.md", "docs/agent.md", "docs/decisions/README.md", "examples/README.md"]
+    for expected in ["README.md", "docs/agent.md", "docs/design/README.md", "examples/README.md"]
     {
         assert!(pages.iter().any(|page| page.path == Path::new(expected)), "{expected}");
     }
