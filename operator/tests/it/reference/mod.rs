@@ -7,6 +7,7 @@ mod operations;
 mod page;
 mod rights;
 
+use flux_contract::Exit;
 use std::path::{Path, PathBuf};
 
 fn in_repository(path: &str) -> PathBuf {
@@ -48,5 +49,19 @@ fn every_difference_from_the_operator_in_go_is_shown_by_tests_that_exist() {
             assert!(tests.contains(&format!("fn {name}()")), "{item}: there is no test {name}");
         }
         assert!(names.count() > 0, "{item} has no test");
+    }
+}
+
+#[test]
+fn every_exit_code_of_the_agent_is_on_the_pages_for_people() {
+    let page = |path| std::fs::read_to_string(in_repository(path)).unwrap();
+    let (agent, troubleshooting) = (page("docs/agent.md"), page("docs/troubleshooting.md"));
+    for exit in Exit::ALL {
+        let row = format!("| {} | {} |", exit.code(), exit.reason());
+        assert!(agent.contains(&row), "docs/agent.md has no row {row}");
+        // No container ends with this one: it is of a subcommand that a person calls.
+        let is_of_a_run = exit != Exit::Answer;
+        let names = troubleshooting.contains(&format!("`{}`", exit.reason()));
+        assert!(!is_of_a_run || names, "docs/troubleshooting.md lacks {}", exit.reason());
     }
 }
