@@ -1,5 +1,5 @@
 //! The bugs of the operator in Go that only a cluster can show, by their numbers in
-//! `docs/compatibility.md`.
+//! `operator/tests/it/go_differences.txt`.
 
 use anyhow::{Context as _, ensure};
 use e2e::trial::{condition, is_true};

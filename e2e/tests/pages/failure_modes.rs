@@ -1,10 +1,13 @@
-//! Each row of `docs/failure-modes.md` names tests that show it, and these tests exist.
+//! Each row of `docs/failure-modes.md` is shown by tests. `failure_modes.txt` names them, row by row, so that the page
+//! is for readers and the names can be checked.
 
 use crate::page::Page;
 use crate::repository;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 const PAGE: &str = "docs/failure-modes.md";
+const LIST: &str = include_str!("failure_modes.txt");
 
 /// The first words of the names of tests, with the folders that hold the files.
 const PLACES: [(&str, &[&str]); 5] = [
@@ -40,21 +43,48 @@ fn fault(test: &str) -> Option<String> {
     (!files.iter().any(has_it)).then(|| format!("no {signature}) in {}", files.join(" or ")))
 }
 
-#[test]
-fn every_row_names_tests_and_they_exist() {
-    let rows = Page::read(Path::new(PAGE)).rows();
-    let mut faults = Vec::new();
-    for row in &rows {
-        let tests = &row[3].code;
-        if tests.is_empty() {
-            faults.push(format!("{}: names no test", row[0].text));
-        }
-        for test in tests {
-            faults.extend(fault(test).map(|fault| format!("{}: {test}: {fault}", row[0].text)));
+/// The rows of `list`, each with the names of its tests.
+fn rows(list: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut rows: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in list.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        match (line.strip_prefix("    "), rows.last_mut()) {
+            (Some(test), Some((_, tests))) => {
+                tests.push(test.split('#').next().unwrap_or_default().trim());
+            }
+            _ => rows.push((line, Vec::new())),
         }
     }
-    assert!(faults.is_empty(), "{PAGE}:\n{}", faults.join("\n"));
-    assert!(rows.len() > 50, "only {} rows were found", rows.len());
+    rows
+}
+
+#[test]
+fn every_row_has_tests_and_they_exist() {
+    let page = Page::read(Path::new(PAGE)).rows();
+    let page: BTreeSet<_> = page.iter().map(|row| row[0].as_str()).collect();
+    let listed = rows(LIST);
+    let names: BTreeSet<_> = listed.iter().map(|(row, _)| *row).collect();
+    let mut faults: Vec<String> = page
+        .symmetric_difference(&names)
+        .map(|row| format!("only in one of both: {row}"))
+        .collect();
+    for (row, tests) in &listed {
+        if tests.is_empty() {
+            faults.push(format!("{row}: has no test"));
+        }
+        for test in tests {
+            faults.extend(fault(test).map(|fault| format!("{row}: {test}: {fault}")));
+        }
+    }
+    assert!(faults.is_empty(), "{PAGE} and failure_modes.txt:\n{}", faults.join("\n"));
+    assert!(page.len() > 50, "only {} rows were found", page.len());
+}
+
+#[test]
+fn rows_are_read_with_their_tests() {
+    assert_eq!(
+        rows("# text\n\na row\n    one::a\n    two::b  # simulated\n\nnext\n"),
+        [("a row", vec!["one::a", "two::b"]), ("next", vec![])]
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The bugs of the operator in Go that a specification or the built objects show, by their numbers
-//! in `docs/compatibility.md`. Each test would fail on what that operator does.
+//! in `go_differences.txt`. Each test would fail on what that operator does.
 
 use crate::support::{built, cluster, config, defaults, documents, faults, hello, pod_spec};
 use flux_contract::Bootstrap;

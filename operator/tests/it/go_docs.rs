@@ -1,5 +1,5 @@
 //! Where the user's document and the operator in Go disagree, by the numbers in
-//! `docs/compatibility.md`: what is decided, each in a test that the other choice would fail.
+//! `go_differences.txt`: what is decided, each in a test that the other choice would fail.
 
 use crate::support::{built, cluster, defaults, documents, hello, pod_spec};
 use flux_contract::Redacted;

@@ -1,5 +1,5 @@
-//! The Go operator's own examples: `docs/compatibility.md` lists each of them once, and calls
-//! refused exactly those that this operator refuses. The files are the Go operator's:
+//! The Go operator's own examples: `go_examples.txt` lists each of them once, and calls refused exactly
+//! those that this operator refuses. The files are the Go operator's:
 //! `GO_OPERATOR_CHECKOUT` names a checkout of it.
 
 use crate::support::defaults;
@@ -9,25 +9,16 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-const LIST: &str = include_str!("../../../docs/compatibility.md");
+const LIST: &str = include_str!("go_examples.txt");
 const CHECKOUT: &str = "GO_OPERATOR_CHECKOUT";
 
 /// Every example of the list, by its path below `examples/`, and whether it is called refused.
 fn listed() -> BTreeMap<PathBuf, bool> {
-    let (_, section) = LIST.split_once("\n## Go's own examples\n").unwrap();
-    let section = section.split("\n## ").next().unwrap();
     let mut listed = BTreeMap::new();
-    for row in section.lines().filter(|line| line.starts_with("| `")) {
-        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
-        for name in cells[0].split('`').skip(1).step_by(2) {
-            let mut file = PathBuf::from(name);
-            // A folder stands for the file that nearly all of them hold.
-            if file.extension().is_none() {
-                file.push("minicluster.yaml");
-            }
-            let refused = cells[1].starts_with("refused");
-            assert_eq!(listed.insert(file, refused), None, "{name} twice");
-        }
+    for line in LIST.lines().filter(|line| !line.starts_with('#')) {
+        let (verdict, file) = line.split_once(' ').unwrap();
+        assert!(["accepted", "refused"].contains(&verdict), "{line}");
+        assert_eq!(listed.insert(file.into(), verdict == "refused"), None, "{file} twice");
     }
     listed
 }

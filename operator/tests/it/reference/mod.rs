@@ -1,4 +1,4 @@
-//! The pages for users: the one that is generated, and the tests that the other one names.
+//! The pages for users: the generated ones, and what tests check of the others.
 
 mod about_examples;
 mod examples;
@@ -7,6 +7,7 @@ mod operations;
 mod page;
 mod rights;
 
+use flux_contract::Exit;
 use std::path::{Path, PathBuf};
 
 fn in_repository(path: &str) -> PathBuf {
@@ -30,23 +31,37 @@ fn sources(directory: &Path) -> String {
     entries.map(text).collect()
 }
 
+/// Differences from the operator in Go, each with the tests that show it.
+const DIFFERENCES: &str = include_str!("../go_differences.txt");
+
 #[test]
-fn every_bug_and_every_disagreement_is_listed_with_a_test_that_exists() {
-    let page = std::fs::read_to_string(in_repository("docs/compatibility.md")).unwrap();
+fn every_difference_from_the_operator_in_go_is_shown_by_tests_that_exist() {
     let directories = ["operator/tests", "agent/tests", "e2e/tests"];
     let tests: String = directories.map(|it| sources(&in_repository(it))).concat();
-    let row = |item: String| page.lines().find(|line| line.starts_with(&format!("| {item} |")));
     let bugs =
         (1..=24).map(|number| number.to_string()).chain(["1a", "1b", "9a"].map(String::from));
     let items = bugs.map(|number| format!("BUG {number}"));
     for item in items.chain((1..=19).map(|number| format!("DOC {number}"))) {
-        let row = row(item.clone()).unwrap_or_else(|| panic!("{item} is not listed"));
-        let shown_by = row.trim_end_matches('|').rsplit('|').next().unwrap();
-        let names =
-            shown_by.split('`').skip(1).step_by(2).filter(|name| !name.contains(['/', '*']));
-        for name in names {
+        let row = DIFFERENCES.split_once(&format!("\n{item}: "));
+        let (_, row) = row.unwrap_or_else(|| panic!("{item} is not listed"));
+        let names = row.lines().skip(1).map_while(|line| line.strip_prefix("    "));
+        for name in names.clone() {
             assert!(tests.contains(&format!("fn {name}()")), "{item}: there is no test {name}");
         }
-        assert!(shown_by.contains('`') || shown_by.contains("as BUG"), "{item}: {shown_by}");
+        assert!(names.count() > 0, "{item} has no test");
+    }
+}
+
+#[test]
+fn every_exit_code_of_the_agent_is_on_the_pages_for_people() {
+    let page = |path| std::fs::read_to_string(in_repository(path)).unwrap();
+    let (agent, troubleshooting) = (page("docs/agent.md"), page("docs/troubleshooting.md"));
+    for exit in Exit::ALL {
+        let row = format!("| {} | {} |", exit.code(), exit.reason());
+        assert!(agent.contains(&row), "docs/agent.md has no row {row}");
+        // No container ends with this one: it is of a subcommand that a person calls.
+        let is_of_a_run = exit != Exit::Answer;
+        let names = troubleshooting.contains(&format!("`{}`", exit.reason()));
+        assert!(!is_of_a_run || names, "docs/troubleshooting.md lacks {}", exit.reason());
     }
 }
