@@ -6,7 +6,7 @@
 //! An operator may be replaced while agents of another release run, and it writes the document
 //! again when such a run changes its size. Therefore **a new field has a serde default, and is left
 //! out at its default**: what an older release wrote is then written again to the byte. The
-//! documents of each release below `tests/golden/` are the test of it (docs/decisions/026). What
+//! documents of each release below `tests/golden/` are the test of it (docs/design/operator-and-agent.md). What
 //! cannot be told that way needs another [`AgentConfig::VERSION`]; a run with another version is
 //! left as it is.
 

@@ -1,5 +1,5 @@
 //! `agent.toml` across releases: what an operator of this release writes for a run that another one
-//! started is read by the agents of that run (docs/decisions/026).
+//! started is read by the agents of that run (docs/design/operator-and-agent.md).
 //!
 //! `golden/<release>/` holds documents as that release wrote them. They are never changed; a new
 //! release adds a folder of its own.

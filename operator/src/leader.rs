@@ -3,7 +3,7 @@
 //! The rules are client-go's: a holder renews every [`RETRY_PERIOD`] and gives up when no renewal
 //! was confirmed for [`RENEW_DEADLINE`]; another takes the Lease when it has seen no renewal for
 //! [`DURATION`], by its own clock, and only as the version that it has seen. See
-//! `docs/decisions/025-leadership.md`.
+//! `docs/design/operator.md`.
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::{fs, process::Command};
 
 /// The code that the failure policy of a Job takes for such an end
-/// (`operator/src/controller/build/job.rs`, decision 039).
+/// (`operator/src/controller/build/job.rs`, docs/design/runs.md).
 const CODE: i32 = 2;
 
 /// A hook of the runtime, which runs between its `start` and the container's own program, stops the container, as

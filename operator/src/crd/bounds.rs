@@ -2,7 +2,7 @@
 //!
 //! The limits go into the definition, where the API server and the estimated costs of its rules
 //! need them, and [`exceeded`] holds a specification against them again, because an object may
-//! have been stored before a limit existed. docs/decisions/024 says why they are what they are.
+//! have been stored before a limit existed. docs/design/operator.md says why they are what they are.
 
 use serde_json::{Map, Value, json};
 
