@@ -24,7 +24,6 @@ pub(crate) mod fixtures;
 mod gang;
 mod guard;
 mod image_volumes;
-pub mod index_labels;
 mod install;
 mod job_change;
 mod job_state;
@@ -117,7 +116,6 @@ pub async fn run(
     let client = context.client.clone();
     let namespace = scope.namespace.as_deref();
     let shutdown = shutdown.shared();
-    let labels = index_labels::run(Arc::clone(&context), &scope, shutdown.clone());
     let departures = departures::run(Arc::clone(&context), &scope, shutdown.clone());
     let (store, markers) = markers(api(&client, namespace), Arc::clone(&context), synced);
     let all_pods = AllPods::default();
@@ -141,7 +139,7 @@ pub async fn run(
             notice(result, &context.failures);
             ready(())
         });
-    futures::join!(clusters, labels, departures);
+    futures::join!(clusters, departures);
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::error::Error;
 use super::observe::Live;
 use super::plan::Writes;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{Secret, Service};
+use k8s_openapi::api::core::v1::{Pod, Secret, Service};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
 use kube::{Api, Resource, ResourceExt as _};
@@ -82,6 +82,22 @@ pub(super) async fn apply(
         return Ok(());
     }
     apply_if_changed(access, &writes.job, &mut live.job).await
+}
+
+/// Labels the lead's pod. One that is gone, or whose name another has, is no failure: the watch brings its successor.
+pub(super) async fn label_lead(
+    access: &Access<'_>,
+    (name, patch): &(String, Value),
+) -> Result<(), Error> {
+    let answer = access
+        .api::<Pod>()
+        .patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await;
+    match answer {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        Err(source) => Err(write_error::<Pod>(name, source)),
+    }
 }
 
 async fn apply_service(

@@ -1,4 +1,4 @@
-//! What every reconcile of a MiniCluster works with, and whoever labels its pods.
+//! What every reconcile of a MiniCluster works with.
 
 use super::build::Images;
 use super::error::Error;
@@ -32,8 +32,6 @@ pub struct Context {
     pub(super) image_volumes: ImageVolumes,
     /// Of each MiniCluster.
     pub(super) failures: Failures,
-    /// Of each pod that should get its label.
-    pub(super) label_failures: Failures,
     /// Tells the time: the system's, unless it is that of a simulation.
     pub clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
 }
@@ -57,7 +55,6 @@ impl Context {
             known: Known::default(),
             image_volumes: ImageVolumes::default(),
             failures: Failures::default(),
-            label_failures: Failures::default(),
             clock: Box::new(Timestamp::now),
         }
     }
@@ -85,8 +82,7 @@ impl Context {
 pub struct Scope {
     /// The only namespace; all of them unless given.
     pub namespace: Option<String>,
-    /// Reconciles that run at the same time, never two of one MiniCluster; as many pods are
-    /// labelled besides.
+    /// Reconciles that run at the same time, never two of one MiniCluster.
     pub concurrency: u16,
 }
 

@@ -131,11 +131,6 @@ impl Known {
         if newest.is_some_and(|newest| version < newest) { None } else { object.object() }
     }
 
-    /// The Job `name` that the watch has brought, however old.
-    pub(super) fn job(&self, namespace: &str, name: &str) -> Option<Arc<Kept<Job>>> {
-        self.stores.get()?.jobs.get(&ObjectRef::new(name).within(namespace))
-    }
-
     /// The pods with index 0 of the Job with this uid; nothing before the watch has brought all there
     /// are, or where one was not kept.
     pub(super) fn leads(&self, namespace: &str, job: &str) -> Option<Vec<Pod>> {

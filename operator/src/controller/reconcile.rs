@@ -1,7 +1,7 @@
 //! One reconcile of one MiniCluster: observe, decide, apply, report.
 
 use super::access::Access;
-use super::apply::{apply, apply_if_changed, delete};
+use super::apply::{apply, apply_if_changed, delete, label_lead};
 use super::change::Change;
 use super::context::Context;
 use super::ended_run;
@@ -57,6 +57,10 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
     };
 
     let mut plan = decided(access, &mut request, &live).await;
+    let labelled = match &plan.lead_label {
+        Some(label) => label_lead(access, label).await,
+        None => Ok(()),
+    };
     let mut applied = apply_plan(context, access, &object, &mut plan, &mut live).await;
     if applied.is_ok() && plan.writes.only_services {
         // The agents' configuration holds the address of the lead's Service, which the API server
@@ -64,6 +68,8 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
         plan = decided(access, &mut request, &live).await;
         applied = apply_plan(context, access, &object, &mut plan, &mut live).await;
     }
+    // Nothing else waits for a label that is refused.
+    let applied = applied.and(labelled);
     if let Err(conflict @ Error::Conflict { .. }) = applied {
         // What was read is out of date already: no reason to tell of it.
         return Err(conflict);

@@ -8,7 +8,6 @@ use super::kept::{Keep, Kept};
 use super::known::Marker;
 use futures::{Stream, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
-use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::Event;
 use kube::runtime::{Predicate as _, PredicateConfig, WatchStreamExt as _, predicates, watcher};
@@ -103,26 +102,6 @@ where
     (store, stream)
 }
 
-/// The metadata of the objects that `labels` select and an object of kind `owner` controls, and each that is changed.
-pub(super) fn our_metadata<K>(
-    api: Api<Kept<PartialObjectMeta<K>>>,
-    labels: &str,
-    owner: &'static str,
-) -> (
-    Store<PartialObjectMeta<K>>,
-    impl Stream<Item = watcher::Result<PartialObjectMeta<K>>> + Send + 'static,
-)
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
-{
-    let (store, writer) = reflector::store();
-    let stream = events(api, watch_config().labels(labels), owner)
-        .map_ok(|event| map(event, Kept::metadata))
-        .reflect(writer)
-        .applied_objects();
-    (store, stream)
-}
-
 /// What a watch brings of the objects that an object of kind `owner` controls.
 pub(super) fn events<K>(
     api: Api<Kept<K>>,
@@ -170,8 +149,8 @@ pub(super) fn cluster_of(pod: &Kept<Pod>) -> Option<ObjectRef<Marker>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::departures;
     use crate::controller::fixtures::{defaults, images};
-    use crate::controller::{departures, index_labels};
     use crate::crd::MiniCluster;
     use flux_contract::labels;
     use futures::StreamExt as _;
@@ -193,7 +172,6 @@ mod tests {
         assert_eq!(COMPANIONS, companions);
         let index = labels::COMPLETION_INDEX;
         assert_eq!(departures::WORKERS, format!("{managed},{index},{index}!=0"));
-        assert_eq!(index_labels::UNLABELLED, format!("{LEADS},!{}", labels::JOB_INDEX));
     }
 
     #[tokio::test]
