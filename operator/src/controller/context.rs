@@ -4,7 +4,8 @@ use super::build::Images;
 use super::error::Error;
 use super::failures::Failures;
 use super::image_volumes::ImageVolumes;
-use super::known::Known;
+use super::recent::Recent;
+use super::stores::Stores;
 use crate::cluster::validate::Defaults;
 use crate::health::Health;
 use crate::metrics::Metrics;
@@ -14,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The operator's name as an owner of fields.
 pub(super) const FIELD_MANAGER: &str = "flux-operator";
@@ -27,7 +28,9 @@ pub struct Context {
     pub(super) images: Images,
     pub(super) defaults: Defaults,
     pub(super) health: Arc<Health>,
-    pub(super) known: Known,
+    /// What the watches bring, once they have begun.
+    pub(super) stores: OnceLock<Stores>,
+    pub(super) recent: Arc<Recent>,
     /// Whether pods can have them.
     pub(super) image_volumes: ImageVolumes,
     /// Of each MiniCluster.
@@ -52,7 +55,8 @@ impl Context {
             images,
             defaults,
             health: Arc::default(),
-            known: Known::default(),
+            stores: OnceLock::new(),
+            recent: Arc::default(),
             image_volumes: ImageVolumes::default(),
             failures: Failures::default(),
             clock: Box::new(Timestamp::now),

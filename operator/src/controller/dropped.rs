@@ -43,22 +43,22 @@ fn mounts_images(pod: &PodSpec) -> bool {
 mod tests {
     use super::*;
     use crate::controller::fixtures::{built_with, cluster};
-    use crate::controller::kept::Kept;
+    use crate::controller::stores::strip_job;
     use serde_json::{Value, json};
 
     fn with_resources() -> Value {
         json!({ "pod": { "resources": { "memory": "1Gi" } } })
     }
 
-    /// What is found out of the Job of `spec`, made by `method`, after `change`; and the same of what is kept of it.
+    /// What is found out of the Job of `spec`, made by `method`, after `change`; and the same of what is stored of it.
     fn found(spec: &Value, method: Install, change: impl Fn(&mut PodSpec)) -> Vec<String> {
         let cluster = cluster(spec);
         let mut job = built_with(&cluster, method).job;
         change(job.spec.as_mut().unwrap().template.spec.as_mut().unwrap());
         let choice = Choice { method, reason: "asked for".to_owned() };
         let found = dropped(&cluster, Some(&choice), &[], &job);
-        let kept = Kept::new(job).unwrap().object().unwrap();
-        assert_eq!(dropped(&cluster, Some(&choice), &[], &kept), found);
+        strip_job(&mut job);
+        assert_eq!(dropped(&cluster, Some(&choice), &[], &job), found);
         found
     }
 

@@ -4,8 +4,8 @@
 //! PodGroup of its own, and pods say in a way of its own which they belong to. Which PodGroup a Job was made
 //! with is noted on it, because the cluster may have another scheduler by the time somebody asks.
 
-use super::access::Access;
 use super::build::meta_of;
+use super::cached_client::CachedClient;
 use super::change::Change;
 use super::error::{Error, Taken};
 use crate::cluster::{Cluster, Identity};
@@ -118,7 +118,7 @@ pub(super) struct Changes {
 
 /// Reads what there is. PodGroups of somebody else go into `taken`.
 pub(super) async fn observe(
-    access: &Access<'_>,
+    client: &CachedClient<'_>,
     identity: &Identity,
     cluster: &Cluster,
     job: Option<&Job>,
@@ -129,18 +129,18 @@ pub(super) async fn observe(
     }
     let served = match job {
         Some(job) => Scheduler::noted_on(job).into_iter().collect(),
-        None => served(access).await?,
+        None => served(client).await?,
     };
     let (name, owner) = (identity.name.as_str(), &identity.owner);
     let mut observed = Observed { served, ..Observed::default() };
     for scheduler in &observed.served {
         let found = match scheduler {
             Scheduler::Coscheduling => {
-                let found = access.read_owned(name, owner).await?;
+                let found = client.read_owned(name, owner).await?;
                 found.map(|found| observed.coscheduling = found)
             }
             Scheduler::Volcano => {
-                let found = access.read_owned(name, owner).await?;
+                let found = client.read_owned(name, owner).await?;
                 found.map(|found| observed.volcano = found)
             }
         };
@@ -150,8 +150,8 @@ pub(super) async fn observe(
 }
 
 /// Schedulers whose PodGroups the API server has.
-async fn served(access: &Access<'_>) -> Result<Vec<Scheduler>, Error> {
-    let client = access.client();
+async fn served(client: &CachedClient<'_>) -> Result<Vec<Scheduler>, Error> {
+    let client = client.client();
     let failed = |name: &str| {
         let name = name.to_owned();
         |source| Error::Read { kind: "API group".to_owned(), name, source: Box::new(source) }

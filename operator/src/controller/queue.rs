@@ -3,7 +3,7 @@
 //! Kueue makes an object of its own for each Job, a Workload, and says there what it waits for. No type of it is
 //! kept here: which versions a cluster serves is asked, and only the words of its conditions are read.
 
-use super::access::Access;
+use super::cached_client::CachedClient;
 use super::job_state::{
     JOB_LABELS_ANNOTATION, is_suspended, is_suspended_by_specification, noted_keys,
 };
@@ -36,10 +36,10 @@ pub(super) struct Queue {
 }
 
 /// The queue that `job` waits in, if it does. What cannot be read is left out: it is a word for people.
-pub(super) async fn queue(access: &Access<'_>, job: &Job) -> Option<Queue> {
+pub(super) async fn queue(client: &CachedClient<'_>, job: &Job) -> Option<Queue> {
     let waits = is_suspended(job) && !is_suspended_by_specification(job);
     let name = job.labels().get(QUEUE_LABEL).filter(|_| waits)?.clone();
-    let says = workload(access, &job.uid().unwrap_or_default()).await.unwrap_or_else(|error| {
+    let says = workload(client, &job.uid().unwrap_or_default()).await.unwrap_or_else(|error| {
         tracing::debug!(%error, "read the Workload of a Job");
         None
     });
@@ -92,11 +92,11 @@ fn replace(entries: &mut BTreeMap<String, String>, key: &str, value: Option<&Str
 }
 
 /// What the Workload of the Job with this uid says.
-async fn workload(access: &Access<'_>, job: &str) -> Result<Option<String>, kube::Error> {
-    let group = discovery::oneshot::group(access.client(), GROUP).await?;
+async fn workload(client: &CachedClient<'_>, job: &str) -> Result<Option<String>, kube::Error> {
+    let group = discovery::oneshot::group(client.client(), GROUP).await?;
     let Some((resource, _)) = group.recommended_kind("Workload") else { return Ok(None) };
     let api: Api<DynamicObject> =
-        Api::namespaced_with(access.client().clone(), access.namespace(), &resource);
+        Api::namespaced_with(client.client().clone(), client.namespace(), &resource);
     let list = api.list(&ListParams::default().labels(&format!("{JOB_UID}={job}"))).await?;
     Ok(list.items.iter().find_map(|workload| waits_for(&workload.data)))
 }

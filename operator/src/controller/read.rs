@@ -22,6 +22,8 @@ pub(super) struct Read {
     pub(super) object: MiniCluster,
     /// Why the specification could not be read.
     pub(super) unreadable: Option<Violations>,
+    /// Bytes of JSON that were read.
+    pub(super) size: usize,
 }
 
 /// Reads the MiniCluster `name`; nothing where there is none.
@@ -48,8 +50,9 @@ pub(super) async fn read(
         Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
         Err(error) => return Err(failed(error)),
     };
+    let size = text.len();
     let error = match serde_json::from_str(&text) {
-        Ok(object) => return Ok(Some(Read { object, unreadable: None })),
+        Ok(object) => return Ok(Some(Read { object, unreadable: None, size })),
         Err(error) => error,
     };
     let reported: Reported =
@@ -61,5 +64,5 @@ pub(super) async fn read(
     };
     let message = format!("cannot be read: {error}");
     let violation = Violation { path: "spec".to_owned(), message };
-    Ok(Some(Read { object, unreadable: Some(Violations(vec![violation])) }))
+    Ok(Some(Read { object, unreadable: Some(Violations(vec![violation])), size }))
 }

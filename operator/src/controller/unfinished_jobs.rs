@@ -7,13 +7,12 @@ use super::context::{Context, Scope, api};
 use super::error::Error;
 use super::events::unfinished;
 use super::guard::{LIMIT, guarded};
-use super::kept::{Kept, controller};
-use super::watches::{JOB, MINI_CLUSTER, events, watch_config};
+use super::stores::{JOB, MINI_CLUSTER, controlled_events, controller_of, strip_pod, watch_config};
 use flux_contract::TerminationMessage;
 use futures::StreamExt as _;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
-use kube::core::ObjectMeta;
+use kube::core::PartialObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
 use std::collections::HashSet;
@@ -34,7 +33,7 @@ pub(super) async fn run(
     let pods = api(&context.client, scope.namespace.as_deref());
     let config = watch_config().labels(WORKERS).fields(FAILED);
     let mut departures = Departures::default();
-    events(pods, config, JOB)
+    controlled_events(pods, config, JOB, strip_pod)
         .take_until(shutdown)
         .filter_map(|event| ready(departures.of(event)))
         .for_each_concurrent(usize::from(scope.concurrency), |departure| tell(&context, departure))
@@ -57,7 +56,7 @@ struct Departures(HashSet<String>);
 impl Departures {
     /// What there is to tell: of each pod once, and nothing of those that a watch begins with. Whoever watched when they
     /// failed has told of them.
-    fn of(&mut self, event: watcher::Result<watcher::Event<Kept<Pod>>>) -> Option<Departure> {
+    fn of(&mut self, event: watcher::Result<watcher::Event<Pod>>) -> Option<Departure> {
         match event {
             Ok(watcher::Event::Apply(pod)) => {
                 let departure = departure(&pod)?;
@@ -85,9 +84,8 @@ impl Departures {
 }
 
 /// What the agent of `pod` has left, if that names jobs. Job and runner have the name of their MiniCluster.
-fn departure(pod: &Kept<Pod>) -> Option<Departure> {
-    let owner = pod.controller(JOB)?;
-    let pod = pod.object()?;
+fn departure(pod: &Pod) -> Option<Departure> {
+    let owner = controller_of(pod, JOB)?;
     let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
     let runner = containers.iter().find(|container| container.name == owner.name)?;
     let message = runner.state.as_ref()?.terminated.as_ref()?.message.as_deref()?;
@@ -116,7 +114,7 @@ async fn publish(context: &Context, departure: &Departure) -> Result<(), Error> 
         name: job.clone(),
         source: Box::new(source),
     })?;
-    let Some(cluster) = job.as_ref().and_then(|job| cluster_of(&job.metadata)) else {
+    let Some(cluster) = job.as_ref().and_then(cluster_of) else {
         return Ok(());
     };
     let published = context.recorder().publish(&unfinished(pod, jobs), &cluster).await;
@@ -128,13 +126,13 @@ async fn publish(context: &Context, departure: &Departure) -> Result<(), Error> 
 }
 
 /// The MiniCluster that controls a Job.
-fn cluster_of(job: &ObjectMeta) -> Option<ObjectReference> {
-    let owner = controller(job.owner_references.as_deref().unwrap_or_default())?;
-    (owner.kind == MINI_CLUSTER).then(|| ObjectReference {
+fn cluster_of(job: &PartialObjectMeta<Job>) -> Option<ObjectReference> {
+    let owner = controller_of(job, MINI_CLUSTER)?;
+    Some(ObjectReference {
         api_version: Some(owner.api_version.clone()),
         kind: Some(owner.kind.clone()),
         name: Some(owner.name.clone()),
-        namespace: job.namespace.clone(),
+        namespace: job.metadata.namespace.clone(),
         uid: Some(owner.uid.clone()),
         ..ObjectReference::default()
     })
@@ -152,11 +150,7 @@ mod tests {
     use std::future::pending;
 
     /// A worker that ended as `message` says.
-    fn worker(message: &str) -> Kept<Pod> {
-        Kept::new(failed(message)).unwrap()
-    }
-
-    fn failed(message: &str) -> Pod {
+    fn worker(message: &str) -> Pod {
         let mut pod = pod("hello-1-x", "Failed", "hello", ended(75, "Error", Some(message)));
         pod.metadata.uid = Some("1".to_owned());
         pod.metadata.namespace = Some("apps".to_owned());
@@ -202,7 +196,7 @@ mod tests {
             Arc::new(Context::new(client, None, Arc::default(), images("agent"), defaults()));
         let message = r#"{"exitCode":75,"commandRan":false,"unfinishedJobs":["ƒ1"]}"#;
         let line = |uid: &str| {
-            let mut pod = failed(message);
+            let mut pod = worker(message);
             pod.metadata.uid = Some(uid.to_owned());
             pod.metadata.resource_version = Some("2".to_owned());
             format!("{}\n", json!({ "type": "MODIFIED", "object": pod }))
