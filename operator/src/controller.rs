@@ -1,44 +1,22 @@
-//! The controller: which changes it hears of, and what happens then.
+//! The controller: what it watches, and what happens then.
 //!
-//! `reconcile` is the whole of a reconcile: observe, decide, apply, report. `plan`, with `course`,
-//! `build`, `install` and the `*_change` modules, `waiting` and `status` are functions of values; the
-//! others act and decide nothing.
+//! `reconcile` is a whole reconcile, stage by stage: `observe` reads, `decide`, `build` and `status` are functions of
+//! values, `apply` writes.
 
-mod agent_change;
 mod apply;
 pub mod build;
-mod cached_client;
-mod change;
-mod companion;
 mod context;
-mod course;
-mod dropped;
-mod ended_run;
+mod decide;
 mod error;
-mod events;
-mod expiry;
 mod failures;
 #[cfg(test)]
 pub(crate) mod fixtures;
-mod gang;
 mod guard;
-mod image_volumes;
-mod install;
-mod job_change;
-mod job_state;
+mod kube_ext;
 mod observe;
-mod plan;
-mod queue;
-mod read;
-mod recent;
 mod reconcile;
-mod report;
-mod start_deadline;
+mod schedulers;
 mod status;
-mod stores;
-mod suspension;
-mod unfinished_jobs;
-mod waiting;
 
 pub use build::Images;
 pub use context::{Context, Scope};
@@ -51,13 +29,13 @@ use futures::{FutureExt as _, StreamExt as _};
 use kube::ResourceExt as _;
 use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Config};
-use std::future::ready;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-use stores::{
+use observe::stores::{
     JOB, LEADS, MANAGED, MINI_CLUSTER, MiniClusterMeta, SERVICES_PODS, Stores, cluster_of,
     controlled, mini_clusters, strip_job, strip_nothing, strip_pod,
 };
+use std::future::ready;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Longest time to say in a status that a reconcile has failed when it could not say so itself.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -82,7 +60,7 @@ pub async fn supervise<T>(
     let begin = Instant::now();
     let result = guard::guarded(guard::LIMIT, work).await;
     if let Err(error @ (Error::TimedOut { .. } | Error::Internal)) = &result {
-        let report = Box::pin(report::report_interrupted(context, marker, error));
+        let report = Box::pin(apply::report::report_interrupted(context, marker, error));
         let reported = guard::guarded(LAST_WORDS, report).await;
         if let Err(error) = reported {
             tracing::warn!(error = error.chain(), "report why the reconcile was interrupted");
@@ -119,7 +97,8 @@ pub async fn run(
 ) {
     let (client, namespace) = (context.client.clone(), scope.namespace.as_deref());
     let shutdown = shutdown.shared();
-    let unfinished_jobs = unfinished_jobs::run(Arc::clone(&context), &scope, shutdown.clone());
+    let unfinished_jobs =
+        apply::unfinished_jobs::run(Arc::clone(&context), &scope, shutdown.clone());
     let (store, clusters) =
         mini_clusters(api(&client, namespace), Arc::clone(&context.recent), synced);
     let (jobs, job_changes) = controlled(api(&client, namespace), MANAGED, MINI_CLUSTER, strip_job);

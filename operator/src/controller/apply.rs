@@ -1,4 +1,4 @@
-//! Writes what a [`Plan`](super::plan::Plan) says. Nothing is decided here.
+//! Writes what a [`Plan`](super::decide::Plan) says. Nothing is decided here.
 //!
 //! A create is a POST, which fails where somebody else has the name; any other write is a merge
 //! patch with the uid and the resource version of what was read. So an object that is not ours is
@@ -8,12 +8,16 @@
 //! it takes away only what an earlier apply has brought, not what a POST has: a port that went would
 //! stay. A merge patch replaces lists, and leaves all else that others have added.
 
-use super::cached_client::CachedClient;
-use super::change::Change;
+pub(super) mod events;
+pub(super) mod report;
+pub(super) mod unfinished_jobs;
+
 use super::context::FIELD_MANAGER;
+use super::decide::Writes;
+use super::decide::change::Change;
 use super::error::Error;
 use super::observe::Live;
-use super::plan::Writes;
+use super::observe::cached_client::CachedClient;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Pod, Secret, Service};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};

@@ -3,9 +3,9 @@
 use super::build::Images;
 use super::error::Error;
 use super::failures::Failures;
-use super::image_volumes::ImageVolumes;
-use super::recent::Recent;
-use super::stores::Stores;
+use super::observe::image_volumes::ImageVolumes;
+use super::observe::recent::Recent;
+use super::observe::stores::Stores;
 use crate::cluster::validate::Defaults;
 use crate::health::Health;
 use crate::metrics::Metrics;

@@ -1,18 +1,23 @@
 //! What there is in the cluster: all that is read, in one go.
 
+pub(super) mod cached_client;
+pub(super) mod image_volumes;
+pub(super) mod mini_cluster;
 mod pods;
+pub(super) mod recent;
+pub(super) mod stores;
+pub(super) mod waiting;
 
 pub(super) use pods::{BEGIN, Pods, broker_is_ready, lacks_brokers, lacks_pods};
 
 use super::build::services;
-use super::cached_client::{CachedClient, Owned, is_owned};
-use super::ended_run::EndedRun;
+use super::decide::ended_run::EndedRun;
 use super::error::{Error, Taken};
-use super::gang;
-use super::job_state::is_finished;
-use super::queue::{Queue, queue};
-use super::stores::Stores;
+use super::kube_ext::is_finished;
+use super::schedulers::gang;
+use super::schedulers::queue::{Queue, queue};
 use crate::cluster::{Cluster, Identity};
+use cached_client::{CachedClient, Owned, is_owned};
 use flux_contract::labels;
 use futures::future::try_join_all;
 use k8s_openapi::api::batch::v1::Job;
@@ -22,6 +27,7 @@ use kube::ResourceExt;
 use kube::api::ListParams;
 use kube::runtime::reflector::Store;
 use std::collections::BTreeMap;
+use stores::Stores;
 
 /// What there is of a MiniCluster.
 #[derive(Debug, Clone, Default)]

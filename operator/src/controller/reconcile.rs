@@ -1,18 +1,18 @@
 //! One reconcile of one MiniCluster: observe, decide, apply, report.
 
+use super::apply::events::scaled_down;
+use super::apply::report::{publish, report};
 use super::apply::{apply, apply_if_changed, delete, label_lead};
-use super::cached_client::CachedClient;
 use super::context::Context;
-use super::ended_run;
+use super::decide::ended_run;
+use super::decide::expiry::{expires, stays};
+use super::decide::{Plan, Request, decide, next_reconcile};
 use super::error::Error;
-use super::events::scaled_down;
-use super::expiry::{expires, stays};
+use super::observe::cached_client::CachedClient;
+use super::observe::mini_cluster::Read;
+use super::observe::stores::MiniClusterMeta;
 use super::observe::{Live, observe};
-use super::plan::{Plan, Request, decide, next_reconcile};
-use super::read::Read;
-use super::report::{publish, report};
 use super::status::{Facts, interrupted, status};
-use super::stores::MiniClusterMeta;
 use crate::cluster::Identity;
 use crate::cluster::validate::{Violations, validate};
 use crate::crd::{MiniCluster, MiniClusterStatus};

@@ -2,10 +2,10 @@
 
 use crate::cluster::Identity;
 use crate::controller::build::KILLED;
-use crate::controller::cached_client::CachedClient;
 use crate::controller::error::Error;
-use crate::controller::job_state::{is_failed, is_finished};
-use crate::controller::waiting::{
+use crate::controller::kube_ext::{is_failed, is_finished};
+use crate::controller::observe::cached_client::CachedClient;
+use crate::controller::observe::waiting::{
     SILENT_LIMIT, Waiting, condition, containers, event_time, is_silent, waiting,
 };
 use flux_contract::invocation::REPLACED_VARIABLES;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::controller::unfinished_jobs;
+use crate::controller::apply::unfinished_jobs;
 use flux_contract::labels;
 use futures::StreamExt as _;
 use http::{Request, Response};

@@ -27,21 +27,21 @@ use std::sync::Arc;
 
 /// The metadata of a MiniCluster. Its specification is not watched: of a page of a list one that cannot be decoded
 /// would stop the watch of all.
-pub(super) type MiniClusterMeta = PartialObjectMeta<MiniCluster>;
+pub(in crate::controller) type MiniClusterMeta = PartialObjectMeta<MiniCluster>;
 
 /// Everything the operator makes carries this label.
-pub(super) const MANAGED: &str = "app.kubernetes.io/managed-by=flux-operator";
+pub(in crate::controller) const MANAGED: &str = "app.kubernetes.io/managed-by=flux-operator";
 /// Of a Job's pods only the leads are stored: a lead's end must be noticed at once, a worker's is the Job's business.
-pub(super) const LEADS: &str =
+pub(in crate::controller) const LEADS: &str =
     "app.kubernetes.io/managed-by=flux-operator,batch.kubernetes.io/job-completion-index=0";
 /// The pods of `spec.services`: their end must be noticed, and why they do not start.
-pub(super) const SERVICES_PODS: &str =
+pub(in crate::controller) const SERVICES_PODS: &str =
     "app.kubernetes.io/managed-by=flux-operator,job-index=services";
 
 /// Kind of what controls the objects of a MiniCluster.
-pub(super) const MINI_CLUSTER: &str = "MiniCluster";
+pub(in crate::controller) const MINI_CLUSTER: &str = "MiniCluster";
 /// Kind of what controls the pods of a Job.
-pub(super) const JOB: &str = "Job";
+pub(in crate::controller) const JOB: &str = "Job";
 
 /// Objects of a page when a watch begins with a list. Each watch holds a whole page in memory, and an object has up
 /// to 1.5 MiB.
@@ -60,17 +60,17 @@ const OURS: &str = "flux-framework.org/";
 const QUEUE_HASH: &str = "flux-framework.org/queue-hash";
 
 /// The objects of all MiniClusters.
-pub(super) struct Stores {
-    pub(super) jobs: Store<Job>,
-    pub(super) services: Store<Service>,
-    pub(super) config_maps: Store<ConfigMap>,
-    pub(super) services_pods: Store<Pod>,
-    pub(super) leads: Store<Pod>,
+pub(in crate::controller) struct Stores {
+    pub(in crate::controller) jobs: Store<Job>,
+    pub(in crate::controller) services: Store<Service>,
+    pub(in crate::controller) config_maps: Store<ConfigMap>,
+    pub(in crate::controller) services_pods: Store<Pod>,
+    pub(in crate::controller) leads: Store<Pod>,
 }
 
 impl Stores {
     /// The pods with index 0 of the Job with this uid; `None` before all are there, or where one is not stored whole.
-    pub(super) fn leads_of(&self, namespace: &str, job: &str) -> Option<Vec<Pod>> {
+    pub(in crate::controller) fn leads_of(&self, namespace: &str, job: &str) -> Option<Vec<Pod>> {
         if !is_complete(&self.leads) {
             return None;
         }
@@ -83,14 +83,14 @@ impl Stores {
     }
 
     /// True when there is no pod of this name for `spec.services`.
-    pub(super) fn lacks_services_pod(&self, namespace: &str, name: &str) -> bool {
+    pub(in crate::controller) fn lacks_services_pod(&self, namespace: &str, name: &str) -> bool {
         let pod = ObjectRef::new(name).within(namespace);
         is_complete(&self.services_pods) && self.services_pods.get(&pod).is_none()
     }
 }
 
 /// The object `name`, if it is stored whole.
-pub(super) fn stored<K>(store: &Store<K>, namespace: &str, name: &str) -> Option<K>
+pub(in crate::controller) fn stored<K>(store: &Store<K>, namespace: &str, name: &str) -> Option<K>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
@@ -113,13 +113,13 @@ fn is_whole(object: &impl Resource) -> bool {
 }
 
 /// How all watches begin.
-pub(super) fn watch_config() -> watcher::Config {
+pub(in crate::controller) fn watch_config() -> watcher::Config {
     watcher::Config::default().page_size(PAGE)
 }
 
 /// Every MiniCluster, and the changes of their specifications and of what a queue reads of them: status writes do not
 /// pass. `synced` is called whenever all that exist are in the store; what is remembered of others is forgotten then.
-pub(super) fn mini_clusters(
+pub(in crate::controller) fn mini_clusters(
     api: Api<MiniClusterMeta>,
     recent: Arc<Recent>,
     synced: impl Fn() + Send + 'static,
@@ -150,7 +150,7 @@ pub(super) fn mini_clusters(
 }
 
 /// The objects that `labels` select and an object of kind `controller` controls, and each that is changed or goes.
-pub(super) fn controlled<K>(
+pub(in crate::controller) fn controlled<K>(
     api: Api<K>,
     labels: &str,
     controller: &'static str,
@@ -166,7 +166,7 @@ where
 }
 
 /// What a watch brings of the objects that an object of kind `controller` controls, without what `take_out` takes.
-pub(super) fn controlled_events<K>(
+pub(in crate::controller) fn controlled_events<K>(
     api: Api<K>,
     config: watcher::Config,
     controller: &'static str,
@@ -198,7 +198,7 @@ fn without_others<K: Resource>(event: Event<K>, controller: &str) -> Option<Even
 }
 
 /// The owner of kind `kind` that controls `object`, if one does.
-pub(super) fn controller_of<'object>(
+pub(in crate::controller) fn controller_of<'object>(
     object: &'object impl Resource,
     kind: &str,
 ) -> Option<&'object OwnerReference> {
@@ -207,7 +207,7 @@ pub(super) fn controller_of<'object>(
 }
 
 /// The MiniCluster that a pod of a Job belongs to: the Job has its name.
-pub(super) fn cluster_of(pod: &Pod) -> Option<ObjectRef<MiniClusterMeta>> {
+pub(in crate::controller) fn cluster_of(pod: &Pod) -> Option<ObjectRef<MiniClusterMeta>> {
     let job = controller_of(pod, JOB)?;
     Some(ObjectRef::new(&job.name).within(pod.metadata.namespace.as_deref()?))
 }
@@ -244,11 +244,11 @@ fn is_short(owner: &OwnerReference) -> bool {
 }
 
 /// Takes nothing more out of objects whose every field is read.
-pub(super) fn strip_nothing<K>(_: &mut K) {}
+pub(in crate::controller) fn strip_nothing<K>(_: &mut K) {}
 
 /// Leaves of a Job's pods how they are restarted, the images that are copied or mounted, and resources of a pod as a
 /// whole.
-pub(super) fn strip_job(job: &mut Job) {
+pub(in crate::controller) fn strip_job(job: &mut Job) {
     let Some(template) = job.spec.as_mut().map(|spec| &mut spec.template) else { return };
     let Some(pod) = mem::take(template).spec else { return };
     let image_of =
@@ -265,7 +265,7 @@ pub(super) fn strip_job(job: &mut Job) {
 }
 
 /// Leaves of a pod how it and its containers are, the operator's annotations, and how many pods were there before it.
-pub(super) fn strip_pod(pod: &mut Pod) {
+pub(in crate::controller) fn strip_pod(pod: &mut Pod) {
     pod.spec = None;
     if let Some(annotations) = &mut pod.metadata.annotations {
         let counts = REPLACED_VARIABLES.map(|(_, annotation)| annotation);

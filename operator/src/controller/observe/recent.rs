@@ -10,16 +10,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Largest MiniCluster that is remembered, in bytes of JSON. A larger one is read by each reconcile.
-pub(super) const SIZE_LIMIT: usize = 16 * 1024;
+pub(in crate::controller) const SIZE_LIMIT: usize = 16 * 1024;
 /// MiniClusters that are remembered at most.
 const COUNT_LIMIT: usize = 4000;
 
 /// Namespace and name of a MiniCluster.
-pub(super) type Name = (String, String);
+pub(in crate::controller) type Name = (String, String);
 
 /// What is remembered of all MiniClusters.
 #[derive(Default)]
-pub(super) struct Recent(Mutex<HashMap<Name, Entry>>);
+pub(in crate::controller) struct Recent(Mutex<HashMap<Name, Entry>>);
 
 #[derive(Default)]
 struct Entry {
@@ -32,15 +32,15 @@ struct Entry {
 
 /// What kept the pods of a MiniCluster from starting when that was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(in crate::controller) struct Asked {
     when: Instant,
     /// The answer.
-    pub(super) waiting: Option<Waiting>,
+    pub(in crate::controller) waiting: Option<Waiting>,
 }
 
 impl Recent {
     /// The MiniCluster, if nobody has changed it since it was read or written.
-    pub(super) fn cluster(&self, watched: &impl ResourceExt) -> Option<MiniCluster> {
+    pub(in crate::controller) fn cluster(&self, watched: &impl ResourceExt) -> Option<MiniCluster> {
         let version = version(watched.meta())?;
         let cluster = self.entries().get(&name_of(watched))?.cluster()?;
         let is_current = self::version(&cluster.metadata).is_some_and(|read| read >= version);
@@ -48,7 +48,7 @@ impl Recent {
     }
 
     /// Remembers the MiniCluster that was read.
-    pub(super) fn set_cluster(&self, cluster: &MiniCluster) {
+    pub(in crate::controller) fn set_cluster(&self, cluster: &MiniCluster) {
         let mut entries = self.entries();
         let has_room = entries.len() < COUNT_LIMIT;
         let entry = entries.entry(name_of(cluster)).or_default();
@@ -56,7 +56,11 @@ impl Recent {
     }
 
     /// Remembers what the API server has answered to a new status, unless the specification was changed meanwhile.
-    pub(super) fn set_status(&self, metadata: ObjectMeta, status: Option<MiniClusterStatus>) {
+    pub(in crate::controller) fn set_status(
+        &self,
+        metadata: ObjectMeta,
+        status: Option<MiniClusterStatus>,
+    ) {
         let name = metadata.name.clone().unwrap_or_default();
         let mut entries = self.entries();
         let name = (metadata.namespace.clone().unwrap_or_default(), name);
@@ -72,38 +76,38 @@ impl Recent {
 
     /// What keeps the pods of `cluster` from starting, if that was asked less than `pause` ago: no watch brings it,
     /// and a start brings many reconciles.
-    pub(super) fn waiting(&self, cluster: &Name, pause: Duration) -> Option<Asked> {
+    pub(in crate::controller) fn waiting(&self, cluster: &Name, pause: Duration) -> Option<Asked> {
         let asked = self.entries().get(cluster)?.waiting.clone()?;
         (asked.when.elapsed() < pause).then_some(asked)
     }
 
     /// Remembers what keeps the pods of `cluster` from starting.
-    pub(super) fn set_waiting(&self, cluster: &Name, waiting: Option<Waiting>) {
+    pub(in crate::controller) fn set_waiting(&self, cluster: &Name, waiting: Option<Waiting>) {
         let asked = Asked { when: Instant::now(), waiting };
         self.entries().entry(cluster.clone()).or_default().waiting = Some(asked);
     }
 
     /// How much of `pause` is left since the status of `cluster` was written.
-    pub(super) fn pause(&self, cluster: &Name, pause: Duration) -> Option<Duration> {
+    pub(in crate::controller) fn pause(&self, cluster: &Name, pause: Duration) -> Option<Duration> {
         let reported = self.entries().get(cluster)?.reported?;
         // A pause that ends this moment is over: no time would pass until the next reconcile.
         pause.checked_sub(reported.elapsed()).filter(|rest| !rest.is_zero())
     }
 
     /// Forgets a MiniCluster.
-    pub(super) fn forget(&self, cluster: &Name) {
+    pub(in crate::controller) fn forget(&self, cluster: &Name) {
         self.entries().remove(cluster);
     }
 
     /// Forgets all but those of which `exists` is true, by namespace and name. A watch that begins anew brings no event
     /// of those that have gone meanwhile, and a reconcile under way remembers something of one that has.
-    pub(super) fn retain(&self, exists: impl Fn(&str, &str) -> bool) {
+    pub(in crate::controller) fn retain(&self, exists: impl Fn(&str, &str) -> bool) {
         self.entries().retain(|(namespace, name), _| exists(namespace, name));
     }
 
     /// True when something is remembered of a MiniCluster.
     #[cfg(test)]
-    pub(super) fn has(&self, cluster: &Name) -> bool {
+    pub(in crate::controller) fn has(&self, cluster: &Name) -> bool {
         self.entries().contains_key(cluster)
     }
 
@@ -124,7 +128,7 @@ fn to_text(mut cluster: MiniCluster) -> Option<Box<str>> {
 }
 
 /// Namespace and name of a MiniCluster.
-pub(super) fn name_of(cluster: &impl ResourceExt) -> Name {
+pub(in crate::controller) fn name_of(cluster: &impl ResourceExt) -> Name {
     (cluster.namespace().unwrap_or_default(), cluster.name_any())
 }
 

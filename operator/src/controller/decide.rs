@@ -1,33 +1,42 @@
 //! What is to be written and what is to be reported, from the specification and what there is: a
 //! function of values.
 
+mod agent_change;
+pub(super) mod change;
+mod dropped;
+pub(super) mod ended_run;
+pub(super) mod expiry;
+pub(super) mod install;
+mod job_change;
+pub(super) mod mode;
+mod services_pod;
+pub(super) mod start_deadline;
+pub(super) mod suspension;
 #[cfg(test)]
 mod tests;
 
-use super::agent_change::{Constrained, constrain};
 use super::build::{self, Images};
-use super::change::Change;
-use super::companion::companion_change;
-use super::course::{Course, agent_config, course};
-use super::dropped::dropped;
-use super::ended_run;
 use super::error::Error;
-use super::gang;
-use super::install::{Choice, Support, choose};
-use super::job_change::{changed_fields, job_patch, shrinks};
 use super::observe::{BEGIN, Live, broker_is_ready, lacks_brokers, lacks_pods};
-use super::start_deadline::StartDeadline;
-use super::suspension;
+use super::schedulers::gang;
 use crate::cluster::Cluster;
 use crate::cluster::validate::Violations;
 use crate::crd::State;
 use crate::curve;
+use agent_change::{Constrained, constrain};
+use change::Change;
+use dropped::dropped;
 use flux_contract::{AgentConfig, Bootstrap, Redacted, Workload, labels};
+use install::{Choice, Support, choose};
+use job_change::{changed_fields, job_patch, shrinks};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
+use mode::{Course, agent_config, course};
 use serde_json::{Value, json};
+use services_pod::companion_change;
+use start_deadline::StartDeadline;
 use std::time::Duration;
 
 /// Wait before the next reconcile where no watch tells what happens: at pods that do not start, at a

@@ -3,13 +3,13 @@
 //! What nobody waits for is written together: a start of a thousand pods changes how many are ready a
 //! thousand times.
 
-use super::context::{Context, FIELD_MANAGER};
-use super::error::Error;
 use super::events::events;
-use super::read::{Read, read, reported};
-use super::recent::name_of;
-use super::status::interrupted;
-use super::stores::MiniClusterMeta;
+use crate::controller::context::{Context, FIELD_MANAGER};
+use crate::controller::error::Error;
+use crate::controller::observe::mini_cluster::{Read, read, reported};
+use crate::controller::observe::recent::name_of;
+use crate::controller::observe::stores::MiniClusterMeta;
+use crate::controller::status::interrupted;
 use crate::crd::{MiniCluster, MiniClusterStatus, State};
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, Recorder};
@@ -24,7 +24,7 @@ const LONG_PAUSE: Duration = Duration::from_secs(10);
 
 /// Writes `status` if it differs from the one `cluster` has, and publishes what changed; `cluster` has then the
 /// resource version of the answer. If it can wait and another was written a moment ago, the answer is how long it has to.
-pub(super) async fn report(
+pub(in crate::controller) async fn report(
     context: &Context,
     cluster: &mut MiniCluster,
     status: &MiniClusterStatus,
@@ -96,7 +96,11 @@ fn pause(old: &MiniClusterStatus, new: &MiniClusterStatus) -> Option<Duration> {
 }
 
 /// Publishes an Event about `cluster`. One that cannot be written is no reason to do anything again.
-pub(super) async fn publish(recorder: &Recorder, cluster: &MiniCluster, event: &Event) {
+pub(in crate::controller) async fn publish(
+    recorder: &Recorder,
+    cluster: &MiniCluster,
+    event: &Event,
+) {
     if let Err(error) = recorder.publish(event, &cluster.object_ref(&())).await {
         tracing::warn!(%error, reason = event.reason, "publish an Event");
     }
@@ -112,7 +116,7 @@ fn log_end(cluster: &MiniCluster, status: &MiniClusterStatus) {
 }
 
 /// Says in the status of a MiniCluster that its reconcile was interrupted by `error`.
-pub(super) async fn report_interrupted(
+pub(in crate::controller) async fn report_interrupted(
     context: &Context,
     cluster: &MiniClusterMeta,
     error: &Error,
@@ -129,7 +133,7 @@ pub(super) async fn report_interrupted(
 mod tests {
     use super::*;
     use crate::controller::fixtures::{at, defaults, images};
-    use crate::controller::stores::Stores;
+    use crate::controller::observe::stores::Stores;
     use futures::FutureExt as _;
     use http::{Request, Response};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;

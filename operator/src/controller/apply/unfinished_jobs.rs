@@ -3,11 +3,13 @@
 //! The pods of an instance that shrinks are deleted as soon as they have ended. A watch brings what they
 //! have left all the same; a list would come too late.
 
-use super::context::{Context, Scope, api};
-use super::error::Error;
 use super::events::unfinished;
-use super::guard::{LIMIT, guarded};
-use super::stores::{JOB, MINI_CLUSTER, controlled_events, controller_of, strip_pod, watch_config};
+use crate::controller::context::{Context, Scope, api};
+use crate::controller::error::Error;
+use crate::controller::guard::{LIMIT, guarded};
+use crate::controller::observe::stores::{
+    JOB, MINI_CLUSTER, controlled_events, controller_of, strip_pod, watch_config,
+};
 use flux_contract::TerminationMessage;
 use futures::StreamExt as _;
 use k8s_openapi::api::batch::v1::Job;
@@ -20,12 +22,12 @@ use std::future::ready;
 use std::sync::Arc;
 
 /// Workers of ours.
-pub(super) const WORKERS: &str = "app.kubernetes.io/managed-by=flux-operator,batch.kubernetes.io/job-completion-index,batch.kubernetes.io/job-completion-index!=0";
+pub(in crate::controller) const WORKERS: &str = "app.kubernetes.io/managed-by=flux-operator,batch.kubernetes.io/job-completion-index,batch.kubernetes.io/job-completion-index!=0";
 /// One that was told to stop ends with a code of its own, so that its pod has failed.
 const FAILED: &str = "status.phase=Failed";
 
 /// Publishes Events until `shutdown` resolves.
-pub(super) async fn run(
+pub(in crate::controller) async fn run(
     context: Arc<Context>,
     scope: &Scope,
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,

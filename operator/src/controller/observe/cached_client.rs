@@ -3,14 +3,14 @@
 //! What makes a Job is read live: the MiniCluster, its Job and its `ConfigMap`, wherever no Job is there. All else may
 //! be out of date, and every write carries the version that it was decided on.
 
-use super::context::Context;
-use super::error::{Error, Taken};
 use super::image_volumes::ImageVolumes;
-use super::install::Support;
-use super::read::{Read, read};
+use super::mini_cluster::{Read, read};
 use super::recent::{Asked, Name, Recent, SIZE_LIMIT, name_of};
 use super::stores::{MiniClusterMeta, Stores, stored};
 use super::waiting::Waiting;
+use crate::controller::context::Context;
+use crate::controller::decide::install::Support;
+use crate::controller::error::{Error, Taken};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -21,7 +21,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 /// Reads from the stores, and from the API server what they do not hold.
-pub(super) struct CachedClient<'context> {
+pub(in crate::controller) struct CachedClient<'context> {
     client: &'context Client,
     /// Absent before the watches begin: then everything is read live.
     stores: Option<&'context Stores>,
@@ -31,11 +31,14 @@ pub(super) struct CachedClient<'context> {
 }
 
 /// The object of a name that is ours to give, if there is one, or what somebody else has there.
-pub(super) type Owned<K> = Result<Option<K>, Taken>;
+pub(in crate::controller) type Owned<K> = Result<Option<K>, Taken>;
 
 impl<'context> CachedClient<'context> {
     /// A client for a reconcile of `cluster`.
-    pub(super) fn new(context: &'context Context, cluster: &MiniClusterMeta) -> Self {
+    pub(in crate::controller) fn new(
+        context: &'context Context,
+        cluster: &MiniClusterMeta,
+    ) -> Self {
         Self {
             client: &context.client,
             stores: context.stores.get(),
@@ -46,17 +49,17 @@ impl<'context> CachedClient<'context> {
     }
 
     /// The client behind this one.
-    pub(super) const fn client(&self) -> &Client {
+    pub(in crate::controller) const fn client(&self) -> &Client {
         self.client
     }
 
     /// Namespace of the MiniCluster.
-    pub(super) fn namespace(&self) -> &str {
+    pub(in crate::controller) fn namespace(&self) -> &str {
         &self.cluster.0
     }
 
     /// Objects of one kind in the namespace of the MiniCluster.
-    pub(super) fn api<K>(&self) -> Api<K>
+    pub(in crate::controller) fn api<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
@@ -64,7 +67,10 @@ impl<'context> CachedClient<'context> {
     }
 
     /// The MiniCluster itself, if it is there; where it has a Job, as it was read or written last.
-    pub(super) async fn cluster(&self, watched: &MiniClusterMeta) -> Result<Option<Read>, Error> {
+    pub(in crate::controller) async fn cluster(
+        &self,
+        watched: &MiniClusterMeta,
+    ) -> Result<Option<Read>, Error> {
         let (namespace, name) = &self.cluster;
         let job = ObjectRef::new(name).within(namespace);
         let has_job = self.stores.is_some_and(|stores| stores.jobs.get(&job).is_some());
@@ -82,7 +88,7 @@ impl<'context> CachedClient<'context> {
     }
 
     /// The object called `name`, if it is there, and whether it is `owner`'s; `store` is where the watch puts it.
-    pub(super) async fn get_owned<K>(
+    pub(in crate::controller) async fn get_owned<K>(
         &self,
         name: &str,
         owner: &OwnerReference,
@@ -103,7 +109,7 @@ impl<'context> CachedClient<'context> {
     }
 
     /// The same, read live.
-    pub(super) async fn read_owned<K>(
+    pub(in crate::controller) async fn read_owned<K>(
         &self,
         name: &str,
         owner: &OwnerReference,
@@ -133,7 +139,7 @@ impl<'context> CachedClient<'context> {
 
     /// The pod of `spec.services`. Where the specification asks for none, one of somebody else is in nobody's way, and
     /// the store says whether there is one.
-    pub(super) async fn services_pod(
+    pub(in crate::controller) async fn services_pod(
         &self,
         name: &str,
         owner: &OwnerReference,
@@ -148,28 +154,28 @@ impl<'context> CachedClient<'context> {
     }
 
     /// The pods with index 0 of the Job with this uid, if the store has them all.
-    pub(super) fn leads(&self, job: &str) -> Option<Vec<Pod>> {
+    pub(in crate::controller) fn leads(&self, job: &str) -> Option<Vec<Pod>> {
         self.stores?.leads_of(&self.cluster.0, job)
     }
 
     /// What keeps the pods from starting, if that was asked less than `pause` ago.
-    pub(super) fn waiting(&self, pause: Duration) -> Option<Asked> {
+    pub(in crate::controller) fn waiting(&self, pause: Duration) -> Option<Asked> {
         self.stores?;
         self.recent.waiting(&self.cluster, pause)
     }
 
     /// Remembers what keeps the pods from starting.
-    pub(super) fn set_waiting(&self, waiting: Option<Waiting>) {
+    pub(in crate::controller) fn set_waiting(&self, waiting: Option<Waiting>) {
         self.recent.set_waiting(&self.cluster, waiting);
     }
 
     /// Whether pods can have image volumes.
-    pub(super) async fn image_volumes(&self) -> Support {
+    pub(in crate::controller) async fn image_volumes(&self) -> Support {
         self.image_volumes.support(self.client).await
     }
 }
 
 /// True when `owner` is among the owners of `object`.
-pub(super) fn is_owned(object: &impl ResourceExt, owner: &OwnerReference) -> bool {
+pub(in crate::controller) fn is_owned(object: &impl ResourceExt, owner: &OwnerReference) -> bool {
     object.owner_references().iter().any(|it| it.uid == owner.uid)
 }
