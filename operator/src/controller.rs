@@ -1,46 +1,22 @@
-//! The controller: which changes it hears of, and what happens then.
+//! The controller: what it watches, and what happens then.
 //!
-//! `reconcile` is the whole of a reconcile: observe, decide, apply, report. `plan`, with `course`,
-//! `build`, `install` and the `*_change` modules, `waiting` and `status` are functions of values; the
-//! others act and decide nothing.
+//! `reconcile` is a whole reconcile, stage by stage: `observe` reads, `decide`, `build` and `status` are functions of
+//! values, `apply` writes.
 
-mod access;
-mod agent_change;
 mod apply;
 pub mod build;
-mod change;
-mod companion;
 mod context;
-mod course;
-mod departures;
-mod dropped;
-mod ended_run;
+mod decide;
 mod error;
-mod events;
-mod expiry;
 mod failures;
 #[cfg(test)]
 pub(crate) mod fixtures;
-mod gang;
 mod guard;
-mod image_volumes;
-pub mod index_labels;
-mod install;
-mod job_change;
-mod job_state;
-mod kept;
-mod known;
+mod kube_ext;
 mod observe;
-mod plan;
-mod queue;
-mod read;
 mod reconcile;
-mod report;
-mod start_deadline;
+mod schedulers;
 mod status;
-mod suspension;
-mod waiting;
-mod watches;
 
 pub use build::Images;
 pub use context::{Context, Scope};
@@ -50,20 +26,25 @@ use crate::health::UnderWay;
 use context::{api, notice};
 use failures::FIRST_RETRY;
 use futures::{FutureExt as _, StreamExt as _};
-use known::{AllPods, Marker, Stores};
 use kube::ResourceExt as _;
 use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Config};
+use observe::stores::{
+    JOB, LEADS, MANAGED, MINI_CLUSTER, MiniClusterMeta, SERVICES_PODS, Stores, cluster_of,
+    controlled, mini_clusters, strip_job, strip_nothing, strip_pod,
+};
 use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use watches::{COMPANIONS, JOB, LEADS, MANAGED, MINI_CLUSTER, cluster_of, markers, ours};
 
 /// Longest time to say in a status that a reconcile has failed when it could not say so itself.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// Reconciles one MiniCluster and notes how it went.
-pub async fn reconcile_one(marker: Arc<Marker>, context: Arc<Context>) -> Result<Action, Error> {
+pub async fn reconcile_one(
+    marker: Arc<MiniClusterMeta>,
+    context: Arc<Context>,
+) -> Result<Action, Error> {
     let work = reconcile::reconcile(Arc::clone(&marker), Arc::clone(&context));
     supervise(&marker, &context, Box::pin(work)).await
 }
@@ -71,7 +52,7 @@ pub async fn reconcile_one(marker: Arc<Marker>, context: Arc<Context>) -> Result
 /// Does `work`, a reconcile of the MiniCluster `marker`, so that whatever it does the others go on: it
 /// has a deadline, and a panic is an error of this MiniCluster. Either is told in its status.
 pub async fn supervise<T>(
-    marker: &Marker,
+    marker: &MiniClusterMeta,
     context: &Context,
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
@@ -79,7 +60,7 @@ pub async fn supervise<T>(
     let begin = Instant::now();
     let result = guard::guarded(guard::LIMIT, work).await;
     if let Err(error @ (Error::TimedOut { .. } | Error::Internal)) = &result {
-        let report = Box::pin(report::report_interrupted(context, marker, error));
+        let report = Box::pin(apply::report::report_interrupted(context, marker, error));
         let reported = guard::guarded(LAST_WORDS, report).await;
         if let Err(error) = reported {
             tracing::warn!(error = error.chain(), "report why the reconcile was interrupted");
@@ -95,7 +76,7 @@ pub async fn supervise<T>(
 
 /// Tries again after a wait that doubles with each failure in a row. That somebody else has written is no failure.
 #[expect(clippy::needless_pass_by_value, reason = "the signature that `Controller::run` asks for")]
-fn retry(marker: Arc<Marker>, error: &Error, context: Arc<Context>) -> Action {
+fn retry(marker: Arc<MiniClusterMeta>, error: &Error, context: Arc<Context>) -> Action {
     if matches!(error, Error::Conflict { .. }) {
         return Action::requeue(FIRST_RETRY);
     }
@@ -106,34 +87,36 @@ fn retry(marker: Arc<Marker>, error: &Error, context: Arc<Context>) -> Action {
     Action::requeue(wait)
 }
 
-/// Watches and reconciles until `shutdown` resolves. `synced` is called whenever every MiniCluster
-/// that exists is known.
+/// Watches and reconciles until `shutdown` resolves. `synced` is called whenever every MiniCluster that exists has
+/// been listed.
 pub async fn run(
     context: Arc<Context>,
     scope: Scope,
     synced: impl Fn() + Send + 'static,
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
-    let client = context.client.clone();
-    let namespace = scope.namespace.as_deref();
+    let (client, namespace) = (context.client.clone(), scope.namespace.as_deref());
     let shutdown = shutdown.shared();
-    let labels = index_labels::run(Arc::clone(&context), &scope, shutdown.clone());
-    let departures = departures::run(Arc::clone(&context), &scope, shutdown.clone());
-    let (store, markers) = markers(api(&client, namespace), Arc::clone(&context), synced);
-    let all_pods = AllPods::default();
-    let (jobs, job_changes) = ours(api(&client, namespace), MANAGED, MINI_CLUSTER, || {});
-    let (services, service_changes) = ours(api(&client, namespace), MANAGED, MINI_CLUSTER, || {});
-    let (config_maps, config_changes) = ours(api(&client, namespace), MANAGED, MINI_CLUSTER, || {});
-    let (companions, companion_changes) =
-        ours(api(&client, namespace), COMPANIONS, MINI_CLUSTER, all_pods.companions());
-    let (leads, lead_changes) = ours(api(&client, namespace), LEADS, JOB, all_pods.leads());
-    context.known.watch(Stores { jobs, services, config_maps, companions, leads, all_pods });
-    let clusters = Controller::for_stream(markers, store)
+    let unfinished_jobs =
+        apply::unfinished_jobs::run(Arc::clone(&context), &scope, shutdown.clone());
+    let (store, clusters) =
+        mini_clusters(api(&client, namespace), Arc::clone(&context.recent), synced);
+    let (jobs, job_changes) = controlled(api(&client, namespace), MANAGED, MINI_CLUSTER, strip_job);
+    let (services, service_changes) =
+        controlled(api(&client, namespace), MANAGED, MINI_CLUSTER, strip_nothing);
+    let (config_maps, config_map_changes) =
+        controlled(api(&client, namespace), MANAGED, MINI_CLUSTER, strip_nothing);
+    let (services_pods, services_pod_changes) =
+        controlled(api(&client, namespace), SERVICES_PODS, MINI_CLUSTER, strip_pod);
+    let (leads, lead_changes) = controlled(api(&client, namespace), LEADS, JOB, strip_pod);
+    // Once for each process: a controller is run once.
+    let _ = context.stores.set(Stores { jobs, services, config_maps, services_pods, leads });
+    let reconciles = Controller::for_stream(clusters, store)
         .with_config(Config::default().concurrency(scope.concurrency))
         .owns_stream(job_changes)
         .owns_stream(service_changes)
-        .owns_stream(config_changes)
-        .owns_stream(companion_changes)
+        .owns_stream(config_map_changes)
+        .owns_stream(services_pod_changes)
         .watches_stream(lead_changes, |pod| cluster_of(&pod))
         .graceful_shutdown_on(shutdown)
         .run(reconcile_one, retry, Arc::clone(&context))
@@ -141,7 +124,7 @@ pub async fn run(
             notice(result, &context.failures);
             ready(())
         });
-    futures::join!(clusters, labels, departures);
+    futures::join!(reconciles, unfinished_jobs);
 }
 
 #[cfg(test)]

@@ -22,7 +22,6 @@ pub struct Metrics {
     registry: Registry,
     runs: Counter,
     failures: Family<Failure, Counter>,
-    label_failures: Family<Failure, Counter>,
     duration: Histogram,
     is_leader: Gauge,
 }
@@ -33,7 +32,6 @@ impl Metrics {
         let mut registry = Registry::with_prefix("flux_operator");
         let runs = Counter::default();
         let failures = Family::default();
-        let label_failures = Family::default();
         // From 1 ms to about 65 s: a reconcile is given up after a minute.
         let duration = Histogram::new(exponential_buckets(0.001, 2.0, 17));
         let is_leader = Gauge::default();
@@ -42,11 +40,6 @@ impl Metrics {
             "reconcile_failures",
             "Reconciles that failed and will be repeated, by the kind of failure; TimedOut: given up, Internal: a panic",
             failures.clone(),
-        );
-        registry.register(
-            "label_failures",
-            "Attempts to label a pod that failed and will be repeated, by the kind of failure",
-            label_failures.clone(),
         );
         registry.register(
             "reconcile_duration_seconds",
@@ -60,7 +53,7 @@ impl Metrics {
         );
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         registry.register("build", "The release of this operator", Info::new(version));
-        Self { registry, runs, failures, label_failures, duration, is_leader }
+        Self { registry, runs, failures, duration, is_leader }
     }
 
     /// Counts one reconcile; `failure` is its category if it failed.
@@ -70,11 +63,6 @@ impl Metrics {
         if let Some(category) = failure {
             self.failures.get_or_create(&Failure { category }).inc();
         }
-    }
-
-    /// Counts a pod that could not be labelled.
-    pub(crate) fn count_label_failure(&self, category: &'static str) {
-        self.label_failures.get_or_create(&Failure { category }).inc();
     }
 
     /// Says whether this operator acts from now on.
@@ -118,14 +106,13 @@ mod tests {
         let page = include_str!("../../docs/operations.md");
         let metrics = Metrics::new();
         metrics.observe(Duration::from_millis(3), Some("ApplyFailed"));
-        metrics.count_label_failure("TimedOut");
         let text = metrics.text().unwrap();
         let described = |with: &str| {
             let lines = text.lines().filter_map(|line| line.strip_prefix(with));
             lines.map(|line| line.split_once(' ').unwrap()).collect::<Vec<_>>()
         };
         let (helps, kinds) = (described("# HELP "), described("# TYPE "));
-        assert_eq!(helps.len(), 6, "{text}");
+        assert_eq!(helps.len(), 5, "{text}");
         for ((name, help), (_, kind)) in helps.into_iter().zip(kinds) {
             let end = match kind {
                 "counter" => "_total",
@@ -138,15 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn who_acts_what_release_and_what_was_not_labelled_is_told() {
+    fn leadership_and_release_are_exported() {
         let metrics = Metrics::new();
-        metrics.count_label_failure("TimedOut");
         metrics.set_leader(true);
         let text = metrics.text().unwrap();
         let build =
             format!("flux_operator_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
-        let label = "flux_operator_label_failures_total{category=\"TimedOut\"} 1";
-        for line in ["flux_operator_is_leader 1", &build, label] {
+        for line in ["flux_operator_is_leader 1", &build] {
             assert!(text.contains(line), "no {line} in\n{text}");
         }
         metrics.set_leader(false);

@@ -26,10 +26,10 @@ const RECORDED: &str = include_str!("footprint/recorded.jsonl");
 /// The MiniCluster that was recorded.
 const NAME: &str = "footprint-name";
 /// Resident memory with all of them, in KiB: of the program as it is released, where this variable names it.
-const MEMORY_LIMIT: u64 = 40 * 1024;
+const MEMORY_LIMIT: u64 = 56 * 1024;
 const RELEASED: &str = "FLUX_OPERATOR_UNDER_TEST";
 /// The part of it that is no file, in KiB, of the program as tests have it, whose code is three times as large.
-const DATA_LIMIT: u64 = 28 * 1024;
+const DATA_LIMIT: u64 = 46 * 1024;
 /// Resident memory at its highest, in KiB, whatever others write: less than the 256 MiB that the Deployment gives.
 const PEAK_LIMIT: u64 = 192 * 1024;
 /// Where all objects are.

@@ -1,4 +1,4 @@
-//! Writes what a [`Plan`](super::plan::Plan) says. Nothing is decided here.
+//! Writes what a [`Plan`](super::decide::Plan) says. Nothing is decided here.
 //!
 //! A create is a POST, which fails where somebody else has the name; any other write is a merge
 //! patch with the uid and the resource version of what was read. So an object that is not ours is
@@ -8,14 +8,18 @@
 //! it takes away only what an earlier apply has brought, not what a POST has: a port that went would
 //! stay. A merge patch replaces lists, and leaves all else that others have added.
 
-use super::access::Access;
-use super::change::Change;
+pub(super) mod events;
+pub(super) mod report;
+pub(super) mod unfinished_jobs;
+
 use super::context::FIELD_MANAGER;
+use super::decide::Writes;
+use super::decide::change::Change;
 use super::error::Error;
 use super::observe::Live;
-use super::plan::Writes;
+use super::observe::cached_client::CachedClient;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{Secret, Service};
+use k8s_openapi::api::core::v1::{Pod, Secret, Service};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
 use kube::{Api, Resource, ResourceExt as _};
@@ -46,29 +50,29 @@ impl<K> Object for K where
 /// Writes all of `writes`, in its order. What the API server answers takes the place in `live` of what
 /// was read.
 pub(super) async fn apply(
-    access: &Access<'_>,
+    client: &CachedClient<'_>,
     writes: &Writes,
     live: &mut Live,
 ) -> Result<(), Error> {
     for service in &writes.services {
-        apply_service(access, service, live).await?;
+        apply_service(client, service, live).await?;
     }
     if let Some(secret) = &writes.secret {
         // Where it is there it is not written again: the brokers that have read it could not talk to
         // those that read another. Its name says whose it is and of which run, so it is not read
         // either: the operator has no right to.
         let secret = secret.expose();
-        post(&access.api::<Secret>(), &secret.name_any(), &json!(secret)).await?;
+        post(&client.api::<Secret>(), &secret.name_any(), &json!(secret)).await?;
     }
-    apply_if_changed(access, &writes.companion, &mut live.companion).await?;
-    apply_if_changed(access, &writes.config_map, &mut live.config_map).await?;
+    apply_if_changed(client, &writes.companion, &mut live.companion).await?;
+    apply_if_changed(client, &writes.config_map, &mut live.config_map).await?;
     for sidecar in &writes.sidecars {
-        apply_service(access, sidecar, live).await?;
+        apply_service(client, sidecar, live).await?;
     }
-    apply_if_changed(access, &writes.gang.coscheduling, &mut None).await?;
-    apply_if_changed(access, &writes.gang.volcano, &mut None).await?;
+    apply_if_changed(client, &writes.gang.coscheduling, &mut None).await?;
+    apply_if_changed(client, &writes.gang.volcano, &mut None).await?;
     for alias in &writes.aliases {
-        match apply_service(access, alias, live).await {
+        match apply_service(client, alias, live).await {
             // Somebody has just taken it: it is left to them.
             Err(Error::NameTaken { name, .. } | Error::Predecessor { name, .. }) => {
                 live.names_taken.push(name);
@@ -77,27 +81,42 @@ pub(super) async fn apply(
         }
     }
     if let Change::Create(job) = &writes.job {
-        let created = create(access, &**job, &writes.job_document).await?;
-        access.answered(live.job.insert(created));
+        live.job = Some(create(client, &**job, &writes.job_document).await?);
         return Ok(());
     }
-    apply_if_changed(access, &writes.job, &mut live.job).await
+    apply_if_changed(client, &writes.job, &mut live.job).await
+}
+
+/// Labels the lead's pod. One that is gone, or whose name another has, is no failure: the watch brings its successor.
+pub(super) async fn label_lead(
+    client: &CachedClient<'_>,
+    (name, patch): &(String, Value),
+) -> Result<(), Error> {
+    let answer = client
+        .api::<Pod>()
+        .patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await;
+    match answer {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        Err(source) => Err(write_error::<Pod>(name, source)),
+    }
 }
 
 async fn apply_service(
-    access: &Access<'_>,
+    client: &CachedClient<'_>,
     change: &Change<Service>,
     live: &mut Live,
 ) -> Result<(), Error> {
     let mut answer = None;
-    apply_if_changed(access, change, &mut answer).await?;
+    apply_if_changed(client, change, &mut answer).await?;
     live.services.extend(answer.map(|service| (service.name_any(), service)));
     Ok(())
 }
 
 /// Does what `change` says; `live` is then what there is.
 pub(super) async fn apply_if_changed<K>(
-    access: &Access<'_>,
+    client: &CachedClient<'_>,
     change: &Change<K>,
     live: &mut Option<K>,
 ) -> Result<(), Error>
@@ -106,30 +125,27 @@ where
 {
     *live = match change {
         Change::Keep => return Ok(()),
-        Change::Create(object) => Some(create(access, &**object, &json!(object)).await?),
-        Change::Patch { name, patch } => Some(merge_patch(&access.api(), name, patch).await?),
+        Change::Create(object) => Some(create(client, &**object, &json!(object)).await?),
+        Change::Patch { name, patch } => Some(merge_patch(&client.api(), name, patch).await?),
         Change::Delete { name, uid, version } => {
-            delete(&access.api::<K>(), name, uid.clone(), version.clone()).await?;
+            delete(&client.api::<K>(), name, uid.clone(), version.clone()).await?;
             None
         }
     };
-    if let Some(answer) = live {
-        access.answered(answer);
-    }
     Ok(())
 }
 
 /// Creates `object` by sending `document`. Where the name is taken, the error says by whom.
-async fn create<K>(access: &Access<'_>, object: &K, document: &Value) -> Result<K, Error>
+async fn create<K>(client: &CachedClient<'_>, object: &K, document: &Value) -> Result<K, Error>
 where
     K: Object,
 {
     let name = object.name_any();
-    if let Some(created) = post(&access.api::<K>(), &name, document).await? {
+    if let Some(created) = post(&client.api::<K>(), &name, document).await? {
         return Ok(created);
     }
     let owner = object.owner_references().first().cloned().unwrap_or_default();
-    Err(match access.read_owned::<K>(&name, &owner).await? {
+    Err(match client.read_owned::<K>(&name, &owner).await? {
         Err(taken) => taken.into(),
         // Ours, or gone again since: what there is has to be read anew.
         Ok(_) => Error::conflict::<K>(name),
@@ -176,7 +192,13 @@ where
     let parameters =
         PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let answer = api.patch(name, &parameters, &Patch::Merge(patch)).await;
-    answer.map_err(|source| write_error::<K>(name, source))
+    answer.map_err(|source| {
+        if matches!(&source, kube::Error::Api(status) if status.is_not_found()) {
+            // It has gone since it was read.
+            return Error::conflict::<K>(name.to_owned());
+        }
+        write_error::<K>(name, source)
+    })
 }
 
 /// Deletes this version of the object with this uid, and no other that has its name.

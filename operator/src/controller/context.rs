@@ -1,10 +1,11 @@
-//! What every reconcile of a MiniCluster works with, and whoever labels its pods.
+//! What every reconcile of a MiniCluster works with.
 
 use super::build::Images;
 use super::error::Error;
 use super::failures::Failures;
-use super::image_volumes::ImageVolumes;
-use super::known::Known;
+use super::observe::image_volumes::ImageVolumes;
+use super::observe::recent::Recent;
+use super::observe::stores::Stores;
 use crate::cluster::validate::Defaults;
 use crate::health::Health;
 use crate::metrics::Metrics;
@@ -14,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The operator's name as an owner of fields.
 pub(super) const FIELD_MANAGER: &str = "flux-operator";
@@ -27,13 +28,13 @@ pub struct Context {
     pub(super) images: Images,
     pub(super) defaults: Defaults,
     pub(super) health: Arc<Health>,
-    pub(super) known: Known,
+    /// What the watches bring, once they have begun.
+    pub(super) stores: OnceLock<Stores>,
+    pub(super) recent: Arc<Recent>,
     /// Whether pods can have them.
     pub(super) image_volumes: ImageVolumes,
     /// Of each MiniCluster.
     pub(super) failures: Failures,
-    /// Of each pod that should get its label.
-    pub(super) label_failures: Failures,
     /// Tells the time: the system's, unless it is that of a simulation.
     pub clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
 }
@@ -54,10 +55,10 @@ impl Context {
             images,
             defaults,
             health: Arc::default(),
-            known: Known::default(),
+            stores: OnceLock::new(),
+            recent: Arc::default(),
             image_volumes: ImageVolumes::default(),
             failures: Failures::default(),
-            label_failures: Failures::default(),
             clock: Box::new(Timestamp::now),
         }
     }
@@ -85,8 +86,7 @@ impl Context {
 pub struct Scope {
     /// The only namespace; all of them unless given.
     pub namespace: Option<String>,
-    /// Reconciles that run at the same time, never two of one MiniCluster; as many pods are
-    /// labelled besides.
+    /// Reconciles that run at the same time, never two of one MiniCluster.
     pub concurrency: u16,
 }
 

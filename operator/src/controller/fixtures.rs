@@ -3,7 +3,7 @@
 use crate::cluster::validate::{Defaults, validate};
 use crate::cluster::{Cluster, FixedFields};
 use crate::controller::build::{Desired, Images, agent_config, build};
-use crate::controller::ended_run::ENDED_RUN_ANNOTATION;
+use crate::controller::decide::ended_run::ENDED_RUN_ANNOTATION;
 use crate::controller::observe::Live;
 use crate::crd::{Install, MiniCluster};
 use flux_contract::AgentConfig;

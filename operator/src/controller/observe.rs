@@ -1,17 +1,23 @@
 //! What there is in the cluster: all that is read, in one go.
 
+pub(super) mod cached_client;
+pub(super) mod image_volumes;
+pub(super) mod mini_cluster;
 mod pods;
+pub(super) mod recent;
+pub(super) mod stores;
+pub(super) mod waiting;
 
 pub(super) use pods::{BEGIN, Pods, broker_is_ready, lacks_brokers, lacks_pods};
 
-use super::access::{Access, Owned, is_owned};
 use super::build::services;
-use super::ended_run::EndedRun;
+use super::decide::ended_run::EndedRun;
 use super::error::{Error, Taken};
-use super::gang;
-use super::job_state::is_finished;
-use super::queue::{Queue, queue};
+use super::kube_ext::is_finished;
+use super::schedulers::gang;
+use super::schedulers::queue::{Queue, queue};
 use crate::cluster::{Cluster, Identity};
+use cached_client::{CachedClient, Owned, is_owned};
 use flux_contract::labels;
 use futures::future::try_join_all;
 use k8s_openapi::api::batch::v1::Job;
@@ -19,7 +25,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::ResourceExt;
 use kube::api::ListParams;
+use kube::runtime::reflector::Store;
 use std::collections::BTreeMap;
+use stores::Stores;
 
 /// What there is of a MiniCluster.
 #[derive(Debug, Clone, Default)]
@@ -49,7 +57,7 @@ pub(super) struct Live {
 /// Reads everything. The names of the Services are in the specification: while a run is under way none is read
 /// for one that was refused, of which `cluster` is absent, nor of a run that is noted to have ended.
 pub(super) async fn observe(
-    access: &Access<'_>,
+    client: &CachedClient<'_>,
     identity: &Identity,
     cluster: Option<&Cluster>,
     now: &Time,
@@ -57,10 +65,19 @@ pub(super) async fn observe(
     let Identity { name, owner, .. } = identity;
     let (config_name, companion_name) = (name.agent_config_map(), name.companion_pod());
     let asked_for = cluster.is_some_and(|cluster| cluster.companion.is_some());
-    let ((job, pods, queue), config_map, companion) = futures::try_join!(
-        job_and_pods(access, identity, now),
-        access.get_owned(&config_name, owner),
-        companion(access, &companion_name, owner, asked_for),
+    let job = client.get_owned(name.as_str(), owner, |stores| &stores.jobs).await?;
+    let config_map = async {
+        // Where there is no Job one may be created: what ran before is read live, after the Job.
+        if matches!(job, Ok(None)) {
+            client.read_owned(&config_name, owner).await
+        } else {
+            client.get_owned(&config_name, owner, |stores| &stores.config_maps).await
+        }
+    };
+    let ((pods, queue), config_map, companion) = futures::try_join!(
+        pods_and_queue(client, identity, &job, now),
+        config_map,
+        client.services_pod(&companion_name, owner, asked_for),
     )?;
     let mut taken = Vec::new();
     let job = or_note(job, &mut taken);
@@ -72,11 +89,11 @@ pub(super) async fn observe(
         return Ok(live);
     }
     if live.job.as_ref().is_some_and(is_finished) {
-        live.services = all_services(access, identity).await?;
+        live.services = all_services(client, identity).await?;
     } else if let Some(cluster) = cluster {
-        add_services(access, owner, cluster, &mut live).await?;
+        add_services(client, owner, cluster, &mut live).await?;
         live.gang =
-            gang::observe(access, identity, cluster, live.job.as_ref(), &mut live.taken).await?;
+            gang::observe(client, identity, cluster, live.job.as_ref(), &mut live.taken).await?;
     }
     Ok(live)
 }
@@ -90,13 +107,13 @@ fn is_noted_to_have_ended(live: &Live) -> bool {
 
 /// The Services of a run that is over, whatever the specification says by now: none is to be left.
 async fn all_services(
-    access: &Access<'_>,
+    client: &CachedClient<'_>,
     identity: &Identity,
 ) -> Result<BTreeMap<String, Service>, Error> {
     let name = &identity.name;
     let selector =
         format!("{}={},{}={name}", labels::MANAGED_BY, labels::MANAGED_BY_VALUE, labels::NAME);
-    let list = access.api::<Service>().list(&ListParams::default().labels(&selector)).await;
+    let list = client.api::<Service>().list(&ListParams::default().labels(&selector)).await;
     let list = list.map_err(|source| Error::Read {
         kind: "Service".to_owned(),
         name: selector,
@@ -108,7 +125,7 @@ async fn all_services(
 
 /// Adds the Services there are.
 async fn add_services(
-    access: &Access<'_>,
+    client: &CachedClient<'_>,
     owner: &OwnerReference,
     cluster: &Cluster,
     live: &mut Live,
@@ -116,9 +133,10 @@ async fn add_services(
     let asked = services(cluster);
     let needed = names([&asked.headless, &asked.lead].into_iter().chain(&asked.sidecars));
     let aliases = names(asked.aliases.iter());
+    let service: fn(&Stores) -> &Store<Service> = |stores| &stores.services;
     let (needed, aliases) = futures::try_join!(
-        try_join_all(needed.iter().map(|name| access.get_owned::<Service>(name, owner))),
-        try_join_all(aliases.iter().map(|name| access.get_owned::<Service>(name, owner))),
+        try_join_all(needed.iter().map(|name| client.get_owned(name, owner, service))),
+        try_join_all(aliases.iter().map(|name| client.get_owned(name, owner, service))),
     )?;
     let mut names_taken = Vec::new();
     let needed = needed.into_iter().filter_map(|it| or_note(it, &mut live.services_taken));
@@ -126,20 +144,6 @@ async fn add_services(
     live.services = needed.chain(aliases).map(|service| (service.name_any(), service)).collect();
     live.names_taken = names_taken.into_iter().map(|taken| taken.name).collect();
     Ok(())
-}
-
-/// The companion: read, or known not to be there where none is asked for.
-async fn companion(
-    access: &Access<'_>,
-    name: &str,
-    owner: &OwnerReference,
-    asked_for: bool,
-) -> Result<Owned<Pod>, Error> {
-    if asked_for {
-        access.get_owned(name, owner).await
-    } else {
-        access.unasked_companion(name, owner).await
-    }
 }
 
 /// The object if it is ours; one of somebody else goes into `taken`.
@@ -151,16 +155,17 @@ fn names<'all>(services: impl Iterator<Item = &'all Service>) -> Vec<String> {
     services.map(ResourceExt::name_any).collect()
 }
 
-/// The Job, of its pods what its state makes worth asking for, and the queue that it waits in.
-async fn job_and_pods(
-    access: &Access<'_>,
+/// Of the Job's pods what its state makes worth asking for, and the queue that it waits in.
+async fn pods_and_queue(
+    client: &CachedClient<'_>,
     identity: &Identity,
+    job: &Owned<Job>,
     now: &Time,
-) -> Result<(Owned<Job>, Pods, Option<Queue>), Error> {
-    let job = access.get_owned(identity.name.as_str(), &identity.owner).await?;
-    let (pods, queue) = match &job {
-        Ok(Some(job)) => (pods::pods(access, identity, job, now).await?, queue(access, job).await),
-        Ok(None) | Err(_) => (Pods::default(), None),
-    };
-    Ok((job, pods, queue))
+) -> Result<(Pods, Option<Queue>), Error> {
+    match job {
+        Ok(Some(job)) => {
+            Ok((pods::pods(client, identity, job, now).await?, queue(client, job).await))
+        }
+        Ok(None) | Err(_) => Ok((Pods::default(), None)),
+    }
 }

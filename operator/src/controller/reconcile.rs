@@ -1,18 +1,17 @@
 //! One reconcile of one MiniCluster: observe, decide, apply, report.
 
-use super::access::Access;
-use super::apply::{apply, apply_if_changed, delete};
-use super::change::Change;
+use super::apply::events::scaled_down;
+use super::apply::report::{publish, report};
+use super::apply::{apply, apply_if_changed, delete, label_lead};
 use super::context::Context;
-use super::ended_run;
+use super::decide::ended_run;
+use super::decide::expiry::{expires, stays};
+use super::decide::{Plan, Request, decide, next_reconcile};
 use super::error::Error;
-use super::events::scaled_down;
-use super::expiry::{expires, stays};
-use super::known::Marker;
+use super::observe::cached_client::CachedClient;
+use super::observe::mini_cluster::Read;
+use super::observe::stores::MiniClusterMeta;
 use super::observe::{Live, observe};
-use super::plan::{Plan, Request, decide, next_reconcile};
-use super::read::Read;
-use super::report::{publish, report};
 use super::status::{Facts, interrupted, status};
 use crate::cluster::Identity;
 use crate::cluster::validate::{Violations, validate};
@@ -24,22 +23,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Brings one MiniCluster in line with its specification and says how it stands.
-pub(super) async fn reconcile(marker: Arc<Marker>, context: Arc<Context>) -> Result<Action, Error> {
-    let access = Access::new(&context, &marker);
-    match Box::pin(attempt(&context, &access, &marker)).await {
-        // What was known was out of date, or may have been where a run would begin.
-        Err(Error::Conflict { .. }) if access.remembers() => {
-            Box::pin(attempt(&context, &access.afresh(), &marker)).await
-        }
-        result => result,
-    }
-}
-
-/// One reconcile, from what `access` gives.
-async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Result<Action, Error> {
+pub(super) async fn reconcile(
+    watched: Arc<MiniClusterMeta>,
+    context: Arc<Context>,
+) -> Result<Action, Error> {
+    let (context, client) = (&*context, &CachedClient::new(&context, &watched));
     // Read first: it names what else is read.
-    let read = access.cluster(marker).await?;
-    let Some(Read { mut object, unreadable }) = read else { return Ok(Action::await_change()) };
+    let read = client.cluster(&watched).await?;
+    let Some(Read { mut object, unreadable, .. }) = read else { return Ok(Action::await_change()) };
     if object.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }
@@ -47,7 +38,7 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
     let mut request = request(context, &object, unreadable, &now);
     let cluster = request.cluster.as_ref().ok();
     let observed = match Identity::of(&object) {
-        Ok(identity) => Box::pin(observe(access, &identity, cluster, &now)).await,
+        Ok(identity) => Box::pin(observe(client, &identity, cluster, &now)).await,
         // Under a name that cannot be one nothing was ever made.
         Err(_) => Ok(Live::default()),
     };
@@ -56,14 +47,20 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
         Err(error) => return Err(say_why(context, &mut object, error, now).await),
     };
 
-    let mut plan = decided(access, &mut request, &live).await;
-    let mut applied = apply_plan(context, access, &object, &mut plan, &mut live).await;
+    let mut plan = plan_with_support(client, &mut request, &live).await;
+    let labelled = match &plan.lead_label {
+        Some(label) => label_lead(client, label).await,
+        None => Ok(()),
+    };
+    let mut applied = apply_plan(context, client, &object, &mut plan, &mut live).await;
     if applied.is_ok() && plan.writes.only_services {
         // The agents' configuration holds the address of the lead's Service, which the API server
         // chooses when it creates it: the rest is decided with its answer.
-        plan = decided(access, &mut request, &live).await;
-        applied = apply_plan(context, access, &object, &mut plan, &mut live).await;
+        plan = plan_with_support(client, &mut request, &live).await;
+        applied = apply_plan(context, client, &object, &mut plan, &mut live).await;
     }
+    // Nothing else waits for a label that is refused.
+    let applied = applied.and(labelled);
     if let Err(conflict @ Error::Conflict { .. }) = applied {
         // What was read is out of date already: no reason to tell of it.
         return Err(conflict);
@@ -72,7 +69,7 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
     let facts = Facts { live: &live, plan: &plan, error: applied.as_ref().err() };
     let name = object.name_any();
     let status = status(object.status.as_ref(), &name, &facts, now.clone());
-    let noted = match note_end(access, &object, &facts, &status).await {
+    let noted = match note_end(client, &object, &facts, &status).await {
         // Where somebody else has the name of the note, nothing is run again either.
         Err(error) if !error.is_of_another_owner() => {
             return Err(not_noted(context, &mut object, error, now).await);
@@ -91,7 +88,7 @@ async fn attempt(context: &Context, access: &Access<'_>, marker: &Marker) -> Res
     let ends = live.pods.namespace_ends;
     let stays = if ends { Some(Duration::ZERO) } else { stays(&object.spec, &status, &now) };
     if stays.is_some_and(|rest| rest.is_zero()) {
-        let api = access.api::<MiniCluster>();
+        let api = client.api::<MiniCluster>();
         delete(&api, &name, object.uid(), object.resource_version()).await?;
         return Ok(Action::await_change());
     }
@@ -122,21 +119,24 @@ fn request<'context>(
     }
 }
 
-/// Decides. What pods can have is asked only where a Job is created now: one that remembers something
-/// creates none.
-async fn decided(access: &Access<'_>, request: &mut Request<'_>, live: &Live) -> Plan {
+/// The plan. What pods can have is asked only where a Job is to be created.
+async fn plan_with_support(
+    client: &CachedClient<'_>,
+    request: &mut Request<'_>,
+    live: &Live,
+) -> Plan {
     let plan = decide(request, live);
-    if access.remembers() || !plan.lacks_support() {
+    if !plan.lacks_support() {
         return plan;
     }
-    request.image_volumes = Some(access.image_volumes().await);
+    request.image_volumes = Some(client.image_volumes().await);
     decide(request, live)
 }
 
 /// Writes what the plan says, and publishes what follows from it.
 async fn apply_plan(
     context: &Context,
-    access: &Access<'_>,
+    client: &CachedClient<'_>,
     object: &MiniCluster,
     plan: &mut Plan,
     live: &mut Live,
@@ -144,11 +144,7 @@ async fn apply_plan(
     if let Some(obstacle) = plan.obstacle.take() {
         return Err(obstacle);
     }
-    if let (Change::Create(job), true) = (&plan.writes.job, access.remembers()) {
-        // Whether a command runs is decided on nothing but what there is now.
-        return Err(Error::Conflict { kind: "Job".to_owned(), name: job.name_any() });
-    }
-    apply(access, &plan.writes, live).await?;
+    apply(client, &plan.writes, live).await?;
     if let Some((from, to)) = plan.writes.scaled_down {
         let event = scaled_down(&object.name_any(), from, to);
         publish(&context.recorder(), object, &event).await;
@@ -159,7 +155,7 @@ async fn apply_plan(
 /// Notes that the run has ended and how, before the status says so: somebody may delete the Job as
 /// soon as it does.
 async fn note_end(
-    access: &Access<'_>,
+    client: &CachedClient<'_>,
     object: &MiniCluster,
     facts: &Facts<'_>,
     status: &MiniClusterStatus,
@@ -171,7 +167,7 @@ async fn note_end(
     let Facts { live, plan, .. } = facts;
     let (job, config_map) = (live.job.as_ref(), live.config_map.as_ref());
     let change = ended_run::note(&identity, job, config_map, status, plan.generation);
-    apply_if_changed(access, &change, &mut None).await
+    apply_if_changed(client, &change, &mut None).await
 }
 
 /// Says in the status why an end is not told yet, unless what was read is out of date. The answer is `error`.

@@ -13,12 +13,12 @@ mod tests;
 pub(super) use conditions::{CALM_REASONS, kind};
 pub(super) use facts::Facts;
 
-use super::course::Course;
+use super::decide::Acceptance;
+use super::decide::install::Choice;
+use super::decide::mode::Course;
+use super::decide::suspension::was_taken;
 use super::error::Error;
-use super::install::Choice;
-use super::job_state::is_suspended_by_specification;
-use super::plan::Acceptance;
-use super::suspension::was_taken;
+use super::kube_ext::is_suspended_by_specification;
 use crate::crd::{MiniCluster, MiniClusterStatus, State, TimelineEntry};
 use brokers::Brokers;
 use conditions::Conditions;

@@ -1,17 +1,15 @@
-//! The pods beside the Job's template: the companion, and the labels of the Job's pods.
+//! The pods beside the Job's template: the companion, and the label of the lead.
 
-use crate::support::world::{JOB, World, create, finish, of_the_job, patch, put_pods, status};
-use flux_operator::controller::index_labels::label_one;
-use k8s_openapi::api::core::v1::Pod;
-use kube::core::PartialObjectMeta;
+use crate::support::world::{
+    CONFIG, JOB, World, create, finish, of_the_job, patch, put_pods, status,
+};
 use kube::runtime::controller::Action;
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::time::Duration;
 
 const CORE_EVENTS: &str = "/api/v1/namespaces/work/events";
 const SERVICES: &str = "/api/v1/namespaces/work/pods/hello-services";
-const POD: &str = "/api/v1/namespaces/work/pods/hello-2-abcde";
+const LEAD: &str = "/api/v1/namespaces/work/pods/hello-0-abcde";
 
 fn with_services() -> World {
     World::new(&json!({ "services": [{ "image": "registry", "name": "registry" }] }))
@@ -32,98 +30,78 @@ async fn a_pod_of_that_name_that_is_somebody_elses_is_left_alone() {
     assert_eq!(world.server.get(SERVICES), foreign);
 }
 
-/// A pod with `labels` that is owned by a Job with `uid`, and has been noticed.
-async fn labelled(world: &World, labels: Value, uid: &str) -> Result<Value, String> {
-    let pod = noticed(world, &labels, uid);
-    label(world, pod).await
+/// The running lead of the Job with this uid, without the operator's label.
+fn lead_of(uid: &str) -> Value {
+    let mut metadata = of_the_job("hello-0-abcde", 0);
+    metadata["ownerReferences"][0]["uid"] = json!(uid);
+    metadata["labels"].as_object_mut().unwrap().remove("job-index");
+    json!({ "metadata": metadata, "status": { "phase": "Running" } })
 }
 
-/// Such a pod, as a watch brings it.
-fn noticed(world: &World, labels: &Value, uid: &str) -> PartialObjectMeta<Pod> {
-    let pod = json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": "hello-2-abcde",
-            "namespace": "work",
-            "labels": labels,
-            "ownerReferences": [{
-                "apiVersion": "batch/v1", "kind": "Job", "name": "hello", "uid": uid,
-                "controller": true,
-            }],
-        },
-    });
-    world.server.put(POD, pod);
+/// A MiniCluster that was reconciled, and has then got a lead of the Job with this uid.
+async fn with_lead_of(uid: &str) -> World {
+    let world = World::new(&json!({}));
+    world.reconcile().await.unwrap();
+    put_pods(&world, vec![lead_of(uid)]);
     world.server.writes();
-    serde_json::from_value(world.server.get(POD).unwrap()).unwrap()
+    world
 }
 
-/// Its labels after the operator has noticed it.
-async fn label(world: &World, pod: PartialObjectMeta<Pod>) -> Result<Value, String> {
-    label_one(Arc::new(pod), Arc::clone(&world.context)).await.map_err(|error| error.chain())?;
-    Ok(world.server.get(POD).unwrap()["metadata"]["labels"].clone())
-}
-
-fn index_label() -> Value {
-    json!({ "batch.kubernetes.io/job-completion-index": "2" })
+fn index_label(world: &World) -> Value {
+    world.server.get(LEAD).unwrap()["metadata"]["labels"]["job-index"].clone()
 }
 
 #[tokio::test]
-async fn a_pod_of_the_job_gets_its_index_as_a_label() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
-    let labels = labelled(&world, index_label(), "job-uid").await.unwrap();
-    assert_eq!(labels["job-index"], "2");
-    assert_eq!(world.server.writes(), [patch(POD)]);
+async fn the_lead_of_the_job_gets_its_index_as_a_label_with_one_request() {
+    let world = with_lead_of("job-uid").await;
+    assert!(world.writes().await.contains(&patch(LEAD)));
+    assert_eq!(index_label(&world), "0");
+    let bodies = world.server.bodies();
+    let label = bodies.iter().find(|body| !body["metadata"]["labels"]["job-index"].is_null());
+    let metadata = &label.unwrap()["metadata"];
+    assert_eq!(metadata["uid"], "hello-0-abcde");
+    assert!(metadata["resourceVersion"].is_null(), "a pod that starts changes all the time");
+    assert!(!world.writes().await.contains(&patch(LEAD)));
 }
 
 #[tokio::test]
 async fn bug_1a_pods_of_other_jobs_and_of_no_mini_cluster_are_not_labelled() {
-    let world = World::new(&json!({}));
-    let of_a_job_that_is_gone = labelled(&world, index_label(), "job-uid").await.unwrap();
-    assert_eq!(of_a_job_that_is_gone, index_label());
+    let world = with_lead_of("another-uid").await;
     world.reconcile().await.unwrap();
-    let of_a_predecessor = labelled(&world, index_label(), "another-uid").await.unwrap();
-    assert_eq!(of_a_predecessor, index_label());
+    assert_eq!(index_label(&world), Value::Null);
+    let world = with_lead_of("job-uid").await;
     world.server.change(JOB, |job| job["metadata"]["ownerReferences"] = json!([]));
-    let of_a_users_job = labelled(&world, index_label(), "job-uid").await.unwrap();
-    assert_eq!(of_a_users_job, index_label());
-    assert_eq!(world.server.writes(), [""; 0]);
+    assert_eq!(world.reconcile().await.unwrap_err().category(), "NameTaken");
+    assert_eq!(index_label(&world), Value::Null);
 }
 
 #[tokio::test]
 async fn bug_1b_a_pod_without_any_label_is_no_trouble() {
-    let world = World::new(&json!({}));
+    let world = with_lead_of("job-uid").await;
+    world.server.change(LEAD, |pod| pod["metadata"]["labels"] = Value::Null);
     world.reconcile().await.unwrap();
-    assert_eq!(labelled(&world, Value::Null, "job-uid").await, Ok(Value::Null));
-}
-
-#[tokio::test]
-async fn a_pod_that_has_changed_since_is_labelled_with_one_request() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
-    let pod = noticed(&world, &index_label(), "job-uid");
-    world.server.change(POD, |pod| pod["status"] = json!({ "phase": "Running" }));
-    assert_eq!(label(&world, pod).await.unwrap()["job-index"], "2");
-    assert_eq!(world.server.writes(), [patch(POD)]);
+    assert_eq!(index_label(&world), Value::Null);
 }
 
 #[tokio::test]
 async fn a_pod_that_has_taken_the_name_since_is_not_labelled() {
-    let world = World::new(&json!({}));
+    let world = with_lead_of("job-uid").await;
+    let mut other = lead_of("job-uid");
+    other["metadata"]["uid"] = json!("another");
+    world.server.intrude(LEAD, other);
     world.reconcile().await.unwrap();
-    let pod = noticed(&world, &index_label(), "job-uid");
-    world.server.change(POD, |pod| pod["metadata"]["uid"] = json!("another"));
-    assert_eq!(label(&world, pod).await.unwrap(), index_label());
+    assert_eq!(index_label(&world), Value::Null);
 }
 
 #[tokio::test]
-async fn a_label_that_is_refused_is_an_error_with_its_cause() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
-    world.server.refuse(POD, 403, "pods are forbidden");
-    let error = labelled(&world, index_label(), "job-uid").await.unwrap_err();
-    assert!(error.contains("hello-2-abcde") && error.contains("forbidden"), "{error}");
+async fn a_label_that_is_refused_is_an_error_with_its_cause_and_stops_nothing_else() {
+    let world = with_lead_of("job-uid").await;
+    world.server.refuse(LEAD, 403, "pods are forbidden");
+    world.server.remove(CONFIG);
+    let error = world.reconcile().await.unwrap_err().chain();
+    assert!(error.contains("hello-0-abcde") && error.contains("forbidden"), "{error}");
+    assert!(world.server.get(CONFIG).is_some());
+    assert_eq!(world.condition("Progressing").1, "ApplyFailed");
 }
 
 fn with_web() -> World {

@@ -25,8 +25,8 @@ use tokio::sync::Notify;
 pub(crate) use super::simulation::faults::Outage;
 
 /// Watches of the controller beside that of the `MiniClusters`: Jobs, Services, `ConfigMaps`, companions,
-/// leads, leads without a label, and workers that have failed.
-const OTHER_WATCHES: usize = 7;
+/// leads, and workers that have failed.
+const OTHER_WATCHES: usize = 6;
 
 /// How the lists are asked for that watches begin with. After a failure they come again at random times.
 const OF_A_WATCH: &str = "limit=5";

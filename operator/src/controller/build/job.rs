@@ -6,7 +6,7 @@ use super::images::Images;
 use super::meta::{object_labels, object_meta};
 use super::pod::template;
 use crate::cluster::Cluster;
-use crate::controller::job_state::{
+use crate::controller::kube_ext::{
     GENERATION_ANNOTATION, JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION,
 };
 use flux_contract::{Exit, Install};

@@ -33,7 +33,7 @@ fn labels_of(name: &ClusterName) -> BTreeMap<String, String> {
 /// Labels of the pods: the user's, then the operator's, which win.
 ///
 /// `job-index` is not among them, the user's neither: a template gives all pods the same labels. It
-/// is added to each pod when it is there ([`crate::controller::index_labels`]).
+/// is added to each pod when it is there by the reconcile that finds it.
 pub(super) fn pod_labels(cluster: &Cluster) -> BTreeMap<String, String> {
     let mut all = cluster.pod.labels.clone();
     all.remove(labels::JOB_INDEX);

@@ -1,11 +1,11 @@
 //! The Job's pods, and why some of them do not start.
 
 use crate::cluster::Identity;
-use crate::controller::access::Access;
 use crate::controller::build::KILLED;
 use crate::controller::error::Error;
-use crate::controller::job_state::{is_failed, is_finished};
-use crate::controller::waiting::{
+use crate::controller::kube_ext::{is_failed, is_finished};
+use crate::controller::observe::cached_client::CachedClient;
+use crate::controller::observe::waiting::{
     SILENT_LIMIT, Waiting, condition, containers, event_time, is_silent, waiting,
 };
 use flux_contract::invocation::REPLACED_VARIABLES;
@@ -46,16 +46,16 @@ pub(in crate::controller) struct Pods {
 /// Reads the lead's pod; why pods do not start, while some do not; and, when the Job has failed
 /// through no fault of the lead, a worker's pod that did.
 pub(super) async fn pods(
-    access: &Access<'_>,
+    client: &CachedClient<'_>,
     identity: &Identity,
     job: &Job,
     now: &Time,
 ) -> Result<Pods, Error> {
-    let api: Api<Pod> = access.api();
+    let api: Api<Pod> = client.api();
     let of_job = format!("{}={}", labels::JOB_NAME, identity.name);
     // How a run has ended is read: the watch of the Job may be ahead of that of its pods.
-    let known = if is_finished(job) { None } else { access.leads(&job.uid().unwrap_or_default()) };
-    let leads = if let Some(leads) = known {
+    let stored = if is_finished(job) { None } else { client.leads(&job.uid().unwrap_or_default()) };
+    let leads = if let Some(leads) = stored {
         leads
     } else {
         let lead = labelled(&format!("{of_job},{}=0", labels::COMPLETION_INDEX));
@@ -73,15 +73,15 @@ pub(super) async fn pods(
         return Ok(pods);
     }
     if lacks_pods(job) {
-        pods.refused = refusal(access, identity, job).await?;
-        pods.namespace_ends = namespace_ends(access).await?;
+        pods.refused = refusal(client, identity, job).await?;
+        pods.namespace_ends = namespace_ends(client).await?;
     }
     if lacks_brokers(job) {
-        pods.waiting = if let Some(asked) = access.waiting(BEGIN) {
+        pods.waiting = if let Some(asked) = client.waiting(BEGIN) {
             asked.waiting
         } else {
-            let waiting = pending(access, identity, job, now).await?;
-            access.asked(waiting.clone());
+            let waiting = pending(client, identity, job, now).await?;
+            client.set_waiting(waiting.clone());
             waiting
         };
     }
@@ -114,12 +114,12 @@ pub(in crate::controller) fn broker_is_ready(pod: &Pod, runner: &str) -> bool {
 
 /// Why pods that wait do not start, if they do not only need more time.
 async fn pending(
-    access: &Access<'_>,
+    client: &CachedClient<'_>,
     identity: &Identity,
     job: &Job,
     now: &Time,
 ) -> Result<Option<Waiting>, Error> {
-    let api: Api<Pod> = access.api();
+    let api: Api<Pod> = client.api();
     let uid = job.uid().unwrap_or_default();
     let pending =
         labelled(&format!("{}={uid}", labels::CONTROLLER_UID)).fields("status.phase=Pending");
@@ -129,7 +129,7 @@ async fn pending(
     let silent = pods.iter().filter(|pod| is_silent(pod)).take(SILENT_LIMIT);
     let warnings = silent.map(|pod| {
         let uid = pod.uid().unwrap_or_default();
-        events(access, identity, "Pod", format!("involvedObject.uid={uid},type=Warning"))
+        events(client, identity, "Pod", format!("involvedObject.uid={uid},type=Warning"))
     });
     let warnings: Vec<Event> =
         futures::future::try_join_all(warnings).await?.into_iter().flatten().collect();
@@ -163,22 +163,22 @@ pub(in crate::controller) fn lacks_pods(job: &Job) -> bool {
 /// What the Job controller says about pods it could not make: an admission plugin refuses them
 /// (Pod Security, a quota), in Events alone.
 async fn refusal(
-    access: &Access<'_>,
+    client: &CachedClient<'_>,
     identity: &Identity,
     job: &Job,
 ) -> Result<Option<String>, Error> {
     let uid = job.uid().unwrap_or_default();
     let fields = format!("involvedObject.uid={uid},reason=FailedCreate");
-    let events = events(access, identity, "Job", fields).await?;
+    let events = events(client, identity, "Job", fields).await?;
     let newest = events.into_iter().max_by_key(event_time);
     Ok(newest.and_then(|event| event.message).map(|message| refused(&message)))
 }
 
 /// Whether the namespace is being deleted. Its pods go first (KEP-5080), and the Job keeps those that have failed
 /// until it can make others, which it cannot there: the two wait for each other until the Job goes.
-async fn namespace_ends(access: &Access<'_>) -> Result<bool, Error> {
-    let api: Api<Namespace> = Api::all(access.client().clone());
-    let name = access.namespace();
+async fn namespace_ends(client: &CachedClient<'_>) -> Result<bool, Error> {
+    let api: Api<Namespace> = Api::all(client.client().clone());
+    let name = client.namespace();
     let found = api.get_metadata_opt(name).await.map_err(|source| Error::Read {
         kind: "Namespace".to_owned(),
         name: name.to_owned(),
@@ -189,12 +189,12 @@ async fn namespace_ends(access: &Access<'_>) -> Result<bool, Error> {
 
 /// The Events about objects of `kind` that `fields` select.
 async fn events(
-    access: &Access<'_>,
+    client: &CachedClient<'_>,
     identity: &Identity,
     kind: &str,
     fields: String,
 ) -> Result<Vec<Event>, Error> {
-    let api: Api<Event> = access.api();
+    let api: Api<Event> = client.api();
     let list = api.list(&ListParams::default().fields(&fields)).await;
     let list = list.map_err(|source| Error::Read {
         kind: format!("Events of {kind}"),

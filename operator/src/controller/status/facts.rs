@@ -1,8 +1,8 @@
 //! What a status is made from.
 
+use crate::controller::decide::Plan;
 use crate::controller::error::Error;
 use crate::controller::observe::Live;
-use crate::controller::plan::Plan;
 
 /// What a status is made from.
 pub(in crate::controller) struct Facts<'facts> {

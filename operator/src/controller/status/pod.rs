@@ -1,6 +1,6 @@
 //! What a pod's status says about the run inside it.
 
-use crate::controller::waiting::{Waiting, condition, containers, waiting};
+use crate::controller::observe::waiting::{Waiting, condition, containers, waiting};
 use flux_contract::{Exit, TerminationMessage};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

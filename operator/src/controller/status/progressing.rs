@@ -5,8 +5,8 @@ use super::conditions::{Conditions, kind};
 use super::end::{Phase, generation};
 use super::facts::Facts;
 use super::pod::PodView;
-use crate::controller::course::{Course, Why};
-use crate::controller::plan::Acceptance;
+use crate::controller::decide::Acceptance;
+use crate::controller::decide::mode::{Course, Why};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// Sets the condition: an error first, then what was asked for and cannot be had, then the phase.

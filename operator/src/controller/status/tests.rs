@@ -2,16 +2,16 @@
 
 use super::*;
 use crate::cluster::validate::{Violation, Violations};
-use crate::controller::course::{Course, Why};
-use crate::controller::ended_run::EndedRun;
+use crate::controller::decide::Plan;
+use crate::controller::decide::ended_run::EndedRun;
+use crate::controller::decide::mode::{Course, Why};
 use crate::controller::fixtures::{
     at, built, cluster, ended, ended_job, job, pod, running, table, waiting,
 };
-use crate::controller::job_state::{CAUSE_ANNOTATION, SUSPENDED_ANNOTATION};
+use crate::controller::kube_ext::{CAUSE_ANNOTATION, SUSPENDED_ANNOTATION};
+use crate::controller::observe::waiting::Waiting;
 use crate::controller::observe::{Live, Pods};
-use crate::controller::plan::Plan;
-use crate::controller::queue::Queue;
-use crate::controller::waiting::Waiting;
+use crate::controller::schedulers::queue::Queue;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, Pod, PodCondition};
 use kube::ResourceExt as _;

@@ -9,23 +9,27 @@ use std::time::Duration;
 const PATIENT: [&str; 2] = ["PodInitializing", "ContainerCreating"];
 
 /// What waits longer is worth an Event: a node may just have been a moment late.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(in crate::controller) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What keeps pods from starting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Waiting {
+pub(in crate::controller) struct Waiting {
     /// The first pod that waits, what for, and how many others wait for the same.
-    pub(super) message: String,
+    pub(in crate::controller) message: String,
     /// It has waited longer than [`PATIENCE`].
-    pub(super) lasts: bool,
+    pub(in crate::controller) lasts: bool,
 }
 
 /// Pods of which the Events are read when they themselves do not say why they do not start.
-pub(super) const SILENT_LIMIT: usize = 4;
+pub(in crate::controller) const SILENT_LIMIT: usize = 4;
 
 /// What keeps the first of `pods` that says so from starting; `refusals` are Warning Events of the
 /// first [`SILENT_LIMIT`] that say nothing themselves ([`is_silent`]).
-pub(super) fn waiting(pods: &[Pod], refusals: &[Event], now: &Time) -> Option<Waiting> {
+pub(in crate::controller) fn waiting(
+    pods: &[Pod],
+    refusals: &[Event],
+    now: &Time,
+) -> Option<Waiting> {
     let said: Vec<(&Pod, String)> = pods
         .iter()
         .filter_map(|pod| Some((pod, hindrance(pod).or_else(|| refusal(pod, refusals))?)))
@@ -64,7 +68,7 @@ fn hindrance(pod: &Pod) -> Option<String> {
 
 /// True when `pod` has a node, none of its containers has begun, and it does not say why: only its
 /// Events do (a volume that cannot be mounted, an address that cannot be had).
-pub(super) fn is_silent(pod: &Pod) -> bool {
+pub(in crate::controller) fn is_silent(pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return false };
     let begun = |container: &ContainerStatus| {
         let state = container.state.as_ref();
@@ -89,7 +93,7 @@ fn refusal(pod: &Pod, events: &[Event]) -> Option<String> {
 }
 
 /// When an Event was seen last.
-pub(super) fn event_time(event: &Event) -> Option<jiff::Timestamp> {
+pub(in crate::controller) fn event_time(event: &Event) -> Option<jiff::Timestamp> {
     let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
     let last = event.last_timestamp.as_ref().map(|time| time.0);
     let series = series.map(|time| time.0);
@@ -103,13 +107,18 @@ fn has_lasted(pod: &Pod, now: &Time) -> bool {
 }
 
 /// Main containers first: what keeps them waiting matters more than an init container's state.
-pub(super) fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
+pub(in crate::controller) fn containers(
+    status: &PodStatus,
+) -> impl Iterator<Item = &ContainerStatus> {
     let main = status.container_statuses.iter().flatten();
     main.chain(status.init_container_statuses.iter().flatten())
 }
 
 /// The condition of that type.
-pub(super) fn condition<'pod>(status: &'pod PodStatus, type_: &str) -> Option<&'pod PodCondition> {
+pub(in crate::controller) fn condition<'pod>(
+    status: &'pod PodStatus,
+    type_: &str,
+) -> Option<&'pod PodCondition> {
     status.conditions.as_ref()?.iter().find(|condition| condition.type_ == type_)
 }
 

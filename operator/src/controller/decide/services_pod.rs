@@ -10,7 +10,7 @@ use kube::ResourceExt as _;
 ///
 /// Besides the change: the fields that are refused. What was asked for is not what runs, a pod cannot
 /// be changed, and to replace it would take from the workload what it is using.
-pub(super) fn companion_change(
+pub(in crate::controller) fn companion_change(
     live: Option<&Pod>,
     desired: Option<Pod>,
     asked: Option<&Companion>,

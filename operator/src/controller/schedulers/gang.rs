@@ -4,11 +4,11 @@
 //! PodGroup of its own, and pods say in a way of its own which they belong to. Which PodGroup a Job was made
 //! with is noted on it, because the cluster may have another scheduler by the time somebody asks.
 
-use super::access::Access;
-use super::build::meta_of;
-use super::change::Change;
-use super::error::{Error, Taken};
 use crate::cluster::{Cluster, Identity};
+use crate::controller::build::meta_of;
+use crate::controller::decide::change::Change;
+use crate::controller::error::{Error, Taken};
+use crate::controller::observe::cached_client::CachedClient;
 use crate::crd::Gang;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
@@ -21,14 +21,14 @@ const ANNOTATION: &str = "flux-framework.org/pod-group";
 const VOLCANO_SCHEDULER: &str = "volcano";
 
 /// The PodGroup of scheduler-plugins.
-pub(super) mod coscheduling {
+pub(in crate::controller) mod coscheduling {
     use kube::CustomResource;
     use serde::{Deserialize, Serialize};
 
     /// API group.
     pub(in crate::controller) const GROUP: &str = "scheduling.x-k8s.io";
     /// Label of a pod: name of its PodGroup.
-    pub(super) const LABEL: &str = "scheduling.x-k8s.io/pod-group";
+    pub(in crate::controller) const LABEL: &str = "scheduling.x-k8s.io/pod-group";
 
     /// What the operator decides of it.
     #[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,14 +42,14 @@ pub(super) mod coscheduling {
 }
 
 /// The PodGroup of Volcano.
-pub(super) mod volcano {
+pub(in crate::controller) mod volcano {
     use kube::CustomResource;
     use serde::{Deserialize, Serialize};
 
     /// API group.
     pub(in crate::controller) const GROUP: &str = "scheduling.volcano.sh";
     /// Annotation of a pod: name of its PodGroup.
-    pub(super) const ANNOTATION: &str = "scheduling.k8s.io/group-name";
+    pub(in crate::controller) const ANNOTATION: &str = "scheduling.k8s.io/group-name";
 
     /// What the operator decides of it.
     #[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -64,7 +64,7 @@ pub(super) mod volcano {
 
 /// Whose PodGroup it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scheduler {
+pub(in crate::controller) enum Scheduler {
     /// scheduler-plugins.
     Coscheduling,
     /// Volcano.
@@ -100,7 +100,7 @@ impl Scheduler {
 
 /// What there is of gangs, where one is asked for.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Observed {
+pub(in crate::controller) struct Observed {
     /// Schedulers whose PodGroups the API server has; of a Job that was made, its own.
     served: Vec<Scheduler>,
     coscheduling: Option<coscheduling::PodGroup>,
@@ -109,16 +109,16 @@ pub(super) struct Observed {
 
 /// What is done with the PodGroup.
 #[derive(Debug, Default)]
-pub(super) struct Changes {
+pub(in crate::controller) struct Changes {
     /// That of scheduler-plugins.
-    pub(super) coscheduling: Change<coscheduling::PodGroup>,
+    pub(in crate::controller) coscheduling: Change<coscheduling::PodGroup>,
     /// That of Volcano.
-    pub(super) volcano: Change<volcano::PodGroup>,
+    pub(in crate::controller) volcano: Change<volcano::PodGroup>,
 }
 
 /// Reads what there is. PodGroups of somebody else go into `taken`.
-pub(super) async fn observe(
-    access: &Access<'_>,
+pub(in crate::controller) async fn observe(
+    client: &CachedClient<'_>,
     identity: &Identity,
     cluster: &Cluster,
     job: Option<&Job>,
@@ -129,18 +129,18 @@ pub(super) async fn observe(
     }
     let served = match job {
         Some(job) => Scheduler::noted_on(job).into_iter().collect(),
-        None => served(access).await?,
+        None => served(client).await?,
     };
     let (name, owner) = (identity.name.as_str(), &identity.owner);
     let mut observed = Observed { served, ..Observed::default() };
     for scheduler in &observed.served {
         let found = match scheduler {
             Scheduler::Coscheduling => {
-                let found = access.read_owned(name, owner).await?;
+                let found = client.read_owned(name, owner).await?;
                 found.map(|found| observed.coscheduling = found)
             }
             Scheduler::Volcano => {
-                let found = access.read_owned(name, owner).await?;
+                let found = client.read_owned(name, owner).await?;
                 found.map(|found| observed.volcano = found)
             }
         };
@@ -150,8 +150,8 @@ pub(super) async fn observe(
 }
 
 /// Schedulers whose PodGroups the API server has.
-async fn served(access: &Access<'_>) -> Result<Vec<Scheduler>, Error> {
-    let client = access.client();
+async fn served(client: &CachedClient<'_>) -> Result<Vec<Scheduler>, Error> {
+    let client = client.client();
     let failed = |name: &str| {
         let name = name.to_owned();
         |source| Error::Read { kind: "API group".to_owned(), name, source: Box::new(source) }
@@ -175,7 +175,7 @@ async fn served(access: &Access<'_>) -> Result<Vec<Scheduler>, Error> {
 
 /// Makes the pods of `job`, the one that is to be, a gang where `cluster` asks for one, and decides what
 /// is done with the PodGroup. `live_job`: the Job that there is keeps what it was made with.
-pub(super) fn direct(
+pub(in crate::controller) fn direct(
     cluster: &Cluster,
     observed: &Observed,
     live_job: Option<&Job>,

@@ -1,10 +1,10 @@
 //! The note of a run that has ended, kept on the `ConfigMap` of the agents, which stays when the Job
 //! is deleted: what was run is not run again because somebody tidied up.
 
-use super::build::meta_of;
 use super::change::Change;
-use super::job_state::noted_generation;
 use crate::cluster::{FixedFields, Identity};
+use crate::controller::build::meta_of;
+use crate::controller::kube_ext::noted_generation;
 use crate::crd::{MiniClusterStatus, State};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// Annotation of the `ConfigMap` with the note.
-pub(super) const ENDED_RUN_ANNOTATION: &str = "flux-framework.org/ended-run";
+pub(in crate::controller) const ENDED_RUN_ANNOTATION: &str = "flux-framework.org/ended-run";
 
 /// Longest message that is kept, in bytes.
 const MESSAGE_LIMIT: usize = 2000;
@@ -22,35 +22,39 @@ const MESSAGE_LIMIT: usize = 2000;
 /// What ran, and how it ended. Fields that another release wrote are skipped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct EndedRun {
+pub(in crate::controller) struct EndedRun {
     /// uid of the Job.
-    pub(super) job: String,
+    pub(in crate::controller) job: String,
     /// Generation of the specification that the Job was last in line with.
-    pub(super) generation: i64,
+    pub(in crate::controller) generation: i64,
     /// [`FixedFields::hash`] of that specification; absent where a Job has no note of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) fields: Option<String>,
+    pub(in crate::controller) fields: Option<String>,
     /// True when it completed, false when it failed.
-    pub(super) complete: bool,
+    pub(in crate::controller) complete: bool,
     /// Reason of the condition `Complete` or `Failed`.
-    pub(super) reason: String,
+    pub(in crate::controller) reason: String,
     /// Its message.
-    pub(super) message: String,
+    pub(in crate::controller) message: String,
     /// Exit code of the command, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) exit_code: Option<i32>,
+    pub(in crate::controller) exit_code: Option<i32>,
     /// When the Job was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) start_time: Option<Time>,
+    pub(in crate::controller) start_time: Option<Time>,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) completion_time: Option<Time>,
+    pub(in crate::controller) completion_time: Option<Time>,
 }
 
 impl EndedRun {
     /// The run of `job` that has ended as `status` says; `None` while it has not. `generation` is
     /// the MiniCluster's: that of a Job without a note.
-    pub(super) fn of(job: &Job, status: &MiniClusterStatus, generation: i64) -> Option<Self> {
+    pub(in crate::controller) fn of(
+        job: &Job,
+        status: &MiniClusterStatus,
+        generation: i64,
+    ) -> Option<Self> {
         let condition = status.end()?;
         let end = condition.message.floor_char_boundary(MESSAGE_LIMIT);
         Some(Self {
@@ -67,20 +71,20 @@ impl EndedRun {
     }
 
     /// The run that is noted on `config_map`, if one is.
-    pub(super) fn noted_on(config_map: &ConfigMap) -> Option<Self> {
+    pub(in crate::controller) fn noted_on(config_map: &ConfigMap) -> Option<Self> {
         serde_json::from_str(config_map.annotations().get(ENDED_RUN_ANNOTATION)?).ok()
     }
 
     /// True when a specification of `generation` asks for what this run has done already: nobody has
     /// edited it since, or what would run is the same.
-    pub(super) fn is_of(&self, generation: i64, fields: &FixedFields) -> bool {
+    pub(in crate::controller) fn is_of(&self, generation: i64, fields: &FixedFields) -> bool {
         self.generation == generation || self.fields == Some(fields.hash())
     }
 }
 
 /// Notes the run on the `ConfigMap`, and on a new one where there is none any more, if it has ended as
 /// `status` says. Nothing else of it is changed.
-pub(super) fn note(
+pub(in crate::controller) fn note(
     identity: &Identity,
     job: Option<&Job>,
     config_map: Option<&ConfigMap>,
@@ -99,7 +103,7 @@ pub(super) fn note(
 }
 
 /// From the `ConfigMap` there is to `desired`; the note goes before another run begins.
-pub(super) fn without_note(
+pub(in crate::controller) fn without_note(
     job: Option<&Job>,
     live: Option<&ConfigMap>,
     desired: ConfigMap,

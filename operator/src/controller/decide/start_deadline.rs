@@ -3,8 +3,8 @@
 //! The Job ends itself: its own deadline is set to what has passed already, and in the same write the cause is
 //! noted on it. So the operator need not see the end to know why it was.
 
-use super::job_state::{CAUSE_ANNOTATION, RAN_ANNOTATION, is_finished, is_suspended};
-use super::observe::{Live, broker_is_ready};
+use crate::controller::kube_ext::{CAUSE_ANNOTATION, RAN_ANNOTATION, is_finished, is_suspended};
+use crate::controller::observe::{Live, broker_is_ready};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// How it stands with the time in which the quorum must be reached.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) enum StartDeadline {
+pub(in crate::controller) enum StartDeadline {
     /// None is given, or the Job has not started, or has ended.
     #[default]
     None,
@@ -26,7 +26,7 @@ pub(super) enum StartDeadline {
 
 impl StartDeadline {
     /// Decides, at the time `now`, for a MiniCluster with `seconds` to start.
-    pub(super) fn of(seconds: Option<u64>, live: &Live, now: &Time) -> Self {
+    pub(in crate::controller) fn of(seconds: Option<u64>, live: &Live, now: &Time) -> Self {
         let Some(job) = live.job.as_ref().filter(|job| !is_finished(job)) else {
             return Self::None;
         };
@@ -49,7 +49,7 @@ impl StartDeadline {
     }
 
     /// Writes into `job`, the one that is to be, what follows for the one there is.
-    pub(super) fn direct(&self, live: Option<&Job>, job: &mut Job) {
+    pub(in crate::controller) fn direct(&self, live: Option<&Job>, job: &mut Job) {
         let noted = |key: &str| live.and_then(|live| live.annotations().get(key));
         let note = match self {
             Self::None => noted(RAN_ANNOTATION).map(|ran| (RAN_ANNOTATION, ran)),
@@ -68,7 +68,7 @@ impl StartDeadline {
     }
 
     /// The time that is left, if it is counted.
-    pub(super) const fn rest(&self) -> Option<Duration> {
+    pub(in crate::controller) const fn rest(&self) -> Option<Duration> {
         if let Self::Rest(rest) = self { Some(*rest) } else { None }
     }
 }
@@ -88,7 +88,7 @@ fn cause(live: &Live, job: &Job, seconds: u64) -> String {
 mod tests {
     use super::*;
     use crate::controller::fixtures::{at, ended_job, job, pod, running};
-    use crate::controller::waiting::Waiting;
+    use crate::controller::observe::waiting::Waiting;
 
     /// A Job that started at second 100 with a lead that runs.
     fn started() -> Live {

@@ -3,11 +3,11 @@
 //! A Job's pod template can never be changed. `completions` of an Indexed Job can, together with
 //! `parallelism` (KEP-3715, stable since 1.31).
 
-use super::job_state::{
+use crate::cluster::FixedFields;
+use crate::controller::kube_ext::{
     CAUSE_ANNOTATION, GENERATION_ANNOTATION, JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION,
     RAN_ANNOTATION, SUSPENDED_ANNOTATION, is_finished, noted_keys,
 };
-use crate::cluster::FixedFields;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 ///
 /// The two templates are not compared: what the user cannot change is told by [`changed_fields`],
 /// and what another release of the operator builds otherwise is no reason to touch a running Job.
-pub(super) fn job_patch(live: &Job, desired: &Job, in_line: bool) -> Option<Value> {
+pub(in crate::controller) fn job_patch(live: &Job, desired: &Job, in_line: bool) -> Option<Value> {
     if !is_under_way(live) {
         return None;
     }
@@ -41,7 +41,7 @@ pub(super) fn job_patch(live: &Job, desired: &Job, in_line: bool) -> Option<Valu
 }
 
 /// What a smaller size takes away: from how many pods to how many.
-pub(super) fn shrinks(live: &Job, patch: &Value) -> Option<(i64, i64)> {
+pub(in crate::controller) fn shrinks(live: &Job, patch: &Value) -> Option<(i64, i64)> {
     let size = live.spec.as_ref()?.parallelism?;
     let next = patch["spec"]["parallelism"].as_i64()?;
     (next < size.into()).then_some((size.into(), next))
@@ -49,7 +49,7 @@ pub(super) fn shrinks(live: &Job, patch: &Value) -> Option<(i64, i64)> {
 
 /// Paths of the fields that were changed since the Job was made and cannot be while it exists, nor
 /// after its end.
-pub(super) fn changed_fields(live: &Job, fields: &FixedFields) -> Vec<String> {
+pub(in crate::controller) fn changed_fields(live: &Job, fields: &FixedFields) -> Vec<String> {
     let deleted = live.metadata.deletion_timestamp.is_some();
     if deleted { Vec::new() } else { fields.changed_since(live.annotations()) }
 }

@@ -3,11 +3,11 @@
 //! Kueue makes an object of its own for each Job, a Workload, and says there what it waits for. No type of it is
 //! kept here: which versions a cluster serves is asked, and only the words of its conditions are read.
 
-use super::access::Access;
-use super::job_state::{
+use crate::cluster::{Cluster, QUEUE_LABEL};
+use crate::controller::kube_ext::{
     JOB_LABELS_ANNOTATION, is_suspended, is_suspended_by_specification, noted_keys,
 };
-use crate::cluster::{Cluster, QUEUE_LABEL};
+use crate::controller::observe::cached_client::CachedClient;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{ResourceExt as _, discovery};
@@ -28,18 +28,18 @@ const TELLING: [(&str, &str); 3] =
 
 /// A queue, and what it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Queue {
+pub(in crate::controller) struct Queue {
     /// Name of the queue.
-    pub(super) name: String,
+    pub(in crate::controller) name: String,
     /// What the Job waits for; absent where nothing is said, or may not be read.
-    pub(super) says: Option<String>,
+    pub(in crate::controller) says: Option<String>,
 }
 
 /// The queue that `job` waits in, if it does. What cannot be read is left out: it is a word for people.
-pub(super) async fn queue(access: &Access<'_>, job: &Job) -> Option<Queue> {
+pub(in crate::controller) async fn queue(client: &CachedClient<'_>, job: &Job) -> Option<Queue> {
     let waits = is_suspended(job) && !is_suspended_by_specification(job);
     let name = job.labels().get(QUEUE_LABEL).filter(|_| waits)?.clone();
-    let says = workload(access, &job.uid().unwrap_or_default()).await.unwrap_or_else(|error| {
+    let says = workload(client, &job.uid().unwrap_or_default()).await.unwrap_or_else(|error| {
         tracing::debug!(%error, "read the Workload of a Job");
         None
     });
@@ -51,7 +51,7 @@ pub(super) async fn queue(access: &Access<'_>, job: &Job) -> Option<Queue> {
 /// Kueue refuses a running Job another queue. A Job that leaves its queue keeps its quota (`ReconcileGenericJob`
 /// ignores it then), and one whose number of pods is not that of its Workload is stopped with all its pods
 /// (`ensureOneWorkload`).
-pub(super) fn constrain(job: &Job, cluster: &mut Cluster) -> Vec<String> {
+pub(in crate::controller) fn constrain(job: &Job, cluster: &mut Cluster) -> Vec<String> {
     let mut refused = Vec::new();
     let (has, wants) = (job.labels().get(QUEUE_LABEL), cluster.job_labels.get(QUEUE_LABEL));
     let is_given = noted_keys(job, JOB_LABELS_ANNOTATION).any(|key| key == QUEUE_LABEL);
@@ -92,11 +92,11 @@ fn replace(entries: &mut BTreeMap<String, String>, key: &str, value: Option<&Str
 }
 
 /// What the Workload of the Job with this uid says.
-async fn workload(access: &Access<'_>, job: &str) -> Result<Option<String>, kube::Error> {
-    let group = discovery::oneshot::group(access.client(), GROUP).await?;
+async fn workload(client: &CachedClient<'_>, job: &str) -> Result<Option<String>, kube::Error> {
+    let group = discovery::oneshot::group(client.client(), GROUP).await?;
     let Some((resource, _)) = group.recommended_kind("Workload") else { return Ok(None) };
     let api: Api<DynamicObject> =
-        Api::namespaced_with(access.client().clone(), access.namespace(), &resource);
+        Api::namespaced_with(client.client().clone(), client.namespace(), &resource);
     let list = api.list(&ListParams::default().labels(&format!("{JOB_UID}={job}"))).await?;
     Ok(list.items.iter().find_map(|workload| waits_for(&workload.data)))
 }

@@ -5,30 +5,30 @@
 //! follows the size is brought up to date. Fields that cannot change at all are told by
 //! `job_change::changed_fields`.
 
-use super::build::agent_config;
-use super::job_state::{has_pods, is_suspended, noted_generation};
-use super::observe::Live;
-use super::queue;
 use super::suspension;
 use crate::cluster::Cluster;
+use crate::controller::build::agent_config;
+use crate::controller::kube_ext::{has_pods, is_suspended, noted_generation};
+use crate::controller::observe::Live;
+use crate::controller::schedulers::queue;
 use flux_contract::{AgentConfig, Bootstrap, Hostlist, Install, Workload};
 use k8s_openapi::api::batch::v1::Job;
 use std::net::IpAddr;
 
 /// A cluster cut to what the running instance can take.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Constrained {
+pub(in crate::controller) struct Constrained {
     /// The cluster with the hosts, and at most the size, that the instance was started for.
-    pub(super) cluster: Cluster,
+    pub(in crate::controller) cluster: Cluster,
     /// What goes into the `ConfigMap`.
-    pub(super) config: AgentConfig,
+    pub(in crate::controller) config: AgentConfig,
     /// What was asked for and cannot be had before the MiniCluster is started anew.
-    pub(super) refused: Vec<String>,
+    pub(in crate::controller) refused: Vec<String>,
 }
 
 /// Cuts `cluster` to what the instance can take that runs with `running`, if one does. `generation` is the
 /// MiniCluster's; `install` is how agent and view come into its pods.
-pub(super) fn constrain(
+pub(in crate::controller) fn constrain(
     cluster: &Cluster,
     lead: Option<IpAddr>,
     live: &Live,

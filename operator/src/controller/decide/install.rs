@@ -18,7 +18,7 @@ const ASKED_FOR: &str = "asked for";
 
 /// Whether pods of this cluster can have image volumes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Support {
+pub(in crate::controller) enum Support {
     /// API server, kubelets and container runtimes have them.
     Yes,
     /// Something lacks them: what.
@@ -31,11 +31,11 @@ pub(super) enum Support {
 
 /// The method for a new Job, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Choice {
+pub(in crate::controller) struct Choice {
     /// The method.
-    pub(super) method: Install,
+    pub(in crate::controller) method: Install,
     /// Why, in one line.
-    pub(super) reason: String,
+    pub(in crate::controller) reason: String,
 }
 
 impl Choice {
@@ -44,7 +44,7 @@ impl Choice {
     }
 
     /// Key and value of the annotation that notes it.
-    pub(super) fn annotation(&self) -> (String, String) {
+    pub(in crate::controller) fn annotation(&self) -> (String, String) {
         let method = match self.method {
             Install::Image => "Image",
             Install::Copy => "Copy",
@@ -53,7 +53,7 @@ impl Choice {
     }
 
     /// What `job` was made with; `None` where nothing says so, as with Jobs of releases that only copied.
-    pub(super) fn noted_on(job: &Job) -> Option<Self> {
+    pub(in crate::controller) fn noted_on(job: &Job) -> Option<Self> {
         let (method, reason) = job.annotations().get(ANNOTATION)?.split_once(": ")?;
         let method = match method {
             "Image" => Install::Image,
@@ -64,7 +64,7 @@ impl Choice {
     }
 
     /// The same as the status has it.
-    pub(super) fn reported(&self) -> Installed {
+    pub(in crate::controller) fn reported(&self) -> Installed {
         let method = match self.method {
             Install::Image => InstallMethod::Image,
             Install::Copy => InstallMethod::Copy,
@@ -75,7 +75,10 @@ impl Choice {
 
 /// Chooses for a Job that is made now; `None` where that depends on a `support` that nobody has asked
 /// for yet.
-pub(super) fn choose(cluster: &Cluster, support: Option<&Support>) -> Option<Choice> {
+pub(in crate::controller) fn choose(
+    cluster: &Cluster,
+    support: Option<&Support>,
+) -> Option<Choice> {
     let (method, reason) = match (cluster.flux.install, needs_copy(cluster)) {
         (Wanted::Copy, _) => (Install::Copy, ASKED_FOR.to_owned()),
         (Wanted::Auto, Some(why)) => (Install::Copy, why),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// What is done with one object.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) enum Change<K> {
+pub(in crate::controller) enum Change<K> {
     /// Nothing.
     #[default]
     Keep,
@@ -35,13 +35,13 @@ pub(super) enum Change<K> {
 
 impl<K: Resource<DynamicType = ()> + Serialize> Change<K> {
     /// From `live`, if there is one, to `desired`: nothing is written where `live` says all of it.
-    pub(super) fn between(live: Option<&K>, desired: K) -> Self {
+    pub(in crate::controller) fn between(live: Option<&K>, desired: K) -> Self {
         let Some(live) = live else { return Self::Create(Box::new(desired)) };
         Self::merge(live, to_value(&desired))
     }
 
     /// Merges `desired` into `live`, unless `live` says all of it. Owners that others have added stay.
-    pub(super) fn merge(live: &K, mut desired: Value) -> Self {
+    pub(in crate::controller) fn merge(live: &K, mut desired: Value) -> Self {
         if let Some(owners) = desired.pointer_mut("/metadata/ownerReferences") {
             *owners = with_other_owners(owners, live.owner_references());
         }
@@ -49,14 +49,14 @@ impl<K: Resource<DynamicType = ()> + Serialize> Change<K> {
     }
 
     /// Merges `patch` into `live`.
-    pub(super) fn patch(live: &K, mut patch: Value) -> Self {
+    pub(in crate::controller) fn patch(live: &K, mut patch: Value) -> Self {
         patch["metadata"]["uid"] = json!(live.uid());
         patch["metadata"]["resourceVersion"] = json!(live.resource_version());
         Self::Patch { name: live.name_any(), patch }
     }
 
     /// Deletes `live`, unless somebody does already.
-    pub(super) fn delete(live: &K) -> Self {
+    pub(in crate::controller) fn delete(live: &K) -> Self {
         if live.meta().deletion_timestamp.is_some() {
             return Self::Keep;
         }
@@ -67,7 +67,7 @@ impl<K: Resource<DynamicType = ()> + Serialize> Change<K> {
 impl Change<Service> {
     /// From `live`, if there is one, to `desired`, whose selector is a whole: a key that somebody adds takes the
     /// pods away from the Service.
-    pub(super) fn of_service(live: Option<&Service>, desired: Service) -> Self {
+    pub(in crate::controller) fn of_service(live: Option<&Service>, desired: Service) -> Self {
         let Some(live) = live else { return Self::Create(Box::new(desired)) };
         let mut desired = to_value(&desired);
         let selector = live.spec.iter().flat_map(|spec| spec.selector.iter().flatten());

@@ -1,33 +1,42 @@
 //! What is to be written and what is to be reported, from the specification and what there is: a
 //! function of values.
 
+mod agent_change;
+pub(super) mod change;
+mod dropped;
+pub(super) mod ended_run;
+pub(super) mod expiry;
+pub(super) mod install;
+mod job_change;
+pub(super) mod mode;
+mod services_pod;
+pub(super) mod start_deadline;
+pub(super) mod suspension;
 #[cfg(test)]
 mod tests;
 
-use super::agent_change::{Constrained, constrain};
 use super::build::{self, Images};
-use super::change::Change;
-use super::companion::companion_change;
-use super::course::{Course, agent_config, course};
-use super::dropped::dropped;
-use super::ended_run;
 use super::error::Error;
-use super::gang;
-use super::install::{Choice, Support, choose};
-use super::job_change::{changed_fields, job_patch, shrinks};
 use super::observe::{BEGIN, Live, broker_is_ready, lacks_brokers, lacks_pods};
-use super::start_deadline::StartDeadline;
-use super::suspension;
+use super::schedulers::gang;
 use crate::cluster::Cluster;
 use crate::cluster::validate::Violations;
 use crate::crd::State;
 use crate::curve;
-use flux_contract::{AgentConfig, Bootstrap, Redacted, Workload};
+use agent_change::{Constrained, constrain};
+use change::Change;
+use dropped::dropped;
+use flux_contract::{AgentConfig, Bootstrap, Redacted, Workload, labels};
+use install::{Choice, Support, choose};
+use job_change::{changed_fields, job_patch, shrinks};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
-use serde_json::Value;
+use mode::{Course, agent_config, course};
+use serde_json::{Value, json};
+use services_pod::companion_change;
+use start_deadline::StartDeadline;
 use std::time::Duration;
 
 /// Wait before the next reconcile where no watch tells what happens: at pods that do not start, at a
@@ -76,6 +85,8 @@ pub(super) struct Plan {
     pub(super) start: StartDeadline,
     /// What was asked for and cannot be had while the Job exists, or after it has finished.
     pub(super) refused: Vec<String>,
+    /// Name of the lead's pod and the patch that labels it, until it has its label.
+    pub(super) lead_label: Option<(String, Value)>,
     /// What the API server has left out of the Job.
     pub(super) dropped: Vec<String>,
     /// What is written.
@@ -144,6 +155,7 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
         interactive: config.as_ref().is_some_and(|config| {
             matches!(config.workload, Workload::Interactive { .. } | Workload::Diagnostics {})
         }),
+        lead_label: live.pods.lead.as_ref().and_then(lead_label),
         ..Plan::default()
     };
     plan.install = match (&live.job, &plan.course, cluster) {
@@ -266,6 +278,16 @@ fn secret(request: &Request<'_>, cluster: &Cluster) -> Result<Option<Redacted<Se
     let text = curve::certificate(cluster, request.draw);
     let text = text.map_err(|source| Error::Curve { source })?;
     Ok(text.and_then(|text| build::secret(cluster, &text)))
+}
+
+/// Gives the lead the label `job-index`, which Services and tools of users select by: a template gives all pods of a
+/// Job the same labels. The patch carries the uid without the resource version: nobody else writes this label, and a
+/// pod that starts changes so often that most patches with a version would be refused.
+fn lead_label(lead: &Pod) -> Option<(String, Value)> {
+    let index = lead.labels().get(labels::COMPLETION_INDEX)?;
+    let patch =
+        json!({ "metadata": { "uid": lead.uid(), "labels": { labels::JOB_INDEX: index } } });
+    (lead.labels().get(labels::JOB_INDEX) != Some(index)).then(|| (lead.name_any(), patch))
 }
 
 /// Hosts that a size may reach: all of Flux's that are this MiniCluster's pods.

@@ -1,9 +1,9 @@
 //! What the API server has left out of the Job. It makes an object without the fields of features that are
 //! switched off, and says nothing.
 
-use super::build::pod_resources;
 use super::install::Choice;
 use crate::cluster::Cluster;
+use crate::controller::build::pod_resources;
 use flux_contract::Install;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::PodSpec;
@@ -13,7 +13,7 @@ const RESOURCES: &str = "spec.pod.resources";
 
 /// What `job` was to have and does not, each with what has it. `changed` are the fields that were edited since
 /// it was made: it does not have those either.
-pub(super) fn dropped(
+pub(in crate::controller) fn dropped(
     cluster: &Cluster,
     install: Option<&Choice>,
     changed: &[String],
@@ -43,22 +43,22 @@ fn mounts_images(pod: &PodSpec) -> bool {
 mod tests {
     use super::*;
     use crate::controller::fixtures::{built_with, cluster};
-    use crate::controller::kept::Kept;
+    use crate::controller::observe::stores::strip_job;
     use serde_json::{Value, json};
 
     fn with_resources() -> Value {
         json!({ "pod": { "resources": { "memory": "1Gi" } } })
     }
 
-    /// What is found out of the Job of `spec`, made by `method`, after `change`; and the same of what is kept of it.
+    /// What is found out of the Job of `spec`, made by `method`, after `change`; and the same of what is stored of it.
     fn found(spec: &Value, method: Install, change: impl Fn(&mut PodSpec)) -> Vec<String> {
         let cluster = cluster(spec);
         let mut job = built_with(&cluster, method).job;
         change(job.spec.as_mut().unwrap().template.spec.as_mut().unwrap());
         let choice = Choice { method, reason: "asked for".to_owned() };
         let found = dropped(&cluster, Some(&choice), &[], &job);
-        let kept = Kept::new(job).unwrap().object().unwrap();
-        assert_eq!(dropped(&cluster, Some(&choice), &[], &kept), found);
+        strip_job(&mut job);
+        assert_eq!(dropped(&cluster, Some(&choice), &[], &job), found);
         found
     }
 

@@ -4,7 +4,7 @@
 //! The operator asks when it is about to create a Job, and the answer serves all `MiniClusters` for a
 //! while: where nothing starts, nothing is asked.
 
-use super::install::Support;
+use crate::controller::decide::install::Support;
 use k8s_openapi::api::core::v1::{Node, NodeSystemInfo};
 use kube::api::ListParams;
 use kube::core::{ApiResource, Object};
@@ -33,12 +33,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The last answer, shared by all reconciles.
 #[derive(Debug, Default)]
-pub(super) struct ImageVolumes(Mutex<Option<(Instant, Support)>>);
+pub(in crate::controller) struct ImageVolumes(Mutex<Option<(Instant, Support)>>);
 
 impl ImageVolumes {
     /// Whether pods can have image volumes. Of several who ask at once, one
     /// asks the API server.
-    pub(super) async fn support(&self, client: &Client) -> Support {
+    pub(in crate::controller) async fn support(&self, client: &Client) -> Support {
         let mut last = self.0.lock().await;
         if let Some((since, support)) = &*last
             && since.elapsed() < lifetime(support)

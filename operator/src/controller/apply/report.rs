@@ -3,12 +3,13 @@
 //! What nobody waits for is written together: a start of a thousand pods changes how many are ready a
 //! thousand times.
 
-use super::context::{Context, FIELD_MANAGER};
-use super::error::Error;
 use super::events::events;
-use super::known::{Marker, name_of};
-use super::read::{Read, read, reported};
-use super::status::interrupted;
+use crate::controller::context::{Context, FIELD_MANAGER};
+use crate::controller::error::Error;
+use crate::controller::observe::mini_cluster::{Read, read, reported};
+use crate::controller::observe::recent::name_of;
+use crate::controller::observe::stores::MiniClusterMeta;
+use crate::controller::status::interrupted;
 use crate::crd::{MiniCluster, MiniClusterStatus, State};
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, Recorder};
@@ -23,7 +24,7 @@ const LONG_PAUSE: Duration = Duration::from_secs(10);
 
 /// Writes `status` if it differs from the one `cluster` has, and publishes what changed; `cluster` has then the
 /// resource version of the answer. If it can wait and another was written a moment ago, the answer is how long it has to.
-pub(super) async fn report(
+pub(in crate::controller) async fn report(
     context: &Context,
     cluster: &mut MiniCluster,
     status: &MiniClusterStatus,
@@ -32,7 +33,8 @@ pub(super) async fn report(
         return Ok(None);
     }
     if let Some(pause) = cluster.status.as_ref().and_then(|old| pause(old, status))
-        && let Some(rest) = context.known.pause(&name_of(cluster), pause)
+        && context.stores.get().is_some()
+        && let Some(rest) = context.recent.pause(&name_of(cluster), pause)
     {
         return Ok(Some(rest));
     }
@@ -55,7 +57,7 @@ pub(super) async fn report(
         Err(source) => return Err(Error::WriteStatus { name, source: Box::new(source) }),
     };
     cluster.metadata.resource_version.clone_from(&answer.metadata.resource_version);
-    context.known.reported(answer.metadata, answer.status);
+    context.recent.set_status(answer.metadata, answer.status);
     let old = cluster.status.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();
     log_end(cluster, status);
     for event in events(old, &status.conditions) {
@@ -94,7 +96,11 @@ fn pause(old: &MiniClusterStatus, new: &MiniClusterStatus) -> Option<Duration> {
 }
 
 /// Publishes an Event about `cluster`. One that cannot be written is no reason to do anything again.
-pub(super) async fn publish(recorder: &Recorder, cluster: &MiniCluster, event: &Event) {
+pub(in crate::controller) async fn publish(
+    recorder: &Recorder,
+    cluster: &MiniCluster,
+    event: &Event,
+) {
     if let Err(error) = recorder.publish(event, &cluster.object_ref(&())).await {
         tracing::warn!(%error, reason = event.reason, "publish an Event");
     }
@@ -110,13 +116,12 @@ fn log_end(cluster: &MiniCluster, status: &MiniClusterStatus) {
 }
 
 /// Says in the status of a MiniCluster that its reconcile was interrupted by `error`.
-pub(super) async fn report_interrupted(
+pub(in crate::controller) async fn report_interrupted(
     context: &Context,
-    marker: &Marker,
+    cluster: &MiniClusterMeta,
     error: &Error,
 ) -> Result<(), Error> {
-    let name = marker.name_any();
-    let namespace = marker.namespace().unwrap_or_default();
+    let (namespace, name) = name_of(cluster);
     let Some(Read { mut object, .. }) = read(&context.client, &namespace, &name).await? else {
         return Ok(());
     };
@@ -128,14 +133,12 @@ pub(super) async fn report_interrupted(
 mod tests {
     use super::*;
     use crate::controller::fixtures::{at, defaults, images};
-    use crate::controller::kept::Kept;
-    use crate::controller::known::{AllPods, Known, Stores, Watched};
+    use crate::controller::observe::stores::Stores;
     use futures::FutureExt as _;
     use http::{Request, Response};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
     use kube::Client;
     use kube::client::Body;
-    use kube::runtime::reflector::{self, Store};
 
     fn status(state: State, ready_brokers: i32) -> MiniClusterStatus {
         MiniClusterStatus { state: Some(state), ready_brokers, ..MiniClusterStatus::default() }
@@ -173,30 +176,13 @@ mod tests {
         assert_eq!(pause(&status(State::Suspended, 0), &status(State::Pending, 0)), None);
     }
 
-    /// What is known when the watches have begun and brought nothing.
-    fn with_watches() -> Known {
-        fn empty<K: Watched>() -> Store<Kept<K>> {
-            reflector::store().0
-        }
-        let known = Known::default();
-        known.watch(Stores {
-            jobs: empty(),
-            services: empty(),
-            config_maps: empty(),
-            companions: empty(),
-            leads: empty(),
-            all_pods: AllPods::default(),
-        });
-        known
-    }
-
     #[tokio::test]
     async fn what_can_wait_is_written_after_a_pause() {
         let (service, _server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let client = Client::new(service, "apps");
-        let mut context =
+        let context =
             Context::new(client, None, std::sync::Arc::default(), images("agent"), defaults());
-        context.known = with_watches();
+        let _ = context.stores.set(Stores::empty());
         let mut cluster: MiniCluster = serde_json::from_value(json!({
             "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
             "metadata": { "name": "hello", "namespace": "apps", "uid": "u" },
@@ -211,8 +197,8 @@ mod tests {
             async move { report(context, &mut cluster, &status).now_or_never().map(Result::unwrap) }
         };
         assert_eq!(next(State::Starting).await, None, "nothing was written before");
-        context.known.read(&cluster);
-        context.known.reported(cluster.metadata.clone(), cluster.status.clone());
+        context.recent.set_cluster(&cluster);
+        context.recent.set_status(cluster.metadata.clone(), cluster.status.clone());
         let rest = next(State::Starting).await.unwrap().unwrap();
         assert!(rest <= PAUSE);
         let longer = next(State::Ending).await.unwrap().unwrap();

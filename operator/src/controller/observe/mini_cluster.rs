@@ -1,7 +1,7 @@
 //! Reads one MiniCluster, also one whose specification is none.
 
-use super::error::Error;
 use crate::cluster::validate::{Violation, Violations};
+use crate::controller::error::Error;
 use crate::crd::{MiniCluster, MiniClusterSpec, MiniClusterStatus};
 use kube::api::GetParams;
 use kube::core::{ApiResource, Object, Request};
@@ -9,19 +9,21 @@ use kube::{Api, Client, Resource as _};
 use serde::de::IgnoredAny;
 
 /// A MiniCluster whose specification nobody asks for: whatever is in there, it can be read.
-pub(super) type Reported = Object<IgnoredAny, MiniClusterStatus>;
+pub(in crate::controller) type Reported = Object<IgnoredAny, MiniClusterStatus>;
 
 /// Every MiniCluster of `namespace` without its specification.
-pub(super) fn reported(client: Client, namespace: &str) -> Api<Reported> {
+pub(in crate::controller) fn reported(client: Client, namespace: &str) -> Api<Reported> {
     Api::namespaced_with(client, namespace, &ApiResource::erase::<MiniCluster>(&()))
 }
 
 /// A MiniCluster as it was read.
-pub(super) struct Read {
+pub(in crate::controller) struct Read {
     /// The object; with an empty specification where that could not be read.
-    pub(super) object: MiniCluster,
+    pub(in crate::controller) object: MiniCluster,
     /// Why the specification could not be read.
-    pub(super) unreadable: Option<Violations>,
+    pub(in crate::controller) unreadable: Option<Violations>,
+    /// Bytes of JSON that were read.
+    pub(in crate::controller) size: usize,
 }
 
 /// Reads the MiniCluster `name`; nothing where there is none.
@@ -29,7 +31,7 @@ pub(super) struct Read {
 /// The API server stores what the definition of its time allows, and an overlay of any depth. What is
 /// no specification for this operator is a fault of that MiniCluster. The client's own reading would
 /// log the whole object, secrets included.
-pub(super) async fn read(
+pub(in crate::controller) async fn read(
     client: &Client,
     namespace: &str,
     name: &str,
@@ -48,8 +50,9 @@ pub(super) async fn read(
         Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
         Err(error) => return Err(failed(error)),
     };
+    let size = text.len();
     let error = match serde_json::from_str(&text) {
-        Ok(object) => return Ok(Some(Read { object, unreadable: None })),
+        Ok(object) => return Ok(Some(Read { object, unreadable: None, size })),
         Err(error) => error,
     };
     let reported: Reported =
@@ -61,5 +64,5 @@ pub(super) async fn read(
     };
     let message = format!("cannot be read: {error}");
     let violation = Violation { path: "spec".to_owned(), message };
-    Ok(Some(Read { object, unreadable: Some(Violations(vec![violation])) }))
+    Ok(Some(Read { object, unreadable: Some(Violations(vec![violation])), size }))
 }

@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::cluster::validate::Violation;
-use crate::controller::course::Why;
-use crate::controller::ended_run::ENDED_RUN_ANNOTATION;
+use crate::controller::decide::ended_run::ENDED_RUN_ANNOTATION;
+use crate::controller::decide::mode::Why;
 use crate::controller::error::Taken;
 use crate::controller::fixtures::{
     at, cluster, delete_failed_job, ended_job, images, job, pod, running,
 };
-use crate::controller::job_state::{CAUSE_ANNOTATION, SUSPENDED_ANNOTATION};
+use crate::controller::kube_ext::{CAUSE_ANNOTATION, SUSPENDED_ANNOTATION};
 use k8s_openapi::api::batch::v1::JobStatus;
 use kube::Resource;
 use serde::Serialize;

@@ -3,8 +3,10 @@
 //! Who has suspended a Job resumes it: what the specification did is noted on the Job, and a Job that somebody
 //! else has suspended (a queue, a person) is left to them.
 
-use super::job_state::{SUSPENDED_ANNOTATION, has_pods, is_ending, is_suspended_by_specification};
-use super::observe::{Live, broker_is_ready};
+use crate::controller::kube_ext::{
+    SUSPENDED_ANNOTATION, has_pods, is_ending, is_suspended_by_specification,
+};
+use crate::controller::observe::{Live, broker_is_ready};
 use flux_contract::{AgentConfig, Workload};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -15,7 +17,7 @@ const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
 /// Writes into `job`, the one that is to be, whether it is suspended; `asked`: the specification says so. A Job
 /// is resumed when the last of its pods has gone: a new one would find the state of before.
-pub(super) fn direct(asked: bool, live: Option<&Job>, job: &mut Job) {
+pub(in crate::controller) fn direct(asked: bool, live: Option<&Job>, job: &mut Job) {
     let ours = live.is_some_and(is_suspended_by_specification);
     let stays = asked || (ours && live.is_some_and(has_pods));
     if let Some(spec) = &mut job.spec {
@@ -29,7 +31,7 @@ pub(super) fn direct(asked: bool, live: Option<&Job>, job: &mut Job) {
 /// True when a suspension of `job` has taken the pod `lead`. The Job controller lets go of such a pod before it
 /// deletes it (`deleteJobPods` of Kubernetes 1.36 and 1.37) and counts it nowhere; so it does with what is left
 /// of a Job that ends.
-pub(super) fn was_taken(lead: &Pod, job: Option<&Job>) -> bool {
+pub(in crate::controller) fn was_taken(lead: &Pod, job: Option<&Job>) -> bool {
     let phase = lead.status.as_ref().and_then(|status| status.phase.as_deref());
     let is_left = lead.metadata.deletion_timestamp.is_some()
         && !lead.finalizers().iter().any(|finalizer| finalizer == JOB_TRACKING);
@@ -38,7 +40,7 @@ pub(super) fn was_taken(lead: &Pod, job: Option<&Job>) -> bool {
 
 /// True once the instance that was started with `config` has its command, and would bring it back from its
 /// archive: its lead submits it as soon as it is ready.
-pub(super) fn has_submitted(config: &AgentConfig, live: &Live) -> bool {
+pub(in crate::controller) fn has_submitted(config: &AgentConfig, live: &Live) -> bool {
     let is_up = |lead: &Pod| broker_is_ready(lead, config.cluster.name.as_str());
     let submits = matches!(config.workload, Workload::Interactive { submission: Some(_) });
     submits && config.archive.is_some() && live.pods.lead.as_ref().is_some_and(is_up)

@@ -3,17 +3,18 @@
 //! The pods of an instance that shrinks are deleted as soon as they have ended. A watch brings what they
 //! have left all the same; a list would come too late.
 
-use super::context::{Context, Scope, api};
-use super::error::Error;
 use super::events::unfinished;
-use super::guard::{LIMIT, guarded};
-use super::kept::{Kept, controller};
-use super::watches::{JOB, MINI_CLUSTER, events, watch_config};
+use crate::controller::context::{Context, Scope, api};
+use crate::controller::error::Error;
+use crate::controller::guard::{LIMIT, guarded};
+use crate::controller::observe::stores::{
+    JOB, MINI_CLUSTER, controlled_events, controller_of, strip_pod, watch_config,
+};
 use flux_contract::TerminationMessage;
 use futures::StreamExt as _;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
-use kube::core::ObjectMeta;
+use kube::core::PartialObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
 use std::collections::HashSet;
@@ -21,12 +22,12 @@ use std::future::ready;
 use std::sync::Arc;
 
 /// Workers of ours.
-pub(super) const WORKERS: &str = "app.kubernetes.io/managed-by=flux-operator,batch.kubernetes.io/job-completion-index,batch.kubernetes.io/job-completion-index!=0";
+pub(in crate::controller) const WORKERS: &str = "app.kubernetes.io/managed-by=flux-operator,batch.kubernetes.io/job-completion-index,batch.kubernetes.io/job-completion-index!=0";
 /// One that was told to stop ends with a code of its own, so that its pod has failed.
 const FAILED: &str = "status.phase=Failed";
 
 /// Publishes Events until `shutdown` resolves.
-pub(super) async fn run(
+pub(in crate::controller) async fn run(
     context: Arc<Context>,
     scope: &Scope,
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
@@ -34,7 +35,7 @@ pub(super) async fn run(
     let pods = api(&context.client, scope.namespace.as_deref());
     let config = watch_config().labels(WORKERS).fields(FAILED);
     let mut departures = Departures::default();
-    events(pods, config, JOB)
+    controlled_events(pods, config, JOB, strip_pod)
         .take_until(shutdown)
         .filter_map(|event| ready(departures.of(event)))
         .for_each_concurrent(usize::from(scope.concurrency), |departure| tell(&context, departure))
@@ -57,7 +58,7 @@ struct Departures(HashSet<String>);
 impl Departures {
     /// What there is to tell: of each pod once, and nothing of those that a watch begins with. Whoever watched when they
     /// failed has told of them.
-    fn of(&mut self, event: watcher::Result<watcher::Event<Kept<Pod>>>) -> Option<Departure> {
+    fn of(&mut self, event: watcher::Result<watcher::Event<Pod>>) -> Option<Departure> {
         match event {
             Ok(watcher::Event::Apply(pod)) => {
                 let departure = departure(&pod)?;
@@ -85,9 +86,8 @@ impl Departures {
 }
 
 /// What the agent of `pod` has left, if that names jobs. Job and runner have the name of their MiniCluster.
-fn departure(pod: &Kept<Pod>) -> Option<Departure> {
-    let owner = pod.controller(JOB)?;
-    let pod = pod.object()?;
+fn departure(pod: &Pod) -> Option<Departure> {
+    let owner = controller_of(pod, JOB)?;
     let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
     let runner = containers.iter().find(|container| container.name == owner.name)?;
     let message = runner.state.as_ref()?.terminated.as_ref()?.message.as_deref()?;
@@ -116,7 +116,7 @@ async fn publish(context: &Context, departure: &Departure) -> Result<(), Error> 
         name: job.clone(),
         source: Box::new(source),
     })?;
-    let Some(cluster) = job.as_ref().and_then(|job| cluster_of(&job.metadata)) else {
+    let Some(cluster) = job.as_ref().and_then(cluster_of) else {
         return Ok(());
     };
     let published = context.recorder().publish(&unfinished(pod, jobs), &cluster).await;
@@ -128,13 +128,13 @@ async fn publish(context: &Context, departure: &Departure) -> Result<(), Error> 
 }
 
 /// The MiniCluster that controls a Job.
-fn cluster_of(job: &ObjectMeta) -> Option<ObjectReference> {
-    let owner = controller(job.owner_references.as_deref().unwrap_or_default())?;
-    (owner.kind == MINI_CLUSTER).then(|| ObjectReference {
+fn cluster_of(job: &PartialObjectMeta<Job>) -> Option<ObjectReference> {
+    let owner = controller_of(job, MINI_CLUSTER)?;
+    Some(ObjectReference {
         api_version: Some(owner.api_version.clone()),
         kind: Some(owner.kind.clone()),
         name: Some(owner.name.clone()),
-        namespace: job.namespace.clone(),
+        namespace: job.metadata.namespace.clone(),
         uid: Some(owner.uid.clone()),
         ..ObjectReference::default()
     })
@@ -152,11 +152,7 @@ mod tests {
     use std::future::pending;
 
     /// A worker that ended as `message` says.
-    fn worker(message: &str) -> Kept<Pod> {
-        Kept::new(failed(message)).unwrap()
-    }
-
-    fn failed(message: &str) -> Pod {
+    fn worker(message: &str) -> Pod {
         let mut pod = pod("hello-1-x", "Failed", "hello", ended(75, "Error", Some(message)));
         pod.metadata.uid = Some("1".to_owned());
         pod.metadata.namespace = Some("apps".to_owned());
@@ -202,7 +198,7 @@ mod tests {
             Arc::new(Context::new(client, None, Arc::default(), images("agent"), defaults()));
         let message = r#"{"exitCode":75,"commandRan":false,"unfinishedJobs":["ƒ1"]}"#;
         let line = |uid: &str| {
-            let mut pod = failed(message);
+            let mut pod = worker(message);
             pod.metadata.uid = Some(uid.to_owned());
             pod.metadata.resource_version = Some("2".to_owned());
             format!("{}\n", json!({ "type": "MODIFIED", "object": pod }))

@@ -1,0 +1,181 @@
+//! The API server, as one reconcile of one MiniCluster uses it: what a store holds is not asked for again.
+//!
+//! What makes a Job is read live: the MiniCluster, its Job and its `ConfigMap`, wherever no Job is there. All else may
+//! be out of date, and every write carries the version that it was decided on.
+
+use super::image_volumes::ImageVolumes;
+use super::mini_cluster::{Read, read};
+use super::recent::{Asked, Name, Recent, SIZE_LIMIT, name_of};
+use super::stores::{MiniClusterMeta, Stores, stored};
+use super::waiting::Waiting;
+use crate::controller::context::Context;
+use crate::controller::decide::install::Support;
+use crate::controller::error::{Error, Taken};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// Reads from the stores, and from the API server what they do not hold.
+pub(in crate::controller) struct CachedClient<'context> {
+    client: &'context Client,
+    /// Absent before the watches begin: then everything is read live.
+    stores: Option<&'context Stores>,
+    recent: &'context Recent,
+    image_volumes: &'context ImageVolumes,
+    cluster: Name,
+}
+
+/// The object of a name that is ours to give, if there is one, or what somebody else has there.
+pub(in crate::controller) type Owned<K> = Result<Option<K>, Taken>;
+
+impl<'context> CachedClient<'context> {
+    /// A client for a reconcile of `cluster`.
+    pub(in crate::controller) fn new(
+        context: &'context Context,
+        cluster: &MiniClusterMeta,
+    ) -> Self {
+        Self {
+            client: &context.client,
+            stores: context.stores.get(),
+            recent: &context.recent,
+            image_volumes: &context.image_volumes,
+            cluster: name_of(cluster),
+        }
+    }
+
+    /// The client behind this one.
+    pub(in crate::controller) const fn client(&self) -> &Client {
+        self.client
+    }
+
+    /// Namespace of the MiniCluster.
+    pub(in crate::controller) fn namespace(&self) -> &str {
+        &self.cluster.0
+    }
+
+    /// Objects of one kind in the namespace of the MiniCluster.
+    pub(in crate::controller) fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), &self.cluster.0)
+    }
+
+    /// The MiniCluster itself, if it is there; where it has a Job, as it was read or written last.
+    pub(in crate::controller) async fn cluster(
+        &self,
+        watched: &MiniClusterMeta,
+    ) -> Result<Option<Read>, Error> {
+        let (namespace, name) = &self.cluster;
+        let job = ObjectRef::new(name).within(namespace);
+        let has_job = self.stores.is_some_and(|stores| stores.jobs.get(&job).is_some());
+        if let Some(object) = self.recent.cluster(watched).filter(|_| has_job) {
+            return Ok(Some(Read { object, unreadable: None, size: 0 }));
+        }
+        let read = read(self.client, namespace, name).await?;
+        match &read {
+            Some(Read { object, unreadable: None, size }) if *size <= SIZE_LIMIT => {
+                self.recent.set_cluster(object);
+            }
+            Some(_) | None => self.recent.forget(&self.cluster),
+        }
+        Ok(read)
+    }
+
+    /// The object called `name`, if it is there, and whether it is `owner`'s; `store` is where the watch puts it.
+    pub(in crate::controller) async fn get_owned<K>(
+        &self,
+        name: &str,
+        owner: &OwnerReference,
+        store: fn(&Stores) -> &Store<K>,
+    ) -> Result<Owned<K>, Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned
+            + 'static,
+    {
+        let stored = self.stores.and_then(|stores| stored(store(stores), &self.cluster.0, name));
+        match stored.filter(|object| is_owned(object, owner)) {
+            Some(object) => Ok(Ok(Some(object))),
+            None => self.read_owned(name, owner).await,
+        }
+    }
+
+    /// The same, read live.
+    pub(in crate::controller) async fn read_owned<K>(
+        &self,
+        name: &str,
+        owner: &OwnerReference,
+    ) -> Result<Owned<K>, Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned,
+    {
+        let kind = K::kind(&()).into_owned();
+        let found = self.api::<K>().get_opt(name).await.map_err(|source| Error::Read {
+            kind: kind.clone(),
+            name: name.to_owned(),
+            source: Box::new(source),
+        })?;
+        let Some(object) = found else { return Ok(Ok(None)) };
+        if is_owned(&object, owner) {
+            return Ok(Ok(Some(object)));
+        }
+        let owners = object.owner_references();
+        let namesake =
+            |other: &OwnerReference| other.kind == owner.kind && other.name == owner.name;
+        let by_predecessor = owners.iter().any(namesake);
+        Ok(Err(Taken { kind, name: name.to_owned(), by_predecessor }))
+    }
+
+    /// The pod of `spec.services`. Where the specification asks for none, one of somebody else is in nobody's way, and
+    /// the store says whether there is one.
+    pub(in crate::controller) async fn services_pod(
+        &self,
+        name: &str,
+        owner: &OwnerReference,
+        is_asked_for: bool,
+    ) -> Result<Owned<Pod>, Error> {
+        let namespace = self.namespace();
+        let is_absent = self.stores.is_some_and(|it| it.lacks_services_pod(namespace, name));
+        if is_absent && !is_asked_for {
+            return Ok(Ok(None));
+        }
+        self.get_owned(name, owner, |stores| &stores.services_pods).await
+    }
+
+    /// The pods with index 0 of the Job with this uid, if the store has them all.
+    pub(in crate::controller) fn leads(&self, job: &str) -> Option<Vec<Pod>> {
+        self.stores?.leads_of(&self.cluster.0, job)
+    }
+
+    /// What keeps the pods from starting, if that was asked less than `pause` ago.
+    pub(in crate::controller) fn waiting(&self, pause: Duration) -> Option<Asked> {
+        self.stores?;
+        self.recent.waiting(&self.cluster, pause)
+    }
+
+    /// Remembers what keeps the pods from starting.
+    pub(in crate::controller) fn set_waiting(&self, waiting: Option<Waiting>) {
+        self.recent.set_waiting(&self.cluster, waiting);
+    }
+
+    /// Whether pods can have image volumes.
+    pub(in crate::controller) async fn image_volumes(&self) -> Support {
+        self.image_volumes.support(self.client).await
+    }
+}
+
+/// True when `owner` is among the owners of `object`.
+pub(in crate::controller) fn is_owned(object: &impl ResourceExt, owner: &OwnerReference) -> bool {
+    object.owner_references().iter().any(|it| it.uid == owner.uid)
+}

@@ -1,0 +1,313 @@
+//! What the operator watches, and what it keeps of that in memory.
+//!
+//! Everybody may make objects with the labels that the watches select. The stores hold only those that a MiniCluster
+//! controls, or a Job where they are pods; without the fields that nobody here reads; and of a large object only its
+//! identity, so that it is read when it is needed. Whatever others write, memory stays small.
+
+use super::recent::Recent;
+use crate::cluster::validate::of_kueue;
+use crate::crd::MiniCluster;
+use flux_contract::invocation::REPLACED_VARIABLES;
+use futures::{FutureExt as _, Stream, TryStreamExt as _};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Container, ContainerStatus, Pod, PodSpec, Service};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::core::{ObjectMeta, PartialObjectMeta};
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::watcher::Event;
+use kube::runtime::{Predicate as _, PredicateConfig, WatchStreamExt as _, predicates, watcher};
+use kube::{Api, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+use std::future::ready;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::mem;
+use std::sync::Arc;
+
+/// The metadata of a MiniCluster. Its specification is not watched: of a page of a list one that cannot be decoded
+/// would stop the watch of all.
+pub(in crate::controller) type MiniClusterMeta = PartialObjectMeta<MiniCluster>;
+
+/// Everything the operator makes carries this label.
+pub(in crate::controller) const MANAGED: &str = "app.kubernetes.io/managed-by=flux-operator";
+/// Of a Job's pods only the leads are stored: a lead's end must be noticed at once, a worker's is the Job's business.
+pub(in crate::controller) const LEADS: &str =
+    "app.kubernetes.io/managed-by=flux-operator,batch.kubernetes.io/job-completion-index=0";
+/// The pods of `spec.services`: their end must be noticed, and why they do not start.
+pub(in crate::controller) const SERVICES_PODS: &str =
+    "app.kubernetes.io/managed-by=flux-operator,job-index=services";
+
+/// Kind of what controls the objects of a MiniCluster.
+pub(in crate::controller) const MINI_CLUSTER: &str = "MiniCluster";
+/// Kind of what controls the pods of a Job.
+pub(in crate::controller) const JOB: &str = "Job";
+
+/// Objects of a page when a watch begins with a list. Each watch holds a whole page in memory, and an object has up
+/// to 1.5 MiB.
+const PAGE: u32 = 5;
+/// Largest object that is stored whole, in bytes of JSON: of a MiniCluster that runs a command without scripts, no
+/// object has 4 KiB.
+const SIZE_LIMIT: usize = 16 * 1024;
+/// Longest name of a controller that a large object is stored with.
+const NAME_LIMIT: usize = 253;
+
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Annotations of the operator begin like this.
+const OURS: &str = "flux-framework.org/";
+/// Label of a stored [`MiniClusterMeta`]: a hash of the labels and annotations that a queue reads, so that a change of
+/// them is seen, however long they are.
+const QUEUE_HASH: &str = "flux-framework.org/queue-hash";
+
+/// The objects of all MiniClusters.
+pub(in crate::controller) struct Stores {
+    pub(in crate::controller) jobs: Store<Job>,
+    pub(in crate::controller) services: Store<Service>,
+    pub(in crate::controller) config_maps: Store<ConfigMap>,
+    pub(in crate::controller) services_pods: Store<Pod>,
+    pub(in crate::controller) leads: Store<Pod>,
+}
+
+impl Stores {
+    /// The pods with index 0 of the Job with this uid; `None` before all are there, or where one is not stored whole.
+    pub(in crate::controller) fn leads_of(&self, namespace: &str, job: &str) -> Option<Vec<Pod>> {
+        if !is_complete(&self.leads) {
+            return None;
+        }
+        let of_job = |pod: &Pod| {
+            pod.owner_references().iter().any(|owner| owner.uid == job)
+                && pod.metadata.namespace.as_deref() == Some(namespace)
+        };
+        let found = self.leads.state_filter(of_job);
+        found.into_iter().map(|pod| is_whole(&*pod).then(|| (*pod).clone())).collect()
+    }
+
+    /// True when there is no pod of this name for `spec.services`.
+    pub(in crate::controller) fn lacks_services_pod(&self, namespace: &str, name: &str) -> bool {
+        let pod = ObjectRef::new(name).within(namespace);
+        is_complete(&self.services_pods) && self.services_pods.get(&pod).is_none()
+    }
+}
+
+/// The object `name`, if it is stored whole.
+pub(in crate::controller) fn stored<K>(store: &Store<K>, namespace: &str, name: &str) -> Option<K>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    let object = store.get(&ObjectRef::new(name).within(namespace))?;
+    is_whole(&*object).then(|| (*object).clone())
+}
+
+/// True when the first list is complete. Nobody else waits for these stores: of two that wait for one, only the last
+/// is woken (kube-runtime 5.0.0, `DelayedInit`).
+fn is_complete<K>(store: &Store<K>) -> bool
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    matches!(store.wait_until_ready().now_or_never(), Some(Ok(())))
+}
+
+/// True for an object of which [`strip`] has left more than the identity.
+fn is_whole(object: &impl Resource) -> bool {
+    object.meta().resource_version.is_some()
+}
+
+/// How all watches begin.
+pub(in crate::controller) fn watch_config() -> watcher::Config {
+    watcher::Config::default().page_size(PAGE)
+}
+
+/// Every MiniCluster, and the changes of their specifications and of what a queue reads of them: status writes do not
+/// pass. `synced` is called whenever all that exist are in the store; what is remembered of others is forgotten then.
+pub(in crate::controller) fn mini_clusters(
+    api: Api<MiniClusterMeta>,
+    recent: Arc<Recent>,
+    synced: impl Fn() + Send + 'static,
+) -> (Store<MiniClusterMeta>, impl Stream<Item = watcher::Result<MiniClusterMeta>> + Send + 'static)
+{
+    let (store, writer) = reflector::store();
+    let stored = store.clone();
+    let stream = watcher(api, watch_config())
+        .default_backoff()
+        .modify(|cluster| strip_metadata(&mut cluster.metadata))
+        .reflect(writer)
+        .inspect_ok(move |event| {
+            if matches!(event, Event::InitDone | Event::Delete(_)) {
+                recent.retain(|namespace, name| {
+                    stored.get(&ObjectRef::new(name).within(namespace)).is_some()
+                });
+            }
+            if matches!(event, Event::InitDone) {
+                synced();
+            }
+        })
+        .applied_objects()
+        .predicate_filter(
+            predicates::generation.combine(predicates::labels),
+            PredicateConfig::default(),
+        );
+    (store, stream)
+}
+
+/// The objects that `labels` select and an object of kind `controller` controls, and each that is changed or goes.
+pub(in crate::controller) fn controlled<K>(
+    api: Api<K>,
+    labels: &str,
+    controller: &'static str,
+    take_out: fn(&mut K),
+) -> (Store<K>, impl Stream<Item = watcher::Result<K>> + Send + 'static)
+where
+    K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
+    K: Clone + Default + Debug + Send + Sync + 'static,
+{
+    let (store, writer) = reflector::store();
+    let events = controlled_events(api, watch_config().labels(labels), controller, take_out);
+    (store, events.reflect(writer).touched_objects())
+}
+
+/// What a watch brings of the objects that an object of kind `controller` controls, without what `take_out` takes.
+pub(in crate::controller) fn controlled_events<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    controller: &'static str,
+    take_out: fn(&mut K),
+) -> impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static
+where
+    K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
+    K: Clone + Default + Debug + Send + 'static,
+{
+    watcher(api, config)
+        .default_backoff()
+        .try_filter_map(move |event| ready(Ok(without_others(event, controller))))
+        .modify(move |object| strip(object, take_out))
+}
+
+/// Leaves out what no object of kind `controller` controls. What is no longer controlled is gone.
+fn without_others<K: Resource>(event: Event<K>, controller: &str) -> Option<Event<K>> {
+    match event {
+        Event::Apply(object) if controller_of(&object, controller).is_none() => {
+            Some(Event::Delete(object))
+        }
+        Event::InitApply(object) if controller_of(&object, controller).is_none() => None,
+        event @ (Event::Apply(_)
+        | Event::Delete(_)
+        | Event::Init
+        | Event::InitApply(_)
+        | Event::InitDone) => Some(event),
+    }
+}
+
+/// The owner of kind `kind` that controls `object`, if one does.
+pub(in crate::controller) fn controller_of<'object>(
+    object: &'object impl Resource,
+    kind: &str,
+) -> Option<&'object OwnerReference> {
+    let owners = object.meta().owner_references.as_deref().unwrap_or_default();
+    owners.iter().find(|owner| owner.controller == Some(true)).filter(|owner| owner.kind == kind)
+}
+
+/// The MiniCluster that a pod of a Job belongs to: the Job has its name.
+pub(in crate::controller) fn cluster_of(pod: &Pod) -> Option<ObjectRef<MiniClusterMeta>> {
+    let job = controller_of(pod, JOB)?;
+    Some(ObjectRef::new(&job.name).within(pod.metadata.namespace.as_deref()?))
+}
+
+/// Takes out of an object what nobody here reads; of one that is still large all but its identity, without a version.
+fn strip<K>(object: &mut K, take_out: fn(&mut K))
+where
+    K: Resource<DynamicType = ()> + Serialize + Default,
+{
+    let metadata = object.meta_mut();
+    metadata.managed_fields = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.remove(LAST_APPLIED);
+    }
+    take_out(object);
+    if serde_json::to_vec(object).is_ok_and(|text| text.len() <= SIZE_LIMIT) {
+        return;
+    }
+    let metadata = mem::take(object.meta_mut());
+    let owners = metadata.owner_references.into_iter().flatten();
+    let controller = owners.filter(|it| it.controller == Some(true)).filter(is_short).take(1);
+    *object = K::default();
+    *object.meta_mut() = ObjectMeta {
+        name: metadata.name,
+        namespace: metadata.namespace,
+        uid: metadata.uid,
+        owner_references: Some(controller.collect()),
+        ..ObjectMeta::default()
+    };
+}
+
+fn is_short(owner: &OwnerReference) -> bool {
+    [&owner.name, &owner.uid, &owner.api_version].iter().all(|text| text.len() <= NAME_LIMIT)
+}
+
+/// Takes nothing more out of objects whose every field is read.
+pub(in crate::controller) fn strip_nothing<K>(_: &mut K) {}
+
+/// Leaves of a Job's pods how they are restarted, the images that are copied or mounted, and resources of a pod as a
+/// whole.
+pub(in crate::controller) fn strip_job(job: &mut Job) {
+    let Some(template) = job.spec.as_mut().map(|spec| &mut spec.template) else { return };
+    let Some(pod) = mem::take(template).spec else { return };
+    let image_of =
+        |it: Container| Container { name: it.name, image: it.image, ..Container::default() };
+    let init = pod.init_containers.map(|all| all.into_iter().map(image_of).collect());
+    let volumes = pod.volumes.into_iter().flatten().filter(|volume| volume.image.is_some());
+    template.spec = Some(PodSpec {
+        restart_policy: pod.restart_policy,
+        init_containers: init,
+        volumes: Some(volumes.collect()),
+        resources: pod.resources,
+        ..PodSpec::default()
+    });
+}
+
+/// Leaves of a pod how it and its containers are, the operator's annotations, and how many pods were there before it.
+pub(in crate::controller) fn strip_pod(pod: &mut Pod) {
+    pod.spec = None;
+    if let Some(annotations) = &mut pod.metadata.annotations {
+        let counts = REPLACED_VARIABLES.map(|(_, annotation)| annotation);
+        annotations.retain(|key, _| key.starts_with(OURS) || counts.contains(&key.as_str()));
+    }
+    let Some(status) = &mut pod.status else { return };
+    (status.host_ip, status.host_ips, status.pod_ip, status.pod_ips) = (None, None, None, None);
+    let init = status.init_container_statuses.iter_mut().flatten();
+    for container in init.chain(status.container_statuses.iter_mut().flatten()) {
+        *container = ContainerStatus {
+            name: mem::take(&mut container.name),
+            last_state: container.last_state.take(),
+            ready: container.ready,
+            restart_count: container.restart_count,
+            started: container.started,
+            state: container.state.take(),
+            ..ContainerStatus::default()
+        };
+    }
+}
+
+/// Leaves of a MiniCluster's metadata the identity, its versions, and [`QUEUE_HASH`].
+fn strip_metadata(metadata: &mut ObjectMeta) {
+    let queue = queue_hash(metadata).map(|hash| (QUEUE_HASH.to_owned(), hash.to_string()));
+    *metadata = ObjectMeta {
+        name: metadata.name.take(),
+        namespace: metadata.namespace.take(),
+        uid: metadata.uid.take(),
+        resource_version: metadata.resource_version.take(),
+        generation: metadata.generation,
+        labels: queue.map(|queue| [queue].into()),
+        ..ObjectMeta::default()
+    };
+}
+
+fn queue_hash(metadata: &ObjectMeta) -> Option<u64> {
+    let all = [&metadata.labels, &metadata.annotations];
+    let read: [Vec<_>; 2] = all.map(|entries| of_kueue(entries.as_ref()).collect());
+    let mut hasher = DefaultHasher::new();
+    read.hash(&mut hasher);
+    read.iter().any(|entries| !entries.is_empty()).then(|| hasher.finish())
+}
+
+#[cfg(test)]
+mod tests;

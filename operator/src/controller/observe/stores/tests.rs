@@ -1,0 +1,175 @@
+use super::*;
+use crate::controller::apply::unfinished_jobs;
+use flux_contract::labels;
+use futures::StreamExt as _;
+use http::{Request, Response};
+use kube::Client;
+use kube::client::Body;
+use serde_json::json;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+impl Stores {
+    /// Stores that no watch has filled.
+    pub(in crate::controller) fn empty() -> Self {
+        Self {
+            jobs: reflector::store().0,
+            services: reflector::store().0,
+            config_maps: reflector::store().0,
+            services_pods: reflector::store().0,
+            leads: reflector::store().0,
+        }
+    }
+}
+
+#[test]
+fn the_watches_select_what_the_objects_are_labelled_with() {
+    let managed = format!("{}={}", labels::MANAGED_BY, labels::MANAGED_BY_VALUE);
+    assert_eq!(MANAGED, managed);
+    assert_eq!(LEADS, format!("{managed},{}=0", labels::COMPLETION_INDEX));
+    let services_pods = format!("{managed},{}={}", labels::JOB_INDEX, labels::COMPANION_INDEX);
+    assert_eq!(SERVICES_PODS, services_pods);
+    let index = labels::COMPLETION_INDEX;
+    assert_eq!(unfinished_jobs::WORKERS, format!("{managed},{index},{index}!=0"));
+    assert_eq!((MINI_CLUSTER, JOB), (&*MiniCluster::kind(&()), &*Job::kind(&())));
+}
+
+#[tokio::test]
+async fn a_minicluster_that_has_gone_without_an_event_is_forgotten() {
+    let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+    let client = Client::new(service, "apps");
+    let recent = Arc::new(Recent::default());
+    let gone = ("apps".to_owned(), "gone".to_owned());
+    recent.set_waiting(&gone, None);
+    let list = json!({ "metadata": { "resourceVersion": "1" }, "items": [] });
+    let answer = Response::new(Body::from(list.to_string().into_bytes()));
+    let is_synced = Arc::new(AtomicBool::new(false));
+    let synced = Arc::clone(&is_synced);
+    let (_, stream) = mini_clusters(Api::all(client), Arc::clone(&recent), move || {
+        synced.store(true, Ordering::Release);
+    });
+    let listed = async {
+        let (_, respond) = server.next_request().await.unwrap();
+        respond.send_response(answer);
+        // The list is complete when the watch begins.
+        server.next_request().await.unwrap();
+    };
+    let mut stream = pin!(stream);
+    tokio::select! {
+        _ = stream.next() => unreachable!(),
+        () = listed => {}
+    }
+    assert!(is_synced.load(Ordering::Acquire));
+    assert!(!recent.has(&gone));
+}
+
+#[test]
+fn what_no_minicluster_controls_is_not_stored() {
+    let map = |owner: &str, controller: bool| -> ConfigMap {
+        let owner = json!({
+            "apiVersion": "v1", "kind": owner, "name": "a", "uid": "u", "controller": controller,
+        });
+        let metadata = json!({ "name": "map", "ownerReferences": [owner] });
+        serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+    };
+    let of = |event| without_others(event, MINI_CLUSTER);
+    let ours = || map(MINI_CLUSTER, true);
+    assert!(matches!(of(Event::Apply(ours())), Some(Event::Apply(_))));
+    assert!(matches!(of(Event::InitApply(ours())), Some(Event::InitApply(_))));
+    for other in [map("Deployment", true), map(MINI_CLUSTER, false)] {
+        assert!(of(Event::InitApply(other.clone())).is_none());
+        // It may have been ours.
+        assert!(matches!(of(Event::Apply(other)), Some(Event::Delete(_))));
+    }
+    assert!(matches!(of(Event::InitDone), Some(Event::InitDone)));
+}
+
+#[test]
+fn of_a_large_object_its_identity_and_its_controller_are_stored() {
+    let stripped = |text: usize, owner: usize| {
+        let owner = json!({
+            "apiVersion": "v1", "kind": MINI_CLUSTER, "name": "a".repeat(owner), "uid": "b",
+            "controller": true,
+        });
+        let metadata =
+            json!({ "name": "hello", "resourceVersion": "1", "ownerReferences": [owner] });
+        let map = json!({ "metadata": metadata, "data": { "text": "x".repeat(text) } });
+        let mut map: ConfigMap = serde_json::from_value(map).unwrap();
+        strip(&mut map, strip_nothing);
+        assert_eq!(map.metadata.name.as_deref(), Some("hello"));
+        (is_whole(&map), controller_of(&map, MINI_CLUSTER).is_some(), map.data.is_some())
+    };
+    assert_eq!(stripped(SIZE_LIMIT / 2, 1), (true, true, true));
+    assert_eq!(stripped(SIZE_LIMIT, 1), (false, true, false));
+    assert_eq!(stripped(0, SIZE_LIMIT), (false, false, false));
+}
+
+#[test]
+fn leads_are_found_by_their_job_once_all_are_stored() {
+    let lead = |version: Option<&str>| -> Pod {
+        serde_json::from_value(json!({ "metadata": {
+            "name": "hello-0-a", "namespace": "apps", "resourceVersion": version,
+            "ownerReferences": [{ "apiVersion": "batch/v1", "kind": "Job", "name": "hello", "uid": "j" }],
+        } }))
+        .unwrap()
+    };
+    let (leads, mut writer) = reflector::store();
+    let stores = Stores { leads, ..Stores::empty() };
+    writer.apply_watcher_event(&Event::Init);
+    writer.apply_watcher_event(&Event::InitApply(lead(Some("1"))));
+    assert!(stores.leads_of("apps", "j").is_none());
+    writer.apply_watcher_event(&Event::InitDone);
+    assert_eq!(stores.leads_of("apps", "j").unwrap().len(), 1);
+    assert!(stores.leads_of("apps", "another").unwrap().is_empty());
+    assert!(stores.leads_of("elsewhere", "j").unwrap().is_empty());
+    writer.apply_watcher_event(&Event::Apply(lead(None)));
+    assert!(stores.leads_of("apps", "j").is_none(), "one is not stored whole");
+}
+
+#[test]
+fn of_metadata_the_identity_and_what_a_queue_reads_are_stored() {
+    let stripped = |queue: &str| {
+        let mut metadata: ObjectMeta = serde_json::from_value(json!({
+            "name": "hello", "uid": "u", "annotations": { "more": "x" }, "generation": 3,
+            "labels": { "kueue.x-k8s.io/queue-name": queue, "more": "x" },
+        }))
+        .unwrap();
+        strip_metadata(&mut metadata);
+        metadata
+    };
+    let team = stripped("team");
+    assert_eq!((team.generation, team.annotations.is_none()), (Some(3), true));
+    assert_eq!(team.labels.as_ref().unwrap().len(), 1);
+    assert_ne!(team.labels, stripped("other").labels);
+}
+
+#[test]
+fn of_a_pod_its_state_is_stored() {
+    let mut pod: Pod = serde_json::from_value(json!({
+        "metadata": { "annotations": {
+            "flux-framework.org/fields": "a", "other": "b", LAST_APPLIED: "c",
+        } },
+        "spec": { "containers": [] },
+        "status": {
+            "phase": "Running", "podIP": "192.0.2.1",
+            "containerStatuses": [{
+                "name": "hello", "image": "app", "imageID": "app@1", "ready": true,
+                "restartCount": 2, "started": true, "state": { "running": {} },
+            }],
+        },
+    }))
+    .unwrap();
+    strip(&mut pod, strip_pod);
+    let expected: Pod = serde_json::from_value(json!({
+        "metadata": { "annotations": { "flux-framework.org/fields": "a" } },
+        "status": {
+            "phase": "Running",
+            "containerStatuses": [{
+                "name": "hello", "image": "", "imageID": "", "ready": true,
+                "restartCount": 2, "started": true, "state": { "running": {} },
+            }],
+        },
+    }))
+    .unwrap();
+    assert_eq!(pod, expected);
+}
