@@ -5,7 +5,7 @@ use crate::commands::arguments::{Awaited, OutputArgument, PodArguments};
 use crate::commands::failure::{Done, code};
 use crate::commands::{
     connect, doctor, env, exec, flux, fluxion, install, keygen, plan, probe, ready, resources,
-    status, view_check, view_install, view_pack, wait,
+    status, view_install, wait,
 };
 use crate::flux::resources::memory_limit;
 use crate::pid1::run;
@@ -13,7 +13,7 @@ use crate::program::{batch, diagnose, wrapper};
 use crate::system::output;
 use crate::system::root::Root;
 use crate::system::subcommand;
-use crate::view::{CheckRequest, InstallRequest, PackRequest};
+use crate::view::InstallRequest;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use flux_contract::{Exit, INSTALL_MOUNT, Layout};
@@ -199,40 +199,6 @@ enum ViewCommand {
         #[arg(long, default_value = "/", hide = true)]
         root: PathBuf,
     },
-    /// Make a view from an installed Flux, with all that it needs to run in any image
-    Pack {
-        /// Prefix of the Flux installation, or where it was put instead (DESTDIR)
-        #[arg(long, value_name = "DIRECTORY")]
-        from: PathBuf,
-        /// Root of the image to be made: the view is written below it, at its place at run time
-        #[arg(long, value_name = "DIRECTORY")]
-        to: PathBuf,
-        /// Where the shared volume will be mounted; Flux was built for the prefix PATH/view
-        #[arg(long, default_value = Layout::DEFAULT_MOUNT, value_name = "PATH")]
-        mount_path: PathBuf,
-        /// Replace a view that is there
-        #[arg(long)]
-        force: bool,
-        #[command(flatten)]
-        output: OutputArgument,
-        /// Root of the file system that Flux is installed in
-        #[arg(long, default_value = "/", hide = true)]
-        root: PathBuf,
-    },
-    /// Say whether an image holds a view, which, and whether it runs in an application's image
-    Check {
-        /// Root of the view image
-        #[arg(value_name = "IMAGE-ROOT")]
-        root: PathBuf,
-        /// Root of an application's image
-        #[arg(long, value_name = "ROOT")]
-        application: Option<PathBuf>,
-        /// Where the shared volume will be mounted
-        #[arg(long, default_value = Layout::DEFAULT_MOUNT, value_name = "PATH")]
-        mount_path: PathBuf,
-        #[command(flatten)]
-        output: OutputArgument,
-    },
 }
 
 /// The command line as a value: what pages say to type is checked against it.
@@ -248,7 +214,7 @@ pub fn main() -> ExitCode {
         return ExitCode::from(flux::run(&words.collect::<Vec<_>>()));
     }
     match Cli::try_parse() {
-        Ok(cli) => ExitCode::from(output::end(dispatch(cli.command))),
+        Ok(cli) => ExitCode::from(output::exit_code(dispatch(cli.command))),
         Err(error) => {
             // Nothing is to be done where even this cannot be printed.
             let _ = error.print();
@@ -303,14 +269,6 @@ fn view(command: ViewCommand) -> Done {
             let memory_limit = memory_limit(&Root::new("/"));
             let request = InstallRequest { root, destination, mount_path, source, memory_limit };
             view_install::run(&request, agent)
-        }
-        ViewCommand::Pack { from, to, mount_path, force, output, root } => {
-            let request = PackRequest { root, from, to, mount_path, force };
-            view_pack::run(&request, output.output)
-        }
-        ViewCommand::Check { root, application, mount_path, output } => {
-            let request = CheckRequest { root, application, mount_path };
-            view_check::run(&request, output.output)
         }
     }
 }

@@ -20,9 +20,8 @@ pub(crate) mod ready;
 pub(crate) mod resources;
 pub(crate) mod running_agent;
 pub(crate) mod status;
-pub(crate) mod view_check;
 pub(crate) mod view_install;
-pub(crate) mod view_pack;
 pub(crate) mod wait;
 
+pub use arguments::{Format, OutputArgument};
 pub use cli::{command_line, main};

@@ -32,7 +32,7 @@ pub(crate) fn never_wait_for_the_log() {
 
 /// The code to end with: `code`, unless the answer it belongs to could not be written. A reader that
 /// has seen enough (`flux-agent plan | head`) is no failure.
-pub(crate) fn end(code: u8) -> u8 {
+pub fn exit_code(code: u8) -> u8 {
     let code = match LOST_ANSWER.get() {
         Some(error) if error.kind() != ErrorKind::BrokenPipe => {
             complain(&format!("write the answer: {error}"));
@@ -89,7 +89,7 @@ impl Log {
 }
 
 /// `error` and its causes on one line, outermost first.
-pub(crate) fn chain(error: &dyn Error) -> String {
+pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -126,7 +126,7 @@ pub(crate) fn answer_json(value: &impl Serialize) {
 }
 
 /// A line on stderr without the agent's name, as the `FLUXTIME` lines are.
-pub(crate) fn plain(line: &str) {
+pub fn plain(line: &str) {
     log(line.to_owned());
 }
 

@@ -67,7 +67,7 @@ pub enum ViewError {
 }
 
 /// For `map_err`: names what was being done and to what.
-pub(super) fn failed(
+pub fn failed(
     doing: &'static str,
     path: impl Into<PathBuf>,
 ) -> impl FnOnce(io::Error) -> ViewError {
