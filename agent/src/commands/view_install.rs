@@ -3,15 +3,16 @@
 use crate::commands::failure::{Done, failed};
 use crate::commands::install;
 use crate::system::output::complain;
-use crate::view::{InstallRequest, Progress, install_view};
+use crate::view::{InstallRequest, install_view};
 use flux_contract::{Exit, Layout};
 
-/// Copies the view and says how far that is; before it the agent, if `agent` says so.
+/// Copies the view and says what that was; before it the agent, if `agent` says so.
 pub(crate) fn run(request: &InstallRequest, agent: bool) -> Done {
     if agent {
         install::run(&Layout::new(&request.destination).bin_dir())?;
     }
-    let mut report = |progress: Progress| complain(&progress.to_string());
-    let installed = install_view(request, &mut report);
-    installed.map(drop).map_err(|error| failed(Exit::View, &error))
+    let report =
+        install_view(request, &mut complain).map_err(|error| failed(Exit::View, &error))?;
+    complain(&report.to_string());
+    Ok(())
 }

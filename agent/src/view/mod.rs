@@ -12,11 +12,10 @@ mod find;
 mod install;
 mod link;
 mod links;
-mod room;
+mod memory_budget;
 
-pub use copy::UnresolvedLink;
 pub use error::{ViewError, failed};
 pub use find::{Source, SourceLayout, find, follow};
-pub use install::{InstallReport, InstallRequest, Progress, install_view};
+pub use install::{InstallReport, InstallRequest, install_view};
 pub(crate) use link::link_agent;
 pub use link::link_view;
