@@ -75,9 +75,8 @@ pub(crate) enum Awaited {
     Complete,
 }
 
-/// How long somebody waits who gives `seconds`: a year at most, which every clock can
-/// still count to.
-pub(super) fn patience(seconds: u64) -> Duration {
+/// `seconds` of a command line: a year at most, which every clock can still count to.
+pub(super) fn duration(seconds: u64) -> Duration {
     const LONGEST: u64 = 365 * 24 * 60 * 60;
     Duration::from_secs(seconds.min(LONGEST))
 }
