@@ -14,14 +14,14 @@ static LOG_WRITER: OnceLock<LogWriter> = OnceLock::new();
 /// What went wrong with the first answer that could not be written.
 static LOST_ANSWER: OnceLock<io::Error> = OnceLock::new();
 /// How long the end of a process waits for its log to be written.
-const LOG_PATIENCE: Duration = Duration::from_secs(1);
+const LOG_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// From here on the log is written by a thread of its own, and a line that nobody takes is dropped
 /// at last: PID 1 must pass on signals and reap also when the reader of its log has stalled. (The
 /// other way not to wait, a non-blocking stderr, would be one for the user's command as well: it is
 /// the same open file.)
 pub(crate) fn never_wait_for_the_log() {
-    match LogWriter::start() {
+    match LogWriter::start(write_line) {
         Ok(writer) => {
             // A second call has nothing to do.
             let _ = LOG_WRITER.set(writer);
@@ -41,7 +41,7 @@ pub fn exit_code(code: u8) -> u8 {
         Some(_) | None => code,
     };
     if let Some(writer) = LOG_WRITER.get() {
-        writer.flush(LOG_PATIENCE);
+        writer.finish(LOG_TIMEOUT);
     }
     code
 }
