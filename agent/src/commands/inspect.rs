@@ -1,4 +1,4 @@
-//! What is known of a pod: `flux-agent plan`, what `run` would do in it; `resources`, what Flux takes it to have;
+//! What a pod is and does: `flux-agent plan`, what `run` would do in it; `resources`, what Flux takes it to have;
 //! `status`, what the agent that runs it says of itself.
 
 use crate::commands::arguments::{Format, PodArguments};

@@ -76,11 +76,11 @@ fn no_flux(error: &ViewError) -> String {
     chain(error)
 }
 
-/// The file system of a pod, as far as it is known.
+/// The file system of a pod, as far as the request names it.
 struct Pod {
     /// Where the view is in it.
     view: PathBuf,
-    /// Whether the application's image is known.
+    /// Whether there is an application's image.
     with_application: bool,
     /// The view and its packages alone.
     own: Places,

@@ -227,8 +227,8 @@ fn what_flux_needs_is_there_and_what_nothing_reads_is_not() {
     let target = |path: &str| fs::read_link(scene.packed(path)).unwrap();
     assert_eq!(target("bin/python3"), Path::new("python3.11"));
     assert_eq!(target("bin/sh"), Path::new("bash"));
-    let kept = "/mnt/flux/view/lib/python3.11/site-packages/flux";
-    assert_eq!(target("lib/flux/python3.11/flux"), Path::new(kept));
+    let target_at_run_time = "/mnt/flux/view/lib/python3.11/site-packages/flux";
+    assert_eq!(target("lib/flux/python3.11/flux"), Path::new(target_at_run_time));
     let jobs = fs::read_to_string(scene.packed("libexec/flux/cmd/flux-jobs.py")).unwrap();
     assert_eq!(jobs, "#!/mnt/flux/view/bin/python3.11 -s\n");
 
