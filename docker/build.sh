@@ -46,7 +46,7 @@ case "$1" in
   dependencies) stand_ins; build "$2" "$3" ;;
   package)
     # The sources may be older than what was built of their stand-ins.
-    touch */src/lib.rs */src/main.rs
+    touch */src/lib.rs */src/main.rs */*/src/lib.rs */*/src/main.rs
     build "$2" "$3"
     install -D -t /output "target/$target/$3/$2"
     ;;

@@ -13,5 +13,5 @@ pub mod plan;
 pub mod process;
 pub mod program;
 pub mod status;
-mod system;
+pub mod system;
 pub mod view;

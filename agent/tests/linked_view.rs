@@ -280,7 +280,7 @@ fn a_view_for_a_newer_c_library_ends_the_run_with_the_loaders_words() {
     let message = pod.message();
     let code = code(&output);
     assert_eq!((code, message.exit_code, message.command_ran), (66, 66, false), "{message:?}");
-    for told in [stderr(&output), message.last_error.unwrap()] {
-        assert!(told.contains("version `GLIBC_9.") && told.contains("' not found"), "{told}");
+    for text in [stderr(&output), message.last_error.unwrap()] {
+        assert!(text.contains("version `GLIBC_9.") && text.contains("' not found"), "{text}");
     }
 }

@@ -33,7 +33,7 @@ fn the_doctor_names_cause_and_remedy_of_everything_that_is_wrong_at_once() {
     fs::write(pod.at("flux_operator/curve/curve.cert"), "no certificate").unwrap();
     let (code, checks) = doctor(&pod);
     assert_eq!(code, 1);
-    for (name, told) in [
+    for (name, printed) in [
         ("host", "setHostnameAsFQDN"),
         ("view", "flux.container.image"),
         ("certificate", "flux.curveCert"),
@@ -42,11 +42,11 @@ fn the_doctor_names_cause_and_remedy_of_everything_that_is_wrong_at_once() {
     ] {
         let (finding, text) = &checks[name];
         assert_eq!(finding, "failed", "{name}: {text}");
-        assert!(text.contains(told), "{name}: {text}");
+        assert!(text.contains(printed), "{name}: {text}");
     }
     fs::remove_file(pod.at("flux_operator/config/agent.toml")).unwrap();
     let (code, checks) = doctor(&pod);
-    assert_eq!((code, checks.len()), (1, 1), "nothing else can be told: {checks:?}");
+    assert_eq!((code, checks.len()), (1, 1), "nothing else can be checked: {checks:?}");
     assert!(checks["configuration"].1.contains("agent.toml"));
 }
 
@@ -156,7 +156,7 @@ fn socket_of(path: &std::path::Path, owner: u32) {
 }
 
 /// What such a Flux says, called by the client's name.
-fn told(command: &mut std::process::Command) -> String {
+fn printed(command: &mut std::process::Command) -> String {
     let output = command.output().unwrap();
     assert_eq!(code(&output), 3, "{}", stderr(&output));
     assert_eq!(stderr(&output), "", "a script may read it");
@@ -175,11 +175,11 @@ fn the_client_is_the_views_flux_and_once_there_is_a_broker_connected_to_it() {
     let line = |uri: &str| {
         format!("3 jobs -a b  c uri={uri} user={own} home=/h directory={}\n", work.display())
     };
-    assert_eq!(told(&mut client()), line(""));
+    assert_eq!(printed(&mut client()), line(""));
     broker_in_state(&pod.layout().local_socket(), "run");
-    assert_eq!(told(&mut client()), line(&pod.layout().local_uri()));
+    assert_eq!(printed(&mut client()), line(&pod.layout().local_uri()));
     // As in the instance of a batch job.
-    assert_eq!(told(client().env("FLUX_URI", "local:///job")), line("local:///job"));
+    assert_eq!(printed(client().env("FLUX_URI", "local:///job")), line("local:///job"));
     for path in ["flux_operator/config/agent.toml", "mnt/flux/view/bin/flux"] {
         fs::remove_file(pod.at(path)).unwrap();
     }
@@ -202,16 +202,16 @@ fn root_becomes_the_user_of_the_broker_that_is_meant_and_goes_home_from_the_root
         format!("0  uri={uri} user={user} home={home} directory={directory}\n")
     };
     let work = pod.at("work");
-    assert_eq!(told(&mut client()), line(&uri, 4321, &work), "others may read it");
-    assert_eq!(told(client().current_dir("/")), line(&uri, 4321, &home));
+    assert_eq!(printed(&mut client()), line(&uri, 4321, &work), "others may read it");
+    assert_eq!(printed(client().current_dir("/")), line(&uri, 4321, &home));
     fs::set_permissions(&work, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
-    assert_eq!(told(&mut client()), line(&uri, 4321, &home));
+    assert_eq!(printed(&mut client()), line(&uri, 4321, &home));
     // Another instance, as `flux proxy` opens one.
     let other = pod.at("tmp/other");
     socket_of(&other, 5432);
     let nested = format!("local://{}", other.display());
     assert_eq!(
-        told(client().env("FLUX_URI", &nested).current_dir("/tmp")),
+        printed(client().env("FLUX_URI", &nested).current_dir("/tmp")),
         line(&nested, 5432, "/tmp".as_ref())
     );
     // Flux's user, in a job: nothing is to be done.
@@ -232,7 +232,7 @@ fn without_a_view_the_client_is_the_images_flux_and_not_itself() {
     pod.write_config(&config);
     let path = [pod.layout().bin_dir(), pod.at("bin"), "/bin".into(), "/usr/bin".into()];
     command.env("PATH", std::env::join_paths(path).unwrap());
-    assert!(told(&mut command).starts_with("0  uri= "));
+    assert!(printed(&mut command).starts_with("0  uri= "));
 }
 
 #[test]

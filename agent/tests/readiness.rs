@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Agent {
     port: u16,
@@ -47,17 +47,17 @@ impl Agent {
         stream.write_all(request.as_bytes()).await.unwrap();
         tokio::spawn(async move {
             let mut answer = String::new();
-            timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+            timeout(TIMEOUT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
             answer.lines().next().unwrap_or_default().to_owned()
         })
     }
 
-    async fn told(&self, request: &str) -> String {
+    async fn status_line(&self, request: &str) -> String {
         self.asks(request).await.await.unwrap()
     }
 
     async fn until(&mut self, seen: impl FnMut(&Answered) -> bool) -> Answered {
-        *timeout(PATIENCE, self.answered.wait_for(seen)).await.unwrap().unwrap()
+        *timeout(TIMEOUT, self.answered.wait_for(seen)).await.unwrap().unwrap()
     }
 }
 
@@ -70,7 +70,7 @@ async fn the_answer_comes_when_it_is_settled_and_only_a_yes_is_counted() {
         let mut agent = agent();
         let waiting = agent.asks("GET /ready?wait=1800").await;
         // Others are answered meanwhile.
-        assert_eq!(agent.told("GET /ready").await, "HTTP/1.1 503 Service Unavailable");
+        assert_eq!(agent.status_line("GET /ready").await, "HTTP/1.1 503 Service Unavailable");
         assert_eq!(agent.until(|answered| answered.open == 1).await.ready, 0);
         assert!(!waiting.is_finished());
         agent.reports.send_replace(settled);
@@ -93,9 +93,9 @@ async fn who_asks_while_the_run_is_still_being_read_gets_the_answer_later() {
 #[tokio::test]
 async fn a_question_waits_no_longer_than_it_says() {
     let agent = agent();
-    assert_eq!(agent.told("GET /ready?wait=0").await, "HTTP/1.1 503 Service Unavailable");
+    assert_eq!(agent.status_line("GET /ready?wait=0").await, "HTTP/1.1 503 Service Unavailable");
     agent.reports.send_replace(report(true));
-    assert_eq!(agent.told("GET /ready?wait=0").await, "HTTP/1.1 200 OK");
+    assert_eq!(agent.status_line("GET /ready?wait=0").await, "HTTP/1.1 200 OK");
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn nothing_else_is_to_be_learned() {
         ("GET /ready?wait=-1", 400),
         ("GET /ready?patience=3", 400),
     ] {
-        let line = agent.told(request).await;
+        let line = agent.status_line(request).await;
         assert!(line.starts_with(&format!("HTTP/1.1 {code} ")), "{request}: {line}");
     }
 }
@@ -136,10 +136,10 @@ async fn who_sends_what_is_no_question_is_hung_up_on() {
         let _ = rude.write_all(wrong).await;
         let _ = rude.shutdown().await;
         let mut rest = Vec::new();
-        let _ = timeout(PATIENCE, rude.read_to_end(&mut rest)).await.unwrap();
+        let _ = timeout(TIMEOUT, rude.read_to_end(&mut rest)).await.unwrap();
         assert!(!rest.starts_with(b"HTTP/1.1 200"));
     }
-    assert_eq!(agent.told("GET /ready").await, "HTTP/1.1 200 OK");
+    assert_eq!(agent.status_line("GET /ready").await, "HTTP/1.1 200 OK");
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,7 +150,7 @@ async fn who_says_nothing_makes_room_for_others_after_a_while() {
     for _ in 0..200 {
         silent.push(agent.connect().await);
     }
-    assert_eq!(agent.told("GET /ready").await, "HTTP/1.1 200 OK");
+    assert_eq!(agent.status_line("GET /ready").await, "HTTP/1.1 200 OK");
 }
 
 #[tokio::test]

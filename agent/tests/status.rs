@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use zeromq::{ReqSocket, Socket, SocketRecv, SocketSend};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn report(phase: &str) -> StatusReport {
     StatusReport { phase: phase.to_owned(), rank: Some(3), ready: true, ..StatusReport::default() }
@@ -40,16 +40,16 @@ async fn say(path: &Path, text: &str) -> String {
     let mut socket = ReqSocket::new();
     socket.connect(&format!("ipc://{}", path.display())).await.unwrap();
     socket.send(text.to_owned().into()).await.unwrap();
-    let reply = tokio::time::timeout(PATIENCE, socket.recv()).await.unwrap().unwrap();
+    let reply = tokio::time::timeout(TIMEOUT, socket.recv()).await.unwrap().unwrap();
     String::from_utf8(reply.get(0).unwrap().to_vec()).unwrap()
 }
 
 #[tokio::test]
 async fn the_latest_report_is_told() {
     let agent = agent();
-    assert_eq!(ask(&agent.path, PATIENCE).await.unwrap(), report("hooks"));
+    assert_eq!(ask(&agent.path, TIMEOUT).await.unwrap(), report("hooks"));
     agent.reports.send_replace(report("command"));
-    assert_eq!(ask(&agent.path, PATIENCE).await.unwrap(), report("command"));
+    assert_eq!(ask(&agent.path, TIMEOUT).await.unwrap(), report("command"));
 }
 
 #[tokio::test]
@@ -68,15 +68,15 @@ async fn a_stale_socket_is_no_agent_and_does_not_keep_a_new_one_from_starting() 
     let path = directory.path().join("agent/status.sock");
     fs::create_dir(path.parent().unwrap()).unwrap();
     drop(UnixListener::bind(&path).unwrap());
-    assert!(matches!(ask(&path, PATIENCE).await, Err(StatusError::NotRunning { .. })));
+    assert!(matches!(ask(&path, TIMEOUT).await, Err(StatusError::NotRunning { .. })));
     let (_reports, receiver) = watch::channel(report("quorum"));
     tokio::spawn(StatusServer::bind(&path).unwrap().serve(receiver));
-    assert_eq!(ask(&path, PATIENCE).await.unwrap().phase, "quorum");
+    assert_eq!(ask(&path, TIMEOUT).await.unwrap().phase, "quorum");
 }
 
 #[tokio::test]
 async fn where_no_agent_runs_that_is_said_at_once() {
-    let error = ask(Path::new("/nonexistent/status.sock"), PATIENCE).await.unwrap_err();
+    let error = ask(Path::new("/nonexistent/status.sock"), TIMEOUT).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "no agent runs here: nothing listens on /nonexistent/status.sock"
@@ -128,7 +128,7 @@ async fn the_running_phase_counts_up_to_the_answer() {
         since: Instant::now().checked_sub(Duration::from_mins(1)),
         ..report("hooks")
     });
-    let phases = ask(&agent.path, PATIENCE).await.unwrap().phases;
+    let phases = ask(&agent.path, TIMEOUT).await.unwrap().phases;
     assert_eq!(phases[0], phase("prepare", 7));
     assert!((60_000..120_000).contains(&phases[1].duration_milliseconds), "{phases:?}");
 }
@@ -140,13 +140,13 @@ async fn the_question_for_readiness_is_answered_when_it_is_settled() {
     for settled in [report("command"), over] {
         let agent = agent();
         agent.reports.send_replace(not_ready.clone());
-        let at_once = ask_when_ready(&agent.path, Duration::ZERO, PATIENCE).await.unwrap();
+        let at_once = ask_when_ready(&agent.path, Duration::ZERO, TIMEOUT).await.unwrap();
         assert_eq!(at_once, not_ready);
         let path = agent.path.clone();
         let asked =
-            tokio::spawn(async move { ask_when_ready(&path, PATIENCE, PATIENCE).await.unwrap() });
+            tokio::spawn(async move { ask_when_ready(&path, TIMEOUT, TIMEOUT).await.unwrap() });
         // Others are served meanwhile.
-        assert_eq!(ask(&agent.path, PATIENCE).await.unwrap(), not_ready);
+        assert_eq!(ask(&agent.path, TIMEOUT).await.unwrap(), not_ready);
         assert!(!asked.is_finished());
         agent.reports.send_replace(settled.clone());
         assert_eq!(asked.await.unwrap(), settled);
@@ -185,7 +185,7 @@ async fn a_client_that_breaks_the_protocol_loses_its_own_connection_and_nothing_
         rude.shutdown().await.unwrap();
         // It is hung up on, and nothing of it is left that could be looked at again and again.
         let mut rest = Vec::new();
-        tokio::time::timeout(PATIENCE, rude.read_to_end(&mut rest)).await.unwrap().ok();
+        tokio::time::timeout(TIMEOUT, rude.read_to_end(&mut rest)).await.unwrap().ok();
     }
     // Bytes that are no ZeroMQ at all, and a client that leaves without a word.
     let mut rude = UnixStream::connect(&agent.path).await.unwrap();
@@ -197,7 +197,7 @@ async fn a_client_that_breaks_the_protocol_loses_its_own_connection_and_nothing_
     hasty.connect(&format!("ipc://{}", agent.path.display())).await.unwrap();
     hasty.send(r#"{"ask":"status"}"#.to_owned().into()).await.unwrap();
     drop(hasty);
-    assert_eq!(ask(&agent.path, PATIENCE).await.unwrap(), report("hooks"));
+    assert_eq!(ask(&agent.path, TIMEOUT).await.unwrap(), report("hooks"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,7 +217,7 @@ async fn many_clients_at_once_all_get_their_answer() {
     let asked: Vec<_> = (0..20)
         .map(|_| {
             let path = agent.path.clone();
-            tokio::spawn(async move { ask(&path, PATIENCE).await.unwrap() })
+            tokio::spawn(async move { ask(&path, TIMEOUT).await.unwrap() })
         })
         .collect();
     for answer in asked {

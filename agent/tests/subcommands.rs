@@ -50,8 +50,6 @@ fn cases(pod: &Pod) -> Vec<Case> {
             0,
             "",
         ),
-        case(&["view", "check", &root], 1, "FAILED"),
-        case(&["view", "pack", "--from", "/absent", "--to", &copy], 66, "/absent"),
         in_this_pod(&["plan"], 0, "hello"),
         in_this_pod(&["resources"], 0, "processors"),
         in_this_pod(&["env"], 0, "PATH"),

@@ -145,22 +145,22 @@ pub(crate) fn change_user(target: &Target) -> Result<(), ExecError> {
 fn change(target: &Target) -> Result<(), ChangeError> {
     let groups: Vec<Gid> = target.groups.iter().copied().map(Gid::from_raw).collect();
     let (uid, gid) = (Uid::from_raw(target.uid), Gid::from_raw(target.gid));
-    let kept = kept_capabilities(&target.capabilities)?;
-    caps::securebits::set_keepcaps(!kept.is_empty())?;
+    let retained = capabilities_to_retain(&target.capabilities)?;
+    caps::securebits::set_keepcaps(!retained.is_empty())?;
     setgroups(&groups)?;
     setresgid(gid, gid, gid)?;
     setresuid(uid, uid, uid)?;
-    if !kept.is_empty() {
+    if !retained.is_empty() {
         // What is ambient stays through execve(2) of programs without privileges (capabilities(7)).
         for set in [CapSet::Inheritable, CapSet::Ambient, CapSet::Permitted] {
-            caps::set(None, set, &kept)?;
+            caps::set(None, set, &retained)?;
         }
     }
     Ok(())
 }
 
 /// Those of `wanted` that this process has.
-fn kept_capabilities(wanted: &[String]) -> Result<CapsHashSet, CapsError> {
+fn capabilities_to_retain(wanted: &[String]) -> Result<CapsHashSet, CapsError> {
     if wanted.is_empty() {
         return Ok(CapsHashSet::new());
     }

@@ -1,7 +1,7 @@
 //! The account that the broker runs as, in the image's own /etc.
 
 use crate::accounts::error::AccountError;
-use crate::accounts::files::Files;
+use crate::accounts::files as database;
 use crate::accounts::passwd::{self, User};
 use crate::system::files;
 use crate::system::root::below;
@@ -44,43 +44,23 @@ pub(crate) fn ensure_user(
             return Err(AccountError::Field { text: text.to_owned() });
         }
     }
-    let files = Files::below(root);
-    if let Some(user) = files.read()?.find_user(name) {
-        return finish(root, &files, user, home, false);
-    }
-    let _lock = files.lock()?;
-    // Read again: whoever held the lock may have added the account.
-    let before = files.read()?;
+    let before = database::read(root)?;
     let created = before.find_user(name).is_none();
     let mut after = before.clone();
     let user = after
         .add_user(name, uid, home)
         .map_err(|cause| AccountError::Full { name: name.to_owned(), cause })?;
-    files.write(&before, &after, name)?;
-    let mut account = finish(root, &files, user, home, created)?;
-    if created && account.uid != uid {
-        let owner = before.find_uid(uid).map(|owner| owner.name).unwrap_or_default();
-        account.notes.insert(
-            0,
-            format!(
-                "uid {uid} belongs to user {owner:?} of the image: user {name:?} was made with uid {}; set fluxUser to choose another name or uid",
-                account.uid
-            ),
-        );
-    }
-    Ok(account)
-}
-
-fn finish(
-    root: &Path,
-    files: &Files,
-    user: User,
-    wanted_home: &Path,
-    created: bool,
-) -> Result<Account, AccountError> {
-    let groups = files.read()?.groups_of(&user);
+    database::append(root, &before, &after, name)?;
     let mut notes = Vec::new();
-    let home = usable_home(root, &user, wanted_home, &mut notes);
+    if created && user.uid != uid {
+        let owner = before.find_uid(uid).map(|owner| owner.name).unwrap_or_default();
+        notes.push(format!(
+            "uid {uid} belongs to user {owner:?} of the image: user {name:?} was made with uid {}; set fluxUser to choose another name or uid",
+            user.uid
+        ));
+    }
+    let groups = after.groups_of(&user);
+    let home = usable_home(root, &user, home, &mut notes);
     let User { name, uid, gid, .. } = user;
     Ok(Account { name, uid, gid, home, groups, created, notes })
 }

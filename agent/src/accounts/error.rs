@@ -3,10 +3,6 @@
 use crate::accounts::passwd::NoFreeId;
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
-
-/// How long to wait for another program that edits the user database, as lckpwdf(3) does.
-pub(super) const LOCK_DEADLINE: Duration = Duration::from_secs(15);
 
 /// Why there is no usable account.
 #[derive(Debug, thiserror::Error)]
@@ -17,9 +13,6 @@ pub(crate) enum AccountError {
         /// The text refused.
         text: String,
     },
-    /// Another program holds the lock.
-    #[error("could not lock {}, held by another process for {} s", path.display(), LOCK_DEADLINE.as_secs())]
-    Locked { path: PathBuf },
     /// A file of the user database could not be read.
     #[error("could not read {}", path.display())]
     Read {

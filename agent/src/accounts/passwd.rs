@@ -120,8 +120,8 @@ impl Databases {
             &format!("{name}:{password}:{uid}:{gid}::{}:{}", user.home.display(), user.shell),
         );
         if let Some(shadow) = self.shadow.as_mut() {
-            let known = lines(shadow).any(|line| line.split(':').next() == Some(name));
-            if !known {
+            let exists = lines(shadow).any(|line| line.split(':').next() == Some(name));
+            if !exists {
                 append(shadow, &format!("{name}:!:::::::"));
             }
         }

@@ -32,7 +32,7 @@ impl PodArguments {
 
 /// The form of an answer.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct OutputArgument {
+pub struct OutputArgument {
     /// Form of the answer
     #[arg(long, short, value_enum, default_value_t = Format::Text)]
     pub output: Format,
@@ -40,11 +40,18 @@ pub(crate) struct OutputArgument {
 
 /// Forms of answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub enum Format {
     /// For people.
     Text,
     /// For scripts.
     Json,
+}
+
+impl OutputArgument {
+    /// Prints `value` in the form asked for; `text` is the one for people.
+    pub fn print(self, value: &impl Serialize, text: impl FnOnce() -> String) {
+        self.output.print(value, text);
+    }
 }
 
 impl Format {
@@ -68,9 +75,8 @@ pub(crate) enum Awaited {
     Complete,
 }
 
-/// How long somebody waits who gives `seconds`: a year at most, which every clock can
-/// still count to.
-pub(super) fn patience(seconds: u64) -> Duration {
+/// `seconds` of a command line: a year at most, which every clock can still count to.
+pub(super) fn duration(seconds: u64) -> Duration {
     const LONGEST: u64 = 365 * 24 * 60 * 60;
     Duration::from_secs(seconds.min(LONGEST))
 }

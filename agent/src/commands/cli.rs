@@ -1,19 +1,16 @@
 //! The command line.
 
-use crate::accounts::become_user::Target;
+use crate::accounts::become_user::{self, Target};
 use crate::commands::arguments::{Awaited, OutputArgument, PodArguments};
-use crate::commands::failure::{Done, code};
-use crate::commands::{
-    connect, doctor, env, exec, flux, fluxion, install, keygen, plan, probe, ready, resources,
-    status, view_check, view_install, view_pack, wait,
-};
+use crate::commands::error::{CommandError, report};
+use crate::commands::{client, doctor, env, fluxion, inspect, install, keygen, probe, wait};
 use crate::flux::resources::memory_limit;
 use crate::pid1::run;
 use crate::program::{batch, diagnose, wrapper};
 use crate::system::output;
 use crate::system::root::Root;
 use crate::system::subcommand;
-use crate::view::{CheckRequest, InstallRequest, PackRequest};
+use crate::view::InstallRequest;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use flux_contract::{Exit, INSTALL_MOUNT, Layout};
@@ -199,40 +196,6 @@ enum ViewCommand {
         #[arg(long, default_value = "/", hide = true)]
         root: PathBuf,
     },
-    /// Make a view from an installed Flux, with all that it needs to run in any image
-    Pack {
-        /// Prefix of the Flux installation, or where it was put instead (DESTDIR)
-        #[arg(long, value_name = "DIRECTORY")]
-        from: PathBuf,
-        /// Root of the image to be made: the view is written below it, at its place at run time
-        #[arg(long, value_name = "DIRECTORY")]
-        to: PathBuf,
-        /// Where the shared volume will be mounted; Flux was built for the prefix PATH/view
-        #[arg(long, default_value = Layout::DEFAULT_MOUNT, value_name = "PATH")]
-        mount_path: PathBuf,
-        /// Replace a view that is there
-        #[arg(long)]
-        force: bool,
-        #[command(flatten)]
-        output: OutputArgument,
-        /// Root of the file system that Flux is installed in
-        #[arg(long, default_value = "/", hide = true)]
-        root: PathBuf,
-    },
-    /// Say whether an image holds a view, which, and whether it runs in an application's image
-    Check {
-        /// Root of the view image
-        #[arg(value_name = "IMAGE-ROOT")]
-        root: PathBuf,
-        /// Root of an application's image
-        #[arg(long, value_name = "ROOT")]
-        application: Option<PathBuf>,
-        /// Where the shared volume will be mounted
-        #[arg(long, default_value = Layout::DEFAULT_MOUNT, value_name = "PATH")]
-        mount_path: PathBuf,
-        #[command(flatten)]
-        output: OutputArgument,
-    },
 }
 
 /// The command line as a value: what pages say to type is checked against it.
@@ -245,10 +208,10 @@ pub fn main() -> ExitCode {
     let mut words = std::env::args_os();
     let name = words.next().unwrap_or_default();
     if Path::new(&name).file_name() == Some(Layout::CLIENT_NAME.as_ref()) {
-        return ExitCode::from(flux::run(&words.collect::<Vec<_>>()));
+        return ExitCode::from(report(Err(client::flux(&words.collect::<Vec<_>>()))));
     }
     match Cli::try_parse() {
-        Ok(cli) => ExitCode::from(output::end(dispatch(cli.command))),
+        Ok(cli) => ExitCode::from(output::exit_code(dispatch(cli.command))),
         Err(error) => {
             // Nothing is to be done where even this cannot be printed.
             let _ = error.print();
@@ -260,8 +223,8 @@ pub fn main() -> ExitCode {
 
 fn dispatch(command: Command) -> u8 {
     match command {
-        Command::Install { directory } => code(install::run(&directory)),
-        Command::View { command } => code(view(command)),
+        Command::Install { directory } => report(install::agent(&directory)),
+        Command::View { command } => report(view(command)),
         Command::Run { pod, container, probe_port, probe_period } => {
             let period = probe_period.map(Duration::from_secs);
             let options = run::Options {
@@ -273,46 +236,45 @@ fn dispatch(command: Command) -> u8 {
             };
             block_on(run::run(options), identity)
         }
-        Command::Plan { pod, output } => code(plan::run(&pod, output.output)),
-        Command::Keygen { path, name, force } => code(keygen::run(path.as_deref(), &name, force)),
-        Command::Status { pod, output } => code(block_on(status::run(&pod, output.output), Err)),
-        Command::Ready { pod, timeout } => code(block_on(ready::run(&pod, timeout), Err)),
-        Command::Wait { what, pod, timeout } => code(block_on(wait::run(what, &pod, timeout), Err)),
-        Command::Probe { pod, target, certificate, timeout, output } => code(block_on(
-            probe::run(&pod, target.as_deref(), certificate, timeout, output.output),
-            Err,
-        )),
-        Command::Exec { target, words } => exec::run(&target, &words),
+        Command::Plan { pod, output } => report(inspect::plan(&pod, output.output)),
+        Command::Keygen { path, name, force } => report(keygen::run(path.as_deref(), &name, force)),
+        Command::Status { pod, output } => report_async(inspect::status(&pod, output.output)),
+        Command::Ready { pod, timeout } => report_async(wait::ready(&pod, timeout)),
+        Command::Wait { what, pod, timeout } => report_async(wait::wait(what, &pod, timeout)),
+        Command::Probe { pod, target, certificate, timeout, output } => {
+            report_async(probe::run(&pod, target.as_deref(), certificate, timeout, output.output))
+        }
+        Command::Exec { target, words } => report(exec(&target, &words)),
         Command::Program(program) => block_on(wrapper::run(&program), identity),
         Command::Batch(batch) => batch::run(&batch),
-        Command::Doctor { pod, output } => {
-            code(block_on(doctor::command::run(&pod, output.output), Err))
-        }
-        Command::Connect { pod, words } => code(connect::run(&pod, &words)),
-        Command::Fluxion => code(fluxion::run()),
-        Command::Resources { pod, output } => code(resources::run(&pod, output.output)),
+        Command::Doctor { pod, output } => report_async(doctor::run(&pod, output.output)),
+        Command::Connect { pod, words } => report(client::connect(&pod, &words)),
+        Command::Fluxion => report(fluxion::run()),
+        Command::Resources { pod, output } => report(inspect::resources(&pod, output.output)),
         Command::Diagnose { flux } => block_on(diagnose::run(&flux), identity),
-        Command::Env { to: Some(file), pod: _, output: _ } => code(env::report_to(&file)),
-        Command::Env { to: None, pod, output } => code(env::run(&pod, output.output)),
+        Command::Env { to: Some(file), pod: _, output: _ } => report(env::write_to(&file)),
+        Command::Env { to: None, pod, output } => report(env::run(&pod, output.output)),
     }
 }
 
-fn view(command: ViewCommand) -> Done {
+fn view(command: ViewCommand) -> Result<(), CommandError> {
     match command {
         ViewCommand::Install { destination, mount_path, source, agent, root } => {
             let memory_limit = memory_limit(&Root::new("/"));
             let request = InstallRequest { root, destination, mount_path, source, memory_limit };
-            view_install::run(&request, agent)
-        }
-        ViewCommand::Pack { from, to, mount_path, force, output, root } => {
-            let request = PackRequest { root, from, to, mount_path, force };
-            view_pack::run(&request, output.output)
-        }
-        ViewCommand::Check { root, application, mount_path, output } => {
-            let request = CheckRequest { root, application, mount_path };
-            view_check::run(&request, output.output)
+            install::view(&request, agent)
         }
     }
+}
+
+/// Becomes `target` and then `words`; returns only when that failed.
+fn exec(target: &Target, words: &[String]) -> Result<(), CommandError> {
+    let error = become_user::exec(target, words);
+    Err(CommandError::with_message(error.code(), error.text()))
+}
+
+fn report_async(work: impl Future<Output = Result<(), CommandError>>) -> u8 {
+    block_on(async { report(work.await) }, identity)
 }
 
 /// Runs `work` on this thread alone; where that cannot be, `failed` has the code to end with. Threads that

@@ -1,35 +1,120 @@
 //! Clients of this pod's broker: people, and programs that call `flux` as people do. Flux takes jobs
 //! from nobody but the user it runs as, and people come in as root.
+//!
+//! `flux-agent connect` starts a shell or a command; `flux-connect.sh` is this as well. This program called
+//! `flux` ([`Layout::client`]) becomes the Flux of the view: so whoever comes into a pod as root, as people,
+//! tutorials and the Python SDK do, needs to know nothing of Flux's user.
 
 use crate::accounts::become_user::{ExecError, Target, change_user};
-use crate::commands::pod::Pod;
-use crate::plan::decide::Surroundings;
+use crate::commands::arguments::PodArguments;
+use crate::commands::error::CommandError;
+use crate::commands::pod::PodContext;
+use crate::plan::decide::{Surroundings, surroundings};
+use crate::plan::environment::chosen_shell;
 use crate::process::exit_status::start_failure_code;
-use crate::system::environment::{Change, Environment};
+use crate::system::environment::{Change, Environment, find_program};
+use crate::system::files::is_executable;
 use crate::system::output::complain;
+use flux_contract::{Exit, Layout};
 use nix::unistd::{AccessFlags, access};
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io::{self, IsTerminal};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// When a client leaves its working directory for its home.
+/// Names the instance to talk to (flux-environment(7)).
+const URI: &str = "FLUX_URI";
+/// Code of a command that was not found, as shells have it.
+const NOT_FOUND: u8 = 127;
+
+/// Which working directory a client leaves for its home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Leaves {
-    /// When it cannot write there: it is a shell, in which people type commands that leave files.
-    Closed,
-    /// When nothing can be done there: it is closed even to entering, or it is the root directory, in
+enum GoHome {
+    /// One that it cannot write to: it is a shell, in which people type commands that leave files.
+    IfNotWritable,
+    /// One in which nothing can be done: it is closed even to entering, or it is the root directory, in
     /// which a container without a working directory starts. Elsewhere a command may name files
     /// relative to it.
-    Useless,
+    IfUseless,
+}
+
+/// Becomes `words`, or a shell; returns only when it failed.
+pub(crate) fn connect(arguments: &PodArguments, words: &[OsString]) -> Result<(), CommandError> {
+    let pod = PodContext::read(arguments)?;
+    let around = pod.surroundings()?;
+    let socket = pod.root.at(&around.socket);
+    let owner = fs::metadata(&socket).map_err(|error| {
+        let message = format!(
+            "look at the broker's socket {}: {error}: the broker is not up (yet): see flux-agent status, flux-agent doctor",
+            socket.display()
+        );
+        CommandError::with_message(Exit::Broker.code(), message)
+    })?;
+    let client = Client::new(&pod, &around, (owner.uid(), owner.gid()));
+    if let Some((program, arguments)) = words.split_first() {
+        return Err(client.become_program(program, arguments, GoHome::IfUseless));
+    }
+    let shell = chosen_shell(&pod.config, &pod.facts);
+    Err(client.become_program(shell.as_os_str(), &[], GoHome::IfNotWritable))
+}
+
+/// Becomes the real `flux` with `arguments`; returns only when that failed.
+pub(crate) fn flux(arguments: &[OsString]) -> CommandError {
+    let pod = PodContext::read(&PodArguments::of_this_pod()).ok();
+    let Some(flux) = real_flux(pod.as_ref()) else {
+        let message = "the view is not there (yet), and no other flux is on the PATH".to_owned();
+        return CommandError::with_message(NOT_FOUND, message);
+    };
+    match pod.and_then(|pod| client(&pod)) {
+        Some(client) => client.become_program(flux.as_os_str(), arguments, GoHome::IfUseless),
+        None => become_command(Command::new(flux).args(arguments)),
+    }
+}
+
+/// What has to change for the broker to take this process for its own; `None` where there is no
+/// broker (yet), and for whoever is connected already and no root, as in a job.
+fn client(pod: &PodContext) -> Option<Client> {
+    let connected = std::env::var_os(URI);
+    if connected.is_some() && pod.facts.uid != 0 {
+        return None;
+    }
+    let around = surroundings(&pod.config, &pod.facts).ok()?;
+    let socket = connected.as_deref().and_then(local_socket).unwrap_or(&around.socket);
+    let owner = fs::metadata(pod.root.at(socket)).ok()?;
+    let mut client = Client::new(pod, &around, (owner.uid(), owner.gid()));
+    // The instance of a batch job, or what `flux proxy` has opened, stays the one that is meant.
+    client.environment.extend(connected.map(|uri| (URI.into(), uri)));
+    Some(client)
+}
+
+/// The path of the socket in a URI `local://PATH`.
+fn local_socket(uri: &OsStr) -> Option<&Path> {
+    uri.to_str()?.strip_prefix("local://").map(Path::new)
+}
+
+/// The view's, where there is one; otherwise the first on the `PATH` that is not this program.
+fn real_flux(pod: Option<&PodContext>) -> Option<PathBuf> {
+    let own = std::env::current_exe().ok();
+    // Without a configuration, this program's own place says where the view is.
+    let beside = own.as_deref().and_then(Path::parent).and_then(Path::parent).map(Layout::new);
+    let layout =
+        pod.map_or(beside, |pod| pod.config.view.enabled.then(|| pod.config.layout.clone()));
+    let of_view = layout.map(|layout| layout.view().join("bin/flux"));
+    let is_other = |path: &Path| is_executable(path) && fs::canonicalize(path).ok() != own;
+    of_view.filter(|path| is_executable(path)).or_else(|| {
+        let environment: Environment = std::env::vars_os().collect();
+        find_program(&environment, Layout::CLIENT_NAME, is_other)
+    })
 }
 
 /// As whom, and in which environment, a program is a client of the broker.
 #[derive(Debug)]
-pub(crate) struct Client {
+struct Client {
     /// Its environment.
-    pub(crate) environment: Environment,
+    environment: Environment,
     /// Whom to become; nobody where that is not needed or not possible.
     target: Option<Target>,
 }
@@ -37,7 +122,7 @@ pub(crate) struct Client {
 impl Client {
     /// The client that this process can be of the broker with `around`, whose user and group are
     /// `owner`. Only root can become another; anybody else stays who they are, Flux's guest.
-    pub(crate) fn new(pod: &Pod, around: &Surroundings, owner: (u32, u32)) -> Self {
+    fn new(pod: &PodContext, around: &Surroundings, owner: (u32, u32)) -> Self {
         let mut changes = around.changes.clone();
         let target =
             (pod.facts.uid == 0 && owner.0 != 0).then(|| brokers_user(pod, owner, &mut changes));
@@ -49,32 +134,31 @@ impl Client {
         Self { environment, target }
     }
 
-    /// Becomes `program` with `arguments`; returns only when that failed, the code to end with.
-    pub(crate) fn become_program(
+    /// Becomes `program` with `arguments`; returns only when that failed.
+    fn become_program(
         mut self,
         program: &OsStr,
         arguments: &[OsString],
-        leaves: Leaves,
-    ) -> u8 {
+        go_home: GoHome,
+    ) -> CommandError {
         if let Some(target) = &self.target
             && let Err(error) = change_user(target)
         {
-            complain(&error.text());
-            return error.code();
+            return CommandError::with_message(error.code(), error.text());
         }
-        self.find_a_place(leaves);
+        self.leave_useless_directory(go_home);
         let mut command = Command::new(program);
         become_command(command.args(arguments).env_clear().envs(&self.environment))
     }
 
     /// Goes home from a working directory that is of no use. On a terminal that is said; a script may
     /// read all that is printed.
-    fn find_a_place(&mut self, leaves: Leaves) {
+    fn leave_useless_directory(&mut self, go_home: GoHome) {
         let usable = |path: &Path| access(path, AccessFlags::W_OK | AccessFlags::X_OK).is_ok();
         let here = Path::new(".");
         let is_root = std::env::current_dir().is_ok_and(|path| path == Path::new("/"));
         let stays =
-            leaves == Leaves::Useless && !is_root && access(here, AccessFlags::X_OK).is_ok();
+            go_home == GoHome::IfUseless && !is_root && access(here, AccessFlags::X_OK).is_ok();
         let home = self.environment.get(OsStr::new("HOME")).filter(|home| usable(Path::new(home)));
         let Some(home) = home.filter(|_| !usable(here) && !stays).cloned() else { return };
         if std::env::set_current_dir(&home).is_ok() {
@@ -89,18 +173,17 @@ impl Client {
     }
 }
 
-/// Becomes `command` as whoever this is; returns only when that failed, the code to end with.
-pub(crate) fn become_command(command: &mut Command) -> u8 {
+/// Becomes `command` as whoever this is; returns only when that failed.
+fn become_command(command: &mut Command) -> CommandError {
     let source = command.exec();
     let program = command.get_program().to_string_lossy().into_owned();
     let code = start_failure_code(&source);
-    complain(&ExecError::Start { program, source }.text());
-    code
+    CommandError::with_message(code, ExecError::Start { program, source }.text())
 }
 
 /// The user to whom the broker belongs, whose names go into `changes`. The image of a sidecar does not
 /// know that user: then the names stay unset.
-fn brokers_user(pod: &Pod, (uid, gid): (u32, u32), changes: &mut Vec<Change>) -> Target {
+fn brokers_user(pod: &PodContext, (uid, gid): (u32, u32), changes: &mut Vec<Change>) -> Target {
     let accounts = &pod.facts.accounts;
     let account = accounts.find_uid(uid);
     let groups = account.as_ref().map_or_else(|| vec![gid], |user| accounts.groups_of(user));

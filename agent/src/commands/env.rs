@@ -1,29 +1,29 @@
 //! `flux-agent env`: the environment of a client of this pod's broker; and, for hooks, that of this process.
 
 use crate::commands::arguments::{Format, PodArguments};
-use crate::commands::failure::Done;
-use crate::commands::pod::Pod;
+use crate::commands::error::CommandError;
+use crate::commands::pod::PodContext;
 use crate::system::environment::{Environment, Report};
 use crate::system::files;
-use crate::system::output::{answer, answer_json, complain};
+use crate::system::output::{answer, answer_json};
 use crate::system::words::quoted;
 use flux_contract::Exit;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Leaves this process' environment in `file`.
-pub(crate) fn report_to(file: &Path) -> Done {
+/// Writes this process' environment to `file`.
+pub(crate) fn write_to(file: &Path) -> Result<(), CommandError> {
     let written = Report::of_this_process()
         .and_then(|report| files::write(file, &report.to_bytes(), 0o600, None));
     written.map_err(|error| {
-        complain(&format!("report the environment to {}: {error}", file.display()));
-        Exit::Prepare.code()
+        let message = format!("write the environment to {}: {error}", file.display());
+        CommandError::with_message(Exit::Prepare.code(), message)
     })
 }
 
 /// Prints what is to be exported.
-pub(crate) fn run(arguments: &PodArguments, format: Format) -> Done {
-    let around = Pod::read(arguments)?.surroundings()?;
+pub(crate) fn run(arguments: &PodArguments, format: Format) -> Result<(), CommandError> {
+    let around = PodContext::read(arguments)?.surroundings()?;
     let before: Environment = std::env::vars_os().collect();
     let mut after = before.clone();
     for change in &around.changes {

@@ -6,9 +6,9 @@
 //! - Only the lead has a scheduler; a worker would fail in the same way.
 //! - Not while jobs are running: Fluxion cannot take over one without a time limit, and ends it.
 
-use crate::commands::failure::{Done, NO};
+use crate::commands::error::CommandError;
 use crate::process::exit_status::{exit_code, start_failure_code};
-use crate::system::output::{answer, complain, plain};
+use crate::system::output::{answer, plain};
 use flux_contract::Layout;
 use std::io;
 use std::process::{Command, Stdio};
@@ -19,38 +19,38 @@ const RESOURCE: &str = "sched-fluxion-resource";
 const QUEUE_MANAGER: &str = "sched-fluxion-qmanager";
 /// Tells whether a job could ever run; older Fluxions have none.
 const FEASIBILITY: &str = "sched-fluxion-feasibility";
-/// What Fluxion is to know of the resources.
-const KNOWN: &str = "load-allowlist=node,core,gpu";
+/// The kinds of resources that Fluxion manages.
+const ALLOWLIST: &str = "load-allowlist=node,core,gpu";
 
 /// Makes Fluxion the scheduler. Where `flux` does not answer, its code is the one to end with.
-pub(crate) fn run() -> Done {
-    let rank = ask(&["getattr", "rank"])?;
+pub(crate) fn run() -> Result<(), CommandError> {
+    let rank = output_of(&["getattr", "rank"])?;
     if rank != "0" {
         let why = "run it in the lead";
         return refuse(&format!("the scheduler is the lead's, and this is rank {rank}: {why}"));
     }
-    let modules = ask(&["module", "list"])?;
+    let modules = output_of(&["module", "list"])?;
     let scheduler = modules.lines().find_map(scheduler);
     if scheduler == Some(QUEUE_MANAGER) {
-        say("Fluxion is the scheduler already");
+        print("Fluxion is the scheduler already");
         return Ok(());
     }
     let stays = format!("{} stays", scheduler.unwrap_or("no scheduler"));
-    if !ask(&["job", "list", "--user=all", "--states=running"])?.is_empty() {
+    if !output_of(&["job", "list", "--user=all", "--states=running"])?.is_empty() {
         return refuse(&format!("jobs are running, and might not survive it: {stays}"));
     }
     if let Some(scheduler) = scheduler {
-        tell(&["module", "remove", scheduler])?;
+        run_flux(&["module", "remove", scheduler])?;
     }
-    if load(&[RESOURCE, KNOWN]).and_then(|()| load(&[QUEUE_MANAGER])).is_ok() {
-        if load(&[FEASIBILITY, KNOWN]).is_err() {
-            complain_as_helper("going on without that module: older Fluxions have none");
+    if load(&[RESOURCE, ALLOWLIST]).and_then(|()| load(&[QUEUE_MANAGER])).is_ok() {
+        if load(&[FEASIBILITY, ALLOWLIST]).is_err() {
+            warn("going on without that module: older Fluxions have none");
         }
-        say("Fluxion is the scheduler now");
+        print("Fluxion is the scheduler now");
         return Ok(());
     }
-    // What fails from here on has said so; the refusal is what counts.
-    let _ = tell(&["module", "remove", "-f", RESOURCE]);
+    // Flux says what fails from here on; the refusal is what counts.
+    let _ = run_flux(&["module", "remove", "-f", RESOURCE]);
     if let Some(scheduler) = scheduler {
         let _ = load(&[scheduler]);
     }
@@ -65,44 +65,48 @@ fn scheduler(line: &str) -> Option<&str> {
     services.split(',').any(|service| service == "sched").then_some(module)
 }
 
-fn say(text: &str) {
+fn print(text: &str) {
     answer(&format!("load-fluxion.sh: {text}"));
 }
 
-fn refuse(text: &str) -> Done {
-    complain_as_helper(text);
-    Err(NO)
+fn refuse(text: &str) -> Result<(), CommandError> {
+    warn(text);
+    Err(CommandError::printed_no())
 }
 
-fn complain_as_helper(text: &str) {
+fn warn(text: &str) {
     plain(&format!("load-fluxion.sh: {text}"));
 }
 
-fn load(words: &[&str]) -> Done {
-    tell(&[&["module", "load"], words].concat())
+fn load(words: &[&str]) -> Result<(), CommandError> {
+    run_flux(&[&["module", "load"], words].concat())
 }
 
-/// What `flux` answers to `words`.
-fn ask(words: &[&str]) -> Result<String, u8> {
+/// What `flux` prints for `words`.
+fn output_of(words: &[&str]) -> Result<String, CommandError> {
     let output = flux(words).stdout(Stdio::piped()).stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| not_started(&error))?;
-    judged(exit_code(output.status))?;
+    check_code(exit_code(output.status))?;
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }
 
-/// Has `flux` do `words`.
-fn tell(words: &[&str]) -> Done {
+/// Runs `flux` with `words`.
+fn run_flux(words: &[&str]) -> Result<(), CommandError> {
     let status = flux(words).status().map_err(|error| not_started(&error))?;
-    judged(exit_code(status))
+    check_code(exit_code(status))
 }
 
-fn judged(code: i32) -> Done {
-    if code == 0 { Ok(()) } else { Err(u8::try_from(code).unwrap_or(u8::MAX)) }
+fn check_code(code: i32) -> Result<(), CommandError> {
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(CommandError::printed(u8::try_from(code).unwrap_or(u8::MAX)))
+    }
 }
 
-fn not_started(error: &io::Error) -> u8 {
-    complain(&format!("start {}: {error}", Layout::CLIENT_NAME));
-    start_failure_code(error)
+fn not_started(error: &io::Error) -> CommandError {
+    let message = format!("start {}: {error}", Layout::CLIENT_NAME);
+    CommandError::with_message(start_failure_code(error), message)
 }
 
 /// `flux` as the shell finds it, connected to the instance that the shell is in, else to this pod's.

@@ -1,8 +1,9 @@
-//! `flux-agent install`: what the agent image's init container does.
+//! `flux-agent install` and `flux-agent view install`: what the init containers do that copy agent and view.
 
-use crate::commands::failure::{self, Done};
+use crate::commands::error::CommandError;
 use crate::system::files::{self, Attributes};
 use crate::system::output::complain;
+use crate::view::{InstallRequest, install_view};
 use flux_contract::{Exit, Layout};
 use std::fs::File;
 use std::io;
@@ -21,10 +22,21 @@ pub(crate) struct InstallError {
     cause: io::Error,
 }
 
-/// Installs and says so.
-pub(crate) fn run(directory: &Path) -> Done {
-    let path = copy_to(directory).map_err(|error| failure::failed(Exit::Prepare, &error))?;
+/// Copies this program to `directory`.
+pub(crate) fn agent(directory: &Path) -> Result<(), CommandError> {
+    let path = copy_to(directory).map_err(|error| CommandError::new(Exit::Prepare, &error))?;
     complain(&format!("installed {}", path.display()));
+    Ok(())
+}
+
+/// Copies the view; before it this program, if `with_agent` says so.
+pub(crate) fn view(request: &InstallRequest, with_agent: bool) -> Result<(), CommandError> {
+    if with_agent {
+        agent(&Layout::new(&request.destination).bin_dir())?;
+    }
+    let report = install_view(request, &mut complain)
+        .map_err(|error| CommandError::new(Exit::View, &error))?;
+    complain(&report.to_string());
     Ok(())
 }
 

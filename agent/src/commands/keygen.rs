@@ -1,6 +1,6 @@
 //! `flux-agent keygen`: makes CURVE certificates.
 
-use crate::commands::failure::{Done, failed};
+use crate::commands::error::CommandError;
 use crate::system::files::{self, Attributes};
 use crate::system::output::answer_text;
 use flux_contract::{CertificateError, CurveCertificate, Exit};
@@ -34,7 +34,7 @@ pub(crate) enum KeygenError {
 }
 
 /// Makes a certificate and writes it to `path`, or prints it.
-pub(crate) fn run(path: Option<&Path>, name: &str, force: bool) -> Done {
+pub(crate) fn run(path: Option<&Path>, name: &str, force: bool) -> Result<(), CommandError> {
     let made = generate(name).and_then(|certificate| {
         if let Some(path) = path {
             return write(path, &certificate, force);
@@ -42,7 +42,7 @@ pub(crate) fn run(path: Option<&Path>, name: &str, force: bool) -> Done {
         answer_text(certificate.to_text().expose());
         Ok(())
     });
-    made.map_err(|error| failed(Exit::Prepare, &error))
+    made.map_err(|error| CommandError::new(Exit::Prepare, &error))
 }
 
 /// A new random certificate that carries `name` in its metadata (letters, digits, `-` and `.`).

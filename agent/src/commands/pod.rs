@@ -1,42 +1,32 @@
-//! The pod that a subcommand is about: its configuration and facts.
+//! Configuration and facts of the pod that a subcommand is about.
 
 use crate::commands::arguments::PodArguments;
-use crate::commands::failure::failed;
+use crate::commands::error::CommandError;
 use crate::plan::config::read_config;
 use crate::plan::decide::{self, Surroundings, surroundings};
 use crate::plan::facts::Facts;
 use crate::plan::step::{AwaitLead, Role};
-use crate::system::output::{chain, complain};
+use crate::system::output::chain;
 use crate::system::root::Root;
 use flux_contract::{AgentConfig, CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Configuration and facts of a pod.
 #[derive(Debug)]
-pub(crate) struct Pod {
+pub(crate) struct PodContext {
     pub(crate) config: AgentConfig,
     pub(crate) facts: Facts,
     pub(crate) root: Root,
 }
 
-impl Pod {
-    /// Reads them; where that fails, the code to end with and what to say.
-    pub(crate) fn gather(arguments: &PodArguments) -> Result<Self, (Exit, String)> {
+impl PodContext {
+    pub(crate) fn read(arguments: &PodArguments) -> Result<Self, CommandError> {
         let root = Root::new(&arguments.root);
         let config = read_config(&root.at(&arguments.config))
-            .map_err(|error| (Exit::Config, chain(&error)))?;
+            .map_err(|error| CommandError::new(Exit::Config, &error))?;
         let facts = Facts::gather(&config, &root, arguments.hostname.clone())
-            .map_err(|error| (Exit::Internal, chain(&error)))?;
+            .map_err(|error| CommandError::new(Exit::Internal, &error))?;
         Ok(Self { config, facts, root })
-    }
-
-    /// Reads them; complains and gives the code to end with where that fails.
-    pub(crate) fn read(arguments: &PodArguments) -> Result<Self, u8> {
-        Self::gather(arguments).map_err(|(exit, text)| {
-            complain(&text);
-            exit.code()
-        })
     }
 
     /// The resource set by which Flux schedules; a worker has none.
@@ -54,13 +44,15 @@ impl Pod {
     }
 
     /// What a client of its broker needs.
-    pub(crate) fn surroundings(&self) -> Result<Surroundings, u8> {
-        surroundings(&self.config, &self.facts).map_err(|error| failed(error.exit(), &error))
+    pub(crate) fn surroundings(&self) -> Result<Surroundings, CommandError> {
+        surroundings(&self.config, &self.facts)
+            .map_err(|error| CommandError::new(error.exit(), &error))
     }
 
     /// Where and how long to wait for the lead.
-    pub(crate) fn lead(&self) -> Result<AwaitLead, u8> {
-        decide::lead(&self.config, &self.facts).map_err(|error| failed(error.exit(), &error))
+    pub(crate) fn lead(&self) -> Result<AwaitLead, CommandError> {
+        decide::lead(&self.config, &self.facts)
+            .map_err(|error| CommandError::new(error.exit(), &error))
     }
 }
 
@@ -71,10 +63,7 @@ pub(crate) fn read_certificate(path: &Path) -> Result<CurveCertificate, String> 
     CurveCertificate::parse(&text).map_err(|error| chain(&error))
 }
 
-/// The certificate at `path`; complains and gives the code to end with where there is none.
-pub(crate) fn certificate_at(path: &Path) -> Result<CurveCertificate, u8> {
-    read_certificate(path).map_err(|text| {
-        complain(&text);
-        Exit::Prepare.code()
-    })
+/// The same, as the error of a subcommand.
+pub(crate) fn certificate_at(path: &Path) -> Result<CurveCertificate, CommandError> {
+    read_certificate(path).map_err(|text| CommandError::with_message(Exit::Prepare.code(), text))
 }

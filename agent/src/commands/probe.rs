@@ -1,11 +1,11 @@
 //! `flux-agent probe`: whether a broker's port would let this pod in.
 
-use crate::commands::arguments::{Format, PodArguments, patience};
-use crate::commands::failure::{Done, NO, failed_with};
-use crate::commands::pod::{Pod, certificate_at};
+use crate::commands::arguments::{Format, PodArguments, duration};
+use crate::commands::error::CommandError;
+use crate::commands::pod::{PodContext, certificate_at};
 use crate::lead::probe::probe;
 use crate::lead::resolver::lookup;
-use crate::system::output::{answer, answer_json, complain};
+use crate::system::output::{answer, answer_json, chain};
 use flux_contract::Exit;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub(crate) async fn run(
     certificate: Option<PathBuf>,
     seconds: u64,
     format: Format,
-) -> Done {
+) -> Result<(), CommandError> {
     let (certificate, name, port) = match (target, certificate) {
         (Some(target), Some(path)) => {
             let certificate = certificate_at(&path)?;
@@ -25,7 +25,7 @@ pub(crate) async fn run(
             (certificate, name, port)
         }
         (target, certificate) => {
-            let pod = Pod::read(arguments)?;
+            let pod = PodContext::read(arguments)?;
             let (name, port) = if let Some(target) = target {
                 host_and_port(target)?
             } else {
@@ -37,11 +37,11 @@ pub(crate) async fn run(
             (certificate_at(&path)?, name, port)
         }
     };
-    let addresses = lookup(&name).await.map_err(|error| failed_with(NO, &error))?;
-    let mut done = Err(NO);
+    let addresses = lookup(&name).await.map_err(|error| CommandError::no(chain(&error)))?;
+    let mut done = Err(CommandError::printed_no());
     for address in addresses {
         let address = SocketAddr::new(address, port);
-        let outcome = probe(address, &certificate, patience(seconds).into()).await;
+        let outcome = probe(address, &certificate, duration(seconds).into()).await;
         if outcome.is_accepted() {
             done = Ok(());
         }
@@ -58,14 +58,14 @@ pub(crate) async fn run(
 }
 
 /// `host:port`, `1.2.3.4:port` or `[::1]:port`.
-fn host_and_port(target: &str) -> Result<(String, u16), u8> {
+fn host_and_port(target: &str) -> Result<(String, u16), CommandError> {
     let parsed = target.rsplit_once(':').and_then(|(host, port)| {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         Some((host.to_owned(), port.parse().ok()?))
     });
     parsed.ok_or_else(|| {
-        complain(&format!("{target:?} is not HOST:PORT"));
-        Exit::Usage.code()
+        let message = format!("{target:?} is not HOST:PORT");
+        CommandError::with_message(Exit::Usage.code(), message)
     })
 }
 
@@ -76,7 +76,8 @@ mod tests {
     fn targets_may_be_names_and_addresses_of_both_kinds() {
         assert_eq!(host_and_port("hello-0.hello:8050"), Ok(("hello-0.hello".to_owned(), 8050)));
         assert_eq!(host_and_port("[fd00::1]:8050"), Ok(("fd00::1".to_owned(), 8050)));
-        assert_eq!(host_and_port("hello"), Err(64));
-        assert_eq!(host_and_port("hello:port"), Err(64));
+        for wrong in ["hello", "hello:port"] {
+            assert_eq!(host_and_port(wrong).unwrap_err().code, 64);
+        }
     }
 }

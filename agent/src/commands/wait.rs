@@ -1,40 +1,76 @@
-//! `flux-agent wait`: until something is there.
+//! `flux-agent ready`, for people and scripts: whether this pod is ready; `flux-agent wait`: until something is
+//! there.
 
-use crate::commands::arguments::{Awaited, PodArguments, patience};
-use crate::commands::failure::{Done, NO, failed};
-use crate::commands::pod::{Pod, certificate_at};
-use crate::commands::running_agent::{PATIENCE, PAUSE, agent_socket, layout};
+use crate::commands::arguments::{Awaited, PodArguments, duration};
+use crate::commands::error::CommandError;
+use crate::commands::inspect::phase_text;
+use crate::commands::pod::{PodContext, certificate_at};
 use crate::lead::wait::wait_for_lead;
-use crate::status::client::ask;
-use crate::system::output::complain;
+use crate::plan::config::read_config;
+use crate::status::client::{ask, ask_when_ready};
+use crate::status::document::StatusReport;
+use crate::system::output::{chain, complain};
 use crate::system::root::Root;
-use flux_contract::Exit;
-use std::path::Path;
-use std::time::Duration;
+use flux_contract::{Exit, Layout, PRIVATE_MOUNT};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long the agent may take to answer.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+/// How often a state is asked for while waiting for it.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Waits at most `seconds` for it, so that whoever asks learns of it at once.
+pub(crate) async fn ready(arguments: &PodArguments, seconds: u64) -> Result<(), CommandError> {
+    let socket = agent_socket(arguments);
+    let deadline = Instant::now() + duration(seconds);
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let report = ask_when_ready(&socket, left, ANSWER_TIMEOUT).await;
+        match report {
+            Ok(report) if report.ready => return Ok(()),
+            Ok(report) if left.is_zero() || report.over => return Err(not_ready(&report)),
+            Err(error) if left.is_zero() => return Err(CommandError::no(chain(&error))),
+            // There is no agent yet, or the time is up: then once more, and no longer.
+            Ok(_) => {}
+            Err(_) => tokio::time::sleep(POLL_INTERVAL.min(left)).await,
+        }
+    }
+}
+
+fn not_ready(report: &StatusReport) -> CommandError {
+    let broker =
+        report.broker_state.as_ref().map_or_else(String::new, |state| format!(", broker {state}"));
+    let error = report.last_error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
+    CommandError::no(format!("not ready: {}{broker}{error}", phase_text(report)))
+}
 
 /// Waits for `what`, `seconds` long at most.
-pub(crate) async fn run(what: Awaited, arguments: &PodArguments, seconds: u64) -> Done {
-    let patience = patience(seconds);
+pub(crate) async fn wait(
+    what: Awaited,
+    arguments: &PodArguments,
+    seconds: u64,
+) -> Result<(), CommandError> {
+    let limit = duration(seconds);
     if what == Awaited::Lead {
-        return wait_lead(arguments, patience).await;
+        return wait_lead(arguments, limit).await;
     }
     let socket = agent_socket(arguments);
     let reached = async {
         while !reached(what, arguments, &socket).await {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    if tokio::time::timeout(patience, reached).await.is_ok() {
+    if tokio::time::timeout(limit, reached).await.is_ok() {
         return Ok(());
     }
-    complain(&format!("still waiting after {seconds} s"));
-    Err(NO)
+    Err(CommandError::no(format!("still waiting after {seconds} s")))
 }
 
 async fn reached(what: Awaited, arguments: &PodArguments, socket: &Path) -> bool {
     match what {
         Awaited::Lead | Awaited::Broker => {
-            ask(socket, PATIENCE).await.is_ok_and(|report| report.online)
+            ask(socket, ANSWER_TIMEOUT).await.is_ok_and(|report| report.online)
         }
         Awaited::Complete => {
             Root::new(&arguments.root).at(layout(arguments).complete_marker()).exists()
@@ -42,10 +78,29 @@ async fn reached(what: Awaited, arguments: &PodArguments, socket: &Path) -> bool
     }
 }
 
-async fn wait_lead(arguments: &PodArguments, patience: Duration) -> Done {
-    let pod = Pod::read(arguments)?;
+async fn wait_lead(arguments: &PodArguments, limit: Duration) -> Result<(), CommandError> {
+    let pod = PodContext::read(arguments)?;
     let (certificate, lead) = (certificate_at(&pod.certificate_path())?, pod.lead()?);
     let mut report = |line: &str| complain(line);
-    let found = wait_for_lead(&lead, &certificate, patience, &mut report).await;
-    found.map(drop).map_err(|error| failed(Exit::LeadUnreachable, &error))
+    let found = wait_for_lead(&lead, &certificate, limit, &mut report).await;
+    found.map(drop).map_err(|error| CommandError::new(Exit::LeadUnreachable, &error))
+}
+
+/// The paths below the shared volume. The configuration says where that is; where it cannot be read,
+/// this program's own place in it does.
+fn layout(arguments: &PodArguments) -> Layout {
+    let root = Root::new(&arguments.root);
+    let own_mount = || {
+        let own = std::env::current_exe().ok()?;
+        let mount = own.parent()?.parent()?;
+        let layout = Layout::new(mount).with_private(PRIVATE_MOUNT);
+        (layout.agent() == own).then_some(layout)
+    };
+    let configured = read_config(&root.at(&arguments.config)).map(|config| config.layout);
+    configured.ok().or_else(own_mount).unwrap_or_default()
+}
+
+/// The socket of the agent that runs this pod.
+pub(super) fn agent_socket(arguments: &PodArguments) -> PathBuf {
+    Root::new(&arguments.root).at(layout(arguments).agent_socket())
 }

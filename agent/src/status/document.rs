@@ -75,7 +75,7 @@ pub(super) struct Refusal {
     pub(super) error: String,
 }
 
-/// Why the state of a run cannot be told or asked.
+/// Why the state of a run could not be served or queried.
 #[derive(Debug, thiserror::Error)]
 pub enum StatusError {
     /// The socket's directory or a stale socket is in the way.
@@ -133,20 +133,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_camel_case_and_leaves_out_what_is_not_known() {
+    fn a_report_is_camel_case_and_leaves_out_what_is_unset() {
         let report =
             StatusReport { phase: "hooks".to_owned(), restarts: 2, ..StatusReport::default() };
         assert_eq!(
             serde_json::to_string(&report).unwrap(),
             r#"{"phase":"hooks","role":"","hostname":"","online":false,"ready":false,"restarts":2}"#
         );
-        let known = StatusReport {
+        let running = StatusReport {
             broker_state: Some("run".to_owned()),
             last_error: Some("x".to_owned()),
             ..report
         };
-        let text = serde_json::to_string(&known).unwrap();
+        let text = serde_json::to_string(&running).unwrap();
         assert!(text.contains(r#""brokerState":"run""#) && text.contains(r#""lastError":"x""#));
-        assert_eq!(serde_json::from_str::<StatusReport>(&text).unwrap(), known);
+        assert_eq!(serde_json::from_str::<StatusReport>(&text).unwrap(), running);
     }
 }

@@ -11,7 +11,7 @@ const ONLINE: [&str; 2] = ["quorum", "run"];
 /// State in which the lead runs the command.
 const RUN: &str = "run";
 
-/// How many bytes of an error are kept.
+/// Bytes of an error that a report has at most.
 const LONGEST_ERROR: usize = 4096;
 
 /// Collects what happens and publishes it.
@@ -123,10 +123,10 @@ impl Progress {
         });
     }
 
-    /// `error` is what went wrong last. Its beginning is kept: it may hold all that a program said.
+    /// `error` is what went wrong last. Only its beginning is reported: it may hold all that a program said.
     pub(crate) fn failed(&self, error: &str) {
-        let kept = &error[..error.floor_char_boundary(LONGEST_ERROR)];
-        self.publish(|report| report.last_error = Some(kept.to_owned()));
+        let beginning = &error[..error.floor_char_boundary(LONGEST_ERROR)];
+        self.publish(|report| report.last_error = Some(beginning.to_owned()));
     }
 
     /// Puts back what went wrong before something that has come to a good end.

@@ -24,13 +24,13 @@ use tokio::time::{Instant, sleep, timeout};
 /// Connections that are served at a time; others wait for their turn.
 const CONNECTIONS: u16 = 64;
 /// How long a request may take to come.
-const PATIENCE: Duration = Duration::from_secs(5);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes that a request may have; the kubelet's has about 150.
 const REQUEST_LIMIT: usize = 8 * 1024;
 /// Longest time that a question may wait for its answer.
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
 /// Pause before the next connection when one could not be accepted, as with too many open files.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What was asked, and how often the answer was that the pod is ready.
 #[derive(Debug, Clone, Copy, Default)]
@@ -101,7 +101,7 @@ impl ReadinessServer {
                         answered.send_modify(|answered| answered.note(is_yes));
                     });
                 }
-                Err(_) => sleep(PAUSE).await,
+                Err(_) => sleep(ACCEPT_RETRY_INTERVAL).await,
             }
         }
     }
@@ -146,7 +146,7 @@ async fn converse(stream: TcpStream, reports: watch::Receiver<StatusReport>) -> 
         }
     });
     let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     server.keep_alive(false).max_buf_size(REQUEST_LIMIT);
     let sent = server.serve_connection(TokioIo::new(stream), answer).await;
     sent.is_ok() && said.load(Ordering::Relaxed)

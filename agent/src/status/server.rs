@@ -18,9 +18,9 @@ use tokio::time::{sleep, timeout};
 /// Clients that are served at a time; others wait for their turn.
 const CLIENTS: usize = 32;
 /// How long a client may take to ask, and to take its answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause before the next client when one could not be accepted, as with too many open files.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest time a client may wait to hear that the pod is ready.
 const LONGEST_WAIT: Duration = Duration::from_hours(24);
 
@@ -59,7 +59,7 @@ impl StatusServer {
                         let _ = converse(stream, reports).await;
                     });
                 }
-                Err(_) => sleep(PAUSE).await,
+                Err(_) => sleep(ACCEPT_RETRY_INTERVAL).await,
             }
         }
     }
@@ -70,9 +70,9 @@ async fn converse(
     stream: UnixStream,
     mut reports: watch::Receiver<StatusReport>,
 ) -> io::Result<()> {
-    let mut connection = timeout(PATIENCE, Connection::accept(stream)).await??;
+    let mut connection = timeout(CLIENT_TIMEOUT, Connection::accept(stream)).await??;
     loop {
-        let question = timeout(PATIENCE, connection.question()).await??;
+        let question = timeout(CLIENT_TIMEOUT, connection.question()).await??;
         let request = serde_json::from_slice(&question);
         if let Ok(Request::Ready { milliseconds }) = request {
             let wait = Duration::from_millis(milliseconds).min(LONGEST_WAIT);
@@ -90,7 +90,7 @@ async fn converse(
                 serde_json::to_string(&Refusal { error: format!("unknown request: {error}") })
             }
         };
-        timeout(PATIENCE, connection.answer(&text.unwrap_or_default())).await??;
+        timeout(CLIENT_TIMEOUT, connection.answer(&text.unwrap_or_default())).await??;
     }
 }
 

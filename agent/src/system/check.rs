@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 /// What a check found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Finding {
+pub enum Finding {
     /// As it should be.
     Ok,
     /// Unusual; it may be meant so.
@@ -20,7 +20,7 @@ pub(crate) enum Finding {
 
 /// What was found of one thing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Found {
+pub struct Found {
     /// How it is.
     pub finding: Finding,
     /// What was seen; the cause where it is a failure.
@@ -32,7 +32,7 @@ pub(crate) struct Found {
 
 /// One thing that was checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Check {
+pub struct Check {
     /// What was looked at.
     pub name: &'static str,
     /// What was found.
@@ -41,30 +41,34 @@ pub(crate) struct Check {
 }
 
 impl Found {
-    pub(crate) fn ok(seen: impl Into<String>) -> Self {
+    /// It is as it should be.
+    pub fn ok(seen: impl Into<String>) -> Self {
         Self { finding: Finding::Ok, seen: seen.into(), remedy: None }
     }
 
-    pub(crate) fn skipped(seen: impl Into<String>) -> Self {
+    /// It was not checked, for the reason `seen`.
+    pub fn skipped(seen: impl Into<String>) -> Self {
         Self { finding: Finding::Skipped, seen: seen.into(), remedy: None }
     }
 
-    pub(crate) fn warning(seen: impl Into<String>, remedy: impl Into<Cow<'static, str>>) -> Self {
+    /// It is unusual, and `remedy` says what may be done.
+    pub fn warning(seen: impl Into<String>, remedy: impl Into<Cow<'static, str>>) -> Self {
         Self { finding: Finding::Warning, seen: seen.into(), remedy: Some(remedy.into()) }
     }
 
-    pub(crate) fn failed(seen: impl Into<String>, remedy: impl Into<Cow<'static, str>>) -> Self {
+    /// It cannot do its work, and `remedy` says what to do.
+    pub fn failed(seen: impl Into<String>, remedy: impl Into<Cow<'static, str>>) -> Self {
         Self { finding: Finding::Failed, seen: seen.into(), remedy: Some(remedy.into()) }
     }
 }
 
 /// Whether one of `checks` failed.
-pub(crate) fn any_failed(checks: &[Check]) -> bool {
+pub fn any_failed(checks: &[Check]) -> bool {
     checks.iter().any(|check| check.found.finding == Finding::Failed)
 }
 
 /// `checks` for people: a line each, and the remedy under what it is for.
-pub(crate) fn text(checks: &[Check]) -> String {
+pub fn text(checks: &[Check]) -> String {
     let mut text = String::new();
     for Check { name, found: Found { finding, seen, remedy } } in checks {
         let finding = match finding {

@@ -1,107 +1,78 @@
 //! Writes a log on a thread of its own.
 
-use std::collections::VecDeque;
 use std::io::{self, Write as _};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// How many bytes may wait for a reader: as many as a pipe holds (pipe(7)).
-const LIMIT: usize = 64 * 1024;
+/// How many lines may wait for a reader.
+const QUEUE: usize = 512;
 
-/// The thread's end that takes lines.
+/// Hands lines to the thread.
 pub(super) struct LogWriter {
-    shared: Arc<Shared>,
-}
-
-#[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    lines: VecDeque<String>,
-    /// Bytes in `lines`.
-    bytes: usize,
-    /// Lines dropped since the last that was taken.
-    dropped: u64,
-    /// Lines taken by the thread are being written.
-    writing: bool,
-}
-
-impl State {
-    /// Adds `line` while there is room.
-    fn take(&mut self, line: String) {
-        if !self.lines.is_empty() && self.bytes + line.len() > LIMIT {
-            self.dropped += 1;
-            return;
-        }
-        self.bytes += line.len();
-        self.lines.push_back(line);
-    }
-
-    /// What is to be written next.
-    fn give(&mut self) -> VecDeque<String> {
-        let mut lines = std::mem::take(&mut self.lines);
-        self.bytes = 0;
-        if self.dropped > 0 {
-            let dropped = std::mem::take(&mut self.dropped);
-            lines.push_back(format!(
-                "flux-agent: warning: {dropped} lines of this log are missing: nobody read it"
-            ));
-        }
-        lines
-    }
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> ! {
-        loop {
-            let idle = |state: &mut State| state.lines.is_empty();
-            let mut state =
-                self.changed.wait_while(self.state(), idle).unwrap_or_else(PoisonError::into_inner);
-            let lines = state.give();
-            state.writing = true;
-            drop(state);
-            for line in &lines {
-                write_line(line);
-            }
-            self.state().writing = false;
-            self.changed.notify_all();
-        }
-    }
+    lines: Mutex<Option<SyncSender<String>>>,
+    /// Lines dropped since the log last said how many are missing.
+    dropped: Arc<AtomicU64>,
+    /// Closed when the thread has ended.
+    ended: Mutex<Receiver<()>>,
 }
 
 impl LogWriter {
-    /// Starts the thread. It ends with the process.
-    pub(super) fn start() -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
-        let writer = Arc::clone(&shared);
-        thread::Builder::new().name("log".to_owned()).spawn(move || writer.write())?;
-        Ok(Self { shared })
+    /// Starts the thread, which gives each line to `output`.
+    pub(super) fn start(output: impl FnMut(&str) + Send + 'static) -> io::Result<Self> {
+        let (sender, lines) = mpsc::sync_channel(QUEUE);
+        let (thread_alive, ended) = mpsc::channel();
+        let dropped = Arc::<AtomicU64>::default();
+        let of_thread = Arc::clone(&dropped);
+        thread::Builder::new().name("log".to_owned()).spawn(move || {
+            write(&lines, &of_thread, output);
+            drop::<mpsc::Sender<()>>(thread_alive);
+        })?;
+        Ok(Self { lines: Mutex::new(Some(sender)), dropped, ended: Mutex::new(ended) })
     }
 
-    /// Takes `line`, and never waits.
+    /// Queues `line`, or drops it where the queue is full: never waits.
     pub(super) fn take(&self, line: String) {
-        self.shared.state().take(line);
-        self.shared.changed.notify_all();
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.as_ref().is_some_and(|lines| lines.try_send(line).is_err()) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
-    /// Waits until all is written, at most `patience`.
-    pub(super) fn flush(&self, patience: Duration) {
-        let busy = |state: &mut State| state.writing || !state.lines.is_empty();
-        // What was not written by then is lost.
-        let _ = self.shared.changed.wait_timeout_while(self.shared.state(), patience, busy);
+    /// Takes no more lines, and waits until all are written, for `timeout` at most. What was not written by then
+    /// is lost.
+    pub(super) fn finish(&self, timeout: Duration) {
+        drop(self.lines.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = ended.recv_timeout(timeout);
     }
 }
 
-/// `line` on stderr, in one piece. There is nobody left to be told when that fails.
+/// Gives all `lines` to `output`. How many were dropped is said when the queue is empty, which is where they are missing.
+fn write(lines: &Receiver<String>, dropped: &AtomicU64, mut output: impl FnMut(&str)) {
+    loop {
+        let next = lines.try_recv().or_else(|error| {
+            let missing = dropped.swap(0, Ordering::Relaxed);
+            if missing > 0 {
+                output(&format!(
+                    "flux-agent: warning: {missing} lines of this log are missing: nobody read it"
+                ));
+            }
+            match error {
+                TryRecvError::Empty => lines.recv().map_err(|_| TryRecvError::Disconnected),
+                TryRecvError::Disconnected => Err(error),
+            }
+        });
+        match next {
+            Ok(line) => output(&line),
+            Err(_) => return,
+        }
+    }
+}
+
+/// `line` on stderr, in one piece. Where that fails, there is nowhere else to say so.
 pub(super) fn write_line(line: &str) {
     let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
@@ -110,23 +81,28 @@ pub(super) fn write_line(line: &str) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_nobody_reads_is_bounded_and_counted() {
-        let mut state = State::default();
-        let line = "x".repeat(LIMIT / 4);
-        (0..7).for_each(|_| state.take(line.clone()));
-        assert_eq!(state.lines.len(), 4);
-        let given = state.give();
-        assert_eq!(given.len(), 5);
-        assert!(given[4].contains(" 3 lines of this log are missing"), "{}", given[4]);
-        state.take(line);
-        assert_eq!(state.give().len(), 1, "what was said once is not said again");
-    }
+    const TIMEOUT: Duration = Duration::from_secs(20);
 
     #[test]
-    fn a_line_longer_than_the_limit_is_taken_when_nothing_waits() {
-        let mut state = State::default();
-        state.take("x".repeat(2 * LIMIT));
-        assert_eq!(state.give().len(), 1);
+    fn what_nobody_reads_is_bounded_and_counted() {
+        let (sender, written) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let writer = LogWriter::start(move |line| {
+            sender.send(line.to_owned()).unwrap();
+            // The reader of the log takes nothing before this is closed.
+            let _ = released.recv();
+        })
+        .unwrap();
+        writer.take("first".to_owned());
+        assert_eq!(written.recv_timeout(TIMEOUT).unwrap(), "first");
+        for number in 0..QUEUE + 3 {
+            writer.take(number.to_string());
+        }
+        drop(release);
+        writer.finish(TIMEOUT);
+        let lines: Vec<String> = written.iter().collect();
+        assert_eq!(lines.len(), QUEUE + 1);
+        assert_eq!((lines[0].as_str(), &lines[QUEUE - 1]), ("0", &(QUEUE - 1).to_string()));
+        assert!(lines[QUEUE].contains(" 3 lines of this log are missing"), "{}", lines[QUEUE]);
     }
 }

@@ -2,14 +2,16 @@
 //! the names of this program's own subcommands.
 //! Nothing here knows of Flux or of pods.
 
-pub(crate) mod check;
+pub mod check;
 pub(crate) mod environment;
 pub(crate) mod files;
 pub(crate) mod log_writer;
-pub(crate) mod output;
+pub mod output;
 pub(crate) mod root;
 pub(crate) mod subcommand;
 pub(crate) mod words;
+
+pub use root::below;
 
 /// The unit test that has this is the only one with children: one that waits for all children of this process takes
 /// those of the others.

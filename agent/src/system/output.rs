@@ -14,14 +14,14 @@ static LOG_WRITER: OnceLock<LogWriter> = OnceLock::new();
 /// What went wrong with the first answer that could not be written.
 static LOST_ANSWER: OnceLock<io::Error> = OnceLock::new();
 /// How long the end of a process waits for its log to be written.
-const LOG_PATIENCE: Duration = Duration::from_secs(1);
+const LOG_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// From here on the log is written by a thread of its own, and a line that nobody takes is dropped
 /// at last: PID 1 must pass on signals and reap also when the reader of its log has stalled. (The
 /// other way not to wait, a non-blocking stderr, would be one for the user's command as well: it is
 /// the same open file.)
 pub(crate) fn never_wait_for_the_log() {
-    match LogWriter::start() {
+    match LogWriter::start(write_line) {
         Ok(writer) => {
             // A second call has nothing to do.
             let _ = LOG_WRITER.set(writer);
@@ -32,7 +32,7 @@ pub(crate) fn never_wait_for_the_log() {
 
 /// The code to end with: `code`, unless the answer it belongs to could not be written. A reader that
 /// has seen enough (`flux-agent plan | head`) is no failure.
-pub(crate) fn end(code: u8) -> u8 {
+pub fn exit_code(code: u8) -> u8 {
     let code = match LOST_ANSWER.get() {
         Some(error) if error.kind() != ErrorKind::BrokenPipe => {
             complain(&format!("write the answer: {error}"));
@@ -41,7 +41,7 @@ pub(crate) fn end(code: u8) -> u8 {
         Some(_) | None => code,
     };
     if let Some(writer) = LOG_WRITER.get() {
-        writer.flush(LOG_PATIENCE);
+        writer.finish(LOG_TIMEOUT);
     }
     code
 }
@@ -89,7 +89,7 @@ impl Log {
 }
 
 /// `error` and its causes on one line, outermost first.
-pub(crate) fn chain(error: &dyn Error) -> String {
+pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -126,7 +126,7 @@ pub(crate) fn answer_json(value: &impl Serialize) {
 }
 
 /// A line on stderr without the agent's name, as the `FLUXTIME` lines are.
-pub(crate) fn plain(line: &str) {
+pub fn plain(line: &str) {
     log(line.to_owned());
 }
 

@@ -29,7 +29,7 @@ impl Root {
 }
 
 /// Where the absolute `path` lies in the file system whose `/` is `directory`.
-pub(crate) fn below(directory: &Path, path: &Path) -> PathBuf {
+pub fn below(directory: &Path, path: &Path) -> PathBuf {
     directory.join(path.strip_prefix("/").unwrap_or(path))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! An image's layers are an overlay file system and the shared volume is another one, so no block can be
 //! shared and `copy_file_range(2)` is refused: neither is tried. `sendfile(2)` moves a file's pages from
-//! cache to cache within the kernel. Modes and modification times are kept: Python compares the times of
+//! cache to cache within the kernel. Modes and modification times are copied: Python compares the times of
 //! its sources to tell whether its compiled files are still good. Files belong to whoever copies. Of files
 //! with several names the content is copied once. Nothing is flushed to the disk: what a pod leaves there
 //! is worth nothing once its node is gone.
@@ -10,7 +10,7 @@
 use super::error::{ViewError, failed};
 use super::find::resolve;
 use super::links::LinkMap;
-use super::room::Room;
+use super::memory_budget::MemoryBudget;
 use crate::system::root::below;
 use rayon::Scope;
 use rustix::fs::sendfile;
@@ -24,9 +24,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How many unresolved links are remembered by name.
-const NAMED_LINKS: usize = 20;
-
 /// From this size on a file is a piece of work of its own. A smaller one is copied by whoever lists its
 /// directory: threads that make files in one directory wait for each other.
 const LARGE: u64 = 1 << 20;
@@ -35,19 +32,8 @@ const LARGE: u64 = 1 << 20;
 /// them, where it installed the packages.
 const BUILD_RECORDS: [&str; 2] = [".spack", ".spack-db"];
 
-/// Mode bits that a copy keeps: root runs what is in the view, so nobody else may write to it.
-const KEPT_MODE: u32 = 0o7755;
-
-/// A link in the view that leads nowhere, or out of what is copied.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnresolvedLink {
-    /// The link, as a path in the image.
-    pub link: PathBuf,
-    /// Where it leads at run time.
-    pub target: PathBuf,
-    /// True when the image itself has nothing there.
-    pub missing: bool,
-}
+/// Mode bits that a copy has of its source: root runs what is in the view, so nobody else may write to it.
+const COPIED_MODE: u32 = 0o7755;
 
 /// A tree to be copied.
 #[derive(Debug, Clone)]
@@ -62,28 +48,27 @@ pub(super) struct Tree {
 
 /// What was copied so far; read while it goes on.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct Copied {
     pub(super) files: AtomicU64,
-    pub(super) links: AtomicU64,
-    pub(super) directories: AtomicU64,
     pub(super) bytes: AtomicU64,
-    pub(super) unresolved: AtomicU64,
-    pub(super) skipped: AtomicU64,
-    pub(super) records: AtomicU64,
 }
 
-impl Counters {
-    fn add(counter: &AtomicU64, amount: u64) {
-        counter.fetch_add(amount, Ordering::Relaxed);
-    }
+/// What the end of a copy has to say, beside what was [`Copied`].
+#[derive(Debug, Default)]
+pub(super) struct Summary {
+    pub(super) links: u64,
+    /// Build records, sockets, pipes and devices.
+    pub(super) left_out: u64,
+    /// Links that lead nowhere, or out of what is copied, each with its target.
+    pub(super) unresolved: Vec<String>,
 }
 
 /// One copy of several trees.
 pub(super) struct Copy<'run> {
     root: &'run Path,
     links: &'run LinkMap,
-    counters: &'run Counters,
-    limit: Option<Room>,
+    copied: &'run Copied,
+    budget: Option<MemoryBudget>,
     umask: u32,
     state: Mutex<State>,
     stop: AtomicBool,
@@ -97,25 +82,25 @@ struct State {
     more_names: Vec<(PathBuf, PathBuf)>,
     /// Modes of directories that are to get another at the end: one may forbid to write into them.
     modes: Vec<(PathBuf, u32)>,
-    unresolved: Vec<UnresolvedLink>,
+    summary: Summary,
     error: Option<ViewError>,
 }
 
 impl<'run> Copy<'run> {
-    /// A copy out of the image below `root`, with links changed as `links` says, that takes no more than `limit`.
+    /// A copy out of the image below `root`, with links changed as `links` says, that takes no more than `budget`.
     pub(super) fn new(
         root: &'run Path,
         links: &'run LinkMap,
-        counters: &'run Counters,
-        limit: Option<Room>,
+        copied: &'run Copied,
+        budget: Option<MemoryBudget>,
     ) -> Self {
         let (state, stop) = (Mutex::default(), AtomicBool::new(false));
-        Self { root, links, counters, limit, umask: umask(), state, stop }
+        Self { root, links, copied, budget, umask: umask(), state, stop }
     }
 
     /// Copies all `trees`; stops soon after the first failure and returns that. Call it within a
-    /// thread pool. Returns the unresolved links, at most twenty of them.
-    pub(super) fn run(self, trees: Vec<Tree>) -> Result<Vec<UnresolvedLink>, ViewError> {
+    /// thread pool.
+    pub(super) fn run(self, trees: Vec<Tree>) -> Result<Summary, ViewError> {
         rayon::scope(|scope| {
             for tree in trees {
                 let copy = &self;
@@ -133,16 +118,16 @@ impl<'run> Copy<'run> {
             fs::set_permissions(directory, Permissions::from_mode(*mode))
                 .map_err(failed("set the mode of", directory))?;
         }
-        let mut unresolved = state.unresolved;
-        unresolved.sort_by(|one, other| one.link.cmp(&other.link));
-        Ok(unresolved)
+        let mut summary = state.summary;
+        summary.unresolved.sort();
+        Ok(summary)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does `work` unless something has failed; keeps the first failure.
+    /// Does `work` unless something has failed; stores the first failure.
     fn note<'scope>(&'scope self, work: impl FnOnce(&'scope Self) -> Result<(), ViewError>) {
         if self.stop.load(Ordering::Relaxed) {
             return;
@@ -159,7 +144,7 @@ impl<'run> Copy<'run> {
         tree: &Tree,
     ) -> Result<(), ViewError> {
         let metadata = fs::metadata(&tree.from).map_err(failed("read", &tree.from))?;
-        self.make_directory(&tree.to, metadata.mode() & KEPT_MODE)?;
+        self.make_directory(&tree.to, metadata.mode() & COPIED_MODE)?;
         for entry in fs::read_dir(&tree.from).map_err(failed("list", &tree.from))? {
             if self.stop.load(Ordering::Relaxed) {
                 break;
@@ -173,7 +158,7 @@ impl<'run> Copy<'run> {
                 to: tree.to.join(&name),
             };
             if kind.is_dir() && BUILD_RECORDS.map(OsStr::new).contains(&&*name) {
-                Counters::add(&self.counters.records, 1);
+                self.state().summary.left_out += 1;
             } else if kind.is_dir() {
                 scope.spawn(move |scope| self.note(|copy| copy.directory(scope, &part)));
             } else if kind.is_symlink() {
@@ -182,7 +167,7 @@ impl<'run> Copy<'run> {
                 self.file(scope, part)?;
             } else {
                 // Sockets, pipes and devices have no place in a view.
-                Counters::add(&self.counters.skipped, 1);
+                self.state().summary.left_out += 1;
             }
         }
         Ok(())
@@ -195,7 +180,6 @@ impl<'run> Copy<'run> {
         if open & !self.umask != mode {
             self.state().modes.push((path.to_owned(), mode));
         }
-        Counters::add(&self.counters.directories, 1);
         Ok(())
     }
 
@@ -220,12 +204,12 @@ impl<'run> Copy<'run> {
     }
 
     fn content(&self, source: File, metadata: &Metadata, to: &Path) -> Result<(), ViewError> {
-        if let Some(room) = &self.limit {
-            room.take(metadata.len())?;
+        if let Some(budget) = &self.budget {
+            budget.take(metadata.len())?;
         }
         let bytes = write_copy(source, to, metadata, self.umask).map_err(failed("write", to))?;
-        Counters::add(&self.counters.files, 1);
-        Counters::add(&self.counters.bytes, bytes);
+        self.copied.files.fetch_add(1, Ordering::Relaxed);
+        self.copied.bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
 
@@ -244,15 +228,13 @@ impl<'run> Copy<'run> {
         let target = fs::read_link(&part.from).map_err(failed("read link", &part.from))?;
         let moved = self.links.moved(&part.image, &target);
         symlink(&moved.target, &part.to).map_err(failed("make a link at", &part.to))?;
-        Counters::add(&self.counters.links, 1);
         let missing = !self.leads_somewhere(part, &target);
+        let summary = &mut self.state().summary;
+        summary.links += 1;
         if missing || !moved.copied {
-            Counters::add(&self.counters.unresolved, 1);
-            let mut state = self.state();
-            if state.unresolved.len() < NAMED_LINKS {
-                let link = part.image.clone();
-                state.unresolved.push(UnresolvedLink { link, target: moved.target, missing });
-            }
+            let (link, target) = (part.image.display(), moved.target.display());
+            let why = if missing { " (missing)" } else { "" };
+            summary.unresolved.push(format!("{link} -> {target}{why}"));
         }
         Ok(())
     }
@@ -266,7 +248,7 @@ impl<'run> Copy<'run> {
 }
 
 fn write_copy(source: File, to: &Path, metadata: &Metadata, umask: u32) -> io::Result<u64> {
-    let mode = metadata.mode() & KEPT_MODE;
+    let mode = metadata.mode() & COPIED_MODE;
     let made_with = mode & 0o777;
     let mut copy = OpenOptions::new().write(true).create_new(true).mode(made_with).open(to)?;
     let bytes = send(source, &mut copy, metadata.len())?;

@@ -35,7 +35,7 @@ pub enum ViewError {
     #[error(
         "the view does not fit into memory: this container may have {limit} MiB; raise the memory limit in flux.container.resources, or set flux.container.medium to Disk"
     )]
-    NoRoom {
+    MemoryLimit {
         /// The container's memory limit in MiB.
         limit: u64,
     },
@@ -67,7 +67,7 @@ pub enum ViewError {
 }
 
 /// For `map_err`: names what was being done and to what.
-pub(super) fn failed(
+pub fn failed(
     doing: &'static str,
     path: impl Into<PathBuf>,
 ) -> impl FnOnce(io::Error) -> ViewError {

@@ -127,10 +127,7 @@ pub(super) fn resolve(root: &Path, path: &Path) -> Result<PathBuf, String> {
 
 /// What `path` really is in the file system whose paths lie where `place` says, all links followed
 /// within it; or what is missing.
-pub(super) fn follow(
-    path: &Path,
-    place: &dyn Fn(&Path) -> Option<PathBuf>,
-) -> Result<PathBuf, String> {
+pub fn follow(path: &Path, place: &dyn Fn(&Path) -> Option<PathBuf>) -> Result<PathBuf, String> {
     let mut done = PathBuf::from("/");
     let mut todo: Vec<PathBuf> = parts(path);
     let mut links = 0;

@@ -1,23 +1,25 @@
 //! Installing a view: find, copy beside the final place, put in place, mark as done.
 
-use super::copy::{Copy, Counters, Tree, UnresolvedLink};
+use super::copy::{Copied, Copy, Summary, Tree};
 use super::error::{Searched, ViewError, failed};
 use super::find::{Source, SourceLayout, find};
 use super::links::LinkMap;
-use super::room::Room;
+use super::memory_budget::MemoryBudget;
 use crate::system::files;
 use crate::system::root::below;
 use flux_contract::Layout;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use std::{fmt, fs, thread};
 
-/// How often progress is reported.
-const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a copy that takes long says how far it is.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
+/// How many links that lead nowhere are named.
+const NAMED_LINKS: usize = 20;
 /// What is another each time the machine is started.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// More threads than cores hide the time that a disk or an unpacked layer takes to answer.
@@ -41,72 +43,22 @@ pub struct InstallRequest {
 /// What was installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstallReport {
-    /// The installation prefix in the image.
-    pub source: PathBuf,
-    /// How the image is laid out.
-    pub layout: SourceLayout,
+    /// Where Flux was found in the image.
+    pub source: Source,
     /// Files whose content was copied.
     pub files: u64,
     /// Symbolic links made.
     pub links: u64,
-    /// Directories made.
-    pub directories: u64,
     /// Bytes of content.
     pub bytes: u64,
-    /// Sockets, pipes and devices left out.
-    pub skipped: u64,
-    /// Directories with Spack's records of how it built something, left out.
-    pub records: u64,
-    /// Links that lead nowhere or out of what was copied: how many.
-    pub unresolved_count: u64,
-    /// The same: the first twenty.
-    pub unresolved: Vec<UnresolvedLink>,
+    /// Directories with Spack's records of a build, sockets, pipes and devices.
+    pub left_out: u64,
+    /// Links that lead nowhere or out of what was copied, each with its target.
+    pub unresolved: Vec<String>,
     /// How long it took.
     pub elapsed: Duration,
     /// True when an earlier run had done everything and nothing was copied.
     pub already_installed: bool,
-}
-
-/// What [`install_view`] tells on the way; the text form is a line for the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress {
-    /// Flux was found in the image.
-    Found {
-        /// The installation prefix.
-        source: PathBuf,
-        /// How the image is laid out.
-        layout: SourceLayout,
-    },
-    /// The copy goes on; at most once a second.
-    Copying {
-        /// Files so far.
-        files: u64,
-        /// Bytes so far.
-        bytes: u64,
-        /// Time so far.
-        elapsed: Duration,
-    },
-    /// Everything is in place.
-    Done(InstallReport),
-}
-
-impl fmt::Display for Progress {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Found { source, layout } => {
-                let kind = match layout {
-                    SourceLayout::Spack => "Spack view",
-                    SourceLayout::AtMountPath | SourceLayout::OptView => "flat view",
-                    SourceLayout::Given => "given prefix",
-                };
-                write!(formatter, "found Flux in {} ({kind})", source.display())
-            }
-            Self::Copying { files, bytes, elapsed } => {
-                write!(formatter, "copied {files} files, {}", Rate(*bytes, *elapsed))
-            }
-            Self::Done(report) => report.fmt(formatter),
-        }
-    }
 }
 
 impl fmt::Display for InstallReport {
@@ -114,24 +66,26 @@ impl fmt::Display for InstallReport {
         if self.already_installed {
             return formatter.write_str("the view was installed by an earlier run: nothing to do");
         }
+        let kind = match self.source.layout {
+            SourceLayout::Spack => "Spack view",
+            SourceLayout::AtMountPath | SourceLayout::OptView => "flat view",
+            SourceLayout::Given => "given prefix",
+        };
         let rate = Rate(self.bytes, self.elapsed);
         write!(
             formatter,
-            "installed the view: {} files, {} links, {rate}",
-            self.files, self.links
+            "installed the view of {} ({kind}): {} files, {} links, {rate}",
+            self.source.view.display(),
+            self.files,
+            self.links
         )?;
-        if self.skipped > 0 {
-            write!(formatter, "; left out {} sockets, pipes or devices", self.skipped)?;
+        if self.left_out > 0 {
+            write!(formatter, "; left out {} records of builds or special files", self.left_out)?;
         }
-        if self.records > 0 {
-            write!(formatter, "; left out {} directories of Spack's build records", self.records)?;
-        }
-        if self.unresolved_count > 0 {
-            write!(formatter, "; {} links lead nowhere that is copied:", self.unresolved_count)?;
-            for link in &self.unresolved {
-                let why = if link.missing { " (missing)" } else { "" };
-                write!(formatter, " {} -> {}{why}", link.link.display(), link.target.display())?;
-            }
+        if !self.unresolved.is_empty() {
+            let first = self.unresolved.iter().take(NAMED_LINKS).cloned().collect::<Vec<_>>();
+            let (count, first) = (self.unresolved.len(), first.join(", "));
+            write!(formatter, "; {count} links lead nowhere that is copied: {first}")?;
         }
         Ok(())
     }
@@ -155,9 +109,11 @@ impl fmt::Display for Rate {
 /// Everything is copied beside its place and renamed at the end, so a restarted init container
 /// begins anew after a half-done copy and has nothing to do after a whole one. It does begin anew where
 /// the node has been started again since: nothing was flushed to the disk.
+///
+/// `progress` takes lines for the log, in a copy that takes long.
 pub fn install_view(
     request: &InstallRequest,
-    report: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(&str),
 ) -> Result<InstallReport, ViewError> {
     let started = Instant::now();
     let layout = Layout::new(&request.destination);
@@ -165,39 +121,35 @@ pub fn install_view(
     let source = find(&request.root, &request.mount_path, request.source.as_deref())?;
     let boot = fs::read_to_string(BOOT_ID).unwrap_or_default();
     let marker = layout.view_done_marker();
-    let installed = fs::read_to_string(&marker).is_ok_and(|text| text.ends_with(&boot))
+    let already_installed = fs::read_to_string(&marker).is_ok_and(|text| text.ends_with(&boot))
         && layout.view().join("bin/flux").symlink_metadata().is_ok();
-    let counters = Counters::default();
-    let mut unresolved = Vec::new();
-    if !installed {
+    let copied = Copied::default();
+    let mut summary = Summary::default();
+    if !already_installed {
         let plan = Plan::new(request, &source, &layout)?;
-        report(Progress::Found { source: source.view.clone(), layout: source.layout });
         plan.clear()?;
-        unresolved = plan.copy(request, &counters, started, report)?;
+        summary = plan.copy(request, &copied, progress)?;
         plan.put_in_place()?;
     }
-    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let done = InstallReport {
-        source: source.view,
-        layout: source.layout,
-        files: count(&counters.files),
-        links: count(&counters.links),
-        directories: count(&counters.directories),
-        bytes: count(&counters.bytes),
-        skipped: count(&counters.skipped),
-        records: count(&counters.records),
-        unresolved_count: count(&counters.unresolved),
+    let Summary { links, left_out, unresolved } = summary;
+    let [files, bytes] = [&copied.files, &copied.bytes].map(|it| it.load(Ordering::Relaxed));
+    let elapsed = started.elapsed();
+    let report = InstallReport {
+        source,
+        files,
+        links,
+        bytes,
+        left_out,
         unresolved,
-        elapsed: started.elapsed(),
-        already_installed: installed,
+        elapsed,
+        already_installed,
     };
-    if !installed {
-        let text = format!("{done}\nwhile the node was up as {boot}");
+    if !already_installed {
+        let text = format!("{report}\nwhile the node was up as {boot}");
         files::write(&marker, text.as_bytes(), 0o644, None)
             .map_err(failed("write marker", &marker))?;
     }
-    report(Progress::Done(done.clone()));
-    Ok(done)
+    Ok(report)
 }
 
 /// What goes where.
@@ -251,10 +203,10 @@ impl Plan {
     fn copy(
         &self,
         request: &InstallRequest,
-        counters: &Counters,
-        started: Instant,
-        report: &mut dyn FnMut(Progress),
-    ) -> Result<Vec<UnresolvedLink>, ViewError> {
+        copied: &Copied,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Summary, ViewError> {
+        let started = Instant::now();
         let pool = pool()?;
         let mut trees = Vec::new();
         for tree in &self.trees {
@@ -265,8 +217,8 @@ impl Plan {
                 fs::create_dir(&tree.to).map_err(failed("create directory", &tree.to))?;
             }
         }
-        let room = Room::at(&request.destination, request.memory_limit);
-        let copy = Copy::new(&request.root, &self.links, counters, room);
+        let budget = MemoryBudget::for_copy_to(&request.destination, request.memory_limit);
+        let copy = Copy::new(&request.root, &self.links, copied, budget);
         thread::scope(|scope| {
             let (sender, receiver) = mpsc::channel();
             scope.spawn(move || {
@@ -274,13 +226,14 @@ impl Plan {
                 let _ = sender.send(pool.install(|| copy.run(trees)));
             });
             loop {
-                match receiver.recv_timeout(REPORT_INTERVAL) {
+                match receiver.recv_timeout(PROGRESS_INTERVAL) {
                     Ok(result) => return result,
-                    Err(RecvTimeoutError::Timeout) => report(Progress::Copying {
-                        files: counters.files.load(Ordering::Relaxed),
-                        bytes: counters.bytes.load(Ordering::Relaxed),
-                        elapsed: started.elapsed(),
-                    }),
+                    Err(RecvTimeoutError::Timeout) => {
+                        let files = copied.files.load(Ordering::Relaxed);
+                        let bytes = copied.bytes.load(Ordering::Relaxed);
+                        let rate = Rate(bytes, started.elapsed());
+                        progress(&format!("copied {files} files, {rate}"));
+                    }
                     Err(RecvTimeoutError::Disconnected) => {
                         let reason = "a thread was lost".to_owned();
                         return Err(ViewError::Threads { reason });

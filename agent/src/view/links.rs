@@ -1,4 +1,4 @@
-//! What becomes of a symbolic link when the tree around it moves. Pure.
+//! What becomes of a symbolic link when the tree around it moves.
 //!
 //! Links within a tree that moves as a whole stay as they are, when they are relative. Absolute
 //! links into a tree that is found elsewhere at run time are rewritten to lead there, and so are
@@ -102,36 +102,39 @@ mod tests {
         (moved.target.display().to_string(), moved.copied)
     }
 
-    fn kept(target: &str) -> (String, bool) {
+    fn unchanged(target: &str) -> (String, bool) {
         (target.to_owned(), true)
     }
 
     #[test]
     fn links_into_software_stay_because_it_is_mounted_at_the_same_place() {
         let target = "/opt/software/linux/flux-core-1/bin/flux";
-        assert_eq!(moved("bin/flux", target), kept(target));
+        assert_eq!(moved("bin/flux", target), unchanged(target));
     }
 
     #[test]
     fn relative_links_within_the_view_stay() {
-        assert_eq!(moved("lib/libflux-core.so", "libflux-core.so.2"), kept("libflux-core.so.2"));
-        assert_eq!(moved("lib64", "lib"), kept("lib"));
-        assert_eq!(moved("bin/python", "../lib/python"), kept("../lib/python"));
+        assert_eq!(
+            moved("lib/libflux-core.so", "libflux-core.so.2"),
+            unchanged("libflux-core.so.2")
+        );
+        assert_eq!(moved("lib64", "lib"), unchanged("lib"));
+        assert_eq!(moved("bin/python", "../lib/python"), unchanged("../lib/python"));
     }
 
     #[test]
     fn absolute_links_into_the_view_follow_it_whichever_name_they_use() {
         assert_eq!(
             moved("bin/python", "/opt/view/bin/python3"),
-            kept("/mnt/flux/view/bin/python3")
+            unchanged("/mnt/flux/view/bin/python3")
         );
-        assert_eq!(moved("a", &format!("{HASH}/lib")), kept("/mnt/flux/view/lib"));
-        assert_eq!(moved("a", "/opt/view"), kept("/mnt/flux/view"));
+        assert_eq!(moved("a", &format!("{HASH}/lib")), unchanged("/mnt/flux/view/lib"));
+        assert_eq!(moved("a", "/opt/view"), unchanged("/mnt/flux/view"));
     }
 
     #[test]
     fn relative_links_that_leave_the_view_become_absolute() {
-        assert_eq!(moved("bin/x", "../../../../software/x"), kept("/opt/software/x"));
+        assert_eq!(moved("bin/x", "../../../../software/x"), unchanged("/opt/software/x"));
         assert_eq!(moved("bin/x", "../../../../../usr/bin/x"), ("/usr/bin/x".to_owned(), false));
     }
 

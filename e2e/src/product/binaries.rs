@@ -1,6 +1,9 @@
 //! The project's binaries, as they go into images.
 
-use std::{path::PathBuf, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -9,9 +12,12 @@ use crate::{architecture::Architecture, programs, progress::Progress};
 
 /// The agent is copied into every pod: it has no more bytes than this.
 const AGENT_SIZE_LIMIT: u64 = 5_000_000;
+/// The program that packs views is in the agent's image, which every node keeps.
+const VIEW_TOOL_SIZE_LIMIT: u64 = 2_000_000;
 
 /// The packages, and their programs, that are built static.
 const AGENT: &str = "flux-agent";
+const VIEW_TOOL: &str = "flux-view";
 const STAND_IN: &str = "flux-stand-in";
 
 /// Names the agent that the agent's own tests start instead of the one they are built with.
@@ -28,6 +34,8 @@ pub struct Binaries {
     pub operator: PathBuf,
     /// `flux-agent`, static.
     pub agent: PathBuf,
+    /// `flux-view`, static.
+    pub view_tool: PathBuf,
     /// The stand-in for `flux`, static.
     pub stand_in: PathBuf,
     /// The images that operator and agent are from, if they are from any.
@@ -67,8 +75,9 @@ pub fn build(progress: &Progress) -> Result<Binaries> {
 /// Operator and agent of images, and the stand-in.
 pub(crate) fn of_images(images: Images, progress: &Progress) -> Result<Binaries> {
     let here = Architecture::of_this_machine().context("this machine's architecture")?;
-    let (operator, agent) = (images.operator()?, images.agent(here));
-    for program in [&operator, &agent] {
+    let (operator, agent, view_tool) =
+        (images.operator()?, images.agent(here), images.view_tool(here));
+    for program in [&operator, &agent, &view_tool] {
         ensure!(
             program.is_file(),
             "there is no {}: `cargo e2e images` makes it",
@@ -76,7 +85,7 @@ pub(crate) fn of_images(images: Images, progress: &Progress) -> Result<Binaries>
         );
     }
     let stand_in = build_static(&[STAND_IN], progress)?.join(STAND_IN);
-    Ok(Binaries { operator, agent, stand_in, images: Some(images) })
+    Ok(Binaries { operator, agent, view_tool, stand_in, images: Some(images) })
 }
 
 /// Builds the agent, the stand-in, and the operator as it is released.
@@ -86,9 +95,9 @@ pub(crate) fn build_all_for_release(progress: &Progress) -> Result<Binaries> {
 }
 
 fn with_operator(operator: PathBuf, progress: &Progress) -> Result<Binaries> {
-    let statics = build_static(&[AGENT, STAND_IN], progress)?;
-    let (agent, stand_in) = (statics.join(AGENT), statics.join(STAND_IN));
-    Ok(Binaries { operator, agent, stand_in, images: None })
+    let statics = build_static(&[AGENT, VIEW_TOOL, STAND_IN], progress)?;
+    let [agent, view_tool, stand_in] = [AGENT, VIEW_TOOL, STAND_IN].map(|it| statics.join(it));
+    Ok(Binaries { operator, agent, view_tool, stand_in, images: None })
 }
 
 /// Builds the agent, and says where it is.
@@ -111,9 +120,10 @@ fn build_static(packages: &[&str], progress: &Progress) -> Result<PathBuf> {
     Ok(target()?.join(here).join("agent"))
 }
 
-/// Checks that the agent and the stand-in need no loader and no library, and that the agent is small.
+/// Checks that the programs built static need no loader and no library, and that those of the agent's image are
+/// small.
 pub fn check_static(binaries: &Binaries) -> Result<()> {
-    for binary in [&binaries.agent, &binaries.stand_in] {
+    for binary in [&binaries.agent, &binaries.view_tool, &binaries.stand_in] {
         let output = Command::new("ldd")
             .arg(binary)
             .output()
@@ -126,12 +136,18 @@ pub fn check_static(binaries: &Binaries) -> Result<()> {
             binary.display()
         );
     }
-    let size = std::fs::metadata(&binaries.agent)
-        .with_context(|| format!("looking at {}", binaries.agent.display()))?
+    check_size(&binaries.agent, AGENT_SIZE_LIMIT)?;
+    check_size(&binaries.view_tool, VIEW_TOOL_SIZE_LIMIT)
+}
+
+fn check_size(program: &Path, limit: u64) -> Result<()> {
+    let found = std::fs::metadata(program)
+        .with_context(|| format!("looking at {}", program.display()))?
         .len();
     ensure!(
-        size <= AGENT_SIZE_LIMIT,
-        "the agent has {size} bytes, more than the {AGENT_SIZE_LIMIT} it may have"
+        found <= limit,
+        "{} has {found} bytes, more than the {limit} it may have",
+        program.display()
     );
     Ok(())
 }

@@ -26,9 +26,12 @@ use crate::{
     progress::Progress,
 };
 
-/// An image that is shipped, with one program.
+/// An image that is shipped.
 struct Shipped {
+    /// The program that it starts.
     program: &'static str,
+    /// A static program beside that.
+    beside: Option<&'static str>,
     dockerfile: &'static str,
     /// The name that it is published under: where it is loaded, the manifests find it.
     published: &'static str,
@@ -40,6 +43,7 @@ struct Shipped {
 
 const OPERATOR: Shipped = Shipped {
     program: "flux-operator",
+    beside: None,
     dockerfile: "Dockerfile.operator",
     published: OPERATOR_IMAGE,
     limit: 25_000_000,
@@ -47,9 +51,10 @@ const OPERATOR: Shipped = Shipped {
 };
 const AGENT: Shipped = Shipped {
     program: "flux-agent",
+    beside: Some("flux-view"),
     dockerfile: "Dockerfile.agent",
     published: AGENT_IMAGE,
-    limit: 6_000_000,
+    limit: 7_500_000,
     libraries: &[],
 };
 
@@ -88,6 +93,11 @@ impl Images {
     /// The agent of the image for this architecture.
     pub fn agent(&self, architecture: Architecture) -> PathBuf {
         self.program(&AGENT, architecture)
+    }
+
+    /// The program of the agent's image for this architecture that packs views.
+    pub fn view_tool(&self, architecture: Architecture) -> PathBuf {
+        self.directory.join(architecture.image_name()).join("flux-view")
     }
 
     fn image(&self, shipped: &Shipped, of: Architecture, scratch: &Path) -> Result<Image> {
@@ -200,6 +210,9 @@ fn unpack(
     program: &Path,
 ) -> Result<()> {
     let path = format!("/{}", shipped.program);
+    if let Some(beside) = shipped.beside {
+        image.extract(&format!("/{beside}"), &program.with_file_name(beside))?;
+    }
     if shipped.libraries.is_empty() {
         return image.extract(&path, program);
     }

@@ -201,9 +201,12 @@ fn agent(scratch: &Path, binaries: &Binaries) -> Result<Image> {
         return images.agent_image(&scratch.join("agent"));
     }
     let program = program(scratch, AGENT_IN_IMAGE, &binaries.agent)?;
-    let link = Source::link(format!("/{}", Layout::CLIENT_NAME), Layout::AGENT_NAME);
+    let beside = [
+        Source::link(format!("/{}", Layout::CLIENT_NAME), Layout::AGENT_NAME),
+        Source::file("/flux-view", &binaries.view_tool),
+    ];
     let config = program.config().clone();
-    Ok(program.on_top(Layer::from_sources(scratch, &[link])?, config))
+    Ok(program.on_top(Layer::from_sources(scratch, &beside)?, config))
 }
 
 /// An image that holds one program.

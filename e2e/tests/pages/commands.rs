@@ -4,7 +4,6 @@ use crate::page::{Page, pages};
 use crate::repository;
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
-use flux_agent::commands::command_line;
 use flux_operator::cli::Cli;
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +19,7 @@ struct Call {
 }
 
 /// The programs whose command lines are checked.
-const PROGRAMS: [&str; 3] = ["flux-agent", "flux-operator", "e2e"];
+const PROGRAMS: [&str; 4] = ["flux-agent", "flux-view", "flux-operator", "e2e"];
 
 /// The words of cargo's alias `name` in this repository.
 fn alias(name: &str) -> Option<Vec<String>> {
@@ -97,7 +96,8 @@ fn typed(page: &Page) -> Vec<String> {
 /// names that stand for others, and are not looked at.
 fn fault(call: &Call) -> Option<String> {
     let command = match call.program {
-        "flux-agent" => command_line(),
+        "flux-agent" => flux_agent::commands::command_line(),
+        "flux-view" => flux_view::command_line(),
         "flux-operator" => Cli::command(),
         _ => return fault_of_harness(&call.arguments),
     };

@@ -1,15 +1,14 @@
 //! Whether an image holds a view, and whether that runs in an application's image. Nothing is started: both
 //! may be for another processor than this one.
 
-use super::compiled::{Compiled, python_version};
-use super::elf::{Elf, is_elf, is_of_c_library, machine_name};
-use super::error::ViewError;
-use super::find::{Source, SourceLayout, find};
-use super::libraries::{Libraries, newest};
-use super::places::Places;
-use crate::system::check::{Check, Found};
-use crate::system::output::chain;
-use crate::system::root::below;
+use crate::compiled::{Compiled, python_version};
+use crate::elf::{Elf, is_elf, is_of_c_library, machine_name};
+use crate::libraries::{Libraries, newest};
+use crate::places::Places;
+use flux_agent::system::below;
+use flux_agent::system::check::{Check, Found};
+use flux_agent::system::output::chain;
+use flux_agent::view::{Source, SourceLayout, ViewError, find};
 use flux_contract::Layout;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,7 +16,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The remedy for all that an application's image lacks.
-const PACK: &str = "use a view that has its own: flux-agent view pack makes one";
+const PACK: &str = "use a view that has its own: flux-view pack makes one";
 /// The C library itself.
 const LIBC: &str = "libc.so.6";
 /// Faults of one kind that are named.
@@ -77,11 +76,11 @@ fn no_flux(error: &ViewError) -> String {
     chain(error)
 }
 
-/// The file system of a pod, as far as it is known.
+/// The file system of a pod, as far as the request names it.
 struct Pod {
     /// Where the view is in it.
     view: PathBuf,
-    /// Whether the application's image is known.
+    /// Whether there is an application's image.
     with_application: bool,
     /// The view and its packages alone.
     own: Places,
@@ -265,7 +264,7 @@ fn c_library(pod: &Pod, flux: &Elf, loaded: &Loaded) -> Found {
         let whose = |own: bool| if own { "the view's" } else { "the application's" };
         return Found::failed(
             format!("the loader is {}, and {LIBC} {}", whose(loader_is_own), whose(*is_own)),
-            "both have to be of one build: pack the view again with flux-agent view pack",
+            "both have to be of one build: pack the view again with flux-view pack",
         );
     }
     let has = newest(&libc.defined_versions).unwrap_or("no version");
@@ -348,7 +347,7 @@ fn some(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::check::Finding;
+    use flux_agent::system::check::Finding;
 
     fn pod(with_application: bool) -> Pod {
         Pod {
@@ -372,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_c_library_is_told_with_both_versions() {
+    fn an_older_c_library_is_reported_with_both_versions() {
         let flux = Elf { needed: vec![LIBC.to_owned()], ..Elf::default() };
         let libc = |defined: &[&str]| {
             Some((Elf { defined_versions: versions(defined), ..Elf::default() }, false))

@@ -1,8 +1,8 @@
 //! Taking files and directories into a view, from Flux's prefix or from the file system around it.
 
 use super::contents::{Content, Contents, Entry, Part};
-use crate::view::elf::{Elf, is_elf};
-use crate::view::places::Places;
+use crate::elf::{Elf, is_elf};
+use crate::places::Places;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ impl<'run> Collector<'run> {
                 let source = from.join(&relative);
                 if left_out(&relative) {
                     self.leave_out(&source);
-                } else if let Some(target) = self.kept_link(from, &source) {
+                } else if let Some(target) = self.link_that_holds(from, &source) {
                     self.contents.link(path.join(&relative), part, target);
                 } else if self.places.file(&source).is_some() {
                     self.file(&path.join(&relative), &source, part);
@@ -75,7 +75,7 @@ impl<'run> Collector<'run> {
 
     /// The target of the link at `source`, if it is one that holds in the view: it leads to something
     /// within `tree`, or within the view.
-    fn kept_link(&self, tree: &Path, source: &Path) -> Option<PathBuf> {
+    fn link_that_holds(&self, tree: &Path, source: &Path) -> Option<PathBuf> {
         let directory = self.places.directory(source.parent()?)?;
         let target = fs::read_link(directory.join(source.file_name()?)).ok()?;
         let found = self.places.resolve(source).ok()?;

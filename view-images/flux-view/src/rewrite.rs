@@ -1,7 +1,7 @@
 //! Changing the headers of programs and libraries, and the first lines of scripts, so that they find
 //! interpreter and libraries within the view.
 
-use super::elf::Elf;
+use crate::elf::Elf;
 use object_rewrite::{Options, Rewriter};
 use std::path::{Path, PathBuf};
 
@@ -128,7 +128,6 @@ pub(super) fn first_line(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::CHILDREN_OF_TESTS;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
     use std::process::Command;
@@ -180,7 +179,6 @@ mod tests {
 
     #[test]
     fn a_shell_with_other_headers_still_runs() {
-        let _only_children = CHILDREN_OF_TESTS.blocking_lock();
         let data = fs::read(fs::canonicalize("/bin/sh").unwrap()).unwrap();
         let elf = Elf::read(&data).unwrap();
         let directory = tempfile::tempdir().unwrap();

@@ -1,14 +1,12 @@
-//! `view pack` and `view check`, on a small program that stands in for Flux: it has a version, a prefix and a
+//! `flux-view pack` and `flux-view check`, on a small program that stands in for Flux: it has a version, a prefix and a
 //! Python compiled in, and a library of its own. The compiler that links these tests makes it.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod pod;
-
-use pod::{code, skip, stderr, stdout};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
+use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -107,7 +105,7 @@ impl Scene {
     }
 
     fn pack_from(&self, from: &str, more: &[&str]) -> Output {
-        let mut command = agent("pack");
+        let mut command = flux_view("pack");
         command.args(["--from", from]).args(more);
         command.arg("--root").arg(self.root()).arg("--to").arg(self.image()).output().unwrap()
     }
@@ -124,7 +122,8 @@ impl Scene {
         let output =
             command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap();
         if stderr(&output).contains("cannot change root directory") {
-            skip("only root can take another root directory");
+            let skipped = "skipped: only root can take another root directory";
+            let _ = writeln!(std::io::stderr(), "{skipped}");
             return None;
         }
         assert!(output.status.success(), "{program}: {output:?}");
@@ -132,12 +131,22 @@ impl Scene {
     }
 }
 
-fn agent(subcommand: &str) -> Command {
-    let named = std::env::var_os("FLUX_AGENT_UNDER_TEST");
-    let agent = named.unwrap_or_else(|| env!("CARGO_BIN_EXE_flux-agent").into());
-    let mut command = Command::new(agent);
-    command.args(["view", subcommand]);
+fn flux_view(subcommand: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flux-view"));
+    command.arg(subcommand);
     command
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Compiles the C program `source`.
@@ -158,9 +167,9 @@ fn libraries(program: &Path) -> BTreeSet<PathBuf> {
     paths.map(PathBuf::from).collect()
 }
 
-/// The findings of `view check`, and its code.
+/// The findings of `flux-view check`, and its code.
 fn check(root: &Path, application: Option<&Path>) -> (i32, Vec<(String, String)>) {
-    let mut command = agent("check");
+    let mut command = flux_view("check");
     command.arg(root).args(["--output", "json"]);
     if let Some(application) = application {
         command.arg("--application").arg(application);
@@ -218,8 +227,8 @@ fn what_flux_needs_is_there_and_what_nothing_reads_is_not() {
     let target = |path: &str| fs::read_link(scene.packed(path)).unwrap();
     assert_eq!(target("bin/python3"), Path::new("python3.11"));
     assert_eq!(target("bin/sh"), Path::new("bash"));
-    let kept = "/mnt/flux/view/lib/python3.11/site-packages/flux";
-    assert_eq!(target("lib/flux/python3.11/flux"), Path::new(kept));
+    let target_at_run_time = "/mnt/flux/view/lib/python3.11/site-packages/flux";
+    assert_eq!(target("lib/flux/python3.11/flux"), Path::new(target_at_run_time));
     let jobs = fs::read_to_string(scene.packed("libexec/flux/cmd/flux-jobs.py")).unwrap();
     assert_eq!(jobs, "#!/mnt/flux/view/bin/python3.11 -s\n");
 
@@ -288,7 +297,7 @@ fn a_packed_view_can_be_packed_again_with_what_was_added() {
 }
 
 #[test]
-fn all_faults_are_told_at_once_with_their_remedies_and_nothing_is_written() {
+fn all_faults_are_reported_at_once_with_their_remedies_and_nothing_is_written() {
     let scene = Scene::new();
     scene.remove("usr/bin/bash");
     scene.remove("usr/lib/python3/dist-packages/yaml");
@@ -373,11 +382,20 @@ fn files_that_only_their_owner_reads_are_found() {
 #[test]
 fn an_image_without_flux_is_no_view() {
     let empty = tempfile::tempdir().unwrap();
-    let output = agent("check").arg(empty.path()).output().unwrap();
+    let output = flux_view("check").arg(empty.path()).output().unwrap();
     assert_eq!(code(&output), 1);
     let text = stdout(&output);
     assert!(text.starts_with("FAILED   view           no Flux in /opt/views/._view"), "{text}");
     assert!(text.contains("remedy: "), "{text}");
-    let usage = agent("check").output().unwrap();
+    let usage = flux_view("check").output().unwrap();
     assert_eq!(code(&usage), 64);
+}
+
+#[test]
+fn an_installation_that_is_not_there_is_named() {
+    let empty = tempfile::tempdir().unwrap();
+    let mut command = flux_view("pack");
+    let output = command.args(["--from", "/absent", "--to"]).arg(empty.path()).output().unwrap();
+    assert_eq!(code(&output), 66);
+    assert!(stderr(&output).contains("/absent"), "{output:?}");
 }

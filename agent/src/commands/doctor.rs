@@ -1,7 +1,9 @@
-//! The checks.
+//! `flux-agent doctor`: checks what a pod needs, one thing after the other, and says for each that is wrong what it
+//! means and what to do about it.
 
-use crate::commands::arguments::PodArguments;
-use crate::commands::pod::{Pod, read_certificate};
+use crate::commands::arguments::{Format, PodArguments};
+use crate::commands::error::CommandError;
+use crate::commands::pod::{PodContext, read_certificate};
 use crate::flux::broker_socket::BrokerSocket;
 use crate::flux::resources::Resources;
 use crate::lead::wait::wait_for_lead;
@@ -9,7 +11,7 @@ use crate::plan::decide::{self, surroundings};
 use crate::plan::error::PlanError;
 use crate::plan::step::Role;
 use crate::status::client;
-use crate::system::check::{Check, Found};
+use crate::system::check::{Check, Found, any_failed, text};
 use crate::system::output::chain;
 use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit, Install};
 use nix::sys::statvfs::statvfs;
@@ -22,28 +24,38 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 /// Long enough for the lead's address to be given up and its name to be tried.
-const LEAD_PATIENCE: Duration = Duration::from_secs(7);
+const LEAD_TIMEOUT: Duration = Duration::from_secs(7);
 /// How long `flux version` may take: it asks nobody.
-const VERSION_PATIENCE: Duration = Duration::from_secs(5);
+const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where the kernel counts what it did for the memory limit of this container (cgroup v2).
 const MEMORY_EVENTS: &str = "/sys/fs/cgroup/memory.events";
 /// A shared volume with less free space than this is nearly full.
 const LOW_SPACE_MEBIBYTES: u64 = 64;
 /// How long agent and broker may take to answer on their sockets, which they do from memory.
-const SOCKET_PATIENCE: Duration = Duration::from_secs(3);
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Checks everything and prints it; ends with 1 if a check failed.
+pub(crate) async fn run(arguments: &PodArguments, format: Format) -> Result<(), CommandError> {
+    let checks = all(arguments).await;
+    format.print(&checks, || text(&checks));
+    if any_failed(&checks) { Err(CommandError::printed_no()) } else { Ok(()) }
+}
 
 /// All of them, in the order in which a pod comes to depend on them.
-pub(super) async fn all(arguments: &PodArguments) -> Vec<Check> {
+async fn all(arguments: &PodArguments) -> Vec<Check> {
     let check = |name, found| Check { name, found };
-    let pod = match Pod::gather(arguments) {
+    let pod = match PodContext::read(arguments) {
         Ok(pod) => pod,
-        Err((exit, text)) => {
-            let remedy = if exit == Exit::Config {
+        Err(CommandError { code, message }) => {
+            let remedy = if code == Exit::Config.code() {
                 "use operator and agent of one release, and run this in the container that runs Flux"
             } else {
                 "report this as a mistake of the agent"
             };
-            return vec![check("configuration", Found::failed(text, remedy))];
+            return vec![check(
+                "configuration",
+                Found::failed(message.unwrap_or_default(), remedy),
+            )];
         }
     };
     vec![
@@ -62,7 +74,7 @@ pub(super) async fn all(arguments: &PodArguments) -> Vec<Check> {
     ]
 }
 
-fn host(pod: &Pod) -> Found {
+fn host(pod: &PodContext) -> Found {
     match decide::plan(&pod.config, &pod.facts) {
         Err(error @ (PlanError::UnknownHost { .. } | PlanError::LeadElsewhere { .. })) => {
             Found::failed(
@@ -76,7 +88,7 @@ fn host(pod: &Pod) -> Found {
     }
 }
 
-async fn view(pod: &Pod) -> Found {
+async fn view(pod: &PodContext) -> Found {
     let remedy = match (pod.config.view.enabled, pod.config.install) {
         (true, Install::Copy) => {
             "look at the log of the init container flux-view, and at flux.container.image"
@@ -95,8 +107,8 @@ async fn view(pod: &Pod) -> Found {
     let shown = flux.display().to_string();
     let mut version = Command::new(pod.root.at(&flux));
     version.arg("version").stdin(Stdio::null()).kill_on_drop(true);
-    let Ok(output) = timeout(VERSION_PATIENCE, version.output()).await else {
-        let seen = format!("{shown} version: no end after {} s", VERSION_PATIENCE.as_secs());
+    let Ok(output) = timeout(VERSION_TIMEOUT, version.output()).await else {
+        let seen = format!("{shown} version: no end after {} s", VERSION_TIMEOUT.as_secs());
         return Found::failed(seen, "the volume of the view, or this node, hangs");
     };
     match output {
@@ -115,7 +127,7 @@ async fn view(pod: &Pod) -> Found {
 }
 
 /// Processes of this container that the kernel killed for its memory limit.
-fn memory(pod: &Pod) -> Found {
+fn memory(pod: &PodContext) -> Found {
     let Ok(events) = fs::read_to_string(pod.root.at(MEMORY_EVENTS)) else {
         return Found::skipped(format!("no {MEMORY_EVENTS} (cgroup v2)"));
     };
@@ -135,7 +147,7 @@ fn killed_for_memory(events: &str) -> u64 {
 }
 
 /// Room in the shared volume, which lies on the node's disk.
-fn space(pod: &Pod) -> Found {
+fn space(pod: &PodContext) -> Found {
     let mount = pod.config.layout.mount();
     let Ok(found) = statvfs(&pod.root.at(mount)) else {
         return Found::skipped(format!("{} cannot be looked at", mount.display()));
@@ -150,7 +162,7 @@ fn space(pod: &Pod) -> Found {
     Found::ok(seen)
 }
 
-fn certificate(pod: &Pod) -> Found {
+fn certificate(pod: &PodContext) -> Found {
     if !pod.facts.is_runner {
         return Found::skipped("only the container that runs Flux has it");
     }
@@ -183,7 +195,7 @@ fn certificate(pod: &Pod) -> Found {
     }
 }
 
-fn user(pod: &Pod) -> Found {
+fn user(pod: &PodContext) -> Found {
     let socket = surroundings(&pod.config, &pod.facts).map(|around| pod.root.at(around.socket));
     let owner = socket.ok().and_then(|path| fs::metadata(path).ok()).map(|found| found.uid());
     let (own, config) = (pod.facts.uid, &pod.config.user);
@@ -206,7 +218,7 @@ fn user(pod: &Pod) -> Found {
     }
 }
 
-fn directories(pod: &Pod) -> Found {
+fn directories(pod: &PodContext) -> Found {
     let layout = &pod.config.layout;
     let mut owners = Vec::new();
     for path in [layout.run_dir(), layout.state_dir()] {
@@ -230,9 +242,9 @@ fn directories(pod: &Pod) -> Found {
     Found::ok(layout.config_root().display().to_string())
 }
 
-async fn agent(pod: &Pod) -> Found {
+async fn agent(pod: &PodContext) -> Found {
     let socket = pod.root.at(pod.config.layout.agent_socket());
-    match client::ask(&socket, SOCKET_PATIENCE).await {
+    match client::ask(&socket, SOCKET_TIMEOUT).await {
         Ok(report) => match report.last_error {
             Some(error) => Found::warning(
                 format!("phase {}, last error: {error}", report.phase),
@@ -257,7 +269,7 @@ async fn agent(pod: &Pod) -> Found {
     }
 }
 
-async fn lead(pod: &Pod) -> Found {
+async fn lead(pod: &PodContext) -> Found {
     let is_lead = decide::plan(&pod.config, &pod.facts).is_ok_and(|plan| plan.role == Role::Lead);
     if !pod.facts.is_runner {
         return Found::skipped("needs the certificate of the container that runs Flux");
@@ -265,12 +277,14 @@ async fn lead(pod: &Pod) -> Found {
     let (Ok(lead), Ok(certificate)) =
         (decide::lead(&pod.config, &pod.facts), read_certificate(&pod.certificate_path()))
     else {
-        return Found::skipped("needs a known host and a certificate");
+        return Found::skipped(
+            "needs a known host and a certificate",
+        );
     };
     if pod.config.network.bootstrap.hosts().len() < 2 {
         return Found::skipped("the only broker of an instance listens to nobody");
     }
-    match wait_for_lead(&lead, &certificate, LEAD_PATIENCE, &mut |_| ()).await {
+    match wait_for_lead(&lead, &certificate, LEAD_TIMEOUT, &mut |_| ()).await {
         Ok(found) => Found::ok(format!("{} lets this pod in", found.address)),
         Err(error) if is_lead => Found::failed(
             chain(&error),
@@ -283,13 +297,13 @@ async fn lead(pod: &Pod) -> Found {
     }
 }
 
-async fn broker(pod: &Pod) -> Found {
+async fn broker(pod: &PodContext) -> Found {
     let socket = match surroundings(&pod.config, &pod.facts) {
         Ok(around) => pod.root.at(around.socket),
         Err(_) => return Found::skipped("needs a known host"),
     };
     let asked =
-        timeout(SOCKET_PATIENCE, async { BrokerSocket::connect(&socket).await?.state().await });
+        timeout(SOCKET_TIMEOUT, async { BrokerSocket::connect(&socket).await?.state().await });
     match asked.await {
         Ok(Ok(state)) if state == "run" => Found::ok("state run"),
         Ok(Ok(state)) if state == "join" => Found::warning(
@@ -312,7 +326,7 @@ async fn broker(pod: &Pod) -> Found {
     }
 }
 
-fn resources(pod: &Pod) -> Found {
+fn resources(pod: &PodContext) -> Found {
     let resources = Resources::read(&pod.root, pod.resource_set());
     match (resources.complaint(), resources.flux_cores) {
         (Some(complaint), _) => Found::warning(

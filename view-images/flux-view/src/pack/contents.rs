@@ -1,6 +1,6 @@
 //! What goes into a packed view, before anything of it is written.
 
-use crate::view::elf::Elf;
+use crate::elf::Elf;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -9,20 +9,19 @@ mod python;
 mod report;
 mod write;
 
-pub(crate) use contents::Fault;
 pub(crate) use report::PackReport;
 
-use super::error::{ViewError, failed};
-use super::find::find;
-use super::places::Places;
-use crate::system::files;
-use crate::system::root::below;
+use crate::places::Places;
 use collect::Collected;
 use collector::Collector;
+use contents::Fault;
+use flux_agent::system::below;
+use flux_agent::view::{ViewError, failed, find};
 use flux_contract::Layout;
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use write::{Telling, Written};
+use write::{ViewWriter, Written};
 
 /// What is to be packed, and where to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +49,7 @@ pub(crate) enum PackError {
     Faults(Vec<Fault>),
 }
 
-/// Packs what `request` says; `progress` is told what comes next. The view appears at its place when it is
+/// Packs what `request` says, and calls `progress` before each stage. The view appears at its place when it is
 /// whole.
 pub(crate) fn pack(
     request: &PackRequest,
@@ -90,15 +89,23 @@ fn refuse_to_replace(request: &PackRequest, to: &Path, collected: &mut Collected
 /// Writes everything beside its place, and puts it there if it is without fault.
 fn write(collected: &Collected, view: &Path, to: &Path) -> Result<Written, ViewError> {
     let partial = to.with_extension("partial");
-    files::remove_directory(&partial).map_err(failed("remove leftover", &partial))?;
+    remove_directory(&partial).map_err(failed("remove leftover", &partial))?;
     fs::create_dir_all(&partial).map_err(failed("create directory", &partial))?;
-    let written = Telling::new(collected, view).write(&partial);
+    let written = ViewWriter::new(collected, view).write(&partial);
     let is_good = written.as_ref().is_ok_and(|written| written.faults.is_empty());
     if is_good {
-        files::remove_directory(to).map_err(failed("remove", to))?;
+        remove_directory(to).map_err(failed("remove", to))?;
         fs::rename(&partial, to).map_err(failed("put in place", to))?;
     } else {
-        files::remove_directory(&partial).map_err(failed("remove", &partial))?;
+        remove_directory(&partial).map_err(failed("remove", &partial))?;
     }
     written
+}
+
+/// Removes the directory at `path` and all in it; that there is none is no error.
+fn remove_directory(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }

@@ -1,8 +1,8 @@
 //! The file system as a program of the view finds it: the view at its place at run time, its packages at
 //! theirs, and everything else where an application's image has it.
 
-use super::find::follow;
-use crate::system::root::below;
+use flux_agent::system::below;
+use flux_agent::view::follow;
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,17 +1,36 @@
-//! `flux-agent status`: what the agent that runs this pod says of itself.
+//! What a pod is and does: `flux-agent plan`, what `run` would do in it; `resources`, what Flux takes it to have;
+//! `status`, what the agent that runs it says of itself.
 
 use crate::commands::arguments::{Format, PodArguments};
-use crate::commands::failure::{Done, NO, failed_with};
-use crate::commands::running_agent::{PATIENCE, agent_socket};
+use crate::commands::error::CommandError;
+use crate::commands::pod::PodContext;
+use crate::commands::wait::{ANSWER_TIMEOUT, agent_socket};
+use crate::flux::resources::Resources;
+use crate::plan::decide;
 use crate::status::client::ask;
 use crate::status::document::StatusReport;
+use crate::system::output::chain;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Asks and prints the answer.
-pub(crate) async fn run(arguments: &PodArguments, format: Format) -> Done {
-    let report = ask(&agent_socket(arguments), PATIENCE).await;
-    let report = report.map_err(|error| failed_with(NO, &error))?;
+pub(crate) fn plan(arguments: &PodArguments, format: Format) -> Result<(), CommandError> {
+    let PodContext { config, facts, .. } = PodContext::read(arguments)?;
+    let plan =
+        decide::plan(&config, &facts).map_err(|error| CommandError::new(error.exit(), &error))?;
+    format.print(&plan, || format!("{plan:#}"));
+    Ok(())
+}
+
+pub(crate) fn resources(arguments: &PodArguments, format: Format) -> Result<(), CommandError> {
+    let pod = PodContext::read(arguments)?;
+    let resources = Resources::read(&pod.root, pod.resource_set());
+    format.print(&resources, || resources.text());
+    Ok(())
+}
+
+pub(crate) async fn status(arguments: &PodArguments, format: Format) -> Result<(), CommandError> {
+    let report = ask(&agent_socket(arguments), ANSWER_TIMEOUT).await;
+    let report = report.map_err(|error| CommandError::no(chain(&error)))?;
     format.print(&report, || status_text(&report));
     Ok(())
 }

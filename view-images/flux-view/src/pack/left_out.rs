@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_runs_is_kept_and_what_builds_documents_or_tests_is_not() {
+    fn what_runs_stays_and_what_builds_documents_or_tests_is_not() {
         for path in ["include/flux/core.h", "share/man/man1/flux.1", "lib/libflux-core.la"] {
             assert!(of_prefix(Path::new(path)), "{path}");
         }
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn compiled_python_is_kept_unless_only_an_optimized_python_reads_it() {
+    fn compiled_python_stays_unless_only_an_optimized_python_reads_it() {
         assert!(!of_python(Path::new("json/__pycache__/decoder.cpython-311.pyc")));
         assert!(of_python(Path::new("json/__pycache__/decoder.cpython-311.opt-1.pyc")));
     }

@@ -1,4 +1,4 @@
-//! How much of a view a volume in memory takes.
+//! How much may be copied to a volume in memory.
 //!
 //! What is written there counts for the memory limit of whoever writes it, and the kernel kills whoever exceeds
 //! that, without a word. So the copy ends before.
@@ -15,27 +15,27 @@ const OWN: u64 = 4 << 20;
 /// What is written takes whole pages.
 const PAGE: u64 = 4096;
 
-/// The room that a limit leaves.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct MemoryBudget {
     limit: u64,
     taken: AtomicU64,
 }
 
-impl Room {
-    /// That of a process with the memory limit `limit`, in `destination`; none where it writes to a disk.
-    pub(super) fn at(destination: &Path, limit: Option<u64>) -> Option<Self> {
+impl MemoryBudget {
+    /// The budget of a process with the memory limit `limit` that writes to `destination`; none where that is a
+    /// disk.
+    pub(super) fn for_copy_to(destination: &Path, limit: Option<u64>) -> Option<Self> {
         let kind = statfs(destination).ok()?.f_type;
         let limit = limit.filter(|_| kind == IN_MEMORY)?;
         Some(Self { limit, taken: AtomicU64::new(OWN) })
     }
 
-    /// Takes room for a file of `bytes`, if there is any.
+    /// Accounts for a file of `bytes`; an error if it does not fit.
     pub(super) fn take(&self, bytes: u64) -> Result<(), ViewError> {
         let bytes = bytes.next_multiple_of(PAGE);
         let before = self.taken.fetch_add(bytes, Ordering::Relaxed);
         if before + bytes > self.limit {
-            return Err(ViewError::NoRoom { limit: self.limit >> 20 });
+            return Err(ViewError::MemoryLimit { limit: self.limit >> 20 });
         }
         Ok(())
     }

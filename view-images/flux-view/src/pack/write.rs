@@ -3,9 +3,9 @@
 
 use super::collect::Collected;
 use super::contents::{Amount, Content, Entry, Fault, Part};
-use crate::view::elf::{Elf, is_of_c_library};
-use crate::view::error::{ViewError, failed};
-use crate::view::rewrite::{Change, Script, changed, first_line};
+use crate::elf::{Elf, is_of_c_library};
+use crate::rewrite::{Change, Script, changed, first_line};
+use flux_agent::view::{ViewError, failed};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use std::collections::BTreeMap;
 use std::fs::{self, FileTimes, Metadata, OpenOptions, Permissions};
@@ -13,9 +13,9 @@ use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// What programs and scripts of the view are told.
+/// Writes the files of a view, each with the loader, search path or interpreter that the view has.
 #[derive(Debug)]
-pub(super) struct Telling<'run> {
+pub(super) struct ViewWriter<'run> {
     view: &'run Path,
     /// The loader, as a path at run time.
     loader: String,
@@ -44,7 +44,7 @@ enum Outcome {
     Faulty(Fault),
 }
 
-impl<'run> Telling<'run> {
+impl<'run> ViewWriter<'run> {
     /// For what was `collected` for `view`.
     pub(super) fn new(collected: &'run Collected, view: &'run Path) -> Self {
         let at_run_time = |path: &PathBuf| view.join(path).display().to_string();

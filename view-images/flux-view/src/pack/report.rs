@@ -3,7 +3,7 @@
 use super::collect::Collected;
 use super::contents::{Amount, Part};
 use super::write::Written;
-use crate::view::elf::machine_name;
+use crate::elf::machine_name;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -3,9 +3,9 @@
 use super::collector::Collector;
 use super::contents::{Contents, Part};
 use super::{left_out, python};
-use crate::view::compiled::Compiled;
-use crate::view::elf::{Elf, is_of_c_library, machine_name};
-use crate::view::libraries::Libraries;
+use crate::compiled::Compiled;
+use crate::elf::{Elf, is_of_c_library, machine_name};
+use crate::libraries::Libraries;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ const LIBRARIES: &str = "lib";
 /// What libraries load by name at run time: the C library does, to end threads.
 const LOADED_BY_NAME: [&str; 1] = ["libgcc_s.so.1"];
 
-/// What was collected, and what the programs of the view are to be told.
+/// What was collected, and what is written into the programs of the view.
 #[derive(Debug)]
 pub(super) struct Collected {
     /// What goes into the view.
@@ -32,7 +32,7 @@ pub(super) struct Collected {
 }
 
 impl Collector<'_> {
-    /// Everything; `progress` is told what comes next.
+    /// Collects everything, and calls `progress` before each stage.
     pub(super) fn collect(mut self, progress: &mut dyn FnMut(&str)) -> Collected {
         progress("collects Flux");
         let prefix = self.view.to_owned();

@@ -4,8 +4,8 @@
 //! that `DT_RUNPATH`; the directories of `/etc/ld.so.conf`, from which the loader's cache is made; the
 //! loader's own directories. `LD_LIBRARY_PATH` belongs to a process, not to an installation.
 
-use super::elf::{Elf, machine_name};
-use super::places::Places;
+use crate::elf::{Elf, machine_name};
+use crate::places::Places;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 

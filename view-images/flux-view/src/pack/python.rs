@@ -7,7 +7,7 @@
 use super::collector::{Collector, PROGRAMS};
 use super::contents::Part;
 use super::left_out;
-use crate::view::compiled::python_version;
+use crate::compiled::python_version;
 use std::path::{Path, PathBuf};
 
 /// Packages that Flux imports: the names of their files or directories, and whether Flux needs them.

@@ -1,0 +1,50 @@
+//! How a subcommand ends that has not done what was asked.
+
+use crate::system::output::{chain, complain};
+use flux_contract::Exit;
+use std::error::Error;
+
+/// Code of an answer that is "no".
+const NO: u8 = 1;
+
+/// The code to end with, and what is still to be said about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CommandError {
+    pub(crate) code: u8,
+    /// `None` where the reason was printed already.
+    pub(crate) message: Option<String>,
+}
+
+impl CommandError {
+    pub(crate) fn new(exit: Exit, error: &dyn Error) -> Self {
+        Self::with_message(exit.code(), chain(error))
+    }
+
+    pub(crate) const fn with_message(code: u8, message: String) -> Self {
+        Self { code, message: Some(message) }
+    }
+
+    /// The answer is "no", for the reason `message`.
+    pub(crate) const fn no(message: String) -> Self {
+        Self::with_message(NO, message)
+    }
+
+    /// The answer is "no", and the reason was printed.
+    pub(crate) const fn printed_no() -> Self {
+        Self::printed(NO)
+    }
+
+    /// Whoever ended with `code` has said why.
+    pub(crate) const fn printed(code: u8) -> Self {
+        Self { code, message: None }
+    }
+}
+
+/// Prints what is to be said, and gives the code to end with.
+pub(crate) fn report(result: Result<(), CommandError>) -> u8 {
+    let Err(error) = result else { return 0 };
+    if let Some(message) = &error.message {
+        complain(message);
+    }
+    error.code
+}

@@ -1,0 +1,7 @@
+//! Makes view images of an installed Flux, and checks them.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    flux_view::main()
+}
