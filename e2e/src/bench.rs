@@ -1,6 +1,5 @@
 //! Measurements on a real cluster. Nothing asserts them: they say where the time goes.
 
-pub mod lead;
 pub mod scale;
 pub mod start;
 mod table;
@@ -18,8 +17,6 @@ pub enum BenchCommand {
     Start(start::Arguments),
     /// Measure what many MiniClusters, and a large one, cost.
     Scale(scale::Arguments),
-    /// Measure how many agents find a lead whose port opens late, without Kubernetes.
-    Lead(lead::Arguments),
 }
 
 impl BenchCommand {
@@ -28,7 +25,6 @@ impl BenchCommand {
         match self {
             Self::Start(arguments) => arguments.run(),
             Self::Scale(arguments) => arguments.run(),
-            Self::Lead(arguments) => arguments.run(),
         }
     }
 }

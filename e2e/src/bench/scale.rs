@@ -3,9 +3,7 @@
 //! The control plane is real. The nodes are simulated, so nothing runs in the pods: what is measured is
 //! what the operator does, and what Kubernetes does with the objects that it makes.
 
-mod chart;
 mod contender;
-mod fit;
 mod manifest;
 mod measure;
 mod nodes;

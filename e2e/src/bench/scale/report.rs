@@ -1,16 +1,11 @@
-//! What was measured, as a table, a document, a picture, and sentences.
+//! What was measured, as a table and as a document.
 
 use std::{fs, path::Path};
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use super::{
-    chart::{self, Curve},
-    fit::{Fit, fit},
-    manifest::Load,
-    measure::Figures,
-};
+use super::{manifest::Load, measure::Figures};
 use crate::bench::table::render;
 
 /// A column of the table, and how a row fills it.
@@ -40,19 +35,6 @@ static COLUMNS: [Column; 11] = [
     }),
 ];
 
-/// A figure whose growth is looked at: its name, and its value.
-type Growing = (&'static str, fn(&Row) -> f64);
-
-static GROWING: [Growing; 4] = [
-    ("Seconds until all are Complete", |row| row.figures.times.complete),
-    ("Processor seconds of the operator", |row| row.figures.processor_seconds),
-    ("Requests of the operator", |row| as_number(row.figures.requests.all())),
-    ("Bytes of its memory above what it has at the start", |row| {
-        let figures = &row.figures;
-        as_number(figures.memory_after.peak.saturating_sub(figures.memory_before.resident))
-    }),
-];
-
 /// All that was measured.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
@@ -66,14 +48,6 @@ struct Row {
     pods: u32,
     #[serde(flatten)]
     figures: Figures,
-}
-
-#[derive(Serialize)]
-struct Growth {
-    contender: &'static str,
-    figure: &'static str,
-    #[serde(flatten)]
-    fit: Fit,
 }
 
 impl Row {
@@ -98,57 +72,18 @@ impl Report {
         self.rows.push(Row { contender, miniclusters, pods, figures });
     }
 
-    /// The table, and the sentences below it.
+    /// A row for each measurement.
     pub(super) fn text(&self) -> String {
         let title = COLUMNS.map(|(title, _)| title.to_owned()).to_vec();
         let rows = self.rows.iter().map(|row| COLUMNS.map(|(_, cell)| cell(row)).to_vec());
-        let table: Vec<Vec<String>> = [title].into_iter().chain(rows).collect();
-        let growths = self.growths();
-        let sentences =
-            growths.iter().map(|it| format!("{}: {}", it.contender, it.fit.sentence(it.figure)));
-        [render(&table)].into_iter().chain(sentences).collect::<Vec<_>>().join("\n")
+        render(&[title].into_iter().chain(rows).collect::<Vec<_>>())
     }
 
-    /// Writes `scale.json` and `scale.svg` into `directory`.
+    /// Writes `scale.json` into `directory`.
     pub(super) fn write(&self, directory: &Path) -> Result<()> {
         fs::create_dir_all(directory).context("making the directory")?;
-        let document = serde_json::json!({"rows": self.rows, "growth": self.growths()});
-        let text = format!("{document:#}\n");
-        fs::write(directory.join("scale.json"), text).context("writing scale.json")?;
-        let picture = chart::chart(&self.curves());
-        fs::write(directory.join("scale.svg"), picture).context("writing scale.svg")
-    }
-
-    fn contenders(&self) -> Vec<&'static str> {
-        let mut names: Vec<_> = self.rows.iter().map(|row| row.contender).collect();
-        names.dedup();
-        names
-    }
-
-    /// Number of MiniClusters and figure, of those measurements that differ in the number alone.
-    fn points(&self, contender: &str, value: fn(&Row) -> f64) -> Vec<(f64, f64)> {
-        let alike = |row: &&Row| row.contender == contender && row.pods == super::PODS;
-        let rows = self.rows.iter().filter(alike);
-        rows.map(|row| (f64::from(row.miniclusters), value(row))).collect()
-    }
-
-    fn growths(&self) -> Vec<Growth> {
-        let of = |contender: &'static str| {
-            GROWING.iter().filter_map(move |(figure, value)| {
-                let fit = fit(&self.points(contender, *value))?;
-                Some(Growth { contender, figure, fit })
-            })
-        };
-        self.contenders().into_iter().flat_map(of).collect()
-    }
-
-    fn curves(&self) -> Vec<Curve> {
-        let of = |(figure, value): &Growing| {
-            let lines = self.contenders().into_iter();
-            let lines = lines.map(|name| (name.to_owned(), self.points(name, *value)));
-            Curve { title: (*figure).to_owned(), lines: lines.collect() }
-        };
-        GROWING.iter().map(of).collect()
+        let document = serde_json::to_string_pretty(self).context("writing the results")?;
+        fs::write(directory.join("scale.json"), document + "\n").context("writing scale.json")
     }
 }
 
@@ -180,19 +115,16 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_a_row_for_each_measurement_and_a_sentence_for_each_growth() {
+    fn the_table_has_a_row_for_each_measurement() {
         let text = report().text();
         let lines: Vec<&str> = text.lines().collect();
-        // Nothing was asked for, and of nothing no growth is told.
-        assert_eq!(lines.len(), 1 + 3 + 3, "{text}");
+        assert_eq!(lines.len(), 1 + 3, "{text}");
         assert!(lines[0].starts_with("operator"), "{text}");
         assert!(lines[3].contains("1000 x 4") && lines[3].contains("104.0"), "{text}");
-        let linear = "this operator: Processor seconds of the operator grow linearly";
-        assert!(lines[5].starts_with(linear), "{text}");
     }
 
     #[test]
-    fn document_and_picture_are_written_where_they_were_asked_for() {
+    fn the_document_is_written_where_it_was_asked_for() {
         let directory = tempfile::tempdir().unwrap();
         let deeper = directory.path().join("a/b");
         report().write(&deeper).unwrap();
@@ -200,6 +132,5 @@ mod tests {
         let document: Value = serde_json::from_str(&document).unwrap();
         assert_eq!(document["rows"][2]["miniclusters"], 1000);
         assert_eq!(document["rows"][0]["complete_seconds"], 5.0);
-        assert!(fs::read_to_string(deeper.join("scale.svg")).unwrap().starts_with("<svg"));
     }
 }
