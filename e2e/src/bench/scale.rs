@@ -88,7 +88,7 @@ impl Arguments {
                 Ok(())
             })?;
         }
-        progress::print(&report.table());
+        progress::print(&report.text());
         let output = match &self.output {
             Some(directory) => directory.clone(),
             None => checkout()?.join("docs/performance"),

@@ -1,7 +1,6 @@
 //! `bench start`: how long a MiniCluster takes from its creation to its command's end, beside other ways to
 //! run the same.
 
-mod chart;
 mod contender;
 mod objects;
 mod peer;
@@ -169,9 +168,7 @@ impl Arguments {
             seconds => format!("start-{sizes}-dns-cache-{seconds}"),
         };
         let document = serde_json::to_string_pretty(report).context("writing the results")?;
-        let files =
-            [("json", document + "\n"), ("svg", chart::draw(report)), ("md", report.text())];
-        for (kind, text) in files {
+        for (kind, text) in [("json", document + "\n"), ("md", report.text())] {
             let path = directory.join(format!("{name}.{kind}"));
             fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
             progress.say(&format!("written: {}", path.display()));
@@ -221,7 +218,7 @@ impl Bench {
                     }
                 };
                 let run = Run { contender, size, round, start, measured };
-                progress.say(&told(&run));
+                progress.say(&line_about(&run));
                 runs.push(run);
             }
             clean(trial).await?;
@@ -242,7 +239,7 @@ fn described(view: &View) -> String {
 }
 
 /// One line about a run.
-fn told(run: &Run) -> String {
+fn line_about(run: &Run) -> String {
     let Measured { milestones, processor_seconds } = &run.measured;
     let seconds = |milestone| milestones.get(&milestone).copied().unwrap_or_default();
     format!(

@@ -1,4 +1,4 @@
-//! What was measured, as a table and a document.
+//! What was measured, as a table and as a document.
 
 use std::{fs, path::Path};
 
@@ -73,7 +73,7 @@ impl Report {
     }
 
     /// A row for each measurement.
-    pub(super) fn table(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let title = COLUMNS.map(|(title, _)| title.to_owned()).to_vec();
         let rows = self.rows.iter().map(|row| COLUMNS.map(|(_, cell)| cell(row)).to_vec());
         render(&[title].into_iter().chain(rows).collect::<Vec<_>>())
@@ -82,8 +82,8 @@ impl Report {
     /// Writes `scale.json` into `directory`.
     pub(super) fn write(&self, directory: &Path) -> Result<()> {
         fs::create_dir_all(directory).context("making the directory")?;
-        let text = format!("{:#}\n", serde_json::json!({"rows": self.rows}));
-        fs::write(directory.join("scale.json"), text).context("writing scale.json")
+        let document = serde_json::to_string_pretty(self).context("writing the results")?;
+        fs::write(directory.join("scale.json"), document + "\n").context("writing scale.json")
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_table_has_a_row_for_each_measurement() {
-        let text = report().table();
+        let text = report().text();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 1 + 3, "{text}");
         assert!(lines[0].starts_with("operator"), "{text}");

@@ -44,7 +44,7 @@ pub(super) struct Report {
 
 impl Report {
     /// How long it took all runs of a kind to reach a milestone.
-    pub(super) fn spread(
+    fn spread(
         &self,
         contender: Contender,
         size: u32,
@@ -67,7 +67,7 @@ impl Report {
     }
 
     /// Those that ran, in their order.
-    pub(super) fn contenders(&self) -> Vec<Contender> {
+    fn contenders(&self) -> Vec<Contender> {
         let mut all = Contender::all(true);
         all.retain(|it| self.runs.iter().any(|run| run.contender == *it));
         all
@@ -174,10 +174,10 @@ fn table(heads: &[String], rows: impl IntoIterator<Item = (String, Vec<String>)>
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
 
-    pub(crate) fn sample() -> Report {
+    fn sample() -> Report {
         let run = |contender, round, start, seconds: f64| Run {
             contender,
             size: 4,
