@@ -56,7 +56,10 @@ fn bug_02_variables_are_expanded_where_the_command_runs() {
 fn bug_03_a_size_limit_that_is_none_is_refused_by_its_place() {
     let volume = json!({ "data": { "emptyDir": true, "emptyDirSizeLimit": "much" } });
     let said = faults(&with(&json!({ "volumes": volume }))).concat();
-    assert!(said.contains("spec.containers[0].volumes[data].emptyDirSizeLimit"), "{said}");
+    assert!(
+        said.contains("spec.containers[0].volumes.data.emptyDirSizeLimit: not a quantity"),
+        "{said}"
+    );
 }
 
 #[test]
