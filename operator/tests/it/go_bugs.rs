@@ -190,7 +190,7 @@ fn bug_17_only_the_leads_success_completes_the_job_and_a_failure_is_not_repeated
 
 #[test]
 fn bug_22_a_file_is_checked_offline_with_the_same_rules_and_defaults() {
-    let checker = Checker::new(defaults()).unwrap();
+    let checker = Checker::new(defaults());
     let check = |text: &str| checker.findings(Path::new("file.yaml"), text).faults;
     let head = "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {name: a}\n";
     assert_eq!(check(&format!("{head}spec: {{containers: [{{command: hostname}}]}}")), []);
