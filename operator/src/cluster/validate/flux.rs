@@ -182,7 +182,7 @@ fn lead_hosts(lead: &crd::LeadBroker, faults: &mut Faults) -> Hostlist {
     faults.require(is_label(name), format!("{path}.name"), || {
         format!("{name:?} is no name of a MiniCluster: give that of the one with the lead, or a hostlist")
     });
-    let size = lead.size.filter(|size| *size <= crd::SIZE_LIMIT);
+    let size = lead.size.filter(|size| (1..=crd::SIZE_LIMIT).contains(size));
     faults.require(lead.size.is_some(), format!("{path}.size"), || {
         "missing: give the maxSize of the MiniCluster with the lead, or a hostlist, because ranks must agree".to_owned()
     });
