@@ -5,8 +5,8 @@
 //!
 //! An operator may be replaced while agents of another release run, and it writes the document
 //! again when such a run changes its size. Therefore **a new field has a serde default, and is left
-//! out at its default**: what an older release wrote is then written again to the byte. The
-//! documents of each release below `tests/golden/` are the test of it (docs/design/operator-and-agent.md). What
+//! out at its default**: what an older release wrote is then written again to the byte. The document
+//! `tests/golden/agent.toml` is the test of it (docs/design/operator-and-agent.md). What
 //! cannot be told that way needs another [`AgentConfig::VERSION`]; a run with another version is
 //! left as it is.
 
@@ -147,8 +147,8 @@ pub struct FluxUser {
     /// True: Flux runs as root (`commands.runFluxAsRoot`).
     pub run_as_root: bool,
     /// Capabilities of a container that starts as root which Flux's user keeps: those that the
-    /// specification adds, e.g. `IPC_LOCK`. Always written: agents of 0.1.0 require the key.
-    #[serde(default)]
+    /// specification adds, e.g. `IPC_LOCK`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<String>,
 }
 
@@ -461,8 +461,14 @@ struct Head {
 mod tests {
     use super::*;
 
+    /// A document in which what has a default is at its default.
     fn hello() -> AgentConfig {
-        AgentConfig::from_toml(include_str!("../tests/golden/0.1.0/submit.toml")).unwrap()
+        let every_field = include_str!("../tests/golden/agent.toml");
+        AgentConfig {
+            install: Install::default(),
+            shutdown: Shutdown::default(),
+            ..AgentConfig::from_toml(every_field).unwrap()
+        }
     }
 
     #[test]

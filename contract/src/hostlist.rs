@@ -1,36 +1,26 @@
 //! Hostlists (RFC 29): ordered lists of host names, written `flux-[0-3],other`.
 //!
-//! Order is kept and duplicates are kept: in a Flux configuration the order of first mention is
-//! the rank.
+//! Order and duplicates are preserved: in a Flux configuration the order of first mention is the rank.
 //!
-//! A list is kept as the ranges it is written with, so that a list of 100,000 hosts costs no more
-//! than its text. Whatever text is read, the list and its text are bounded before anything is
-//! expanded: the text comes from whoever may write a MiniCluster.
+//! A list is stored in ranges, so that 100,000 hosts cost no more than their text. Its text comes from
+//! whoever may write a MiniCluster: everything is counted before it is expanded.
 
 mod error;
-mod parse;
-mod run;
 
 pub use error::HostlistError;
 
-use error::{Fault, SIZE_LIMIT, TEXT_LIMIT};
-use parse::{Name, split_outside_brackets};
-use run::{Names, Run};
+use error::{BRACKETS_LIMIT, DIGITS_LIMIT, Fault, NAME_LIMIT, SIZE_LIMIT, TEXT_LIMIT, excerpt};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 
+/// Most ranges that Flux reads between two brackets (flux-core, libhostlist, `MAX_RANGES`).
+const RANGES_LIMIT: usize = 10_240;
 /// Host names in rank order.
-///
-/// Equal lists have equal names: a list is always kept in the ranges that its names give when they
-/// are taken in one by one.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Hostlist {
-    runs: Vec<Run>,
-    /// How many hosts there are.
-    length: usize,
-    /// Characters of the text form, a comma behind each run.
-    written: usize,
+    ranges: Vec<Range>,
 }
 
 impl Hostlist {
@@ -40,8 +30,9 @@ impl Hostlist {
     /// The hosts `<prefix>-<first>` to `<prefix>-<last>`, none when the range is empty.
     pub fn of_range(prefix: &str, indexes: std::ops::Range<u32>) -> Self {
         let mut list = Self::default();
-        if let Some(last) = indexes.end.checked_sub(1).filter(|last| *last >= indexes.start) {
-            list.push_numbered(&format!("{prefix}-"), (indexes.start.into(), last.into()), 0);
+        if !indexes.is_empty() {
+            let numbers = Numbers::new(indexes.start.into(), u64::from(indexes.end) - 1, 0);
+            list.push(Range { prefix: format!("{prefix}-"), numbers: Some(numbers) });
         }
         list
     }
@@ -55,23 +46,28 @@ impl Hostlist {
         if text.len() > TEXT_LIMIT {
             return Err(Fault::Text);
         }
-        let mut list = Self::default();
+        let (mut list, mut hosts, mut written) = (Self::default(), 0, 0);
         for part in split_outside_brackets(text)? {
-            let name = Name::read(part.trim())?;
-            if name.count() > Self::LIMIT - list.length {
+            let pattern = Pattern::read(part.trim())?;
+            hosts = pattern.count().saturating_add(hosts);
+            if hosts > SIZE_LIMIT {
                 return Err(Fault::Size);
             }
-            name.expand(|names| {
-                list.push(names);
-                list.check()
-            })?;
+            for range in pattern.ranges() {
+                written += list.push(range);
+                // What was pushed is estimated, so the whole is measured below.
+                if written > 2 * TEXT_LIMIT {
+                    return Err(Fault::Text);
+                }
+            }
         }
+        list.check()?;
         Ok(list)
     }
 
     /// The hosts in rank order, one by one. What can do with ranks or with the text is faster.
     pub fn hosts(&self) -> impl Iterator<Item = String> {
-        self.names().flat_map(Names::hosts)
+        self.ranges.iter().cloned().flat_map(Range::into_hosts)
     }
 
     /// The host with rank 0.
@@ -83,23 +79,27 @@ impl Hostlist {
     #[must_use]
     pub fn without_first(&self) -> Self {
         let mut rest = Self::default();
-        let mut names = self.names();
-        if let Some(first) = names.next().and_then(Names::without_first) {
-            rest.push(first);
+        for (position, range) in self.ranges.iter().cloned().enumerate() {
+            match range.numbers.filter(|_| position == 0) {
+                _ if position > 0 => rest.push(range),
+                Some(Numbers { first, last, width }) if first < last => {
+                    let numbers = Some(Numbers::new(first + 1, last, width));
+                    rest.push(Range { numbers, ..range })
+                }
+                Some(_) | None => 0,
+            };
         }
-        names.for_each(|names| rest.push(names));
         rest
     }
 
     /// The rank of `host`: its first position.
     pub fn rank(&self, host: &str) -> Option<usize> {
-        let wanted = Names::one(host);
         let mut before = 0;
-        for names in self.names() {
-            if let Some(position) = names.position(wanted) {
+        for range in &self.ranges {
+            if let Some(position) = range.position(host) {
                 return Some(before + position);
             }
-            before += names.count();
+            before += range.count();
         }
         None
     }
@@ -107,13 +107,20 @@ impl Hostlist {
     /// How many of `<prefix>-0`, `<prefix>-1`, ... are listed, up to the first that is not.
     pub fn indexes_of(&self, prefix: &str) -> u32 {
         let prefix = format!("{prefix}-");
-        let unpadded = self.names().flat_map(Names::by_padding);
-        let mut ranges: Vec<(u64, u64)> = unpadded
-            .filter(|names| names.prefix == prefix && names.width == 0)
-            .filter_map(|names| names.numbers)
-            .collect();
-        ranges.sort_unstable();
-        let count = ranges.iter().fold(
+        let mut listed = BTreeSet::new();
+        for range in self.ranges.iter().filter(|range| range.prefix.starts_with(&prefix)) {
+            match range.numbers {
+                Some(Numbers { first, last, width: 0 }) if range.prefix == prefix => {
+                    listed.insert((first, last));
+                }
+                Some(_) | None => listed.extend(range.clone().into_hosts().filter_map(|host| {
+                    let digits = host.strip_prefix(&prefix)?;
+                    let index = digits.parse::<u64>().ok()?;
+                    (index.to_string() == digits).then_some((index, index))
+                })),
+            }
+        }
+        let count = listed.iter().fold(
             0,
             |count, &(first, last)| {
                 if first <= count { count.max(last + 1) } else { count }
@@ -124,90 +131,85 @@ impl Hostlist {
 
     /// A host that is listed more than once, if there is one.
     pub fn listed_twice(&self) -> Option<String> {
-        let mut names: Vec<Names<'_>> = self.names().flat_map(Names::by_padding).collect();
-        names.sort_unstable();
-        let next =
-            names.array_windows().find_map(|[names, next]| names.overlaps(*next).then_some(*next));
-        next.and_then(|next| next.hosts().next())
+        let mut seen = HashSet::new();
+        self.hosts().find(|host| !seen.insert(host.clone()))
     }
 
     /// How many hosts there are.
-    pub const fn len(&self) -> usize {
-        self.length
+    pub fn len(&self) -> usize {
+        self.ranges.iter().map(Range::count).fold(0, usize::saturating_add)
     }
 
     /// True without any host.
     pub const fn is_empty(&self) -> bool {
-        self.length == 0
+        self.ranges.is_empty()
     }
 
     /// Appends the hosts of `other` behind the own ones; changes nothing where that is too much.
     pub fn append(&mut self, other: &Self) -> Result<(), HostlistError> {
         let mut joined = self.clone();
-        other.names().for_each(|names| joined.push(names));
+        for range in &other.ranges {
+            joined.push(range.clone());
+        }
         joined.check().map_err(|fault| HostlistError::new(&other.to_string(), fault))?;
         *self = joined;
         Ok(())
     }
 
-    /// Refuses a list that is longer than the limits.
-    const fn check(&self) -> Result<(), Fault> {
-        if self.length > Self::LIMIT {
+    fn check(&self) -> Result<(), Fault> {
+        if self.len() > SIZE_LIMIT {
             return Err(Fault::Size);
         }
-        if self.written > TEXT_LIMIT + 1 {
+        if self.to_string().len() > TEXT_LIMIT {
             return Err(Fault::Text);
         }
         Ok(())
     }
 
-    /// The ranges in order.
-    fn names(&self) -> impl Iterator<Item = Names<'_>> {
-        self.runs.iter().flat_map(Run::names)
-    }
-
-    fn push(&mut self, names: Names<'_>) {
-        match names.numbers {
-            Some(numbers) => self.push_numbered(names.prefix, numbers, names.width),
-            None => self.push_host(names.prefix),
+    /// Appends `range`, to the last range where it continues that. Gives at least as many characters as
+    /// the text grows by.
+    fn push(&mut self, range: Range) -> usize {
+        let range = range.split_as_read();
+        let Some(last) = self.ranges.last_mut() else {
+            self.ranges.push(range);
+            return NAME_LIMIT;
+        };
+        if let (Some(numbers), Some(more)) = (&mut last.numbers, range.numbers)
+            && last.prefix == range.prefix
+            && numbers.is_continued_by(more)
+        {
+            numbers.last = more.last;
+            return 0;
         }
-    }
-
-    /// Appends one host.
-    fn push_host(&mut self, host: &str) {
-        let names = Names::one(host);
-        if let Some(numbers) = names.numbers {
-            return self.push_numbered(names.prefix, numbers, names.width);
-        }
-        let run = Run::plain(host);
-        self.length += 1;
-        self.written += run.text_length() + 1;
-        self.runs.push(run);
-    }
-
-    /// Appends the hosts `prefix` with each number from the first to the last, padded to `width`.
-    fn push_numbered(&mut self, prefix: &str, numbers: (u64, u64), width: usize) {
-        for piece in run::pieces(prefix, numbers, width) {
-            self.length += piece.count();
-            if let Some(run) = self.runs.last_mut().filter(|run| run.accepts(&piece)) {
-                self.written -= run.text_length();
-                run.extend(&piece);
-                self.written += run.text_length();
-            } else {
-                let run = Run::of(&piece);
-                self.written += run.text_length() + 1;
-                self.runs.push(run);
-            }
-        }
+        let name = if last.has_brackets_with(&range) { 0 } else { range.prefix.len() + "[]".len() };
+        let numbers = range
+            .numbers
+            .map_or(0, |Numbers { last, width, .. }| 2 * digits(last).max(width) + "-".len());
+        self.ranges.push(range);
+        name + numbers + ",".len()
     }
 }
 
 impl fmt::Display for Hostlist {
-    /// The text form: consecutive numbers are ranges, order is kept.
+    /// The text form: consecutive numbers are ranges, order is preserved.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, run) in self.runs.iter().enumerate() {
+        let groups = self.ranges.chunk_by(Range::has_brackets_with);
+        let groups = groups.flat_map(|group| group.chunks(RANGES_LIMIT));
+        for (position, group) in groups.enumerate() {
             formatter.write_str(if position == 0 { "" } else { "," })?;
-            run.fmt(formatter)?;
+            let Some(first) = group.first() else { continue };
+            let has_brackets = first.count() > 1 || group.len() > 1;
+            let (open, close) = if has_brackets { ("[", "]") } else { ("", "") };
+            write!(formatter, "{}{open}", first.prefix)?;
+            for (position, numbers) in group.iter().filter_map(|range| range.numbers).enumerate() {
+                formatter.write_str(if position == 0 { "" } else { "," })?;
+                let Numbers { first, last, width } = numbers;
+                write!(formatter, "{first:0width$}")?;
+                if first != last {
+                    write!(formatter, "-{last:0width$}")?;
+                }
+            }
+            formatter.write_str(close)?;
         }
         Ok(())
     }
@@ -231,6 +233,242 @@ impl From<Hostlist> for String {
     fn from(hostlist: Hostlist) -> Self {
         hostlist.to_string()
     }
+}
+
+/// Hosts of one prefix with consecutive numbers; without numbers one host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Range {
+    prefix: String,
+    numbers: Option<Numbers>,
+}
+
+impl Range {
+    /// One host, split before its trailing number. Of a number with more digits than can be counted
+    /// the first ones belong to the prefix.
+    fn one(host: &str) -> Self {
+        let count = host.bytes().rev().take_while(u8::is_ascii_digit).take(DIGITS_LIMIT).count();
+        let (prefix, digits) = host.split_at(host.len() - count);
+        let number = digits.parse().ok();
+        let numbers = number.map(|number| Numbers::new(number, number, count));
+        Self { prefix: prefix.to_owned(), numbers }
+    }
+
+    /// A single host is split as [`Self::one`] splits it, whatever brackets it was written with, so that
+    /// a list equals the one that is read from its text.
+    fn split_as_read(self) -> Self {
+        match self.numbers {
+            Some(Numbers { first, last, width }) if first == last => {
+                Self::one(&format!("{}{first:0width$}", self.prefix))
+            }
+            Some(_) | None => self,
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.numbers.map_or(1, Numbers::count)
+    }
+
+    fn into_hosts(self) -> impl Iterator<Item = String> {
+        let Self { prefix, numbers } = self;
+        let plain = numbers.is_none().then(|| prefix.clone());
+        let width = numbers.map_or(0, |numbers| numbers.width);
+        let numbers = numbers.into_iter().flat_map(|Numbers { first, last, .. }| first..=last);
+        numbers.map(move |number| format!("{prefix}{number:0width$}")).chain(plain)
+    }
+
+    /// Where among these hosts `host` is.
+    fn position(&self, host: &str) -> Option<usize> {
+        let digits = host.strip_prefix(&self.prefix)?;
+        let Some(Numbers { first, last, width }) = self.numbers else {
+            return digits.is_empty().then_some(0);
+        };
+        let number = digits.parse::<u64>().ok().filter(|number| (first..=last).contains(number))?;
+        let is_written_so = format!("{number:0width$}") == digits;
+        is_written_so.then(|| Numbers::new(first, number, width).count() - 1)
+    }
+
+    /// Whether both can be written between the same brackets.
+    fn has_brackets_with(&self, other: &Self) -> bool {
+        let width = |range: &Self| range.numbers.map(|numbers| numbers.width);
+        self.numbers.is_some() && self.prefix == other.prefix && width(self) == width(other)
+    }
+}
+
+/// Consecutive numbers, and the digits to which they are padded with zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Numbers {
+    first: u64,
+    last: u64,
+    /// 0 where the first number has no zeros before it, so that equal numbers are equal values.
+    width: usize,
+}
+
+impl Numbers {
+    const fn new(first: u64, last: u64, width: usize) -> Self {
+        Self { first, last, width: if digits(first) < width { width } else { 0 } }
+    }
+
+    fn count(self) -> usize {
+        usize::try_from(self.last - self.first).map_or(usize::MAX, |more| more.saturating_add(1))
+    }
+
+    /// Whether `next` follows, written with the same padding.
+    const fn is_continued_by(self, next: Self) -> bool {
+        let padded_alike =
+            self.width == next.width || (next.width == 0 && digits(next.first) >= self.width);
+        self.last + 1 == next.first && padded_alike
+    }
+}
+
+/// How many digits `number` has.
+const fn digits(number: u64) -> usize {
+    match number.checked_ilog10() {
+        Some(power) => power as usize + 1,
+        None => 1,
+    }
+}
+
+/// Cuts `text` at the commas that are not inside brackets.
+fn split_outside_brackets(text: &str) -> Result<Vec<&str>, Fault> {
+    let (mut parts, mut start, mut inside) = (Vec::new(), 0, false);
+    for (position, character) in text.char_indices() {
+        match character {
+            '[' if inside => return Err(Fault::Bracket),
+            ']' if !inside => return Err(Fault::Bracket),
+            '[' => inside = true,
+            ']' => inside = false,
+            ',' if !inside => {
+                parts.push(&text[start..position]);
+                start = position + 1;
+            }
+            _ => {}
+        }
+    }
+    if inside {
+        return Err(Fault::Bracket);
+    }
+    parts.push(&text[start..]);
+    Ok(parts)
+}
+
+/// What stands between two commas: a host name, with brackets in it or none.
+struct Pattern<'text> {
+    /// What stands before each bracket, and the numbers in it.
+    brackets: Vec<(&'text str, Vec<Numbers>)>,
+    /// What stands behind the last bracket.
+    end: &'text str,
+}
+
+impl<'text> Pattern<'text> {
+    fn read(part: &'text str) -> Result<Self, Fault> {
+        if part.is_empty() {
+            return Err(Fault::Empty);
+        }
+        if let Some(character) = part.chars().find(|character| !character.is_ascii_graphic()) {
+            return Err(Fault::Character(character));
+        }
+        let (mut brackets, mut end, mut longest) = (Vec::new(), part, 0);
+        while let Some((before, rest)) = end.split_once('[') {
+            if brackets.len() == BRACKETS_LIMIT {
+                return Err(Fault::Brackets);
+            }
+            let (inside, rest) = rest.split_once(']').ok_or(Fault::Bracket)?;
+            let numbers: Vec<Numbers> = inside.split(',').map(numbers).collect::<Result<_, _>>()?;
+            let lengths = numbers.iter().map(|it| digits(it.last).max(it.width));
+            longest += before.len() + lengths.max().unwrap_or_default();
+            brackets.push((before, numbers));
+            end = rest;
+        }
+        longest += end.len();
+        if longest > NAME_LIMIT {
+            return Err(Fault::Name(longest));
+        }
+        Ok(Self { brackets, end })
+    }
+
+    /// How many hosts it stands for.
+    fn count(&self) -> usize {
+        combinations(&self.brackets)
+    }
+
+    /// Its hosts. The numbers of the last bracket stay ranges where nothing stands behind it.
+    fn ranges(&self) -> Box<dyn Iterator<Item = Range> + '_> {
+        let Some(((before, inner), outer)) = self.brackets.split_last() else {
+            return Box::new(std::iter::once(Range::one(self.end)));
+        };
+        let prefixes = (0..combinations(outer)).map(move |index| prefix(outer, index) + before);
+        Box::new(prefixes.flat_map(move |prefix| {
+            inner.iter().flat_map(move |numbers| self.last_bracket(prefix.clone(), *numbers))
+        }))
+    }
+
+    /// The hosts `prefix` with each of `numbers` and what stands behind them.
+    fn last_bracket(
+        &self,
+        prefix: String,
+        numbers: Numbers,
+    ) -> Box<dyn Iterator<Item = Range> + '_> {
+        if self.end.is_empty() {
+            return Box::new(std::iter::once(Range { prefix, numbers: Some(numbers) }));
+        }
+        let hosts = Range { prefix, numbers: Some(numbers) }.into_hosts();
+        Box::new(hosts.map(move |host| Range::one(&(host + self.end))))
+    }
+}
+
+/// How many ways there are to choose a number from each of `brackets`.
+fn combinations(brackets: &[(&str, Vec<Numbers>)]) -> usize {
+    let counts = brackets
+        .iter()
+        .map(|(_, numbers)| numbers.iter().map(|it| it.count()).fold(0, usize::saturating_add));
+    counts.fold(1, usize::saturating_mul)
+}
+
+/// The text of `brackets` where their numbers are chosen for the `index`-th time: the last bracket
+/// counts fastest.
+fn prefix(brackets: &[(&str, Vec<Numbers>)], mut index: usize) -> String {
+    let mut text = String::new();
+    for (before, numbers) in brackets.iter().rev() {
+        let count: usize = numbers.iter().map(|it| it.count()).sum();
+        text.insert_str(0, &(before.to_string() + &nth(numbers, index % count)));
+        index /= count;
+    }
+    text
+}
+
+/// The number at this position among all that `ranges` have.
+fn nth(ranges: &[Numbers], mut position: usize) -> String {
+    for range in ranges {
+        let width = range.width;
+        match u64::try_from(position) {
+            Ok(more) if position < range.count() => {
+                return format!("{:0width$}", range.first + more);
+            }
+            _ => position -= range.count(),
+        }
+    }
+    String::new()
+}
+
+/// `N` or `N-M` between brackets.
+fn numbers(range: &str) -> Result<Numbers, Fault> {
+    let invalid = || Fault::Range(excerpt(range));
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(first) || !is_number(last) {
+        return Err(invalid());
+    }
+    let longest = first.len().max(last.len());
+    if longest > DIGITS_LIMIT {
+        return Err(Fault::Digits(longest));
+    }
+    let width = first.len();
+    let first = first.parse().map_err(|_| invalid())?;
+    let last = last.parse().map_err(|_| invalid())?;
+    if first > last {
+        return Err(invalid());
+    }
+    Ok(Numbers::new(first, last, width))
 }
 
 #[cfg(test)]

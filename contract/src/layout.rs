@@ -43,73 +43,39 @@ pub const DEFAULT_OUTPUT_DIRECTORY: &str = "/tmp/fluxout";
 /// Users and other tools rely on the helper files, the marker files and the broker's socket being
 /// where the Go operator had them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Written", into = "Written")]
-pub struct Layout {
-    mount: PathBuf,
-    private: Option<PathBuf>,
-}
-
-/// A [`Layout`] in `agent.toml`. Operators of version 0.1.0 wrote the shared volume alone, and the
-/// pods they made have no private one: such a document keeps its meaning, and its form.
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum Written {
-    Shared(PathBuf),
-    Both(Volumes),
-}
-
-#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Volumes {
+pub struct Layout {
     shared: PathBuf,
     private: PathBuf,
-}
-
-impl From<Written> for Layout {
-    fn from(written: Written) -> Self {
-        match written {
-            Written::Shared(mount) => Self::new(mount),
-            Written::Both(Volumes { shared, private }) => Self::new(shared).with_private(private),
-        }
-    }
-}
-
-impl From<Layout> for Written {
-    fn from(Layout { mount, private }: Layout) -> Self {
-        match private {
-            None => Self::Shared(mount),
-            Some(private) => Self::Both(Volumes { shared: mount, private }),
-        }
-    }
 }
 
 impl Layout {
     /// Where the shared volume is mounted unless the specification says otherwise.
     pub const DEFAULT_MOUNT: &str = "/mnt/flux";
 
-    /// The paths below `mount`, without a private volume.
+    /// The paths below the shared volume at `mount`, with the private one at [`PRIVATE_MOUNT`].
     pub fn new(mount: impl Into<PathBuf>) -> Self {
-        Self { mount: mount.into(), private: None }
+        Self { shared: mount.into(), private: PRIVATE_MOUNT.into() }
     }
 
-    /// The same with a private volume at `mount`.
+    /// The same with the private volume at `mount`.
     #[must_use]
     pub fn with_private(self, mount: impl Into<PathBuf>) -> Self {
-        Self { private: Some(mount.into()), ..self }
+        Self { private: mount.into(), ..self }
     }
 
-    /// The private volume, if there is one.
-    pub fn private_volume(&self) -> Option<&Path> {
-        self.private.as_deref()
+    /// The private volume itself.
+    pub fn private_volume(&self) -> &Path {
+        &self.private
     }
 
     /// The shared volume itself.
     pub fn mount(&self) -> &Path {
-        &self.mount
+        &self.shared
     }
 
     fn at(&self, relative: &str) -> PathBuf {
-        self.mount.join(relative)
+        self.shared.join(relative)
     }
 
     /// Directory of the agent's binary and of its link [`Self::client`]. People and clients have it
@@ -179,21 +145,15 @@ impl Layout {
         self.at("config/etc/flux/system/cron.d")
     }
 
-    /// Where the Go operator had the certificate, relative to the shared volume.
-    const CURVE_CERTIFICATE: &str = "config/curve/curve.cert";
-
     /// The certificate the broker reads: mode 0600, owned by the broker's user.
     pub fn curve_certificate(&self) -> PathBuf {
-        match &self.private {
-            Some(private) => private.join("curve/curve.cert"),
-            None => self.at(Self::CURVE_CERTIFICATE),
-        }
+        self.private.join("curve/curve.cert")
     }
 
-    /// Where the certificate lies for configurations of the broker that users wrote for the Go
-    /// operator, if that is a link to [`Self::curve_certificate`].
-    pub fn curve_certificate_link(&self) -> Option<PathBuf> {
-        self.private.as_ref().map(|_| self.at(Self::CURVE_CERTIFICATE))
+    /// A link to [`Self::curve_certificate`], for configurations of the broker that users wrote for the Go
+    /// operator.
+    pub fn curve_certificate_link(&self) -> PathBuf {
+        self.at("config/curve/curve.cert")
     }
 
     /// The broker's state directory.
@@ -249,7 +209,7 @@ impl Layout {
     /// Directory of mode 0700 of the container's own user: the runner's agent keeps there what
     /// concerns nobody else, its socket and what hooks are given and leave.
     pub fn private_directory(&self) -> PathBuf {
-        self.private.as_ref().unwrap_or(&self.mount).join("agent")
+        self.private.join("agent")
     }
 
     /// Home directory of a user that has none in the image.
@@ -282,46 +242,20 @@ mod tests {
     #[test]
     fn every_path_follows_the_mount() {
         let layout = Layout::new("/srv/shared");
-        for path in [layout.agent(), layout.broker_toml(), layout.run_dir(), layout.agent_socket()]
-        {
+        for path in [layout.agent(), layout.broker_toml(), layout.run_dir()] {
             assert!(path.starts_with("/srv/shared"), "{}", path.display());
         }
         assert_eq!(layout.local_uri(), "local:///srv/shared/config/run/flux/local");
     }
 
     #[test]
-    fn what_is_private_lies_in_the_private_volume_where_there_is_one() {
-        let shared = Layout::new("/srv/shared");
-        let both = shared.clone().with_private("/srv/private");
+    fn what_is_private_lies_in_the_private_volume() {
+        let layout = Layout::new("/srv/shared").with_private("/srv/private");
         for private in [Layout::curve_certificate, Layout::agent_socket, Layout::private_directory]
         {
-            assert!(private(&both).starts_with("/srv/private"), "{}", private(&both).display());
-            assert!(private(&shared).starts_with("/srv/shared"), "{}", private(&shared).display());
+            assert!(private(&layout).starts_with("/srv/private"), "{}", private(&layout).display());
         }
-        assert_eq!(both.local_socket(), shared.local_socket());
-        assert_eq!(both.curve_certificate_link(), Some(shared.curve_certificate()));
-        assert_eq!(shared.curve_certificate_link(), None);
-    }
-
-    #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    struct Document {
-        layout: Layout,
-    }
-
-    #[test]
-    fn a_layout_without_a_private_volume_is_written_as_version_0_1_0_did() {
-        let document = Document { layout: Layout::new("/mnt/flux") };
-        let text = "layout = \"/mnt/flux\"\n";
-        assert_eq!(toml::to_string(&document).unwrap(), text);
-        assert_eq!(toml::from_str::<Document>(text).unwrap(), document);
-    }
-
-    #[test]
-    fn a_layout_with_a_private_volume_survives_the_round_trip() {
-        let document = Document { layout: Layout::new("/mnt/flux").with_private(PRIVATE_MOUNT) };
-        let text = toml::to_string(&document).unwrap();
-        assert_eq!(toml::from_str::<Document>(&text).unwrap(), document);
-        assert!(toml::from_str::<Document>(&format!("{text}more = 1\n")).is_err());
+        assert!(layout.curve_certificate_link().starts_with("/srv/shared"));
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! The `MiniCluster` custom resource: what a user may ask for, and what the operator answers.
 //!
-//! The types decide three things only: which fields there are, what they are when left out, and
-//! what the API server can refuse by itself. Everything else is decided by
-//! [`crate::cluster::validate::validate()`], which also repeats each refusal made here, because an object
-//! may have been stored before a rule existed.
+//! The types say which fields there are, what they are when left out, and what the API server refuses
+//! by itself. [`crate::cluster::validate::validate()`] runs the same rules again, because an object may
+//! have been stored before a rule existed, and adds those that CEL cannot express.
 //!
 //! Defaults are the same whether the API server fills them in or a file is read by these types;
 //! a test compares the two.
@@ -22,7 +21,7 @@ mod scheduling;
 mod status;
 
 pub use bounds::SPECIFICATION_LIMIT;
-pub(crate) use bounds::exceeded;
+pub(crate) use bounds::{out_of_range, too_large};
 pub use container::{
     Commands, Container, ContainerVolume, DEFAULT_IMAGE, LifeCycle, SecretKey, UserAccount,
 };
@@ -111,7 +110,7 @@ pub const SIZE_LIMIT: i32 = 100_000;
         .field_path(".minSize")
         .reason(Reason::FieldValueInvalid),
     validation = Rule::new("self.containers.filter(c, has(c.runFlux) && c.runFlux).size() <= 1")
-        .message("only one container may have runFlux: true")
+        .message("only one container may have runFlux: true: set the others to false")
         .field_path(".containers")
         .reason(Reason::FieldValueInvalid),
     validation = Rule::new("self.containers.size() == 1 || self.containers.exists(c, has(c.runFlux) && c.runFlux) || self.containers.filter(c, !has(c.runFlux)).size() == 1")
@@ -119,11 +118,11 @@ pub const SIZE_LIMIT: i32 = 100_000;
         .field_path(".containers")
         .reason(Reason::FieldValueInvalid),
     validation = Rule::new("self.containers.size() == 1 || self.containers.all(c, (has(c.name) && c.name != '') || (has(c.runFlux) ? c.runFlux : !self.containers.exists(d, has(d.runFlux) && d.runFlux)))")
-        .message("every container that does not run Flux needs a name")
+        .message("every container that does not run Flux needs a name: give it one")
         .field_path(".containers")
         .reason(Reason::FieldValueRequired),
     validation = Rule::new("!self.launcher || !self.containers.exists(c, c.batch)")
-        .message("launcher and batch exclude each other")
+        .message("launcher and batch exclude each other: keep one")
         .field_path(".launcher")
         .reason(Reason::FieldValueInvalid)
 )]
@@ -254,10 +253,10 @@ pub struct MiniClusterSpec {
     #[x_kube(
         merge_strategy = ListMerge::Atomic,
         validation = Rule::new("self.all(c, has(c.name) && c.name != '')")
-            .message("every service needs a name")
+            .message("every service needs a name: give it one")
             .reason(Reason::FieldValueRequired),
         validation = Rule::new("self.all(c, !has(c.commands) || !(has(c.commands.pre) || has(c.commands.brokerPre) || has(c.commands.preBroker) || has(c.commands.workerPre) || has(c.commands.preWorker)))")
-            .message("a service does not run Flux: commands.pre, brokerPre and workerPre do not apply")
+            .message("a service does not run Flux: commands.pre, brokerPre and workerPre do not apply, remove them")
             .reason(Reason::FieldValueForbidden)
     )]
     #[schemars(length(max = 16))]

@@ -8,6 +8,7 @@ mod faults;
 mod images;
 mod installation;
 mod kustomize;
+mod names;
 mod objects;
 mod options;
 mod plain;

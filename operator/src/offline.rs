@@ -1,23 +1,20 @@
 //! `flux-operator validate`: the checks of the API server and of the operator, without either.
 
 mod document;
-mod schema;
 mod source;
 
 pub use source::ReadError;
 
 use crate::cluster::validate::{Defaults, validate};
 use crate::crd::MiniCluster;
-use crate::crd::definition::DefinitionError;
 use document::{Node, documents};
 use kube::Resource as _;
-use kube::core::cel::{CompiledSchema, compile_schema, validate_compiled};
-use schema::FaultKind;
+use serde_ignored::Path;
 use serde_json::Value;
 use serde_saphyr::UserMessageFormatter;
 use std::fmt;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Most faults of one document that are reported.
 const FAULT_LIMIT: usize = 200;
@@ -62,7 +59,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    fn of(file: &Path) -> Self {
+    fn of(file: &std::path::Path) -> Self {
         Self { file: file.to_owned(), ..Self::default() }
     }
 
@@ -72,29 +69,22 @@ impl Findings {
     }
 }
 
-/// Checks `MiniCluster` objects against the definition that is installed and the operator's own rules.
+/// Checks `MiniCluster` objects as the API server and the operator do.
 pub struct Checker {
-    schema: Value,
-    /// The CEL rules in the definition.
-    rules: CompiledSchema,
     defaults: Defaults,
 }
 
 impl Checker {
     /// A checker for an operator with these `defaults`.
-    ///
-    /// # Errors
-    /// If the definition cannot be written down, which is a mistake in this program.
-    pub fn new(defaults: Defaults) -> Result<Self, DefinitionError> {
-        let schema = schema::schema()?;
-        Ok(Self { rules: compile_schema(&schema), schema, defaults })
+    pub const fn new(defaults: Defaults) -> Self {
+        Self { defaults }
     }
 
     /// Checks what an argument names: a file, the files directly in a directory, or `standard_input`.
     /// An argument without any `MiniCluster` is a fault, because it was asked for.
     pub fn check(
         &self,
-        argument: &Path,
+        argument: &std::path::Path,
         standard_input: &mut dyn Read,
     ) -> Result<Vec<Findings>, ReadError> {
         let mut all = Vec::new();
@@ -112,7 +102,7 @@ impl Checker {
     }
 
     /// Checks every MiniCluster in the text of `file`. Other kinds are passed over.
-    pub fn findings(&self, file: &Path, text: &str) -> Findings {
+    pub fn findings(&self, file: &std::path::Path, text: &str) -> Findings {
         let mut findings = Findings::of(file);
         let documents = match documents(text) {
             Ok(documents) => documents,
@@ -141,33 +131,12 @@ impl Checker {
 
     fn remarks(&self, document: &Value) -> Remarks {
         let mut remarks = Remarks { faults: identity_faults(document), ..Remarks::default() };
-        let (limits, other): (Vec<_>, Vec<_>) = schema::faults(&self.schema, document)
-            .into_iter()
-            .partition(|fault| fault.kind == FaultKind::Limit);
-        let is_readable = other.iter().all(|fault| fault.kind == FaultKind::Unknown);
-        remarks.faults.extend(other.into_iter().map(|fault| (fault.path, fault.message)));
-        let object = is_readable.then(|| read(document, &mut remarks)).flatten();
-        if let Some(object) = &object {
-            self.add_own_rules(&mut remarks, object);
-        }
-        if !is_readable {
-            let note = "the rules that need every value are checked when this is mended";
+        let Some(object) = read(document, &mut remarks) else {
+            let note = "the other rules are checked when this can be read";
             remarks.notes.push((String::new(), note.to_owned()));
-        }
-        // The operator's own rules repeat the limits and the rules of the definition, and say more.
-        for limit in limits {
-            if !remarks.faults.iter().any(|(path, _)| *path == limit.path) {
-                remarks.faults.push((limit.path, limit.message));
-            }
-        }
-        if let Some(object) = object.filter(|_| remarks.faults.is_empty()) {
-            self.add_rules_of_the_definition(&mut remarks, &object);
-        }
-        remarks
-    }
-
-    fn add_own_rules(&self, remarks: &mut Remarks, object: &MiniCluster) {
-        match validate(object, &self.defaults) {
+            return remarks;
+        };
+        match validate(&as_stored(object), &self.defaults) {
             Ok(cluster) => remarks.notes.extend(cluster.not_acted_on.iter().map(|said| {
                 let (path, detail) = said.split_once(' ').unwrap_or((said, ""));
                 (path.to_owned(), format!("not acted on {detail}").trim_end().to_owned())
@@ -177,27 +146,35 @@ impl Checker {
                 remarks.faults.extend(faults.map(|fault| (fault.path, fault.message)));
             }
         }
-    }
-
-    fn add_rules_of_the_definition(&self, remarks: &mut Remarks, object: &MiniCluster) {
-        // It was read from such a value.
-        let value = serde_json::to_value(object).unwrap_or_default();
-        if let Err(errors) = validate_compiled(&self.rules, &value, None) {
-            let faults = errors.into_iter().map(|error| (error.field_path, error.message));
-            remarks.faults.extend(faults);
-        }
+        remarks
     }
 }
 
-/// The object, as it would be stored. That the definition allows what the types cannot read is a fault
-/// all the same.
+/// The object in `document`. A value that cannot be read and a field that does not exist are faults.
 fn read(document: &Value, remarks: &mut Remarks) -> Option<MiniCluster> {
-    match serde_json::from_value(document.clone()) {
-        Ok(object) => Some(as_stored(object)),
-        Err(error) => {
-            remarks.faults.push((String::new(), error.to_string()));
-            None
+    let mut track = serde_path_to_error::Track::new();
+    let deserializer = serde_path_to_error::Deserializer::new(document, &mut track);
+    let object = serde_ignored::deserialize(deserializer, |path| {
+        let path = field_path(&path);
+        // The type has no fields for what names it; these are checked by themselves.
+        if path != "apiVersion" && path != "kind" {
+            let message = "no such field: remove it, or correct its name and place";
+            remarks.faults.push((path, message.to_owned()));
         }
+    });
+    object.map_err(|error| remarks.faults.push((track.path().to_string(), error.to_string()))).ok()
+}
+
+/// The path of a field, written as in `spec.containers[0].image`.
+fn field_path(path: &Path<'_>) -> String {
+    match path {
+        Path::Root => String::new(),
+        Path::Seq { parent, index } => format!("{}[{index}]", field_path(parent)),
+        Path::Map { parent: Path::Root, key } => key.clone(),
+        Path::Map { parent, key } => format!("{}.{key}", field_path(parent)),
+        Path::Some { parent }
+        | Path::NewtypeStruct { parent }
+        | Path::NewtypeVariant { parent } => field_path(parent),
     }
 }
 

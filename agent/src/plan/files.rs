@@ -26,15 +26,14 @@ pub(super) fn directories(pod: Pod<'_>) -> Vec<Step> {
     let layout = &pod.config.layout;
     let parent = |path: PathBuf| path.parent().map(Path::to_owned).unwrap_or_default();
     // Kubernetes makes it with mode 0777: nobody but the container's user is to rename in it.
-    let mut agents: Vec<PathBuf> =
-        layout.private_volume().map(Path::to_owned).into_iter().collect();
-    agents.extend([
+    let agents = [
+        layout.private_volume().to_owned(),
         layout.config_root(),
         layout.broker_config_dir(),
         parent(layout.hostlist()),
         layout.cron_dir(),
-    ]);
-    agents.extend(layout.curve_certificate_link().map(parent));
+        parent(layout.curve_certificate_link()),
+    ];
     let brokers = [parent(layout.program_record()), layout.run_dir(), layout.state_dir()];
     let mut steps: Vec<Step> =
         agents.into_iter().map(|path| directory(path, 0o755, Owner::Container)).collect();
@@ -69,7 +68,7 @@ pub(super) fn certificate(pod: Pod<'_>) -> Step {
     Step::InstallCertificate {
         from: Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY),
         to: pod.config.layout.curve_certificate(),
-        link: pod.config.layout.curve_certificate_link(),
+        link: Some(pod.config.layout.curve_certificate_link()),
     }
 }
 

@@ -95,6 +95,33 @@ fn a_field_of_the_overlay_that_the_api_server_does_not_know_is_refused_by_its_na
 
 #[test]
 #[ignore = "needs a cluster"]
+fn what_kubernetes_refuses_in_a_job_is_told_in_its_words() {
+    const IMAGE: &str = "image: 'ubuntu:24.04', command: id";
+    let cases = [
+        ("label", format!("{{pod: {{labels: {{'a b': c}}}}, containers: [{{{IMAGE}}}]}}"), "a b"),
+        (
+            "quantity",
+            format!("{{containers: [{{{IMAGE}, resources: {{limits: {{cpu: four}}}}}}]}}"),
+            "quantities must match",
+        ),
+        (
+            "policy",
+            format!("{{pod: {{restartPolicy: Always}}, containers: [{{{IMAGE}}}]}}"),
+            "spec.template.spec.restartPolicy",
+        ),
+    ];
+    trial("by-kubernetes", &[], async |trial| {
+        for (name, spec, words) in &cases {
+            let name = apply(trial, name, spec).await?;
+            let message = not_progressing(trial, &name, "ApplyFailed").await?;
+            ensure!(message.contains(words), "{name}: {words} is not named in: {message}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
 fn pods_that_pod_security_refuses_are_told_with_the_reason() {
     let labels = [("pod-security.kubernetes.io/enforce", "restricted")];
     trial("privileged", &labels, async |trial| {

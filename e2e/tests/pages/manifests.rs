@@ -10,7 +10,7 @@ fn every_mini_cluster_in_a_page_is_accepted_and_has_no_field_without_effect() {
     let image = || "registry.example/view:1".to_owned();
     let defaults =
         Defaults { view_image: image(), arm_view_image: image(), install: Install::default() };
-    let checker = Checker::new(defaults).unwrap();
+    let checker = Checker::new(defaults);
     let mut count = 0;
     for page in pages() {
         let blocks = page.blocks().into_iter().filter(|block| block.language == "yaml");

@@ -1,21 +1,19 @@
 //! From what the user wrote to what it means.
 //!
-//! Every default is resolved here, every rule is checked here, and all faults are reported at
-//! once, each with its place and its remedy. What the API server can refuse by itself is in the
-//! schema as well ([`crate::crd`]); this remains the authority, because an object may have been
-//! stored before a rule existed.
+//! Every default is resolved here, and all faults are reported at once, each with its place and its
+//! remedy. The limits and the CEL rules of the definition ([`crate::crd`]) are checked again, because
+//! an object may have been stored before a rule existed; Rust checks what they cannot express. What
+//! Kubernetes checks in the objects that are made (quantities, names, labels, tolerations) is left to
+//! the API server, whose answer becomes the condition.
 
 mod architecture;
 mod container;
 mod faults;
 mod flux;
-mod image;
 mod no_effect;
 mod pod;
-mod quantity;
 mod queue;
 mod runner;
-mod sizes;
 mod text;
 mod volume;
 mod work;
@@ -23,42 +21,60 @@ mod work;
 pub(crate) use faults::Faults;
 pub use faults::{Violation, Violations};
 pub use flux::Defaults;
-pub(crate) use image::image;
 pub(crate) use queue::of_kueue;
-pub(crate) use text::{is_label, is_object_name};
+pub(crate) use text::is_label;
 
 use super::{Cluster, FixedFields, Identity, Network, Runner};
 use crate::crd::{self, MiniCluster, MiniClusterSpec, deadline_seconds, definition};
 use container::{Containers, containers};
 use flux_contract::Logging;
-use pod::labels;
-use sizes::sizes;
-use text::{given, is_absolute_path, is_service_name};
+use kube::core::cel::{ValidationErrors, validate_compiled};
+use serde_json::Value;
+use text::{given, is_absolute_path};
 use volume::is_mounted;
 
-/// Holds `spec` against the limits of the definition, before anything is made of it.
-fn bounds(spec: &MiniClusterSpec, faults: &mut Faults) {
-    // A specification is read from JSON and can be written as such.
-    let value = serde_json::to_value(spec).unwrap_or_default();
-    for (path, message) in crd::exceeded("spec", &definition::SPECIFICATION_SCHEMA, &value) {
+/// What is so large in `specification` that nothing may be made of it.
+fn check_size(specification: &Value, faults: &mut Faults) {
+    for (path, message) in crd::too_large(&definition::SPECIFICATION_SCHEMA, specification) {
         faults.add(path, message);
     }
-    let (bytes, limit) = (value.to_string().len(), crd::SPECIFICATION_LIMIT);
+    let (bytes, limit) = (specification.to_string().len(), crd::SPECIFICATION_LIMIT);
     faults.require(bytes <= limit, "spec", || {
         format!("has {bytes} bytes as JSON, at most {limit} are allowed: put scripts and data into a ConfigMap and mount it")
     });
 }
 
+/// What the API server refuses by the definition: values out of range, and the CEL rules.
+fn check_definition(mut specification: Value, faults: &mut Faults) {
+    for (path, message) in crd::out_of_range(&definition::SPECIFICATION_SCHEMA, &specification) {
+        faults.add(path, message);
+    }
+    // No rule is about it, and it may be nested more deeply than rules should be evaluated.
+    specification["pod"].as_object_mut().map(|pod| pod.remove("overlay"));
+    let broken = validate_compiled(&definition::SPECIFICATION_RULES, &specification, None).err();
+    for error in broken.into_iter().flat_map(ValidationErrors::into_vec) {
+        let separator = if error.field_path.starts_with('.') { "" } else { "." };
+        let path = format!("spec{separator}{}", error.field_path);
+        // A value out of range breaks rules as well, which say less.
+        if !faults.0.iter().any(|fault| fault.path == path) {
+            faults.add(path, error.message);
+        }
+    }
+}
+
 /// Resolves every default and checks every rule; reports all faults at once.
 pub fn validate(cluster: &MiniCluster, defaults: &Defaults) -> Result<Cluster, Violations> {
     let mut faults = Faults::default();
-    bounds(&cluster.spec, &mut faults);
+    // A specification is read from JSON and can be written as such.
+    let specification = serde_json::to_value(&cluster.spec).unwrap_or_default();
+    check_size(&specification, &mut faults);
     if !faults.0.is_empty() {
         return Err(Violations(faults.0));
     }
-    let name_text = cluster.metadata.name.as_deref().unwrap_or_default();
     let identity =
         Identity::of(cluster).map_err(|error| faults.add("metadata.name", error.to_string())).ok();
+    check_definition(specification, &mut faults);
+    let name_text = cluster.metadata.name.as_deref().unwrap_or_default();
     let result = resolve(cluster, name_text, identity, defaults, &mut faults);
     match result {
         Some(cluster) if faults.0.is_empty() => Ok(cluster),
@@ -75,21 +91,19 @@ fn resolve(
     faults: &mut Faults,
 ) -> Option<Cluster> {
     let spec = &cluster.spec;
-    let sizes = sizes(spec, faults);
     let network = network(name_text, spec, faults);
-    let flux = flux::flux(name_text, &sizes, &spec.flux, defaults, faults);
+    let flux = flux::flux(name_text, spec, defaults, faults);
     let Containers { runner, sidecars, companion, volumes } =
         containers(name_text, spec, &flux.view, &network, faults);
-    labels("spec.jobLabels", &spec.job_labels, faults);
     let pod = pod::pod(spec, volumes, faults);
     let Identity { name, namespace, owner } = identity?;
     Some(Cluster {
         name,
         namespace,
         owner,
-        size: sizes.size,
-        max_size: sizes.max_size,
-        min_size: sizes.min_size,
+        size: spec.size.unsigned_abs(),
+        max_size: max_size(spec),
+        min_size: spec.min_size.map(i32::unsigned_abs),
         job_labels: queue::job_labels(cluster, faults),
         job_annotations: queue::job_annotations(cluster),
         deadline_seconds: spec.deadline_seconds,
@@ -119,13 +133,15 @@ fn resolve(
     })
 }
 
+/// How many hosts are registered with Flux.
+fn max_size(spec: &MiniClusterSpec) -> u32 {
+    spec.max_size.unwrap_or(spec.size).unsigned_abs()
+}
+
 fn network(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> Network {
     let path = "spec.network.headlessName";
     let headless_name = given(spec.network.headless_name.as_ref());
     if let Some(headless_name) = headless_name {
-        faults.require(is_service_name(headless_name), path, || {
-            format!("{headless_name:?} cannot be the name of a Service: use at most 63 lower-case letters, digits and '-', starting with a letter")
-        });
         faults.require(headless_name != format!("{name}-lead"), path, || {
             format!("{headless_name:?} is the name of the lead's own Service: use another")
         });

@@ -1,8 +1,8 @@
 //! How much a user may write: decided here, once, for every field there is and will be.
 //!
-//! The limits go into the definition, where the API server and the estimated costs of its rules
-//! need them, and [`exceeded`] holds a specification against them again, because an object may
-//! have been stored before a limit existed. docs/design/operator.md says why they are what they are.
+//! The limits go into the definition, where the API server and the estimated costs of its rules need
+//! them. The operator holds a specification against the definition again, because an object may have
+//! been stored before a limit existed. docs/design/operator.md says why the limits are what they are.
 
 use serde_json::{Map, Value, json};
 
@@ -81,56 +81,101 @@ fn limit(schema: &mut Map<String, Value>, keyword: &str, limit: u64) {
     schema.entry(keyword).or_insert_with(|| json!(limit));
 }
 
-/// Where something has more than is allowed: path and message.
-type Excess = (String, String);
+/// What a schema has to say about a value: a message where the value breaks the schema.
+type Check = fn(schema: &Value, value: &Value) -> Option<String>;
 
-/// Where `value`, of the field at `path`, has more than `schema` allows.
-///
-/// It goes no deeper than the schema does, whatever the value is.
-pub(crate) fn exceeded(path: &str, schema: &Value, value: &Value) -> Vec<Excess> {
+/// Path and message of each part of `specification` that is larger than `schema` allows.
+pub(crate) fn too_large(schema: &Value, specification: &Value) -> Vec<(String, String)> {
     let mut found = Vec::new();
-    collect(path, schema, value, &mut found);
+    walk("spec", schema, specification, larger_than_allowed, &mut found);
     found
 }
 
-fn collect(path: &str, schema: &Value, value: &Value, found: &mut Vec<Excess>) {
-    match value {
-        _ if !schema.is_object() => {}
-        Value::String(text) => {
-            found.extend(excess(path, text.chars().count(), &schema["maxLength"], "characters"));
+/// Path and message of each value in `specification` that `schema` does not allow in its place.
+pub(crate) fn out_of_range(schema: &Value, specification: &Value) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    walk("spec", schema, specification, outside_of_range, &mut found);
+    found
+}
+
+/// Checks `value` and each value in it. It goes no deeper than the schema does, whatever the value is.
+fn walk(
+    path: &str,
+    schema: &Value,
+    value: &Value,
+    check: Check,
+    found: &mut Vec<(String, String)>,
+) {
+    if !schema.is_object() {
+        return;
+    }
+    found.extend(check(schema, value).map(|message| (path.to_owned(), message)));
+    for (position, element) in value.as_array().into_iter().flatten().enumerate() {
+        walk(&format!("{path}[{position}]"), &schema["items"], element, check, found);
+    }
+    for (key, entry) in value.as_object().into_iter().flatten() {
+        let of_entries = &schema["additionalProperties"];
+        if of_entries.is_object() {
+            walk(&format!("{path}[{key}]"), of_entries, entry, check, found);
+        } else {
+            walk(&format!("{path}.{key}"), &schema["properties"][key], entry, check, found);
         }
-        Value::Array(elements) => {
-            found.extend(excess(path, elements.len(), &schema["maxItems"], "elements"));
-            for (position, element) in elements.iter().enumerate() {
-                collect(&format!("{path}[{position}]"), &schema["items"], element, found);
-            }
-        }
-        Value::Object(entries) => {
-            found.extend(excess(path, entries.len(), &schema["maxProperties"], "entries"));
-            let entry_schema = &schema["additionalProperties"];
-            for (key, entry) in entries {
-                if entry_schema.is_object() {
-                    let path = format!("{path}[{key}]");
-                    let characters = key.chars().count();
-                    found.extend(excess(
-                        &path,
-                        characters,
-                        &json!(KEY_LIMIT),
-                        "characters in its key",
-                    ));
-                    collect(&path, entry_schema, entry, found);
-                } else {
-                    collect(&format!("{path}.{key}"), &schema["properties"][key], entry, found);
-                }
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-/// A message where `count` is above `limit`, if there is a limit.
-fn excess(path: &str, count: usize, limit: &Value, unit: &str) -> Option<Excess> {
-    let limit = limit.as_u64()?;
-    let is_more = u64::try_from(count).is_ok_and(|count| count > limit);
-    is_more.then(|| (path.to_owned(), format!("has {count} {unit}, at most {limit} are allowed: put long texts into a ConfigMap and mount it")))
+fn larger_than_allowed(schema: &Value, value: &Value) -> Option<String> {
+    let (count, limit, unit) = match value {
+        Value::String(text) => (text.chars().count(), schema["maxLength"].as_u64(), "characters"),
+        Value::Array(elements) => (elements.len(), schema["maxItems"].as_u64(), "elements"),
+        Value::Object(entries) => {
+            let is_map = schema["additionalProperties"].is_object();
+            let longest = entries.keys().map(|key| key.chars().count()).max().unwrap_or_default();
+            if is_map && exceeds(longest, KEY_LIMIT) {
+                (longest, Some(KEY_LIMIT), "characters in a key")
+            } else {
+                (entries.len(), schema["maxProperties"].as_u64(), "entries")
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => return None,
+    };
+    let limit = limit.filter(|limit| exceeds(count, *limit))?;
+    Some(format!(
+        "has {count} {unit}, at most {limit} are allowed: put long texts into a ConfigMap and mount it"
+    ))
+}
+
+fn exceeds(count: usize, limit: u64) -> bool {
+    u64::try_from(count).is_ok_and(|count| count > limit)
+}
+
+fn outside_of_range(schema: &Value, value: &Value) -> Option<String> {
+    let limit = |keyword: &str| schema[keyword].as_f64();
+    if let Some(allowed) = schema["enum"].as_array().filter(|allowed| !allowed.contains(value)) {
+        let allowed = allowed.iter().filter_map(Value::as_str).filter(|value| !value.is_empty());
+        let allowed: Vec<&str> = allowed.collect();
+        return Some(format!("{value} is not possible: use one of {}", allowed.join(", ")));
+    }
+    let (least, most) = (limit("minimum"), limit("maximum"));
+    match value {
+        Value::Number(number) => {
+            let number = number.as_f64()?;
+            let is_less = least.is_some_and(|least| number < least);
+            let is_more = most.is_some_and(|most| number > most);
+            let remedy = match (least, most) {
+                (Some(least), Some(most)) => format!("{least} to {most}"),
+                (Some(least), None) => format!("at least {least}"),
+                (None, most) => format!("at most {}", most.unwrap_or_default()),
+            };
+            (is_less || is_more).then(|| format!("{number} is out of range: give {remedy}"))
+        }
+        Value::String(text) if text.is_empty() && schema["minLength"].is_number() => {
+            Some("empty: give a value, or leave it out".to_owned())
+        }
+        Value::Array(elements) if elements.is_empty() && schema["minItems"].is_number() => {
+            Some("empty: give at least one".to_owned())
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+            None
+        }
+    }
 }

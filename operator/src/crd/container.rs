@@ -14,11 +14,11 @@ pub const DEFAULT_IMAGE: &str = "ghcr.io/rse-ops/accounting:app-latest";
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!(self.launcher && self.batch)")
-        .message("launcher and batch exclude each other")
+        .message("launcher and batch exclude each other: keep one")
         .field_path(".launcher")
         .reason(Reason::FieldValueInvalid),
     validation = Rule::new("(has(self.runFlux) && !self.runFlux) || !(has(self.command) && self.command != '' && has(self.commands) && has(self.commands.script) && self.commands.script != '')")
-        .message("command and commands.script exclude each other")
+        .message("command and commands.script exclude each other: keep one")
         .field_path(".command")
         .reason(Reason::FieldValueInvalid),
     validation = Rule::new("!(has(self.fluxUser) && has(self.fluxuser))")
@@ -315,12 +315,16 @@ pub struct Commands {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("(has(self.hostPath) ? 1 : 0) + (has(self.configMapName) ? 1 : 0) + (has(self.claimName) ? 1 : 0) + (has(self.secretName) ? 1 : 0) + (has(self.csiDriver) ? 1 : 0) + (self.emptyDir ? 1 : 0) <= 1")
-        .message("at most one of hostPath, configMapName, claimName, secretName, csiDriver and emptyDir")
+        .message("at most one of hostPath, configMapName, claimName, secretName, csiDriver and emptyDir: keep one")
         .reason(Reason::FieldValueInvalid),
     validation = Rule::new("has(self.path) || self.emptyDir")
-        .message("needed: where the volume is mounted")
+        .message("missing: say where the volume is mounted")
         .field_path(".path")
-        .reason(Reason::FieldValueRequired)
+        .reason(Reason::FieldValueRequired),
+    validation = Rule::new("!has(self.emptyDirSizeLimit) || self.emptyDirSizeLimit.matches('^([+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]+)?)?$')")
+        .message("not a quantity: write e.g. 64Gi or 500M")
+        .field_path(".emptyDirSizeLimit")
+        .reason(Reason::FieldValueInvalid)
 )]
 pub struct ContainerVolume {
     /// Where the volume is mounted. Default `/dev/shm` with `emptyDir: true`, else it must be given.

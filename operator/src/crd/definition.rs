@@ -3,6 +3,7 @@
 use super::{MiniCluster, bounds};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
+use kube::core::cel::{CompiledSchema, compile_schema};
 use serde_json::Value;
 use std::sync::LazyLock;
 
@@ -41,7 +42,11 @@ pub fn definition() -> Result<CustomResourceDefinition, DefinitionError> {
     serde_json::from_value(definition).map_err(rewrite)
 }
 
-/// The schema of `spec` in the definition. It is the same in every reconcile.
+/// The CEL rules of `spec` in the definition.
+pub(crate) static SPECIFICATION_RULES: LazyLock<CompiledSchema> =
+    LazyLock::new(|| compile_schema(&SPECIFICATION_SCHEMA));
+
+/// The schema of `spec` in the definition.
 pub(crate) static SPECIFICATION_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     // That it is there, and limits what it should, is tested.
     let definition = definition().ok().and_then(|definition| serde_json::to_value(definition).ok());

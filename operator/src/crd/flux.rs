@@ -73,7 +73,7 @@ pub struct Archive {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!(has(self.curveCert) && self.curveCert != '' && has(self.curveCertSecret) && self.curveCertSecret != '')")
-        .message("curveCert and curveCertSecret exclude each other")
+        .message("curveCert and curveCertSecret exclude each other: keep one, best the Secret")
         .field_path(".curveCertSecret")
         .reason(Reason::FieldValueInvalid),
     validation = Rule::new("!(has(self.leadBroker) && has(self.bursting) && has(self.bursting.leadBroker))")
@@ -85,7 +85,7 @@ pub struct Archive {
         .field_path(".leadBroker.hostlist")
         .reason(Reason::FieldValueInvalid),
     validation = Rule::new("!(has(self.leadBroker) && has(self.leadBroker.hostlist) && self.leadBroker.hostlist != '' && has(self.bursting) && has(self.bursting.clusters) && self.bursting.clusters.size() > 0)")
-        .message("leadBroker.hostlist and bursting.clusters exclude each other: the hostlist names all hosts")
+        .message("leadBroker.hostlist and bursting.clusters exclude each other, because the hostlist names all hosts: keep one")
         .field_path(".leadBroker.hostlist")
         .reason(Reason::FieldValueInvalid)
 )]
@@ -263,7 +263,7 @@ impl Default for Scheduler {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!(has(self.hostlist) && self.hostlist != '' && has(self.clusters) && self.clusters.size() > 0)")
-        .message("hostlist and clusters exclude each other: the hostlist names all hosts")
+        .message("hostlist and clusters exclude each other, because the hostlist names all hosts: keep one")
         .field_path(".hostlist")
         .reason(Reason::FieldValueInvalid),
     validation = Rule::new("!(has(self.hostlist) && has(self.leadBroker) && has(self.leadBroker.hostlist))")

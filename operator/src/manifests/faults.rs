@@ -2,7 +2,8 @@
 
 use super::images::{ImageNames, PROJECT};
 use super::installation::{Format, Installation};
-use crate::cluster::validate::{Faults, Violations, image, is_label, is_object_name};
+use super::names::{image, is_object_name};
+use crate::cluster::validate::{Faults, Violations, is_label};
 
 /// Checks the options of `manifests`. With `printed`, everything is one text.
 pub fn check(installation: &Installation, format: Format, printed: bool) -> Result<(), Violations> {

@@ -46,7 +46,7 @@ fn validate_reports_every_fault_of_everything_named_and_ends_with_0_1_or_2() {
     assert_eq!(
         faults,
         "./a.yaml:5: hello: spec.size: 0 is out of range: give 1 to 100000\n\
-         ./b.yaml:5: hello: spec.taks: no such field: did you mean tasks?\n"
+         ./b.yaml:5: hello: spec.taks: no such field: remove it, or correct its name and place\n"
     );
     let (code, valid, faults) = validate(&["none.yaml", "a.yaml", "c.yaml"], "");
     assert_eq!((code, valid.as_str()), (2, "c.yaml: 1 valid\n"));

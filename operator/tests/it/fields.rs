@@ -72,7 +72,7 @@ fn the_arm_view_is_taken_where_no_image_is_named() {
 #[test]
 fn an_unknown_architecture_and_one_that_contradicts_the_node_selector_are_refused() {
     let unknown = faults(&json!({ "flux": { "arch": "sparc" } }));
-    assert!(unknown[0].contains("spec.flux.arch: \"sparc\" is no architecture"), "{unknown:?}");
+    assert!(unknown[0].contains("spec.flux.arch: \"sparc\" is not possible"), "{unknown:?}");
     let contradiction = faults(&json!({
         "flux": { "arch": "arm" }, "pod": { "nodeSelector": { "kubernetes.io/arch": "amd64" } },
     }));

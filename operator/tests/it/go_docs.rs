@@ -32,7 +32,7 @@ fn offline_faults(spec: &Value) -> Vec<String> {
         "metadata": { "name": "hello" }, "spec": spec,
     });
     let text = object.to_string();
-    let found = Checker::new(defaults()).unwrap().findings(Path::new("file.yaml"), &text);
+    let found = Checker::new(defaults()).findings(Path::new("file.yaml"), &text);
     found.faults.into_iter().map(|fault| fault.message).collect()
 }
 

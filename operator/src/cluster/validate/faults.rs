@@ -47,7 +47,7 @@ impl Faults {
     }
 
     /// Adds a fault.
-    pub(super) fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
+    pub(crate) fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
         let (path, message) = (shortened(path.into()), shortened(message.into()));
         self.0.push(Violation { path, message });
     }

@@ -2,20 +2,15 @@
 
 use super::{
     architecture::{Architecture, architecture},
-    container::resources,
     faults::Faults,
-    image::image,
-    sizes::Sizes,
-    text::{
-        duration_seconds, given, is_absolute_path, is_label, is_object_name, is_shell_name, owned,
-    },
+    max_size,
+    text::{duration_seconds, given, is_absolute_path, is_label, is_shell_name, owned},
 };
 use crate::{
     cluster::{Curve, Flux, LeadBroker, View},
-    crd::{self, Install},
+    crd::{self, Install, MiniClusterSpec},
 };
 use flux_contract::{CurveCertificate, Hostlist, Redacted};
-use std::collections::BTreeMap;
 
 /// Longest mount path: the broker's local socket below it must fit the 107 characters of a Unix
 /// socket's path (unix(7)).
@@ -41,32 +36,33 @@ const OPERATOR_DIRECTORY: &str = "/flux_operator";
 /// Resolves and checks `spec.flux` of the cluster called `name`.
 pub(super) fn flux(
     name: &str,
-    sizes: &Sizes,
-    flux: &crd::Flux,
+    spec: &MiniClusterSpec,
     defaults: &Defaults,
     faults: &mut Faults,
 ) -> Flux {
-    let lead = lead(flux, faults);
+    let flux = &spec.flux;
+    let bursting = flux.bursting.as_ref().and_then(|bursting| bursting.lead_broker.as_ref());
+    let lead = bursting.or(flux.lead_broker.as_ref());
     for variable in flux.environment.keys() {
         faults.require(is_shell_name(variable), format!("spec.flux.environment[{variable}]"), || {
             format!("{variable:?} is no name a shell can export: use letters, digits and '_', not starting with a digit")
         });
     }
     Flux {
-        view: view(name, flux, defaults, faults),
+        view: view(flux, defaults, faults),
         install: flux.container.install.unwrap_or(defaults.install),
         complete_workers: flux.complete_workers,
         topology: topology(flux, faults),
-        log_level: log_level(flux, faults),
+        log_level: u8::try_from(flux.log_level).unwrap_or_default(),
         wrap: owned(flux.wrap.as_ref()),
         queue_policy: queue_policy(flux, faults),
         simple_scheduler: flux.scheduler.simple,
         broker_config: owned(flux.broker_config.as_ref()),
         curve: curve(flux, faults),
         connect_timeout: connect_timeout(flux, faults),
-        hosts: hosts(name, sizes, flux, lead.as_ref(), faults),
-        lead_broker: lead.as_ref().map(|lead| lead_broker(lead, faults)),
-        munge_secret: munge_secret(flux, faults),
+        hosts: hosts(name, spec, lead, faults),
+        lead_broker: lead.map(|lead| lead_broker(lead, faults)),
+        munge_secret: owned(flux.munge_secret.as_ref()),
         environment: flux.environment.clone(),
         local_socket: !flux.disable_socket,
     }
@@ -86,14 +82,6 @@ fn topology(flux: &crd::Flux, faults: &mut Faults) -> Option<String> {
         format!("{topology:?} is no topology of Flux: use kary:<number>, mincrit, mincrit:<number>, binomial or custom")
     });
     Some(topology.to_owned())
-}
-
-fn log_level(flux: &crd::Flux, faults: &mut Faults) -> u8 {
-    let level = u8::try_from(flux.log_level).ok().filter(|level| *level <= 7);
-    faults.require(level.is_some(), "spec.flux.logLevel", || {
-        format!("{} is no level: give 0 (emergencies) to 7 (debug)", flux.log_level)
-    });
-    level.unwrap_or_default()
 }
 
 /// Fluxion takes an unknown policy for its default, and says so to nobody.
@@ -124,43 +112,16 @@ fn connect_timeout(flux: &crd::Flux, faults: &mut Faults) -> Option<String> {
     Some(timeout.clone())
 }
 
-fn munge_secret(flux: &crd::Flux, faults: &mut Faults) -> Option<String> {
-    let name = given(flux.munge_secret.as_ref())?;
-    faults.require(is_object_name(name), "spec.flux.mungeSecret", || {
-        format!("{name:?} cannot be the name of a Secret")
-    });
-    Some(name.to_owned())
-}
-
 fn curve(flux: &crd::Flux, faults: &mut Faults) -> Curve {
-    let text = given(flux.curve_cert.as_ref());
-    let secret = given(flux.curve_cert_secret.as_ref());
-    faults.require(text.is_none() || secret.is_none(), "spec.flux.curveCertSecret", || {
-        "excludes curveCert: keep one, best the Secret".to_owned()
-    });
-    if let Some(secret) = secret {
-        faults.require(is_object_name(secret), "spec.flux.curveCertSecret", || {
-            format!("{secret:?} cannot be the name of a Secret")
-        });
-        return Curve::Secret(secret.to_owned());
+    if let Some(secret) = owned(flux.curve_cert_secret.as_ref()) {
+        return Curve::Secret(secret);
     }
-    let Some(text) = text else { return Curve::Generate };
+    let Some(text) = given(flux.curve_cert.as_ref()) else { return Curve::Generate };
     if let Err(error) = CurveCertificate::parse(text) {
         faults
             .add("spec.flux.curveCert", format!("{error}: give the text that flux-keygen writes"));
     }
     Curve::Given(Redacted::new(text.to_owned()))
-}
-
-/// The lead's description, from either of its places.
-fn lead(flux: &crd::Flux, faults: &mut Faults) -> Option<crd::LeadBroker> {
-    let bursting = flux.bursting.as_ref().and_then(|bursting| bursting.lead_broker.clone());
-    faults.require(
-        bursting.is_none() || flux.lead_broker.is_none(),
-        "spec.flux.leadBroker",
-        || "is the same as bursting.leadBroker: keep one".to_owned(),
-    );
-    bursting.or_else(|| flux.lead_broker.clone())
 }
 
 fn lead_broker(lead: &crd::LeadBroker, faults: &mut Faults) -> LeadBroker {
@@ -170,53 +131,42 @@ fn lead_broker(lead: &crd::LeadBroker, faults: &mut Faults) -> LeadBroker {
     faults.require(!address.is_empty() && address.chars().all(fits), format!("{path}.address"), || {
         format!("{address:?} is no host name or address: say where the lead is reached from here, or remove leadBroker if this cluster has the lead")
     });
-    let port = u16::try_from(lead.port).ok().filter(|port| *port > 0);
-    faults.require(port.is_some(), format!("{path}.port"), || {
-        format!("{} is no port: give 1 to 65535", lead.port)
-    });
-    LeadBroker { address: address.to_owned(), port: port.unwrap_or(flux_contract::OVERLAY_PORT) }
+    let port = u16::try_from(lead.port).unwrap_or(flux_contract::OVERLAY_PORT);
+    LeadBroker { address: address.to_owned(), port }
 }
 
 /// All hosts in rank order; the first is the lead.
 fn hosts(
     name: &str,
-    sizes: &Sizes,
-    flux: &crd::Flux,
+    spec: &MiniClusterSpec,
     lead: Option<&crd::LeadBroker>,
     faults: &mut Faults,
 ) -> Hostlist {
+    let bursting = spec.flux.bursting.as_ref();
     let own = |count: u32| Hostlist::of_range(name, 0..count.min(crd::SIZE_LIMIT.unsigned_abs()));
-    let clusters = flux.bursting.as_ref().map_or(&[][..], |bursting| &bursting.clusters);
-    let (mut hosts, is_given) = match (given_hostlist(flux, lead, faults), lead) {
-        (Some(hosts), _) => {
-            faults.require(clusters.is_empty(), "spec.flux.bursting.hostlist", || {
-                "excludes bursting.clusters, because it names all hosts: keep one".to_owned()
-            });
-            (hosts, true)
-        }
+    let clusters = bursting.map_or(&[][..], |bursting| &bursting.clusters);
+    let (mut hosts, is_given) = match (given_hostlist(bursting, lead, faults), lead) {
+        (Some(hosts), _) => (hosts, true),
         (None, Some(lead)) => (lead_hosts(lead, faults), true),
-        (None, None) => (own(sizes.max_size), false),
+        (None, None) => (own(max_size(spec)), false),
     };
     for (position, cluster) in clusters.iter().enumerate() {
-        append(&mut hosts, position, cluster, sizes, faults);
+        append(&mut hosts, position, cluster, spec.size, faults);
     }
     if is_given || !clusters.is_empty() {
-        check_hosts(&hosts, name, sizes.max_size, lead.is_some(), faults);
+        check_hosts(&hosts, name, max_size(spec), lead.is_some(), faults);
     }
     hosts
 }
 
 fn given_hostlist(
-    flux: &crd::Flux,
+    bursting: Option<&crd::Bursting>,
     lead: Option<&crd::LeadBroker>,
     faults: &mut Faults,
 ) -> Option<Hostlist> {
     let path = "spec.flux.bursting.hostlist";
-    let bursting = flux.bursting.as_ref().and_then(|bursting| given(bursting.hostlist.as_ref()));
+    let bursting = bursting.and_then(|bursting| given(bursting.hostlist.as_ref()));
     let lead = lead.and_then(|lead| given(lead.hostlist.as_ref()));
-    faults.require(bursting.is_none() || lead.is_none(), path, || {
-        "is the same as leadBroker.hostlist: keep one".to_owned()
-    });
     let hosts = Hostlist::parse(bursting.or(lead)?);
     if let Err(error) = &hosts {
         faults.add(path, format!("{error}: write e.g. flux-sample-[0-3],other-[001-003]"));
@@ -233,8 +183,8 @@ fn lead_hosts(lead: &crd::LeadBroker, faults: &mut Faults) -> Hostlist {
         format!("{name:?} is no name of a MiniCluster: give that of the one with the lead, or a hostlist")
     });
     let size = lead.size.filter(|size| (1..=crd::SIZE_LIMIT).contains(size));
-    faults.require(size.is_some(), format!("{path}.size"), || {
-        "missing or out of range: give the maxSize of the MiniCluster with the lead, or a hostlist, because ranks must agree".to_owned()
+    faults.require(lead.size.is_some(), format!("{path}.size"), || {
+        "missing: give the maxSize of the MiniCluster with the lead, or a hostlist, because ranks must agree".to_owned()
     });
     Hostlist::of_range(name, 0..size.unwrap_or(1).unsigned_abs())
 }
@@ -243,7 +193,7 @@ fn append(
     hosts: &mut Hostlist,
     position: usize,
     cluster: &crd::BurstCluster,
-    sizes: &Sizes,
+    default_size: i32,
     faults: &mut Faults,
 ) {
     let path = format!("spec.flux.bursting.clusters[{position}]");
@@ -251,14 +201,10 @@ fn append(
     faults.require(is_label(&name), format!("{path}.name"), || {
         format!("{name:?} is no DNS label: use lower-case letters, digits and '-'")
     });
-    let size = cluster.size.map_or(sizes.size, i32::unsigned_abs);
-    let fits = cluster.size.is_none_or(|size| size >= 1)
-        && hosts.append(&Hostlist::of_range(&name, 0..size)).is_ok();
+    let size = cluster.size.unwrap_or(default_size).min(crd::SIZE_LIMIT).unsigned_abs();
+    let fits = hosts.append(&Hostlist::of_range(&name, 0..size)).is_ok();
     faults.require(fits, format!("{path}.size"), || {
-        format!(
-            "{size} is out of range: give at least 1 and at most {} hosts in all",
-            Hostlist::LIMIT
-        )
+        format!("{size} are too many: give at most {} hosts in all", Hostlist::LIMIT)
     });
 }
 
@@ -278,38 +224,11 @@ fn check_hosts(hosts: &Hostlist, name: &str, size: u32, has_lead: bool, faults: 
     }
 }
 
-fn view(name: &str, flux: &crd::Flux, defaults: &Defaults, faults: &mut Faults) -> View {
+fn view(flux: &crd::Flux, defaults: &Defaults, faults: &mut Faults) -> View {
     let container = &flux.container;
-    let path = |field: &str| format!("spec.flux.container.{field}");
-    let view_name = &container.name;
-    faults.require(is_label(view_name), path("name"), || {
-        format!("{view_name:?} is no DNS label: use at most 63 lower-case letters, digits and '-'")
-    });
-    let taken: BTreeMap<String, &str> = BTreeMap::from([
-        (name.to_owned(), "the container that runs Flux"),
-        (crate::cluster::AGENT_CONTAINER.to_owned(), "the container that brings the agent"),
-        (format!("{name}-agent"), "the volume with the agent's configuration"),
-        (format!("{name}-curve"), "the volume with the certificate"),
-        (format!("{name}-munge"), "the volume with the munge key"),
-        (format!("{name}-private"), "the runner's private volume"),
-        (format!("{name}-agent-bin"), "the volume with the agent's image"),
-        (format!("{name}-view-image"), "the volume with the view's image"),
-        (format!("{name}-view-software"), "the volume with links to the view's packages"),
-    ]);
-    if let Some(owner) = taken.get(view_name) {
-        faults.add(path("name"), format!("{view_name:?} is the name of {owner}: use another"));
-    }
-    if let Some(name) = given(container.image.as_ref()) {
-        image(&path("image"), name, faults);
-    }
-    if let Some(secret) = given(container.image_pull_secret.as_ref()) {
-        faults.require(is_object_name(secret), path("imagePullSecret"), || {
-            format!("{secret:?} cannot be the name of a Secret")
-        });
-    }
     View {
         enabled: !container.disable,
-        name: view_name.clone(),
+        name: container.name.clone(),
         image: owned(container.image.as_ref()).unwrap_or_else(|| default_image(flux, defaults)),
         pull_policy: if container.pull_always { "Always" } else { "IfNotPresent" }.to_owned(),
         pull_secret: owned(container.image_pull_secret.as_ref()),
@@ -317,7 +236,7 @@ fn view(name: &str, flux: &crd::Flux, defaults: &Defaults, faults: &mut Faults) 
         mount_path: mount_path(&container.mount_path, faults),
         medium: container.medium,
         python_path: owned(container.python_path.as_ref()),
-        resources: resources(&path("resources"), container.resources.as_ref(), faults),
+        resources: container.resources.clone().unwrap_or_default(),
         security_context: container.security_context.clone(),
     }
 }

@@ -1,6 +1,6 @@
 //! Fields that are accepted and have no effect where they are given: the user is told so.
 
-use super::{faults::Faults, runner::runner_position, text::given};
+use super::{runner::runner_position, text::given};
 use crate::crd::{Commands, Container, MiniClusterSpec};
 
 /// A field's path in a container, and whether it is given there.
@@ -72,7 +72,7 @@ const NOT_WITHOUT_LEAD: &[Field] = &[
 
 /// Paths of the fields that are given and that are not acted on.
 pub(super) fn not_acted_on(spec: &MiniClusterSpec) -> Vec<String> {
-    let runner = runner_position(&spec.containers, &mut Faults::default());
+    let runner = runner_position(&spec.containers);
     let containers = spec.containers.iter().enumerate().flat_map(|(index, container)| {
         let tables = tables(spec, container, runner == Some(index));
         let fields = tables.into_iter().flatten().filter(|(_, given)| given(container));

@@ -10,9 +10,8 @@ use flux_contract::{FluxUser, Hooks};
 /// Largest uid that Kubernetes accepts in a security context.
 const USER_ID_LIMIT: i64 = 2_147_483_647;
 
-/// Which container runs Flux; a fault unless exactly one does.
-pub(super) fn runner_position(containers: &[crd::Container], faults: &mut Faults) -> Option<usize> {
-    let path = "spec.containers";
+/// Which container runs Flux; `None` where there is not exactly one, which the definition refuses.
+pub(super) fn runner_position(containers: &[crd::Container]) -> Option<usize> {
     let with = |wanted: Option<bool>| -> Vec<usize> {
         let fits = |(index, container): (usize, &crd::Container)| {
             (container.run_flux == wanted).then_some(index)
@@ -20,25 +19,10 @@ pub(super) fn runner_position(containers: &[crd::Container], faults: &mut Faults
         containers.iter().enumerate().filter_map(fits).collect()
     };
     match (containers.len(), &with(Some(true))[..], &with(None)[..]) {
-        (0, _, _) => faults.add(path, "empty: give the container that runs Flux"),
-        (1, _, _) => return Some(0),
-        (_, [only], _) | (_, [], [only]) => return Some(*only),
-        (_, [], _) => faults.add(
-            path,
-            "none of several containers runs Flux: set runFlux: true on exactly one of them",
-        ),
-        (_, several, _) => {
-            let several: Vec<String> = several.iter().map(ToString::to_string).collect();
-            faults.add(
-                path,
-                format!(
-                    "containers {} all have runFlux: true: only one container can run Flux, set the others to false",
-                    several.join(", ")
-                ),
-            );
-        }
+        (1, _, _) => Some(0),
+        (_, [only], _) | (_, [], [only]) => Some(*only),
+        _ => None,
     }
-    None
 }
 
 /// Resolves and checks the container at `path` as the one that runs Flux.
@@ -54,38 +38,15 @@ pub(super) fn runner(
         init: owned(commands.init.as_ref()),
         pre_command: owned(container.pre_command.as_ref()),
         pre: owned(commands.pre.as_ref()),
-        broker_pre: either(
-            path,
-            ("brokerPre", commands.broker_pre.as_ref()),
-            ("preBroker", commands.pre_broker.as_ref()),
-            faults,
-        ),
-        worker_pre: either(
-            path,
-            ("workerPre", commands.worker_pre.as_ref()),
-            ("preWorker", commands.pre_worker.as_ref()),
-            faults,
-        ),
+        broker_pre: owned(commands.broker_pre.as_ref())
+            .or_else(|| owned(commands.pre_broker.as_ref())),
+        worker_pre: owned(commands.worker_pre.as_ref())
+            .or_else(|| owned(commands.pre_worker.as_ref())),
         post: owned(commands.post.as_ref()),
     };
     let user = user(path, container, commands.run_flux_as_root, faults);
     let work = work(path, spec, container, faults)?;
     Some(Runner { container: common, user, hooks, work })
-}
-
-/// A script from either of its two fields.
-fn either(
-    path: &str,
-    (name, text): (&str, Option<&String>),
-    (alias, alias_text): (&str, Option<&String>),
-    faults: &mut Faults,
-) -> Option<String> {
-    faults.require(
-        text.is_none() || alias_text.is_none(),
-        format!("{path}.commands.{alias}"),
-        || format!("is the same as {name}: keep one"),
-    );
-    owned(text).or_else(|| owned(alias_text))
 }
 
 fn user(
@@ -94,18 +55,11 @@ fn user(
     run_as_root: bool,
     faults: &mut Faults,
 ) -> FluxUser {
-    faults.require(
-        container.flux_user.is_none() || container.fluxuser.is_none(),
-        format!("{path}.fluxuser"),
-        || "is the same as fluxUser: keep one".to_owned(),
-    );
     let account = container.flux_user.clone().or_else(|| container.fluxuser.clone());
     let UserAccount { uid, name } = account.unwrap_or_default();
     let path = format!("{path}.fluxUser");
-    faults.require((1..=USER_ID_LIMIT).contains(&uid), format!("{path}.uid"), || {
-        format!(
-            "{uid} is out of range: give 1 to {USER_ID_LIMIT}, or commands.runFluxAsRoot for root"
-        )
+    faults.require(uid <= USER_ID_LIMIT, format!("{path}.uid"), || {
+        format!("{uid} is out of range: give at most {USER_ID_LIMIT}")
     });
     faults.require(is_account_name(&name), format!("{path}.name"), || {
         format!("{name:?} is no account name: use at most 32 lower-case letters, digits, '_' and '-', not starting with a digit or '-'")

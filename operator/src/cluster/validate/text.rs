@@ -1,4 +1,4 @@
-//! What a text must look like to be a name, a quantity, a path or a command.
+//! What a text must look like to be a name, a path, a duration or a command.
 
 pub(super) use flux_contract::is_shell_name;
 use flux_contract::shell_syntax;
@@ -13,65 +13,18 @@ pub(super) fn owned(text: Option<&String>) -> Option<String> {
     given(text).map(str::to_owned)
 }
 
-/// A DNS label (RFC 1123): what containers and volumes are named by.
+/// A DNS label (RFC 1123): what hosts and MiniClusters are named by.
 pub(crate) fn is_label(text: &str) -> bool {
-    text.len() <= 63 && is_subdomain_part(text)
-}
-
-fn is_subdomain_part(text: &str) -> bool {
     let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    text.starts_with(edge) && text.ends_with(edge) && text.chars().all(|c| edge(c) || c == '-')
-}
-
-/// A DNS label that starts with a letter (RFC 1035): what Services are named by.
-pub(super) fn is_service_name(text: &str) -> bool {
-    is_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase())
-}
-
-/// A DNS subdomain, as Kubernetes has it: what Secrets, `ConfigMap`s and most other objects are named by. Only the
-/// whole has a limit.
-pub(crate) fn is_object_name(text: &str) -> bool {
-    text.len() <= 253 && text.split('.').all(is_subdomain_part)
-}
-
-/// The name of an environment variable, as every supported Kubernetes accepts it.
-pub(super) fn is_environment_name(text: &str) -> bool {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
-    !text.is_empty() && text.chars().all(fits) && !text.starts_with(|c: char| c.is_ascii_digit())
-}
-
-/// The value of a label.
-pub(super) fn is_label_value(text: &str) -> bool {
-    text.is_empty() || is_qualified_part(text)
-}
-
-/// The key of a label or annotation: `[<subdomain>/]<name>`.
-pub(super) fn is_label_key(text: &str) -> bool {
-    match text.split_once('/') {
-        Some((prefix, name)) => is_object_name(prefix) && is_qualified_part(name),
-        None => is_qualified_part(text),
-    }
-}
-
-fn is_qualified_part(text: &str) -> bool {
-    let edge = |c: char| c.is_ascii_alphanumeric();
     text.len() <= 63
         && text.starts_with(edge)
         && text.ends_with(edge)
-        && text.chars().all(|c| edge(c) || matches!(c, '-' | '.' | '_'))
+        && text.chars().all(|c| edge(c) || c == '-')
 }
 
 /// An absolute path that stays where it says.
 pub(super) fn is_absolute_path(text: &str) -> bool {
     text.starts_with('/') && !text.contains('\0') && !text.split('/').any(|part| part == "..")
-}
-
-/// A path below some directory.
-pub(super) fn is_relative_path(text: &str) -> bool {
-    !text.is_empty()
-        && !text.starts_with('/')
-        && !text.contains('\0')
-        && !text.split('/').any(|part| part == "..")
 }
 
 /// A Flux Standard Duration (RFC 23): a number with an optional unit, or `inf`. In seconds.
@@ -196,14 +149,8 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_from_what_only_looks_like_them() {
-        assert!(is_label("0a-b") && !is_service_name("0a-b") && is_service_name("a-0"));
-        assert!(!is_label("") && !is_label("a-") && !is_label("A") && !is_label(&"a".repeat(64)));
-        assert!(is_object_name("a.b-c") && !is_object_name("a..b") && !is_object_name("a_b"));
-        assert!(is_object_name(&"a".repeat(253)) && !is_object_name(&"a".repeat(254)));
-        assert!(is_environment_name("A.b-c_1") && !is_environment_name("1A"));
-        assert!(!is_environment_name("A=B") && !is_shell_name("A.b"));
-        assert!(is_label_key("example.org/A_b") && !is_label_key("/a") && !is_label_key("a/b/c"));
-        assert!(is_label_value("") && !is_label_value("a b"));
+    fn labels_are_lower_case_and_at_most_63_characters() {
+        assert!(is_label("0a-b") && is_label(&"a".repeat(63)) && !is_label(&"a".repeat(64)));
+        assert!(!is_label("") && !is_label("a-") && !is_label("A") && !is_shell_name("A.b"));
     }
 }

@@ -2,8 +2,7 @@
 
 use super::{
     faults::Faults,
-    quantity::is_quantity,
-    text::{given, is_absolute_path, is_label, is_object_name, is_relative_path},
+    text::{given, is_absolute_path, owned},
 };
 use crate::crd::ContainerVolume;
 use k8s_openapi::{
@@ -20,18 +19,14 @@ const SHARED_MEMORY: &str = "/dev/shm";
 
 /// The volumes of a pod, by name, and the paths nobody else may mount over.
 pub(super) struct Volumes<'cluster> {
-    reserved_names: &'cluster [String],
     reserved_paths: &'cluster [String],
     by_name: BTreeMap<String, (String, Volume)>,
 }
 
 impl<'cluster> Volumes<'cluster> {
-    /// No volume yet; `reserved_names` and `reserved_paths` are the operator's own.
-    pub(super) const fn new(
-        reserved_names: &'cluster [String],
-        reserved_paths: &'cluster [String],
-    ) -> Self {
-        Self { reserved_names, reserved_paths, by_name: BTreeMap::new() }
+    /// No volume yet; `reserved_paths` are the operator's own.
+    pub(super) const fn new(reserved_paths: &'cluster [String]) -> Self {
+        Self { reserved_paths, by_name: BTreeMap::new() }
     }
 
     /// The volumes, in order of their names.
@@ -50,17 +45,7 @@ impl<'cluster> Volumes<'cluster> {
         for (name, volume) in volumes {
             let path = format!("{path}.volumes[{name}]");
             self.add(&path, name, volume, faults);
-            let Some(mount) = self.mount_of(&path, name, volume, faults) else { continue };
-            if let Some(other) = mounts.iter().find(|other| other.mount_path == mount.mount_path) {
-                faults.add(
-                    format!("{path}.path"),
-                    format!(
-                        "{:?} is also where volume {:?} is mounted: give each volume of a container its own path",
-                        mount.mount_path, other.name
-                    ),
-                );
-            }
-            mounts.push(mount);
+            mounts.extend(self.mount_of(&path, name, volume, faults));
         }
         mounts
     }
@@ -72,12 +57,8 @@ impl<'cluster> Volumes<'cluster> {
         volume: &ContainerVolume,
         faults: &mut Faults,
     ) -> Option<VolumeMount> {
-        let Some(target) =
-            given(volume.path.as_ref()).or_else(|| volume.empty_dir.then_some(SHARED_MEMORY))
-        else {
-            faults.add(format!("{path}.path"), "missing: say where the volume is mounted");
-            return None;
-        };
+        let target =
+            given(volume.path.as_ref()).or_else(|| volume.empty_dir.then_some(SHARED_MEMORY))?;
         let target = if target == "/" { target } else { target.trim_end_matches('/') };
         let inside = |reserved: &String| {
             target == reserved
@@ -103,14 +84,6 @@ impl<'cluster> Volumes<'cluster> {
     }
 
     fn add(&mut self, path: &str, name: &str, volume: &ContainerVolume, faults: &mut Faults) {
-        if !is_label(name) {
-            faults.add(
-                path,
-                format!("volume name {name:?} is not a DNS label: use at most 63 lower-case letters, digits and '-'"),
-            );
-        } else if self.reserved_names.iter().any(|reserved| reserved == name) {
-            faults.add(path, format!("volume name {name:?} belongs to the operator: use another"));
-        }
         let volume = Volume { name: name.to_owned(), ..source(path, volume, faults) };
         match self.by_name.get(name) {
             Some((first, other)) if *other != volume => faults.add(
@@ -132,7 +105,6 @@ pub(super) fn is_mounted(path: &str, mounts: &[VolumeMount]) -> bool {
 
 /// The volume with its source and without its name.
 fn source(path: &str, volume: &ContainerVolume, faults: &mut Faults) -> Volume {
-    check_single_source(path, volume, faults);
     check_details(path, volume, faults);
     let items = items(volume);
     let mut result = Volume::default();
@@ -144,21 +116,16 @@ fn source(path: &str, volume: &ContainerVolume, faults: &mut Faults) -> Volume {
             volume_attributes: (!attributes.is_empty()).then(|| attributes.clone()),
             ..CSIVolumeSource::default()
         });
-    } else if let Some(name) = object_name(path, "secretName", volume.secret_name.as_ref(), faults)
-    {
+    } else if let Some(name) = owned(volume.secret_name.as_ref()) {
         result.secret = Some(SecretVolumeSource {
             secret_name: Some(name),
             items,
             ..SecretVolumeSource::default()
         });
-    } else if let Some(name) =
-        object_name(path, "configMapName", volume.config_map_name.as_ref(), faults)
-    {
+    } else if let Some(name) = owned(volume.config_map_name.as_ref()) {
         result.config_map =
             Some(ConfigMapVolumeSource { name, items, ..ConfigMapVolumeSource::default() });
-    } else if let Some(claim_name) =
-        object_name(path, "claimName", volume.claim_name.as_ref(), faults)
-    {
+    } else if let Some(claim_name) = owned(volume.claim_name.as_ref()) {
         result.persistent_volume_claim = Some(PersistentVolumeClaimVolumeSource {
             claim_name,
             ..PersistentVolumeClaimVolumeSource::default()
@@ -185,24 +152,7 @@ fn source(path: &str, volume: &ContainerVolume, faults: &mut Faults) -> Volume {
     result
 }
 
-fn check_single_source(path: &str, volume: &ContainerVolume, faults: &mut Faults) {
-    let sources: Vec<&str> = [
-        ("csiDriver", given(volume.csi_driver.as_ref()).is_some()),
-        ("secretName", given(volume.secret_name.as_ref()).is_some()),
-        ("configMapName", given(volume.config_map_name.as_ref()).is_some()),
-        ("claimName", given(volume.claim_name.as_ref()).is_some()),
-        ("hostPath", given(volume.host_path.as_ref()).is_some()),
-        ("emptyDir", volume.empty_dir),
-    ]
-    .into_iter()
-    .filter_map(|(name, is_given)| is_given.then_some(name))
-    .collect();
-    if sources.len() > 1 {
-        faults.add(path, format!("{} exclude each other: keep one", sources.join(", ")));
-    }
-}
-
-/// Fields that belong to one kind of source, given with another, and their values.
+/// Refuses fields that belong to one kind of source, given with another.
 fn check_details(path: &str, volume: &ContainerVolume, faults: &mut Faults) {
     let has = |field: &Option<String>| given(field.as_ref()).is_some();
     let is_empty_dir = ![
@@ -222,29 +172,11 @@ fn check_details(path: &str, volume: &ContainerVolume, faults: &mut Faults) {
             faults.add(format!("{path}.{field}"), "applies to an emptyDir only: remove it");
         }
     }
-    if let Some(limit) = given(volume.empty_dir_size_limit.as_ref())
-        && !is_quantity(limit)
-    {
-        faults.add(
-            format!("{path}.emptyDirSizeLimit"),
-            format!("{limit:?} is not a quantity: write e.g. 64Gi or 500M"),
-        );
-    }
     if !volume.items.is_empty() && !has(&volume.config_map_name) && !has(&volume.secret_name) {
         faults.add(
             format!("{path}.items"),
             "applies to configMapName and secretName only: remove it",
         );
-    }
-    for (key, file) in &volume.items {
-        if key.is_empty() || !is_relative_path(file) {
-            faults.add(
-                format!("{path}.items[{key}]"),
-                format!(
-                    "{file:?} is not a path below the mount: give a relative path without '..'"
-                ),
-            );
-        }
     }
     if !volume.csi_driver_attributes.is_empty() && !has(&volume.csi_driver) {
         faults.add(format!("{path}.csiDriverAttributes"), "applies to csiDriver only: remove it");
@@ -260,32 +192,16 @@ fn items(volume: &ContainerVolume) -> Option<Vec<KeyToPath>> {
     (!volume.items.is_empty()).then(|| volume.items.iter().map(item).collect())
 }
 
-fn object_name(
-    path: &str,
-    field: &str,
-    name: Option<&String>,
-    faults: &mut Faults,
-) -> Option<String> {
-    let name = given(name)?;
-    if !is_object_name(name) {
-        faults.add(format!("{path}.{field}"), format!("{name:?} cannot be the name of an object"));
-    }
-    Some(name.to_owned())
-}
-
 /// The medium in Kubernetes' spelling.
 fn medium(path: &str, volume: &ContainerVolume, faults: &mut Faults) -> Option<String> {
     let medium = given(volume.empty_dir_medium.as_ref())?;
     if medium.eq_ignore_ascii_case("memory") {
         return Some("Memory".to_owned());
     }
-    let size = medium.strip_prefix("HugePages");
-    if !size.is_some_and(|size| size.is_empty() || size.strip_prefix('-').is_some_and(is_quantity))
-    {
-        faults.add(
-            format!("{path}.emptyDirMedium"),
-            format!("{medium:?} is no medium: use memory, HugePages or HugePages-<size>, or leave it out"),
-        );
-    }
+    faults.require(medium.starts_with("HugePages"), format!("{path}.emptyDirMedium"), || {
+        format!(
+            "{medium:?} is no medium: use memory, HugePages or HugePages-<size>, or leave it out"
+        )
+    });
     Some(medium.to_owned())
 }

@@ -25,7 +25,10 @@ pub(super) fn work(
     let command = given(container.command.as_ref()).filter(|text| !text.trim().is_empty());
     let script = given(commands.script.as_ref());
     let launcher = spec.launcher || container.launcher;
-    check_exclusive(path, command, script, launcher, container.batch, faults);
+    let has_lines = command.is_some() || script.is_some();
+    faults.require(!container.batch || has_lines, format!("{path}.command"), || {
+        "missing: a batch job needs the lines of its script".to_owned()
+    });
     if container.diagnostics {
         return Some(Work::Diagnostics);
     }
@@ -58,27 +61,6 @@ pub(super) fn work(
     } else {
         Work::Submit(submission)
     })
-}
-
-fn check_exclusive(
-    path: &str,
-    command: Option<&str>,
-    script: Option<&str>,
-    launcher: bool,
-    batch: bool,
-    faults: &mut Faults,
-) {
-    faults.require(command.is_none() || script.is_none(), format!("{path}.command"), || {
-        "excludes commands.script: keep one".to_owned()
-    });
-    faults.require(!(launcher && batch), format!("{path}.launcher"), || {
-        "excludes batch: a launcher submits its jobs itself, keep one".to_owned()
-    });
-    faults.require(
-        !batch || command.is_some() || script.is_some(),
-        format!("{path}.command"),
-        || "missing: a batch job needs the lines of its script".to_owned(),
-    );
 }
 
 /// How a script that lies at [`CUSTOM_SCRIPT_PATH`] is run. Scripts that name no interpreter were always

@@ -6,38 +6,12 @@ use flux_operator::crd::MiniCluster;
 use serde_json::json;
 
 #[test]
-fn a_name_that_would_not_fit_is_refused() {
-    for name in ["a".repeat(53), "0a".to_owned(), "A".to_owned(), String::new()] {
-        let cluster = named(&name, spec(json!({})));
-        let faults = validate(&cluster, &defaults()).unwrap_err();
-        assert_eq!(faults.0[0].path, "metadata.name", "{name}");
-    }
-}
-
-#[test]
-fn sizes_out_of_range_are_refused() {
-    for size in [0, -1, 100_001] {
-        assert_eq!(faults(json!({ "size": size, "maxSize": 100_000 }))[0], "spec.size");
-    }
-    assert_eq!(faults(json!({ "maxSize": 3 })), ["spec.maxSize"]);
-    assert_eq!(faults(json!({ "minSize": 5 })), ["spec.minSize"]);
-    assert_eq!(faults(json!({ "minSize": 0 })), ["spec.minSize"]);
-}
-
-#[test]
 fn unset_max_size_means_size_and_unset_min_size_stays_open() {
     let cluster = good(json!({}));
     assert_eq!((cluster.size, cluster.max_size, cluster.min_size), (4, 4, None));
     let cluster = good(json!({ "maxSize": 6, "minSize": 2 }));
     assert_eq!((cluster.size, cluster.max_size, cluster.min_size), (4, 6, Some(2)));
     assert_eq!(cluster.flux.hosts.to_string(), "hello-[0-5]");
-}
-
-#[test]
-fn negative_numbers_are_refused() {
-    assert_eq!(faults(json!({ "tasks": -1 })), ["spec.tasks"]);
-    assert_eq!(faults(json!({ "deadlineSeconds": 0 })), ["spec.deadlineSeconds"]);
-    assert_eq!(faults(json!({ "backoffLimit": -1 })), ["spec.backoffLimit"]);
 }
 
 #[test]
@@ -61,15 +35,12 @@ fn the_mini_cluster_owns_what_is_made_for_it() {
 #[test]
 fn the_headless_service_has_the_clusters_name_unless_given() {
     assert_eq!(good(json!({})).network.headless_name, "hello");
-    for name in ["A", "0a", "hello-lead"] {
-        let change = json!({ "network": { "headlessName": name } });
-        assert_eq!(faults(change), ["spec.network.headlessName"], "{name}");
-    }
+    let change = json!({ "network": { "headlessName": "hello-lead" } });
+    assert_eq!(faults(change), ["spec.network.headlessName"]);
 }
 
 #[test]
-fn job_labels_and_the_archive_are_checked() {
-    assert_eq!(faults(json!({ "jobLabels": { "a": "b c" } })), ["spec.jobLabels[a]"]);
+fn the_archive_lies_on_a_volume() {
     assert_eq!(faults(json!({ "archive": { "path": "a.tar" } })), ["spec.archive.path"]);
     let with_volume = |at: &str| {
         let volumes = json!({ "state": { "path": at, "hostPath": "/x" } });

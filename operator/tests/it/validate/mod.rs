@@ -1,9 +1,9 @@
 //! One test a rule: what is refused, where, and what a specification means.
 
 mod any;
-mod api_server;
 mod cluster;
 mod container;
+mod definition;
 mod flux;
 mod no_effect;
 mod pod;

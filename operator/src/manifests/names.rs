@@ -1,14 +1,18 @@
-//! References to images, as container runtimes read them (the grammar of
+//! Names of objects, and references to images as container runtimes read them (the grammar of
 //! `github.com/distribution/reference`): `[<host>[:<port>]/]<path>[:<tag>][@<digest>]`.
 
-use super::faults::Faults;
+use crate::cluster::validate::{Faults, is_label};
+
+/// A DNS subdomain, as Kubernetes has it.
+pub(super) fn is_object_name(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_label)
+}
 
 /// Longest repository, in bytes.
 const REPOSITORY_LIMIT: usize = 255;
 
-/// Checks that an image can be asked of a registry: the API server does not, and the pods would
-/// wait for it without end.
-pub(crate) fn image(path: &str, image: &str, faults: &mut Faults) {
+/// Checks that an image can be asked of a registry.
+pub(super) fn image(path: &str, image: &str, faults: &mut Faults) {
     if image.is_empty() {
         faults.add(path, "empty: name an image");
     } else if image.contains(char::is_whitespace) {
@@ -150,7 +154,8 @@ mod tests {
         ] {
             let mut faults = Faults::default();
             image("spec.containers[0].image", text, &mut faults);
-            assert!(faults.0[0].message.contains(remedy), "{:?}", faults.0);
+            let said = faults.end().unwrap_err().to_string();
+            assert!(said.contains(remedy), "{said}");
         }
     }
 }
