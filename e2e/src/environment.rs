@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::ValueEnum as _;
-use flux_operator::{crd::Install, manifests::Installation};
+use flux_operator::crd::Install;
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -22,7 +22,7 @@ use crate::{
     product::{
         binaries::{self, Binaries},
         images::{self, View},
-        install,
+        install::{self, Installation},
     },
     programs,
     progress::Progress,
@@ -89,7 +89,7 @@ impl Environment {
         progress.say(&view.describe());
         let mut loaded = images::load(&cluster, &built, view, progress)?;
         if let Some(image) = agent_image {
-            image.clone_into(&mut loaded.images.agent_image);
+            image.clone_into(&mut loaded.agent_image);
         }
         let installation = Installation { install: Self::asked_for_install()?, ..loaded };
         progress.step("installing the operator", || install::install(&cluster, &installation))?;

@@ -23,9 +23,7 @@ mod work;
 pub(crate) use faults::Faults;
 pub use faults::{Violation, Violations};
 pub use flux::Defaults;
-pub(crate) use image::image;
 pub(crate) use queue::of_kueue;
-pub(crate) use text::{is_label, is_object_name};
 
 use super::{Cluster, FixedFields, Identity, Network, Runner};
 use crate::crd::{self, MiniCluster, MiniClusterSpec, deadline_seconds, definition};

@@ -15,7 +15,7 @@ use flux_operator::{
     cluster::validate::validate,
     controller::build::agent_config,
     crd::{Install, MiniCluster},
-    manifests::VIEW_IMAGE,
+    images::VIEW_IMAGE,
 };
 use serde_json::json;
 use tempfile::TempDir;
