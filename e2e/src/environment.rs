@@ -246,7 +246,7 @@ impl Environment {
     }
 
     /// How to go on from here, for a person.
-    pub fn farewell(&self, namespace: &str) -> String {
+    pub fn next_steps(&self, namespace: &str) -> String {
         match &self.cluster {
             Cluster::Own(_) => format!(
                 "the cluster stays up: `cargo e2e kubectl -- get pods -n {namespace}` looks at it, \
