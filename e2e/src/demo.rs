@@ -55,7 +55,7 @@ async fn show(
     if !is_true(&cluster, "Complete") {
         bail!("the MiniCluster {name} did not complete");
     }
-    progress.say(&environment.farewell(trial.namespace()));
+    progress.say(&environment.next_steps(trial.namespace()));
     Ok(())
 }
 

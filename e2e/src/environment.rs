@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::ValueEnum as _;
-use flux_operator::{crd::Install, manifests::Installation};
+use flux_operator::crd::Install;
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -22,7 +22,7 @@ use crate::{
     product::{
         binaries::{self, Binaries},
         images::{self, View},
-        install,
+        install::{self, Installation},
     },
     programs,
     progress::Progress,
@@ -89,7 +89,7 @@ impl Environment {
         progress.say(&view.describe());
         let mut loaded = images::load(&cluster, &built, view, progress)?;
         if let Some(image) = agent_image {
-            image.clone_into(&mut loaded.images.agent_image);
+            image.clone_into(&mut loaded.agent_image);
         }
         let installation = Installation { install: Self::asked_for_install()?, ..loaded };
         progress.step("installing the operator", || install::install(&cluster, &installation))?;
@@ -246,7 +246,7 @@ impl Environment {
     }
 
     /// How to go on from here, for a person.
-    pub fn farewell(&self, namespace: &str) -> String {
+    pub fn next_steps(&self, namespace: &str) -> String {
         match &self.cluster {
             Cluster::Own(_) => format!(
                 "the cluster stays up: `cargo e2e kubectl -- get pods -n {namespace}` looks at it, \

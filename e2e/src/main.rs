@@ -11,9 +11,9 @@ use e2e::{
     environment::Environment,
     interruption::{self, Scope},
     kubernetes::KubernetesVersion,
-    product::dockerfiles,
+    product::{chart::Chart, dockerfiles},
     progress::{self, Progress},
-    verify::{Options, matrix, verify},
+    verify::{Options, chart, matrix, verify},
 };
 
 /// Runs the project on a real cluster.
@@ -49,6 +49,12 @@ enum Command {
     },
     /// Build the images that are shipped from their Dockerfiles, for every architecture, into target/images.
     Images,
+    /// Render the manifests in deploy/ from the chart. Builds helm.
+    Manifests {
+        /// Check the chart and that the manifests are fresh, and write nothing.
+        #[arg(long)]
+        check: bool,
+    },
     /// Run tests on a cluster of each Kubernetes that is supported, and print a table.
     Matrix {
         /// Only this Kubernetes; may be given several times.
@@ -83,6 +89,10 @@ impl Command {
             Self::Images => {
                 let images = dockerfiles::build(&Progress::new())?;
                 progress::print(&format!("{}", images.directory().display()));
+            }
+            Self::Manifests { check: true } => chart::check(&Progress::new())?,
+            Self::Manifests { check: false } => {
+                Chart::of_checkout(&Progress::new())?.write_rendered()?;
             }
             Self::Matrix { kubernetes, all } => matrix(&kubernetes, all, &Progress::new())?,
             Self::Bench(command) => return command.run(),

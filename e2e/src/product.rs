@@ -1,10 +1,10 @@
 //! What is tested: the project's own binaries, their images, and their installation in a cluster.
 
 pub mod binaries;
+pub mod chart;
 pub mod dockerfiles;
 pub mod images;
 pub mod install;
-pub mod packaging;
 
 use std::{
     path::{Path, PathBuf},

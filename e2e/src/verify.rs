@@ -1,7 +1,7 @@
 //! `verify`: every check and test of the project, in the order in which a fault is cheapest to find.
 
 mod book;
-mod chart;
+pub mod chart;
 mod emulated;
 mod matrix;
 mod unused_items;
@@ -97,8 +97,7 @@ pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
     outcomes.push(timed("dependencies: licences, bans, sources", progress, || deny(progress)));
     outcomes.push(timed("dependencies: used", progress, || unused_dependencies(progress)));
     outcomes.push(timed("public items: used", progress, unused_items::check));
-    outcomes
-        .push(timed("the chart is what the manifests are", progress, || chart::check(progress)));
+    outcomes.push(timed("the chart, and the manifests of it", progress, || chart::check(progress)));
     outcomes.push(timed("the documentation is a book", progress, || book::build(progress)));
     outcomes
         .push(timed("workflows: syntax, types, scripts", progress, || workflows::check(progress)));

@@ -6,13 +6,11 @@
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
     environment::Environment,
+    product::install::{NAME, NAMESPACE},
     progress::Progress,
     trial::{Trial, condition, is_true, logs::times_logged},
 };
-use flux_operator::{
-    crd::MiniCluster,
-    manifests::{NAME, NAMESPACE},
-};
+use flux_operator::crd::MiniCluster;
 use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
 use kube::{
     ResourceExt as _,
@@ -141,20 +139,17 @@ fn what_runs_goes_on_when_the_operator_is_another_one() {
 /// Gives the operator another image for its agents, as another release would have, waits until such an
 /// operator is available, and returns the image that it had.
 fn set_agent_image(environment: &Environment, image: &str) -> Result<String> {
-    const ARGUMENT: &str = "--agent-image=";
+    const VARIABLE: &str = "FLUX_OPERATOR_AGENT_IMAGE";
     let kubectl =
         |words: &[&str]| environment.kubectl(&[&["--namespace", NAMESPACE][..], words].concat());
-    let path = "-ojsonpath={.spec.template.spec.containers[0].args}";
-    let mut arguments: Vec<String> =
-        serde_json::from_str(&kubectl(&["get", "deployment", NAME, path])?)?;
-    let argument = arguments.iter_mut().find(|argument| argument.starts_with(ARGUMENT));
-    let argument = argument.context("the operator has no argument --agent-image")?;
-    let former = std::mem::replace(argument, format!("{ARGUMENT}{image}"));
-    let path = "/spec/template/spec/containers/0/args";
-    let change = json!([{ "op": "replace", "path": path, "value": arguments }]).to_string();
-    kubectl(&["patch", "deployment", NAME, "--type=json", "--patch", &change])?;
+    let path = format!(
+        "-ojsonpath={{.spec.template.spec.containers[0].env[?(@.name==\"{VARIABLE}\")].value}}"
+    );
+    let former = kubectl(&["get", "deployment", NAME, &path])?;
+    ensure!(!former.is_empty(), "the operator has no variable {VARIABLE}");
+    kubectl(&["set", "env", "deployment", NAME, &format!("{VARIABLE}={image}")])?;
     kubectl(&["rollout", "status", "deployment", NAME, "--timeout=2m"])?;
-    Ok(former.trim_start_matches(ARGUMENT).to_owned())
+    Ok(former)
 }
 
 /// Two `MiniClusters` that run: one whose configuration the next release can read, and one whose it

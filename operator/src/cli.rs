@@ -2,9 +2,9 @@
 
 use crate::cluster::validate::Defaults;
 use crate::crd::Install;
-use crate::manifests::{AGENT_IMAGE, ARM_VIEW_IMAGE, Format, ImageNames, Installation, VIEW_IMAGE};
+use crate::images::{AGENT_IMAGE, ARM_VIEW_IMAGE, VIEW_IMAGE};
 use crate::telemetry::LogFormat;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -24,10 +24,6 @@ pub enum Command {
     Run(Box<RunArguments>),
     /// Print the custom resource definition of MiniCluster
     Crd,
-    /// Write the manifests that install the operator
-    Manifests(ManifestsArguments),
-    /// List the images that an installation pulls, to mirror them; not those that MiniClusters name
-    Images(ImagesArguments),
     /// Check MiniCluster files without a cluster: print every fault with its line
     ///
     /// Ends with 0 if everything is valid, 1 if there is a fault, 2 if something cannot be read.
@@ -37,41 +33,6 @@ pub enum Command {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
-}
-
-/// Options of `manifests`.
-#[derive(Debug, Clone, PartialEq, Eq, Args)]
-pub struct ManifestsArguments {
-    /// What the manifests are for
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
-    pub format: Format,
-    /// Directory to write to, which must exist; `-` prints them instead, if they are for `kubectl apply -f`
-    #[arg(long, value_name = "DIRECTORY")]
-    pub output_directory: PathBuf,
-    /// What is installed.
-    #[command(flatten)]
-    pub installation: Installation,
-}
-
-/// Options of `images`.
-#[derive(Debug, Clone, PartialEq, Eq, Args)]
-pub struct ImagesArguments {
-    /// The images.
-    #[command(flatten)]
-    pub images: ImageNames,
-    /// `text`: one image a line; `json`: a list
-    #[arg(long, value_name = "FORM", value_enum, default_value_t)]
-    pub output: Output,
-}
-
-/// The form of an answer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// For people, and for tools that read lines.
-    #[default]
-    Text,
-    /// For scripts.
-    Json,
 }
 
 /// Options of `run`.

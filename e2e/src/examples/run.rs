@@ -265,7 +265,7 @@ fn is_exactly(lines: &[String], log: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flux_operator::manifests::VIEW_IMAGE;
+    use flux_operator::images::VIEW_IMAGE;
 
     #[test]
     fn an_example_that_lacks_something_says_what() {

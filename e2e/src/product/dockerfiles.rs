@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use flux_operator::manifests::{AGENT_IMAGE, OPERATOR_IMAGE};
+use flux_operator::images::{AGENT_IMAGE, OPERATOR_IMAGE};
 use serde_json::Value;
 
 use self::buildah::{Build, Buildah};

@@ -10,9 +10,9 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use flux_contract::{Layout, invocation::AGENT_IN_IMAGE};
-use flux_operator::manifests::{ImageNames, Installation, VIEW_IMAGE};
+use flux_operator::images::VIEW_IMAGE;
 
-use super::binaries::Binaries;
+use super::{binaries::Binaries, install::Installation};
 use crate::{
     cache::Cache,
     cluster::Cluster,
@@ -152,21 +152,21 @@ pub fn load(
     let operator = operator(scratch.path(), binaries)?;
     let agent = agent(scratch.path(), binaries)?;
     // Names that belong to the contents alone: what was built anew is rolled out.
-    let names = ImageNames {
+    let installation = Installation {
         operator_image: operator.content_name(),
         agent_image: agent.content_name(),
         view_image: view.image().to_owned(),
-        ..ImageNames::default()
+        install: None,
     };
     progress.step("loading the images of operator and agent", || {
-        cluster.load_image(&operator, &[&names.operator_image])?;
-        cluster.load_image(&agent, &[&names.agent_image])
+        cluster.load_image(&operator, &[&installation.operator_image])?;
+        cluster.load_image(&agent, &[&installation.agent_image])
     })?;
     load_view(cluster, view, scratch.path(), binaries, progress)?;
     if matches!(cluster, Cluster::Own(_)) && *view != View::Published {
         load_operating_system(cluster, progress)?;
     }
-    Ok(Installation { images: names, ..Installation::default() })
+    Ok(installation)
 }
 
 fn load_operating_system(cluster: &Cluster, progress: &Progress) -> Result<Image> {

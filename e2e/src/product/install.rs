@@ -1,19 +1,111 @@
-//! Installs the operator as a user would, and waits until it serves.
+//! Installs the operator with the files in `deploy/`, as a user would, and waits until it serves.
 
-use anyhow::{Context as _, Result};
-use flux_operator::manifests::{self, Installation, NAME, NAMESPACE};
+use std::fs;
 
+use anyhow::{Context as _, Result, ensure};
+use flux_operator::{
+    crd::Install,
+    images::{AGENT_IMAGE, OPERATOR_IMAGE, VIEW_IMAGE},
+};
+
+use super::checkout;
 use crate::{cluster::Cluster, programs};
 
-/// Applies the manifests of this installation and waits until the newest operator is available, and no older
-/// one is left.
+/// Name of the operator's objects.
+pub const NAME: &str = "flux-operator";
+
+/// Namespace of an operator for all namespaces.
+pub const NAMESPACE: &str = "flux-operator-system";
+
+/// What differs from the files in `deploy/`: images that no registry has.
+#[derive(Debug, Clone)]
+pub struct Installation {
+    /// Image of the operator.
+    pub operator_image: String,
+    /// Image that holds the agent.
+    pub agent_image: String,
+    /// View image where a MiniCluster names none.
+    pub view_image: String,
+    /// How agent and view get into the pods of MiniClusters that do not say.
+    pub install: Option<Install>,
+}
+
+impl Installation {
+    /// `deploy/operator.yaml` with these images.
+    pub fn everywhere(&self) -> Result<String> {
+        self.with_images("operator.yaml")
+    }
+
+    /// `deploy/one-namespace/operator.yaml` with these images, in `namespace`.
+    pub fn in_namespace(&self, namespace: &str) -> Result<String> {
+        let text = self.with_images("one-namespace/operator.yaml")?;
+        Ok(text.replace(&format!("namespace: \"{NAMESPACE}\""), &format!("namespace: {namespace}")))
+    }
+
+    fn with_images(&self, file: &str) -> Result<String> {
+        let mut text = deployed(file)?;
+        let install =
+            |method: Install| format!("FLUX_OPERATOR_INSTALL\n          value: \"{method:?}\"");
+        for (released, ours) in [
+            (OPERATOR_IMAGE.to_owned(), self.operator_image.clone()),
+            (AGENT_IMAGE.to_owned(), self.agent_image.clone()),
+            (VIEW_IMAGE.to_owned(), self.view_image.clone()),
+            (install(Install::Auto), install(self.install.unwrap_or_default())),
+        ] {
+            ensure!(text.contains(&released), "deploy/{file} does not have {released}");
+            text = text.replace(&released, &ours);
+        }
+        Ok(text)
+    }
+}
+
+/// The CRD of MiniCluster.
+pub fn definition() -> Result<String> {
+    deployed("crd.yaml")
+}
+
+/// The operator as it is released.
+pub(crate) fn operator() -> Result<String> {
+    deployed("operator.yaml")
+}
+
+fn deployed(file: &str) -> Result<String> {
+    let path = checkout()?.join("deploy").join(file);
+    fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
+}
+
+/// Applies CRD and operator and waits until the newest operator is available, and no older one is left.
 pub fn install(cluster: &Cluster, installation: &Installation) -> Result<()> {
-    for (file, text) in manifests::files(installation)? {
+    for (what, text) in [("the CRD", definition()?), ("the operator", installation.everywhere()?)] {
         let words = ["apply", "--server-side", "--force-conflicts", "--validate=strict", "-f", "-"];
         programs::run_with_input(&mut cluster.kubectl(words), text.as_bytes())
-            .with_context(|| format!("applying {file}"))?;
+            .with_context(|| format!("applying {what}"))?;
     }
     let words = ["rollout", "status", "deployment", NAME, "--namespace", NAMESPACE, "--timeout=2m"];
     programs::run(&mut cluster.kubectl(words)).context("waiting for the operator")?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_images_and_the_namespace_are_those_that_are_asked_for() {
+        let installation = Installation {
+            operator_image: "localhost/a:1".to_owned(),
+            agent_image: "localhost/b:1".to_owned(),
+            view_image: "localhost/c:1".to_owned(),
+            install: Some(Install::Copy),
+        };
+        let (everywhere, one) =
+            (installation.everywhere().unwrap(), installation.in_namespace("team").unwrap());
+        for text in [&everywhere, &one] {
+            for expected in ["localhost/a:1", "localhost/b:1", "localhost/c:1", "value: \"Copy\""] {
+                assert_eq!(text.matches(expected).count(), 1, "{expected}");
+            }
+            assert!(!text.contains("ghcr.io"));
+        }
+        assert!(!one.contains(NAMESPACE) && one.contains("namespace: team"));
+    }
 }

@@ -56,7 +56,7 @@ async fn collect(trial: &Trial) -> Result<String> {
         }
     }
     let operator: Api<Pod> =
-        Api::namespaced(trial.client().clone(), flux_operator::manifests::NAMESPACE);
+        Api::namespaced(trial.client().clone(), crate::product::install::NAMESPACE);
     for pod in list::<Pod>(&operator).await {
         let log = operator.logs(&pod.name_any(), &kube::api::LogParams::default()).await;
         let log = log.unwrap_or_else(|error| format!("(no log: {error})"));

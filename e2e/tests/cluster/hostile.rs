@@ -5,12 +5,9 @@ mod specifications;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::trial::Trial;
+use e2e::{product::install::NAMESPACE, trial::Trial};
 use flux_contract::labels;
-use flux_operator::{
-    crd::{MiniCluster, MiniClusterStatus},
-    manifests::NAMESPACE,
-};
+use flux_operator::crd::{MiniCluster, MiniClusterStatus};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::{

@@ -2,8 +2,11 @@
 
 use crate::{DEADLINE, kubectl, trial};
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::trial::Trial;
-use flux_operator::manifests::{self, ImageNames, Installation};
+use e2e::{
+    product::install::{Installation, NAME, NAMESPACE},
+    trial::Trial,
+};
+use flux_operator::images::{AGENT_IMAGE, VIEW_IMAGE};
 use futures::{AsyncBufReadExt as _, TryStreamExt as _};
 use k8s_openapi::api::{
     authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
@@ -22,21 +25,18 @@ use tokio::time::timeout;
 fn an_operator_with_roles_alone_sees_its_namespace_and_no_secret() {
     trial("namespaced", &[], async |trial| {
         let image = "-ojsonpath={.spec.template.spec.containers[0].image}";
-        let installed = ["get", "deployment", manifests::NAME, "--namespace", manifests::NAMESPACE];
+        let installed = ["get", "deployment", NAME, "--namespace", NAMESPACE];
         let installation = Installation {
-            watch_namespace: Some(trial.namespace().to_owned()),
-            images: ImageNames {
-                operator_image: kubectl(&[&installed[..], &[image]].concat())?,
-                ..ImageNames::default()
-            },
-            ..Installation::default()
+            operator_image: kubectl(&[&installed[..], &[image]].concat())?,
+            agent_image: AGENT_IMAGE.to_owned(),
+            view_image: VIEW_IMAGE.to_owned(),
+            install: None,
         };
-        for (_, text) in manifests::files(&installation)? {
-            for document in text.split("---\n").skip(1) {
-                apply(trial, document).await?;
-            }
+        let manifests = installation.in_namespace(trial.namespace())?;
+        for document in manifests.split("---\n").skip(1) {
+            apply(trial, document).await?;
         }
-        let operator = ["rollout", "status", "deployment", manifests::NAME, "--timeout=3m"];
+        let operator = ["rollout", "status", "deployment", NAME, "--timeout=3m"];
         kubectl(&[&operator[..], &["--namespace", trial.namespace()]].concat())?;
         await_watches(trial).await?;
         let here = trial.namespace();
@@ -102,7 +102,7 @@ async fn may(
 ) -> Result<bool> {
     let review = SubjectAccessReview {
         spec: SubjectAccessReviewSpec {
-            user: Some(format!("system:serviceaccount:{}:{}", trial.namespace(), manifests::NAME)),
+            user: Some(format!("system:serviceaccount:{}:{}", trial.namespace(), NAME)),
             resource_attributes: Some(ResourceAttributes {
                 verb: Some(verb.to_owned()),
                 group: Some(group.to_owned()),

@@ -2,8 +2,10 @@
 
 use crate::{DEADLINE, apply, trial};
 use anyhow::{Context as _, Result, ensure};
-use e2e::trial::{Trial, logs::pod_logs};
-use flux_operator::manifests::NAMESPACE;
+use e2e::{
+    product::install::NAMESPACE,
+    trial::{Trial, logs::pod_logs},
+};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
 use kube::{Api, ResourceExt as _, api::ListParams};
 

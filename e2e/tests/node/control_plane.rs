@@ -20,13 +20,11 @@ use e2e::{
     environment::Environment,
     kubernetes::{DownAtEnd, Network, Options},
     packages,
+    product::install::{NAME, NAMESPACE},
     progress::Progress,
     trial::{Trial, condition, is_true, logs::container_log},
 };
-use flux_operator::{
-    crd::MiniCluster,
-    manifests::{NAME, NAMESPACE},
-};
+use flux_operator::crd::MiniCluster;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{ResourceExt as _, api::ListParams};
 use tokio::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Every way to install the operator: files, kustomizations and the chart, for all namespaces and for one.
+//! Every way to install the operator: files, a kustomization and the chart, for all namespaces and for one.
 //! Each installs it, runs a MiniCluster under Pod Security `restricted`, exchanges it for one with more options,
 //! and takes it away; then nothing is left. On a cluster of its own, because the definition of MiniCluster
 //! comes and goes. Needs root.
@@ -11,16 +11,20 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
-    cache::Cache,
     cluster::Target,
     environment::Environment,
-    kubernetes::{DownAtEnd, Network, Options, helm},
-    product::packaging::{plain, same_objects, write},
+    kubernetes::{DownAtEnd, Network, Options},
+    product::{
+        chart::Chart,
+        checkout,
+        install::{Installation, NAME, NAMESPACE, definition},
+    },
     progress::Progress,
     trial::{Trial, is_true},
     wait::{Look, until},
 };
-use flux_operator::manifests::{Format, Installation, NAME, NAMESPACE};
+use flux_operator::images::OPERATOR_IMAGE;
+use serde_json::{Value, json};
 
 use super::options;
 
@@ -65,14 +69,15 @@ spec:
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Files,
-    Kustomizations,
+    Kustomization,
     Chart,
 }
 
 /// One way to install, for all namespaces or for one.
 struct Case<'run> {
     environment: &'run Environment,
-    helm: &'run Path,
+    chart: &'run Chart,
+    installation: &'run Installation,
     way: Way,
     /// Whether the operator serves [`TEAM`] only, in which it is.
     only: bool,
@@ -91,48 +96,43 @@ fn every_way_to_install_it_runs_a_minicluster_and_leaves_nothing() {
 }
 
 fn try_every_way(options: Options, progress: &Progress) -> Result<()> {
-    let helm = helm(&Cache::locate()?, progress)?;
+    let chart = Chart::of_checkout(progress)?;
     let target = Target::Own(options);
     let (environment, installation) = Environment::without_operator(&target, progress)?;
-    kustomizations_say_the_same(&environment, &installation)?;
     after_another_operator(&environment, &installation)?;
-    for way in [Way::Files, Way::Kustomizations, Way::Chart] {
+    for way in [Way::Files, Way::Kustomization, Way::Chart] {
         for only in [false, true] {
             let scratch = tempfile::tempdir().context("making a directory for manifests")?;
-            let directory = scratch.path().to_owned();
-            let case = Case { environment: &environment, helm: &helm, way, only, directory };
+            let case = Case {
+                environment: &environment,
+                chart: &chart,
+                installation: &installation,
+                way,
+                only,
+                directory: scratch.path().to_owned(),
+            };
             let what = format!("{way:?}, for one namespace: {only}");
-            progress.step(&what, || case.try_it(&installation)).context(what)?;
+            progress.step(&what, || case.try_it()).context(what)?;
         }
     }
     Ok(())
-}
-
-/// kubectl makes of the kustomizations what is in the files.
-fn kustomizations_say_the_same(
-    environment: &Environment,
-    installation: &Installation,
-) -> Result<()> {
-    let directory = tempfile::tempdir().context("making a directory for kustomizations")?;
-    write(Format::Kustomize, installation, directory.path())?;
-    let mut all = String::new();
-    for part in ["crd", "cluster-wide"] {
-        let path = text(&directory.path().join(part));
-        all.extend(["---\n", &environment.kubectl(&["kustomize", &path])?]);
-    }
-    same_objects(&plain(installation)?, &all).context("the kustomizations")
 }
 
 /// The definition of another operator is replaced, its MiniCluster stays and runs, and nothing of ours is left.
 fn after_another_operator(environment: &Environment, installation: &Installation) -> Result<()> {
     let directory = tempfile::tempdir().context("making a directory for manifests")?;
     let path = directory.path();
-    write(Format::Plain, installation, path)?;
-    let (definition, hello) = (path.join("theirs.yaml"), path.join("hello.yaml"));
-    fs::write(&definition, DEFINITION_OF_ANOTHER).context("writing a definition")?;
-    fs::write(&hello, HELLO).context("writing a MiniCluster")?;
+    let (theirs, hello) = (path.join("theirs.yaml"), path.join("hello.yaml"));
+    for (file, content) in [
+        (&theirs, DEFINITION_OF_ANOTHER),
+        (&hello, HELLO),
+        (&path.join("crd.yaml"), &definition()?),
+        (&path.join("operator.yaml"), &installation.everywhere()?),
+    ] {
+        fs::write(file, content).with_context(|| format!("writing {}", file.display()))?;
+    }
     let kubectl = |words: &[&str]| environment.kubectl(words);
-    kubectl(&["apply", "-f", &text(&definition)])?;
+    kubectl(&["apply", "-f", &text(&theirs)])?;
     await_definition(environment)?;
     kubectl(&["create", "namespace", "kept"])?;
     kubectl(&["apply", "--namespace", "kept", "-f", &text(&hello)])?;
@@ -147,16 +147,11 @@ fn after_another_operator(environment: &Environment, installation: &Installation
 }
 
 impl Case<'_> {
-    fn try_it(&self, installation: &Installation) -> Result<()> {
+    fn try_it(&self) -> Result<()> {
         self.prepare()?;
-        self.install(installation)?;
+        self.install()?;
         self.run_hello()?;
-        let more = Installation {
-            pod_disruption_budget: true,
-            network_policy: true,
-            ..installation.clone()
-        };
-        self.upgrade(&more)?;
+        self.upgrade()?;
         self.has_more()?;
         self.run_hello()?;
         self.uninstall()?;
@@ -169,82 +164,132 @@ impl Case<'_> {
         if self.only { TEAM } else { NAMESPACE }
     }
 
-    /// What an administrator does before.
+    /// Whether the operator's namespace is made before the operator.
+    fn has_namespace(&self) -> bool {
+        self.only || self.way == Way::Chart
+    }
+
+    /// What an administrator does before. The chart for all namespaces has its own definition.
     fn prepare(&self) -> Result<()> {
-        if self.only || self.way == Way::Chart {
+        if self.has_namespace() {
             self.environment.kubectl(&["create", "namespace", self.namespace()])?;
             let (key, value) = RESTRICTED;
             let label = format!("{key}={value}");
             self.environment.kubectl(&["label", "namespace", self.namespace(), &label])?;
         }
+        if self.only || self.way != Way::Chart {
+            apply(self.environment, &["-f", &deploy("crd.yaml")?])?;
+        }
         if self.only {
-            write(Format::Plain, &Installation::default(), &self.directory)?;
-            apply(self.environment, &["-f", &self.path("crd.yaml")])?;
+            apply(self.environment, &["-f", &deploy("user-roles.yaml")?])?;
         }
         Ok(())
     }
 
-    fn install(&self, installation: &Installation) -> Result<()> {
-        if self.way != Way::Chart {
-            return self.apply(installation);
-        }
-        self.write(installation)?;
-        let skip: &[&str] = if self.only { &["--skip-crds"] } else { &[] };
-        let chart = self.path("");
-        self.helm(&[&["install", NAME, chart.as_str()][..], skip].concat())
-    }
-
-    fn upgrade(&self, installation: &Installation) -> Result<()> {
-        if self.way != Way::Chart {
-            return self.apply(installation);
-        }
-        self.write(installation)?;
-        if !self.only {
-            let definition =
-                self.environment.output_of(self.helm, &["show", "crds", &self.path("")])?;
-            fs::write(self.path("shown.yaml"), definition).context("writing the definition")?;
-            apply(self.environment, &["-f", &self.path("shown.yaml")])?;
-        }
-        self.helm(&["upgrade", NAME, &self.path("")])
-    }
-
-    /// Writes what this way needs.
-    fn write(&self, installation: &Installation) -> Result<()> {
-        let watched = self.only.then(|| TEAM.to_owned());
-        let watching = Installation { watch_namespace: watched, ..installation.clone() };
+    fn install(&self) -> Result<()> {
         match self.way {
-            Way::Files => write(Format::Plain, &watching, &self.directory),
-            Way::Chart => write(Format::Helm, &watching, &self.directory),
-            Way::Kustomizations => {
-                write(Format::Kustomize, installation, &self.directory)?;
-                let overlay = self.directory.join("team");
-                fs::create_dir_all(&overlay).context("making a directory")?;
-                let text = format!("namespace: {TEAM}\nresources: [../one-namespace]\n");
-                fs::write(overlay.join("kustomization.yaml"), text).context("writing an overlay")
+            Way::Files => {
+                let text = if self.only {
+                    self.installation.in_namespace(TEAM)
+                } else {
+                    self.installation.everywhere()
+                };
+                self.write("operator.yaml", &text?)?;
             }
+            Way::Kustomization => self.write_kustomization(&[])?,
+            Way::Chart => {
+                self.write("values.yaml", &self.values(false).to_string())?;
+                let skip: &[&str] = if self.only { &["--skip-crds"] } else { &[] };
+                return self.helm("install", skip);
+            }
+        }
+        self.apply()
+    }
+
+    /// Exchanges the operator for one with more options.
+    fn upgrade(&self) -> Result<()> {
+        self.write("values.yaml", &self.values(true).to_string())?;
+        match self.way {
+            Way::Files => {
+                let values = format!("--values={}", self.path("values.yaml"));
+                let namespace = format!("--set=createNamespace={}", !self.only);
+                let text = self.chart.render(self.namespace(), &[&values, &namespace])?;
+                self.write("operator.yaml", &text)?;
+            }
+            Way::Kustomization => {
+                self.write_kustomization(&["network-policy", "pod-disruption-budget"])?;
+            }
+            Way::Chart => {
+                if !self.only {
+                    let shown = ["show", "crds", &text(self.chart.directory())];
+                    let shown = self.environment.output_of(self.chart.helm(), &shown)?;
+                    self.write("shown.yaml", &shown)?;
+                    apply(self.environment, &["-f", &self.path("shown.yaml")])?;
+                }
+                return self.helm("upgrade", &[]);
+            }
+        }
+        self.apply()
+    }
+
+    /// Values of the chart, which the files have too.
+    fn values(&self, more: bool) -> Value {
+        let Installation { operator_image, agent_image, view_image, .. } = self.installation;
+        json!({
+            "watchNamespace": if self.only { TEAM } else { "" },
+            "image": parts(operator_image),
+            "agentImage": parts(agent_image),
+            "viewImage": view_image,
+            "replicas": if more { 2 } else { 1 },
+            "podDisruptionBudget": { "enabled": more },
+            "networkPolicy": { "enabled": more },
+        })
+    }
+
+    /// Writes a kustomization that stands on one of those in `deploy/`.
+    fn write_kustomization(&self, components: &[&str]) -> Result<()> {
+        let Installation { operator_image, agent_image, view_image, .. } = self.installation;
+        let below =
+            |path: &str| from_directory(&self.directory, &checkout()?.join("deploy").join(path));
+        let components = components.iter().map(|name| below(&format!("components/{name}")));
+        let (released, _) = OPERATOR_IMAGE.rsplit_once(':').context("an image without a tag")?;
+        let (name, tag) = operator_image.rsplit_once(':').context("an image without a tag")?;
+        let variables = json!([
+            { "name": "FLUX_OPERATOR_AGENT_IMAGE", "value": agent_image },
+            { "name": "FLUX_OPERATOR_VIEW_IMAGE", "value": view_image },
+        ]);
+        let patch = json!({
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": { "name": NAME },
+            "spec": { "template": { "spec": { "containers": [{ "name": NAME, "env": variables }] } } },
+        });
+        let kustomization = json!({
+            "namespace": self.namespace(),
+            "resources": [below(if self.only { "one-namespace" } else { "" })?],
+            "components": components.collect::<Result<Vec<_>>>()?,
+            "images": [{ "name": released, "newName": name, "newTag": tag }],
+            "patches": [{ "patch": patch.to_string(), "target": { "kind": "Deployment", "name": NAME } }],
+        });
+        self.write("kustomization.yaml", &kustomization.to_string())
+    }
+
+    /// What kubectl applies and deletes.
+    fn operator(&self) -> (&'static str, String) {
+        if self.way == Way::Kustomization {
+            ("-k", self.path(""))
+        } else {
+            ("-f", self.path("operator.yaml"))
         }
     }
 
     /// Installs or upgrades by kubectl, and waits until the operator is ready.
-    fn apply(&self, installation: &Installation) -> Result<()> {
-        self.write(installation)?;
-        for words in self.applied() {
-            apply(self.environment, &[words.0, &self.path(words.1)])?;
-        }
+    fn apply(&self) -> Result<()> {
+        let (option, path) = self.operator();
+        apply(self.environment, &[option, &path])?;
         let rollout = ["rollout", "status", "deployment", NAME, "--timeout=3m"];
         let words = [&rollout[..], &["--namespace", self.namespace()]].concat();
         self.environment.kubectl(&words).map(|_| ())
-    }
-
-    /// What kubectl applies, the operator last.
-    fn applied(&self) -> Vec<(&'static str, &'static str)> {
-        match (self.way, self.only) {
-            (Way::Files, false) => vec![("-f", "crd.yaml"), ("-f", "operator.yaml")],
-            (Way::Files, true) => vec![("-f", "operator.yaml")],
-            (Way::Kustomizations, false) => vec![("-k", "crd"), ("-k", "cluster-wide")],
-            (Way::Kustomizations, true) => vec![("-k", "team")],
-            (Way::Chart, _) => vec![],
-        }
     }
 
     /// The options of the upgrade are in force.
@@ -280,29 +325,27 @@ impl Case<'_> {
     /// Takes the operator away; the definition stays.
     fn uninstall(&self) -> Result<()> {
         if self.way == Way::Chart {
-            return self.helm(&["uninstall", NAME]);
+            let words =
+                ["uninstall", NAME, "--namespace", self.namespace(), "--wait", "--timeout=3m"];
+            return self.environment.output_of(self.chart.helm(), &words).map(|_| ());
         }
-        let (option, name) = *self.applied().last().context("nothing was applied")?;
-        delete(self.environment, option, &self.path(name))
+        let (option, path) = self.operator();
+        delete(self.environment, option, &path)
     }
 
     /// Takes away what outlives an operator; then nothing is left.
     fn forget(&self) -> Result<()> {
-        let has_namespace = self.only || self.way == Way::Chart;
-        if has_namespace {
+        if self.has_namespace() {
             self.await_no_pod()?;
             let lease = ["delete", "lease", NAME, "--namespace", self.namespace()];
             self.environment.kubectl(&lease)?;
         }
-        if self.way == Way::Chart && !self.only {
-            self.environment.kubectl(&["delete", "customresourcedefinition", DEFINITION])?;
-        } else if self.way == Way::Kustomizations && !self.only {
-            delete(self.environment, "-k", &self.path("crd"))?;
-        } else {
-            delete(self.environment, "-f", &self.path("crd.yaml"))?;
+        if self.only {
+            delete(self.environment, "-f", &deploy("user-roles.yaml")?)?;
         }
+        delete(self.environment, "-f", &deploy("crd.yaml")?)?;
         await_nothing_left(self.environment)?;
-        if has_namespace {
+        if self.has_namespace() {
             self.environment.kubectl(&["delete", "namespace", self.namespace()])?;
         }
         Ok(())
@@ -318,10 +361,16 @@ impl Case<'_> {
         })
     }
 
-    /// helm, in the operator's namespace; it waits until everything is ready, or gone.
-    fn helm(&self, words: &[&str]) -> Result<()> {
-        let all = ["--namespace", self.namespace(), "--wait", "--timeout=3m"];
-        self.environment.output_of(self.helm, &[words, &all].concat()).map(|_| ())
+    /// Installs or upgrades the chart in the operator's namespace, and waits until everything is ready.
+    fn helm(&self, word: &str, more: &[&str]) -> Result<()> {
+        let (chart, values) = (text(self.chart.directory()), self.path("values.yaml"));
+        let release = [word, NAME, &chart, "--values", &values, "--namespace", self.namespace()];
+        let words = [&release[..], &["--wait", "--timeout=3m"], more].concat();
+        self.environment.output_of(self.chart.helm(), &words).map(|_| ())
+    }
+
+    fn write(&self, name: &str, content: &str) -> Result<()> {
+        fs::write(self.directory.join(name), content).with_context(|| format!("writing {name}"))
     }
 
     fn path(&self, name: &str) -> String {
@@ -334,6 +383,27 @@ async fn hello(trial: &Trial) -> Result<()> {
     let cluster = trial.await_finished(&name, DEADLINE).await?;
     ensure!(is_true(&cluster, "Complete"), "{name}: {:?}", cluster.status);
     Ok(())
+}
+
+/// An image as the chart has it.
+fn parts(image: &str) -> Value {
+    let (name, tag) = image.rsplit_once(':').unwrap_or((image, "latest"));
+    let (registry, repository) = name.rsplit_once('/').unwrap_or(("docker.io/library", name));
+    json!({ "registry": registry, "repository": repository, "tag": tag })
+}
+
+/// A file in `deploy/`.
+fn deploy(name: &str) -> Result<String> {
+    Ok(text(&checkout()?.join("deploy").join(name)))
+}
+
+/// `path` as it is seen from `directory`: a kustomization names others by relative paths alone.
+fn from_directory(directory: &Path, path: &Path) -> Result<String> {
+    let resolved =
+        |path: &Path| path.canonicalize().with_context(|| format!("resolving {}", path.display()));
+    let up = "../".repeat(resolved(directory)?.components().count() - 1);
+    let path = text(&resolved(path)?);
+    Ok(format!("{up}{}", path.trim_start_matches('/')))
 }
 
 fn text(path: &Path) -> String {

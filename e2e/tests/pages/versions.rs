@@ -40,7 +40,7 @@ fn pages_and_chart_name_the_oldest_and_the_newest() {
         ("README.md", format!("The oldest supported Kubernetes is {oldest}.")),
         ("docs/install.md", format!("The operator needs Kubernetes {oldest} or newer.")),
         ("docs/testing.md", format!("`cargo e2e up` builds Kubernetes {newest}")),
-        ("deploy/helm/flux-operator/Chart.yaml", format!("kubeVersion: \">={oldest}.0-0\"")),
+        ("deploy/chart/Chart.yaml", format!("kubeVersion: \">={oldest}.0-0\"")),
     ] {
         assert!(text(path).contains(&said), "{path} does not say: {said}");
     }

@@ -22,7 +22,6 @@ pub(crate) use faults::Faults;
 pub use faults::{Violation, Violations};
 pub use flux::Defaults;
 pub(crate) use queue::of_kueue;
-pub(crate) use text::is_label;
 
 use super::{Cluster, FixedFields, Identity, Network, Runner};
 use crate::crd::{self, MiniCluster, MiniClusterSpec, deadline_seconds, definition};

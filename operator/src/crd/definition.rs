@@ -23,7 +23,7 @@ pub enum DefinitionError {
 /// those descriptions would be most of the definition.
 const KUBERNETES_TYPES: [&str; 4] = ["resources", "securityContext", "tolerations", "conditions"];
 
-/// The definition that `flux-operator manifests` writes.
+/// The definition that `flux-operator crd` prints, and `deploy/crd.yaml` has.
 ///
 /// It differs from the derived one in that
 /// - no field is `nullable`, so that a null is as good as leaving the field out and defaults apply;

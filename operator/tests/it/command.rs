@@ -1,6 +1,6 @@
 //! The command `flux-operator`, as people and scripts run it.
 
-use flux_operator::manifests::VIEW_IMAGE;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
@@ -59,41 +59,13 @@ fn validate_reports_every_fault_of_everything_named_and_ends_with_0_1_or_2() {
     assert_eq!(validate(&[], "").0, 2);
 }
 
+/// Written anew by `UPDATE_EXPECT=1 cargo test -p flux-operator --test it command`.
 #[test]
-fn manifests_are_written_or_printed_and_every_fault_of_the_options_is_named() {
-    let directory = tempfile::tempdir().unwrap();
-    let manifests = |arguments: &[&str]| {
-        let output = operator(&[&["manifests"], arguments].concat(), directory.path(), "");
-        (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
-    };
-    let (code, printed, _) = manifests(&["--watch-namespace", "team", "--output-directory", "-"]);
-    assert!(code == 0 && printed.contains("- --namespace=team"), "{code} {printed}");
-    let (code, written, _) = manifests(&["--format", "helm", "--output-directory", "."]);
-    assert!(code == 0 && written.contains("wrote ./templates/operator.yaml"), "{code} {written}");
-    assert!(directory.path().join("crds/crd.yaml").is_file());
-    let (code, _, faults) = manifests(&["--output-directory", "nosuch"]);
-    assert!(code == 1 && faults.contains("there is no such directory"), "{code} {faults}");
-    let wrong = ["--namespace", "A", "--registry", "a b", "--format", "helm"];
-    let (code, printed, faults) = manifests(&[&wrong[..], &["--output-directory", "-"]].concat());
-    assert_eq!((code, printed.as_str(), faults.lines().count()), (2, "", 4), "{faults}");
-    assert!(faults.starts_with("flux-operator: --namespace: \"A\" cannot be"), "{faults}");
-}
-
-#[test]
-fn images_are_listed_a_line_each_or_as_json() {
-    let images = |arguments: &[&str]| {
-        let output = operator(&[&["images"], arguments].concat(), Path::new("."), "");
-        (output.status.code().unwrap(), text(&output.stdout))
-    };
-    let version = env!("CARGO_PKG_VERSION");
-    let [operator_image, agent_image] =
-        ["", "-agent"].map(|name| format!("r.example/flux-operator-rs{name}:{version}"));
-    let names = [operator_image, agent_image, VIEW_IMAGE.to_owned()];
-    let registry = ["--registry", "r.example"];
-    assert_eq!(images(&registry), (0, format!("{}\n", names.join("\n"))));
-    let (code, json) = images(&[&registry[..], &["--output", "json"]].concat());
-    assert_eq!((code, serde_json::from_str::<Vec<String>>(&json).unwrap()), (0, names.to_vec()));
-    assert_eq!(images(&["--registry", "r.example/"]).0, 2);
+fn the_file_in_deploy_is_the_definition_that_the_command_prints() {
+    let printed = text(&operator(&["crd"], Path::new("."), "").stdout);
+    let definition: CustomResourceDefinition = serde_saphyr::from_str(&printed).unwrap();
+    assert_eq!(definition, flux_operator::crd::definition::definition().unwrap());
+    expect_test::expect_file!["../../../deploy/crd.yaml"].assert_eq(&printed);
 }
 
 #[test]

@@ -1,18 +1,20 @@
 //! Whether a request is one that the operator's own role allows.
 
-use flux_operator::manifests::{leader_role, role};
 use http::Method;
-use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::api::rbac::v1::{PolicyRule, Role};
+use serde_json::Value;
 use std::sync::LazyLock;
 
-/// What the operator's Roles grant; they are the same for each request.
+/// What the Roles of an operator for one namespace grant. The `ClusterRole` has everything that they have.
 static RULES: LazyLock<Vec<PolicyRule>> = LazyLock::new(|| {
-    let roles = [role("work"), leader_role("work")];
-    roles.into_iter().flat_map(|role| role.rules.unwrap_or_default()).collect()
+    let installed = include_str!("../../../deploy/one-namespace/operator.yaml");
+    let objects: Vec<Value> = serde_saphyr::from_multiple(installed).unwrap();
+    let roles = objects.into_iter().filter(|object| object["kind"] == "Role");
+    let roles = roles.map(|role| serde_json::from_value::<Role>(role).unwrap());
+    roles.flat_map(|role| role.rules.unwrap_or_default()).collect()
 });
 
-/// Whether the Roles of an operator for one namespace allow the request. They have everything that the
-/// cluster-wide one has.
+/// Whether those Roles allow the request.
 pub(crate) fn allowed(method: &Method, path: &str, query: &str) -> bool {
     let Some(request) = Asked::new(method, path, query) else { return false };
     RULES.iter().any(|rule| request.is_granted(rule))

@@ -7,11 +7,13 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use flux_contract::labels;
-use flux_operator::manifests::{self, Installation, NAME, NAMESPACE};
 use serde_json::{Value, json};
 
 use super::process::Operator;
-use crate::environment::Environment;
+use crate::{
+    environment::Environment,
+    product::install::{self, NAME, NAMESPACE},
+};
 
 /// The account of the operator in Go; it may do everything.
 const PEER_ACCOUNT: (&str, &str) = ("default", "peer");
@@ -41,12 +43,11 @@ impl Contender {
     }
 
     fn ours(program: PathBuf) -> Result<Self> {
-        let files = manifests::files(&Installation::default())?;
         Ok(Self {
             name: "this operator",
             program,
             arguments: &["run", "--metrics-bind=127.0.0.1:18080", "--health-bind=127.0.0.1:18081"],
-            manifests: files.into_iter().map(|(_, text)| text).collect(),
+            manifests: vec![install::definition()?, install::operator()?],
             account: (NAMESPACE, NAME),
             deployed: true,
             ending: |job| format!("{}={job},{}=0", labels::JOB_NAME, labels::COMPLETION_INDEX),

@@ -8,8 +8,11 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{programs, trial::Trial};
-use flux_operator::manifests::{NAME, NAMESPACE};
+use e2e::{
+    product::install::{NAME, NAMESPACE},
+    programs,
+    trial::Trial,
+};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, api::DeleteParams};
 use tokio::{

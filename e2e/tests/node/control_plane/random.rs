@@ -5,12 +5,10 @@ use std::{collections::BTreeSet, path::Path};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use e2e::{
     kubernetes::Kubernetes,
+    product::install::{NAME, NAMESPACE},
     trial::{Trial, condition, is_true},
 };
-use flux_operator::{
-    crd::{MiniCluster, State},
-    manifests::{NAME, NAMESPACE},
-};
+use flux_operator::crd::{MiniCluster, State};
 use futures::{StreamExt as _, stream};
 use kube::{
     ResourceExt as _,

@@ -36,16 +36,6 @@ impl fmt::Display for Violations {
 pub(crate) struct Faults(pub(super) Vec<Violation>);
 
 impl Faults {
-    /// Whether none was found.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// All that were found, if any was.
-    pub(crate) fn end(self) -> Result<(), Violations> {
-        if self.0.is_empty() { Ok(()) } else { Err(Violations(self.0)) }
-    }
-
     /// Adds a fault.
     pub(crate) fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
         let (path, message) = (shortened(path.into()), shortened(message.into()));

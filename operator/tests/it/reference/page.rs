@@ -8,7 +8,7 @@ use crate::reference::fields::{
 use flux_operator::cli;
 use flux_operator::cluster::validate::{Defaults, validate};
 use flux_operator::crd::{self, Install, MiniCluster};
-use flux_operator::manifests::VIEW_IMAGE;
+use flux_operator::images::VIEW_IMAGE;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 

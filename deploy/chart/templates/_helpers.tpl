@@ -1,0 +1,79 @@
+{{- define "flux-operator.selectorLabels" -}}
+app.kubernetes.io/name: flux-operator
+app.kubernetes.io/component: operator
+{{- end -}}
+
+{{- define "flux-operator.labels" -}}
+{{ include "flux-operator.selectorLabels" . }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* The name of an image of this project: root context, value. */ -}}
+{{- define "flux-operator.image" -}}
+{{- $root := index . 0 -}}
+{{- $image := index . 1 -}}
+{{- $name := printf "%s/%s" ($image.registry | default $root.Values.registry) $image.repository -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $name $image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $name ($image.tag | default $root.Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /*
+What the operator may do, in all namespaces or in its only one. Everything listed is used; docs/security.md says for
+what, and tests compare both this list and that page with what the operator asks for.
+*/ -}}
+{{- define "flux-operator.rules" -}}
+- apiGroups: [flux-framework.org]
+  resources: [miniclusters]
+  verbs: [get, list, watch, delete]
+- apiGroups: [flux-framework.org]
+  resources: [miniclusters/status]
+  verbs: [patch]
+# For owner references that block deletion.
+- apiGroups: [flux-framework.org]
+  resources: [miniclusters/finalizers]
+  verbs: [update]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, patch]
+# Services that have an address are deleted when a run has ended.
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, list, watch, create, patch]
+# Secrets are made and never read.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
+# The pods of `spec.services` are made and deleted, those of Jobs are labelled.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, create, patch, delete]
+# They say why a Job gets no pods, or a pod no node.
+- apiGroups: [""]
+  resources: [events]
+  verbs: [list]
+# The namespace of a Job that gets no pods.
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+# They say what a queued Job waits for.
+- apiGroups: [kueue.x-k8s.io]
+  resources: [workloads]
+  verbs: [list]
+- apiGroups: [scheduling.x-k8s.io]
+  resources: [podgroups]
+  verbs: [get, create, patch]
+- apiGroups: [scheduling.volcano.sh]
+  resources: [podgroups]
+  verbs: [get, create, patch]
+{{- end -}}
