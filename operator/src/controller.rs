@@ -38,7 +38,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longest time to say in a status that a reconcile has failed when it could not say so itself.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+const REPORT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Reconciles one MiniCluster and notes how it went.
 pub async fn reconcile_one(
@@ -61,7 +61,7 @@ pub async fn supervise<T>(
     let result = guard::guarded(guard::LIMIT, work).await;
     if let Err(error @ (Error::TimedOut { .. } | Error::Internal)) = &result {
         let report = Box::pin(apply::report::report_interrupted(context, marker, error));
-        let reported = guard::guarded(LAST_WORDS, report).await;
+        let reported = guard::guarded(REPORT_LIMIT, report).await;
         if let Err(error) = reported {
             tracing::warn!(error = error.chain(), "report why the reconcile was interrupted");
         }

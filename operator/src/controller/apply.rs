@@ -64,7 +64,7 @@ pub(super) async fn apply(
         let secret = secret.expose();
         post(&client.api::<Secret>(), &secret.name_any(), &json!(secret)).await?;
     }
-    apply_if_changed(client, &writes.companion, &mut live.companion).await?;
+    apply_if_changed(client, &writes.services_pod, &mut live.services_pod).await?;
     apply_if_changed(client, &writes.config_map, &mut live.config_map).await?;
     for sidecar in &writes.sidecars {
         apply_service(client, sidecar, live).await?;

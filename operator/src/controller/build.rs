@@ -4,7 +4,6 @@
 
 mod affinity;
 mod agent_config;
-mod companion;
 mod config_map;
 mod containers;
 mod error;
@@ -13,6 +12,7 @@ mod job;
 mod meta;
 mod pod;
 mod services;
+mod services_pod;
 mod unknown_fields;
 mod volumes;
 
@@ -39,7 +39,7 @@ pub struct Desired {
     /// Holds `agent.toml`.
     pub config_map: ConfigMap,
     /// The pod of `spec.services`, if there is one.
-    pub companion: Option<Pod>,
+    pub services_pod: Option<Pod>,
     /// The Indexed Job.
     pub job: Job,
 }
@@ -54,7 +54,7 @@ pub fn build(
 ) -> Result<Desired, BuildError> {
     Ok(Desired {
         config_map: config_map::config_map(cluster, config)?,
-        companion: companion::companion(cluster),
+        services_pod: services_pod::services_pod(cluster),
         job: job::job(cluster, images, config.install, generation)?,
     })
 }

@@ -17,7 +17,8 @@ mod tests;
 
 use super::build::{self, Images};
 use super::error::Error;
-use super::observe::{BEGIN, Live, broker_is_ready, lacks_brokers, lacks_pods};
+use super::kube_ext::{broker_is_ready, lacks_brokers, lacks_pods};
+use super::observe::{BEGIN, Live};
 use super::schedulers::gang;
 use crate::cluster::Cluster;
 use crate::cluster::validate::Violations;
@@ -27,15 +28,15 @@ use agent_change::{Constrained, constrain};
 use change::Change;
 use dropped::dropped;
 use flux_contract::{AgentConfig, Bootstrap, Redacted, Workload, labels};
-use install::{Choice, Support, choose};
+use install::{ImageVolumeSupport, InstallChoice, choose};
 use job_change::{changed_fields, job_patch, shrinks};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
-use mode::{Course, agent_config, course};
+use mode::{Mode, agent_config, mode};
 use serde_json::{Value, json};
-use services_pod::companion_change;
+use services_pod::services_pod_change;
 use start_deadline::StartDeadline;
 use std::time::Duration;
 
@@ -58,7 +59,7 @@ pub(super) struct Request<'request> {
     /// The operator's own images.
     pub(super) images: &'request Images,
     /// Whether pods can have image volumes; absent before anybody has asked.
-    pub(super) image_volumes: Option<Support>,
+    pub(super) image_volumes: Option<ImageVolumeSupport>,
     /// Fills its argument with random bytes.
     pub(super) draw: fn(&mut [u8]) -> Result<(), getrandom::Error>,
 }
@@ -73,14 +74,14 @@ pub(super) struct Plan {
     /// What became of the specification.
     pub(super) acceptance: Acceptance,
     /// What is done at all.
-    pub(super) course: Course,
+    pub(super) mode: Mode,
     /// Hosts registered with Flux; absent where nothing says so.
     pub(super) maximum_size: Option<u32>,
     /// True when the instance stays up until it is shut down.
     pub(super) interactive: bool,
     /// How agent and view come into the pods; absent where there is no Job, nor is to be, where the Job
     /// does not say, and where it depends on what pods can have, which nobody has asked yet.
-    pub(super) install: Option<Choice>,
+    pub(super) install: Option<InstallChoice>,
     /// How it stands with the time in which the quorum must be reached.
     pub(super) start: StartDeadline,
     /// What was asked for and cannot be had while the Job exists, or after it has finished.
@@ -106,7 +107,7 @@ pub(super) struct Writes {
     /// server alone.
     pub(super) secret: Option<Redacted<Secret>>,
     /// The pod of `spec.services`.
-    pub(super) companion: Change<Pod>,
+    pub(super) services_pod: Change<Pod>,
     /// Holds `agent.toml`.
     pub(super) config_map: Change<ConfigMap>,
     /// The PodGroup, where a gang is asked for.
@@ -138,7 +139,7 @@ impl Default for Acceptance {
     }
 }
 
-/// Decides.
+/// The plan for what is asked for, given what there is.
 pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
     let cluster = request.cluster.as_ref();
     let config = agent_config(live.config_map.as_ref());
@@ -149,7 +150,7 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
             Ok(cluster) => Acceptance::Accepted(cluster.not_acted_on.clone()),
             Err(violations) => Acceptance::Refused(violations.clone()),
         },
-        course: course(live, config.as_ref(), cluster.ok(), request.generation, request.images),
+        mode: mode(live, config.as_ref(), cluster.ok(), request.generation, request.images),
         maximum_size: (config.as_ref().and_then(maximum_size))
             .or_else(|| cluster.ok().map(|cluster| cluster.max_size)),
         interactive: config.as_ref().is_some_and(|config| {
@@ -158,9 +159,9 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
         lead_label: live.pods.lead.as_ref().and_then(lead_label),
         ..Plan::default()
     };
-    plan.install = match (&live.job, &plan.course, cluster) {
-        (Some(job), ..) => Choice::noted_on(job),
-        (None, Course::Apply, Ok(cluster)) => choose(cluster, request.image_volumes.as_ref()),
+    plan.install = match (&live.job, &plan.mode, cluster) {
+        (Some(job), ..) => InstallChoice::noted_on(job),
+        (None, Mode::Reconcile, Ok(cluster)) => choose(cluster, request.image_volumes.as_ref()),
         (None, ..) => None,
     };
     if let (Some(job), Ok(cluster)) = (&live.job, cluster) {
@@ -181,21 +182,21 @@ fn writes(
     live: &Live,
     plan: &mut Plan,
 ) -> Result<Writes, Error> {
-    if !matches!(plan.course, Course::Over(_))
+    if !matches!(plan.mode, Mode::Finished(_))
         && let Some(taken) = live.taken.first()
     {
         return Err(taken.clone().into());
     }
-    match (&plan.course, &request.cluster) {
-        (Course::Apply, Ok(cluster)) => apply_specification(request, cluster, config, live, plan),
+    match (&plan.mode, &request.cluster) {
+        (Mode::Reconcile, Ok(cluster)) => apply_specification(request, cluster, config, live, plan),
         // Nothing of a finished MiniCluster is left running, nor keeps an address, whoever has its names.
-        (Course::Over(_), _) => {
-            let companion = live.companion.as_ref().map_or(Change::Keep, Change::delete);
+        (Mode::Finished(_), _) => {
+            let services_pod = live.services_pod.as_ref().map_or(Change::Keep, Change::delete);
             let addressed = live.services.values().filter(|service| has_address(service));
             let services = addressed.map(Change::delete).collect();
-            Ok(Writes { services, companion, ..Writes::default() })
+            Ok(Writes { services, services_pod, ..Writes::default() })
         }
-        (Course::Apply | Course::Refused | Course::LeaveAlone(_), _) => Ok(Writes::default()),
+        (Mode::Reconcile | Mode::Invalid | Mode::Unmanaged(_), _) => Ok(Writes::default()),
     }
 }
 
@@ -227,14 +228,14 @@ fn apply_specification(
     plan.maximum_size = maximum_size(&config).or(plan.maximum_size);
     let mut desired = build::build(&cluster, &config, request.images, request.generation)
         .map_err(|source| Error::Build { source })?;
-    desired.job.annotations_mut().extend(plan.install.as_ref().map(Choice::annotation));
-    suspension::direct(cluster.suspend, live.job.as_ref(), &mut desired.job);
+    desired.job.annotations_mut().extend(plan.install.as_ref().map(InstallChoice::annotation));
+    suspension::set_suspend(cluster.suspend, live.job.as_ref(), &mut desired.job);
     plan.start = StartDeadline::of(cluster.start_deadline_seconds, live, &request.now);
-    plan.start.direct(live.job.as_ref(), &mut desired.job);
-    let gang = gang::direct(&cluster, &live.gang, live.job.as_ref(), &mut desired.job)?;
-    let companion = cluster.companion.as_ref();
-    let (companion, refused) =
-        companion_change(live.companion.as_ref(), desired.companion, companion);
+    plan.start.set_deadline(live.job.as_ref(), &mut desired.job);
+    let gang = gang::join_pod_group(&cluster, &live.gang, live.job.as_ref(), &mut desired.job)?;
+    let asked = cluster.companion.as_ref();
+    let (services_pod, refused) =
+        services_pod_change(live.services_pod.as_ref(), desired.services_pod, asked);
     plan.refused.extend(refused);
     let in_line = plan.refused.is_empty();
     let patch = live.job.as_ref().and_then(|job| job_patch(job, &desired.job, in_line));
@@ -245,7 +246,7 @@ fn apply_specification(
         services,
         only_services: false,
         secret: if live.job.is_none() { secret(request, &cluster)? } else { None },
-        companion,
+        services_pod,
         config_map: ended_run::without_note(
             live.job.as_ref(),
             live.config_map.as_ref(),
@@ -330,12 +331,12 @@ fn poll(
     state: Option<State>,
     starts: bool,
 ) -> Option<Duration> {
-    if lacks_pods(job) || (lacks_brokers(job) && starts) || plan.course.is_of_another_operator() {
+    if lacks_pods(job) || (lacks_brokers(job) && starts) || plan.mode.is_of_another_operator() {
         Some(if live.pods.begin { BEGIN } else { POLL })
     } else if live.queue.is_some() {
         // What the queue says changes with what others ask of it.
         Some(POLL)
-    } else if plan.course == Course::Apply
+    } else if plan.mode == Mode::Reconcile
         && !live.names_taken.is_empty()
         && state == Some(State::Running)
     {

@@ -41,7 +41,7 @@ pub enum Error {
         #[source]
         source: Box<kube::Error>,
     },
-    /// An object could not be deleted: the MiniCluster with `cleanup: true`, or its companion.
+    /// An object could not be deleted: the MiniCluster with `cleanup: true`, or its pod of `spec.services`.
     #[error("delete {kind} {name:?}")]
     Delete {
         /// Kind of the object.
@@ -167,7 +167,7 @@ impl Error {
 
 /// An object of somebody else that has a name which is ours to give.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct NameConflict {
     /// Kind of the object.
     pub(super) kind: String,
     /// Its name.
@@ -176,8 +176,8 @@ pub(super) struct Taken {
     pub(super) by_predecessor: bool,
 }
 
-impl From<Taken> for Error {
-    fn from(Taken { kind, name, by_predecessor }: Taken) -> Self {
+impl From<NameConflict> for Error {
+    fn from(NameConflict { kind, name, by_predecessor }: NameConflict) -> Self {
         if by_predecessor {
             Self::Predecessor { kind, name }
         } else {

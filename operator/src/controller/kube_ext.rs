@@ -1,6 +1,7 @@
-//! What a Job says of itself: how far it is, and what the operator has noted on it.
+//! What a Job and a pod say of themselves: how far they are, and what the operator has noted on a Job.
 
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
 use kube::ResourceExt as _;
 
 /// Annotation of the Job: generation of the MiniCluster it was last brought in line with.
@@ -68,4 +69,75 @@ pub(super) fn has_pods(job: &Job) -> bool {
     let counts = |it: &JobStatus| [it.active, it.ready, it.terminating];
     let counts = job.status.as_ref().map(counts).into_iter().flatten();
     counts.flatten().any(|count| count > 0)
+}
+
+/// True while the Job is under way and not all of its brokers are ready: then pods may wait for
+/// something, and no change of the Job says so.
+pub(super) fn lacks_brokers(job: &Job) -> bool {
+    let wanted = job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or_default();
+    let ready = job.status.as_ref().and_then(|status| status.ready).unwrap_or_default();
+    is_started(job) && ready < wanted
+}
+
+/// True when the broker in `pod` is ready, whatever the containers beside it are.
+pub(super) fn broker_is_ready(pod: &Pod, runner: &str) -> bool {
+    let mut all = pod.status.iter().flat_map(containers);
+    all.any(|container| container.name == runner && container.ready)
+}
+
+/// True when the Job was started, is not suspended and has not ended.
+fn is_started(job: &Job) -> bool {
+    let started = job.status.as_ref().is_some_and(|status| status.start_time.is_some());
+    started && !is_suspended(job) && !is_finished(job)
+}
+
+/// True when the Job is under way and the Job controller has made fewer pods than it should. No
+/// change of the Job tells when that ends, or why it is so. Pods that have failed are to be replaced,
+/// so they do not count.
+pub(super) fn lacks_pods(job: &Job) -> bool {
+    let wanted = job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or_default();
+    let made: i32 = job.status.as_ref().map_or(0, |status| {
+        [status.active, status.succeeded, status.terminating].into_iter().flatten().sum()
+    });
+    is_started(job) && made < wanted
+}
+
+/// True once the pod has failed as a whole.
+pub(super) fn has_failed(pod: &Pod) -> bool {
+    phase(pod) == Some("Failed")
+}
+
+/// The pod's phase.
+pub(super) fn phase(pod: &Pod) -> Option<&str> {
+    pod.status.as_ref()?.phase.as_deref()
+}
+
+/// Main containers first: what keeps them waiting matters more than an init container's state.
+pub(super) fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
+    let main = status.container_statuses.iter().flatten();
+    main.chain(status.init_container_statuses.iter().flatten())
+}
+
+/// The pod's condition of that type.
+pub(super) fn condition<'pod>(status: &'pod PodStatus, type_: &str) -> Option<&'pod PodCondition> {
+    status.conditions.as_ref()?.iter().find(|condition| condition.type_ == type_)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::fixtures::{ended_job, job};
+
+    #[test]
+    fn pods_are_lacking_only_while_the_job_is_under_way() {
+        let mut job = job(0);
+        assert!(!lacks_pods(&job));
+        let status = job.status.as_mut().unwrap();
+        (status.active, status.succeeded) = (Some(2), Some(1));
+        assert!(lacks_pods(&job));
+        job.status.as_mut().unwrap().failed = Some(3);
+        assert!(lacks_pods(&job), "failed pods are to be made again");
+        job.spec.as_mut().unwrap().suspend = Some(true);
+        assert!(!lacks_pods(&job) && !lacks_pods(&ended_job("Failed", "BackoffLimitExceeded")));
+    }
 }

@@ -8,11 +8,11 @@ pub(super) mod recent;
 pub(super) mod stores;
 pub(super) mod waiting;
 
-pub(super) use pods::{BEGIN, Pods, broker_is_ready, lacks_brokers, lacks_pods};
+pub(super) use pods::{BEGIN, Pods};
 
 use super::build::services;
 use super::decide::ended_run::EndedRun;
-use super::error::{Error, Taken};
+use super::error::{Error, NameConflict};
 use super::kube_ext::is_finished;
 use super::schedulers::gang;
 use super::schedulers::queue::{Queue, queue};
@@ -37,7 +37,7 @@ pub(super) struct Live {
     /// Holds what the running instance was started with.
     pub(super) config_map: Option<ConfigMap>,
     /// The pod of `spec.services`.
-    pub(super) companion: Option<Pod>,
+    pub(super) services_pod: Option<Pod>,
     /// The Services, by name.
     pub(super) services: BTreeMap<String, Service>,
     /// What the Job's pods say of themselves.
@@ -46,10 +46,10 @@ pub(super) struct Live {
     pub(super) queue: Option<Queue>,
     /// What there is of gangs.
     pub(super) gang: gang::Observed,
-    /// Objects of somebody else in the place of the Job, the `ConfigMap`, the companion or the `PodGroup`.
-    pub(super) taken: Vec<Taken>,
+    /// Objects of somebody else in the place of the Job, the `ConfigMap`, the pod of `spec.services` or the `PodGroup`.
+    pub(super) taken: Vec<NameConflict>,
     /// Objects of somebody else in the place of a Service that there must be.
-    pub(super) services_taken: Vec<Taken>,
+    pub(super) services_taken: Vec<NameConflict>,
     /// Short names of sidecars' Services that somebody else has.
     pub(super) names_taken: Vec<String>,
 }
@@ -63,7 +63,7 @@ pub(super) async fn observe(
     now: &Time,
 ) -> Result<Live, Error> {
     let Identity { name, owner, .. } = identity;
-    let (config_name, companion_name) = (name.agent_config_map(), name.companion_pod());
+    let (config_name, services_pod_name) = (name.agent_config_map(), name.companion_pod());
     let asked_for = cluster.is_some_and(|cluster| cluster.companion.is_some());
     let job = client.get_owned(name.as_str(), owner, |stores| &stores.jobs).await?;
     let config_map = async {
@@ -74,17 +74,17 @@ pub(super) async fn observe(
             client.get_owned(&config_name, owner, |stores| &stores.config_maps).await
         }
     };
-    let ((pods, queue), config_map, companion) = futures::try_join!(
+    let ((pods, queue), config_map, services_pod) = futures::try_join!(
         pods_and_queue(client, identity, &job, now),
         config_map,
-        client.services_pod(&companion_name, owner, asked_for),
+        client.services_pod(&services_pod_name, owner, asked_for),
     )?;
     let mut taken = Vec::new();
     let job = or_note(job, &mut taken);
     let config_map = or_note(config_map, &mut taken);
     let mut unasked = Vec::new();
-    let companion = or_note(companion, if asked_for { &mut taken } else { &mut unasked });
-    let mut live = Live { job, config_map, companion, pods, queue, taken, ..Live::default() };
+    let services_pod = or_note(services_pod, if asked_for { &mut taken } else { &mut unasked });
+    let mut live = Live { job, config_map, services_pod, pods, queue, taken, ..Live::default() };
     if is_noted_to_have_ended(&live) {
         return Ok(live);
     }
@@ -147,7 +147,7 @@ async fn add_services(
 }
 
 /// The object if it is ours; one of somebody else goes into `taken`.
-fn or_note<K>(found: Owned<K>, taken: &mut Vec<Taken>) -> Option<K> {
+fn or_note<K>(found: Owned<K>, taken: &mut Vec<NameConflict>) -> Option<K> {
     found.map_err(|other| taken.push(other)).ok().flatten()
 }
 

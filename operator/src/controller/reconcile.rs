@@ -5,7 +5,7 @@ use super::apply::report::{publish, report};
 use super::apply::{apply, apply_if_changed, delete, label_lead};
 use super::context::Context;
 use super::decide::ended_run;
-use super::decide::expiry::{expires, stays};
+use super::decide::expiry::{expires, time_until_deletion};
 use super::decide::{Plan, Request, decide, next_reconcile};
 use super::error::Error;
 use super::observe::cached_client::CachedClient;
@@ -44,7 +44,7 @@ pub(super) async fn reconcile(
     };
     let mut live = match observed {
         Ok(live) => live,
-        Err(error) => return Err(say_why(context, &mut object, error, now).await),
+        Err(error) => return Err(report_error(context, &mut object, error, now).await),
     };
 
     let mut plan = plan_with_support(client, &mut request, &live).await;
@@ -72,7 +72,7 @@ pub(super) async fn reconcile(
     let noted = match note_end(client, &object, &facts, &status).await {
         // Where somebody else has the name of the note, nothing is run again either.
         Err(error) if !error.is_of_another_owner() => {
-            return Err(not_noted(context, &mut object, error, now).await);
+            return Err(report_unnoted_end(context, &mut object, error, now).await);
         }
         noted => noted,
     };
@@ -86,14 +86,15 @@ pub(super) async fn reconcile(
     noted?;
     // What goes with its namespace would hold that up.
     let ends = live.pods.namespace_ends;
-    let stays = if ends { Some(Duration::ZERO) } else { stays(&object.spec, &status, &now) };
-    if stays.is_some_and(|rest| rest.is_zero()) {
+    let deletion =
+        if ends { Some(Duration::ZERO) } else { time_until_deletion(&object.spec, &status, &now) };
+    if deletion.is_some_and(|rest| rest.is_zero()) {
         let api = client.api::<MiniCluster>();
         delete(&api, &name, object.uid(), object.resource_version()).await?;
         return Ok(Action::await_change());
     }
     let next = next_reconcile(&live, &plan, status.state, &name);
-    let soonest = [next, deferred, stays].into_iter().flatten().min();
+    let soonest = [next, deferred, deletion].into_iter().flatten().min();
     Ok(soonest.map_or_else(Action::await_change, Action::requeue))
 }
 
@@ -161,7 +162,7 @@ async fn note_end(
     status: &MiniClusterStatus,
 ) -> Result<(), Error> {
     let Ok(identity) = Identity::of(object) else { return Ok(()) };
-    if facts.plan.course.ended().is_some() {
+    if facts.plan.mode.ended().is_some() {
         return Ok(());
     }
     let Facts { live, plan, .. } = facts;
@@ -171,16 +172,26 @@ async fn note_end(
 }
 
 /// Says in the status why an end is not told yet, unless what was read is out of date. The answer is `error`.
-async fn not_noted(context: &Context, object: &mut MiniCluster, error: Error, now: Time) -> Error {
+async fn report_unnoted_end(
+    context: &Context,
+    object: &mut MiniCluster,
+    error: Error,
+    now: Time,
+) -> Error {
     if matches!(error, Error::Conflict { .. }) {
         error
     } else {
-        say_why(context, object, error, now).await
+        report_error(context, object, error, now).await
     }
 }
 
 /// Says in the status why no more is known, or told. The answer is `error`.
-async fn say_why(context: &Context, object: &mut MiniCluster, error: Error, now: Time) -> Error {
+async fn report_error(
+    context: &Context,
+    object: &mut MiniCluster,
+    error: Error,
+    now: Time,
+) -> Error {
     let status = interrupted(object, &error, now);
     if let Err(error) = report(context, object, &status).await {
         tracing::warn!(error = error.chain(), "the status could not be written either");

@@ -10,12 +10,12 @@ mod progressing;
 #[cfg(test)]
 mod tests;
 
-pub(super) use conditions::{CALM_REASONS, kind};
+pub(super) use conditions::{SETTLED_REASONS, kind};
 pub(super) use facts::Facts;
 
 use super::decide::Acceptance;
-use super::decide::install::Choice;
-use super::decide::mode::Course;
+use super::decide::install::InstallChoice;
+use super::decide::mode::Mode;
 use super::decide::suspension::was_taken;
 use super::error::Error;
 use super::kube_ext::is_suspended_by_specification;
@@ -73,7 +73,7 @@ pub(super) fn status(
         observed_generation: Some(facts.plan.generation),
         conditions,
         // The Job says so; when it is gone, the status of its run does.
-        install: (facts.plan.install.as_ref().map(Choice::reported))
+        install: (facts.plan.install.as_ref().map(InstallChoice::reported))
             .or_else(|| old_run.and_then(|old| old.install.clone())),
         timeline: record.timeline,
     }
@@ -98,7 +98,7 @@ pub(super) fn interrupted(cluster: &MiniCluster, error: &Error, now: Time) -> Mi
 
 fn state(phase: &Phase, facts: &Facts<'_>) -> State {
     let refused = matches!(facts.plan.acceptance, Acceptance::Refused(_));
-    let nothing = facts.live.job.is_none() && facts.plan.course.ended().is_none();
+    let nothing = facts.live.job.is_none() && facts.plan.mode.ended().is_none();
     if refused && nothing { State::Invalid } else { phase.state() }
 }
 
@@ -122,7 +122,7 @@ fn reason(state: State, conditions: &[Condition]) -> Option<String> {
 /// When the run started: from the Job; from the note of its end where the Job was deleted.
 fn start_time(facts: &Facts<'_>) -> Option<Time> {
     let job = facts.live.job.as_ref().and_then(|job| job.status.as_ref());
-    let ended = facts.plan.course.ended().and_then(|run| run.start_time.clone());
+    let ended = facts.plan.mode.ended().and_then(|run| run.start_time.clone());
     job.and_then(|status| status.start_time.clone()).or(ended)
 }
 
@@ -152,7 +152,7 @@ impl Record {
             let kept = if lead.is_none() || phase.is_over() { old_run } else { None };
             // A complete Job has a lead that ended well, whether its pod is still there or not.
             let complete = matches!(phase, Phase::Complete { .. }).then_some(0);
-            let noted = facts.plan.course.ended().and_then(|run| run.exit_code);
+            let noted = facts.plan.mode.ended().and_then(|run| run.exit_code);
             let job = facts.live.job.as_ref();
             let known = noted.or_else(|| kept.and_then(|old| old.exit_code)).or(complete);
             return Self {
@@ -220,7 +220,7 @@ fn accepted(conditions: &mut Conditions, facts: &Facts<'_>) {
         Acceptance::Accepted(not_acted_on) => not_acted_on.join(", "),
     };
     // Nobody asks for a name once the run is over.
-    let applies = facts.plan.course == Course::Apply;
+    let applies = facts.plan.mode == Mode::Reconcile;
     let taken = if applies { facts.live.names_taken.join(", ") } else { String::new() };
     let dropped = facts.plan.dropped.join(", ");
     let remarks: Vec<_> = [
@@ -308,7 +308,7 @@ fn ended(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
 
 /// Reason and message of a good end.
 fn success(facts: &Facts<'_>) -> (String, String) {
-    if let Some(run) = facts.plan.course.ended() {
+    if let Some(run) = facts.plan.mode.ended() {
         return (run.reason.clone(), run.message.clone());
     }
     let (reason, message) = if facts.plan.interactive {

@@ -77,7 +77,7 @@ fn decide(spec: &Value) {
     assert!(data.values().map(String::len).sum::<usize>() <= CONFIG_MAP_LIMIT);
     let annotations = desired.job.metadata.annotations.clone().unwrap();
     assert!(annotations.values().map(String::len).sum::<usize>() <= ANNOTATIONS_LIMIT);
-    let pod = desired.companion.map(|pod| serde_json::to_string(&pod).unwrap().len());
+    let pod = desired.services_pod.map(|pod| serde_json::to_string(&pod).unwrap().len());
     let job = serde_json::to_string(&desired.job).unwrap().len();
     assert!(job.max(pod.unwrap_or_default()) <= OBJECT_LIMIT, "{job} {pod:?}");
 }

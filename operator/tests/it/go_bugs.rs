@@ -167,7 +167,7 @@ fn bug_15_the_pull_secrets_of_view_and_services_are_used() {
     let spec = json!({ "flux": { "container": view }, "services": [service] });
     assert_eq!(pod_spec(&spec).image_pull_secrets.unwrap()[0].name, "of-view");
     let (_, desired) = built(&cluster(&hello(&spec)));
-    let services = desired.companion.unwrap().spec.unwrap();
+    let services = desired.services_pod.unwrap().spec.unwrap();
     assert_eq!(services.image_pull_secrets.unwrap()[0].name, "of-service");
 }
 

@@ -101,7 +101,7 @@ pub(crate) fn documents(cluster: &Cluster) -> Vec<Value> {
     ];
     let sidecars = sidecars.iter().zip(&aliases).flat_map(|(own, alias)| [own, alias]);
     documents.extend(sidecars.map(|service| serde_json::to_value(service).unwrap()));
-    documents.extend(desired.companion.map(|pod| serde_json::to_value(pod).unwrap()));
+    documents.extend(desired.services_pod.map(|pod| serde_json::to_value(pod).unwrap()));
     documents.push(serde_json::to_value(desired.job).unwrap());
     documents
 }

@@ -1,6 +1,6 @@
 //! Events, from conditions that changed.
 
-use crate::controller::status::{CALM_REASONS, kind};
+use crate::controller::status::{SETTLED_REASONS, kind};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::events::{Event, EventType};
 
@@ -17,7 +17,7 @@ fn is_news(old: &[Condition], new: &Condition) -> bool {
     let Some(old) = old.iter().find(|old| old.type_ == new.type_) else { return true };
     // What keeps a pod waiting is said in other words every few seconds (`ErrImagePull`,
     // `ImagePullBackOff`); a refusal in other words is the answer to another edit.
-    let rewords = new.status == "True" || CALM_REASONS.contains(&new.reason.as_str());
+    let rewords = new.status == "True" || SETTLED_REASONS.contains(&new.reason.as_str());
     old.status != new.status || old.reason != new.reason || (!rewords && old.message != new.message)
 }
 
@@ -60,7 +60,7 @@ fn event(condition: &Condition) -> Option<Event> {
         kind::ACCEPTED => (condition.reason != "Accepted", false),
         kind::PROGRESSING if condition.reason == "Invalid" => (false, false),
         kind::PROGRESSING => {
-            let stuck = !holds && !CALM_REASONS.contains(&condition.reason.as_str());
+            let stuck = !holds && !SETTLED_REASONS.contains(&condition.reason.as_str());
             let tells = condition.reason == "StartedByAnotherOperator";
             (stuck || condition.reason == "Waiting", tells)
         }

@@ -34,17 +34,19 @@ pub(in crate::controller) async fn run(
 ) {
     let pods = api(&context.client, scope.namespace.as_deref());
     let config = watch_config().labels(WORKERS).fields(FAILED);
-    let mut departures = Departures::default();
+    let mut workers = FailedWorkers::default();
     controlled_events(pods, config, JOB, strip_pod)
         .take_until(shutdown)
-        .filter_map(|event| ready(departures.of(event)))
-        .for_each_concurrent(usize::from(scope.concurrency), |departure| tell(&context, departure))
+        .filter_map(|event| ready(workers.of(event)))
+        .for_each_concurrent(usize::from(scope.concurrency), |unfinished_jobs| {
+            tell(&context, unfinished_jobs)
+        })
         .await;
 }
 
 /// A worker that has left jobs behind.
 #[derive(Debug, PartialEq)]
-struct Departure {
+struct UnfinishedJobs {
     pod: String,
     namespace: String,
     job: String,
@@ -53,19 +55,19 @@ struct Departure {
 
 /// The failed pods there are that have left jobs, by uid.
 #[derive(Default)]
-struct Departures(HashSet<String>);
+struct FailedWorkers(HashSet<String>);
 
-impl Departures {
+impl FailedWorkers {
     /// What there is to tell: of each pod once, and nothing of those that a watch begins with. Whoever watched when they
     /// failed has told of them.
-    fn of(&mut self, event: watcher::Result<watcher::Event<Pod>>) -> Option<Departure> {
+    fn of(&mut self, event: watcher::Result<watcher::Event<Pod>>) -> Option<UnfinishedJobs> {
         match event {
             Ok(watcher::Event::Apply(pod)) => {
-                let departure = departure(&pod)?;
-                self.0.insert(pod.uid()?).then_some(departure)
+                let unfinished_jobs = unfinished_jobs(&pod)?;
+                self.0.insert(pod.uid()?).then_some(unfinished_jobs)
             }
             Ok(watcher::Event::InitApply(pod)) => {
-                self.0.extend(departure(&pod).and_then(|_| pod.uid()));
+                self.0.extend(unfinished_jobs(&pod).and_then(|_| pod.uid()));
                 None
             }
             Ok(watcher::Event::Delete(pod)) => {
@@ -86,13 +88,13 @@ impl Departures {
 }
 
 /// What the agent of `pod` has left, if that names jobs. Job and runner have the name of their MiniCluster.
-fn departure(pod: &Pod) -> Option<Departure> {
+fn unfinished_jobs(pod: &Pod) -> Option<UnfinishedJobs> {
     let owner = controller_of(pod, JOB)?;
     let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
     let runner = containers.iter().find(|container| container.name == owner.name)?;
     let message = runner.state.as_ref()?.terminated.as_ref()?.message.as_deref()?;
     let unfinished = TerminationMessage::from_json(message)?.unfinished_jobs;
-    (!unfinished.is_empty()).then(|| Departure {
+    (!unfinished.is_empty()).then(|| UnfinishedJobs {
         pod: pod.name_any(),
         namespace: pod.namespace().unwrap_or_default(),
         job: owner.name.clone(),
@@ -101,15 +103,15 @@ fn departure(pod: &Pod) -> Option<Departure> {
 }
 
 /// Publishes an Event about the MiniCluster. One that cannot be written is no reason to do anything again.
-async fn tell(context: &Context, departure: Departure) {
-    if let Err(error) = guarded(LIMIT, publish(context, &departure)).await {
+async fn tell(context: &Context, unfinished_jobs: UnfinishedJobs) {
+    if let Err(error) = guarded(LIMIT, publish(context, &unfinished_jobs)).await {
         let error = error.chain();
-        tracing::warn!(error, ?departure, "publish an Event about jobs that have not ended");
+        tracing::warn!(error, ?unfinished_jobs, "publish an Event about jobs that have not ended");
     }
 }
 
-async fn publish(context: &Context, departure: &Departure) -> Result<(), Error> {
-    let Departure { pod, namespace, job, unfinished: jobs } = departure;
+async fn publish(context: &Context, unfinished_jobs: &UnfinishedJobs) -> Result<(), Error> {
+    let UnfinishedJobs { pod, namespace, job, unfinished: jobs } = unfinished_jobs;
     let api: Api<Job> = Api::namespaced(context.client.clone(), namespace);
     let job = api.get_metadata_opt(job).await.map_err(|source| Error::Read {
         kind: JOB.to_owned(),
@@ -168,26 +170,26 @@ mod tests {
     #[test]
     fn each_pod_that_has_left_jobs_is_told_of_once() {
         let message = r#"{"exitCode":75,"commandRan":false,"unfinishedJobs":["ƒ1","ƒ2"]}"#;
-        let mut departures = Departures::default();
-        let told = departures.of(Ok(watcher::Event::Apply(worker(message)))).unwrap();
+        let mut workers = FailedWorkers::default();
+        let told = workers.of(Ok(watcher::Event::Apply(worker(message)))).unwrap();
         assert_eq!((told.job.as_str(), told.unfinished), ("hello", vec!["ƒ1".into(), "ƒ2".into()]));
-        assert_eq!(departures.of(Ok(watcher::Event::InitApply(worker(message)))), None);
-        assert_eq!(departures.of(Ok(watcher::Event::Delete(worker(message)))), None);
-        assert!(departures.0.is_empty());
+        assert_eq!(workers.of(Ok(watcher::Event::InitApply(worker(message)))), None);
+        assert_eq!(workers.of(Ok(watcher::Event::Delete(worker(message)))), None);
+        assert!(workers.0.is_empty());
         let without = r#"{"exitCode":75,"commandRan":false}"#;
-        assert_eq!(departures.of(Ok(watcher::Event::Apply(worker(without)))), None);
-        assert_eq!(departures.of(Ok(watcher::Event::Apply(worker("Killed")))), None);
+        assert_eq!(workers.of(Ok(watcher::Event::Apply(worker(without)))), None);
+        assert_eq!(workers.of(Ok(watcher::Event::Apply(worker("Killed")))), None);
     }
 
     #[test]
     fn what_a_watch_begins_with_was_told_by_whoever_watched_before() {
         let worker = || worker(r#"{"exitCode":75,"commandRan":false,"unfinishedJobs":["ƒ1"]}"#);
-        let mut departures = Departures::default();
-        assert_eq!(departures.of(Ok(watcher::Event::InitApply(worker()))), None);
-        assert_eq!(departures.of(Ok(watcher::Event::Apply(worker()))), None);
+        let mut workers = FailedWorkers::default();
+        assert_eq!(workers.of(Ok(watcher::Event::InitApply(worker()))), None);
+        assert_eq!(workers.of(Ok(watcher::Event::Apply(worker()))), None);
         // It went while there was no watch.
-        assert_eq!(departures.of(Ok(watcher::Event::Init)), None);
-        assert!(departures.0.is_empty());
+        assert_eq!(workers.of(Ok(watcher::Event::Init)), None);
+        assert!(workers.0.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

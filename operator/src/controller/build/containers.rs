@@ -179,8 +179,8 @@ fn plain(cluster: &Cluster, images: &Images, sidecar: &Sidecar, install: Install
     }
 }
 
-/// A container of the companion, which knows nothing of Flux.
-pub(super) fn of_companion(given: &CompanionContainer) -> Container {
+/// A container of the pod of `spec.services`, which knows nothing of Flux.
+pub(super) fn of_services_pod(given: &CompanionContainer) -> Container {
     let command = given.command.as_deref().map(|text| words(["sh", "-c", text]));
     Container { command, ..common(&given.container, vec![]) }
 }

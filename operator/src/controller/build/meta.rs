@@ -47,15 +47,15 @@ pub(super) fn pod_labels(cluster: &Cluster) -> BTreeMap<String, String> {
     all
 }
 
-/// Labels of the companion: those of the Job's pods without the autoscalers', which count brokers.
-pub(super) fn companion_labels(cluster: &Cluster) -> BTreeMap<String, String> {
+/// Labels of the pod of `spec.services`: those of the Job's pods without the autoscalers', which count brokers.
+pub(super) fn services_pod_labels(cluster: &Cluster) -> BTreeMap<String, String> {
     let mut all = pod_labels(cluster);
     all.remove(labels::HPA_SELECTOR);
     all.insert(labels::JOB_INDEX.to_owned(), labels::COMPANION_INDEX.to_owned());
     all
 }
 
-/// Selects every pod that is made for the MiniCluster: the Job's and the companion.
+/// Selects every pod that is made for the MiniCluster: the Job's and that of `spec.services`.
 pub(super) fn pods_selector(cluster: &Cluster) -> BTreeMap<String, String> {
     object_labels(cluster)
 }

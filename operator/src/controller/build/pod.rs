@@ -50,7 +50,7 @@ fn pod_spec(cluster: &Cluster, images: &Images, install: Install) -> PodSpec {
     }
 }
 
-/// What the Job's pods and the companion have in common.
+/// What the Job's pods and that of `spec.services` have in common.
 pub(super) fn common(cluster: &Cluster) -> PodSpec {
     let pod = &cluster.pod;
     PodSpec {

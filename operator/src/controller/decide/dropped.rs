@@ -1,7 +1,7 @@
 //! What the API server has left out of the Job. It makes an object without the fields of features that are
 //! switched off, and says nothing.
 
-use super::install::Choice;
+use super::install::InstallChoice;
 use crate::cluster::Cluster;
 use crate::controller::build::pod_resources;
 use flux_contract::Install;
@@ -15,7 +15,7 @@ const RESOURCES: &str = "spec.pod.resources";
 /// it was made: it does not have those either.
 pub(in crate::controller) fn dropped(
     cluster: &Cluster,
-    install: Option<&Choice>,
+    install: Option<&InstallChoice>,
     changed: &[String],
     job: &Job,
 ) -> Vec<String> {
@@ -55,7 +55,7 @@ mod tests {
         let cluster = cluster(spec);
         let mut job = built_with(&cluster, method).job;
         change(job.spec.as_mut().unwrap().template.spec.as_mut().unwrap());
-        let choice = Choice { method, reason: "asked for".to_owned() };
+        let choice = InstallChoice { method, reason: "asked for".to_owned() };
         let found = dropped(&cluster, Some(&choice), &[], &job);
         strip_job(&mut job);
         assert_eq!(dropped(&cluster, Some(&choice), &[], &job), found);

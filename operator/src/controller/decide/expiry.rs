@@ -14,7 +14,7 @@ pub(in crate::controller) const fn expires(spec: &MiniClusterSpec) -> bool {
 
 /// How long a MiniCluster with this specification and status still stays, a day at most: nothing where it is to
 /// be deleted now; absent where it has not finished, or stays until somebody deletes it.
-pub(in crate::controller) fn stays(
+pub(in crate::controller) fn time_until_deletion(
     spec: &MiniClusterSpec,
     status: &MiniClusterStatus,
     now: &Time,
@@ -58,7 +58,7 @@ mod tests {
             ttl_seconds_after_finished: ttl,
             ..MiniClusterSpec::default()
         };
-        stays(&spec, &finished(), &at(now)).map(|rest| rest.as_secs())
+        time_until_deletion(&spec, &finished(), &at(now)).map(|rest| rest.as_secs())
     }
 
     #[test]
@@ -78,13 +78,13 @@ mod tests {
         let spec = MiniClusterSpec { cleanup: true, ..MiniClusterSpec::default() };
         let running =
             MiniClusterStatus { state: Some(State::Running), ..MiniClusterStatus::default() };
-        assert_eq!(stays(&spec, &running, &at(0)), None);
+        assert_eq!(time_until_deletion(&spec, &running, &at(0)), None);
     }
 
     #[test]
     fn the_time_counts_from_the_condition_where_the_end_has_no_time() {
         let spec = MiniClusterSpec { ttl_seconds_after_finished: Some(60), ..Default::default() };
         let status = MiniClusterStatus { completion_time: None, ..finished() };
-        assert_eq!(stays(&spec, &status, &at(150)), Some(Duration::from_secs(20)));
+        assert_eq!(time_until_deletion(&spec, &status, &at(150)), Some(Duration::from_secs(20)));
     }
 }

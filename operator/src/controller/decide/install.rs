@@ -18,7 +18,7 @@ const ASKED_FOR: &str = "asked for";
 
 /// Whether pods of this cluster can have image volumes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::controller) enum Support {
+pub(in crate::controller) enum ImageVolumeSupport {
     /// API server, kubelets and container runtimes have them.
     Yes,
     /// Something lacks them: what.
@@ -31,14 +31,14 @@ pub(in crate::controller) enum Support {
 
 /// The method for a new Job, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::controller) struct Choice {
+pub(in crate::controller) struct InstallChoice {
     /// The method.
     pub(in crate::controller) method: Install,
     /// Why, in one line.
     pub(in crate::controller) reason: String,
 }
 
-impl Choice {
+impl InstallChoice {
     const fn new(method: Install, reason: String) -> Self {
         Self { method, reason }
     }
@@ -77,35 +77,35 @@ impl Choice {
 /// for yet.
 pub(in crate::controller) fn choose(
     cluster: &Cluster,
-    support: Option<&Support>,
-) -> Option<Choice> {
+    support: Option<&ImageVolumeSupport>,
+) -> Option<InstallChoice> {
     let (method, reason) = match (cluster.flux.install, needs_copy(cluster)) {
         (Wanted::Copy, _) => (Install::Copy, ASKED_FOR.to_owned()),
         (Wanted::Auto, Some(why)) => (Install::Copy, why),
         (Wanted::Auto, None) => automatic(support?),
-        (Wanted::Image, _) => (Install::Image, mounted_all_the_same(support?)),
+        (Wanted::Image, _) => (Install::Image, image_reason(support?)),
     };
-    Some(Choice::new(method, reason))
+    Some(InstallChoice::new(method, reason))
 }
 
-fn automatic(support: &Support) -> (Install, String) {
+fn automatic(support: &ImageVolumeSupport) -> (Install, String) {
     match support {
-        Support::Yes => {
+        ImageVolumeSupport::Yes => {
             let reason = "the API server and all nodes have image volumes";
             (Install::Image, reason.to_owned())
         }
-        Support::No(why) | Support::Off(why) | Support::Unknown(why) => {
-            (Install::Copy, why.clone())
-        }
+        ImageVolumeSupport::No(why)
+        | ImageVolumeSupport::Off(why)
+        | ImageVolumeSupport::Unknown(why) => (Install::Copy, why.clone()),
     }
 }
 
 /// The reason where images are mounted because that was asked for.
-fn mounted_all_the_same(support: &Support) -> String {
+fn image_reason(support: &ImageVolumeSupport) -> String {
     match support {
-        Support::Yes => ASKED_FOR.to_owned(),
-        Support::No(why) => format!("{ASKED_FOR}, but will not work: {why}"),
-        Support::Off(why) | Support::Unknown(why) => {
+        ImageVolumeSupport::Yes => ASKED_FOR.to_owned(),
+        ImageVolumeSupport::No(why) => format!("{ASKED_FOR}, but will not work: {why}"),
+        ImageVolumeSupport::Off(why) | ImageVolumeSupport::Unknown(why) => {
             format!("{ASKED_FOR}, and may not work: {why}")
         }
     }
@@ -138,12 +138,12 @@ mod tests {
     use crate::controller::fixtures::{cluster, job};
     use serde_json::{Value, json};
 
-    fn no() -> Support {
-        Support::No("node n has 1".to_owned())
+    fn no() -> ImageVolumeSupport {
+        ImageVolumeSupport::No("node n has 1".to_owned())
     }
 
-    fn chosen(spec: &Value, support: &Support) -> (Install, String) {
-        let Choice { method, reason } = choose(&cluster(spec), Some(support)).unwrap();
+    fn chosen(spec: &Value, support: &ImageVolumeSupport) -> (Install, String) {
+        let InstallChoice { method, reason } = choose(&cluster(spec), Some(support)).unwrap();
         (method, reason)
     }
 
@@ -155,9 +155,9 @@ mod tests {
     fn images_are_mounted_where_the_cluster_is_known_to_have_image_volumes() {
         let all = "the API server and all nodes have image volumes".to_owned();
         for spec in [json!({}), wanted("Auto")] {
-            assert_eq!(chosen(&spec, &Support::Yes), (Install::Image, all.clone()));
+            assert_eq!(chosen(&spec, &ImageVolumeSupport::Yes), (Install::Image, all.clone()));
             assert_eq!(chosen(&spec, &no()), (Install::Copy, "node n has 1".to_owned()));
-            for uncertain in [Support::Unknown, Support::Off] {
+            for uncertain in [ImageVolumeSupport::Unknown, ImageVolumeSupport::Off] {
                 let support = uncertain("nobody knows".to_owned());
                 assert_eq!(chosen(&spec, &support), (Install::Copy, "nobody knows".to_owned()));
             }
@@ -178,12 +178,15 @@ mod tests {
     #[test]
     fn what_was_asked_for_is_taken_and_what_speaks_against_it_is_said() {
         let asked_for = "asked for".to_owned();
-        assert_eq!(chosen(&wanted("Copy"), &Support::Yes), (Install::Copy, asked_for.clone()));
-        assert_eq!(chosen(&wanted("Image"), &Support::Yes), (Install::Image, asked_for));
+        assert_eq!(
+            chosen(&wanted("Copy"), &ImageVolumeSupport::Yes),
+            (Install::Copy, asked_for.clone())
+        );
+        assert_eq!(chosen(&wanted("Image"), &ImageVolumeSupport::Yes), (Install::Image, asked_for));
         let (method, reason) = chosen(&wanted("Image"), &no());
         assert_eq!(method, Install::Image);
         assert_eq!(reason, "asked for, but will not work: node n has 1");
-        for uncertain in [Support::Unknown, Support::Off] {
+        for uncertain in [ImageVolumeSupport::Unknown, ImageVolumeSupport::Off] {
             let (_, reason) = chosen(&wanted("Image"), &uncertain("nobody knows".to_owned()));
             assert_eq!(reason, "asked for, and may not work: nobody knows");
         }
@@ -197,27 +200,27 @@ mod tests {
             (json!({ "overlay": { "hostUsers": false } }), "hostUsers"),
             (json!({ "overlay": { "initContainers": [{ "name": "flux-view" }] } }), "flux-view"),
         ] {
-            let (method, reason) = chosen(&json!({ "pod": pod }), &Support::Yes);
+            let (method, reason) = chosen(&json!({ "pod": pod }), &ImageVolumeSupport::Yes);
             assert_eq!(method, Install::Copy, "{pod}");
             assert!(reason.contains(named), "{reason}");
             let asked = json!({ "pod": pod, "flux": wanted("Image")["flux"] });
-            assert_eq!(chosen(&asked, &Support::Yes).0, Install::Image, "{pod}");
+            assert_eq!(chosen(&asked, &ImageVolumeSupport::Yes).0, Install::Image, "{pod}");
         }
         let other = json!({ "pod": { "overlay": { "initContainers": [{ "name": "mine", "image": "a" }] } } });
-        assert_eq!(chosen(&other, &Support::Yes).0, Install::Image);
+        assert_eq!(chosen(&other, &ImageVolumeSupport::Yes).0, Install::Image);
     }
 
     #[test]
     fn a_job_says_what_it_was_made_with() {
         let mut made = job(0);
-        assert_eq!(Choice::noted_on(&made), None);
+        assert_eq!(InstallChoice::noted_on(&made), None);
         for method in [Install::Image, Install::Copy] {
-            let choice = Choice::new(method, "node a: containerd 1.7".to_owned());
+            let choice = InstallChoice::new(method, "node a: containerd 1.7".to_owned());
             let (key, value) = choice.annotation();
             made.annotations_mut().insert(key, value);
-            assert_eq!(Choice::noted_on(&made), Some(choice));
+            assert_eq!(InstallChoice::noted_on(&made), Some(choice));
         }
         made.annotations_mut().insert(ANNOTATION.to_owned(), "Teleport: since 3.0".to_owned());
-        assert_eq!(Choice::noted_on(&made), None);
+        assert_eq!(InstallChoice::noted_on(&made), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What is to be done about a MiniCluster, from what there is of it.
+//! Whether a MiniCluster is reconciled, or only reported on.
 
 use super::ended_run::EndedRun;
 use crate::cluster::{AGENT_CONTAINER, Cluster};
@@ -10,23 +10,23 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 
-/// What is to be done.
+/// How a MiniCluster is dealt with.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(in crate::controller) enum Course {
+pub(in crate::controller) enum Mode {
     /// Bring the objects in line with the specification: there is no Job yet, or it is under way.
     #[default]
-    Apply,
+    Reconcile,
     /// The run has ended; with the note of it where there is one.
-    Over(Option<EndedRun>),
+    Finished(Option<EndedRun>),
     /// There is nothing, and nothing can be made of a specification that was refused.
-    Refused,
+    Invalid,
     /// A run is under way of which nothing is changed.
-    LeaveAlone(Why),
+    Unmanaged(Unmanaged),
 }
 
 /// Why a run is not touched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::controller) enum Why {
+pub(in crate::controller) enum Unmanaged {
     /// The specification was refused, so there is nothing to bring it in line with.
     Refused,
     /// The Job was made by another operator.
@@ -36,51 +36,51 @@ pub(in crate::controller) enum Why {
     AnotherRelease(String),
 }
 
-impl Course {
+impl Mode {
     /// The note of the run, if it has ended and has one.
     pub(in crate::controller) const fn ended(&self) -> Option<&EndedRun> {
-        if let Self::Over(Some(run)) = self { Some(run) } else { None }
+        if let Self::Finished(Some(run)) = self { Some(run) } else { None }
     }
 
     /// True when the Job is another operator's.
     pub(in crate::controller) fn is_of_another_operator(&self) -> bool {
-        *self == Self::LeaveAlone(Why::AnotherOperator)
+        *self == Self::Unmanaged(Unmanaged::AnotherOperator)
     }
 }
 
-/// Decides; `config` is what the agents have, if this operator can read it, and `cluster` is absent where the
+/// How it is dealt with; `config` is what the agents have, if this operator can read it, and `cluster` is absent where the
 /// specification was refused.
-pub(in crate::controller) fn course(
+pub(in crate::controller) fn mode(
     live: &Live,
     config: Option<&AgentConfig>,
     cluster: Option<&Cluster>,
     generation: i64,
     images: &Images,
-) -> Course {
+) -> Mode {
     let noted = live.config_map.as_ref().and_then(EndedRun::noted_on);
     let Some(job) = &live.job else {
         return match (noted, cluster) {
-            (Some(run), None) => Course::Over(Some(run)),
+            (Some(run), None) => Mode::Finished(Some(run)),
             (Some(run), Some(cluster)) if run.is_of(generation, &cluster.fixed_fields) => {
-                Course::Over(Some(run))
+                Mode::Finished(Some(run))
             }
-            (_, Some(_)) => Course::Apply,
-            (None, None) => Course::Refused,
+            (_, Some(_)) => Mode::Reconcile,
+            (None, None) => Mode::Invalid,
         };
     };
     if is_finished(job) {
-        return Course::Over(noted.filter(|run| Some(&run.job) == job.metadata.uid.as_ref()));
+        return Mode::Finished(noted.filter(|run| Some(&run.job) == job.metadata.uid.as_ref()));
     }
     if noted_generation(job).is_none() {
-        return Course::LeaveAlone(Why::AnotherOperator);
+        return Mode::Unmanaged(Unmanaged::AnotherOperator);
     }
     if config.is_none() {
         let image = agent_image(job).unwrap_or_default();
         if live.config_map.is_some() || image != images.agent {
-            return Course::LeaveAlone(Why::AnotherRelease(image.to_owned()));
+            return Mode::Unmanaged(Unmanaged::AnotherRelease(image.to_owned()));
         }
     }
-    if cluster.is_some() { Course::Apply } else { Course::LeaveAlone(Why::Refused) }
+    if cluster.is_some() { Mode::Reconcile } else { Mode::Unmanaged(Unmanaged::Refused) }
 }
 
 /// The agents' configuration in `config_map`, if this operator can read it.
@@ -122,13 +122,13 @@ mod tests {
         Live { job: Some(built.job), config_map: Some(built.config_map), ..Live::default() }
     }
 
-    fn decide(live: &Live, spec: &serde_json::Value, generation: i64) -> Course {
+    fn decide(live: &Live, spec: &serde_json::Value, generation: i64) -> Mode {
         with_cluster(live, Some(&cluster(spec)), generation)
     }
 
-    fn with_cluster(live: &Live, cluster: Option<&Cluster>, generation: i64) -> Course {
+    fn with_cluster(live: &Live, cluster: Option<&Cluster>, generation: i64) -> Mode {
         let config = agent_config(live.config_map.as_ref());
-        course(live, config.as_ref(), cluster, generation, &images("agent"))
+        mode(live, config.as_ref(), cluster, generation, &images("agent"))
     }
 
     /// What is left of a run of `echo hello` when its Job was deleted.
@@ -140,18 +140,18 @@ mod tests {
 
     #[test]
     fn what_ran_is_not_run_again_whatever_else_is_edited() {
-        assert_eq!(decide(&Live::default(), &json!({}), 1), Course::Apply);
+        assert_eq!(decide(&Live::default(), &json!({}), 1), Mode::Reconcile);
         for (spec, generation) in [
             (json!({}), 1),
             (json!({ "maxSize": 9, "size": 2, "cleanup": true, "deadlineSeconds": 5 }), 2),
             // Not edited since: another release only names the fields otherwise.
             (json!({ "tasks": 3 }), 1),
         ] {
-            assert!(matches!(decide(&deleted(), &spec, generation), Course::Over(Some(_))));
+            assert!(matches!(decide(&deleted(), &spec, generation), Mode::Finished(Some(_))));
         }
-        assert_eq!(decide(&deleted(), &json!({ "tasks": 3 }), 2), Course::Apply);
+        assert_eq!(decide(&deleted(), &json!({ "tasks": 3 }), 2), Mode::Reconcile);
         let refused = with_cluster(&deleted(), None, 2);
-        assert!(matches!(refused, Course::Over(Some(_))));
+        assert!(matches!(refused, Mode::Finished(Some(_))));
     }
 
     #[test]
@@ -160,9 +160,9 @@ mod tests {
         let mut job = ended_job("Complete", "SuccessPolicy");
         job.metadata.uid = Some("another".to_owned());
         live.job = Some(job);
-        assert_eq!(decide(&live, &json!({}), 1), Course::Over(None));
+        assert_eq!(decide(&live, &json!({}), 1), Mode::Finished(None));
         live.job.as_mut().unwrap().metadata.uid = Some("job-uid".to_owned());
-        assert!(matches!(decide(&live, &json!({}), 1), Course::Over(Some(_))));
+        assert!(matches!(decide(&live, &json!({}), 1), Mode::Finished(Some(_))));
     }
 
     #[test]
@@ -170,18 +170,18 @@ mod tests {
         let mut live = running();
         live.job.as_mut().unwrap().annotations_mut().remove(GENERATION_ANNOTATION);
         live.config_map = None;
-        assert_eq!(decide(&live, &json!({}), 1), Course::LeaveAlone(Why::AnotherOperator));
+        assert_eq!(decide(&live, &json!({}), 1), Mode::Unmanaged(Unmanaged::AnotherOperator));
         live.job.as_mut().unwrap().status = ended_job("Failed", "BackoffLimitExceeded").status;
-        assert_eq!(decide(&live, &json!({}), 1), Course::Over(None));
+        assert_eq!(decide(&live, &json!({}), 1), Mode::Finished(None));
     }
 
     #[test]
     fn a_run_whose_configuration_cannot_be_read_is_left_alone() {
         let mut live = running();
-        assert_eq!(decide(&live, &json!({}), 2), Course::Apply);
+        assert_eq!(decide(&live, &json!({}), 2), Mode::Reconcile);
         let data = live.config_map.as_mut().unwrap().data.as_mut().unwrap();
         data.insert(AGENT_CONFIG_KEY.to_owned(), "version = 2\nnews = 1\n".to_owned());
-        let other = Course::LeaveAlone(Why::AnotherRelease("agent".to_owned()));
+        let other = Mode::Unmanaged(Unmanaged::AnotherRelease("agent".to_owned()));
         assert_eq!(decide(&live, &json!({}), 2), other);
     }
 
@@ -201,15 +201,15 @@ mod tests {
             assert_eq!(agent_image(&stored), Some("agent"));
         }
         let mut live = Live { job: Some(mounted), ..Live::default() };
-        assert_eq!(decide(&live, &json!({}), 1), Course::Apply);
+        assert_eq!(decide(&live, &json!({}), 1), Mode::Reconcile);
         live.job.as_mut().unwrap().metadata.name = Some("another".to_owned());
-        assert!(matches!(decide(&live, &json!({}), 1), Course::LeaveAlone(_)));
+        assert!(matches!(decide(&live, &json!({}), 1), Mode::Unmanaged(_)));
     }
 
     #[test]
     fn a_run_goes_on_beside_a_specification_that_was_refused() {
         let refused = with_cluster(&running(), None, 2);
-        assert_eq!(refused, Course::LeaveAlone(Why::Refused));
-        assert_eq!(with_cluster(&Live::default(), None, 2), Course::Refused);
+        assert_eq!(refused, Mode::Unmanaged(Unmanaged::Refused));
+        assert_eq!(with_cluster(&Live::default(), None, 2), Mode::Invalid);
     }
 }

@@ -1,7 +1,8 @@
-//! What a specification means for the companion, the pod of `spec.services`.
+//! What a specification means for the pod of `spec.services`.
 
 use super::change::Change;
 use crate::cluster::Companion;
+use crate::controller::kube_ext::has_failed;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
@@ -10,7 +11,7 @@ use kube::ResourceExt as _;
 ///
 /// Besides the change: the fields that are refused. What was asked for is not what runs, a pod cannot
 /// be changed, and to replace it would take from the workload what it is using.
-pub(in crate::controller) fn companion_change(
+pub(in crate::controller) fn services_pod_change(
     live: Option<&Pod>,
     desired: Option<Pod>,
     asked: Option<&Companion>,
@@ -23,7 +24,7 @@ pub(in crate::controller) fn companion_change(
     if live.metadata.deletion_timestamp.is_some() {
         return (Change::Keep, Vec::new());
     }
-    // It was evicted or lost its node: it is made again when it is gone and still asked for.
+    // With its restart policy no container's end does that. It was evicted or lost its node: it is made again when it is gone and still asked for.
     if has_failed(live) {
         return (Change::delete(live), Vec::new());
     }
@@ -34,11 +35,6 @@ pub(in crate::controller) fn companion_change(
     (Change::Keep, refused)
 }
 
-/// Failed as a whole: with its restart policy no container's end does that.
-fn has_failed(pod: &Pod) -> bool {
-    pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Failed")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,18 +42,18 @@ mod tests {
     use crate::controller::fixtures::{at, built, cluster};
     use serde_json::json;
 
-    /// A cluster whose companion has `image`.
+    /// A cluster whose pod of `spec.services` has `image`.
     fn with(image: &str) -> Cluster {
         cluster(&json!({ "services": [{ "image": image, "name": "db" }] }))
     }
 
     fn pod(cluster: &Cluster) -> Option<Pod> {
-        built(cluster, 1).companion
+        built(cluster, 1).services_pod
     }
 
     /// What is decided of `live` when `asked` is asked for.
     fn change(live: Option<&Pod>, asked: &Cluster) -> (Change<Pod>, Vec<String>) {
-        companion_change(live, pod(asked), asked.companion.as_ref())
+        services_pod_change(live, pod(asked), asked.companion.as_ref())
     }
 
     fn keep() -> (Change<Pod>, Vec<String>) {

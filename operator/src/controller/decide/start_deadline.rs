@@ -3,8 +3,10 @@
 //! The Job ends itself: its own deadline is set to what has passed already, and in the same write the cause is
 //! noted on it. So the operator need not see the end to know why it was.
 
-use crate::controller::kube_ext::{CAUSE_ANNOTATION, RAN_ANNOTATION, is_finished, is_suspended};
-use crate::controller::observe::{Live, broker_is_ready};
+use crate::controller::kube_ext::{
+    CAUSE_ANNOTATION, RAN_ANNOTATION, broker_is_ready, is_finished, is_suspended,
+};
+use crate::controller::observe::Live;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
@@ -49,7 +51,7 @@ impl StartDeadline {
     }
 
     /// Writes into `job`, the one that is to be, what follows for the one there is.
-    pub(in crate::controller) fn direct(&self, live: Option<&Job>, job: &mut Job) {
+    pub(in crate::controller) fn set_deadline(&self, live: Option<&Job>, job: &mut Job) {
         let noted = |key: &str| live.and_then(|live| live.annotations().get(key));
         let note = match self {
             Self::None => noted(RAN_ANNOTATION).map(|ran| (RAN_ANNOTATION, ran)),
@@ -122,7 +124,7 @@ mod tests {
         let ran = StartDeadline::of(Some(60), &with_ready_lead(), &at(900));
         assert!(matches!(&ran, StartDeadline::Ran(_)), "{ran:?}");
         let mut live = started();
-        ran.direct(None, live.job.as_mut().unwrap());
+        ran.set_deadline(None, live.job.as_mut().unwrap());
         assert_eq!(StartDeadline::of(Some(60), &live, &at(900)), ran, "its lead was lost");
         live.job.as_mut().unwrap().status.as_mut().unwrap().start_time = Some(at(500));
         let of = |now| StartDeadline::of(Some(60), &live, &at(now));
@@ -149,7 +151,7 @@ mod tests {
         let passed = StartDeadline::of(Some(60), &live, &at(160));
         assert_eq!(cause(&live), format!("{begin}a quota"));
         let job = live.job.as_mut().unwrap();
-        passed.direct(None, job);
+        passed.set_deadline(None, job);
         assert_eq!(job.spec.as_ref().unwrap().active_deadline_seconds, Some(1));
         (live.pods.refused, live.pods.waiting) = (None, None);
         assert_eq!(StartDeadline::of(None, &live, &at(170)), passed, "it is not taken back");

@@ -4,9 +4,9 @@
 //! else has suspended (a queue, a person) is left to them.
 
 use crate::controller::kube_ext::{
-    SUSPENDED_ANNOTATION, has_pods, is_ending, is_suspended_by_specification,
+    SUSPENDED_ANNOTATION, broker_is_ready, has_pods, is_ending, is_suspended_by_specification,
 };
-use crate::controller::observe::{Live, broker_is_ready};
+use crate::controller::observe::Live;
 use flux_contract::{AgentConfig, Workload};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -17,7 +17,7 @@ const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
 /// Writes into `job`, the one that is to be, whether it is suspended; `asked`: the specification says so. A Job
 /// is resumed when the last of its pods has gone: a new one would find the state of before.
-pub(in crate::controller) fn direct(asked: bool, live: Option<&Job>, job: &mut Job) {
+pub(in crate::controller) fn set_suspend(asked: bool, live: Option<&Job>, job: &mut Job) {
     let ours = live.is_some_and(is_suspended_by_specification);
     let stays = asked || (ours && live.is_some_and(has_pods));
     if let Some(spec) = &mut job.spec {
@@ -55,7 +55,7 @@ mod tests {
 
     fn directed(asked: bool, live: Option<&Job>) -> (Option<bool>, bool) {
         let mut wanted = job(0);
-        direct(asked, live, &mut wanted);
+        set_suspend(asked, live, &mut wanted);
         (wanted.spec.as_ref().unwrap().suspend, is_suspended_by_specification(&wanted))
     }
 

@@ -3,8 +3,8 @@
 use super::*;
 use crate::cluster::validate::Violation;
 use crate::controller::decide::ended_run::ENDED_RUN_ANNOTATION;
-use crate::controller::decide::mode::Why;
-use crate::controller::error::Taken;
+use crate::controller::decide::mode::Unmanaged;
+use crate::controller::error::NameConflict;
 use crate::controller::fixtures::{
     at, cluster, delete_failed_job, ended_job, images, job, pod, running,
 };
@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// With everything there can be: a companion, and a sidecar with a port.
+/// With everything there can be: a pod of `spec.services`, and a sidecar with a port.
 fn everything() -> Value {
     json!({
         "services": [{ "image": "db", "name": "db" }],
@@ -36,7 +36,7 @@ fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Live) -> P
         Ok(())
     };
     let images = &images("agent");
-    let image_volumes = Some(Support::Unknown("nobody knows".to_owned()));
+    let image_volumes = Some(ImageVolumeSupport::Unknown("nobody knows".to_owned()));
     decide(
         &Request {
             generation,
@@ -68,7 +68,7 @@ fn lines(plan: &Plan) -> Vec<String> {
     let mut lines: Vec<String> = writes.services.iter().filter_map(line).collect();
     let secret = writes.secret.as_ref().map(|secret| secret.expose().name_any());
     lines.extend(secret.map(|name| format!("create Secret {name}")));
-    lines.extend(line(&writes.companion));
+    lines.extend(line(&writes.services_pod));
     lines.extend(line(&writes.config_map));
     lines.extend(writes.sidecars.iter().chain(&writes.aliases).filter_map(line));
     lines.extend(line(&writes.job));
@@ -96,7 +96,7 @@ fn create(plan: &Plan, live: &mut Live) {
         service.spec.as_mut().unwrap().cluster_ip.get_or_insert_with(|| "10.0.0.1".to_owned());
         live.services.insert(service.name_any(), service);
     }
-    live.companion = created(&writes.companion).or_else(|| live.companion.take());
+    live.services_pod = created(&writes.services_pod).or_else(|| live.services_pod.take());
     live.config_map = created(&writes.config_map).or_else(|| live.config_map.take());
     live.job = created(&writes.job).or_else(|| live.job.take());
 }
@@ -124,8 +124,8 @@ fn deleted(spec: &Value) -> Live {
     live
 }
 
-fn taken(kind: &str, name: &str) -> Taken {
-    Taken { kind: kind.to_owned(), name: name.to_owned(), by_predecessor: false }
+fn taken(kind: &str, name: &str) -> NameConflict {
+    NameConflict { kind: kind.to_owned(), name: name.to_owned(), by_predecessor: false }
 }
 
 fn nothing() -> Vec<String> {
@@ -170,7 +170,7 @@ fn what_is_settled_or_left_alone_or_over_is_not_written_to() {
     let mut foreign = settled(&everything());
     foreign.job.as_mut().unwrap().metadata.annotations = None;
     let plan = decided(&json!({ "size": 2 }), 2, &foreign);
-    assert_eq!(plan.course, Course::LeaveAlone(Why::AnotherOperator));
+    assert_eq!(plan.mode, Mode::Unmanaged(Unmanaged::AnotherOperator));
     assert_eq!(lines(&plan), nothing());
     assert_eq!(next_reconcile(&foreign, &plan, None, "hello"), Some(POLL));
 }
@@ -311,7 +311,7 @@ fn when_the_run_is_over_the_companion_and_addresses_go_and_nothing_is_brought_ba
     live.names_taken = vec!["web".to_owned()];
     let plan = decided(&everything(), 1, &live);
     assert_eq!(lines(&plan), ["delete Pod hello-services pod-uid"]);
-    live.companion.as_mut().unwrap().metadata.deletion_timestamp = Some(at(1));
+    live.services_pod.as_mut().unwrap().metadata.deletion_timestamp = Some(at(1));
     assert_eq!(lines(&decided(&everything(), 1, &live)), nothing());
     assert_eq!(next_reconcile(&live, &plan, Some(State::Failed), "hello"), None);
 }
@@ -342,7 +342,7 @@ fn a_missing_object_is_made_again_and_no_other_is_touched() {
     assert_eq!(added.refused, nothing());
     let mut live = settled(&everything());
     live.services.remove("hello-web");
-    live.companion = None;
+    live.services_pod = None;
     let expected = ["create Pod hello-services", "create Service hello-web"];
     assert_eq!(lines(&decided(&everything(), 1, &live)), expected);
 }
@@ -351,7 +351,7 @@ fn a_missing_object_is_made_again_and_no_other_is_touched() {
 fn an_object_of_somebody_else_stops_all_that_needs_it() {
     for (place, category) in [(taken("Job", "hello"), "NameTaken"), {
         let by_predecessor = true;
-        (Taken { by_predecessor, ..taken("ConfigMap", "hello-agent") }, "WaitingForDeletion")
+        (NameConflict { by_predecessor, ..taken("ConfigMap", "hello-agent") }, "WaitingForDeletion")
     }] {
         let live = Live { taken: vec![place], ..Live::default() };
         let plan = decided(&everything(), 1, &live);
@@ -413,8 +413,8 @@ fn each_service_selects_the_pods_that_it_is_for() {
         spec["flux"] = json!({ "minimalService": minimal });
         let live = settled(&spec);
         let job = live.job.as_ref().unwrap();
-        let companion = live.companion.as_ref().unwrap().labels().clone();
-        let pods = [pod_labels(job, 0), pod_labels(job, 1), companion];
+        let services_pod = live.services_pod.as_ref().unwrap().labels().clone();
+        let pods = [pod_labels(job, 0), pod_labels(job, 1), services_pod];
         let selected = |name: &str| {
             let spec = live.services[name].spec.as_ref().unwrap();
             let selector = spec.selector.as_ref().unwrap();

@@ -9,8 +9,8 @@ use super::recent::{Asked, Name, Recent, SIZE_LIMIT, name_of};
 use super::stores::{MiniClusterMeta, Stores, stored};
 use super::waiting::Waiting;
 use crate::controller::context::Context;
-use crate::controller::decide::install::Support;
-use crate::controller::error::{Error, Taken};
+use crate::controller::decide::install::ImageVolumeSupport;
+use crate::controller::error::{Error, NameConflict};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -31,7 +31,7 @@ pub(in crate::controller) struct CachedClient<'context> {
 }
 
 /// The object of a name that is ours to give, if there is one, or what somebody else has there.
-pub(in crate::controller) type Owned<K> = Result<Option<K>, Taken>;
+pub(in crate::controller) type Owned<K> = Result<Option<K>, NameConflict>;
 
 impl<'context> CachedClient<'context> {
     /// A client for a reconcile of `cluster`.
@@ -134,7 +134,7 @@ impl<'context> CachedClient<'context> {
         let namesake =
             |other: &OwnerReference| other.kind == owner.kind && other.name == owner.name;
         let by_predecessor = owners.iter().any(namesake);
-        Ok(Err(Taken { kind, name: name.to_owned(), by_predecessor }))
+        Ok(Err(NameConflict { kind, name: name.to_owned(), by_predecessor }))
     }
 
     /// The pod of `spec.services`. Where the specification asks for none, one of somebody else is in nobody's way, and
@@ -170,7 +170,7 @@ impl<'context> CachedClient<'context> {
     }
 
     /// Whether pods can have image volumes.
-    pub(in crate::controller) async fn image_volumes(&self) -> Support {
+    pub(in crate::controller) async fn image_volumes(&self) -> ImageVolumeSupport {
         self.image_volumes.support(self.client).await
     }
 }

@@ -4,7 +4,7 @@
 //! The operator asks when it is about to create a Job, and the answer serves all `MiniClusters` for a
 //! while: where nothing starts, nothing is asked.
 
-use crate::controller::decide::install::Support;
+use crate::controller::decide::install::ImageVolumeSupport;
 use k8s_openapi::api::core::v1::{Node, NodeSystemInfo};
 use kube::api::ListParams;
 use kube::core::{ApiResource, Object};
@@ -33,19 +33,21 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The last answer, shared by all reconciles.
 #[derive(Debug, Default)]
-pub(in crate::controller) struct ImageVolumes(Mutex<Option<(Instant, Support)>>);
+pub(in crate::controller) struct ImageVolumes(Mutex<Option<(Instant, ImageVolumeSupport)>>);
 
 impl ImageVolumes {
     /// Whether pods can have image volumes. Of several who ask at once, one
     /// asks the API server.
-    pub(in crate::controller) async fn support(&self, client: &Client) -> Support {
+    pub(in crate::controller) async fn support(&self, client: &Client) -> ImageVolumeSupport {
         let mut last = self.0.lock().await;
         if let Some((since, support)) = &*last
             && since.elapsed() < lifetime(support)
         {
             return support.clone();
         }
-        let late = || Support::Unknown("the API server did not say in time what it has".to_owned());
+        let late = || {
+            ImageVolumeSupport::Unknown("the API server did not say in time what it has".to_owned())
+        };
         let support = timeout(PATIENCE, ask(client)).await.unwrap_or_else(|_| late());
         if last.as_ref().is_none_or(|(_, before)| *before != support) {
             tracing::info!(?support, "image volumes");
@@ -55,10 +57,12 @@ impl ImageVolumes {
     }
 }
 
-const fn lifetime(support: &Support) -> Duration {
+const fn lifetime(support: &ImageVolumeSupport) -> Duration {
     match support {
-        Support::Yes | Support::No(_) | Support::Off(_) => GOOD_FOR,
-        Support::Unknown(_) => UNKNOWN_FOR,
+        ImageVolumeSupport::Yes | ImageVolumeSupport::No(_) | ImageVolumeSupport::Off(_) => {
+            GOOD_FOR
+        }
+        ImageVolumeSupport::Unknown(_) => UNKNOWN_FOR,
     }
 }
 
@@ -71,7 +75,7 @@ struct NodeStatus {
     node_info: Option<NodeSystemInfo>,
 }
 
-async fn ask(client: &Client) -> Support {
+async fn ask(client: &Client) -> ImageVolumeSupport {
     match client.apiserver_version().await {
         Ok(version) => {
             if let Some(lack) = kubernetes_lacks("the API server", &version.git_version) {
@@ -94,16 +98,16 @@ async fn ask(client: &Client) -> Support {
         }
         match nodes.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page.continue_token = Some(token),
-            None if any => return Support::Yes,
+            None if any => return ImageVolumeSupport::Yes,
             // They come when there is something to run.
-            None => return Support::Unknown("there is no node yet".to_owned()),
+            None => return ImageVolumeSupport::Unknown("there is no node yet".to_owned()),
         }
     }
 }
 
-fn unknown(what: &str, error: &kube::Error) -> Support {
+fn unknown(what: &str, error: &kube::Error) -> ImageVolumeSupport {
     let forbidden = matches!(error, kube::Error::Api(status) if status.is_forbidden());
-    Support::Unknown(if forbidden {
+    ImageVolumeSupport::Unknown(if forbidden {
         format!("the operator may not {what}")
     } else {
         format!("the operator could not {what}: {error}")
@@ -112,19 +116,20 @@ fn unknown(what: &str, error: &kube::Error) -> Support {
 
 /// What keeps `node` from mounting images; nothing where it runs something else than Linux: no pod of
 /// ours gets there.
-fn node_lacks(node: &NodeInfo) -> Option<Support> {
+fn node_lacks(node: &NodeInfo) -> Option<ImageVolumeSupport> {
     let name = format!("node {}", node.name_any());
     let Some(info) = node.status.as_ref().and_then(|status| status.node_info.as_ref()) else {
-        return Some(Support::No(format!("{name} does not say what it runs")));
+        return Some(ImageVolumeSupport::No(format!("{name} does not say what it runs")));
     };
     if !info.operating_system.is_empty() && info.operating_system != "linux" {
         return None;
     }
-    kubernetes_lacks(&name, &info.kubelet_version)
-        .or_else(|| runtime_lacks(&name, &info.container_runtime_version).map(Support::No))
+    kubernetes_lacks(&name, &info.kubelet_version).or_else(|| {
+        runtime_lacks(&name, &info.container_runtime_version).map(ImageVolumeSupport::No)
+    })
 }
 
-fn kubernetes_lacks(what: &str, version: &str) -> Option<Support> {
+fn kubernetes_lacks(what: &str, version: &str) -> Option<ImageVolumeSupport> {
     let (major, minor) = KUBERNETES;
     let release = release(version).unwrap_or_default();
     let of = format!("{what} is of Kubernetes {version}");
@@ -132,9 +137,9 @@ fn kubernetes_lacks(what: &str, version: &str) -> Option<Support> {
         None
     } else if release >= SWITCH {
         let off = "image volumes are off unless somebody has switched them on";
-        Some(Support::Off(format!("{of}: before {major}.{minor}, {off}")))
+        Some(ImageVolumeSupport::Off(format!("{of}: before {major}.{minor}, {off}")))
     } else {
-        Some(Support::No(format!("{of}, image volumes need {major}.{minor}")))
+        Some(ImageVolumeSupport::No(format!("{of}, image volumes need {major}.{minor}")))
     }
 }
 
@@ -203,7 +208,7 @@ mod tests {
             let said = format!(
                 "node n-1 is of Kubernetes {version}: before 1.35, image volumes are off unless somebody has switched them on"
             );
-            assert_eq!(lack, Some(Support::Off(said)));
+            assert_eq!(lack, Some(ImageVolumeSupport::Off(said)));
         }
     }
 
@@ -231,11 +236,11 @@ mod tests {
                 "node n-1 is of Kubernetes unknown, image volumes need 1.35",
             ),
         ] {
-            assert_eq!(node_lacks(&node(&info)), Some(Support::No(lack.to_owned())));
+            assert_eq!(node_lacks(&node(&info)), Some(ImageVolumeSupport::No(lack.to_owned())));
         }
         let silent = json!({ "metadata": { "name": "n-2" }, "spec": {} });
         let silent: NodeInfo = serde_json::from_value(silent).unwrap();
-        let lack = Support::No("node n-2 does not say what it runs".to_owned());
+        let lack = ImageVolumeSupport::No("node n-2 does not say what it runs".to_owned());
         assert_eq!(node_lacks(&silent), Some(lack));
     }
 }

@@ -1,12 +1,12 @@
 //! The Job's pods, and why some of them do not start.
 
+use super::cached_client::CachedClient;
+use super::waiting::{SILENT_LIMIT, Waiting, event_time, is_silent, waiting};
 use crate::cluster::Identity;
 use crate::controller::build::KILLED;
 use crate::controller::error::Error;
-use crate::controller::kube_ext::{is_failed, is_finished};
-use crate::controller::observe::cached_client::CachedClient;
-use crate::controller::observe::waiting::{
-    SILENT_LIMIT, Waiting, condition, containers, event_time, is_silent, waiting,
+use crate::controller::kube_ext::{
+    condition, containers, has_failed, is_failed, is_finished, lacks_brokers, lacks_pods, phase,
 };
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{Exit, TerminationMessage, labels};
@@ -61,7 +61,7 @@ pub(super) async fn pods(
         let lead = labelled(&format!("{of_job},{}=0", labels::COMPLETION_INDEX));
         list(&api, lead, job, usize::MAX).await?
     };
-    let lead = telling(leads, identity.name.as_str());
+    let lead = select_lead(leads, identity.name.as_str());
     let mut pods = Pods { lead, ..Pods::default() };
     let failed = job.status.as_ref().and_then(|status| status.failed).unwrap_or_default() > 0;
     let lead_failed = pods.lead.as_ref().is_some_and(has_failed);
@@ -98,20 +98,6 @@ fn labelled(labels: &str) -> ListParams {
     ListParams::default().labels(labels).limit(PAGE)
 }
 
-/// True while the Job is under way and not all of its brokers are ready: then pods may wait for
-/// something, and no change of the Job says so.
-pub(in crate::controller) fn lacks_brokers(job: &Job) -> bool {
-    let wanted = job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or_default();
-    let ready = job.status.as_ref().and_then(|status| status.ready).unwrap_or_default();
-    is_started(job) && ready < wanted
-}
-
-/// True when the broker in `pod` is ready, whatever the containers beside it are.
-pub(in crate::controller) fn broker_is_ready(pod: &Pod, runner: &str) -> bool {
-    let mut all = pod.status.iter().flat_map(containers);
-    all.any(|container| container.name == runner && container.ready)
-}
-
 /// Why pods that wait do not start, if they do not only need more time.
 async fn pending(
     client: &CachedClient<'_>,
@@ -140,24 +126,6 @@ async fn pending(
 fn index(pod: &Pod) -> (u32, String) {
     let index = pod.labels().get(labels::COMPLETION_INDEX).and_then(|index| index.parse().ok());
     (index.unwrap_or(u32::MAX), pod.name_any())
-}
-
-/// True when the Job was started, is not suspended and has not ended.
-fn is_started(job: &Job) -> bool {
-    let started = job.status.as_ref().is_some_and(|status| status.start_time.is_some());
-    let suspended = job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true);
-    started && !suspended && !is_finished(job)
-}
-
-/// True when the Job is under way and the Job controller has made fewer pods than it should. No
-/// change of the Job tells when that ends, or why it is so. Pods that have failed are to be replaced,
-/// so they do not count.
-pub(in crate::controller) fn lacks_pods(job: &Job) -> bool {
-    let wanted = job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or_default();
-    let made: i32 = job.status.as_ref().map_or(0, |status| {
-        [status.active, status.succeeded, status.terminating].into_iter().flatten().sum()
-    });
-    is_started(job) && made < wanted
 }
 
 /// What the Job controller says about pods it could not make: an admission plugin refuses them
@@ -214,7 +182,7 @@ fn refused(message: &str) -> String {
 
 /// The newest of the lead's pods. One that refuses to repeat a command gives way to the one whose command
 /// that was, where that is still there.
-fn telling(mut leads: Vec<Pod>, runner: &str) -> Option<Pod> {
+fn select_lead(mut leads: Vec<Pod>, runner: &str) -> Option<Pod> {
     leads.sort_by_key(age);
     let refuses = |pod: &Pod| exit_code(pod, runner) == Some(Exit::LeadLost.code().into());
     let first = leads.iter().position(|pod| may_have_run(pod, runner));
@@ -236,7 +204,7 @@ async fn failed_worker(
     let mut found = None;
     loop {
         let (pods, next) = page(api, &parameters, job).await?;
-        found = found.into_iter().chain(pods).min_by_key(|pod| suspicion(pod, runner));
+        found = found.into_iter().chain(pods).min_by_key(|pod| failure_rank(pod, runner));
         if next.is_none() {
             return Ok(found);
         }
@@ -245,9 +213,9 @@ async fn failed_worker(
 }
 
 /// Orders pods by how likely it is that their failure was their Job's, the likeliest first.
-fn suspicion(pod: &Pod, runner: &str) -> impl Ord + use<> {
-    let blame = Blame::of(pod, runner);
-    let kills = if blame == Blame::Killed { earlier_failures(pod) } else { 0 };
+fn failure_rank(pod: &Pod, runner: &str) -> impl Ord + use<> {
+    let blame = FailureCause::of(pod, runner);
+    let kills = if blame == FailureCause::Killed { earlier_failures(pod) } else { 0 };
     (blame, Reverse(kills), age(pod))
 }
 
@@ -260,13 +228,13 @@ fn earlier_failures(pod: &Pod) -> u32 {
 
 /// How likely it is that a pod's failure was its Job's, the likeliest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Blame {
+enum FailureCause {
     Failed,
     Killed,
     Stopped,
 }
 
-impl Blame {
+impl FailureCause {
     fn of(pod: &Pod, runner: &str) -> Self {
         match exit_code(pod, runner) {
             Some(code) if code == i32::from(Exit::Stopped.code()) => Self::Stopped,
@@ -342,18 +310,10 @@ fn age(pod: &Pod) -> (Option<jiff::Timestamp>, String) {
     (pod.creation_timestamp().map(|time| time.0), pod.name_any())
 }
 
-fn has_failed(pod: &Pod) -> bool {
-    phase(pod) == Some("Failed")
-}
-
-fn phase(pod: &Pod) -> Option<&str> {
-    pod.status.as_ref()?.phase.as_deref()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{at, ended, ended_job, job, pod, running};
+    use crate::controller::fixtures::{at, ended, pod, running};
     use k8s_openapi::api::core::v1::PodCondition;
 
     /// A pod that ended with `code`, or runs; made at second `second`.
@@ -375,7 +335,7 @@ mod tests {
     fn the_newest_lead_tells_unless_it_refuses_to_repeat_what_an_earlier_one_ran() {
         let of = |codes: &[Option<i32>]| {
             let pods = (1..).zip(codes).map(|(second, code)| made(second, *code));
-            second(telling(pods.collect(), "hello"))
+            second(select_lead(pods.collect(), "hello"))
         };
         assert_eq!(of(&[Some(137), None]), Some(2));
         assert_eq!(of(&[Some(137), Some(77)]), Some(1));
@@ -386,7 +346,7 @@ mod tests {
         containers[0].state =
             Some(ended(75, "Error", Some(r#"{"exitCode":75,"commandRan":false}"#)));
         let leads = vec![stopped, made(2, Some(77))];
-        assert_eq!(second(telling(leads, "hello")), Some(2), "it says why nothing was run");
+        assert_eq!(second(select_lead(leads, "hello")), Some(2), "it says why nothing was run");
         assert_eq!(of(&[]), None);
     }
 
@@ -401,12 +361,15 @@ mod tests {
             pod.status.as_mut().unwrap().conditions.as_mut().unwrap().push(condition);
             pod
         };
-        let of = |pod: Pod| Blame::of(&pod, "hello");
-        assert_eq!(of(made(1, Some(69))), Blame::Failed);
-        assert_eq!(of(made(1, Some(137))), Blame::Killed);
-        assert_eq!(of(made(1, Some(75))), Blame::Stopped);
-        assert_eq!(of(disrupted(made(1, None))), Blame::Stopped);
-        assert!(Blame::Failed < Blame::Killed && Blame::Killed < Blame::Stopped);
+        let of = |pod: Pod| FailureCause::of(&pod, "hello");
+        assert_eq!(of(made(1, Some(69))), FailureCause::Failed);
+        assert_eq!(of(made(1, Some(137))), FailureCause::Killed);
+        assert_eq!(of(made(1, Some(75))), FailureCause::Stopped);
+        assert_eq!(of(disrupted(made(1, None))), FailureCause::Stopped);
+        assert!(
+            FailureCause::Failed < FailureCause::Killed
+                && FailureCause::Killed < FailureCause::Stopped
+        );
     }
 
     #[test]
@@ -418,7 +381,7 @@ mod tests {
             pod
         };
         let first =
-            |pods: Vec<Pod>| second(pods.into_iter().min_by_key(|it| suspicion(it, "hello")));
+            |pods: Vec<Pod>| second(pods.into_iter().min_by_key(|it| failure_rank(it, "hello")));
         assert_eq!(first(vec![killed(1, "0"), killed(2, "5"), killed(3, "6")]), Some(3));
         assert_eq!(first(vec![killed(1, "6"), made(2, Some(69))]), Some(2), "its own failure");
         assert_eq!(first(vec![made(1, Some(137)), made(2, Some(137))]), Some(1), "not by index");
@@ -429,18 +392,5 @@ mod tests {
         let message = r#"Error creating: pods "hello-0-9v5kq" is forbidden: exceeded quota: few"#;
         assert_eq!(refused(message), "pods are refused: forbidden: exceeded quota: few");
         assert_eq!(refused("no node"), "pods are refused: no node");
-    }
-
-    #[test]
-    fn pods_are_lacking_only_while_the_job_is_under_way() {
-        let mut job = job(0);
-        assert!(!lacks_pods(&job));
-        let status = job.status.as_mut().unwrap();
-        (status.active, status.succeeded) = (Some(2), Some(1));
-        assert!(lacks_pods(&job));
-        job.status.as_mut().unwrap().failed = Some(3);
-        assert!(lacks_pods(&job), "failed pods are to be made again");
-        job.spec.as_mut().unwrap().suspend = Some(true);
-        assert!(!lacks_pods(&job) && !lacks_pods(&ended_job("Failed", "BackoffLimitExceeded")));
     }
 }

@@ -1,12 +1,13 @@
 //! Why pods do not start, in Kubernetes' own words.
 
-use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod, PodCondition, PodStatus};
+use crate::controller::kube_ext::{condition, containers};
+use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use std::time::Duration;
 
 /// Waiting reasons that only say that it is not yet time.
-const PATIENT: [&str; 2] = ["PodInitializing", "ContainerCreating"];
+const NOT_YET: [&str; 2] = ["PodInitializing", "ContainerCreating"];
 
 /// What waits longer is worth an Event: a node may just have been a moment late.
 pub(in crate::controller) const PATIENCE: Duration = Duration::from_secs(10);
@@ -60,7 +61,7 @@ fn hindrance(pod: &Pod) -> Option<String> {
     }
     containers(status).find_map(|container| {
         let waiting = container.state.as_ref()?.waiting.as_ref()?;
-        let reason = waiting.reason.as_deref().filter(|reason| !PATIENT.contains(reason))?;
+        let reason = waiting.reason.as_deref().filter(|reason| !NOT_YET.contains(reason))?;
         let message = waiting.message.as_deref().unwrap_or_default();
         Some(format!("does not start container {}: {reason} {message}", container.name))
     })
@@ -104,22 +105,6 @@ pub(in crate::controller) fn event_time(event: &Event) -> Option<jiff::Timestamp
 fn has_lasted(pod: &Pod, now: &Time) -> bool {
     let waited = |since: &Time| now.0.duration_since(since.0).unsigned_abs();
     pod.creation_timestamp().is_none_or(|since| waited(&since) >= PATIENCE)
-}
-
-/// Main containers first: what keeps them waiting matters more than an init container's state.
-pub(in crate::controller) fn containers(
-    status: &PodStatus,
-) -> impl Iterator<Item = &ContainerStatus> {
-    let main = status.container_statuses.iter().flatten();
-    main.chain(status.init_container_statuses.iter().flatten())
-}
-
-/// The condition of that type.
-pub(in crate::controller) fn condition<'pod>(
-    status: &'pod PodStatus,
-    type_: &str,
-) -> Option<&'pod PodCondition> {
-    status.conditions.as_ref()?.iter().find(|condition| condition.type_ == type_)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use crate::cluster::{Cluster, Identity};
 use crate::controller::build::meta_of;
 use crate::controller::decide::change::Change;
-use crate::controller::error::{Error, Taken};
+use crate::controller::error::{Error, NameConflict};
 use crate::controller::observe::cached_client::CachedClient;
 use crate::crd::Gang;
 use k8s_openapi::api::batch::v1::Job;
@@ -122,7 +122,7 @@ pub(in crate::controller) async fn observe(
     identity: &Identity,
     cluster: &Cluster,
     job: Option<&Job>,
-    taken: &mut Vec<Taken>,
+    taken: &mut Vec<NameConflict>,
 ) -> Result<Observed, Error> {
     if cluster.gang == Gang::None {
         return Ok(Observed::default());
@@ -175,7 +175,7 @@ async fn served(client: &CachedClient<'_>) -> Result<Vec<Scheduler>, Error> {
 
 /// Makes the pods of `job`, the one that is to be, a gang where `cluster` asks for one, and decides what
 /// is done with the PodGroup. `live_job`: the Job that there is keeps what it was made with.
-pub(in crate::controller) fn direct(
+pub(in crate::controller) fn join_pod_group(
     cluster: &Cluster,
     observed: &Observed,
     live_job: Option<&Job>,

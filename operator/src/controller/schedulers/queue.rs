@@ -23,7 +23,7 @@ const JOB_UID: &str = "kueue.x-k8s.io/job-uid";
 
 /// Conditions of a Workload that say what it waits for, and the value with which they do: the first that is
 /// there counts.
-const TELLING: [(&str, &str); 3] =
+const WAITING_CONDITIONS: [(&str, &str); 3] =
     [("QuotaReserved", "False"), ("Admitted", "False"), ("Evicted", "True")];
 
 /// A queue, and what it says.
@@ -104,7 +104,7 @@ async fn workload(client: &CachedClient<'_>, job: &str) -> Result<Option<String>
 /// What a Workload says that it waits for.
 fn waits_for(workload: &Value) -> Option<String> {
     let conditions = workload["status"]["conditions"].as_array()?;
-    TELLING.iter().find_map(|(type_, status)| {
+    WAITING_CONDITIONS.iter().find_map(|(type_, status)| {
         let found = conditions.iter().find(|it| it["type"] == *type_ && it["status"] == *status)?;
         found["message"].as_str().filter(|message| !message.is_empty()).map(str::to_owned)
     })

@@ -23,7 +23,7 @@ pub(in crate::controller) mod kind {
 }
 
 /// Reasons of `Progressing=False` that are no trouble.
-pub(in crate::controller) const CALM_REASONS: [&str; 3] = ["Running", "Suspended", "Finished"];
+pub(in crate::controller) const SETTLED_REASONS: [&str; 3] = ["Running", "Suspended", "Finished"];
 
 /// Longest message: the API server refuses more than 32768 characters.
 const MESSAGE_LIMIT: usize = 8192;

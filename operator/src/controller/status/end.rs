@@ -96,7 +96,7 @@ impl From<&EndedRun> for Phase {
 /// The generation of the specification that ran.
 pub(super) fn generation(facts: &Facts<'_>) -> i64 {
     let noted = facts.live.job.as_ref().and_then(noted_generation);
-    let ended = facts.plan.course.ended().map(|run| run.generation);
+    let ended = facts.plan.mode.ended().map(|run| run.generation);
     noted.or(ended).unwrap_or(facts.plan.generation)
 }
 
@@ -107,7 +107,7 @@ pub(super) fn phase(
     lead: Option<&PodView<'_>>,
     now: &Time,
 ) -> Phase {
-    if let Some(run) = facts.plan.course.ended() {
+    if let Some(run) = facts.plan.mode.ended() {
         return run.into();
     }
     let Some(job) = &facts.live.job else { return Phase::Pending(None) };

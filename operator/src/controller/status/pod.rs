@@ -1,6 +1,7 @@
 //! What a pod's status says about the run inside it.
 
-use crate::controller::observe::waiting::{Waiting, condition, containers, waiting};
+use crate::controller::kube_ext::{condition, containers};
+use crate::controller::observe::waiting::{Waiting, waiting};
 use flux_contract::{Exit, TerminationMessage};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -6,7 +6,7 @@ use super::end::{Phase, generation};
 use super::facts::Facts;
 use super::pod::PodView;
 use crate::controller::decide::Acceptance;
-use crate::controller::decide::mode::{Course, Why};
+use crate::controller::decide::mode::{Mode, Unmanaged};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// Sets the condition: an error first, then what was asked for and cannot be had, then the phase.
@@ -20,7 +20,7 @@ pub(super) fn progressing(
         return conditions.no(kind::PROGRESSING, error.category(), error.chain());
     }
     let refused = matches!(facts.plan.acceptance, Acceptance::Refused(_));
-    if refused && facts.live.job.is_none() && facts.plan.course.ended().is_none() {
+    if refused && facts.live.job.is_none() && facts.plan.mode.ended().is_none() {
         let message = "the specification was refused: see the condition Accepted".to_owned();
         return conditions.no(kind::PROGRESSING, "Invalid", message);
     }
@@ -38,7 +38,7 @@ pub(super) fn progressing(
     if let Some(refusal) = &facts.live.pods.refused {
         return conditions.no(kind::PROGRESSING, "PodsRefused", refusal.clone());
     }
-    if facts.plan.course.is_of_another_operator() {
+    if facts.plan.mode.is_of_another_operator() {
         let message = "the Job was made by another operator: it is left alone, with all that belongs \
                        to it, until it has ended";
         let message = format!("{message}{}", waiting_beside(phase));
@@ -67,7 +67,7 @@ fn not_run_again(facts: &Facts<'_>, phase: &Phase) -> Option<String> {
 
 /// What was asked for and cannot be had while the Job exists.
 fn change_refused(facts: &Facts<'_>) -> Option<String> {
-    if let Course::LeaveAlone(Why::AnotherRelease(image)) = &facts.plan.course {
+    if let Mode::Unmanaged(Unmanaged::AnotherRelease(image)) = &facts.plan.mode {
         // Whatever was changed: nothing of it can reach a run that is not understood.
         return (generation(facts) != facts.plan.generation).then(|| {
             format!(
@@ -99,8 +99,8 @@ fn of_phase(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase, broke
             let reason = if waiting.lasts { "Waiting" } else { "Starting" };
             conditions.yes(kind::PROGRESSING, reason, waiting.message.clone());
         }
-        Phase::Pending(None) | Phase::Starting(None) if companion_waits(facts).is_some() => {
-            let waiting = companion_waits(facts).unwrap_or_default();
+        Phase::Pending(None) | Phase::Starting(None) if services_pod_waits(facts).is_some() => {
+            let waiting = services_pod_waits(facts).unwrap_or_default();
             conditions.yes(kind::PROGRESSING, "Waiting", waiting);
         }
         Phase::Pending(None) => {
@@ -136,9 +136,9 @@ fn of_phase(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase, broke
     }
 }
 
-/// What keeps the companion from running, if there is one and it does not.
-fn companion_waits(facts: &Facts<'_>) -> Option<String> {
-    let pod = facts.live.companion.as_ref()?;
+/// What keeps the pod of `spec.services` from running, if there is one and it does not.
+fn services_pod_waits(facts: &Facts<'_>) -> Option<String> {
+    let pod = facts.live.services_pod.as_ref()?;
     let view = PodView::new(pod, "", &Time(jiff::Timestamp::MAX));
     view.waiting.map(|waiting| waiting.message)
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::cluster::validate::{Violation, Violations};
 use crate::controller::decide::Plan;
 use crate::controller::decide::ended_run::EndedRun;
-use crate::controller::decide::mode::{Course, Why};
+use crate::controller::decide::mode::{Mode, Unmanaged};
 use crate::controller::fixtures::{
     at, built, cluster, ended, ended_job, job, pod, running, table, waiting,
 };
@@ -263,7 +263,7 @@ fn what_a_worker_waits_for_is_told_of_a_start_and_of_a_run() {
 #[test]
 fn what_another_operator_started_is_said_to_be_left_alone() {
     let mut observed = observed(Some(job(4)), lead("Running", running()));
-    observed.plan.course = Course::LeaveAlone(Why::AnotherOperator);
+    observed.plan.mode = Mode::Unmanaged(Unmanaged::AnotherOperator);
     let status = of(None, &observed);
     assert_eq!(table(&status)["Progressing"], ("True", "StartedByAnotherOperator"));
     assert_eq!(status.state, Some(State::Running));
@@ -272,7 +272,7 @@ fn what_another_operator_started_is_said_to_be_left_alone() {
 #[test]
 fn a_change_of_what_another_release_started_is_refused_with_its_image() {
     let mut observed = observed(Some(job(4)), lead("Running", running()));
-    observed.plan.course = Course::LeaveAlone(Why::AnotherRelease("agent:9".to_owned()));
+    observed.plan.mode = Mode::Unmanaged(Unmanaged::AnotherRelease("agent:9".to_owned()));
     assert_eq!(table(&of(None, &observed))["Progressing"].1, "Running");
     observed.plan.generation = 2;
     let status = of(None, &observed);
@@ -459,7 +459,7 @@ fn note(status: &MiniClusterStatus) -> EndedRun {
 fn a_finished_run_whose_job_was_deleted_stays_as_it_was() {
     let first = failed(ended(7, "Error", Some(COMMAND_FAILED)));
     let mut later = observed(None, None);
-    later.plan.course = Course::Over(Some(note(&first)));
+    later.plan.mode = Mode::Finished(Some(note(&first)));
     assert_eq!(of(Some(&first), &later), first);
     // From a backup that has no status: what the note has is told again.
     let restored = of(None, &later);
@@ -474,7 +474,7 @@ fn a_failure_outlives_the_pod_that_told_it() {
     let mut observed = observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead);
     let first = of(None, &observed);
     observed.live.pods.lead = None;
-    observed.plan.course = Course::Over(Some(note(&first)));
+    observed.plan.mode = Mode::Finished(Some(note(&first)));
     assert_eq!(of(Some(&first), &observed), first);
 }
 

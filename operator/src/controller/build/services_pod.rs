@@ -1,21 +1,21 @@
-//! The companion, `<name>-services`: what the workload needs beside the Flux instance.
+//! The pod of `spec.services`, `<name>-services`: what the workload needs beside the Flux instance.
 
-use super::containers::of_companion;
-use super::meta::{companion_labels, object_meta};
+use super::containers::of_services_pod;
+use super::meta::{object_meta, services_pod_labels};
 use super::pod::{common, references};
 use crate::cluster::Cluster;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// The companion. The fields it is made from are noted on it as on the Job: a pod cannot be
+/// The pod. The fields it is made from are noted on it as on the Job: a pod cannot be
 /// changed either.
-pub(super) fn companion(cluster: &Cluster) -> Option<Pod> {
+pub(super) fn services_pod(cluster: &Cluster) -> Option<Pod> {
     let given = cluster.companion.as_ref()?;
     let name = cluster.name.companion_pod();
     let containers = &given.containers;
     let secrets = containers.iter().filter_map(|it| it.container.pull_secret.as_ref());
     let spec = PodSpec {
-        containers: containers.iter().map(of_companion).collect(),
+        containers: containers.iter().map(of_services_pod).collect(),
         // Found as `<name>-services.<headlessName>`.
         hostname: Some(name.clone()),
         image_pull_secrets: references(secrets),
@@ -27,7 +27,7 @@ pub(super) fn companion(cluster: &Cluster) -> Option<Pod> {
     let mut annotations = cluster.pod.annotations.clone();
     annotations.extend([given.fixed_fields.annotation()]);
     let metadata = ObjectMeta {
-        labels: Some(companion_labels(cluster)),
+        labels: Some(services_pod_labels(cluster)),
         annotations: Some(annotations),
         ..object_meta(cluster, &name)
     };
