@@ -95,7 +95,6 @@ impl ExecError {
         }
     }
 
-    /// What to say.
     pub(crate) fn text(&self) -> String {
         chain(self)
     }
@@ -129,7 +128,6 @@ pub(crate) fn exec(target: &Target, words: &[String]) -> ExecError {
     ExecError::Start { program, source }
 }
 
-/// Becomes `target`.
 pub(crate) fn change_user(target: &Target) -> Result<(), ExecError> {
     let Target { uid, gid, .. } = *target;
     change(target).map_err(|error| match error {

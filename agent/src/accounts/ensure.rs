@@ -11,11 +11,8 @@ use std::path::{Path, PathBuf};
 /// An account that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Account {
-    /// Login name.
     pub name: String,
-    /// User id.
     pub uid: u32,
-    /// Primary group id.
     pub gid: u32,
     /// Home directory; it exists unless a note says that it could not be made.
     pub home: PathBuf,

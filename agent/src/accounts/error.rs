@@ -9,10 +9,7 @@ use std::path::PathBuf;
 pub(crate) enum AccountError {
     /// The name or home directory cannot be written into passwd(5).
     #[error("user {text:?} cannot be added: ':' and line breaks do not fit /etc/passwd")]
-    Field {
-        /// The text refused.
-        text: String,
-    },
+    Field { text: String },
     /// A file of the user database could not be read.
     #[error("could not read {}", path.display())]
     Read {

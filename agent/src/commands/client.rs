@@ -113,7 +113,6 @@ fn real_flux(pod: Option<&PodContext>) -> Option<PathBuf> {
 /// As whom, and in which environment, a program is a client of the broker.
 #[derive(Debug)]
 struct Client {
-    /// Its environment.
     environment: Environment,
     /// Whom to become; nobody where that is not needed or not possible.
     target: Option<Target>,

@@ -277,9 +277,7 @@ async fn lead(pod: &PodContext) -> Found {
     let (Ok(lead), Ok(certificate)) =
         (decide::lead(&pod.config, &pod.facts), read_certificate(&pod.certificate_path()))
     else {
-        return Found::skipped(
-            "needs a known host and a certificate",
-        );
+        return Found::skipped("needs a known host and a certificate");
     };
     if pod.config.network.bootstrap.hosts().len() < 2 {
         return Found::skipped("the only broker of an instance listens to nobody");

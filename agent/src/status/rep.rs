@@ -44,7 +44,6 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The next question.
     pub(super) async fn question(&mut self) -> io::Result<Vec<u8>> {
         self.envelope.clear();
         let mut question = None;

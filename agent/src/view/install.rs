@@ -152,7 +152,6 @@ pub fn install_view(
     Ok(report)
 }
 
-/// What goes where.
 struct Plan {
     links: LinkMap,
     trees: Vec<Tree>,

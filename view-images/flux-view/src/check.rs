@@ -152,7 +152,6 @@ impl Pod {
 /// All that programs of the view load of it, and what they expect from elsewhere.
 #[derive(Debug, Default)]
 struct Loaded {
-    /// How many files.
     files: usize,
     /// Versions of the C library's symbols that they need.
     versions: BTreeSet<String>,

@@ -9,7 +9,6 @@ const LONGEST: usize = 4096;
 /// What `flux` has compiled in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Compiled {
-    /// Its version.
     pub(super) version: Option<String>,
     /// The Python that it starts its commands with.
     pub(super) python: Option<PathBuf>,

@@ -27,7 +27,6 @@ pub(super) struct Libraries<'places> {
 pub(super) struct Library {
     /// Where, all links followed.
     pub(super) path: PathBuf,
-    /// Its headers.
     pub(super) elf: Elf,
 }
 

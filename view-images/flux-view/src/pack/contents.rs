@@ -66,7 +66,6 @@ pub(super) struct Entry {
 /// Something that keeps a view from being packed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Fault {
-    /// What is wrong.
     pub(crate) cause: String,
     /// What to do about it.
     pub(crate) remedy: Cow<'static, str>,
@@ -75,21 +74,17 @@ pub(crate) struct Fault {
 /// Files and their bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Amount {
-    /// How many.
     pub(crate) files: u64,
-    /// Their bytes.
     pub(crate) bytes: u64,
 }
 
 impl Amount {
-    /// One file more.
     pub(super) fn add(&mut self, bytes: u64) {
         self.files += 1;
         self.bytes += bytes;
     }
 }
 
-/// All of it.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     /// By the path relative to the view.

@@ -9,18 +9,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-/// What was packed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct PackReport {
     /// Where the view was written to.
     pub(crate) view: PathBuf,
-    /// Flux's version.
     pub(crate) flux: Option<String>,
     /// The processor it is for.
     pub(crate) machine: String,
     /// What each part takes.
     pub(crate) parts: BTreeMap<Part, Amount>,
-    /// All of them.
     pub(crate) total: Amount,
     /// What stayed behind of Flux's prefix and of Python.
     pub(crate) left_out: Amount,

@@ -33,7 +33,6 @@ pub(super) struct Written {
     pub(super) stripped: u64,
     /// What could not be made as it has to be.
     pub(super) faults: Vec<Fault>,
-    /// What is unusual.
     pub(super) warnings: Vec<String>,
 }
 
