@@ -1,7 +1,5 @@
 //! Specifications and objects that nobody would write by mistake: whoever writes them harms nobody else.
 
-mod specifications;
-
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -21,8 +19,6 @@ use kube::{
 };
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use specifications::specifications;
-
 use tokio::time::timeout;
 
 use crate::{DEADLINE, complete, ready_lead, trial};
@@ -37,7 +33,7 @@ type Reported = Object<IgnoredAny, MiniClusterStatus>;
 
 #[test]
 #[ignore = "needs a cluster"]
-fn two_hundred_hostile_specifications_harm_nobody() {
+fn hostile_specifications_harm_nobody() {
     trial("hostile", &[], async |trial| {
         // The first time images are brought to the node.
         hello_world(trial).await?;
@@ -114,6 +110,46 @@ fn minicluster(name: &str, spec: &Value) -> Value {
     })
 }
 
+/// What once stopped the operator, and what nearly did; each for a pod that no node takes.
+fn specifications() -> Vec<Value> {
+    let hostlist = |hostlist: String| json!({ "flux": { "bursting": { "hostlist": hostlist } } });
+    let overlay = |levels| {
+        let deep = (0..levels).fold(json!({}), |inner, _| json!({ "a": inner }));
+        json!({ "pod": { "overlay": deep } })
+    };
+    let deletes = "\u{7f}".repeat(65_000);
+    let lines = json!({
+        "batch": true, "command": "a\n".repeat(30_000), "logs": format!("/{}", "x".repeat(4_000)),
+    });
+    let texts = json!({
+        "command": deletes, "preCommand": deletes, "environment": { "A": deletes },
+    });
+    let all = [
+        json!({}),
+        json!({ "maxSize": 100_000 }),
+        hostlist(format!("a{}", "[0]".repeat(20_000))),
+        hostlist(format!("a[{}]", "0".repeat(70_000))),
+        hostlist(format!("{}[0-131071]", "a".repeat(4_000))),
+        overlay(50),
+        overlay(120),
+        overlay(1_000),
+        json!({ "containers": [lines] }),
+        json!({ "containers": [texts] }),
+    ];
+    all.into_iter().map(unschedulable).collect()
+}
+
+/// `spec` with one container, for a pod that no node takes: it is about the operator alone.
+fn unschedulable(mut spec: Value) -> Value {
+    spec["size"] = json!(1);
+    spec["pod"]["nodeSelector"] = json!({ "e2e.invalid/none": "none" });
+    if spec["containers"].is_null() {
+        spec["containers"] = json!([{}]);
+    }
+    spec["containers"][0]["image"] = json!("hostile.invalid/none:1");
+    spec
+}
+
 /// Applies all; the names of those that the API server took.
 async fn apply_all(trial: &Trial) -> Result<Vec<String>> {
     let manifests = specifications()
@@ -123,7 +159,7 @@ async fn apply_all(trial: &Trial) -> Result<Vec<String>> {
     let applied: Vec<Option<String>> =
         stream::iter(manifests).buffer_unordered(AT_ONCE).collect().await;
     let accepted: Vec<String> = applied.into_iter().flatten().collect();
-    ensure!((20..200).contains(&accepted.len()), "the API server took {} of 200", accepted.len());
+    ensure!(accepted.len() > 2, "the API server took only {accepted:?}");
     Ok(accepted)
 }
 

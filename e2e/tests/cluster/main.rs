@@ -27,7 +27,6 @@ mod runs;
 mod secrets;
 mod stop;
 mod suspend;
-mod two_operators;
 mod why;
 
 use std::time::Duration;

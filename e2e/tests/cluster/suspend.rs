@@ -153,17 +153,3 @@ fn a_submitted_command_that_the_archive_has_is_not_submitted_again() {
         exec(trial, &again, &name, &["rm", "/state/kept.tgz"]).map(drop)
     });
 }
-
-#[test]
-#[ignore = "needs a cluster"]
-fn a_minicluster_that_is_created_suspended_has_no_pods_until_it_is_resumed() {
-    trial("asleep", &[], async |trial| {
-        let spec =
-            "{size: 1, suspend: true, containers: [{image: 'ubuntu:24.04', command: 'true'}]}";
-        let name = apply(trial, "asleep", spec).await?;
-        suspended(trial, &name).await?;
-        ensure!(trial.pods(&name).await?.is_empty(), "it has pods");
-        edit(trial, &name, &json!({ "suspend": false })).await?;
-        complete(trial, &name).await.map(drop)
-    });
-}
