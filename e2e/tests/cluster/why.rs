@@ -8,10 +8,10 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event, Secret};
 use kube::{
     ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, PostParams},
     runtime::wait::await_condition,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Waits until the condition `Progressing` says `words`, and returns its reason and message.
 async fn progressing(trial: &Trial, name: &str, words: &str) -> Result<(String, String)> {
@@ -22,14 +22,6 @@ async fn progressing(trial: &Trial, name: &str, words: &str) -> Result<(String, 
     let cluster = trial.await_minicluster(name, words, DEADLINE, said).await?;
     let (_, reason, message) = condition(&cluster, "Progressing").context("no Progressing")?;
     Ok((reason.to_owned(), message.to_owned()))
-}
-
-/// Changes fields of the specification as a user would.
-pub(crate) async fn edit(trial: &Trial, name: &str, spec: &Value) -> Result<()> {
-    let patch = Patch::Merge(json!({ "spec": spec }));
-    let edited = trial.api::<MiniCluster>().patch(name, &PatchParams::default(), &patch).await;
-    edited.with_context(|| format!("editing {name}"))?;
-    Ok(())
 }
 
 /// Waits until an Event about `name` has that reason, and returns what it says.
@@ -79,7 +71,7 @@ fn what_has_finished_is_not_run_again_when_its_job_is_deleted_and_its_size_is_ed
         let gone =
             await_condition(jobs.clone(), &name, kube::runtime::wait::conditions::is_deleted(&uid));
         tokio::time::timeout(DEADLINE, gone).await.context("waiting for the Job to be gone")??;
-        edit(trial, &name, &json!({ "maxSize": 3, "size": 2 })).await?;
+        trial.edit(&name, &json!({ "maxSize": 3, "size": 2 })).await?;
         let (_, message) = progressing(trial, &name, "NotRunAgain").await?;
         ensure!(message.starts_with("nothing was run: "), "{message}");
         ensure!(jobs.get_opt(&name).await?.is_none(), "it was run again");

@@ -20,7 +20,7 @@ use e2e::{
     kubernetes::{DownAtEnd, Network, Options},
     packages,
     progress::Progress,
-    trial::{Trial, condition, is_true, logs::container_log},
+    trial::{Trial, condition, is_true, logs::container_log, minicluster},
 };
 use flux_operator::{
     crd::MiniCluster,
@@ -31,7 +31,7 @@ use kube::{ResourceExt as _, api::ListParams};
 use tokio::net::TcpStream;
 
 use super::{
-    cases::{Cases, DEADLINE, minicluster, pod, times, until},
+    cases::{Cases, DEADLINE, pod, times, until},
     options,
 };
 

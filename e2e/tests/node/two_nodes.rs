@@ -15,7 +15,7 @@ use e2e::{
     environment::Environment,
     kubernetes::{ContainerRuntime, DownAtEnd, Kubernetes, Network, Nodes, Options},
     progress::Progress,
-    trial::{Trial, is_true},
+    trial::{Trial, is_true, minicluster},
 };
 use flux_operator::crd::MiniCluster;
 use k8s_openapi::api::core::v1::Pod;
@@ -26,7 +26,7 @@ use kube::{
 use serde_json::json;
 
 use super::{
-    cases::{Cases, DEADLINE, FLUX, minicluster, pod, times, until},
+    cases::{Cases, DEADLINE, FLUX, pod, times, until},
     options,
 };
 
