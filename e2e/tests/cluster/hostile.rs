@@ -128,6 +128,7 @@ fn specifications() -> Vec<Value> {
         json!({}),
         json!({ "maxSize": 100_000 }),
         hostlist(format!("a{}", "[0]".repeat(20_000))),
+        hostlist(format!("a[{}]", "0".repeat(65_000))),
         hostlist(format!("a[{}]", "0".repeat(70_000))),
         hostlist(format!("{}[0-131071]", "a".repeat(4_000))),
         overlay(50),
@@ -215,4 +216,19 @@ async fn operator(trial: &Trial) -> Result<Vec<(String, Option<String>, i32)>> {
         statuses.into_iter().flatten().map(|status| status.restart_count).sum()
     };
     Ok(pods.iter().map(|pod| (pod.name_any(), pod.uid(), restarts(pod))).collect())
+}
+
+#[test]
+fn the_operator_accepts_some_of_the_specifications_and_refuses_others() {
+    use flux_operator::cluster::validate::{Defaults, validate};
+    let (view_image, arm_view_image) = ("view".to_owned(), "view".to_owned());
+    let install = flux_operator::crd::Install::Auto;
+    let defaults = Defaults { view_image, arm_view_image, install };
+    let is_good = |spec: &&Value| {
+        serde_json::from_value(minicluster("hostile", spec))
+            .is_ok_and(|object| validate(&object, &defaults).is_ok())
+    };
+    let all = specifications();
+    let good = all.iter().filter(is_good).count();
+    assert!((2..all.len() - 2).contains(&good), "{good} of {} are good", all.len());
 }
