@@ -82,6 +82,13 @@ impl Trial {
         Ok(name)
     }
 
+    /// Changes fields of the specification, as a user would.
+    pub async fn edit(&self, name: &str, spec: &serde_json::Value) -> Result<()> {
+        let patch = Patch::Merge(serde_json::json!({ "spec": spec }));
+        let edited = self.api::<MiniCluster>().patch(name, &PatchParams::default(), &patch).await;
+        edited.map(drop).with_context(|| format!("editing {name}: {spec}"))
+    }
+
     /// Waits until `condition` holds for the MiniCluster and returns it as it then is.
     pub async fn await_minicluster(
         &self,
@@ -139,6 +146,13 @@ impl Trial {
         deleted.with_context(|| format!("deleting the namespace {}", self.namespace))?;
         Ok(())
     }
+}
+
+/// The manifest of a MiniCluster with this specification.
+pub fn minicluster(name: &str, spec: &str) -> String {
+    format!(
+        "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {{name: {name}}}\nspec: {spec}\n"
+    )
 }
 
 /// True when the condition of that type is `True`.

@@ -8,7 +8,7 @@ use e2e::{
     environment::Environment,
     product::install::{NAME, NAMESPACE},
     progress::Progress,
-    trial::{Trial, condition, is_true, logs::times_logged},
+    trial::{Trial, condition, is_true, logs::times_logged, minicluster},
 };
 use flux_operator::crd::MiniCluster;
 use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
@@ -63,11 +63,9 @@ fn a_command_that_fails_while_no_operator_runs_is_run_once_and_told_later() {
 
 /// A MiniCluster whose command ends with `code` when a file is there.
 fn ends_when_told(code: i32) -> String {
-    format!(
-        "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {{name: code-{code}}}\n\
-         spec: {{size: 1, containers: [{{image: 'ubuntu:24.04', \
-         command: 'echo once; until test -e /tmp/go; do sleep 0.2; done; exit {code}'}}]}}\n"
-    )
+    let command = format!("echo once; until test -e /tmp/go; do sleep 0.2; done; exit {code}");
+    let container = format!("{{image: 'ubuntu:24.04', command: '{command}'}}");
+    minicluster(&format!("code-{code}"), &format!("{{size: 1, containers: [{container}]}}"))
 }
 
 /// Lets each command end, and waits until its Job has failed.
@@ -191,11 +189,8 @@ async fn go_on(trial: &Trial, read: &str, unread: &str) -> Result<()> {
 
 /// Starts a MiniCluster that runs long enough to see another operator.
 async fn start(trial: &Trial, name: &str) -> Result<String> {
-    let manifest = format!(
-        "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {{name: {name}}}\n\
-         spec: {{size: 2, maxSize: 3, containers: [{{image: 'ubuntu:24.04', command: sleep 75}}]}}\n"
-    );
-    trial.apply(&manifest).await
+    let spec = "{size: 2, maxSize: 3, containers: [{image: 'ubuntu:24.04', command: sleep 75}]}";
+    trial.apply(&minicluster(name, spec)).await
 }
 
 async fn await_ready(trial: &Trial, name: &str, brokers: i32) -> Result<()> {

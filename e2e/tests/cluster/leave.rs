@@ -1,7 +1,7 @@
 //! Workers that leave an instance that goes on, and the jobs on their ranks.
 
 use crate::replace::await_up;
-use crate::why::{edit, event};
+use crate::why::event;
 use crate::{DEADLINE, apply, exec, ready_lead, trial, until};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::{Trial, logs::container_log};
@@ -53,7 +53,7 @@ fn a_rank_leaves_when_its_jobs_have_ended_and_is_used_again_when_it_is_back() {
         let task = "until test -e /tmp/go; do sleep 0.1; done";
         job(trial, &lead, "leaving", "3", task).await?;
         let pod = trial.pod("leaving", 2).await?.context("no worker")?;
-        edit(trial, "leaving", &json!({ "size": 2 })).await?;
+        trial.edit("leaving", &json!({ "size": 2 })).await?;
         until("the drain", async || {
             Ok(drained(trial, &lead, "leaving")?.starts_with("2 ").then_some(()))
         })
@@ -73,7 +73,7 @@ fn a_rank_leaves_when_its_jobs_have_ended_and_is_used_again_when_it_is_back() {
         ensure!(result.trim() == "COMPLETED", "the job is {result}");
         let said = drained(trial, &lead, "leaving")?;
         ensure!(said.starts_with("2 "), "a rank without a pod stays drained: {said}");
-        edit(trial, "leaving", &json!({ "size": 3 })).await?;
+        trial.edit("leaving", &json!({ "size": 3 })).await?;
         await_up(trial, "leaving", "3", DEADLINE).await?;
         let said = drained(trial, &lead, "leaving")?;
         ensure!(said.is_empty(), "still drained: {said}");
@@ -90,7 +90,7 @@ fn jobs_that_do_not_end_in_time_are_named_in_an_event() {
         let pod = trial.pod("unfinished", 1).await?.context("no worker")?;
         let grace = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
         ensure!(grace == Some(5), "the pod has {grace:?} seconds to end");
-        edit(trial, "unfinished", &json!({ "size": 1 })).await?;
+        trial.edit("unfinished", &json!({ "size": 1 })).await?;
         let told = event(trial, "unfinished", "JobsUnfinished").await?;
         let base58 = id.trim_start_matches(['ƒ', 'f']);
         ensure!(told.contains(&pod.name_any()) && told.contains(base58), "{told}, not {id}");

@@ -27,7 +27,6 @@ mod runs;
 mod secrets;
 mod stop;
 mod suspend;
-mod two_operators;
 mod why;
 
 use std::time::Duration;
@@ -36,7 +35,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::{
     environment::Environment,
     progress::Progress,
-    trial::{Trial, condition, is_true, logs::container_log},
+    trial::{Trial, condition, is_true, logs::container_log, minicluster},
     wait,
 };
 use flux_operator::crd::{MiniCluster, MiniClusterStatus};
@@ -57,12 +56,6 @@ fn trial(
     if let Err(error) = environment.trial(purpose, labels, body) {
         panic!("{error:#}");
     }
-}
-
-fn minicluster(name: &str, spec: &str) -> String {
-    format!(
-        "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {{name: {name}}}\nspec: {spec}\n"
-    )
 }
 
 /// Applies a MiniCluster of this specification.

@@ -122,22 +122,6 @@ fn what_kubernetes_refuses_in_a_job_is_told_in_its_words() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn pods_that_pod_security_refuses_are_told_with_the_reason() {
-    let labels = [("pod-security.kubernetes.io/enforce", "restricted")];
-    trial("privileged", &labels, async |trial| {
-        let spec = "{size: 2, containers: [{image: 'ubuntu:24.04', command: id, securityContext: {privileged: true}}]}";
-        let name = apply(trial, "privileged", spec).await?;
-        let message = not_progressing(trial, &name, "PodsRefused").await?;
-        for word in ["violates PodSecurity", "restricted", "privileged"] {
-            ensure!(message.contains(word), "{word} is not named in: {message}");
-        }
-        ensure!(trial.pods(&name).await?.is_empty(), "there are pods");
-        Ok(())
-    });
-}
-
-#[test]
-#[ignore = "needs a cluster"]
 fn pods_that_a_quota_refuses_are_told_and_made_when_it_is_lifted() {
     trial("quota", &[], async |trial| {
         let quotas = trial.api::<ResourceQuota>();

@@ -1,7 +1,6 @@
 //! MiniClusters that are suspended and resumed.
 
 use crate::replace::{Loss, await_up, lose};
-use crate::why::edit;
 use crate::{
     DEADLINE, apply, await_status, complete, exec, failure, lead_log, ready_lead, trial, until,
 };
@@ -46,14 +45,14 @@ fn an_instance_with_an_archive_goes_on_where_it_was_at_another_size() {
         flux(&lead, &["submit", "-N2", "sleep", "600"])?;
         flux(&lead, &["submit", "-N2", "hostname"])?;
 
-        edit(trial, &name, &json!({ "suspend": true })).await?;
+        trial.edit(&name, &json!({ "suspend": true })).await?;
         let cluster = suspended(trial, &name).await?;
         let (status, reason, _) = condition(&cluster, "Suspended").context("no condition")?;
         ensure!((status, reason) == ("True", "SuspendedBySpecification"), "{status} {reason}");
         trial.api::<ConfigMap>().get("pause-agent").await.context("the ConfigMap stays")?;
         trial.api::<Service>().get("pause-lead").await.context("the Service stays")?;
 
-        edit(trial, &name, &json!({ "suspend": false, "size": 3, "maxSize": 3 })).await?;
+        trial.edit(&name, &json!({ "suspend": false, "size": 3, "maxSize": 3 })).await?;
         let again = ready_lead(trial, &name).await?;
         ensure!(again != lead, "the lead is the same");
         await_up(trial, &name, "3", DEADLINE).await?;
@@ -75,11 +74,11 @@ fn a_command_that_was_suspended_is_run_again_and_whoever_suspended_it_resumes_it
             "{size: 2, containers: [{image: 'ubuntu:24.04', command: 'echo begun; sleep 20'}]}";
         let name = apply(trial, "again", spec).await?;
         ready_lead(trial, &name).await?;
-        edit(trial, &name, &json!({ "suspend": true })).await?;
+        trial.edit(&name, &json!({ "suspend": true })).await?;
         let cluster = suspended(trial, &name).await?;
         let code = cluster.status.as_ref().and_then(|status| status.exit_code);
         ensure!(code.is_none(), "a suspension is no end, with {code:?}");
-        edit(trial, &name, &json!({ "suspend": false })).await?;
+        trial.edit(&name, &json!({ "suspend": false })).await?;
         ready_lead(trial, &name).await?;
 
         let jobs: Api<Job> = trial.api();
@@ -109,9 +108,9 @@ fn a_command_that_was_suspended_and_then_loses_its_lead_is_not_run_again() {
         let spec = "{size: 1, containers: [{image: 'ubuntu:24.04', command: sleep 600}]}";
         let name = apply(trial, "lost-again", spec).await?;
         ready_lead(trial, &name).await?;
-        edit(trial, &name, &json!({ "suspend": true })).await?;
+        trial.edit(&name, &json!({ "suspend": true })).await?;
         suspended(trial, &name).await?;
-        edit(trial, &name, &json!({ "suspend": false })).await?;
+        trial.edit(&name, &json!({ "suspend": false })).await?;
         ready_lead(trial, &name).await?;
         lose(trial, &name, 0, Loss::Eviction).await?;
         let cluster = trial.await_finished(&name, DEADLINE).await?;
@@ -143,27 +142,13 @@ fn a_submitted_command_that_the_archive_has_is_not_submitted_again() {
             .await
         };
         jobs(&lead).await?;
-        edit(trial, &name, &json!({ "suspend": true })).await?;
+        trial.edit(&name, &json!({ "suspend": true })).await?;
         suspended(trial, &name).await?;
-        edit(trial, &name, &json!({ "suspend": false })).await?;
+        trial.edit(&name, &json!({ "suspend": false })).await?;
         let again = ready_lead(trial, &name).await?;
         ensure!(again != lead, "the lead is the same");
         let jobs = jobs(&again).await?;
         ensure!(jobs.trim() == "hostname COMPLETED", "{jobs}");
         exec(trial, &again, &name, &["rm", "/state/kept.tgz"]).map(drop)
-    });
-}
-
-#[test]
-#[ignore = "needs a cluster"]
-fn a_minicluster_that_is_created_suspended_has_no_pods_until_it_is_resumed() {
-    trial("asleep", &[], async |trial| {
-        let spec =
-            "{size: 1, suspend: true, containers: [{image: 'ubuntu:24.04', command: 'true'}]}";
-        let name = apply(trial, "asleep", spec).await?;
-        suspended(trial, &name).await?;
-        ensure!(trial.pods(&name).await?.is_empty(), "it has pods");
-        edit(trial, &name, &json!({ "suspend": false })).await?;
-        complete(trial, &name).await.map(drop)
     });
 }

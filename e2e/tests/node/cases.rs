@@ -68,12 +68,6 @@ impl Cases<'_> {
     }
 }
 
-pub(crate) fn minicluster(name: &str, spec: &str) -> String {
-    format!(
-        "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {{name: {name}}}\nspec: {spec}\n"
-    )
-}
-
 /// The newest pod of that index.
 pub(crate) async fn pod(trial: &Trial, name: &str, index: u32) -> Result<Pod> {
     let found = trial.pod(name, index).await?;

@@ -14,10 +14,7 @@ use e2e::{
 };
 use flux_operator::crd::{MiniCluster, State};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{
-    ResourceExt as _,
-    api::{DeleteParams, Patch, PatchParams},
-};
+use kube::{ResourceExt as _, api::DeleteParams};
 use serde_json::json;
 
 use super::options;
@@ -100,8 +97,7 @@ async fn replaced(trial: &Trial) -> Result<()> {
     };
     trial.await_minicluster("second", "without a worker", DEADLINE, is_lost).await?;
     await_brokers(trial, "second", 3).await?;
-    let smaller = Patch::Merge(json!({ "spec": { "size": 2 } }));
-    trial.api::<MiniCluster>().patch("second", &PatchParams::default(), &smaller).await?;
+    trial.edit("second", &json!({ "size": 2 })).await?;
     await_brokers(trial, "second", 2).await
 }
 

@@ -15,18 +15,15 @@ use e2e::{
     environment::Environment,
     kubernetes::{ContainerRuntime, DownAtEnd, Kubernetes, Network, Nodes, Options},
     progress::Progress,
-    trial::{Trial, is_true},
+    trial::{Trial, is_true, minicluster},
 };
 use flux_operator::crd::MiniCluster;
 use k8s_openapi::api::core::v1::Pod;
-use kube::{
-    ResourceExt as _,
-    api::{Patch, PatchParams},
-};
+use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::{
-    cases::{Cases, DEADLINE, FLUX, minicluster, pod, times, until},
+    cases::{Cases, DEADLINE, FLUX, pod, times, until},
     options,
 };
 
@@ -90,8 +87,7 @@ impl Pair<'_> {
         };
         self.kubectl(&["uncordon", other])?;
         waited?;
-        let patch = Patch::Merge(json!({ "spec": { "size": 2 } }));
-        trial.api::<MiniCluster>().patch(name, &PatchParams::default(), &patch).await?;
+        trial.edit(name, &json!({ "size": 2 })).await?;
         self.await_up(trial, name, "2").await?;
         for (index, wanted) in [(0, lead), (1, other)] {
             let pod = pod(trial, name, index).await?;

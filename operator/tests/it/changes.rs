@@ -41,6 +41,11 @@ async fn another_size_patches_the_job() {
     assert_eq!((&job["spec"]["parallelism"], &job["spec"]["completions"]), (&json!(6), &json!(6)));
     assert_eq!(world.status().size, 6);
     assert_eq!(world.writes().await, [""; 0]);
+    // Flux knows six hosts: a refused size leaves the Job and what the status says of it as they are.
+    world.edit(3, |spec| (spec["size"], spec["maxSize"]) = (json!(7), json!(7)));
+    assert_eq!(world.writes().await, [status()]);
+    assert_eq!((world.status().size, world.status().maximum_size), (6, 6));
+    assert_eq!(world.status().observed_generation, Some(3));
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 
 use super::{agent_status, each_once, go, pods_made, run, said};
 use crate::replace::{Loss, await_up, lose};
-use crate::why::edit;
 use crate::{DEADLINE, complete, failure, lead_log, ready_lead, trial, until};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::{Trial, logs::container_log};
@@ -84,7 +83,7 @@ fn a_size_that_is_reduced_before_the_quorum_is_all_that_the_lead_waits_for() {
         let lead = said(trial, "fewer", 0, "starting the broker").await?.uid();
         let_go(trial, "fewer", 1).await?;
         said(trial, "fewer", 1, "starting the broker").await?;
-        edit(trial, "fewer", &json!({ "size": 2 })).await?;
+        trial.edit("fewer", &json!({ "size": 2 })).await?;
         let again = said(trial, "fewer", 0, "2 brokers are enough now").await?.uid();
         ensure!(lead == again, "the lead is another one");
         complete(trial, "fewer").await?;

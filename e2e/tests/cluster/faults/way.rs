@@ -2,7 +2,6 @@
 
 use super::{agent_status, kill_broker, run, said};
 use crate::replace::await_up;
-use crate::why::edit;
 use crate::{DEADLINE, exec, ready_lead, trial, until};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::{Trial, logs::container_log};
@@ -40,7 +39,7 @@ fn workers_start_and_go_on_while_the_leads_service_leads_nowhere() {
         let leads_there =
             || exec(trial, &lead, &name, &["timeout", "1", "bash", "-c", &connect]).is_ok();
         until("the Service to lead nowhere", async || Ok((!leads_there()).then_some(()))).await?;
-        edit(trial, &name, &json!({ "size": 2 })).await?;
+        trial.edit(&name, &json!({ "size": 2 })).await?;
         await_up(trial, &name, "2", DEADLINE).await?;
         let worker = trial.pod(&name, 1).await?.context("no worker")?;
         let log = container_log(trial, &worker, &name).await?;

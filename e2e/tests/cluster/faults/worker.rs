@@ -2,7 +2,6 @@
 
 use super::{agent_status, each_once, end_of, go, kill_broker, run, said};
 use crate::replace::{BACK_WITHIN, await_up};
-use crate::why::edit;
 use crate::{DEADLINE, apply, await_status, complete, lead_log, ready_lead, trial, until};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::{Trial, condition, logs::container_log};
@@ -96,7 +95,7 @@ fn a_worker_with_another_certificate_than_the_lead_waits_and_harms_nobody() {
         let name = run(trial, "keys", more, &container).await?;
         ready_lead(trial, &name).await?;
         put_certificate(trial, 2).await?;
-        edit(trial, &name, &json!({ "size": 2 })).await?;
+        trial.edit(&name, &json!({ "size": 2 })).await?;
         let worker = said(trial, &name, 1, "certificate").await?;
         let log = container_log(trial, &worker, &name).await?;
         ensure!(log.contains("WARNING: waiting for the lead broker"), "log of the worker:\n{log}");

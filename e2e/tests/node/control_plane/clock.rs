@@ -8,7 +8,6 @@ use e2e::{
     trial::{Trial, condition, is_true},
 };
 use flux_operator::crd::MiniCluster;
-use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::{
@@ -90,8 +89,7 @@ async fn jumped(trial: &Trial) -> Result<()> {
     let clusters = trial.api::<MiniCluster>();
     // It looks at what is edited.
     for (name, seconds) in [("runs", 7201), ("waits", 7201), ("stays", 7201), ("stays-less", 601)] {
-        let edit = Patch::Merge(json!({ "spec": { "ttlSecondsAfterFinished": seconds } }));
-        clusters.patch(name, &PatchParams::default(), &edit).await?;
+        trial.edit(name, &json!({ "ttlSecondsAfterFinished": seconds })).await?;
     }
     let cluster = trial.await_finished("waits-less", DEADLINE).await?;
     let (status, reason, message) = condition(&cluster, "Failed").context("no condition")?;

@@ -12,7 +12,7 @@ use e2e::{
 };
 use flux_operator::crd::MiniCluster;
 use kube::{
-    api::{DeleteParams, Patch, PatchParams},
+    api::DeleteParams,
     runtime::wait::{await_condition, conditions::is_deleted},
 };
 use serde_json::json;
@@ -68,8 +68,7 @@ async fn create_scale_and_end(trial: &Trial) -> Result<()> {
     }
     await_ready(trial, "people").await?;
     let clusters = trial.api::<MiniCluster>();
-    let larger = Patch::Merge(json!({ "spec": { "size": 2 } }));
-    clusters.patch("people", &PatchParams::default(), &larger).await?;
+    trial.edit("people", &json!({ "size": 2 })).await?;
     for (name, code) in ends {
         await_ready(trial, name).await?;
         tell(&address_of_lead(trial, name).await?).await?;
