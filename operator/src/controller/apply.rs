@@ -90,8 +90,9 @@ pub(super) async fn apply(
 /// Labels the lead's pod. One that is gone, or whose name another has, is no failure: the watch brings its successor.
 pub(super) async fn label_lead(
     client: &CachedClient<'_>,
-    (name, patch): &(String, Value),
+    label: Option<&(String, Value)>,
 ) -> Result<(), Error> {
+    let Some((name, patch)) = label else { return Ok(()) };
     let answer = client
         .api::<Pod>()
         .patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch))

@@ -48,10 +48,7 @@ pub(super) async fn reconcile(
     };
 
     let mut plan = plan_with_support(client, &mut request, &live).await;
-    let labelled = match &plan.lead_label {
-        Some(label) => label_lead(client, label).await,
-        None => Ok(()),
-    };
+    let labelled = label_lead(client, plan.lead_label.as_ref()).await;
     let mut applied = apply_plan(context, client, &object, &mut plan, &mut live).await;
     if applied.is_ok() && plan.writes.only_services {
         // The agents' configuration holds the address of the lead's Service, which the API server
