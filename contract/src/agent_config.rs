@@ -53,7 +53,7 @@ pub struct AgentConfig {
     /// Where the shared volume is.
     pub layout: Layout,
     /// How the agent and the view come into the pod.
-    #[serde(default, skip_serializing_if = "Install::is_copy")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub install: Install,
     /// The Flux installation.
     pub view: View,
@@ -70,7 +70,7 @@ pub struct AgentConfig {
     /// How much is said.
     pub logging: Logging,
     /// How much time an end may take, and when it comes by itself.
-    #[serde(default, skip_serializing_if = "Shutdown::is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub shutdown: Shutdown,
     /// Scripts of the user that run at given points.
     #[serde(default)]
@@ -80,14 +80,14 @@ pub struct AgentConfig {
     pub archive: Option<Archive>,
     /// True: a munge key is mounted at [`crate::MUNGE_MOUNT`] (`flux.mungeSecret`). The agent
     /// installs it as `/etc/munge/munge.key` before the broker starts.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub munge: bool,
     /// Lines for `flux-view.sh`, by variable name (`flux.environment`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
     /// True: an instance of this Job was given its command and keeps its state in the archive. One that is
     /// resumed after a suspension finds the command there, and is not given it again.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub submitted: bool,
     /// Containers beside the runner that the agent starts, by container name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -116,13 +116,6 @@ pub enum Install {
     /// Their images are mounted ([`crate::AGENT_MOUNT`], [`crate::VIEW_MOUNT`]): the runner's agent links
     /// [`Layout::bin_dir`], [`Layout::view`] and [`Layout::SOFTWARE_MOUNT`] to what is in them.
     Image,
-}
-
-impl Install {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-    const fn is_copy(&self) -> bool {
-        matches!(self, Self::Copy)
-    }
 }
 
 /// The Flux installation the agent uses.
@@ -284,10 +277,9 @@ pub enum Workload {
     Diagnostics {},
 }
 
-/// Whether to leave out a switch that is off.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-const fn is_false(value: &bool) -> bool {
-    !*value
+/// Whether a field is at its default, and so is left out.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// A command and the flags of its submission.
@@ -353,10 +345,6 @@ impl Shutdown {
             shutdown: Shutdown,
         }
         toml::from_str(text).ok().map(|part: Part| part.shutdown)
-    }
-
-    fn is_default(&self) -> bool {
-        *self == Self::default()
     }
 }
 

@@ -1,8 +1,8 @@
 //! The validated MiniCluster: what the rest of the operator works with.
 //!
 //! [`validate::validate()`] is the only way to make a [`Cluster`]. Behind it no `Option` means "perhaps the
-//! user forgot" and no empty string means "unset": every default is resolved, and nothing is left
-//! for Kubernetes to refuse that could be known beforehand.
+//! user forgot" and no empty string means "unset": every default is resolved, and every
+//! rule of ours is checked. What Kubernetes checks by itself in the objects that are made is left to it.
 
 mod fixed_fields;
 mod identity;
@@ -340,11 +340,11 @@ pub struct Companion {
     pub containers: Vec<CompanionContainer>,
     /// Volumes of the user, by name, each once.
     pub volumes: Vec<Volume>,
-    /// What a companion that was made from this specification keeps of it.
+    /// What a pod that was made from this specification keeps of it.
     pub fixed_fields: FixedFields,
 }
 
-/// A container of the companion.
+/// A container of that pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompanionContainer {
     /// The container.

@@ -2,7 +2,7 @@
 //! when it was started.
 //!
 //! Every field is noted by its path and a short hash on the object that is made from it. So a change
-//! is told by the fields that the user wrote, whatever this or another release of the operator builds
+//! is named by the fields that the user wrote, whatever this or another release of the operator builds
 //! of them, and a note shows no value.
 
 use crate::crd::{Container, MiniClusterSpec};
@@ -63,7 +63,7 @@ impl FixedFields {
         Self::of(spec, |path| !path.starts_with(SERVICES))
     }
 
-    /// The fields that the companion keeps.
+    /// The fields that the pod of `spec.services` keeps.
     pub(crate) fn of_services(spec: &MiniClusterSpec) -> Self {
         Self::of(spec, |path| path.starts_with(SERVICES))
     }

@@ -29,7 +29,7 @@ use container::{Containers, containers};
 use flux_contract::Logging;
 use kube::core::cel::{ValidationErrors, validate_compiled};
 use serde_json::Value;
-use text::{given, is_absolute_path};
+use text::{is_absolute_path, non_empty};
 use volume::is_mounted;
 
 /// What is so large in `specification` that nothing may be made of it.
@@ -139,7 +139,7 @@ fn max_size(spec: &MiniClusterSpec) -> u32 {
 
 fn network(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> Network {
     let path = "spec.network.headlessName";
-    let headless_name = given(spec.network.headless_name.as_ref());
+    let headless_name = non_empty(spec.network.headless_name.as_ref());
     if let Some(headless_name) = headless_name {
         faults.require(headless_name != format!("{name}-lead"), path, || {
             format!("{headless_name:?} is the name of the lead's own Service: use another")
@@ -159,9 +159,9 @@ fn archive(spec: &MiniClusterSpec, runner: Option<&Runner>, faults: &mut Faults)
     } else if let Some(runner) = runner {
         // The overlay may mount what no field here says.
         let overlay = spec.pod.overlay.as_ref();
-        let kept = is_mounted(path, &runner.container.mounts)
+        let is_on_a_volume = is_mounted(path, &runner.container.mounts)
             || overlay.is_some_and(|overlay| overlay.get("containers").is_some());
-        faults.require(kept, "spec.archive.path", || {
+        faults.require(is_on_a_volume, "spec.archive.path", || {
             format!("{path:?} is on no volume of the container that runs Flux, so that the state would be gone with its pod: mount a volume there, or give a path on one")
         });
     }

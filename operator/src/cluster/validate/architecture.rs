@@ -1,6 +1,6 @@
 //! `spec.flux.arch`: the architecture of the images, hence of the nodes.
 
-use super::text::given;
+use super::text::non_empty;
 use crate::crd;
 
 /// Label that every node carries (well-known labels of Kubernetes).
@@ -27,7 +27,7 @@ impl Architecture {
 
 /// The architecture asked for, by any of its usual names; absent when none is, or no known one.
 pub(super) fn architecture(flux: &crd::Flux) -> Option<Architecture> {
-    match given(flux.arch.as_ref())? {
+    match non_empty(flux.arch.as_ref())? {
         "amd64" | "x86_64" => Some(Architecture::Amd64),
         "arm" | "arm64" | "aarch64" => Some(Architecture::Arm64),
         _ => None,

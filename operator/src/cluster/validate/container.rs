@@ -3,7 +3,7 @@
 use super::{
     faults::Faults,
     runner::{runner, runner_position},
-    text::{argument_vector, given, is_absolute_path, owned},
+    text::{argument_vector, is_absolute_path, non_empty, non_empty_owned},
     volume::Volumes,
 };
 use crate::{
@@ -48,7 +48,7 @@ pub(super) fn containers(
         if position == Some(index) {
             flux = runner(&path, spec, container, common, faults);
         } else if position.is_some() {
-            if let Some(sidecar) = given(container.name.as_ref())
+            if let Some(sidecar) = non_empty(container.name.as_ref())
                 && !container.ports.is_empty()
             {
                 service_names(&path, sidecar, name, &mut addresses, faults);
@@ -63,7 +63,7 @@ pub(super) fn containers(
     Containers { runner: flux, sidecars, companion, volumes: volumes.into_volumes() }
 }
 
-/// The companion. It is a pod of its own, and so has its own volumes.
+/// The pod of `spec.services`, with volumes of its own.
 fn companion(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> Option<Companion> {
     let mut volumes = Volumes::new(&[]);
     let mut containers = Vec::new();
@@ -72,7 +72,7 @@ fn companion(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> Option<
         let common = common(&path, name, container, &mut volumes, faults);
         containers.push(CompanionContainer {
             container: own_name(container, common),
-            command: owned(container.command.as_ref()),
+            command: non_empty_owned(container.command.as_ref()),
         });
     }
     (!containers.is_empty()).then(|| Companion {
@@ -113,10 +113,10 @@ fn wrapped(spec: &MiniClusterSpec, container: &crd::Container) -> Option<Sidecar
     let commands = container.commands.clone().unwrap_or_default();
     let sidecar = SidecarConfig {
         wait_for_socket: !spec.flux.no_wait_socket && !spec.flux.disable_socket,
-        command: owned(container.command.as_ref()),
-        init: owned(commands.init.as_ref()),
-        service_pre: owned(commands.service_pre.as_ref()),
-        post: owned(commands.post.as_ref()),
+        command: non_empty_owned(container.command.as_ref()),
+        init: non_empty_owned(commands.init.as_ref()),
+        service_pre: non_empty_owned(commands.service_pre.as_ref()),
+        post: non_empty_owned(commands.post.as_ref()),
     };
     let texts = [&sidecar.command, &sidecar.init, &sidecar.service_pre, &sidecar.post];
     let runs_something = texts.iter().any(|text| text.is_some());
@@ -131,7 +131,7 @@ fn common(
     volumes: &mut Volumes<'_>,
     faults: &mut Faults,
 ) -> cluster::Container {
-    if let Some(directory) = given(container.working_dir.as_ref()) {
+    if let Some(directory) = non_empty(container.working_dir.as_ref()) {
         faults.require(is_absolute_path(directory), format!("{path}.workingDir"), || {
             format!("{directory:?} is not an absolute path without '..'")
         });
@@ -150,8 +150,8 @@ fn common(
         name: name.to_owned(),
         image: container.image.clone(),
         pull_policy: pull_policy(container),
-        pull_secret: owned(container.image_pull_secret.as_ref()),
-        working_dir: owned(container.working_dir.as_ref()),
+        pull_secret: non_empty_owned(container.image_pull_secret.as_ref()),
+        working_dir: non_empty_owned(container.working_dir.as_ref()),
         ports: container.ports.iter().filter_map(|port| u16::try_from(*port).ok()).collect(),
         environment: container.environment.clone(),
         secrets: container.secrets.iter().map(secret).collect(),
@@ -165,7 +165,7 @@ fn common(
 }
 
 fn pull_policy(container: &crd::Container) -> String {
-    let policy = given(container.image_pull_policy.as_ref()).unwrap_or("IfNotPresent");
+    let policy = non_empty(container.image_pull_policy.as_ref()).unwrap_or("IfNotPresent");
     if container.pull_always { "Always" } else { policy }.to_owned()
 }
 
@@ -176,7 +176,7 @@ fn hook(
     text: Option<&String>,
     faults: &mut Faults,
 ) -> Option<Vec<String>> {
-    let vector = argument_vector(given(text)?);
+    let vector = argument_vector(non_empty(text)?);
     faults.require(
         vector.as_ref().is_some_and(|vector| !vector.is_empty()),
         format!("{path}.lifeCycle.{field}"),

@@ -4,7 +4,9 @@ use super::{
     architecture::{Architecture, architecture},
     faults::Faults,
     max_size,
-    text::{duration_seconds, given, is_absolute_path, is_label, is_shell_name, owned},
+    text::{
+        duration_seconds, is_absolute_path, is_label, is_shell_name, non_empty, non_empty_owned,
+    },
 };
 use crate::{
     cluster::{Curve, Flux, LeadBroker, View},
@@ -54,22 +56,22 @@ pub(super) fn flux(
         complete_workers: flux.complete_workers,
         topology: topology(flux, faults),
         log_level: u8::try_from(flux.log_level).unwrap_or_default(),
-        wrap: owned(flux.wrap.as_ref()),
+        wrap: non_empty_owned(flux.wrap.as_ref()),
         queue_policy: queue_policy(flux, faults),
         simple_scheduler: flux.scheduler.simple,
-        broker_config: owned(flux.broker_config.as_ref()),
+        broker_config: non_empty_owned(flux.broker_config.as_ref()),
         curve: curve(flux, faults),
         connect_timeout: connect_timeout(flux, faults),
         hosts: hosts(name, spec, lead, faults),
         lead_broker: lead.map(|lead| lead_broker(lead, faults)),
-        munge_secret: owned(flux.munge_secret.as_ref()),
+        munge_secret: non_empty_owned(flux.munge_secret.as_ref()),
         environment: flux.environment.clone(),
         local_socket: !flux.disable_socket,
     }
 }
 
 fn topology(flux: &crd::Flux, faults: &mut Faults) -> Option<String> {
-    let topology = given(flux.topology.as_ref())?;
+    let topology = non_empty(flux.topology.as_ref())?;
     let (scheme, factor) = topology.split_once(':').map_or((topology, None), |(a, b)| (a, Some(b)));
     let is_number = |text: &str| text.parse::<u32>().is_ok();
     let fits = match scheme {
@@ -93,7 +95,7 @@ fn queue_policy(flux: &crd::Flux, faults: &mut Faults) -> String {
         || format!("{policy:?} is no queue policy: use one of {}", QUEUE_POLICIES.join(", ")),
     );
     let given = flux.scheduler != crd::Scheduler::default();
-    let everything = owned(flux.broker_config.as_ref()).is_some();
+    let everything = non_empty_owned(flux.broker_config.as_ref()).is_some();
     faults.require(!(given && everything), "spec.flux.scheduler", || {
         "has no effect beside brokerConfig, which is the whole configuration: write it in there"
             .to_owned()
@@ -113,10 +115,10 @@ fn connect_timeout(flux: &crd::Flux, faults: &mut Faults) -> Option<String> {
 }
 
 fn curve(flux: &crd::Flux, faults: &mut Faults) -> Curve {
-    if let Some(secret) = owned(flux.curve_cert_secret.as_ref()) {
+    if let Some(secret) = non_empty_owned(flux.curve_cert_secret.as_ref()) {
         return Curve::Secret(secret);
     }
-    let Some(text) = given(flux.curve_cert.as_ref()) else { return Curve::Generate };
+    let Some(text) = non_empty(flux.curve_cert.as_ref()) else { return Curve::Generate };
     if let Err(error) = CurveCertificate::parse(text) {
         faults
             .add("spec.flux.curveCert", format!("{error}: give the text that flux-keygen writes"));
@@ -126,7 +128,7 @@ fn curve(flux: &crd::Flux, faults: &mut Faults) -> Curve {
 
 fn lead_broker(lead: &crd::LeadBroker, faults: &mut Faults) -> LeadBroker {
     let path = "spec.flux.bursting.leadBroker";
-    let address = given(lead.address.as_ref()).unwrap_or_default();
+    let address = non_empty(lead.address.as_ref()).unwrap_or_default();
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
     faults.require(!address.is_empty() && address.chars().all(fits), format!("{path}.address"), || {
         format!("{address:?} is no host name or address: say where the lead is reached from here, or remove leadBroker if this cluster has the lead")
@@ -165,8 +167,8 @@ fn given_hostlist(
     faults: &mut Faults,
 ) -> Option<Hostlist> {
     let path = "spec.flux.bursting.hostlist";
-    let bursting = bursting.and_then(|bursting| given(bursting.hostlist.as_ref()));
-    let lead = lead.and_then(|lead| given(lead.hostlist.as_ref()));
+    let bursting = bursting.and_then(|bursting| non_empty(bursting.hostlist.as_ref()));
+    let lead = lead.and_then(|lead| non_empty(lead.hostlist.as_ref()));
     let hosts = Hostlist::parse(bursting.or(lead)?);
     if let Err(error) = &hosts {
         faults.add(path, format!("{error}: write e.g. flux-sample-[0-3],other-[001-003]"));
@@ -178,7 +180,7 @@ fn given_hostlist(
 /// by the name its own pod has, not by the address at which it is reached from here.
 fn lead_hosts(lead: &crd::LeadBroker, faults: &mut Faults) -> Hostlist {
     let path = "spec.flux.bursting.leadBroker";
-    let name = given(lead.name.as_ref()).unwrap_or_default();
+    let name = non_empty(lead.name.as_ref()).unwrap_or_default();
     faults.require(is_label(name), format!("{path}.name"), || {
         format!("{name:?} is no name of a MiniCluster: give that of the one with the lead, or a hostlist")
     });
@@ -197,7 +199,8 @@ fn append(
     faults: &mut Faults,
 ) {
     let path = format!("spec.flux.bursting.clusters[{position}]");
-    let name = owned(cluster.name.as_ref()).unwrap_or_else(|| format!("burst-{position}"));
+    let name =
+        non_empty_owned(cluster.name.as_ref()).unwrap_or_else(|| format!("burst-{position}"));
     faults.require(is_label(&name), format!("{path}.name"), || {
         format!("{name:?} is no DNS label: use lower-case letters, digits and '-'")
     });
@@ -229,13 +232,14 @@ fn view(flux: &crd::Flux, defaults: &Defaults, faults: &mut Faults) -> View {
     View {
         enabled: !container.disable,
         name: container.name.clone(),
-        image: owned(container.image.as_ref()).unwrap_or_else(|| default_image(flux, defaults)),
+        image: non_empty_owned(container.image.as_ref())
+            .unwrap_or_else(|| default_image(flux, defaults)),
         pull_policy: if container.pull_always { "Always" } else { "IfNotPresent" }.to_owned(),
-        pull_secret: owned(container.image_pull_secret.as_ref()),
-        working_dir: owned(container.working_dir.as_ref()),
+        pull_secret: non_empty_owned(container.image_pull_secret.as_ref()),
+        working_dir: non_empty_owned(container.working_dir.as_ref()),
         mount_path: mount_path(&container.mount_path, faults),
         medium: container.medium,
-        python_path: owned(container.python_path.as_ref()),
+        python_path: non_empty_owned(container.python_path.as_ref()),
         resources: container.resources.clone().unwrap_or_default(),
         security_context: container.security_context.clone(),
     }

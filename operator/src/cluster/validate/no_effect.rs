@@ -1,6 +1,6 @@
-//! Fields that are accepted and have no effect where they are given: the user is told so.
+//! Fields that are accepted and have no effect where they are given: the condition names them.
 
-use super::{runner::runner_position, text::given};
+use super::{runner::runner_position, text::non_empty};
 use crate::crd::{Commands, Container, MiniClusterSpec};
 
 /// A field's path in a container, and whether it is given there.
@@ -21,7 +21,7 @@ const NOT_IN_SIDECARS: &[Field] = &[
     ("batch", |container| container.batch),
     ("batchRaw", |container| container.batch_raw),
     ("logs", |container| container.logs.is_some()),
-    ("preCommand", |container| given(container.pre_command.as_ref()).is_some()),
+    ("preCommand", |container| non_empty(container.pre_command.as_ref()).is_some()),
     ("fluxUser", |container| container.flux_user.is_some()),
     ("fluxuser", |container| container.fluxuser.is_some()),
     ("commands.runFluxAsRoot", |container| {
@@ -36,7 +36,7 @@ const NOT_IN_SIDECARS: &[Field] = &[
     ("commands.preWorker", |container| command(container, |it| it.pre_worker.as_ref())),
 ];
 
-/// Fields that have no effect in the companion.
+/// Fields that have no effect in the pod of `spec.services`.
 const NOT_IN_SERVICES: &[Field] = &[
     ("runFlux", |container| container.run_flux == Some(true)),
     ("noWrapEntrypoint", |container| container.no_wrap_entrypoint),
@@ -47,7 +47,7 @@ const NOT_IN_SERVICES: &[Field] = &[
 
 /// Fields that have no effect where the image's own entrypoint is kept.
 const NOT_WITH_OWN_ENTRYPOINT: &[Field] = &[
-    ("command", |container| given(container.command.as_ref()).is_some()),
+    ("command", |container| non_empty(container.command.as_ref()).is_some()),
     ("commands.init", |container| command(container, |it| it.init.as_ref())),
     ("commands.servicePre", |container| command(container, |it| it.service_pre.as_ref())),
     ("commands.post", |container| command(container, |it| it.post.as_ref())),
@@ -55,7 +55,7 @@ const NOT_WITH_OWN_ENTRYPOINT: &[Field] = &[
 
 /// Fields that have no effect where Flux's diagnostics run in place of the command.
 const NOT_WITH_DIAGNOSTICS: &[Field] = &[
-    ("command", |container| given(container.command.as_ref()).is_some()),
+    ("command", |container| non_empty(container.command.as_ref()).is_some()),
     ("launcher", |container| container.launcher),
     ("batch", |container| container.batch),
     ("commands.prefix", |container| command(container, |it| it.prefix.as_ref())),
@@ -64,7 +64,7 @@ const NOT_WITH_DIAGNOSTICS: &[Field] = &[
 
 /// Fields that have no effect where the lead is in another cluster: its command runs there.
 const NOT_WITHOUT_LEAD: &[Field] = &[
-    ("command", |container| given(container.command.as_ref()).is_some()),
+    ("command", |container| non_empty(container.command.as_ref()).is_some()),
     ("commands.script", |container| command(container, |it| it.script.as_ref())),
     ("commands.brokerPre", |container| command(container, |it| it.broker_pre.as_ref())),
     ("commands.preBroker", |container| command(container, |it| it.pre_broker.as_ref())),
@@ -106,5 +106,5 @@ fn tables(spec: &MiniClusterSpec, container: &Container, runs_flux: bool) -> Vec
 
 /// Whether one of the scripts of `commands` is given.
 fn command(container: &Container, script: fn(&Commands) -> Option<&String>) -> bool {
-    container.commands.as_ref().is_some_and(|commands| given(script(commands)).is_some())
+    container.commands.as_ref().is_some_and(|commands| non_empty(script(commands)).is_some())
 }

@@ -5,7 +5,7 @@ mod overlay;
 use super::{
     architecture::{ARCHITECTURE_LABEL, architecture},
     faults::Faults,
-    text::{given, owned},
+    text::{non_empty, non_empty_owned},
 };
 use crate::{cluster::Pod, crd::MiniClusterSpec};
 use flux_contract::Shutdown;
@@ -24,15 +24,15 @@ pub(super) fn pod(spec: &MiniClusterSpec, volumes: Vec<Volume>, faults: &mut Fau
         annotations: pod.annotations.clone(),
         resources: pod.resources.clone(),
         // A failed command is not to be run again behind the user's back.
-        restart_policy: given(pod.restart_policy.as_ref()).unwrap_or("Never").to_owned(),
-        service_account_name: owned(pod.service_account_name.as_ref()),
-        runtime_class_name: owned(pod.runtime_class_name.as_ref()),
+        restart_policy: non_empty(pod.restart_policy.as_ref()).unwrap_or("Never").to_owned(),
+        service_account_name: non_empty_owned(pod.service_account_name.as_ref()),
+        runtime_class_name: non_empty_owned(pod.runtime_class_name.as_ref()),
         automount_service_account_token: pod.automount_service_account_token,
-        scheduler_name: owned(pod.scheduler_name.as_ref()),
+        scheduler_name: non_empty_owned(pod.scheduler_name.as_ref()),
         node_selector: node_selector(spec, faults),
         node_affinity: node_affinity(spec),
         tolerations: pod.tolerations.clone(),
-        dns_policy: owned(pod.dns_policy.as_ref()),
+        dns_policy: non_empty_owned(pod.dns_policy.as_ref()),
         grace_seconds: grace_seconds(spec, faults),
         host_ipc: pod.host_ipc,
         host_pid: pod.host_pid,
@@ -46,7 +46,7 @@ pub(super) fn pod(spec: &MiniClusterSpec, volumes: Vec<Volume>, faults: &mut Fau
 /// The labels a node must have: the user's, and the architecture's.
 fn node_selector(spec: &MiniClusterSpec, faults: &mut Faults) -> BTreeMap<String, String> {
     let mut labels = spec.pod.node_selector.clone();
-    let Some(text) = given(spec.flux.arch.as_ref()) else { return labels };
+    let Some(text) = non_empty(spec.flux.arch.as_ref()) else { return labels };
     let Some(architecture) = architecture(&spec.flux) else { return labels };
     let label = architecture.label();
     let other = labels.insert(ARCHITECTURE_LABEL.to_owned(), label.to_owned());

@@ -1,6 +1,6 @@
 //! The container that runs Flux: which one it is, as whom, and its hooks.
 
-use super::{faults::Faults, text::owned, work::work};
+use super::{faults::Faults, text::non_empty_owned, work::work};
 use crate::{
     cluster::{self, Runner},
     crd::{self, MiniClusterSpec, UserAccount},
@@ -35,14 +35,14 @@ pub(super) fn runner(
 ) -> Option<Runner> {
     let commands = container.commands.clone().unwrap_or_default();
     let hooks = Hooks {
-        init: owned(commands.init.as_ref()),
-        pre_command: owned(container.pre_command.as_ref()),
-        pre: owned(commands.pre.as_ref()),
-        broker_pre: owned(commands.broker_pre.as_ref())
-            .or_else(|| owned(commands.pre_broker.as_ref())),
-        worker_pre: owned(commands.worker_pre.as_ref())
-            .or_else(|| owned(commands.pre_worker.as_ref())),
-        post: owned(commands.post.as_ref()),
+        init: non_empty_owned(commands.init.as_ref()),
+        pre_command: non_empty_owned(container.pre_command.as_ref()),
+        pre: non_empty_owned(commands.pre.as_ref()),
+        broker_pre: non_empty_owned(commands.broker_pre.as_ref())
+            .or_else(|| non_empty_owned(commands.pre_broker.as_ref())),
+        worker_pre: non_empty_owned(commands.worker_pre.as_ref())
+            .or_else(|| non_empty_owned(commands.pre_worker.as_ref())),
+        post: non_empty_owned(commands.post.as_ref()),
     };
     let user = user(path, container, commands.run_flux_as_root, faults);
     let work = work(path, spec, container, faults)?;

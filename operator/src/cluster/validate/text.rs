@@ -4,13 +4,13 @@ pub(super) use flux_contract::is_shell_name;
 use flux_contract::shell_syntax;
 
 /// The text, unless it is absent or empty: in the API the two are the same.
-pub(super) fn given(text: Option<&String>) -> Option<&str> {
+pub(super) fn non_empty(text: Option<&String>) -> Option<&str> {
     text.map(String::as_str).filter(|text| !text.is_empty())
 }
 
-/// As [`given`], owned.
-pub(super) fn owned(text: Option<&String>) -> Option<String> {
-    given(text).map(str::to_owned)
+/// As [`non_empty`], owned.
+pub(super) fn non_empty_owned(text: Option<&String>) -> Option<String> {
+    non_empty(text).map(str::to_owned)
 }
 
 /// A DNS label (RFC 1123): what hosts and MiniClusters are named by.

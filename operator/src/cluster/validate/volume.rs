@@ -2,7 +2,7 @@
 
 use super::{
     faults::Faults,
-    text::{given, is_absolute_path, owned},
+    text::{is_absolute_path, non_empty, non_empty_owned},
 };
 use crate::crd::ContainerVolume;
 use k8s_openapi::{
@@ -57,8 +57,8 @@ impl<'cluster> Volumes<'cluster> {
         volume: &ContainerVolume,
         faults: &mut Faults,
     ) -> Option<VolumeMount> {
-        let target =
-            given(volume.path.as_ref()).or_else(|| volume.empty_dir.then_some(SHARED_MEMORY))?;
+        let target = non_empty(volume.path.as_ref())
+            .or_else(|| volume.empty_dir.then_some(SHARED_MEMORY))?;
         let target = if target == "/" { target } else { target.trim_end_matches('/') };
         let inside = |reserved: &String| {
             target == reserved
@@ -108,7 +108,7 @@ fn source(path: &str, volume: &ContainerVolume, faults: &mut Faults) -> Volume {
     check_details(path, volume, faults);
     let items = items(volume);
     let mut result = Volume::default();
-    if let Some(driver) = given(volume.csi_driver.as_ref()) {
+    if let Some(driver) = non_empty(volume.csi_driver.as_ref()) {
         let attributes = &volume.csi_driver_attributes;
         result.csi = Some(CSIVolumeSource {
             driver: driver.to_owned(),
@@ -116,21 +116,21 @@ fn source(path: &str, volume: &ContainerVolume, faults: &mut Faults) -> Volume {
             volume_attributes: (!attributes.is_empty()).then(|| attributes.clone()),
             ..CSIVolumeSource::default()
         });
-    } else if let Some(name) = owned(volume.secret_name.as_ref()) {
+    } else if let Some(name) = non_empty_owned(volume.secret_name.as_ref()) {
         result.secret = Some(SecretVolumeSource {
             secret_name: Some(name),
             items,
             ..SecretVolumeSource::default()
         });
-    } else if let Some(name) = owned(volume.config_map_name.as_ref()) {
+    } else if let Some(name) = non_empty_owned(volume.config_map_name.as_ref()) {
         result.config_map =
             Some(ConfigMapVolumeSource { name, items, ..ConfigMapVolumeSource::default() });
-    } else if let Some(claim_name) = owned(volume.claim_name.as_ref()) {
+    } else if let Some(claim_name) = non_empty_owned(volume.claim_name.as_ref()) {
         result.persistent_volume_claim = Some(PersistentVolumeClaimVolumeSource {
             claim_name,
             ..PersistentVolumeClaimVolumeSource::default()
         });
-    } else if let Some(host_path) = given(volume.host_path.as_ref()) {
+    } else if let Some(host_path) = non_empty(volume.host_path.as_ref()) {
         if !is_absolute_path(host_path) {
             faults.add(
                 format!("{path}.hostPath"),
@@ -144,7 +144,7 @@ fn source(path: &str, volume: &ContainerVolume, faults: &mut Faults) -> Volume {
     } else {
         result.empty_dir = Some(EmptyDirVolumeSource {
             medium: medium(path, volume, faults),
-            size_limit: given(volume.empty_dir_size_limit.as_ref())
+            size_limit: non_empty(volume.empty_dir_size_limit.as_ref())
                 .map(|limit| Quantity(limit.to_owned())),
             ..EmptyDirVolumeSource::default()
         });
@@ -154,7 +154,7 @@ fn source(path: &str, volume: &ContainerVolume, faults: &mut Faults) -> Volume {
 
 /// Refuses fields that belong to one kind of source, given with another.
 fn check_details(path: &str, volume: &ContainerVolume, faults: &mut Faults) {
-    let has = |field: &Option<String>| given(field.as_ref()).is_some();
+    let has = |field: &Option<String>| non_empty(field.as_ref()).is_some();
     let is_empty_dir = ![
         &volume.csi_driver,
         &volume.secret_name,
@@ -194,7 +194,7 @@ fn items(volume: &ContainerVolume) -> Option<Vec<KeyToPath>> {
 
 /// The medium in Kubernetes' spelling.
 fn medium(path: &str, volume: &ContainerVolume, faults: &mut Faults) -> Option<String> {
-    let medium = given(volume.empty_dir_medium.as_ref())?;
+    let medium = non_empty(volume.empty_dir_medium.as_ref())?;
     if medium.eq_ignore_ascii_case("memory") {
         return Some("Memory".to_owned());
     }

@@ -2,7 +2,7 @@
 
 use super::{
     faults::Faults,
-    text::{argument_vector, given, is_absolute_path, words},
+    text::{argument_vector, is_absolute_path, non_empty, words},
 };
 use crate::{
     cluster::Work,
@@ -22,8 +22,8 @@ pub(super) fn work(
     faults: &mut Faults,
 ) -> Option<Work> {
     let commands = container.commands.clone().unwrap_or_default();
-    let command = given(container.command.as_ref()).filter(|text| !text.trim().is_empty());
-    let script = given(commands.script.as_ref());
+    let command = non_empty(container.command.as_ref()).filter(|text| !text.trim().is_empty());
+    let script = non_empty(commands.script.as_ref());
     let launcher = spec.launcher || container.launcher;
     let has_lines = command.is_some() || script.is_some();
     faults.require(!container.batch || has_lines, format!("{path}.command"), || {
@@ -80,7 +80,7 @@ fn plain_command(path: &str, text: &str, faults: &mut Faults) -> Option<Vec<Stri
 
 /// The words of a field without shell syntax; none when it is not given.
 fn split(path: &str, text: Option<&String>, faults: &mut Faults) -> Option<Vec<String>> {
-    let Some(text) = given(text) else { return Some(vec![]) };
+    let Some(text) = non_empty(text) else { return Some(vec![]) };
     let words = words(text);
     faults.require(words.is_some(), path, || format!("{text:?} has an open quote: close it"));
     words
@@ -113,15 +113,15 @@ fn batch(
     flags: Vec<String>,
     faults: &mut Faults,
 ) -> Work {
-    let output_directory = given(container.logs.as_ref())
+    let output_directory = non_empty(container.logs.as_ref())
         .unwrap_or(DEFAULT_OUTPUT_DIRECTORY)
         .trim_end_matches('/')
         .to_owned();
     faults.require(is_absolute_path(&output_directory), format!("{path}.logs"), || {
         format!("{output_directory:?} is not an absolute path without '..', other than '/'")
     });
-    let text = given(container.command.as_ref()).or_else(|| {
-        container.commands.as_ref().and_then(|commands| given(commands.script.as_ref()))
+    let text = non_empty(container.command.as_ref()).or_else(|| {
+        container.commands.as_ref().and_then(|commands| non_empty(commands.script.as_ref()))
     });
     let text = text.unwrap_or_default();
     if !container.batch_raw {
