@@ -1,6 +1,6 @@
 //! Arguments that several subcommands take.
 
-use crate::system::output::{answer_json, answer_text};
+use crate::system::output::{print_json, print_text};
 use clap::{Args, ValueEnum};
 use flux_contract::AGENT_CONFIG_PATH;
 use serde::Serialize;
@@ -58,8 +58,8 @@ impl Format {
     /// Prints `value` in this form; `text` is the one for people.
     pub(super) fn print(self, value: &impl Serialize, text: impl FnOnce() -> String) {
         match self {
-            Self::Text => answer_text(&text()),
-            Self::Json => answer_json(value),
+            Self::Text => print_text(&text()),
+            Self::Json => print_json(value),
         }
     }
 }

@@ -287,7 +287,7 @@ fn block_on<T>(work: impl Future<Output = T>, failed: impl FnOnce(u8) -> T) -> T
             done
         }
         Err(error) => {
-            output::complain(&format!("start the runtime: {error}"));
+            output::log_line(&format!("start the runtime: {error}"));
             failed(Exit::Internal.code())
         }
     }

@@ -14,7 +14,7 @@ use crate::plan::environment::chosen_shell;
 use crate::process::exit_status::start_failure_code;
 use crate::system::environment::{Change, Environment, find_program};
 use crate::system::files::is_executable;
-use crate::system::output::complain;
+use crate::system::output::log_line;
 use flux_contract::{Exit, Layout};
 use nix::unistd::{AccessFlags, access};
 use std::ffi::{OsStr, OsString};
@@ -163,7 +163,7 @@ impl Client {
         if std::env::set_current_dir(&home).is_ok() {
             if io::stderr().is_terminal() {
                 let home = home.to_string_lossy();
-                complain(&format!(
+                log_line(&format!(
                     "the working directory is closed to Flux's user: going to {home}"
                 ));
             }

@@ -5,7 +5,7 @@ use crate::commands::error::CommandError;
 use crate::commands::pod::PodContext;
 use crate::system::environment::{Environment, Report};
 use crate::system::files;
-use crate::system::output::{answer, answer_json};
+use crate::system::output::{print_json, print_line};
 use crate::system::words::quoted;
 use flux_contract::Exit;
 use std::collections::BTreeMap;
@@ -32,10 +32,10 @@ pub(crate) fn run(arguments: &PodArguments, format: Format) -> Result<(), Comman
     let new = after.iter().filter(|(name, value)| before.get(*name) != Some(*value));
     let new = new.map(|(name, value)| (name.to_string_lossy(), value.to_string_lossy()));
     match format {
-        Format::Json => answer_json(&new.collect::<BTreeMap<_, _>>()),
+        Format::Json => print_json(&new.collect::<BTreeMap<_, _>>()),
         Format::Text => {
             for (name, value) in new {
-                answer(&format!("export {name}={}", quoted(&value)));
+                print_line(&format!("export {name}={}", quoted(&value)));
             }
         }
     }

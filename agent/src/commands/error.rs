@@ -1,6 +1,6 @@
 //! How a subcommand ends that has not done what was asked.
 
-use crate::system::output::{chain, complain};
+use crate::system::output::{chain, log_line};
 use flux_contract::Exit;
 use std::error::Error;
 
@@ -44,7 +44,7 @@ impl CommandError {
 pub(crate) fn report(result: Result<(), CommandError>) -> u8 {
     let Err(error) = result else { return 0 };
     if let Some(message) = &error.message {
-        complain(message);
+        log_line(message);
     }
     error.code
 }

@@ -8,7 +8,7 @@
 
 use crate::commands::error::CommandError;
 use crate::process::exit_status::{exit_code, start_failure_code};
-use crate::system::output::{answer, plain};
+use crate::system::output::{print_line, print_stderr};
 use flux_contract::Layout;
 use std::io;
 use std::process::{Command, Stdio};
@@ -66,7 +66,7 @@ fn scheduler(line: &str) -> Option<&str> {
 }
 
 fn print(text: &str) {
-    answer(&format!("load-fluxion.sh: {text}"));
+    print_line(&format!("load-fluxion.sh: {text}"));
 }
 
 fn refuse(text: &str) -> Result<(), CommandError> {
@@ -75,7 +75,7 @@ fn refuse(text: &str) -> Result<(), CommandError> {
 }
 
 fn warn(text: &str) {
-    plain(&format!("load-fluxion.sh: {text}"));
+    print_stderr(&format!("load-fluxion.sh: {text}"));
 }
 
 fn load(words: &[&str]) -> Result<(), CommandError> {

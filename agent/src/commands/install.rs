@@ -2,7 +2,7 @@
 
 use crate::commands::error::CommandError;
 use crate::system::files::{self, Attributes};
-use crate::system::output::complain;
+use crate::system::output::log_line;
 use crate::view::{InstallRequest, install_view};
 use flux_contract::{Exit, Layout};
 use std::fs::File;
@@ -25,7 +25,7 @@ pub(crate) struct InstallError {
 /// Copies this program to `directory`.
 pub(crate) fn agent(directory: &Path) -> Result<(), CommandError> {
     let path = copy_to(directory).map_err(|error| CommandError::new(Exit::Prepare, &error))?;
-    complain(&format!("installed {}", path.display()));
+    log_line(&format!("installed {}", path.display()));
     Ok(())
 }
 
@@ -34,9 +34,9 @@ pub(crate) fn view(request: &InstallRequest, with_agent: bool) -> Result<(), Com
     if with_agent {
         agent(&Layout::new(&request.destination).bin_dir())?;
     }
-    let report = install_view(request, &mut complain)
+    let report = install_view(request, &mut log_line)
         .map_err(|error| CommandError::new(Exit::View, &error))?;
-    complain(&report.to_string());
+    log_line(&report.to_string());
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use crate::commands::error::CommandError;
 use crate::system::files::{self, Attributes};
-use crate::system::output::answer_text;
+use crate::system::output::print_text;
 use flux_contract::{CertificateError, CurveCertificate, Exit};
 use std::fs::File;
 use std::io::{self, Write};
@@ -39,7 +39,7 @@ pub(crate) fn run(path: Option<&Path>, name: &str, force: bool) -> Result<(), Co
         if let Some(path) = path {
             return write(path, &certificate, force);
         }
-        answer_text(certificate.to_text().expose());
+        print_text(certificate.to_text().expose());
         Ok(())
     });
     made.map_err(|error| CommandError::new(Exit::Prepare, &error))

@@ -5,7 +5,7 @@ use crate::commands::error::CommandError;
 use crate::commands::pod::{PodContext, certificate_at};
 use crate::lead::probe::probe;
 use crate::lead::resolver::lookup;
-use crate::system::output::{answer, answer_json, chain};
+use crate::system::output::{chain, print_json, print_line};
 use flux_contract::Exit;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -46,8 +46,8 @@ pub(crate) async fn run(
             done = Ok(());
         }
         match format {
-            Format::Text => answer(&format!("{address}: {outcome}")),
-            Format::Json => answer_json(&serde_json::json!({
+            Format::Text => print_line(&format!("{address}: {outcome}")),
+            Format::Json => print_json(&serde_json::json!({
                 "address": address.to_string(),
                 "accepted": outcome.is_accepted(),
                 "outcome": outcome.to_string(),

@@ -9,7 +9,7 @@ use crate::lead::wait::wait_for_lead;
 use crate::plan::config::read_config;
 use crate::status::client::{ask, ask_when_ready};
 use crate::status::document::StatusReport;
-use crate::system::output::{chain, complain};
+use crate::system::output::{chain, log_line};
 use crate::system::root::Root;
 use flux_contract::{Exit, Layout, PRIVATE_MOUNT};
 use std::path::{Path, PathBuf};
@@ -81,7 +81,7 @@ async fn reached(what: Awaited, arguments: &PodArguments, socket: &Path) -> bool
 async fn wait_lead(arguments: &PodArguments, limit: Duration) -> Result<(), CommandError> {
     let pod = PodContext::read(arguments)?;
     let (certificate, lead) = (certificate_at(&pod.certificate_path())?, pod.lead()?);
-    let mut report = |line: &str| complain(line);
+    let mut report = |line: &str| log_line(line);
     let found = wait_for_lead(&lead, &certificate, limit, &mut report).await;
     found.map(drop).map_err(|error| CommandError::new(Exit::LeadUnreachable, &error))
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Waits until the lead lets this pod in; what was seen last is in the status all along.
 pub(crate) async fn await_lead(context: &mut Context, lead: &AwaitLead) -> Result<(), StepError> {
     context.progress.enter(phase::WAIT_FOR_LEAD);
-    context.log.say(&lead.to_string());
+    context.log.info(&lead.to_string());
     let certificate = context
         .session
         .certificate
@@ -22,7 +22,7 @@ pub(crate) async fn await_lead(context: &mut Context, lead: &AwaitLead) -> Resul
     let before = context.progress.last_error();
     let (log, progress) = (context.log, &context.progress);
     let mut report = |line: &str| {
-        log.say(line);
+        log.info(line);
         progress.failed(line);
     };
     let wait = wait_for_lead(lead, &certificate, deadline, &mut report);
@@ -30,7 +30,7 @@ pub(crate) async fn await_lead(context: &mut Context, lead: &AwaitLead) -> Resul
         context.signals.unless_stopped(wait).await?.map_err(|source| StepError::Lead { source })?;
     context.progress.set_last_error(before);
     let seconds = found.elapsed.as_secs_f64();
-    log.say(&format!(
+    log.info(&format!(
         "the lead broker answers at {} after {seconds:.1} s ({} attempts)",
         found.address, found.attempts
     ));
@@ -43,10 +43,10 @@ fn take_way(context: &mut Context, lead: &AwaitLead, way: Way) -> Result<(), Ste
     let Some(file) = lead.rewritten(before, way) else { return Ok(()) };
     match way {
         Way::Known => {
-            context.log.say("its address leads there again: the broker will use the address");
+            context.log.info("its address leads there again: the broker will use the address");
         }
         Way::Name { .. } if lead.address.is_some() => {
-            context.log.say("only its name led there: the broker will use the name");
+            context.log.info("only its name led there: the broker will use the name");
         }
         Way::Name { .. } => {}
     }

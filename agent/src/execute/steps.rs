@@ -30,9 +30,9 @@ pub(crate) fn announce(context: &Context, step: &Step) {
     let hook = if let Step::RunHook(hook) = step { Some(hook.name) } else { None };
     context.progress.doing(hook);
     if step.is_detail() {
-        context.log.detail(&step.to_string());
+        context.log.debug(&step.to_string());
     } else {
-        context.log.say(&step.to_string());
+        context.log.info(&step.to_string());
     }
 }
 
@@ -124,7 +124,9 @@ fn optional(
 ) -> Result<(), StepError> {
     match done {
         Err(error) if !required => {
-            context.log.say(&format!("going on without: {}", crate::system::output::chain(&error)));
+            context
+                .log
+                .info(&format!("going on without: {}", crate::system::output::chain(&error)));
             Ok(())
         }
         Ok(()) | Err(_) => done,
@@ -180,7 +182,7 @@ fn write_first(
         match write_at(context, &path, text.as_bytes(), 0o755, Owner::Broker) {
             Ok(()) => return Ok(path),
             Err(error) => {
-                context.log.say(&crate::system::output::chain(&error));
+                context.log.info(&crate::system::output::chain(&error));
                 last = Some(error);
             }
         }

@@ -60,7 +60,7 @@ pub(super) fn adopt(context: &Context, path: &Path) -> bool {
     match try_adopt(context, path, identity) {
         Ok(Adopted::Already) => true,
         Ok(Adopted::Now) => {
-            context.log.say(&format!("{} now belongs to {name}", path.display()));
+            context.log.info(&format!("{} now belongs to {name}", path.display()));
             true
         }
         Ok(Adopted::Never(why)) => {

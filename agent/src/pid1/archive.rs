@@ -94,7 +94,7 @@ pub(crate) async fn keep(context: &Context, archive: &ArchiveRun, broker: Broker
     }
     let kept = if ran { try_keep(context, archive, broker).await } else { never_ran(archive) };
     match kept {
-        Ok(()) => context.log.say(&format!("the state is kept in {}", archive.path.display())),
+        Ok(()) => context.log.info(&format!("the state is kept in {}", archive.path.display())),
         Err(error) => {
             let text = chain(&error);
             context.log.error(&text);

@@ -77,7 +77,7 @@ pub(crate) async fn run(options: Options) -> u8 {
     // First of all: signals to PID 1 without a handler are lost, and so is a probe while no port is open.
     let signals = Signals::register();
     let readiness = options.probes.map(|probes| ReadinessServer::bind(probes.port));
-    output::never_wait_for_the_log();
+    output::log_on_a_thread();
     let root = options.root.clone();
     let period = options.probes.map(|probes| probes.period);
     match begin(options, signals, readiness).await {
@@ -260,7 +260,7 @@ fn prepare_volume(
         link_agent(root, layout)?;
         if config.view.enabled {
             let source = link_view(root.directory(), layout)?;
-            log.detail(&format!("linked the view: {}", source.view.display()));
+            log.debug(&format!("linked the view: {}", source.view.display()));
         }
     }
     Ok(lock)
@@ -325,7 +325,7 @@ async fn of_lead(context: &mut Context, plan: &Plan, facts: &Facts) -> Result<Ou
     };
     if plan.broker.timed {
         let elapsed = Duration::from_nanos(end.ended.saturating_sub(end.started));
-        output::plain(&fluxtime_line("fluxstart", elapsed));
+        output::print_stderr(&fluxtime_line("fluxstart", elapsed));
     }
     if let Some(archive) = &plan.broker.archive {
         keep(context, archive, end, end.ran || record.is_some()).await;
@@ -383,7 +383,7 @@ async fn of_worker(
         };
         let pause = backoff.pause(Duration::from_nanos(end.ended.saturating_sub(end.started)));
         let text = format!("{why}; starting it again in {:.1} s", pause.as_secs_f64());
-        context.log.say(&text);
+        context.log.info(&text);
         context.progress.failed(&why);
         context.progress.restarted();
         context.signals.unless_stopped(tokio::time::sleep(pause)).await?;
@@ -396,7 +396,7 @@ async fn another_lead_follows(
     worker: &WorkerRun,
 ) -> Result<bool, StepError> {
     let Some(seconds) = worker.lead_may_return_seconds else { return Ok(false) };
-    context.log.say("the broker ended well: looking whether the lead goes, too");
+    context.log.info("the broker ended well: looking whether the lead goes, too");
     let gone =
         tokio::time::timeout(Duration::from_secs(seconds), LeadWatch::SHORT.lost(&worker.lead));
     Ok(context.signals.unless_stopped(gone).await?.is_ok())

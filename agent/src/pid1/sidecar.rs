@@ -83,7 +83,7 @@ pub(crate) async fn run(
         if ended.code != 0 {
             return Ok(ended);
         }
-        context.log.say("done: staying until the runner has finished");
+        context.log.info("done: staying until the runner has finished");
         // Told to stop: the sidecar's own work is done.
         let end = context.signals.unless_stopped(runner.end()).await;
         Ok(end.ok().filter(|end| *end != RunnerEnd::Finished).map_or(ended, Into::into))
@@ -146,7 +146,7 @@ async fn main(
     if sidecar.wait_for_socket
         && let Some(end) = end_before_socket(context, runner).await?
     {
-        context.log.say(&end.text());
+        context.log.info(&end.text());
         return Ok(end.into());
     }
     let Some(command) = &sidecar.command else { return Ok(Ended::well(0)) };
@@ -172,7 +172,7 @@ async fn main(
         }
         end = runner.end() => end,
     };
-    context.log.say(&format!("{}: ending the command", end.text()));
+    context.log.info(&format!("{}: ending the command", end.text()));
     running.signal_group(Signal::SIGTERM);
     // As long as a stop gives it: the runner's end is one.
     if timeout(context.budget.main, running.wait()).await.is_err() {
@@ -194,7 +194,7 @@ async fn end_before_socket(
     context: &mut Context,
     runner: &Runner,
 ) -> Result<Option<RunnerEnd>, StepError> {
-    context.log.say(&format!("waiting for the broker's socket {}", runner.socket.display()));
+    context.log.info(&format!("waiting for the broker's socket {}", runner.socket.display()));
     let waited = async {
         tokio::select! {
             end = runner.end() => Some(end),
@@ -219,7 +219,7 @@ async fn judged(
     }
     match context.signals.unless_stopped(runner.ends()).await {
         Ok(Some(RunnerEnd::Finished)) => {
-            context.log.say("the runner has finished: so had the command, whatever its exit code");
+            context.log.info("the runner has finished: so had the command, whatever its exit code");
             Ended::well(0)
         }
         Ok(Some(end @ RunnerEnd::Failed(_))) => end.into(),

@@ -46,7 +46,7 @@ pub(crate) async fn run_broker(context: &mut Context, plan: &Plan) -> Result<Bro
     let broker = &plan.broker;
     context.progress.enter(phase::QUORUM);
     let words = words(context, broker)?;
-    context.log.say(&format!("starting the broker: {}", shown(&words)));
+    context.log.info(&format!("starting the broker: {}", shown(&words)));
     let started = monotonic_nanoseconds();
     let mut command = context.session.broker_command(&words);
     let before = Before::now();
@@ -170,7 +170,7 @@ impl<'run> Supervision<'run> {
                 // Until it has joined, the broker looks for the lead itself, and says so.
                 () = &mut lost, if self.ran && !self.lead_lost => self.lose_lead(context, running),
                 quorum = &mut smaller, if !self.quorum_is_smaller && self.stop.is_none() => {
-                    context.log.say(&format!(
+                    context.log.info(&format!(
                         "{quorum} brokers are enough now: starting this one again to wait for no more"
                     ));
                     self.quorum_is_smaller = true;
@@ -241,14 +241,14 @@ impl<'run> Supervision<'run> {
                 stop.signal()
             }
         };
-        context.log.say(&format!("passing {signal} on to the broker"));
+        context.log.info(&format!("passing {signal} on to the broker"));
         running.signal(signal);
     }
 
     /// Begins to leave an instance that may go on.
     fn leave(&mut self, context: &Context, stop: Stop) {
         let (rank, patience) = (self.own_rank(), context.budget.drain);
-        context.log.say(&format!(
+        context.log.info(&format!(
             "{stop}: draining rank {}, whose jobs have {patience:?} to end",
             rank.rank
         ));
@@ -266,7 +266,7 @@ impl<'run> Supervision<'run> {
         let rank = self.rank;
         match left {
             Ok(jobs) if jobs.is_empty() => {
-                context.log.say(&format!("no job runs on rank {rank}: ending the broker"));
+                context.log.info(&format!("no job runs on rank {rank}: ending the broker"));
             }
             Ok(jobs) => {
                 let text = format!("jobs that did not end in time: {}", jobs.join(", "));
@@ -292,7 +292,7 @@ impl<'run> Supervision<'run> {
         let (rank, log) = (self.own_rank(), context.log);
         tokio::spawn(async move {
             match rank.take().await {
-                Ok(true) => log.say(&format!("rank {} is not drained any more", rank.rank)),
+                Ok(true) => log.info(&format!("rank {} is not drained any more", rank.rank)),
                 Ok(false) => {}
                 Err(error) => log.warn(&format!(
                     "ask whether rank {} is still drained: {}",
@@ -310,7 +310,7 @@ impl<'run> Supervision<'run> {
                 if state == "run" && !self.ran {
                     self.ran = true;
                     if let Some(entrance) = &self.broker.entrance {
-                        context.log.say(&format!("the instance is up; to enter it: {entrance}"));
+                        context.log.info(&format!("the instance is up; to enter it: {entrance}"));
                     }
                     if self.role == Role::Worker {
                         self.take_rank(context);
@@ -327,7 +327,7 @@ impl<'run> Supervision<'run> {
     /// Submits the command of an interactive MiniCluster, once.
     fn submit(&mut self, context: &mut Context) {
         if let Some(words) = &self.broker.submission {
-            context.log.say(&format!("submitting: {}", shown(words)));
+            context.log.info(&format!("submitting: {}", shown(words)));
             let mut command = context.session.broker_command(words);
             command.env("FLUX_URI", format!("local://{}", self.broker.socket.display()));
             if context.quiet {

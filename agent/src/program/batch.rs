@@ -43,7 +43,7 @@ pub(crate) struct Batch {
 /// Submits the script that the environment names, and returns the code to end with.
 pub(crate) fn run(batch: &Batch) -> u8 {
     try_run(batch).unwrap_or_else(|(doing, error)| {
-        output::complain(&format!("{doing}: {error}"));
+        output::log_line(&format!("{doing}: {error}"));
         Exit::Internal.code()
     })
 }
@@ -72,7 +72,7 @@ fn try_run(batch: &Batch) -> Result<u8, (String, io::Error)> {
     }
     let job = String::from_utf8_lossy(&submitted.stdout).trim().to_owned();
     if !batch.quiet {
-        output::answer(&job);
+        output::print_line(&job);
     }
     let mut status = Command::new(&batch.flux);
     let ended = status.args(["job", "status", &job]).stdin(Stdio::null()).status();
@@ -91,7 +91,7 @@ fn code(status: std::process::ExitStatus) -> u8 {
 fn show(batch: &Batch, directory: &Path, job: &str) {
     let names = output_names(job);
     let Some(text) = names.iter().find_map(|name| end_of_file(&directory.join(name)).ok()) else {
-        output::complain(&format!(
+        output::log_line(&format!(
             "the batch script failed; what it printed is not here ({}): it never started, ran in another pod, or printed nothing",
             directory.join(&names[0]).display()
         ));
@@ -100,7 +100,7 @@ fn show(batch: &Batch, directory: &Path, job: &str) {
     show_text(&text);
     let failed = failed_lines(&text);
     for Line { name, command, why } in &failed {
-        output::complain(&format!("{name} failed: {why}: {command}"));
+        output::log_line(&format!("{name} failed: {why}: {command}"));
         let mut found = why == NOT_SUBMITTED;
         for suffix in ["out", "err"] {
             let path = batch.output_directory.join(format!("{name}.{suffix}"));
@@ -111,19 +111,19 @@ fn show(batch: &Batch, directory: &Path, job: &str) {
         }
         if !found {
             let directory = batch.output_directory.display();
-            output::complain(&format!("its output is in {directory} of the pod where it ran"));
+            output::log_line(&format!("its output is in {directory} of the pod where it ran"));
         }
     }
     if let Some(reason) = reason(&failed)
         && let Err(error) = fs::write(&batch.failure, reason)
     {
-        output::complain(&format!("write {}: {error}", batch.failure.display()));
+        output::log_line(&format!("write {}: {error}", batch.failure.display()));
     }
 }
 
 fn show_text(text: &str) {
     if !text.is_empty() {
-        output::plain(text.trim_end_matches('\n'));
+        output::print_stderr(text.trim_end_matches('\n'));
     }
 }
 

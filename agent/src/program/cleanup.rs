@@ -41,7 +41,7 @@ pub(crate) async fn register_if_needed(flux: &str) {
         }
         Err(error) => error.to_string(),
     };
-    output::complain(&format!(
+    output::log_line(&format!(
         "jobs that still run end with their pods, not by Flux: {flux} admin cleanup-push: {why}"
     ));
 }

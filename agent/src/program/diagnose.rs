@@ -2,7 +2,7 @@
 //! the instance stands and then keeps it up for a person to look around.
 
 use crate::process::signals::Signals;
-use crate::system::output::{answer, complain};
+use crate::system::output::{log_line, print_line};
 use crate::system::subcommand::CONNECT;
 use crate::system::words::shown;
 use flux_contract::{Exit, Layout};
@@ -33,12 +33,12 @@ pub const QUESTIONS: [(&str, &[&str]); 13] = [
 /// the only one there is.
 pub(crate) async fn run(flux: &str) -> u8 {
     let signals = Signals::register();
-    let signals = signals.inspect_err(|error| complain(&format!("take signals: {error}")));
+    let signals = signals.inspect_err(|error| log_line(&format!("take signals: {error}")));
     let Ok(mut signals) = signals else { return Exit::Internal.code() };
     // One that was asked for in the middle of the questions ends the rest of them.
     if signals.unless_stopped(ask(flux)).await.is_ok() {
         let enter = format!("{} {CONNECT}", Layout::AGENT_NAME);
-        answer(&format!(
+        print_line(&format!(
             "== the instance stays up until the pod is deleted; enter it with: {enter}"
         ));
         signals.stop().await;
@@ -50,11 +50,11 @@ async fn ask(flux: &str) {
     for (purpose, arguments) in QUESTIONS {
         let words: Vec<String> =
             [flux].iter().chain(arguments).map(|word| (*word).to_owned()).collect();
-        answer(&format!("== {purpose}: {}", shown(&words)));
+        print_line(&format!("== {purpose}: {}", shown(&words)));
         match status(flux, arguments).await {
             Ok(status) if status.success() => {}
-            Ok(status) => answer(&format!("== failed: {status}")),
-            Err(error) => answer(&format!("== failed: {error}")),
+            Ok(status) => print_line(&format!("== failed: {status}")),
+            Err(error) => print_line(&format!("== failed: {error}")),
         }
     }
 }

@@ -80,14 +80,14 @@ fn milliseconds(text: &str) -> Result<Duration, ParseIntError> {
 /// certain that the user's command never ran.
 pub(crate) async fn run(program: &Program) -> u8 {
     let signals = Signals::register();
-    let signals = signals.inspect_err(|error| output::complain(&format!("take signals: {error}")));
+    let signals = signals.inspect_err(|error| output::log_line(&format!("take signals: {error}")));
     let Ok(mut signals) = signals else { return Exit::Internal.code() };
     let mut record = ProgramRecord {
         started_monotonic_nanoseconds: monotonic_nanoseconds(),
         ..ProgramRecord::default()
     };
     if let Some(reason) = program.output_directory.as_deref().and_then(closed) {
-        output::complain(&reason);
+        output::log_line(&reason);
         record.not_run = Some(NotRun { exit_code: Exit::Prepare.code(), reason });
         return end(program, record, Exit::Prepare.code().into());
     }
@@ -114,7 +114,7 @@ pub(crate) async fn run(program: &Program) -> u8 {
         Err(error) => {
             let first = program.words.first().map_or("", String::as_str);
             let text = format!("start {first:?}: {error}");
-            output::complain(&text);
+            output::log_line(&text);
             record.error = Some(text);
             start_failure_code(&error).into()
         }
@@ -134,7 +134,7 @@ fn end(program: &Program, mut record: ProgramRecord, code: i32) -> u8 {
     keep(&record, &program.record);
     if program.timed {
         let elapsed = ended.saturating_sub(record.started_monotonic_nanoseconds);
-        output::plain(&fluxtime_line("fluxsubmit", Duration::from_nanos(elapsed)));
+        output::print_stderr(&fluxtime_line("fluxsubmit", Duration::from_nanos(elapsed)));
     }
     u8::try_from(code).unwrap_or(u8::MAX)
 }
@@ -213,7 +213,7 @@ fn shell_hint(words: &[String]) -> Option<String> {
 /// A record that cannot be kept is said but stops nobody's work.
 fn keep(record: &ProgramRecord, path: &Path) {
     if let Err(error) = record.write(path) {
-        output::complain(&format!("write {}: {error}", path.display()));
+        output::log_line(&format!("write {}: {error}", path.display()));
     }
 }
 
@@ -280,7 +280,7 @@ async fn run_forwarding(signals: &mut Signals, program: &Program) -> io::Result<
                 }
             }
             () = at(kill_at) => {
-                output::complain("the command has not ended in its time: killing it");
+                output::log_line("the command has not ended in its time: killing it");
                 let _ = killpg(group, Signal::SIGKILL);
                 killed = true;
                 kill_at = Some(Instant::now() + AGAIN);

@@ -20,13 +20,13 @@ const LOG_TIMEOUT: Duration = Duration::from_secs(1);
 /// at last: PID 1 must pass on signals and reap also when the reader of its log has stalled. (The
 /// other way not to wait, a non-blocking stderr, would be one for the user's command as well: it is
 /// the same open file.)
-pub(crate) fn never_wait_for_the_log() {
+pub(crate) fn log_on_a_thread() {
     match LogWriter::start(write_line) {
         Ok(writer) => {
             // A second call has nothing to do.
             let _ = LOG_WRITER.set(writer);
         }
-        Err(error) => complain(&format!("start the thread that writes the log: {error}")),
+        Err(error) => log_line(&format!("start the thread that writes the log: {error}")),
     }
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn never_wait_for_the_log() {
 pub fn exit_code(code: u8) -> u8 {
     let code = match LOST_ANSWER.get() {
         Some(error) if error.kind() != ErrorKind::BrokenPipe => {
-            complain(&format!("write the answer: {error}"));
+            log_line(&format!("write the answer: {error}"));
             Exit::Answer.code()
         }
         Some(_) | None => code,
@@ -62,14 +62,14 @@ impl Log {
     }
 
     /// What happens, for somebody who looks for a fault.
-    pub(crate) fn detail(self, line: &str) {
+    pub(crate) fn debug(self, line: &str) {
         if self.detailed {
-            self.say(line);
+            self.info(line);
         }
     }
 
     /// What happens.
-    pub(crate) fn say(self, line: &str) {
+    pub(crate) fn info(self, line: &str) {
         if !self.quiet {
             log(format!("flux-agent: {line}"));
         }
@@ -101,12 +101,12 @@ pub fn chain(error: &dyn Error) -> String {
 }
 
 /// A line on stdout: the answer of a subcommand.
-pub(crate) fn answer(line: &str) {
-    answer_text(&format!("{line}\n"));
+pub(crate) fn print_line(line: &str) {
+    print_text(&format!("{line}\n"));
 }
 
 /// Text on stdout that ends its own lines.
-pub(crate) fn answer_text(text: &str) {
+pub(crate) fn print_text(text: &str) {
     if LOST_ANSWER.get().is_some() {
         return;
     }
@@ -118,20 +118,20 @@ pub(crate) fn answer_text(text: &str) {
 }
 
 /// `value` on stdout as JSON.
-pub(crate) fn answer_json(value: &impl Serialize) {
+pub(crate) fn print_json(value: &impl Serialize) {
     match serde_json::to_string_pretty(value) {
-        Ok(text) => answer(&text),
-        Err(error) => complain(&format!("write the answer as JSON: {error}")),
+        Ok(text) => print_line(&text),
+        Err(error) => log_line(&format!("write the answer as JSON: {error}")),
     }
 }
 
 /// A line on stderr without the agent's name, as the `FLUXTIME` lines are.
-pub fn plain(line: &str) {
+pub fn print_stderr(line: &str) {
     log(line.to_owned());
 }
 
 /// What went wrong in a subcommand.
-pub(crate) fn complain(line: &str) {
+pub(crate) fn log_line(line: &str) {
     log(format!("flux-agent: {line}"));
 }
 

@@ -5,7 +5,7 @@ use crate::pack::{PackError, PackReport, PackRequest, pack};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use flux_agent::commands::OutputArgument;
 use flux_agent::system::check::{Check, any_failed, text};
-use flux_agent::system::output::{chain, exit_code, plain};
+use flux_agent::system::output::{chain, exit_code, print_stderr};
 use flux_contract::{Exit, Layout};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -126,5 +126,5 @@ fn code_of(checks: &[Check]) -> u8 {
 }
 
 fn log(line: &str) {
-    plain(&format!("flux-view: {line}"));
+    print_stderr(&format!("flux-view: {line}"));
 }
