@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use e2e::{
+    architecture::Architecture,
     bench::BenchCommand,
     cli::{ClusterArguments, ClusterCommand},
     demo::demo,
@@ -40,6 +41,10 @@ enum Command {
         /// Run only the cluster tests whose names contain this text.
         #[arg(long, value_name = "TEXT")]
         test: Option<String>,
+        /// Run also what runs each night: other architectures, versions of Kubernetes, containerds and schedulers,
+        /// and nodes that fail.
+        #[arg(long)]
+        all: bool,
         /// Leave the cluster up at the end.
         #[arg(long)]
         keep: bool,
@@ -80,14 +85,14 @@ impl Command {
                 interruption::guard(&target, Scope::Target)?;
                 demo(&Environment::prepare(&target, true, &progress)?, &progress)?;
             }
-            Self::Verify { cluster, test, keep, require_cluster } => {
+            Self::Verify { cluster, test, all, keep, require_cluster } => {
                 let target = cluster.target()?;
                 interruption::guard(&target, Scope::Checkout)?;
-                let options = Options { target, filter: test, keep, require_cluster };
+                let options = Options { target, filter: test, all, keep, require_cluster };
                 verify(&options, &Progress::new())?;
             }
             Self::Images => {
-                let images = dockerfiles::build(&Progress::new())?;
+                let images = dockerfiles::build(&Architecture::ALL, &Progress::new())?;
                 progress::print(&format!("{}", images.directory().display()));
             }
             Self::Manifests { check: true } => chart::check(&Progress::new())?,

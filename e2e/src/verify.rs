@@ -1,17 +1,17 @@
 //! `verify`: every check and test of the project, in the order in which a fault is cheapest to find.
 
-mod book;
 pub mod chart;
 mod emulated;
 mod matrix;
+mod tools;
 mod unused_items;
 mod workflows;
 
-pub use self::matrix::matrix;
+pub use self::{matrix::matrix, tools::CARGO_DENY_VERSION};
 
 use std::{
     panic::resume_unwind,
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -20,8 +20,10 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use walkdir::WalkDir;
 
+use self::tools::{CARGO_DENY, CARGO_MACHETE, MDBOOK, Tool};
 use crate::{
-    cache::{self, Cache, Key},
+    architecture::Architecture,
+    cache::{self, Cache},
     cli::use_cluster,
     cluster::Target,
     interruption,
@@ -44,6 +46,8 @@ pub struct Options {
     pub target: Target,
     /// Only the cluster tests whose names contain this text run.
     pub filter: Option<String>,
+    /// Besides, what a change rarely breaks and what takes long: what runs each night.
+    pub all: bool,
     /// The cluster stays up at the end.
     pub keep: bool,
     /// That the tests on a cluster cannot run is a failure.
@@ -74,6 +78,10 @@ const SHARED: [Tests; 2] = [
     ("cluster", "tests and examples on a cluster"),
 ];
 
+/// Modules of [`OWN`] that only `--all` runs: Kueue, another scheduler and another containerd take ten minutes to
+/// build, and the two nodes are lost and cut off for as long as it takes Kubernetes to notice.
+const NIGHTLY: [&str; 3] = ["gang", "kueue", "two_nodes"];
+
 /// Lines of Rust that the stand-in for Flux may have, its tests included: nobody wants to keep more
 /// true for something that proves nothing about Flux.
 const STAND_IN_LINE_LIMIT: usize = 6350;
@@ -91,41 +99,53 @@ pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
         Target::Own(own) if options.filter.is_none() && obstacle.is_none() => Some(own),
         Target::Own(_) | Target::External { .. } => None,
     };
-    outcomes.extend(check_and_build(checks()?, own, progress));
-    let images = images(&mut outcomes, progress);
+    outcomes.extend(check_and_build(checks()?, own, options.all, progress));
+    let images = images(&mut outcomes, options.all, progress);
     outcomes.push(timed("the stand-in for Flux is small", progress, check_stand_in_size));
-    outcomes.push(timed("dependencies: licences, bans, sources", progress, || deny(progress)));
-    outcomes.push(timed("dependencies: used", progress, || unused_dependencies(progress)));
+    outcomes.extend(tools(options.all, progress));
     outcomes.push(timed("public items: used", progress, unused_items::check));
     outcomes.push(timed("the chart, and the manifests of it", progress, || chart::check(progress)));
-    outcomes.push(timed("the documentation is a book", progress, || book::build(progress)));
     outcomes
         .push(timed("workflows: syntax, types, scripts", progress, || workflows::check(progress)));
     match obstacle {
         None => outcomes.extend(on_the_cluster(options, own, images.as_ref(), progress)?),
         Some(reason) if options.require_cluster => bail!("--require-cluster: {reason}"),
-        Some(reason) => outcomes.push(Outcome {
-            name: "tests on a cluster",
-            result: Verdict::NotRun(reason.to_owned()),
-            took: Duration::ZERO,
-        }),
+        Some(reason) => outcomes.push(not_run("tests on a cluster", reason)),
     }
     summary(&outcomes, progress)
 }
 
-/// Builds the images that are shipped and checks what is in them; returns them for the tests on a cluster.
-fn images(outcomes: &mut Vec<Outcome>, progress: &Progress) -> Option<Images> {
-    const NAME: &str = "images, for both architectures";
+/// Checks by programs that take minutes to build: without `all`, by those alone that are built already.
+fn tools(all: bool, progress: &Progress) -> Vec<Outcome> {
+    let check = |name, tool: &Tool, work: &dyn Fn(&Path) -> Result<()>| match tool.built() {
+        Ok(None) if !all => not_run(name, "its program is not built here; `--all` builds it"),
+        _ => timed(name, progress, || work(&tool.program(progress)?)),
+    };
+    vec![
+        check("dependencies: licences, bans, sources", &CARGO_DENY, &|program| {
+            tools::deny(program, progress)
+        }),
+        check("dependencies: used", &CARGO_MACHETE, &tools::unused_dependencies),
+        check("the documentation is a book", &MDBOOK, &tools::build_book),
+    ]
+}
+
+/// Builds the images that are shipped and checks what is in them; returns them for the tests on a cluster. Those for
+/// other architectures only where `all` are asked for.
+fn images(outcomes: &mut Vec<Outcome>, all: bool, progress: &Progress) -> Option<Images> {
+    const NAME: &str = "images";
+    const OTHERS: &str = "images and agent for the other architecture";
     if !nix::unistd::geteuid().is_root() {
         let reason =
             "building them needs root; tests on a cluster use images made without Dockerfiles";
-        let result = Verdict::NotRun(reason.to_owned());
-        outcomes.push(Outcome { name: NAME, result, took: Duration::ZERO });
+        outcomes.push(not_run(NAME, reason));
         return None;
     }
     let mut built = None;
     outcomes.push(timed(NAME, progress, || {
-        built = Some(dockerfiles::build(progress)?);
+        let here = Architecture::of_this_machine().context("this machine's architecture")?;
+        let architectures = if all { &Architecture::ALL[..] } else { &[here] };
+        built = Some(dockerfiles::build(architectures, progress)?);
         Ok(())
     }));
     let images = built?;
@@ -136,9 +156,11 @@ fn images(outcomes: &mut Vec<Outcome>, progress: &Progress) -> Option<Images> {
         binaries::check_agent_budgets(&built)?;
         binaries::check_operator_memory(&built)
     }));
-    outcomes.push(timed("the agent for the other architecture, emulated", progress, || {
-        emulated::check(&images, progress)
-    }));
+    outcomes.push(if all {
+        timed(OTHERS, progress, || emulated::check(&images, progress))
+    } else {
+        not_run(OTHERS, ONLY_ALL)
+    });
     Some(images)
 }
 
@@ -200,12 +222,13 @@ fn obstacle(target: &Target) -> Option<&'static str> {
 fn check_and_build(
     checks: Vec<Check>,
     own: Option<&kubernetes::Options>,
+    all: bool,
     progress: &Progress,
 ) -> Vec<Outcome> {
     const NAME: &str = "what runs on the tests' clusters: built";
     thread::scope(|scope| {
         let building = own.map(|own| {
-            scope.spawn(move || timed(NAME, progress, || build_programs(own, progress)))
+            scope.spawn(move || timed(NAME, progress, || build_programs(own, all, progress)))
         });
         let mut outcomes: Vec<_> = checks.into_iter().map(|check| run(check, progress)).collect();
         let built = building.map(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)));
@@ -229,14 +252,20 @@ fn on_the_cluster(
     };
     let shared = SHARED.map(check).into_iter().collect::<Result<Vec<_>>>()?;
     let mut outcomes = match own {
-        Some(_) => beside(check(OWN)?, shared, progress),
+        Some(_) => {
+            let mut own = check(OWN)?;
+            if !options.all {
+                own.command.args(NIGHTLY.iter().flat_map(|module| ["--skip", module]));
+            }
+            beside(own, shared, progress)
+        }
         None => shared.into_iter().map(|check| run(check, progress)).collect(),
     };
-    outcomes.extend(not_run::noted(notes.path()).into_iter().map(|reason| Outcome {
-        name: "a test",
-        result: Verdict::NotRun(reason),
-        took: Duration::ZERO,
-    }));
+    outcomes
+        .extend(not_run::noted(notes.path()).into_iter().map(|reason| not_run("a test", &reason)));
+    if own.is_some() {
+        outcomes.extend(nightly(options.all, progress));
+    }
     if let Target::Own(own) = &options.target
         && !options.keep
     {
@@ -245,13 +274,27 @@ fn on_the_cluster(
     Ok(outcomes)
 }
 
+/// The tests on clusters that only `all` runs and that have no place elsewhere: those on other versions of
+/// Kubernetes. Without `all`, what is left out.
+fn nightly(all: bool, progress: &Progress) -> Vec<Outcome> {
+    const VERSIONS: &str = "tests on every version of Kubernetes";
+    if all {
+        return vec![timed(VERSIONS, progress, || matrix::on_every_version(progress))];
+    }
+    NIGHTLY.into_iter().chain([VERSIONS]).map(|name| not_run(name, ONLY_ALL)).collect()
+}
+
 /// Builds all that runs on clusters of the tests. Else some of the tests would build, and the others would have to
 /// keep their times beside them.
-fn build_programs(own: &kubernetes::Options, progress: &Progress) -> Result<()> {
-    let nodes = Nodes::Real(vec![ContainerRuntime::WithoutImageVolumes]);
-    Built::ensure(&own.cache, own.version, &nodes, progress)?;
-    kubernetes::kueue(&own.cache, progress)?;
-    kubernetes::scheduler_plugins(&own.cache, progress)?;
+fn build_programs(own: &kubernetes::Options, all: bool, progress: &Progress) -> Result<()> {
+    if all {
+        let nodes = Nodes::Real(vec![ContainerRuntime::WithoutImageVolumes]);
+        Built::ensure(&own.cache, own.version, &nodes, progress)?;
+        kubernetes::kueue(&own.cache, progress)?;
+        kubernetes::scheduler_plugins(&own.cache, progress)?;
+    } else {
+        Built::ensure(&own.cache, own.version, &Nodes::default(), progress)?;
+    }
     for_tests::make_file_systems(&own.cache, progress)
 }
 
@@ -277,6 +320,12 @@ enum Verdict {
     Failed,
     /// For this reason; that it would pass nobody knows.
     NotRun(String),
+}
+
+const ONLY_ALL: &str = "only `cargo verify --all` runs it, each night";
+
+fn not_run(name: &'static str, reason: &str) -> Outcome {
+    Outcome { name, result: Verdict::NotRun(reason.to_owned()), took: Duration::ZERO }
 }
 
 fn run(mut check: Check, progress: &Progress) -> Outcome {
@@ -352,66 +401,15 @@ fn check_stand_in_size() -> Result<()> {
     Ok(())
 }
 
-/// Checks licences, bans and sources of the crates of every platform. Advisories need a database from the network: the
-/// workflow `advisories.yaml` checks them.
-fn deny(progress: &Progress) -> Result<()> {
-    fetch_every_platform(progress)?;
-    let program = CARGO_DENY.program(progress)?;
-    programs::show(
-        Command::new(&program)
-            .args(["--offline", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"])
-            .current_dir(checkout()?),
-    )
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Downloads the crates of every platform: a build downloads those of its own only, and
-/// `cargo deny --offline` reads them all.
-fn fetch_every_platform(progress: &Progress) -> Result<()> {
-    progress.step("the crates of every platform are downloaded", || {
-        programs::show(&mut cargo(&["fetch", "--locked", "--quiet"])?)
-    })
-}
-
-/// Fails where a crate names a dependency that it does not use. What it does not use of itself the
-/// compiler finds: little is public.
-fn unused_dependencies(progress: &Progress) -> Result<()> {
-    let program = CARGO_MACHETE.program(progress)?;
-    programs::show(Command::new(&program).arg("--skip-target-dir").current_dir(checkout()?))
-}
-
-/// A program of cargo's that checks something; kept in the cache once built.
-struct Tool {
-    name: &'static str,
-    version: &'static str,
-    options: &'static [&'static str],
-}
-
-/// The release of cargo-deny that checks the dependencies, here and in workflows.
-pub const CARGO_DENY_VERSION: &str = "0.20.2";
-const CARGO_DENY: Tool =
-    Tool { name: "cargo-deny", version: CARGO_DENY_VERSION, options: &["--no-default-features"] };
-const CARGO_MACHETE: Tool = Tool { name: "cargo-machete", version: "0.9.2", options: &[] };
-
-impl Tool {
-    /// Its path in the cache; it is built there if need be.
-    fn program(&self, progress: &Progress) -> Result<PathBuf> {
-        let cache = Cache::locate()?;
-        let key = Key::new(self.name, self.version, &[]);
-        let directory = match cache.find(&key) {
-            Some(found) => found,
-            None => progress.long_step(&format!("building {}", self.name), "4 min", || {
-                cache.artefact(&key, |directory| self.install(directory))
-            })?,
-        };
-        Ok(directory.join("bin").join(self.name))
-    }
-
-    /// Unoptimised, and below the checkout's `target`: so the crates that the tests have as well are not built
-    /// a second time, and a run takes seconds all the same.
-    fn install(&self, directory: &Path) -> Result<()> {
-        let mut command = cargo(&["install", "--quiet", "--locked", "--debug", self.name])?;
-        command.env("CARGO_PROFILE_DEV_DEBUG", "0").arg("--target-dir").arg(binaries::target()?);
-        command.args(["--version", self.version]).args(self.options).arg("--root").arg(directory);
-        programs::show(&mut command)
+    #[test]
+    fn what_only_the_night_runs_is_there() {
+        for module in NIGHTLY {
+            let path = checkout().unwrap().join(format!("e2e/tests/node/{module}.rs"));
+            assert!(path.is_file(), "{}", path.display());
+        }
     }
 }

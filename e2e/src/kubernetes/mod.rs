@@ -16,6 +16,7 @@ mod network;
 mod nodes;
 mod options;
 mod processes;
+mod recipes;
 mod start;
 mod version;
 
@@ -37,9 +38,10 @@ pub use self::{
     version::KubernetesVersion,
 };
 pub(crate) use self::{
-    build::{KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION, actionlint, kueue, scheduler_plugins},
+    build::{actionlint, kueue, scheduler_plugins},
     options::id_of_version,
     processes::end_descendants,
+    recipes::{KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION},
 };
 use self::{
     layout::{Layout, NodeLayout},

@@ -119,8 +119,8 @@ fn here() -> Result<Architecture> {
     })
 }
 
-/// Builds all images for all architectures into `target/images`, and checks them.
-pub fn build(progress: &Progress) -> Result<Images> {
+/// Builds all images for these architectures into `target/images`, and checks them.
+pub fn build(architectures: &[Architecture], progress: &Progress) -> Result<Images> {
     let cache = Cache::locate()?;
     let buildah = Buildah::new(&cache, progress)?;
     let _alone = cache::lock(&cache.image_store().join(".lock"))?;
@@ -138,12 +138,14 @@ pub fn build(progress: &Progress) -> Result<Images> {
             let (buildah, images, build_image) = (&buildah, &images, &build_image);
             move || all_for(architecture, build_image, buildah, images, progress)
         };
-        let builds = Architecture::ALL.map(|architecture| scope.spawn(of(architecture)));
-        let ended = builds.map(|build| build.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        ended.into_iter().collect::<Result<()>>()
+        let builds = architectures.iter().map(|architecture| scope.spawn(of(*architecture)));
+        // All of them begin before the first is waited for.
+        let builds: Vec<_> = builds.collect();
+        let mut builds = builds.into_iter();
+        builds.try_for_each(|build| build.join().unwrap_or_else(|panic| resume_unwind(panic)))
     })?;
     for shipped in [&OPERATOR, &AGENT] {
-        list(shipped, &buildah)?;
+        list(shipped, architectures, &buildah)?;
     }
     Ok(images)
 }
@@ -274,12 +276,12 @@ fn check(shipped: &Shipped, image: &Image) -> Result<()> {
 }
 
 /// Joins an image's architectures in one list, which names each of them.
-fn list(shipped: &Shipped, buildah: &Buildah) -> Result<()> {
+fn list(shipped: &Shipped, built: &[Architecture], buildah: &Buildah) -> Result<()> {
     let list = list_name(shipped);
-    let images: Vec<_> = Architecture::ALL.into_iter().map(|it| name(shipped, it)).collect();
+    let images: Vec<_> = built.iter().map(|it| name(shipped, *it)).collect();
     buildah.join(&list, &images)?;
-    let (found, expected) = (architectures(&buildah.list(&list)?), Architecture::ALL);
-    let expected: BTreeSet<_> = expected.into_iter().map(|it| it.image_name().to_owned()).collect();
+    let found = architectures(&buildah.list(&list)?);
+    let expected: BTreeSet<_> = built.iter().map(|it| it.image_name().to_owned()).collect();
     ensure!(found == expected, "{list} is for {found:?}, not for {expected:?}");
     Ok(())
 }

@@ -62,8 +62,19 @@ pub fn matrix(versions: &[KubernetesVersion], all: bool, progress: &Progress) ->
     let _alone = alone(progress)?;
     cache::remove_tree(&checkout()?.join(EVIDENCE))?;
     let tests: &[&str] = if all { &[] } else { &CHOSEN };
+    run_on(options, tests, progress)
+}
+
+/// Runs those that show most of Kubernetes on every version, for a run that holds the checkout already.
+pub(super) fn on_every_version(progress: &Progress) -> Result<()> {
+    let versions = KubernetesVersion::all().iter();
+    let options = versions.map(|version| Options::of_version(*version));
+    run_on(options.collect::<Result<_>>()?, &CHOSEN, progress)
+}
+
+fn run_on(clusters: Vec<Options>, tests: &[&str], progress: &Progress) -> Result<()> {
     let mut rows = Vec::new();
-    for options in options {
+    for options in clusters {
         rows.push(row(options, tests, progress));
         // Nothing is begun while an interruption ends what there is.
         interruption::await_end();

@@ -1,0 +1,245 @@
+//! What can be done with a cluster: start, stop, look at, work with.
+
+use std::{
+    ffi::OsString,
+    process::{Command, ExitCode},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Subcommand;
+
+use super::ClusterArguments;
+use crate::{
+    cache::Cache,
+    cluster::{Cluster, Target},
+    interruption::{self, Scope},
+    kubernetes::{Kubernetes, Status},
+    kueue,
+    product::dockerfiles,
+    progress::{self, Progress},
+    scheduler_plugins,
+};
+
+/// What can be done with a cluster.
+#[derive(Debug, Subcommand)]
+pub enum ClusterCommand {
+    /// Start the cluster on this machine, or see that it runs.
+    Up {
+        /// Which cluster.
+        #[command(flatten)]
+        cluster: ClusterArguments,
+    },
+    /// Install Kueue, built from its Go module, on the cluster, which is started if need be.
+    Kueue {
+        /// Which cluster.
+        #[command(flatten)]
+        cluster: ClusterArguments,
+    },
+    /// Install the scheduler of scheduler-plugins, built from its Go module, beside that of the cluster, which is
+    /// started if need be.
+    SchedulerPlugins {
+        /// Which cluster.
+        #[command(flatten)]
+        cluster: ClusterArguments,
+    },
+    /// End the cluster on this machine and everything it has left there.
+    Down {
+        /// Which cluster.
+        #[command(flatten)]
+        cluster: ClusterArguments,
+        /// End every cluster on this machine whose state is in the cache, of other checkouts, too.
+        #[arg(long)]
+        all: bool,
+    },
+    /// List the clusters on this machine and what is kept in the cache.
+    List,
+    /// Remove from the cache what nobody has used for some time, and clusters that do not run.
+    Prune {
+        /// Days without use after which something goes.
+        #[arg(long, value_name = "DAYS", default_value_t = 14)]
+        unused: u64,
+    },
+    /// Tell what there is of the cluster; exit code 1 if it is not ready.
+    Status {
+        /// Which cluster.
+        #[command(flatten)]
+        cluster: ClusterArguments,
+    },
+    /// Run kubectl as the cluster's administrator.
+    Kubectl {
+        /// Which cluster.
+        #[command(flatten)]
+        cluster: ClusterArguments,
+        /// kubectl's arguments.
+        #[arg(last = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Run a command where the cluster's API server, Services and pods can be reached.
+    Exec {
+        /// Which cluster.
+        #[command(flatten)]
+        cluster: ClusterArguments,
+        /// The command and its arguments; KUBECONFIG is set for it.
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
+}
+
+/// Installs something on a cluster.
+fn add(
+    cluster: &ClusterArguments,
+    install: fn(&Cluster, &Progress) -> Result<()>,
+    progress: &Progress,
+) -> Result<ExitCode> {
+    let target = cluster.target()?;
+    interruption::guard(&target, Scope::Target)?;
+    install(&Cluster::up(&target, progress)?, progress)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl ClusterCommand {
+    /// Does what was asked for.
+    pub fn run(&self) -> Result<ExitCode> {
+        let progress = Progress::new();
+        match self {
+            Self::Up { cluster } => up(cluster, &progress),
+            Self::Kueue { cluster } => add(cluster, kueue::install, &progress),
+            Self::SchedulerPlugins { cluster } => {
+                add(cluster, scheduler_plugins::install, &progress)
+            }
+            Self::Down { cluster, all } => {
+                let clusters = if *all {
+                    Kubernetes::all(&Cache::locate()?)
+                } else {
+                    vec![cluster.own("end")?]
+                };
+                for options in clusters {
+                    let what = format!("the cluster {} is down", options.id.as_str());
+                    progress.step(&what, || Kubernetes::down(&options))?;
+                }
+                Ok(ExitCode::SUCCESS)
+            }
+            Self::List => list(&Cache::locate()?),
+            Self::Prune { unused } => {
+                prune(&Cache::locate()?, Duration::from_hours(24 * *unused), &progress)
+            }
+            Self::Status { cluster } => {
+                let status = Kubernetes::status(&cluster.own("look at")?)?;
+                progress::print(&describe(&status));
+                Ok(if status.fault.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            }
+            Self::Kubectl { cluster, arguments } => hand_over(running(cluster)?.kubectl(arguments)),
+            Self::Exec { cluster, command } => {
+                let cluster = running(cluster)?;
+                let [program, arguments @ ..] = command.as_slice() else {
+                    bail!("no command was given");
+                };
+                cluster.enter_network()?;
+                let mut command = Command::new(program);
+                command.args(arguments).env("KUBECONFIG", cluster.kubeconfig());
+                hand_over(command)
+            }
+        }
+    }
+}
+
+fn up(arguments: &ClusterArguments, progress: &Progress) -> Result<ExitCode> {
+    let target = arguments.target()?;
+    interruption::guard(&target, Scope::Target)?;
+    let cluster = Cluster::up(&target, progress)?;
+    progress.say(&format!("ready, kubeconfig {}", cluster.kubeconfig().display()));
+    progress.say("try: cargo e2e kubectl -- get pods -A");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(cache: &Cache) -> Result<ExitCode> {
+    for options in Kubernetes::all(cache) {
+        let state = match Kubernetes::status(&options)?.fault {
+            None => "ready".to_owned(),
+            Some(fault) => format!("not ready: {fault}"),
+        };
+        progress::print(&format!("cluster  {:<16} {state}", options.id.as_str()));
+    }
+    for artefact in cache.artefacts() {
+        let days = artefact.unused.as_secs() / Duration::from_hours(24).as_secs();
+        progress::print(&format!("built    {}, not used for {days} days", artefact.name));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn prune(cache: &Cache, unused: Duration, progress: &Progress) -> Result<ExitCode> {
+    for options in Kubernetes::all(cache) {
+        if Kubernetes::status(&options)?.processes.iter().any(|(_, alive)| *alive) {
+            continue;
+        }
+        Kubernetes::down(&options)?;
+        progress.say(&format!("removed the cluster {}, which did not run", options.id.as_str()));
+    }
+    for name in cache.prune(unused)? {
+        progress.say(&format!("removed {name}"));
+    }
+    let layers = dockerfiles::prune(cache, unused)?;
+    if layers > 0 {
+        progress.say(&format!("removed {layers} layers of images"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The cluster if it runs; nothing is started.
+fn running(arguments: &ClusterArguments) -> Result<Cluster> {
+    match arguments.target()? {
+        Target::Own(options) => Kubernetes::find(&options)
+            .map(|it| Cluster::Own(Box::new(it)))
+            .context("there is no cluster to use, `cargo e2e up` starts one"),
+        target @ Target::External { .. } => Cluster::up(&target, &Progress::quiet()),
+    }
+}
+
+/// Runs a command for the user and passes on how it ended.
+fn hand_over(mut command: Command) -> Result<ExitCode> {
+    let status = command
+        .status()
+        .with_context(|| format!("starting {}", command.get_program().to_string_lossy()))?;
+    // 1 stands for an end by a signal.
+    let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+    Ok(ExitCode::from(code))
+}
+
+fn describe(status: &Status) -> String {
+    let Some(state) = &status.state else { return "no cluster".to_owned() };
+    let mut lines = vec![
+        format!("state      {}", state.display()),
+        format!("kubeconfig {}", status.kubeconfig.display()),
+    ];
+    for (name, alive) in &status.processes {
+        lines.push(format!("  {} {name}", if *alive { "runs " } else { "ended" }));
+    }
+    lines.push(match &status.fault {
+        None => "ready".to_owned(),
+        Some(fault) => format!("not ready: {fault}"),
+    });
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_names_what_has_ended() {
+        let status = Status {
+            state: Some("/s".into()),
+            kubeconfig: "/s/kubeconfig".into(),
+            processes: vec![("etcd of node-1".into(), true), ("kubelet of node-2".into(), false)],
+            fault: Some("not running any more: kubelet of node-2".into()),
+        };
+        insta::assert_snapshot!(describe(&status), @r"
+        state      /s
+        kubeconfig /s/kubeconfig
+          runs  etcd of node-1
+          ended kubelet of node-2
+        not ready: not running any more: kubelet of node-2
+        ");
+    }
+}
