@@ -1,8 +1,8 @@
 //! What the operator watches, and what it keeps of that in memory.
 //!
 //! Everybody may make objects with the labels that the watches select. The stores hold only those that a MiniCluster
-//! controls, or a Job where they are pods; without the fields that nobody here reads; and of a large object only its
-//! identity, so that it is read when it is needed. Whatever others write, memory stays small.
+//! controls, or a Job where they are pods; without the fields that nobody here reads; and of a large object, or of one
+//! too many, only its identity, so that it is read when it is needed. Whatever others write, memory stays small.
 
 use super::recent::Recent;
 use crate::cluster::validate::of_kueue;
@@ -19,6 +19,7 @@ use kube::runtime::{Predicate as _, PredicateConfig, WatchStreamExt as _, predic
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::future::ready;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -49,6 +50,9 @@ const PAGE: u32 = 5;
 /// Largest object that is stored whole, in bytes of JSON: of a MiniCluster that runs a command without scripts, no
 /// object has 4 KiB.
 const SIZE_LIMIT: usize = 16 * 1024;
+/// What the whole objects of one store may take of memory, in bytes as [`memory_of`] estimates them: more than those
+/// of 2,000 MiniClusters that run a command.
+const STORE_LIMIT: usize = 16 * 1024 * 1024;
 /// Longest name of a controller that a large object is stored with.
 const NAME_LIMIT: usize = 253;
 
@@ -107,7 +111,7 @@ where
     matches!(store.wait_until_ready().now_or_never(), Some(Ok(())))
 }
 
-/// True for an object of which [`strip`] has left more than the identity.
+/// True for an object of which [`Budget`] has left more than the identity.
 fn is_whole(object: &impl Resource) -> bool {
     object.meta().resource_version.is_some()
 }
@@ -176,10 +180,71 @@ where
     K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
     K: Clone + Default + Debug + Send + 'static,
 {
+    let mut budget = Budget::default();
     watcher(api, config)
         .default_backoff()
         .try_filter_map(move |event| ready(Ok(without_others(event, controller))))
         .modify(move |object| strip(object, take_out))
+        .map_ok(move |event| budget.fit(event))
+}
+
+/// What the whole objects of a store take of memory, by a hash of their namespaces and names.
+#[derive(Default)]
+struct Budget {
+    sizes: HashMap<u64, usize>,
+    sum: usize,
+}
+
+impl Budget {
+    /// Leaves the objects of `event` whole as long as [`SIZE_LIMIT`] and [`STORE_LIMIT`] allow it.
+    fn fit<K>(&mut self, event: Event<K>) -> Event<K>
+    where
+        K: Resource + Serialize + Default,
+    {
+        match event {
+            Event::Init => {
+                *self = Self::default();
+                Event::Init
+            }
+            Event::InitApply(object) => Event::InitApply(self.hold(object)),
+            Event::Apply(object) => Event::Apply(self.hold(object)),
+            Event::Delete(object) => {
+                self.release(&object);
+                Event::Delete(object)
+            }
+            Event::InitDone => Event::InitDone,
+        }
+    }
+
+    fn hold<K>(&mut self, mut object: K) -> K
+    where
+        K: Resource + Serialize + Default,
+    {
+        let key = self.release(&object);
+        match memory_of(&object).filter(|size| self.sum + size <= STORE_LIMIT) {
+            Some(size) => {
+                self.sizes.insert(key, size);
+                self.sum += size;
+            }
+            None => leave_identity(&mut object),
+        }
+        object
+    }
+
+    fn release(&mut self, object: &impl Resource) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&object.meta().namespace, &object.meta().name).hash(&mut hasher);
+        let key = hasher.finish();
+        self.sum -= self.sizes.remove(&key).unwrap_or_default();
+        key
+    }
+}
+
+/// What `object` takes of memory, about: its text, and 64 bytes for each field and each entry of a map, which take
+/// more than their text where there are many. `None` for one that is larger than [`SIZE_LIMIT`].
+fn memory_of(object: &impl Serialize) -> Option<usize> {
+    let text = serde_json::to_vec(object).ok().filter(|text| text.len() <= SIZE_LIMIT)?;
+    Some(text.len() + 64 * text.split(|byte| *byte == b':').count())
 }
 
 /// Leaves out what no object of kind `controller` controls. What is no longer controlled is gone.
@@ -212,20 +277,18 @@ pub(in crate::controller) fn cluster_of(pod: &Pod) -> Option<ObjectRef<MiniClust
     Some(ObjectRef::new(&job.name).within(pod.metadata.namespace.as_deref()?))
 }
 
-/// Takes out of an object what nobody here reads; of one that is still large all but its identity, without a version.
-fn strip<K>(object: &mut K, take_out: fn(&mut K))
-where
-    K: Resource<DynamicType = ()> + Serialize + Default,
-{
+/// Takes out of an object what nobody here reads.
+fn strip<K: Resource>(object: &mut K, take_out: fn(&mut K)) {
     let metadata = object.meta_mut();
     metadata.managed_fields = None;
     if let Some(annotations) = &mut metadata.annotations {
         annotations.remove(LAST_APPLIED);
     }
     take_out(object);
-    if serde_json::to_vec(object).is_ok_and(|text| text.len() <= SIZE_LIMIT) {
-        return;
-    }
+}
+
+/// Takes out of an object all but its identity: also its version, by which [`is_whole`] knows it.
+fn leave_identity<K: Resource + Default>(object: &mut K) {
     let metadata = mem::take(object.meta_mut());
     let owners = metadata.owner_references.into_iter().flatten();
     let controller = owners.filter(|it| it.controller == Some(true)).filter(is_short).take(1);

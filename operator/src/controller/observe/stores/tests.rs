@@ -6,6 +6,7 @@ use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -95,13 +96,36 @@ fn of_a_large_object_its_identity_and_its_controller_are_stored() {
             json!({ "name": "hello", "resourceVersion": "1", "ownerReferences": [owner] });
         let map = json!({ "metadata": metadata, "data": { "text": "x".repeat(text) } });
         let mut map: ConfigMap = serde_json::from_value(map).unwrap();
-        strip(&mut map, strip_nothing);
+        map = Budget::default().hold(map);
         assert_eq!(map.metadata.name.as_deref(), Some("hello"));
         (is_whole(&map), controller_of(&map, MINI_CLUSTER).is_some(), map.data.is_some())
     };
     assert_eq!(stripped(SIZE_LIMIT / 2, 1), (true, true, true));
     assert_eq!(stripped(SIZE_LIMIT, 1), (false, true, false));
     assert_eq!(stripped(0, SIZE_LIMIT), (false, false, false));
+}
+
+#[test]
+fn all_whole_objects_of_a_store_together_are_bounded() {
+    let map = |name: usize| -> ConfigMap {
+        let data: BTreeMap<String, &str> = (0..800).map(|key| (key.to_string(), "x")).collect();
+        let metadata = json!({ "name": name.to_string(), "resourceVersion": "1" });
+        serde_json::from_value(json!({ "metadata": metadata, "data": data })).unwrap()
+    };
+    let mut budget = Budget::default();
+    let mut whole = |event: fn(ConfigMap) -> Event<ConfigMap>, name: usize| match budget
+        .fit(event(map(name)))
+    {
+        Event::Apply(map) | Event::InitApply(map) => is_whole(&map),
+        Event::Delete(_) | Event::Init | Event::InitDone => false,
+    };
+    let fits = STORE_LIMIT / memory_of(&map(1000)).unwrap();
+    assert!((100..1000).contains(&fits), "{fits}");
+    assert!((0..fits).all(|name| whole(Event::InitApply, 1000 + name)));
+    assert!(!whole(Event::InitApply, 1000 + fits), "one too many");
+    assert!(whole(Event::Apply, 1000), "one that is stored already");
+    whole(Event::Delete, 1000);
+    assert!(whole(Event::Apply, 1000 + fits), "there is space again");
 }
 
 #[test]
