@@ -371,6 +371,7 @@ pub struct ContainerVolume {
 
     /// Largest size of the empty directory, as a quantity, e.g. `64Gi`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub empty_dir_size_limit: Option<String>,
 
     /// Name of a CSI driver for an inline volume.
