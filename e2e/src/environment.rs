@@ -4,11 +4,15 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::OnceLock,
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::ValueEnum as _;
 use flux_operator::crd::Install;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceDefinitionCondition,
+};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -28,6 +32,7 @@ use crate::{
     progress::Progress,
     scheduler_plugins,
     trial::{Trial, evidence::keep_evidence},
+    wait::{self, Look},
 };
 
 /// A cluster with the operator of this checkout installed.
@@ -236,6 +241,22 @@ impl Environment {
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         let output = programs::run(&mut self.cluster.kubectl(arguments))?;
         String::from_utf8(output.stdout).context("reading what kubectl printed")
+    }
+
+    /// Waits until MiniClusters can be made. `kubectl wait` fails where the definition has no conditions yet.
+    pub fn await_definition(&self) -> Result<()> {
+        const DEADLINE: Duration = Duration::from_mins(1);
+        let get = ["get", "customresourcedefinition", "miniclusters.flux-framework.org", "-ojson"];
+        wait::until("MiniClusters to be served", DEADLINE, || {
+            let definition: CustomResourceDefinition =
+                serde_json::from_str(&self.kubectl(&get)?).context("reading the definition")?;
+            let conditions = definition.status.and_then(|it| it.conditions).unwrap_or_default();
+            let established = |it: &&CustomResourceDefinitionCondition| it.type_ == "Established";
+            Ok(match conditions.iter().find(established) {
+                Some(condition) if condition.status == "True" => Look::Ready(()),
+                other => Look::NotYet(format!("{other:?}")),
+            })
+        })
     }
 
     /// What `program` prints, given these arguments and the cluster's kubeconfig.

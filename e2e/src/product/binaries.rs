@@ -100,11 +100,6 @@ fn with_operator(operator: PathBuf, progress: &Progress) -> Result<Binaries> {
     Ok(Binaries { operator, agent, view_tool, stand_in, images: None })
 }
 
-/// Builds the agent, and says where it is.
-pub fn build_agent(progress: &Progress) -> Result<PathBuf> {
-    Ok(build_static(&[AGENT], progress)?.join(AGENT))
-}
-
 /// Builds packages whose programs have to run in any image, and says where these are.
 fn build_static(packages: &[&str], progress: &Progress) -> Result<PathBuf> {
     let here = Architecture::of_this_machine();

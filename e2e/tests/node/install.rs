@@ -133,7 +133,7 @@ fn after_another_operator(environment: &Environment, installation: &Installation
     }
     let kubectl = |words: &[&str]| environment.kubectl(words);
     kubectl(&["apply", "-f", &text(&theirs)])?;
-    await_definition(environment)?;
+    environment.await_definition()?;
     kubectl(&["create", "namespace", "kept"])?;
     kubectl(&["apply", "--namespace", "kept", "-f", &text(&hello)])?;
     apply(environment, &["-f", &text(&path.join("crd.yaml"))])?;
@@ -413,19 +413,12 @@ fn text(path: &Path) -> String {
 fn apply(environment: &Environment, what: &[&str]) -> Result<()> {
     let words = ["apply", "--server-side", "--force-conflicts"];
     environment.kubectl(&[&words[..], what].concat())?;
-    await_definition(environment)
+    environment.await_definition()
 }
 
 /// Deletes what is applied by `option` and `path`. What is in a namespace goes with it, at any moment.
 fn delete(environment: &Environment, option: &str, path: &str) -> Result<()> {
     environment.kubectl(&["delete", "--ignore-not-found", option, path]).map(|_| ())
-}
-
-/// Waits until MiniClusters can be made.
-fn await_definition(environment: &Environment) -> Result<()> {
-    let wait = ["wait", "--for=condition=Established", "--timeout=1m"];
-    let definition = format!("customresourcedefinition/{DEFINITION}");
-    environment.kubectl(&[&wait[..], &[&definition]].concat()).map(|_| ())
 }
 
 /// Waits until the cluster has nothing of an operator, in whichever namespace.

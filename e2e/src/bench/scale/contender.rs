@@ -89,14 +89,7 @@ impl Contender {
                 self.account.0,
             ])?;
         }
-        let definition = "customresourcedefinition/miniclusters.flux-framework.org";
-        environment.kubectl(&[
-            "wait",
-            "--for=condition=Established",
-            "--timeout=1m",
-            definition,
-        ])?;
-        Ok(())
+        environment.await_definition()
     }
 
     /// Starts it with the rights of its service account; `directory` takes its kubeconfig and its log.

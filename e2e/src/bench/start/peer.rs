@@ -44,8 +44,7 @@ impl Peer {
     ) -> Result<Self> {
         let file = definition.to_string_lossy();
         environment.kubectl(&["apply", "--server-side", "--filename", &file])?;
-        let condition = "--for=condition=Established";
-        environment.kubectl(&["wait", condition, "--timeout=1m", "--filename", &file])?;
+        environment.await_definition()?;
         let directory = checkout()?.join(EVIDENCE);
         std::fs::create_dir_all(&directory)
             .with_context(|| format!("making {}", directory.display()))?;

@@ -13,7 +13,10 @@ use e2e::{
     programs,
     trial::Trial,
 };
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{Container, EnvVar},
+};
 use kube::{Api, api::DeleteParams};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -25,7 +28,8 @@ use super::{Plane, until};
 /// How operators are started.
 pub(super) struct Operators<'run> {
     plane: &'run Plane<'run>,
-    arguments: Vec<String>,
+    /// The operator's container in the Deployment: its arguments and its variables are its options.
+    container: Container,
     /// Has the kubeconfig and the logs.
     directory: tempfile::TempDir,
     leases: Api<Lease>,
@@ -41,11 +45,11 @@ pub(super) struct Operator {
 impl<'run> Operators<'run> {
     /// Operators with the options of the Deployment; none runs before the first is started.
     pub(super) async fn prepare(plane: &'run Plane<'run>, trial: &Trial) -> Result<Self> {
-        let path = "-ojsonpath={.spec.template.spec.containers[0].args}";
-        let arguments = plane.kubectl(&["-n", NAMESPACE, "get", "deployment", NAME, path])?;
+        let path = "-ojsonpath={.spec.template.spec.containers[0]}";
+        let container = plane.kubectl(&["-n", NAMESPACE, "get", "deployment", NAME, path])?;
         let operators = Self {
             plane,
-            arguments: serde_json::from_str(&arguments).context("reading the arguments")?,
+            container: serde_json::from_str(&container).context("reading the container")?,
             directory: tempfile::tempdir()?,
             leases: Api::namespaced(trial.client().clone(), NAMESPACE),
         };
@@ -92,7 +96,8 @@ impl<'run> Operators<'run> {
         let output = File::options().create(true).append(true).open(&log)?;
         let mut command = self.plane.cluster.program(program);
         command
-            .args(&self.arguments)
+            .args(self.container.args.iter().flatten())
+            .envs(self.container.env.iter().flatten().filter_map(literal))
             .arg(format!("--identity={name}"))
             .arg(format!("--metrics-bind=127.0.0.1:{metrics}"))
             .arg(format!("--health-bind=127.0.0.1:{}", metrics + 1))
@@ -118,6 +123,11 @@ impl<'run> Operators<'run> {
             deleted => deleted.map(drop).context("deleting the Lease"),
         }
     }
+}
+
+/// A variable whose value is in the Deployment itself.
+fn literal(variable: &EnvVar) -> Option<(&String, &String)> {
+    Some((&variable.name, variable.value.as_ref()?))
 }
 
 impl Operator {
