@@ -12,14 +12,15 @@ async fn fails(trial: &Trial, name: &str) -> Result<(Option<i32>, String, String
     Ok((code, reason.to_owned(), message.to_owned()))
 }
 
-/// Mounted, it is the runner that looks for Flux; copied, the container that copies.
+/// Mounted, it is the runner that looks for Flux; copied, the container that copies. With one pod, because the status
+/// has the exit code of the lead alone, and a worker may fail before it.
 #[test]
 #[ignore = "needs a cluster"]
 fn a_view_image_without_flux_is_told_with_the_places_that_were_searched() {
     trial("no-flux", &[], async |trial| {
         for (name, install) in [("copied", "Copy"), ("mounted", "Image")] {
             let view = format!("container: {{image: 'ubuntu:24.04', install: {install}}}");
-            let more = format!("size: 2, flux: {{{view}}}");
+            let more = format!("size: 1, flux: {{{view}}}");
             run(trial, name, &more, "command: 'echo once'").await?;
         }
         let (code, reason, message) = fails(trial, "mounted").await?;
