@@ -123,14 +123,14 @@ fn with_a_smaller_quorum(state: &'static str) -> (usize, String) {
         case \"$*\" in *broker.quorum=1*) exit 0 ;; esac
         while [ ! -e $POD/done ]; do sleep 0.02; done",
     );
-    let mut config = pod.config(&["true"]);
+    let mut config = pod.config(&["sh", "-c", "while [ ! -e $POD/done ]; do sleep 0.02; done"]);
     config.network.port = closed_port();
     let run = Background::start(pod.prepared(&config));
     pod.await_file("begun");
     config.broker.quorum = Some(1);
     pod.write_config(&config);
-    // Its state is followed over one connection. Before anything is done, it is asked over another.
-    await_that("the broker is asked", || asked.load(Ordering::SeqCst) > 1);
+    // Its state is followed over two connections. Before anything is done, it is asked over another.
+    await_that("the broker is asked", || asked.load(Ordering::SeqCst) > 2);
     if state != "quorum" {
         fs::write(pod.at("done"), "").unwrap();
     }
@@ -274,29 +274,47 @@ fn diagnostics_ask_everything_whatever_fails_and_stay_until_told_to_end() {
 }
 
 #[test]
-fn the_programs_wrapper_passes_signals_on_and_records_how_the_command_ended() {
+fn a_command_gets_its_users_signals_as_they_are_and_sigterm_for_any_that_asks_for_an_end() {
     let pod = Pod::new();
-    let record = pod.at("record.json");
-    let arguments =
-        ["program", "--record", record.to_str().unwrap(), "--", "sh", "-c", NOTES_SIGNALS];
-    let run = Background::start(pod.agent(&arguments));
+    let run = Background::start(pod.prepared(&pod.launcher(NOTES_SIGNALS)));
     pod.await_file("trapped");
-    assert!(pod.read("record.json").contains("startedMonotonicNanoseconds"));
     let mut seen = String::new();
-    // Flux ends its initial program with SIGHUP, which means what SIGTERM means to a pod.
-    for (signal, name) in [
-        (Signal::SIGUSR1, "USR1\n"),
-        (Signal::SIGUSR2, "USR2\n"),
-        (Signal::SIGINT, "INT\n"),
-        (Signal::SIGQUIT, "QUIT\n"),
-        (Signal::SIGHUP, "TERM\n"),
-    ] {
+    for (signal, name) in
+        [(Signal::SIGUSR1, "USR1\n"), (Signal::SIGUSR2, "USR2\n"), (Signal::SIGINT, "TERM\n")]
+    {
         run.signal(signal);
         seen.push_str(name);
         await_that(name, || fs::read_to_string(pod.at("signals")).is_ok_and(|text| text == seen));
     }
-    assert_eq!(run.end().0, 3);
-    assert!(pod.read("record.json").contains("\"exitCode\":3"));
+    let (code, _, error) = run.end();
+    assert_eq!(code, stopped(), "{error}");
+    assert!(error.contains("told to stop, it ended with exit code 3"), "{error}");
+    assert!(pod.at("cleaned-up").exists(), "{error}");
+}
+
+#[test]
+fn a_broker_that_is_killed_takes_its_command_with_it_and_the_run_ends_with_its_code() {
+    let pod = Pod::new();
+    let run = Background::start(pod.prepared(&pod.launcher(
+        "trap 'touch $POD/asked' TERM; kill -9 $(cat $POD/broker-pid); while :; do sleep 0.02; done",
+    )));
+    let (code, _, error) = run.end();
+    assert_eq!(code, 137, "{error}");
+    let message = pod.message();
+    assert!(message.command_ran && message.last_error.unwrap().contains("exit code 137"));
+    assert!(!pod.at("asked").exists(), "{error}");
+}
+
+#[test]
+fn an_instance_that_is_shut_down_asks_its_command_to_end_and_the_code_is_the_commands() {
+    let pod = Pod::new();
+    // As `flux shutdown` does: the broker leaves state `run` and waits for nobody.
+    let script = "trap 'echo saved; exit 4' TERM; kill -TERM $(cat $POD/broker-pid)
+        while :; do sleep 0.02; done";
+    let run = Background::start(pod.prepared(&pod.launcher(script)));
+    let (code, output, error) = run.end();
+    assert_eq!((code, output.as_str()), (4, "saved\n"), "{error}");
+    assert!(pod.message().command_ran);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::commands::{
 };
 use crate::flux::resources::memory_limit;
 use crate::pid1::run;
-use crate::program::{batch, diagnose, wrapper};
+use crate::program::{batch, diagnose};
 use crate::system::output;
 use crate::system::root::Root;
 use crate::system::subcommand;
@@ -118,6 +118,13 @@ enum Command {
         #[command(flatten)]
         output: OutputArgument,
     },
+    /// Become another program (used by `run` below `flux env`, which does not end as shells do)
+    #[command(name = subcommand::START, hide = true)]
+    Start {
+        /// Program and arguments
+        #[arg(last = true, required = true)]
+        words: Vec<String>,
+    },
     /// Become another user and then another program (used by `run`)
     #[command(name = subcommand::EXEC, hide = true)]
     Exec {
@@ -127,9 +134,6 @@ enum Command {
         #[arg(last = true, required = true)]
         words: Vec<String>,
     },
-    /// Run a command and record when it started and how it ended (used by `run` on the lead)
-    #[command(name = subcommand::PROGRAM, hide = true)]
-    Program(wrapper::Program),
     /// Submit the batch script and wait for its end (used by `run` on the lead)
     #[command(name = subcommand::BATCH, hide = true)]
     Batch(batch::Batch),
@@ -282,8 +286,8 @@ fn dispatch(command: Command) -> u8 {
             probe::run(&pod, target.as_deref(), certificate, timeout, output.output),
             Err,
         )),
-        Command::Exec { target, words } => exec::run(&target, &words),
-        Command::Program(program) => block_on(wrapper::run(&program), identity),
+        Command::Exec { target, words } => exec::run(Some(&target), &words),
+        Command::Start { words } => exec::run(None, &words),
         Command::Batch(batch) => batch::run(&batch),
         Command::Doctor { pod, output } => {
             code(block_on(doctor::command::run(&pod, output.output), Err))
@@ -371,10 +375,10 @@ mod tests {
 
     #[test]
     fn the_words_of_a_program_are_left_alone() {
-        let own = ["--record=/r", "--", "a", "--record", "-x"].map(str::to_owned);
-        let words = [subcommand::call(Path::new("/agent"), subcommand::PROGRAM), own.into()];
+        let own = ["--", "a", "--uid", "-x"].map(str::to_owned);
+        let words = [subcommand::call(Path::new("/agent"), subcommand::START), own.into()];
         let cli = Cli::try_parse_from(words.concat()).unwrap();
-        let Command::Program(program) = cli.command else { panic!("another command") };
-        assert_eq!(program.words, ["a", "--record", "-x"]);
+        let Command::Start { words } = cli.command else { panic!("another command") };
+        assert_eq!(words, ["a", "--uid", "-x"]);
     }
 }

@@ -3,8 +3,8 @@
 use crate::accounts::become_user::{self, Target};
 use crate::system::output::complain;
 
-/// Becomes `target` and then `words`; returns only when it failed.
-pub(crate) fn run(target: &Target, words: &[String]) -> u8 {
+/// Becomes `target`, if there is one, and then `words`; returns only when it failed.
+pub(crate) fn run(target: Option<&Target>, words: &[String]) -> u8 {
     let error = become_user::exec(target, words);
     complain(&error.text());
     error.code()
