@@ -3,7 +3,7 @@
 
 mod pod;
 
-use flux_contract::{Exit, Workload};
+use flux_contract::{Exit, Hooks};
 use pod::{Pod, code, stderr, stdout};
 use std::fs;
 use std::process::Stdio;
@@ -133,13 +133,12 @@ fn a_batch_that_flux_does_not_take_is_no_failed_command() {
 fn a_directory_for_outputs_that_takes_no_files_is_named_before_anything_is_submitted() {
     let pod = Pod::new();
     let mut config = pod.batch("true\n");
-    let Workload::Batch { output_directory, .. } = &mut config.workload else { panic!("no batch") };
-    "/proc/self".clone_into(output_directory);
+    config.hooks = Hooks { pre: Some("rmdir $POD/outputs".to_owned()), ..Hooks::default() };
     let output = pod.run(&config);
     let error = stderr(&output);
     assert_eq!(code(&output), i32::from(Exit::Prepare.code()), "{error}");
-    assert!(error.contains("/proc/self") && error.contains("logs"), "{error}");
-    assert!(!pod.read("flux-calls").contains("batch"), "{error}");
+    assert!(error.contains("/outputs (logs): No such file"), "{error}");
+    assert!(!pod.read("flux-calls").contains("flux batch"), "{error}");
     let message = pod.message();
     assert!(!message.command_ran && message.last_error.unwrap().contains("logs"));
 }

@@ -39,6 +39,20 @@ const FAILURE_LIMIT: u64 = 16 * 1024;
 /// that it left behind may hold it open.
 const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// Variables that Flux keeps from what a broker starts (flux-core, `broker/runat.c`): they are of an instance around
+/// it. Those that end with `_` stand for all that begin so.
+const OF_OTHER_INSTANCES: [&str; 9] = [
+    "FLUX_JOB_",
+    "FLUX_ENCLOSING_ID",
+    "FLUX_TASK_",
+    "FLUX_KVS_NAMESPACE",
+    "FLUX_PROXY_REMOTE",
+    "PMI_",
+    "PMIX_",
+    "SLURM_",
+    "NOTIFY_SOCKET",
+];
+
 /// How the command ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct CommandEnd {
@@ -175,6 +189,15 @@ impl CommandRun {
         if !io::stdin().is_terminal() {
             // A command that reads it must meet its end, whatever the container's is.
             command.stdin(Stdio::null());
+        }
+        for name in self.client.session.environment.keys() {
+            let is = |other: &&str| match name.to_str() {
+                Some(name) => name == *other || other.ends_with('_') && name.starts_with(*other),
+                None => false,
+            };
+            if OF_OTHER_INSTANCES.iter().any(is) {
+                command.env_remove(name);
+            }
         }
         if self.command.cleans_up {
             // An instance of Flux within a job has a cleanup of its own.

@@ -271,18 +271,26 @@ impl Pod {
     /// `flux-agent run` with `config`, not started yet.
     pub fn prepared(&self, config: &AgentConfig) -> Command {
         self.write_config(config);
-        if !self.layout().local_socket().exists() {
-            self.serve_state();
-        }
+        self.serve_state();
         self.for_this_pod("run")
     }
 
-    /// Answers as the stand-in for the broker does that is in state `run` while there is the file `up`.
+    /// Answers, once there is a place for the socket, as the stand-in for the broker does that is in state
+    /// `run` while there is the file `up`. A test that answers itself is left alone.
     fn serve_state(&self) {
-        let up = self.at("up");
-        broker_that(&self.layout().local_socket(), move |topic, _| match topic {
-            "state-machine.get" => Ok(state_text(if up.exists() { "run" } else { "init" })),
-            _ => Err(NO_SERVICE),
+        let (up, path) = (self.at("up"), self.layout().local_socket());
+        std::thread::spawn(move || {
+            let until = Instant::now() + PATIENCE;
+            while !path.parent().unwrap().exists() && Instant::now() < until {
+                std::thread::park_timeout(Duration::from_millis(10));
+            }
+            let Ok(listener) = UnixListener::bind(&path) else { return };
+            // The agent may be another user.
+            let _ = fs::set_permissions(&path, Permissions::from_mode(0o777));
+            serve(listener, move |topic, _| match topic {
+                "state-machine.get" => Ok(state_text(if up.exists() { "run" } else { "init" })),
+                _ => Err(NO_SERVICE),
+            });
         });
     }
 
@@ -413,7 +421,13 @@ pub fn broker_that(
 ) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let _ = fs::remove_file(path);
-    let listener = UnixListener::bind(path).unwrap();
+    serve(UnixListener::bind(path).unwrap(), reply);
+}
+
+fn serve(
+    listener: UnixListener,
+    reply: impl Fn(&str, &str) -> Result<String, u8> + Send + Sync + 'static,
+) {
     let reply = Arc::new(reply);
     std::thread::spawn(move || {
         for stream in listener.incoming() {

@@ -147,9 +147,8 @@ fn a_sidecar_of_root_can_write_nothing_that_the_runner_reads() {
 fn a_job_that_puts_a_pipe_or_a_device_where_the_agent_reads_holds_up_nothing() {
     trial("attack-reason", &[], async |trial| {
         for (name, make) in [("pipe", "mkfifo"), ("device", "ln -s /dev/zero")] {
-            let command = format!(
-                "cd /mnt/flux/config/run && {make} x && mv -f x command.failure; exit 5"
-            );
+            let command =
+                format!("cd /mnt/flux/config/run && {make} x && mv -f x command.failure; exit 5");
             let spec = format!(
                 "{{size: 1, containers: [{{image: 'ubuntu:24.04', batch: true, batchRaw: true, command: '{command}', \
                  resources: {{limits: {{memory: 512Mi}}}}}}]}}"
