@@ -147,7 +147,7 @@ struct Ended {
     status: ExitStatus,
     /// A signal had asked it to.
     stopped: bool,
-    broker_ended: bool,
+    without_broker: bool,
     /// The last of what a submission said on stderr.
     said: Vec<u8>,
 }
@@ -163,20 +163,18 @@ impl Ended {
 
 impl CommandRun {
     async fn run(self, mut asks: mpsc::UnboundedReceiver<Ask>) -> CommandEnd {
-        let before = match self.command.may_be_refused {
-            true => refusal::newest(&self.client).await,
-            false => None,
-        };
+        let before =
+            if self.command.may_be_refused { refusal::newest(&self.client).await } else { None };
         let started = monotonic_nanoseconds();
-        let (end, broker_ended) = match self.until_ended(&mut asks).await {
-            Ok(ended) => (self.explained(before.as_ref(), &ended).await, ended.broker_ended),
+        let (end, without_broker) = match self.until_ended(&mut asks).await {
+            Ok(ended) => (self.explained(before.as_ref(), &ended).await, ended.without_broker),
             Err(error) => (self.not_started(&error), false),
         };
         if self.timed {
             let elapsed = Duration::from_nanos(end.ended.saturating_sub(started));
             output::plain(&fluxtime_line("fluxsubmit", elapsed));
         }
-        if self.command.cleans_up && !broker_ended {
+        if self.command.cleans_up && !without_broker {
             cleanup::register_if_needed(&self.client, self.log).await;
         }
         end
@@ -216,7 +214,7 @@ impl CommandRun {
         give_terminal(group);
         let mut said = tokio::spawn(pass_on(running.stderr()));
         let (mut stopped, mut killed, mut kill_at) = (false, false, None);
-        let (mut ended, mut broker_ended) = (None, false);
+        let (mut ended, mut without_broker) = (None, false);
         let status = loop {
             if let Some(status) = ended
                 && (!stopped || killed || killpg(group, None).is_err())
@@ -231,7 +229,7 @@ impl CommandRun {
                     let signal = match ask {
                         Ask::Signal(signal) => signal,
                         Ask::BrokerEnded { in_order } => {
-                            broker_ended = true;
+                            without_broker = true;
                             if in_order { Signal::SIGTERM } else { Signal::SIGKILL }
                         }
                     };
@@ -252,7 +250,7 @@ impl CommandRun {
         };
         let said = timeout(STDERR_TIMEOUT, &mut said).await;
         let said = said.ok().and_then(Result::ok).unwrap_or_default();
-        Ok(Ended { status, stopped, broker_ended, said })
+        Ok(Ended { status, stopped, without_broker, said })
     }
 
     fn not_started(&self, error: &io::Error) -> CommandEnd {
