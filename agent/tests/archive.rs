@@ -27,18 +27,10 @@ fn an_archive_is_restored_only_if_it_exists_when_the_broker_starts() {
     assert!(calls.contains(&format!("-Scontent.dump={}", dump.display())), "{calls}");
 }
 
-/// Shell text of a broker that runs its program, dumps `$DUMP` where it is told, and ends with the
-/// program's code.
-const DUMPS: &str = "
-while [ \"${1#-}\" != \"$1\" ]; do
-    case \"$1\" in -Scontent.dump=*) to=\"${1#-Scontent.dump=}\" ;; esac
-    shift
-done
-\"$@\"
-code=$?
-cp $POD/dump \"$to\"
-exit $code
-";
+/// Shell text of a broker that dumps `$POD/dump` where it is told.
+const DUMPS: &str = "for word; do
+    case \"$word\" in -Scontent.dump=*) cp $POD/dump \"${word#-Scontent.dump=}\" ;; esac
+done";
 
 /// `pod` with a command and an archive at `path`.
 fn config(pod: &Pod, command: &[&str], path: &Path) -> AgentConfig {
@@ -49,7 +41,7 @@ fn config(pod: &Pod, command: &[&str], path: &Path) -> AgentConfig {
 /// A pod whose broker dumps `dump`, and its archive with the state of before.
 fn pod_with_archive(dump: &[u8], name: &str) -> (Pod, PathBuf) {
     let pod = Pod::new();
-    pod.broker_does(DUMPS);
+    pod.broker_ends_with(DUMPS);
     fs::create_dir(pod.at("state")).unwrap();
     let archive = pod.at("state").join(name);
     fs::write(&archive, "before").unwrap();
@@ -70,10 +62,12 @@ fn a_whole_dump_replaces_the_archive_also_when_the_command_failed() {
 #[test]
 fn a_dump_that_was_cut_off_leaves_the_archive_as_it_was_and_is_reported() {
     let (pod, archive) = pod_with_archive(b"half", "archive.tar");
+    pod.broker_ends_with(&format!("{DUMPS}\nexit 1"));
     let output = pod.run(&config(&pod, &["sh", "-c", "exit 7"], &archive));
     assert_eq!((code(&output), fs::read(&archive).unwrap()), (7, b"before".to_vec()));
-    let error = pod.message().last_error.unwrap();
+    let error = stderr(&output);
     assert!(error.contains("archive.tar") && error.contains("not whole"), "{error}");
+    assert!(pod.message().last_error.unwrap().contains("the broker ended with exit code 1"));
     assert_eq!(fs::read_dir(pod.at("state")).unwrap().count(), 1, "nothing is left beside it");
 }
 

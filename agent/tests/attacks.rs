@@ -64,7 +64,7 @@ fn root_runs_its_own_program_and_not_what_has_come_to_its_path() {
     assert_eq!((code, pod.read("posted").as_str()), (0, "over\n"), "{error}");
     let mut ran_by = pod.read("ran-by");
     ran_by.retain(|c| c != '\n');
-    assert_eq!(ran_by, UID.to_string(), "the wrapper of the command alone is run by its path");
+    assert_eq!(ran_by, UID.to_string(), "what starts the command alone is run by its path");
 }
 
 #[test]
@@ -83,22 +83,25 @@ fn a_job_cannot_replace_what_the_agent_writes_again() {
     }
 }
 
-/// Puts what `make` makes in the place of the record, and kills the wrapper that would write it again.
-fn record_replaced(make: &str) {
-    let script = format!("cd config/run\n{make} x && mv -f x program.json && kill -9 $PPID");
-    let Some((pod, config)) = attacked(&script) else { return };
+/// Puts what `make` makes where PID 1 looks for the reason of a batch that failed.
+fn failure_replaced(make: &str) {
+    let script =
+        format!("cd $POD/mnt/flux/config/run\n{make} x && mv -f x command.failure\nexit 5\n");
+    let Some((pod, mut config)) = attacked("true") else { return };
+    config.workload = pod.batch(&script).workload;
     let (code, error) = end(&pod, &config);
-    assert_eq!((code, pod.message().exit_code), (76, 76), "{error}");
+    assert_eq!((code, pod.message().exit_code), (5, 5), "{error}");
+    assert!(fs::symlink_metadata(pod.at("mnt/flux/config/run/command.failure")).is_ok(), "{error}");
 }
 
 #[test]
-fn a_pipe_in_the_place_of_the_record_holds_up_nothing() {
-    record_replaced("mkfifo");
+fn a_pipe_in_the_place_of_a_batchs_reason_holds_up_nothing() {
+    failure_replaced("mkfifo");
 }
 
 #[test]
-fn a_device_without_an_end_in_the_place_of_the_record_is_not_read() {
-    record_replaced("ln -s /dev/zero");
+fn a_device_without_an_end_in_the_place_of_a_batchs_reason_is_not_read() {
+    failure_replaced("ln -s /dev/zero");
 }
 
 /// The run of a job that says where it is, in the working directory `path`, of mode `mode`.
@@ -133,7 +136,7 @@ fn a_command_does_not_start_in_a_home_that_its_user_cannot_enter() {
 /// Where a container starts whose image names none.
 #[test]
 fn nothing_is_said_of_the_root_directory() {
-    let Some((pod, output)) = run_in("", 0o755) else { return };
+    let Some((pod, output)) = run_in("", 0o777) else { return };
     assert_eq!(stdout(&output).trim(), pod.at("").display().to_string().trim_end_matches('/'));
     assert!(!stderr(&output).contains("stays closed"), "{}", stderr(&output));
 }

@@ -28,7 +28,6 @@ fn watch(directory: &TempDir, uptime: &str) -> Watch {
     command.args(["-c", uptime]).current_dir(directory.path());
     Watch {
         socket: directory.path().join("local"),
-        record: None,
         uptime: command,
         children: Children::reaped().unwrap(),
         has_lead: false,
@@ -77,7 +76,10 @@ async fn reports_with_the_lead_answering(errno: u8) -> Vec<Event> {
     let directory = TempDir::new().unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
-    pod::broker_that(&directory.path().join("local"), move |_, _| {
+    pod::broker_that(&directory.path().join("local"), move |topic, _| {
+        if topic == "state-machine.monitor" {
+            return Err(38);
+        }
         // Its own state and the lead's are asked in turn.
         let question = counted.fetch_add(1, Ordering::SeqCst);
         if question.is_multiple_of(2) {

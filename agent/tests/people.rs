@@ -85,7 +85,7 @@ fn the_doctor_of_a_lead_that_waits_finds_all_well_but_the_quorum() {
     let mut config = pod.config(&["true"]);
     config.network.port = closed_port();
     broker_in_state(&pod.layout().local_socket(), "quorum");
-    pod.broker_does("while [ ! -e $POD/done ]; do sleep 0.02; done");
+    pod.broker_does("while [ ! -e $POD/done ]; do sleep 0.02; done; exit 0");
     let run = Background::start(pod.prepared(&config));
     await_that("the agent answers", || code(&pod.for_this_pod("status").output().unwrap()) == 0);
     pod.await_file("broker-pid");

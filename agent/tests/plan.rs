@@ -125,8 +125,7 @@ fn one_job_is_run_and_several_are_submitted() {
             &AgentConfig { workload: Workload::Submit { submission }, ..config() },
             "sample-0",
         );
-        let (_, program) = text.split_once("view/bin/flux").unwrap();
-        let (_, program) = program.split_once("-- ").unwrap();
+        let (_, program) = text.split_once("ending with it: ").unwrap();
         program.lines().next().unwrap().to_owned()
     };
     let flux = "/mnt/shared/view/bin/flux";

@@ -3,7 +3,7 @@
 
 mod pod;
 
-use flux_contract::Exit;
+use flux_contract::{Exit, Hooks};
 use pod::{Pod, code, stderr, stdout};
 use std::fs;
 use std::process::Stdio;
@@ -132,14 +132,15 @@ fn a_batch_that_flux_does_not_take_is_no_failed_command() {
 #[test]
 fn a_directory_for_outputs_that_takes_no_files_is_named_before_anything_is_submitted() {
     let pod = Pod::new();
-    let (record, closed) = (pod.at("program.json"), pod.at("no/such/directory"));
-    let (record, closed) = (record.display().to_string(), closed.display().to_string());
-    let mut program = pod.agent(&["program", "--record", &record, "--output-directory", &closed]);
-    let output = program.args(["--", "touch", "ran"]).output().unwrap();
-    assert_eq!(code(&output), i32::from(Exit::Prepare.code()));
-    assert!(stderr(&output).contains(&closed) && stderr(&output).contains("logs"));
-    assert!(!pod.at("work/ran").exists());
-    assert!(pod.read("program.json").contains("notRun"));
+    let mut config = pod.batch("true\n");
+    config.hooks = Hooks { pre: Some("rmdir $POD/outputs".to_owned()), ..Hooks::default() };
+    let output = pod.run(&config);
+    let error = stderr(&output);
+    assert_eq!(code(&output), i32::from(Exit::Prepare.code()), "{error}");
+    assert!(error.contains("/outputs (logs): No such file"), "{error}");
+    assert!(!pod.read("flux-calls").contains("flux batch"), "{error}");
+    let message = pod.message();
+    assert!(!message.command_ran && message.last_error.unwrap().contains("logs"));
 }
 
 #[test]

@@ -19,13 +19,6 @@ const GRACE: u64 = 4;
 const DEAF: &str =
     "trap '' HUP INT QUIT TERM USR1 USR2; touch $POD/deaf; while :; do sleep 0.05; done";
 
-/// Shell text of a broker that passes SIGTERM on to its program and then cleans up, as Flux does.
-const PASSES_ON: &str = "while [ \"${1#-}\" != \"$1\" ]; do shift; done
-    trap 'kill -HUP $program' TERM
-    \"$@\" & program=$!
-    while kill -0 $program 2>/dev/null; do wait $program; code=$?; done
-    touch $POD/cleaned-up; exit $code";
-
 /// `pod` with a command that takes for ever, and a grace period of [`GRACE`].
 fn config(pod: &Pod) -> AgentConfig {
     with_grace(pod.config(&["sleep", "600"]))
@@ -147,7 +140,6 @@ fn a_hook_that_ignores_every_signal_is_killed_with_all_it_started_in_its_group()
 #[test]
 fn a_launcher_that_ignores_every_signal_is_killed_in_time_for_fluxs_cleanup() {
     let pod = Pod::new();
-    pod.broker_does(PASSES_ON);
     let config = with_grace(pod.launcher(DEAF));
     let Some((code, _, error)) = stop(&pod, &config, "deaf") else { return };
     // Its end is the stop's, and no failure of the command's own.
@@ -163,12 +155,11 @@ const SAVES: &str = "trap 'touch $POD/asked-$1
     while [ ! -e $POD/go-on ]; do sleep 0.02; done; echo $1; exit 4' TERM
     touch $POD/ready-$1; while :; do sleep 0.02; done";
 
-/// Asks a run to stop whose command is `script`, in a broker that does what Flux does, once each of `all`
+/// Asks a run to stop whose command is `script`, once each of `all`
 /// is ready; lets them go on once each has been asked to end. Returns code, output and complaints.
 #[expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 fn stop_command(script: &str, all: &[&str]) -> Option<(i32, String, String)> {
     let pod = Pod::new();
-    pod.broker_does(PASSES_ON);
     fs::write(pod.at("saves"), SAVES).unwrap();
     let run = FirstProcess::start(&pod, &pod.prepared(&pod.launcher(script)))?;
     for name in all {
@@ -232,7 +223,6 @@ fn a_sidecar_whose_runner_has_finished_has_the_grace_period_and_no_more() {
 #[test]
 fn a_run_that_reaches_its_deadline_ends_in_order_and_says_so() {
     let pod = Pod::new();
-    pod.broker_does(PASSES_ON);
     let saves = "trap 'echo saved; exit 0' TERM; while :; do sleep 0.02; done";
     let mut config = with_grace(pod.launcher(saves));
     config.shutdown.deadline_seconds = Some(1);

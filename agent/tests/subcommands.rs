@@ -75,6 +75,7 @@ fn listed(help: &str) -> BTreeSet<String> {
 fn every_subcommand_answers() {
     let pod = Pod::new();
     pod.write_config(&pod.config(&["echo", "hello"]));
+    pod.serve_state();
     let cases = cases(&pod);
     let help = pod.agent(&["--help"]).output().unwrap();
     let tried: BTreeSet<_> = cases.iter().map(|case| case.words[0].clone()).collect();

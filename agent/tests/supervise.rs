@@ -6,13 +6,10 @@ mod support;
 use flux_contract::{Exit, Hooks, SidecarConfig, WorkerPolicy, Workload};
 use nix::sys::signal::Signal;
 use pod::{
-    Background, PATIENCE, Pod, answer, await_that, broker_in_state, closed_port, code, sidecar,
-    stderr, stdout, stopped,
+    Background, PATIENCE, Pod, await_that, broker_in_state, closed_port, code, sidecar, stderr,
+    stdout, stopped,
 };
 use std::fs;
-use std::os::unix::net::UnixListener;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// Shell text of a program that notes the signals it gets and ends with 3 at SIGTERM.
@@ -107,30 +104,19 @@ fn a_worker_gives_up_at_its_deadline_and_says_what_it_saw() {
 #[expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 fn with_a_smaller_quorum(state: &'static str) -> (usize, String) {
     let pod = Pod::new();
-    let path = pod.layout().local_socket();
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let listener = UnixListener::bind(path).unwrap();
-    let asked = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&asked);
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            counted.fetch_add(1, Ordering::SeqCst);
-            std::thread::spawn(move || answer(stream.unwrap(), state));
-        }
-    });
+    broker_in_state(&pod.layout().local_socket(), state);
     pod.broker_does(
         "echo begun >> $POD/begun
         case \"$*\" in *broker.quorum=1*) exit 0 ;; esac
         while [ ! -e $POD/done ]; do sleep 0.02; done",
     );
-    let mut config = pod.config(&["true"]);
+    let command = "touch $POD/started; while [ ! -e $POD/done ]; do sleep 0.02; done";
+    let mut config = pod.config(&["sh", "-c", command]);
     config.network.port = closed_port();
     let run = Background::start(pod.prepared(&config));
-    pod.await_file("begun");
+    pod.await_file(if state == "quorum" { "begun" } else { "started" });
     config.broker.quorum = Some(1);
     pod.write_config(&config);
-    // Its state is followed over one connection. Before anything is done, it is asked over another.
-    await_that("the broker is asked", || asked.load(Ordering::SeqCst) > 1);
     if state != "quorum" {
         fs::write(pod.at("done"), "").unwrap();
     }
@@ -225,7 +211,7 @@ fn an_interactive_lead_submits_the_command_once_and_stays_until_it_is_shut_down(
     let Workload::Submit { submission } = config.workload else { panic!() };
     config.workload = Workload::Interactive { submission: Some(submission) };
     broker_in_state(&pod.layout().local_socket(), "run");
-    pod.broker_does("while [ ! -e $POD/shutdown ]; do sleep 0.02; done");
+    pod.broker_does("while [ ! -e $POD/shutdown ]; do sleep 0.02; done; exit 0");
     let run = Background::start(pod.prepared(&config));
     await_that("the command is submitted", || {
         fs::read_to_string(pod.at("flux-calls")).is_ok_and(|calls| calls.contains("flux submit"))
@@ -274,29 +260,47 @@ fn diagnostics_ask_everything_whatever_fails_and_stay_until_told_to_end() {
 }
 
 #[test]
-fn the_programs_wrapper_passes_signals_on_and_records_how_the_command_ended() {
+fn a_command_gets_its_users_signals_as_they_are_and_sigterm_for_any_that_asks_for_an_end() {
     let pod = Pod::new();
-    let record = pod.at("record.json");
-    let arguments =
-        ["program", "--record", record.to_str().unwrap(), "--", "sh", "-c", NOTES_SIGNALS];
-    let run = Background::start(pod.agent(&arguments));
+    let run = Background::start(pod.prepared(&pod.launcher(NOTES_SIGNALS)));
     pod.await_file("trapped");
-    assert!(pod.read("record.json").contains("startedMonotonicNanoseconds"));
     let mut seen = String::new();
-    // Flux ends its initial program with SIGHUP, which means what SIGTERM means to a pod.
-    for (signal, name) in [
-        (Signal::SIGUSR1, "USR1\n"),
-        (Signal::SIGUSR2, "USR2\n"),
-        (Signal::SIGINT, "INT\n"),
-        (Signal::SIGQUIT, "QUIT\n"),
-        (Signal::SIGHUP, "TERM\n"),
-    ] {
+    for (signal, name) in
+        [(Signal::SIGUSR1, "USR1\n"), (Signal::SIGUSR2, "USR2\n"), (Signal::SIGINT, "TERM\n")]
+    {
         run.signal(signal);
         seen.push_str(name);
         await_that(name, || fs::read_to_string(pod.at("signals")).is_ok_and(|text| text == seen));
     }
-    assert_eq!(run.end().0, 3);
-    assert!(pod.read("record.json").contains("\"exitCode\":3"));
+    let (code, _, error) = run.end();
+    assert_eq!(code, stopped(), "{error}");
+    assert!(error.contains("told to stop, it ended with exit code 3"), "{error}");
+    assert!(pod.at("cleaned-up").exists(), "{error}");
+}
+
+#[test]
+fn a_broker_that_is_killed_takes_its_command_with_it_and_the_run_ends_with_its_code() {
+    let pod = Pod::new();
+    let run = Background::start(pod.prepared(&pod.launcher(
+        "trap 'touch $POD/asked' TERM; kill -9 $(cat $POD/broker-pid); while :; do sleep 0.02; done",
+    )));
+    let (code, _, error) = run.end();
+    assert_eq!(code, 137, "{error}");
+    let message = pod.message();
+    assert!(message.command_ran && message.last_error.unwrap().contains("exit code 137"));
+    assert!(!pod.at("asked").exists(), "{error}");
+}
+
+#[test]
+fn an_instance_that_is_shut_down_asks_its_command_to_end_and_the_code_is_the_commands() {
+    let pod = Pod::new();
+    // As `flux shutdown` does: the broker leaves state `run` and waits for nobody.
+    let script = "trap 'echo saved; exit 4' TERM; kill -TERM $(cat $POD/broker-pid)
+        while :; do sleep 0.02; done";
+    let run = Background::start(pod.prepared(&pod.launcher(script)));
+    let (code, output, error) = run.end();
+    assert_eq!((code, output.as_str()), (4, "saved\n"), "{error}");
+    assert!(pod.message().command_ran);
 }
 
 #[test]

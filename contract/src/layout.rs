@@ -217,10 +217,9 @@ impl Layout {
         self.at("home")
     }
 
-    /// Written by the wrapper around the lead's initial program: when it started, when it ended
-    /// and with which code. Its presence proves that the quorum was reached.
-    pub fn program_record(&self) -> PathBuf {
-        self.at("config/run/program.json")
+    /// Where the lead's command may leave a sentence about its failure for PID 1.
+    pub fn command_failure(&self) -> PathBuf {
+        self.at("config/run/command.failure")
     }
 
     /// `ZeroMQ` REP socket on which PID 1 answers `status` and the readiness probe.

@@ -118,9 +118,9 @@ impl From<CapsError> for ChangeError {
     }
 }
 
-/// Becomes `target` and then `words`; returns only when that failed.
-pub(crate) fn exec(target: &Target, words: &[String]) -> ExecError {
-    if let Err(error) = change_user(target) {
+/// Becomes `target`, if there is one, and then `words`; returns only when that failed.
+pub(crate) fn exec(target: Option<&Target>, words: &[String]) -> ExecError {
+    if let Some(Err(error)) = target.map(change_user) {
         return error;
     }
     let program = words.first().cloned().unwrap_or_default();

@@ -6,7 +6,7 @@ use crate::commands::error::{CommandError, report};
 use crate::commands::{client, doctor, env, fluxion, inspect, install, keygen, probe, wait};
 use crate::flux::resources::memory_limit;
 use crate::pid1::run;
-use crate::program::{batch, diagnose, wrapper};
+use crate::program::{batch, diagnose};
 use crate::system::output;
 use crate::system::root::Root;
 use crate::system::subcommand;
@@ -115,6 +115,13 @@ enum Command {
         #[command(flatten)]
         output: OutputArgument,
     },
+    /// Become another program (used by `run` below `flux env`, which does not end as shells do)
+    #[command(name = subcommand::START, hide = true)]
+    Start {
+        /// Program and arguments
+        #[arg(last = true, required = true)]
+        words: Vec<String>,
+    },
     /// Become another user and then another program (used by `run`)
     #[command(name = subcommand::EXEC, hide = true)]
     Exec {
@@ -124,9 +131,6 @@ enum Command {
         #[arg(last = true, required = true)]
         words: Vec<String>,
     },
-    /// Run a command and record when it started and how it ended (used by `run` on the lead)
-    #[command(name = subcommand::PROGRAM, hide = true)]
-    Program(wrapper::Program),
     /// Submit the batch script and wait for its end (used by `run` on the lead)
     #[command(name = subcommand::BATCH, hide = true)]
     Batch(batch::Batch),
@@ -244,8 +248,8 @@ fn dispatch(command: Command) -> u8 {
         Command::Probe { pod, target, certificate, timeout, output } => {
             report_async(probe::run(&pod, target.as_deref(), certificate, timeout, output.output))
         }
-        Command::Exec { target, words } => report(exec(&target, &words)),
-        Command::Program(program) => block_on(wrapper::run(&program), identity),
+        Command::Exec { target, words } => report(exec(Some(&target), &words)),
+        Command::Start { words } => report(exec(None, &words)),
         Command::Batch(batch) => batch::run(&batch),
         Command::Doctor { pod, output } => report_async(doctor::run(&pod, output.output)),
         Command::Connect { pod, words } => report(client::connect(&pod, &words)),
@@ -267,8 +271,8 @@ fn view(command: ViewCommand) -> Result<(), CommandError> {
     }
 }
 
-/// Becomes `target` and then `words`; returns only when that failed.
-fn exec(target: &Target, words: &[String]) -> Result<(), CommandError> {
+/// Becomes `target`, if there is one, and then `words`; returns only when that failed.
+fn exec(target: Option<&Target>, words: &[String]) -> Result<(), CommandError> {
     let error = become_user::exec(target, words);
     Err(CommandError::with_message(error.code(), error.text()))
 }
@@ -333,10 +337,10 @@ mod tests {
 
     #[test]
     fn the_words_of_a_program_are_left_alone() {
-        let own = ["--record=/r", "--", "a", "--record", "-x"].map(str::to_owned);
-        let words = [subcommand::call(Path::new("/agent"), subcommand::PROGRAM), own.into()];
+        let own = ["--", "a", "--uid", "-x"].map(str::to_owned);
+        let words = [subcommand::call(Path::new("/agent"), subcommand::START), own.into()];
         let cli = Cli::try_parse_from(words.concat()).unwrap();
-        let Command::Program(program) = cli.command else { panic!("another command") };
-        assert_eq!(program.words, ["a", "--record", "-x"]);
+        let Command::Start { words } = cli.command else { panic!("another command") };
+        assert_eq!(words, ["a", "--uid", "-x"]);
     }
 }

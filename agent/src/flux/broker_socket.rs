@@ -28,12 +28,15 @@ const TYPE_RESPONSE: u8 = 2;
 const FLAG_TOPIC: u8 = 0x01;
 const FLAG_PAYLOAD: u8 = 0x02;
 const FLAG_ROUTE: u8 = 0x08;
+const FLAG_STREAMING: u8 = 0x40;
 /// The broker at the other end of the socket, whatever its rank.
 const NODE_ANY: u32 = u32::MAX;
 /// The lead, whom services are asked that it alone has.
 pub(crate) const LEAD: u32 = 0;
 /// The service that every broker has for its own state.
 const STATE: &str = "state-machine.get";
+/// The service that answers with every change of that state.
+const STATE_CHANGES: &str = "state-machine.monitor";
 /// The resource set of a large instance of many kinds of nodes is shorter; anything longer is no answer.
 const LARGEST_MESSAGE: u32 = 4 * 1024 * 1024;
 
@@ -104,6 +107,17 @@ impl BrokerSocket {
         Ok(answer.state)
     }
 
+    /// Asks to be answered with every change of the broker's state: by [`Self::state_change`] alone from then on.
+    pub(crate) async fn monitor_state(&mut self) -> Result<(), SocketError> {
+        self.send(STATE_CHANGES, NODE_ANY, None, FLAG_STREAMING).await
+    }
+
+    /// Waits for the next change. The answer names the state by a number that differs between releases of Flux.
+    pub(crate) async fn state_change(&mut self) -> Result<(), SocketError> {
+        let _: Value = self.receive(STATE_CHANGES).await?;
+        Ok(())
+    }
+
     /// What the service `topic` of the broker `node` answers. An answer without a payload is `null`.
     pub(crate) async fn ask<Answer: DeserializeOwned>(
         &mut self,
@@ -111,12 +125,28 @@ impl BrokerSocket {
         node: u32,
         payload: Option<&Value>,
     ) -> Result<Answer, SocketError> {
+        self.send(topic, node, payload, 0).await?;
+        self.receive(topic).await
+    }
+
+    async fn send(
+        &mut self,
+        topic: &str,
+        node: u32,
+        payload: Option<&Value>,
+        flags: u8,
+    ) -> Result<(), SocketError> {
         self.matchtag = self.matchtag.wrapping_add(1).max(1);
+        let request = request(self.matchtag, topic, node, payload, flags);
+        self.stream.write_all(&request).await.map_err(|source| SocketError::Exchange { source })
+    }
+
+    /// The next answer to the question that was sent last.
+    async fn receive<Answer: DeserializeOwned>(
+        &mut self,
+        topic: &str,
+    ) -> Result<Answer, SocketError> {
         let exchange = |source| SocketError::Exchange { source };
-        self.stream
-            .write_all(&request(self.matchtag, topic, node, payload))
-            .await
-            .map_err(exchange)?;
         let mut magic = [0; 4];
         self.stream.read_exact(&mut magic).await.map_err(exchange)?;
         let length = self.stream.read_u32().await.map_err(exchange)?;
@@ -131,11 +161,11 @@ impl BrokerSocket {
 
 /// The question as it goes over the socket: an empty route, the topic, the payload if there is one, the
 /// protocol frame.
-fn request(matchtag: u32, topic: &str, node: u32, payload: Option<&Value>) -> Vec<u8> {
+fn request(matchtag: u32, topic: &str, node: u32, payload: Option<&Value>, flags: u8) -> Vec<u8> {
     let mut body = Vec::new();
     push_frame(&mut body, &[]);
     push_frame(&mut body, topic.as_bytes());
-    let mut flags = FLAG_TOPIC | FLAG_ROUTE;
+    let mut flags = flags | FLAG_TOPIC | FLAG_ROUTE;
     if let Some(payload) = payload {
         flags |= FLAG_PAYLOAD;
         // JSON payloads end with a NUL.
@@ -285,7 +315,7 @@ mod tests {
             let (mut stream, _) = listener.accept().await.unwrap();
             stream.write_all(&[0]).await.unwrap();
             for (matchtag, state) in [(1, "join"), (2, "run")] {
-                let expected = request(matchtag, STATE, NODE_ANY, None);
+                let expected = request(matchtag, STATE, NODE_ANY, None, 0);
                 let mut asked = vec![0; expected.len()];
                 stream.read_exact(&mut asked).await.unwrap();
                 assert_eq!(asked, expected);

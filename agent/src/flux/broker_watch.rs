@@ -1,14 +1,15 @@
-//! Watches the broker from outside: its state, and whether the command has started or ended.
+//! Watches the broker from outside: its state, and whether it has lost its lead.
 
 use crate::flux::broker_socket::{BrokerSocket, SocketError};
 use crate::process::children::Children;
-use crate::program::record::ProgramRecord;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 /// First pause between two looks: a small cluster is up within a second.
@@ -31,10 +32,6 @@ const UPTIME_PATIENCE: Duration = Duration::from_secs(5);
 pub enum Event {
     /// The broker reports another state.
     State(String),
-    /// The command has started.
-    CommandStarted,
-    /// The command has ended.
-    CommandEnded,
     /// A worker's broker waits for the quorum of a lead that does not know it.
     LeadGone,
 }
@@ -44,8 +41,6 @@ pub enum Event {
 pub struct Watch {
     /// The broker's local socket.
     pub socket: PathBuf,
-    /// Record of the command's wrapper, on the lead.
-    pub record: Option<PathBuf>,
     /// `flux uptime` as the broker's user: asked where the socket does not answer us, as when the
     /// user's own configuration lets nobody in but the owner.
     pub uptime: Command,
@@ -61,14 +56,14 @@ impl Watch {
         let mut way = Way::Socket(None);
         let mut seen: Vec<Event> = Vec::new();
         let mut pause = FIRST_PAUSE;
+        let wake = Arc::new(Notify::new());
+        let mut monitor = JoinSet::new();
+        let mut is_monitored = false;
         while !events.is_closed() {
             let state = self.state(&mut way).await.map(Event::State);
-            let record = self.record.as_deref().and_then(ProgramRecord::read);
-            let started = record.as_ref().map(|_| Event::CommandStarted);
-            let ended = record.and_then(|record| record.exit_code).map(|_| Event::CommandEnded);
             let waits = state == Some(Event::State("quorum".to_owned())) && self.has_lead;
             let gone = (waits && lead_is_gone(&mut way).await).then_some(Event::LeadGone);
-            let now: Vec<Event> = [state, started, ended, gone].into_iter().flatten().collect();
+            let now: Vec<Event> = [state, gone].into_iter().flatten().collect();
             let mut changed = false;
             for event in now.iter().filter(|event| !seen.contains(event)) {
                 changed = true;
@@ -79,7 +74,15 @@ impl Watch {
             let online = seen.contains(&Event::State("run".to_owned()));
             let longest = if online { LONGEST_PAUSE_ONLINE } else { LONGEST_PAUSE };
             pause = if changed { FIRST_PAUSE } else { pause.mul_f64(GROWTH).min(longest) };
-            sleep(pause).await;
+            // An older Flux, and one that lets only its owner in, is looked at from time to time.
+            if !is_monitored && matches!(way, Way::Socket(Some(_))) {
+                is_monitored = true;
+                monitor.spawn(notify_of_changes(self.socket.clone(), Arc::clone(&wake)));
+            }
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = wake.notified() => {}
+            }
         }
     }
 
@@ -113,6 +116,16 @@ impl Watch {
         let (read, status) = tokio::join!(stdout.read_to_string(&mut text), running.wait());
         (read.is_ok() && status.is_ok_and(|status| status.success())).then_some(())?;
         state_of_uptime(&text)
+    }
+}
+
+/// Notifies of every change of the broker's state, until the connection ends.
+async fn notify_of_changes(socket: PathBuf, changed: Arc<Notify>) -> Result<(), SocketError> {
+    let mut connection = BrokerSocket::connect(&socket).await?;
+    connection.monitor_state().await?;
+    loop {
+        connection.state_change().await?;
+        changed.notify_one();
     }
 }
 

@@ -3,7 +3,10 @@
 
 pub(crate) mod broker_socket;
 pub(crate) mod broker_watch;
+pub(crate) mod cleanup;
+pub(crate) mod client;
 pub(crate) mod leaving;
+pub(crate) mod refusal;
 pub(crate) mod resources;
 
 pub use broker_watch::{Event, Watch};

@@ -121,7 +121,7 @@ async fn try_keep(
         return Err(KeepError::NoDump { path: archive.path.clone(), dump: archive.dump.clone() });
     }
     // 0 is the code of a broker whose every phase went well, the dump among them. Any other may
-    // be the command's own, which hides those of later phases.
+    // be that of a later phase.
     if broker.code != 0 {
         let checked = dump.clone();
         let whole = tokio::task::spawn_blocking(move || check_whole(&checked)).await;

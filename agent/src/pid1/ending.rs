@@ -4,10 +4,10 @@
 //! nothing: Flux does so, too, when it is told to stop while it waits for the quorum.
 
 use crate::pid1::broker_end::BrokerEnd;
+use crate::pid1::command::{CommandEnd, NotRun};
 use crate::process::exit_status::{end_text, exit_code};
 use crate::process::signals::Stop;
-use crate::program::record::{NotRun, ProgramRecord};
-use flux_contract::{Exit, Phase, WorkerPolicy, phase};
+use flux_contract::{Exit, WorkerPolicy};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -38,36 +38,38 @@ impl Ended {
     }
 }
 
-/// The end of a lead whose broker had a command to run.
-pub(crate) fn of_lead(record: Option<ProgramRecord>, broker: BrokerEnd) -> Ended {
-    let Some(record) = record else { return before_command(broker) };
+/// The end of a lead that had a command to run; `None` where it was not started.
+pub(crate) fn of_lead(command: Option<CommandEnd>, broker: BrokerEnd) -> Ended {
+    let Some(command) = command else { return before_command(broker) };
     if let Some(stop) = broker.stop
-        && !record.ended_before(broker.stopped)
+        && !command.was_before(broker.stopped)
     {
         // Whatever it made of the signal, it was not done. By the code the Job knows that the pod was taken
         // away, and by a suspension perhaps.
-        let end = record.exit_code.map_or_else(
+        let end = command.exit_code.map_or_else(
             || "it was killed".to_owned(),
             |code| format!("it ended with exit code {code}"),
         );
         let text = format!("{stop} before the command had ended; told to stop, {end}");
-        return Ended { signal: record.signal, ..Ended::by_agent(stop.exit(), text) };
+        return Ended { signal: command.signal, ..Ended::by_agent(stop.exit(), text) };
     }
-    if let Some(NotRun { exit_code, reason }) = record.not_run {
-        return Ended { error: Some(reason), ..Ended::well(exit_code.into()) };
+    if let Some(NotRun { exit, reason }) = command.not_run {
+        return Ended { error: Some(reason), ..Ended::well(exit.code().into()) };
     }
-    // Without an end in the record the wrapper itself was killed; the broker saw how.
-    let code = record.exit_code.unwrap_or(if broker.code == 0 { 1 } else { broker.code });
-    let error = match record.exit_code {
-        None => Some("the command was killed together with the process that watched it".to_owned()),
-        // The broker was stopped after that: its code tells nothing.
-        Some(code) if code != broker.code && broker.stop.is_none() => Some(format!(
+    let error = match command.exit_code {
+        None => Some(format!(
+            "the command was killed because its broker had ended with exit code {}",
+            broker.code
+        )),
+        // Of a broker that was stopped after that, the code says nothing.
+        Some(code) if broker.code != 0 && broker.stop.is_none() => Some(format!(
             "the broker ended with exit code {} after the command had ended with {code}",
             broker.code
         )),
-        Some(_) => record.error,
+        Some(_) => command.error,
     };
-    Ended { code, command_ran: true, signal: record.signal, error }
+    let code = command.exit_code.unwrap_or(broker.code);
+    Ended { code, command_ran: true, signal: command.signal, error }
 }
 
 /// The end of a lead whose broker stays up until it is shut down.
@@ -170,38 +172,6 @@ impl Backoff {
     }
 }
 
-/// `phases` with the lead's command placed exactly: while it ran, its start and end were only
-/// looked at from time to time; the record has them to the nanosecond.
-pub(crate) fn with_exact_command(
-    phases: Vec<Phase>,
-    record: Option<ProgramRecord>,
-    broker: BrokerEnd,
-) -> Vec<Phase> {
-    let Some(record) = record else { return phases };
-    let of_broker = [phase::QUORUM, phase::COMMAND, phase::SHUTDOWN];
-    let is_of_broker = |phase: &Phase| of_broker.contains(&phase.name.as_str());
-    let Some(at) = phases.iter().position(is_of_broker) else { return phases };
-    let begin = phases[at].start_milliseconds;
-    let after = |time: u64| begin + time.saturating_sub(broker.started) / 1_000_000;
-    let ended = record.ended_monotonic_nanoseconds.unwrap_or(broker.ended);
-    let ends = [record.started_monotonic_nanoseconds, ended, broker.ended];
-    let mut start_milliseconds = begin;
-    let exact: Vec<Phase> = of_broker
-        .into_iter()
-        .zip(ends)
-        .map(|(name, end)| {
-            let end = after(end).max(start_milliseconds);
-            let duration_milliseconds = end - start_milliseconds;
-            let phase = Phase { name: name.to_owned(), start_milliseconds, duration_milliseconds };
-            start_milliseconds = end;
-            phase
-        })
-        .collect();
-    let (before, rest) = phases.split_at(at);
-    let rest = rest.iter().filter(|phase| !is_of_broker(phase)).cloned();
-    before.iter().cloned().chain(exact).chain(rest).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,13 +199,8 @@ mod tests {
         BrokerEnd { stop: Some(stop), stopped: Some(4_000_000_000), ..broker(code) }
     }
 
-    fn record(exit_code: Option<i32>) -> ProgramRecord {
-        ProgramRecord {
-            started_monotonic_nanoseconds: 2_000_000_000,
-            ended_monotonic_nanoseconds: exit_code.map(|_| 5_000_000_000),
-            exit_code,
-            ..ProgramRecord::default()
-        }
+    fn command(exit_code: Option<i32>) -> CommandEnd {
+        CommandEnd { ended: 5_000_000_000, exit_code, ..CommandEnd::default() }
     }
 
     fn summary(ended: &Ended) -> (i32, bool) {
@@ -244,20 +209,23 @@ mod tests {
 
     #[test]
     fn the_commands_code_stands_whatever_the_broker_says_afterwards() {
-        let ended = of_lead(Some(record(Some(7))), broker(1));
+        let ended = of_lead(Some(command(Some(7))), broker(1));
         assert_eq!(summary(&ended), (7, true));
         assert!(ended.error.unwrap().contains("exit code 1 after the command had ended with 7"));
-        assert_eq!(of_lead(Some(record(Some(0))), broker(0)).error, None);
+        for code in [0, 7] {
+            let ended = of_lead(Some(command(Some(code))), broker(0));
+            assert_eq!((summary(&ended), ended.error), ((code, true), None));
+        }
     }
 
     #[test]
     fn a_command_that_flux_refused_did_not_run_and_one_that_failed_says_what_is_known() {
-        let not_run = NotRun { exit_code: 71, reason: "Flux refused".to_owned() };
-        let refused = ProgramRecord { not_run: Some(not_run), ..record(Some(71)) };
-        let ended = of_lead(Some(refused), broker(71));
+        let not_run = NotRun { exit: Exit::FluxRefused, reason: "Flux refused".to_owned() };
+        let refused = CommandEnd { not_run: Some(not_run), ..command(Some(2)) };
+        let ended = of_lead(Some(refused), broker(0));
         assert_eq!((summary(&ended), ended.error.as_deref()), ((71, false), Some("Flux refused")));
-        let not_found = ProgramRecord { error: Some("not found".to_owned()), ..record(Some(127)) };
-        let ended = of_lead(Some(not_found), broker(127));
+        let not_found = CommandEnd { error: Some("not found".to_owned()), ..command(Some(127)) };
+        let ended = of_lead(Some(not_found), broker(0));
         assert_eq!((summary(&ended), ended.error.as_deref()), ((127, true), Some("not found")));
     }
 
@@ -268,9 +236,10 @@ mod tests {
     }
 
     #[test]
-    fn a_command_whose_wrapper_was_killed_did_not_succeed() {
-        assert_eq!(summary(&of_lead(Some(record(None)), broker(137))), (137, true));
-        assert_eq!(summary(&of_lead(Some(record(None)), broker(0))), (1, true));
+    fn a_command_that_was_killed_with_its_broker_did_not_succeed() {
+        let ended = of_lead(Some(command(None)), broker(137));
+        assert_eq!(summary(&ended), (137, true));
+        assert!(ended.error.unwrap().contains("its broker had ended with exit code 137"));
     }
 
     #[test]
@@ -284,20 +253,20 @@ mod tests {
     #[test]
     fn a_run_that_its_deadline_ended_says_so_whatever_the_command_made_of_it() {
         let deadline = |code| stopped_by(Stop::Deadline { seconds: 5 }, code);
-        let later = |code| Some(record(Some(code)));
+        let later = |code| Some(command(Some(code)));
         for ended in [
             of_lead(None, deadline(0)),
             of_lead(later(0), deadline(0)),
             of_lead(later(143), deadline(1)),
-            of_lead(Some(record(None)), deadline(137)),
+            of_lead(Some(command(None)), deadline(137)),
             of_interactive_lead(deadline(0)),
             of_interactive_lead(deadline(137)),
         ] {
             assert_eq!(summary(&ended), (72, false), "{ended:?}");
             assert!(ended.error.unwrap().starts_with("the deadline of 5 seconds has passed"));
         }
-        let mut done = record(Some(7));
-        done.ended_monotonic_nanoseconds = Some(3_900_000_000);
+        let mut done = command(Some(7));
+        done.ended = 3_900_000_000;
         assert_eq!(summary(&of_lead(Some(done), deadline(1))), (7, true), "it was done before");
         let Next::Leave(ended) = of_worker(WorkerPolicy::Rejoin, deadline(0)) else { panic!() };
         assert_eq!(summary(&ended), (72, false));
@@ -305,18 +274,18 @@ mod tests {
 
     #[test]
     fn a_lead_that_is_stopped_says_so_whatever_command_and_broker_made_of_it() {
-        let later = |code| Some(record(Some(code)));
+        let later = |code| Some(command(Some(code)));
         for ended in [
             of_lead(later(0), stopped(0)),
             of_lead(later(143), stopped(1)),
-            of_lead(Some(record(None)), stopped(137)),
+            of_lead(Some(command(None)), stopped(137)),
             of_interactive_lead(stopped(1)),
         ] {
             assert_eq!(summary(&ended), (75, false), "{ended:?}");
             assert!(ended.error.unwrap().starts_with("stopped by SIGTERM"));
         }
-        let mut done = record(Some(7));
-        done.ended_monotonic_nanoseconds = Some(3_900_000_000);
+        let mut done = command(Some(7));
+        done.ended = 3_900_000_000;
         let ended = of_lead(Some(done), stopped(1));
         assert_eq!((summary(&ended), ended.error), ((7, true), None), "it was done before");
     }
@@ -358,26 +327,5 @@ mod tests {
         let pauses: Vec<u128> = (0..7).map(|_| backoff.pause(short).as_millis()).collect();
         assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 15000, 15000]);
         assert_eq!(backoff.pause(Duration::from_mins(1)).as_millis(), 500);
-    }
-
-    #[test]
-    fn the_record_places_the_command_exactly() {
-        let phase = |name: &str, start_milliseconds, duration_milliseconds| Phase {
-            name: name.to_owned(),
-            start_milliseconds,
-            duration_milliseconds,
-        };
-        let seen =
-            vec![phase("prepare", 0, 100), phase("quorum", 100, 9000), phase("post", 9100, 5)];
-        let exact = with_exact_command(seen.clone(), Some(record(Some(0))), broker(0));
-        let expected = vec![
-            phase("prepare", 0, 100),
-            phase("quorum", 100, 2000),
-            phase("command", 2100, 3000),
-            phase("shutdown", 5100, 4000),
-            phase("post", 9100, 5),
-        ];
-        assert_eq!(exact, expected);
-        assert_eq!(with_exact_command(seen.clone(), None, broker(0)), seen);
     }
 }

@@ -20,7 +20,6 @@ use crate::plan::step::{ArchiveRun, BrokerRun, Plan, WorkerRun};
 use crate::process::children::Children;
 use crate::process::deadline::Deadline;
 use crate::process::signals::Signals;
-use crate::program::record::ProgramRecord;
 use crate::status::document::StatusReport;
 use crate::status::progress::Progress;
 use crate::status::readiness::{Answered, BindError, ReadinessServer};
@@ -83,13 +82,9 @@ pub(crate) async fn run(options: Options) -> u8 {
     match begin(options, signals, readiness).await {
         Ok(Begun::Runner { mut context, plan, facts, answered, lock: _held_to_the_end }) => {
             let in_case = in_case_of_a_kill(&root, context.progress.subscribe());
-            let outcome = through(&mut context, &plan, &facts).await;
-            let ended = finish(&mut context, &plan, outcome.ended).await;
+            let ended = prepare_and_supervise(&mut context, &plan, &facts).await;
+            let ended = finish(&mut context, &plan, ended).await;
             let phases = context.progress.finish();
-            let phases = match outcome.broker {
-                Some(broker) => ending::with_exact_command(phases, outcome.record, broker),
-                None => phases,
-            };
             let well = ended.code == 0;
             if let Ok(in_case) = in_case {
                 in_case.abort();
@@ -285,42 +280,28 @@ fn answer_the_kubelet(
     Some(answered)
 }
 
-/// How far a run came.
-struct Outcome {
-    ended: Ended,
-    broker: Option<BrokerEnd>,
-    record: Option<ProgramRecord>,
-}
-
-impl From<StepError> for Outcome {
-    fn from(error: StepError) -> Self {
-        Self { ended: Ended::by_agent(error.exit(), chain(&error)), broker: None, record: None }
-    }
-}
-
 /// Everything from the first step to the end of the broker.
-async fn through(context: &mut Context, plan: &Plan, facts: &Facts) -> Outcome {
-    if let Err(error) = execute_all(context, &plan.steps).await {
-        return error.into();
-    }
-    match &plan.broker.worker {
-        Some(worker) => of_worker(context, plan, worker).await.unwrap_or_else(Into::into),
-        None => of_lead(context, plan, facts).await.unwrap_or_else(Into::into),
-    }
+async fn prepare_and_supervise(context: &mut Context, plan: &Plan, facts: &Facts) -> Ended {
+    let ended = match execute_all(context, &plan.steps).await {
+        Ok(()) => match &plan.broker.worker {
+            Some(worker) => of_worker(context, plan, worker).await,
+            None => of_lead(context, plan, facts).await,
+        },
+        Err(error) => Err(error),
+    };
+    ended.unwrap_or_else(|error| Ended::by_agent(error.exit(), chain(&error)))
 }
 
-async fn of_lead(context: &mut Context, plan: &Plan, facts: &Facts) -> Result<Outcome, StepError> {
+async fn of_lead(context: &mut Context, plan: &Plan, facts: &Facts) -> Result<Ended, StepError> {
     let mut plan = plan.clone();
-    let (end, record) = loop {
-        let end = run_broker(context, &plan).await?;
-        let record = plan.broker.record.as_deref().and_then(ProgramRecord::read);
-        // A command that has begun after all is not run again.
-        if !end.quorum_is_smaller || end.stop.is_some() || record.is_some() {
-            break (end, record);
+    let (end, command) = loop {
+        let (end, command) = run_broker(context, &plan).await?;
+        if !end.quorum_is_smaller || end.stop.is_some() {
+            break (end, command);
         }
         match broker_now(context, facts) {
             Ok(broker) => plan.broker = broker,
-            Err(ended) => return Ok(Outcome { ended, broker: Some(end), record }),
+            Err(ended) => return Ok(ended),
         }
     };
     if plan.broker.timed {
@@ -328,14 +309,13 @@ async fn of_lead(context: &mut Context, plan: &Plan, facts: &Facts) -> Result<Ou
         output::print_stderr(&fluxtime_line("fluxstart", elapsed));
     }
     if let Some(archive) = &plan.broker.archive {
-        keep(context, archive, end, end.ran || record.is_some()).await;
+        keep(context, archive, end, end.ran).await;
     }
-    let ended = if plan.broker.record.is_some() {
-        ending::of_lead(record.clone(), end)
+    Ok(if plan.broker.lead_command.is_some() {
+        ending::of_lead(command, end)
     } else {
         ending::of_interactive_lead(end)
-    };
-    Ok(Outcome { ended, broker: Some(end), record })
+    })
 }
 
 /// The broker, and the command's own size, as the configuration has them now.
@@ -367,16 +347,16 @@ async fn of_worker(
     context: &mut Context,
     plan: &Plan,
     worker: &WorkerRun,
-) -> Result<Outcome, StepError> {
+) -> Result<Ended, StepError> {
     let mut backoff = Backoff::new();
     loop {
         await_lead(context, &worker.lead).await?;
-        let end = run_broker(context, plan).await?;
+        let (end, _) = run_broker(context, plan).await?;
         let why = match ending::of_worker(worker.policy, end) {
             Next::Leave(ended)
                 if ended.code != 0 || !another_lead_follows(context, worker).await? =>
             {
-                return Ok(Outcome { ended, broker: Some(end), record: None });
+                return Ok(ended);
             }
             Next::Leave(_) => "the lead has stopped without an end of the run".to_owned(),
             Next::Restart(why) => why,

@@ -1,19 +1,21 @@
 //! The broker as a child of PID 1: started in a process group of its own, signals passed on, its
-//! state watched.
+//! state watched; and, on the lead, the command beside it.
 
 use crate::execute::context::Context;
 use crate::execute::error::StepError;
 use crate::flux::broker_socket::SocketError;
 use crate::flux::broker_watch::{Event, Watch};
+use crate::flux::client::FluxClient;
 use crate::flux::leaving::OwnRank;
 use crate::lead::watch::LeadWatch;
 use crate::pid1::broker_end::BrokerEnd;
+use crate::pid1::command::{CommandEnd, RunningCommand};
 use crate::pid1::{archive, quorum};
 use crate::plan::step::{BrokerRun, Plan, Role};
 use crate::process::children::Running;
 use crate::process::exit_status::exit_code;
 use crate::process::leftovers::Before;
-use crate::process::signals::{Asked, Stop, at};
+use crate::process::signals::{Asked, Stop, asks_to_stop, at};
 use crate::process::terminal::give_terminal;
 use crate::status::timing::monotonic_nanoseconds;
 use crate::system::output::chain;
@@ -38,11 +40,15 @@ fn words(context: &Context, broker: &BrokerRun) -> Result<Vec<String>, StepError
         }
         None => Vec::new(),
     };
-    Ok([broker.command_with_quorum(), options, broker.program.clone()].concat())
+    Ok([broker.command_with_quorum(), options].concat())
 }
 
-/// Starts the broker and stays until it has ended, whatever signals come, and nothing of it is left.
-pub(crate) async fn run_broker(context: &mut Context, plan: &Plan) -> Result<BrokerEnd, StepError> {
+/// Starts the broker, and the lead's command once it runs, and stays until both have ended, whatever signals come,
+/// and nothing of them is left. The end of the command is `None` where it was not started.
+pub(crate) async fn run_broker(
+    context: &mut Context,
+    plan: &Plan,
+) -> Result<(BrokerEnd, Option<CommandEnd>), StepError> {
     let broker = &plan.broker;
     context.progress.enter(phase::QUORUM);
     let words = words(context, broker)?;
@@ -81,9 +87,13 @@ pub(crate) async fn run_broker(context: &mut Context, plan: &Plan) -> Result<Bro
     context.progress.broker_ended();
     let ended = monotonic_nanoseconds();
     drop(supervision.submission.take());
+    let code = exit_code(status.map_err(StepError::no_status)?);
+    if let Some(mut command) = supervision.command.take() {
+        supervision.command_end = Some(command.end_without_broker(code != 0).await);
+    }
     clear(context, &before).await;
-    Ok(BrokerEnd {
-        code: exit_code(status.map_err(StepError::no_status)?),
+    let end = BrokerEnd {
+        code,
         stop: supervision.stop,
         stopped: supervision.stopped,
         ran: supervision.ran,
@@ -91,7 +101,8 @@ pub(crate) async fn run_broker(context: &mut Context, plan: &Plan) -> Result<Bro
         quorum_is_smaller: supervision.quorum_is_smaller,
         started,
         ended,
-    })
+    };
+    Ok((end, supervision.command_end))
 }
 
 /// Ends what the broker has left: it must not work on beside the broker's replacement, nor beside
@@ -107,11 +118,10 @@ async fn clear(context: &Context, before: &Before) {
 }
 
 fn watch(context: &Context, broker: &BrokerRun) -> Watch {
-    let mut uptime = context.session.broker_command(&broker.uptime);
-    uptime.env("FLUX_URI", format!("local://{}", broker.socket.display()));
+    let mut uptime = context.session.broker_command(&[broker.flux.clone(), "uptime".to_owned()]);
+    uptime.env("FLUX_URI", broker.uri());
     Watch {
         socket: broker.socket.clone(),
-        record: broker.record.clone(),
         uptime,
         children: context.children.clone(),
         has_lead: broker.worker.is_some(),
@@ -134,6 +144,10 @@ struct Supervision<'run> {
     kill_at: Option<Instant>,
     killed: bool,
     submission: Option<Running>,
+    command: Option<RunningCommand>,
+    command_end: Option<CommandEnd>,
+    /// The broker was seen in state `run` last.
+    runs: bool,
     leaving: Option<Leaving>,
 }
 
@@ -151,6 +165,9 @@ impl<'run> Supervision<'run> {
             kill_at: None,
             killed: false,
             submission: None,
+            command: None,
+            command_end: None,
+            runs: false,
             leaving: None,
         }
     }
@@ -166,10 +183,12 @@ impl<'run> Supervision<'run> {
         let (mut lost, mut smaller) = (pin!(lost), pin!(smaller));
         loop {
             tokio::select! {
+                biased;
+                // A submission fails because its broker has: the broker's end is the one that counts.
                 status = running.wait() => return status,
                 // Until it has joined, the broker looks for the lead itself, and says so.
                 () = &mut lost, if self.ran && !self.lead_lost => self.lose_lead(context, running),
-                quorum = &mut smaller, if !self.quorum_is_smaller && self.stop.is_none() => {
+                quorum = &mut smaller, if !self.quorum_is_smaller && !self.has_command() && self.stop.is_none() => {
                     context.log.info(&format!(
                         "{quorum} brokers are enough now: starting this one again to wait for no more"
                     ));
@@ -194,6 +213,7 @@ impl<'run> Supervision<'run> {
                     self.submission = None;
                     note_submission(context, status);
                 }
+                end = end_of_command(&mut self.command) => self.command_ended(context, running, end),
             }
         }
     }
@@ -216,8 +236,8 @@ impl<'run> Supervision<'run> {
         self.kill_at = Some(self.kill_at.map_or(then, |earlier| earlier.min(then)));
     }
 
-    /// Passes on what is asked. Every signal is the broker's: only it knows what to do about it. The first that
-    /// asks a worker to end waits for the jobs on its rank; the second does not.
+    /// Passes on what is asked: to the command while it runs, since the broker ends after it, else to the broker. The
+    /// first that asks a worker to end waits for the jobs on its rank; the second does not.
     fn asked(&mut self, context: &Context, running: &Running, asked: Asked) {
         let signal = match asked {
             Asked::PassOn(signal) => signal,
@@ -241,8 +261,28 @@ impl<'run> Supervision<'run> {
                 stop.signal()
             }
         };
+        if let Some(command) = &self.command {
+            // What a program in a pod saves its state at, whatever this process was sent.
+            let signal = if asks_to_stop(signal) { Signal::SIGTERM } else { signal };
+            context.log.info(&format!("passing {signal} on to the command"));
+            return command.signal(signal);
+        }
         context.log.info(&format!("passing {signal} on to the broker"));
         running.signal(signal);
+    }
+
+    const fn has_command(&self) -> bool {
+        self.command.is_some() || self.command_end.is_some()
+    }
+
+    /// Shuts the instance down after its command.
+    fn command_ended(&mut self, context: &mut Context, running: &Running, end: CommandEnd) {
+        self.command = None;
+        self.command_end = Some(end);
+        context.progress.enter(phase::SHUTDOWN);
+        if self.runs {
+            running.signal(Signal::SIGTERM);
+        }
     }
 
     /// Begins to leave an instance that may go on.
@@ -307,7 +347,15 @@ impl<'run> Supervision<'run> {
         match event {
             Event::State(state) => {
                 context.progress.broker_state(self.role, state);
-                if state == "run" && !self.ran {
+                self.runs = state == "run";
+                if !self.runs
+                    && self.stop.is_none()
+                    && let Some(command) = &self.command
+                {
+                    context.log.warn("the broker shuts down: ending the command");
+                    command.signal(Signal::SIGTERM);
+                }
+                if self.runs && !self.ran {
                     self.ran = true;
                     if let Some(entrance) = &self.broker.entrance {
                         context.log.info(&format!("the instance is up; to enter it: {entrance}"));
@@ -315,37 +363,57 @@ impl<'run> Supervision<'run> {
                     if self.role == Role::Worker {
                         self.take_rank(context);
                     }
-                    self.submit(context);
+                    if self.role == Role::Lead && self.stop.is_none() {
+                        self.start(context);
+                    }
                 }
             }
-            Event::CommandStarted => context.progress.command_started(),
-            Event::CommandEnded => context.progress.enter(phase::SHUTDOWN),
             Event::LeadGone => self.lose_lead(context, running),
         }
     }
 
-    /// Submits the command of an interactive MiniCluster, once.
-    fn submit(&mut self, context: &mut Context) {
-        if let Some(words) = &self.broker.submission {
-            context.log.info(&format!("submitting: {}", shown(words)));
-            let mut command = context.session.broker_command(words);
-            command.env("FLUX_URI", format!("local://{}", self.broker.socket.display()));
-            if context.quiet {
-                // The id of the job.
-                command.stdout(Stdio::null());
-            }
-            match context.children.spawn(&mut command) {
-                Ok(running) => self.submission = Some(running),
-                Err(error) => {
-                    let text = format!("start {}: {error}", shown(words));
-                    context.log.error(&text);
-                    context.progress.failed(&text);
-                }
+    /// Starts the command, or submits that of an interactive MiniCluster, once.
+    fn start(&mut self, context: &mut Context) {
+        let client = FluxClient {
+            session: context.session.clone(),
+            children: context.children.clone(),
+            flux: self.broker.flux.clone(),
+            uri: self.broker.uri(),
+        };
+        if let Some(command) = &self.broker.lead_command {
+            context.log.info(&format!("starting the command: {}", shown(&command.words)));
+            let (patience, timed) = (context.budget.command, self.broker.timed);
+            let run = RunningCommand::new(client, command.clone(), patience, context.log, timed);
+            self.command = Some(run);
+        } else if let Some(words) = &self.broker.submission {
+            self.submit(context, &client, words);
+        }
+        context.progress.command_started();
+    }
+
+    /// Submits the command of an interactive MiniCluster.
+    fn submit(&mut self, context: &Context, client: &FluxClient, words: &[String]) {
+        context.log.info(&format!("submitting: {}", shown(words)));
+        let mut command = client.command(words);
+        if context.quiet {
+            // The id of the job.
+            command.stdout(Stdio::null());
+        }
+        match context.children.spawn(&mut command) {
+            Ok(running) => self.submission = Some(running),
+            Err(error) => {
+                let text = format!("start {}: {error}", shown(words));
+                context.log.error(&text);
+                context.progress.failed(&text);
             }
         }
-        if self.broker.record.is_none() && self.role == Role::Lead {
-            context.progress.command_started();
-        }
+    }
+}
+
+async fn end_of_command(command: &mut Option<RunningCommand>) -> CommandEnd {
+    match command {
+        Some(command) => command.end().await,
+        None => pending().await,
     }
 }
 
@@ -375,86 +443,4 @@ fn note_submission(context: &Context, status: io::Result<ExitStatus>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::execute::session::Session;
-    use crate::plan::budget::{Budget, Duties};
-    use crate::process::children::Children;
-    use crate::process::signals::Signals;
-    use crate::status::progress::Progress;
-    use crate::system::CHILDREN_OF_TESTS;
-    use crate::system::environment::Report;
-    use crate::system::output::Log;
-    use crate::system::root::Root;
-    use std::path::{Path, PathBuf};
-
-    fn context(directory: &Path, children: &Children) -> Context {
-        let start = Report {
-            working_directory: directory.to_owned(),
-            environment: [("PATH".into(), "/usr/bin:/bin".into())].into(),
-        };
-        Context {
-            root: Root::new("/"),
-            configuration: PathBuf::new(),
-            exit_code: 0,
-            unfinished_jobs: Vec::new(),
-            log: Log::new(true, false),
-            strict: true,
-            quiet: true,
-            report_file: PathBuf::new(),
-            signals: Signals::default(),
-            budget: Budget::new(2, Duties::default()),
-            children: children.clone(),
-            progress: Progress::new(),
-            session: Session::new("/agent".into(), start),
-        }
-    }
-
-    fn broker() -> BrokerRun {
-        BrokerRun {
-            command: vec![],
-            archive: None,
-            record: None,
-            quorum: None,
-            program: vec![],
-            submission: None,
-            entrance: None,
-            socket: "/none".into(),
-            uptime: vec![],
-            timed: false,
-            worker: None,
-        }
-    }
-
-    /// How a worker's broker ends that does `script`, was seen in state `run`, and loses its lead.
-    async fn ends_without_lead(children: &Children, script: &str) -> (i32, bool) {
-        let directory = tempfile::tempdir().unwrap();
-        let mut context = context(directory.path(), children);
-        let script = format!("{script}; touch up; while :; do sleep 0.02; done");
-        let words = ["sh".to_owned(), "-c".to_owned(), script];
-        let mut command = context.session.command(&words);
-        let mut running = context.children.spawn(&mut command).unwrap();
-        let (events, mut changes) = mpsc::unbounded_channel();
-        events.send(Event::State("run".to_owned())).unwrap();
-        let broker = broker();
-        let mut supervision = Supervision::new(&broker, Role::Worker, 1);
-        let lost = async {
-            while !directory.path().join("up").exists() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let ended =
-            supervision.until_ended(&mut context, &mut running, &mut changes, lost, pending());
-        let status = tokio::time::timeout(Duration::from_secs(30), ended).await.unwrap().unwrap();
-        assert!(supervision.ran && supervision.stop.is_none());
-        (exit_code(status), supervision.lead_lost)
-    }
-
-    #[tokio::test]
-    async fn a_broker_without_its_lead_is_told_to_end_and_killed_if_it_does_not() {
-        let _only_children = CHILDREN_OF_TESTS.lock().await;
-        let children = Children::reaped().unwrap();
-        assert_eq!(ends_without_lead(&children, "trap 'exit 3' TERM").await, (3, true));
-        assert_eq!(ends_without_lead(&children, "trap '' TERM").await, (137, true));
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
 //! The command that starts the broker (flux-start(1), flux-broker(1)).
 
 use crate::plan::pod::Pod;
+use crate::plan::step::Role;
 use flux_contract::Workload;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ pub(super) fn flux_duration(duration: Duration) -> String {
     format!("{}ms", duration.as_millis())
 }
 
-/// Program and options, without the quorum and an initial program.
+/// Program and options, without the quorum. No broker has an initial program: PID 1 starts the lead's command.
 ///
 /// `tbon.fanout` is not among the options: any value would switch the topology of the
 /// configuration off.
@@ -43,7 +44,7 @@ pub(super) fn command(pod: Pod<'_>) -> Vec<String> {
     set("log-stderr-level", &broker.log_level.to_string());
     // Each pod's log shows its own broker.
     set("log-stderr-mode", "local");
-    if matches!(config.workload, Workload::Interactive { .. }) {
+    if pod.role == Role::Lead || matches!(config.workload, Workload::Interactive { .. }) {
         words.push("-Sbroker.rc2_none".to_owned());
     }
     words

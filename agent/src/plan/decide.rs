@@ -40,12 +40,11 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
             command: broker_command::command(pod),
             quorum: config.broker.quorum.filter(|_| role == Role::Lead),
             archive: archive::archive(pod),
-            record: (!work.program.is_empty()).then(|| config.layout.program_record()),
-            program: work.program,
+            lead_command: work.command,
             submission: work.submission,
             entrance: work.entrance,
             socket: pod.socket(),
-            uptime: vec![pod.flux(), "uptime".to_owned()],
+            flux: pod.flux(),
             timed: config.logging.timed && role == Role::Lead,
             worker: worker(pod)?,
         },
@@ -108,7 +107,7 @@ fn steps(
     steps.push(Step::ChangeEnvironment { changes: environment::changes(pod) });
     steps.extend(hooks::before_broker(pod)?);
     steps.push(Step::ChangeEnvironment {
-        changes: environment::of_broker(pod, !work.program.is_empty()),
+        changes: environment::of_broker(pod, work.command.is_some()),
     });
     if !config.view.enabled {
         steps.push(Step::FindFlux);

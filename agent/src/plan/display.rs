@@ -153,8 +153,8 @@ impl fmt::Display for BrokerRun {
             write!(formatter, "\n    restored from {path} if it exists")?;
             write!(formatter, "\n    dumped to {dump}, renamed to {path} when whole")?;
         }
-        if !self.program.is_empty() {
-            write!(formatter, "\n    program: {}", shown(&self.program))?;
+        if let Some(command) = &self.lead_command {
+            write!(formatter, "\n    once it runs, and ending with it: {}", shown(&command.words))?;
         }
         if let Some(submission) = &self.submission {
             write!(formatter, "\n    once it runs: {}", shown(submission))?;

@@ -3,10 +3,12 @@
 use crate::plan::facts::{Facts, IMAGE_SHELLS, MEMORY, VIEW_SHELLS};
 use crate::plan::fluxion;
 use crate::plan::pod::Pod;
-use crate::program::cleanup;
 use crate::system::environment::Change;
 use flux_contract::{AgentConfig, DEFAULT_OUTPUT_DIRECTORY, Workload};
 use std::path::{Path, PathBuf};
+
+/// The variable that keeps Flux from registering its cleanup, and its value: some releases ask for this one.
+pub(crate) const DISABLE_JOB_CLEANUP: (&str, &str) = ("FLUX_DISABLE_JOB_CLEANUP", "t");
 
 /// The directory of the jobs' output files.
 pub(super) fn output_directory(pod: Pod<'_>) -> &str {
@@ -54,20 +56,20 @@ pub(super) fn of_client(pod: Pod<'_>) -> Vec<Change> {
 
 /// What the broker must not have, wherever it comes from (a hook may have sourced `flux-view.sh`): an
 /// instance of Flux that would be taken for the one around it, or for a launcher of brokers. Then, with a
-/// program whose wrapper does it, that the broker registers no cleanup.
-pub(super) fn of_broker(pod: Pod<'_>, has_program: bool) -> Vec<Change> {
+/// command after which that is done, that the broker registers no cleanup.
+pub(super) fn of_broker(pod: Pod<'_>, has_command: bool) -> Vec<Change> {
     let unset = |name: &str| Change::Unset { name: name.to_owned() };
     let mut changes = ["FLUX_URI", "FLUX_PMI_CLIENT_METHODS"].map(unset).to_vec();
-    if has_program && cleans_up_later(pod.facts) {
-        let (name, value) = cleanup::DISABLE;
+    if has_command && cleans_up_later(pod.facts) {
+        let (name, value) = DISABLE_JOB_CLEANUP;
         changes.push(Change::set(name, value));
     }
     changes
 }
 
-/// Whether the wrapper of a program registers Flux's cleanup: not where somebody else has set that there is none.
+/// Whether Flux's cleanup is registered after the command: not where somebody else has set that there is none.
 pub(super) fn cleans_up_later(facts: &Facts) -> bool {
-    !facts.environment.contains_key(cleanup::DISABLE.0)
+    !facts.environment.contains_key(DISABLE_JOB_CLEANUP.0)
 }
 
 /// The changes, in order.

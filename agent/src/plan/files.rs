@@ -20,8 +20,8 @@ pub(crate) const BATCH_SCRIPT_VARIABLE: &str = "FLUX_BATCH_SCRIPT";
 
 /// Directories, parents first. Those in which only the agent writes belong to the container's user, so that
 /// jobs cannot put anything in the place of what the agent writes or reads there. The others belong to
-/// the broker's user: Flux insists for its run and state directories, and the program's record lies in
-/// the run directory's parent.
+/// the broker's user: Flux insists for its run and state directories, and a command leaves the sentence about
+/// its failure in the run directory's parent.
 pub(super) fn directories(pod: Pod<'_>) -> Vec<Step> {
     let layout = &pod.config.layout;
     let parent = |path: PathBuf| path.parent().map(Path::to_owned).unwrap_or_default();
@@ -34,7 +34,7 @@ pub(super) fn directories(pod: Pod<'_>) -> Vec<Step> {
         layout.cron_dir(),
         parent(layout.curve_certificate_link()),
     ];
-    let brokers = [parent(layout.program_record()), layout.run_dir(), layout.state_dir()];
+    let brokers = [parent(layout.command_failure()), layout.run_dir(), layout.state_dir()];
     let mut steps: Vec<Step> =
         agents.into_iter().map(|path| directory(path, 0o755, Owner::Container)).collect();
     steps.extend(brokers.map(|path| directory(path, 0o755, Owner::Broker)));
@@ -57,7 +57,7 @@ pub(super) fn directories(pod: Pod<'_>) -> Vec<Step> {
 /// own: it comes first, before anything can fail.
 pub(super) fn left_by_an_earlier_run(pod: Pod<'_>) -> [Step; 2] {
     let layout = &pod.config.layout;
-    [layout.complete_marker(), layout.program_record()].map(|path| Step::RemoveFile { path })
+    [layout.complete_marker(), layout.command_failure()].map(|path| Step::RemoveFile { path })
 }
 
 fn directory(path: PathBuf, mode: u32, owner: Owner) -> Step {

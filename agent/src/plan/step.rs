@@ -275,25 +275,23 @@ pub struct LeadConfigurations {
 /// The broker and what belongs to its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BrokerRun {
-    /// Broker command without a program.
+    /// The broker's own command line.
     pub command: Vec<String>,
     /// Brokers that the lead waits for before it runs anything (flux-broker-attributes(7), `broker.quorum`);
     /// `None`: all of its hosts. Only rank 0 asks.
     pub quorum: Option<u32>,
     /// Where the state is restored from and kept, on the lead.
     pub archive: Option<ArchiveRun>,
-    /// The initial program.
-    pub program: Vec<String>,
-    /// Where the program's wrapper keeps its record; `None` without a program.
-    pub record: Option<PathBuf>,
+    /// What the lead runs once its broker does, and ends with; `None` where people end the instance.
+    pub lead_command: Option<LeadCommand>,
     /// Run once when the broker is up, beside it.
     pub submission: Option<Vec<String>>,
     /// What people type to enter the instance: said once it is up. `None` where it ends by itself.
     pub entrance: Option<String>,
     /// The broker's own socket.
     pub socket: PathBuf,
-    /// Prints the broker's state, where its socket does not answer.
-    pub uptime: Vec<String>,
+    /// The `flux` program.
+    pub flux: String,
     /// Print the `FLUXTIME` line.
     pub timed: bool,
     /// A worker: wait for the lead first, and start again by this policy.
@@ -306,6 +304,24 @@ impl BrokerRun {
         let quorum = self.quorum.map(|brokers| format!("-Sbroker.quorum={brokers}"));
         self.command.iter().cloned().chain(quorum).collect()
     }
+
+    /// The broker's own socket as a Flux URI.
+    pub fn uri(&self) -> String {
+        format!("local://{}", self.socket.display())
+    }
+}
+
+/// The lead's command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LeadCommand {
+    /// Program and arguments.
+    pub words: Vec<String>,
+    /// Find out, when it has failed, whether Flux refused it.
+    pub may_be_refused: bool,
+    /// Flux's cleanup is registered when it has ended, if jobs are left.
+    pub cleans_up: bool,
+    /// Where it may leave a sentence about its failure.
+    pub failure: Option<PathBuf>,
 }
 
 /// Where the state of an instance is kept.

@@ -4,10 +4,10 @@ use crate::plan::environment::{self, chosen_shell, output_directory};
 use crate::plan::facts::{ENV, Facts, IMAGE_SHELLS, USR_SHELLS};
 use crate::plan::files::{BATCH_SCRIPT, BATCH_SCRIPT_VARIABLE, custom_script};
 use crate::plan::pod::Pod;
-use crate::plan::step::{FileToWrite, Role, Step};
-use crate::system::subcommand::{BATCH, CONNECT, DIAGNOSE, PROGRAM, call};
+use crate::plan::step::{FileToWrite, LeadCommand, Role, Step};
+use crate::system::subcommand::{BATCH, CONNECT, DIAGNOSE, START, call};
 use flux_contract::{Submission, Workload};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Submits one job, passes on what it prints, and ends as it does.
 const RUN: [&str; 2] = ["flux", "run"];
@@ -15,15 +15,15 @@ const RUN: [&str; 2] = ["flux", "run"];
 const BULK: [&str; 8] =
     ["--cc", "--bcc", "--wait", "--watch", "--log", "--log-stderr", "--progress", "--jps"];
 
-/// Files, initial program and submission of a workload.
+/// Files, command and submission of a workload.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Work {
     /// Needed on every pod.
     pub(super) files: Vec<FileToWrite>,
     /// The batch script, on the lead.
     pub(super) batch: Option<Step>,
-    /// The broker's initial program, with its wrapper. Empty on workers.
-    pub(super) program: Vec<String>,
+    /// What the lead runs and ends with.
+    pub(super) command: Option<LeadCommand>,
     /// Run beside the broker of an interactive MiniCluster.
     pub(super) submission: Option<Vec<String>>,
     /// What people type to enter the instance, where it stays up for them.
@@ -44,19 +44,13 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
         },
         Workload::Submit { submission } => Work {
             files: files(pod, submission),
-            program: program(
-                pod,
-                Watched { refusals: submits_itself(submission), ..Watched::default() },
-                submit_and_wait(pod, submission),
-            ),
+            command: lead_command(pod, submit_and_wait(pod, submission)).map(|command| {
+                LeadCommand { may_be_refused: submits_itself(submission), ..command }
+            }),
             ..Work::default()
         },
         Workload::Launcher { prefix, command } => Work {
-            program: program(
-                pod,
-                Watched::default(),
-                [prefix.clone(), pod.with_flux(command)].concat(),
-            ),
+            command: lead_command(pod, [prefix.clone(), pod.with_flux(command)].concat()),
             ..Work::default()
         },
         Workload::Batch { prefix, flags, script, output_directory: _ } => Work {
@@ -66,11 +60,11 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
                 variable: BATCH_SCRIPT_VARIABLE,
                 content: runnable(pod, script),
             }),
-            program: batch(pod, prefix, flags),
+            command: batch(pod, prefix, flags),
             ..Work::default()
         },
         Workload::Diagnostics {} => {
-            Work { program: program(pod, Watched::default(), diagnose(pod)), ..Work::default() }
+            Work { command: lead_command(pod, diagnose(pod)), ..Work::default() }
         }
     }
 }
@@ -171,24 +165,19 @@ fn submits_itself(submission: &Submission) -> bool {
 }
 
 /// Submits the script and waits for its end.
-fn batch(pod: Pod<'_>, prefix: &[String], flags: &[String]) -> Vec<String> {
-    let failure = pod.config.layout.program_record().with_extension("failure");
-    let output_directory = PathBuf::from(output_directory(pod));
+fn batch(pod: Pod<'_>, prefix: &[String], flags: &[String]) -> Option<LeadCommand> {
+    let failure = pod.config.layout.command_failure();
     let mut words = call(&pod.facts.agent, BATCH);
     words.push(format!("--flux={}", pod.flux()));
-    words.push(format!("--output-directory={}", output_directory.display()));
+    words.push(format!("--output-directory={}", output_directory(pod)));
     words.push(format!("--failure={}", failure.display()));
     if pod.config.logging.quiet {
         words.push("--quiet".to_owned());
     }
     words.push("--".to_owned());
     words.extend_from_slice(flags);
-    let watched = Watched {
-        refusals: prefix.is_empty(),
-        failure: Some(failure),
-        output_directory: Some(output_directory),
-    };
-    program(pod, watched, [prefix.to_vec(), words].concat())
+    let command = lead_command(pod, [prefix.to_vec(), words].concat())?;
+    Some(LeadCommand { may_be_refused: prefix.is_empty(), failure: Some(failure), ..command })
 }
 
 /// Any pod will do: each is connected to the instance.
@@ -203,39 +192,20 @@ fn diagnose(pod: Pod<'_>) -> Vec<String> {
     [call(&pod.facts.agent, DIAGNOSE), vec!["--flux".to_owned(), pod.flux()]].concat()
 }
 
-/// What the wrapper looks at besides the command.
-#[derive(Debug, Default)]
-struct Watched {
-    /// Whether Flux refused the command, when that failed.
-    refusals: bool,
-    /// A sentence that the command leaves about its failure.
-    failure: Option<PathBuf>,
-    /// The directory of the jobs' output files, which must take files.
-    output_directory: Option<PathBuf>,
-}
-
-/// The wrapper that records when `command` started and how it ended. Only the lead has a program.
-fn program(pod: Pod<'_>, watched: Watched, command: Vec<String>) -> Vec<String> {
-    if pod.role == Role::Worker {
-        return Vec::new();
-    }
-    let record = pod.config.layout.program_record().display().to_string();
-    let mut words = call(&pod.facts.agent, PROGRAM);
-    words.extend(["--record".to_owned(), record]);
-    words.push(format!("--patience={}", pod.budget().command.as_millis()));
-    if pod.config.logging.timed {
-        words.push("--timed".to_owned());
-    }
-    if watched.refusals {
-        words.push(format!("--flux={}", pod.flux()));
-    }
-    if environment::cleans_up_later(pod.facts) {
-        words.push(format!("--cleanup={}", pod.flux()));
-    }
-    let path = |option: &str, path: PathBuf| format!("--{option}={}", path.display());
-    words.extend(watched.failure.map(|failure| path("failure", failure)));
-    words.extend(watched.output_directory.map(|output| path("output-directory", output)));
-    words.push("--".to_owned());
-    words.extend(command);
-    words
+/// `words` as the command of the lead. One that is not Flux itself is started by `flux env`, which adds what
+/// programs need to use Flux, and by `start`, which ends as shells do where it cannot be started.
+fn lead_command(pod: Pod<'_>, words: Vec<String>) -> Option<LeadCommand> {
+    let flux = pod.flux();
+    let words = if words.first() == Some(&flux) {
+        words
+    } else {
+        let start = [call(&pod.facts.agent, START), vec!["--".to_owned()]].concat();
+        [vec![flux, "env".to_owned()], start, words].concat()
+    };
+    (pod.role == Role::Lead).then(|| LeadCommand {
+        words,
+        may_be_refused: false,
+        cleans_up: environment::cleans_up_later(pod.facts),
+        failure: None,
+    })
 }

@@ -13,7 +13,7 @@ use rustix::process::{WaitOptions, wait};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{ChildStderr, ChildStdout, ExitStatus};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
@@ -54,6 +54,7 @@ impl Children {
             own.insert(pid, status);
             Ok(Running {
                 pid: Pid::from_raw(pid),
+                stdin: child.stdin.take(),
                 stdout: child.stdout.take(),
                 stderr: child.stderr.take(),
                 ended,
@@ -94,6 +95,7 @@ impl Children {
 #[derive(Debug)]
 pub struct Running {
     pid: Pid,
+    stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
     ended: watch::Receiver<Option<ExitStatus>>,
@@ -104,6 +106,11 @@ impl Running {
     /// Its process id, which is its process group's as well.
     pub const fn pid(&self) -> Pid {
         self.pid
+    }
+
+    /// Its standard input, if it was piped and not taken before.
+    pub fn stdin(&mut self) -> Option<tokio::process::ChildStdin> {
+        self.stdin.take().and_then(|stream| tokio::process::ChildStdin::from_std(stream).ok())
     }
 
     /// Its standard output, if it was piped and not taken before.

@@ -96,11 +96,6 @@ impl Signals {
         self.stopping.map(|(stop, _)| stop)
     }
 
-    /// The next signal. Dropping the future loses none.
-    pub(crate) async fn next(&mut self) -> Signal {
-        next_of(&mut self.streams).await
-    }
-
     /// What is asked next. Dropping the future loses nothing.
     pub(crate) async fn asked(&mut self) -> Asked {
         let Self { streams, deadline, stopping } = self;

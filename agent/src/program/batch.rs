@@ -6,6 +6,7 @@ use crate::plan::files::BATCH_SCRIPT_VARIABLE;
 use crate::system::output;
 use clap::Args;
 use flux_contract::Exit;
+use nix::unistd::{AccessFlags, access};
 use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File};
@@ -29,7 +30,7 @@ pub(crate) struct Batch {
     /// Directory of the jobs' output files (`logs`).
     #[arg(long, value_name = "PATH")]
     pub output_directory: PathBuf,
-    /// Where the lines that failed are written down for the wrapper.
+    /// Where the lines that failed are written down for PID 1.
     #[arg(long, value_name = "PATH")]
     pub failure: PathBuf,
     /// Leave out the id of the job.
@@ -49,6 +50,11 @@ pub(crate) fn run(batch: &Batch) -> u8 {
 }
 
 fn try_run(batch: &Batch) -> Result<u8, (String, io::Error)> {
+    if let Some(reason) = closed(&batch.output_directory) {
+        output::log_line(&reason);
+        leave_reason(batch, &reason);
+        return Ok(Exit::Prepare.code());
+    }
     let script = env::var_os(BATCH_SCRIPT_VARIABLE).map(PathBuf::from).ok_or_else(|| {
         (format!("read {BATCH_SCRIPT_VARIABLE}"), io::Error::from(io::ErrorKind::NotFound))
     })?;
@@ -114,11 +120,27 @@ fn show(batch: &Batch, directory: &Path, job: &str) {
             output::log_line(&format!("its output is in {directory} of the pod where it ran"));
         }
     }
-    if let Some(reason) = reason(&failed)
-        && let Err(error) = fs::write(&batch.failure, reason)
-    {
+    if let Some(reason) = reason(&failed) {
+        leave_reason(batch, &reason);
+    }
+}
+
+/// Leaves `reason` for PID 1.
+fn leave_reason(batch: &Batch, reason: &str) {
+    if let Err(error) = fs::write(&batch.failure, reason) {
         output::log_line(&format!("write {}: {error}", batch.failure.display()));
     }
+}
+
+/// Why nothing can be written into `directory`, if that is so. Flux would say it in a job's eventlog.
+fn closed(directory: &Path) -> Option<String> {
+    let error = access(directory, AccessFlags::W_OK | AccessFlags::X_OK).err()?;
+    Some(format!(
+        "the jobs cannot write their output into {} (logs): {}; give the directory to Flux's user, or \
+         name another",
+        directory.display(),
+        error.desc()
+    ))
 }
 
 fn show_text(text: &str) {

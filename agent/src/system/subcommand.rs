@@ -12,10 +12,10 @@ pub(crate) const DIAGNOSE: &str = "diagnose";
 pub(crate) const ENV: &str = "env";
 /// Becomes another user, then another program.
 pub(crate) const EXEC: &str = "exec";
+/// Becomes another program.
+pub(crate) const START: &str = "start";
 /// Makes Fluxion the scheduler.
 pub(crate) const FLUXION: &str = "fluxion";
-/// Records when a command started and how it ended.
-pub(crate) const PROGRAM: &str = "program";
 
 /// This program as its children and their shells start it: the file that the kernel runs, not whatever lies at
 /// its path by then.

@@ -27,8 +27,8 @@ use tempfile::TempDir;
 /// Long enough for a busy machine; no test waits this long unless it fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Stands in for `flux`: writes down how it was called, runs the initial program of `flux start`,
-/// and passes on its exit code. `$POD` is the directory of the test.
+/// Stands in for `flux`: writes down how it was called. A lead's broker runs, by the file `up`, until SIGTERM, and
+/// then says by another that it has cleaned up; a worker's ends. `$POD` is the directory of the test.
 const FLUX: &str = r#"#!/bin/sh
 echo "$0 $*" >> "$POD/flux-calls"
 command="$1"
@@ -44,13 +44,16 @@ start)
     echo $$ > "$POD/broker-pid.new"
     mv "$POD/broker-pid.new" "$POD/broker-pid"
     if [ -e "$POD/broker" ]; then . "$POD/broker"; fi
-    while [ $# -gt 0 ]; do
-        case "$1" in
-        -*) shift ;;
-        *) break ;;
-        esac
-    done
-    if [ $# -gt 0 ]; then FLUX_URI=local:///fake "$@"; fi
+    case "$*" in
+    *broker.rc2_none*)
+        trap 'rm -f "$POD/up"; [ ! -e "$POD/end" ] || . "$POD/end"; touch "$POD/cleaned-up"; exit 0' TERM
+        touch "$POD/up"
+        while :; do sleep 0.02; done
+        ;;
+    esac
+    ;;
+env)
+    exec "$@"
     ;;
 run | submit)
     if [ -e "$POD/refuses" ]; then . "$POD/refuses"; fi
@@ -101,6 +104,9 @@ job)
     ;;
 esac
 "#;
+
+/// `ENOSYS`: what a broker answers to a question for a service that it does not have.
+const NO_SERVICE: u8 = 38;
 
 /// A temporary pod.
 pub struct Pod {
@@ -187,6 +193,11 @@ impl Pod {
         fs::write(self.at("broker"), script).unwrap();
     }
 
+    /// Shell text that it runs when it is asked to end.
+    pub fn broker_ends_with(&self, script: &str) {
+        fs::write(self.at("end"), script).unwrap();
+    }
+
     /// Lets every user write where the stand-in for Flux leaves its notes.
     pub fn open_to_all(&self) {
         fs::set_permissions(self.directory.path(), Permissions::from_mode(0o777)).unwrap();
@@ -260,7 +271,27 @@ impl Pod {
     /// `flux-agent run` with `config`, not started yet.
     pub fn prepared(&self, config: &AgentConfig) -> Command {
         self.write_config(config);
+        self.serve_state();
         self.for_this_pod("run")
+    }
+
+    /// Answers, once there is a place for the socket, as the stand-in for the broker does that is in state
+    /// `run` while there is the file `up`. A test that answers itself is left alone.
+    pub fn serve_state(&self) {
+        let (up, path) = (self.at("up"), self.layout().local_socket());
+        std::thread::spawn(move || {
+            let until = Instant::now() + PATIENCE;
+            while !path.parent().unwrap().exists() && Instant::now() < until {
+                std::thread::park_timeout(Duration::from_millis(10));
+            }
+            let Ok(listener) = UnixListener::bind(&path) else { return };
+            // The agent may be another user.
+            let _ = fs::set_permissions(&path, Permissions::from_mode(0o777));
+            serve(listener, move |topic, _| match topic {
+                "state-machine.get" => Ok(state_text(if up.exists() { "run" } else { "init" })),
+                _ => Err(NO_SERVICE),
+            });
+        });
     }
 
     /// Subcommand `name` for this pod.
@@ -293,7 +324,8 @@ impl Pod {
     /// `config` with `sidecar` as `service`: the agent that runs it, not started yet.
     pub fn beside(&self, mut config: AgentConfig, sidecar: SidecarConfig) -> Command {
         config.sidecars.insert("service".to_owned(), sidecar);
-        let mut command = self.prepared(&config);
+        self.write_config(&config);
+        let mut command = self.for_this_pod("run");
         command.args(["--container", "service"]);
         command
     }
@@ -388,7 +420,14 @@ pub fn broker_that(
     reply: impl Fn(&str, &str) -> Result<String, u8> + Send + Sync + 'static,
 ) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let listener = UnixListener::bind(path).unwrap();
+    let _ = fs::remove_file(path);
+    serve(UnixListener::bind(path).unwrap(), reply);
+}
+
+fn serve(
+    listener: UnixListener,
+    reply: impl Fn(&str, &str) -> Result<String, u8> + Send + Sync + 'static,
+) {
     let reply = Arc::new(reply);
     std::thread::spawn(move || {
         for stream in listener.incoming() {

@@ -49,6 +49,7 @@ fn dispatch(called_as: &str, words: &[String]) -> Result<u8, Failure> {
     match command.as_str() {
         "broker" => broker::run(&call.words, call.environment),
         "start" => client::start::run(&call),
+        "env" => client::asking::env(&call),
         "getattr" => client::asking::attribute(&call),
         "uptime" => client::asking::uptime(&call),
         "version" => client::asking::version(&call),

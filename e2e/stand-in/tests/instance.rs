@@ -19,21 +19,6 @@ fn three_brokers_run_a_program_and_its_exit_code_passes() {
 }
 
 #[test]
-fn a_program_that_is_missing_or_not_executable_has_the_codes_of_a_shell() {
-    let site = Site::new(1);
-    let plain = site.write("plain", "");
-    for (words, code) in [
-        (vec!["/nowhere/program", "x"], 127),
-        (vec!["no-such-program", "x"], 127),
-        (vec![plain.as_str(), "x"], 126),
-        (vec!["bash", "-c", "kill -9 $$"], 137),
-        (vec!["exit 3"], 3),
-    ] {
-        assert_eq!(site.start(0, &words).code(), Some(code), "{words:?}");
-    }
-}
-
-#[test]
 fn the_environment_of_the_program_is_that_of_an_initial_program() {
     let site = Site::new(1);
     let mut command = site.broker("start", 0, &["bash", "-c", "env; command -v flux"]);

@@ -141,23 +141,22 @@ fn a_sidecar_of_root_can_write_nothing_that_the_runner_reads() {
     });
 }
 
-/// The agent reads this record of its wrapper, in a directory of Flux's user.
+/// PID 1 reads the reason of a batch that failed, in a directory of Flux's user.
 #[test]
 #[ignore = "needs a cluster"]
 fn a_job_that_puts_a_pipe_or_a_device_where_the_agent_reads_holds_up_nothing() {
-    trial("attack-record", &[], async |trial| {
+    trial("attack-reason", &[], async |trial| {
         for (name, make) in [("pipe", "mkfifo"), ("device", "ln -s /dev/zero")] {
-            let command = format!(
-                "cd /mnt/flux/config/run && {make} x && mv -f x program.json && kill -9 $PPID; sleep 600"
-            );
+            let command =
+                format!("cd /mnt/flux/config/run && {make} x && mv -f x command.failure; exit 5");
             let spec = format!(
-                "{{size: 1, containers: [{{image: 'ubuntu:24.04', launcher: true, command: '{command}', \
+                "{{size: 1, containers: [{{image: 'ubuntu:24.04', batch: true, batchRaw: true, command: '{command}', \
                  resources: {{limits: {{memory: 512Mi}}}}}}]}}"
             );
             apply(trial, name, &spec).await?;
             let cluster = trial.await_finished(name, DEADLINE).await?;
             let (code, reason, message) = failure(&cluster)?;
-            ensure!(code == Some(76), "{name}: {code:?}, {reason}: {message}");
+            ensure!(code == Some(5), "{name}: {code:?}, {reason}: {message}");
             let pod = trial.pod(name, 0).await?.context("no lead")?;
             let end = end_of(&pod, name).context("the runner has not ended")?;
             ensure!(end.reason.as_deref() == Some("Error"), "{name}: {end:?}");

@@ -1,16 +1,27 @@
 //! Commands that ask one thing.
 
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::connection::ask;
 use super::{Call, user_name};
-use crate::failure::Failure;
+use crate::failure::{Failure, strerror};
 use crate::output;
 use crate::protocol::Request;
 
 /// What rc1 registers (flux-core, `push-cleanup` in `etc/modprobe/rc1.py`), in the order in which it runs.
 const CLEANUP: &str = "flux queue stop --quiet --all --nocheckpoint\n\
 flux cancel --user=all --quiet --states RUN\nflux queue idle --quiet\n";
+
+/// `flux env COMMAND`: becomes the command.
+pub(crate) fn env(call: &Call) -> Result<u8, Failure> {
+    let Some((program, arguments)) = call.words.split_first() else {
+        return Err(Failure::not_simulated("env without a command"));
+    };
+    let error = Command::new(program).args(arguments).envs(&call.environment).exec();
+    Err(Failure::new(format!("flux-env: execvp ({program}): {}", strerror(&error))))
+}
 
 /// `flux getattr NAME`.
 pub(crate) fn attribute(call: &Call) -> Result<u8, Failure> {

@@ -5,16 +5,15 @@
 //! (flux-core, RFC 21) has a fatal exception before the event that starts it. Only programs of Flux
 //! that are written in C are asked, so that a view's Python plays no part.
 
+use crate::flux::client::FluxClient;
 use serde::Deserialize;
-use std::process::{Output, Stdio};
+use std::process::Output;
 use std::time::Duration;
-use tokio::process::Command;
-use tokio::time::timeout;
 
 /// How many jobs one submission may have made (`--cc`) and still be judged.
 const MOST_JOBS: usize = 64;
 /// How long one question to the broker may take, which answers from memory.
-const PATIENCE: Duration = Duration::from_secs(5);
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(5);
 /// What `flux job last` says, and ends with 1, where there has been no job.
 const NO_JOBS: &str = "job history is empty";
 /// Event of a job whose processes are started (RFC 21).
@@ -42,17 +41,17 @@ pub(crate) enum Verdict {
     Started(Option<String>),
 }
 
-/// The newest job of this user, asked of `flux`; nothing when that cannot be found out.
-pub(crate) async fn newest(flux: &str) -> Option<Newest> {
-    let output = ask(flux, &["job", "last"]).await?;
+/// The newest job of this user, nothing when that cannot be found out.
+pub(crate) async fn newest(client: &FluxClient) -> Option<Newest> {
+    let output = ask(client, &["job", "last"]).await?;
     let ids = ids(&output)?;
     Some(ids.into_iter().next().map_or(Newest::NoJob, Newest::Job))
 }
 
 /// What became of the jobs since `before`; nothing when that cannot be found out.
-pub(crate) async fn verdict(flux: &str, before: &Newest) -> Option<Verdict> {
+pub(crate) async fn verdict(client: &FluxClient, before: &Newest) -> Option<Verdict> {
     let slice = format!("[:{}]", MOST_JOBS + 1);
-    let output = ask(flux, &["job", "last", &slice]).await?;
+    let output = ask(client, &["job", "last", &slice]).await?;
     let newer = ids(&output)?.into_iter().take_while(|id| Newest::Job(id.clone()) != *before);
     let newer: Vec<String> = newer.collect();
     if newer.is_empty() {
@@ -63,7 +62,7 @@ pub(crate) async fn verdict(flux: &str, before: &Newest) -> Option<Verdict> {
     }
     let mut reason = None;
     for id in newer {
-        match of_job(flux, &id).await? {
+        match of_job(client, &id).await? {
             Verdict::NotStarted(text) => reason = Some(text),
             started @ (Verdict::Started(_) | Verdict::NotSubmitted) => return Some(started),
         }
@@ -71,11 +70,11 @@ pub(crate) async fn verdict(flux: &str, before: &Newest) -> Option<Verdict> {
     reason.map(Verdict::NotStarted)
 }
 
-async fn of_job(flux: &str, id: &str) -> Option<Verdict> {
-    let events = events(&ask(flux, &["job", "eventlog", "--format=json", id]).await?)?;
+async fn of_job(client: &FluxClient, id: &str) -> Option<Verdict> {
+    let events = events(&ask(client, &["job", "eventlog", "--format=json", id]).await?)?;
     let needs_more = has(&events, START) && fatal(&events).is_some();
     let execution = if needs_more {
-        ask(flux, &["job", "eventlog", "--format=json", "--path=exec", id]).await
+        ask(client, &["job", "eventlog", "--format=json", "--path=exec", id]).await
     } else {
         None
     };
@@ -132,10 +131,8 @@ impl Exception {
 }
 
 /// The answer of `flux` to a question; nothing when it cannot be started or gives none in time.
-pub(super) async fn ask(flux: &str, arguments: &[&str]) -> Option<Output> {
-    let mut command = Command::new(flux);
-    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
-    timeout(PATIENCE, command.output()).await.ok()?.ok()
+async fn ask(client: &FluxClient, arguments: &[&str]) -> Option<Output> {
+    client.ask(arguments, None, QUESTION_TIMEOUT).await.ok()
 }
 
 /// The ids that `flux job last` printed, the newest first.

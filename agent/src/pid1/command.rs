@@ -1,0 +1,383 @@
+//! The lead's command: a child of PID 1 that is started, as Flux's user, once the broker is in state `run`.
+
+use crate::flux::cleanup;
+use crate::flux::client::FluxClient;
+use crate::flux::refusal::{self, Newest, Verdict};
+use crate::plan::environment::DISABLE_JOB_CLEANUP;
+use crate::plan::step::LeadCommand;
+use crate::process::children::Running;
+use crate::process::exit_status::{exit_code, start_failure_code};
+use crate::process::signals::{asks_to_stop, at};
+use crate::process::terminal::give_terminal;
+use crate::status::timing::{fluxtime_line, monotonic_nanoseconds};
+use crate::system::files;
+use crate::system::output::{self, Log};
+use crate::system::words::shown;
+use flux_contract::{Exit, shell_syntax};
+use nix::sys::signal::{Signal, killpg};
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::pin::Pin;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::Command;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+
+/// Pause between two looks whether the command's process group is empty.
+const GROUP_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Pause before a command that is still there after SIGKILL gets it once more.
+const SIGKILL_INTERVAL: Duration = Duration::from_secs(1);
+/// How much of what a submission says on stderr is remembered, in bytes: Flux's own sentence is the last.
+const STDERR_LIMIT: usize = 2048;
+/// Most bytes of the sentence that the command may leave about its failure.
+const FAILURE_LIMIT: u64 = 16 * 1024;
+/// How long the end of a submission's stderr is waited for once the submission has ended: a process
+/// that it left behind may hold it open.
+const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Variables that Flux keeps from what a broker starts (flux-core, `broker/runat.c`): they are of an instance around
+/// it. Those that end with `_` stand for all that begin so.
+const OF_OTHER_INSTANCES: [&str; 9] = [
+    "FLUX_JOB_",
+    "FLUX_ENCLOSING_ID",
+    "FLUX_TASK_",
+    "FLUX_KVS_NAMESPACE",
+    "FLUX_PROXY_REMOTE",
+    "PMI_",
+    "PMIX_",
+    "SLURM_",
+    "NOTIFY_SOCKET",
+];
+
+/// How the command ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct CommandEnd {
+    /// When, by `monotonic_nanoseconds`.
+    pub ended: u64,
+    /// Its own code, 128 + N when signal N ended it, 126 or 127 when it could not be started; `None` when
+    /// it was killed because its broker had failed.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
+    /// Why the user's command never ran, where that is certain.
+    pub not_run: Option<NotRun>,
+    /// What is known about its failure besides the code.
+    pub error: Option<String>,
+}
+
+impl CommandEnd {
+    /// Whether the command had ended at `time`, by `monotonic_nanoseconds`.
+    pub(crate) fn was_before(&self, time: Option<u64>) -> bool {
+        time.is_some_and(|time| self.ended <= time)
+    }
+}
+
+/// Why the user's command never ran.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NotRun {
+    /// Code to end with.
+    pub exit: Exit,
+    /// The reason, for people.
+    pub reason: String,
+}
+
+/// What a command that runs is sent.
+enum Ask {
+    Signal(Signal),
+    /// Its broker has ended: in order or not.
+    BrokerEnded {
+        in_order: bool,
+    },
+}
+
+/// A command from its start to its end.
+pub(crate) struct RunningCommand {
+    asks: mpsc::UnboundedSender<Ask>,
+    end: Pin<Box<dyn Future<Output = CommandEnd> + Send>>,
+}
+
+impl RunningCommand {
+    /// Starts `command` when its end is first waited for. It has `patience` to end, with all that is in its
+    /// process group, once a signal asks for it.
+    pub(crate) fn new(
+        client: FluxClient,
+        command: LeadCommand,
+        patience: Duration,
+        log: Log,
+        timed: bool,
+    ) -> Self {
+        let (asks, taken) = mpsc::unbounded_channel();
+        let run = CommandRun { client, command, patience, log, timed };
+        Self { asks, end: Box::pin(run.run(taken)) }
+    }
+
+    /// Sends `signal` to everything in the command's process group.
+    pub(crate) fn signal(&self, signal: Signal) {
+        // One that has just ended needs none.
+        let _ = self.asks.send(Ask::Signal(signal));
+    }
+
+    /// Its end, when everything that follows it is done. May be called again when it was interrupted.
+    pub(crate) async fn end(&mut self) -> CommandEnd {
+        self.end.as_mut().await
+    }
+
+    /// Its end without its broker, which `failed` or was shut down.
+    pub(crate) async fn end_without_broker(&mut self, failed: bool) -> CommandEnd {
+        let _ = self.asks.send(Ask::BrokerEnded { in_order: !failed });
+        let end = self.end().await;
+        CommandEnd { exit_code: end.exit_code.filter(|_| !failed), ..end }
+    }
+}
+
+struct CommandRun {
+    client: FluxClient,
+    command: LeadCommand,
+    patience: Duration,
+    log: Log,
+    timed: bool,
+}
+
+/// How the processes of the command ended.
+struct Ended {
+    status: ExitStatus,
+    /// A signal had asked it to.
+    stopped: bool,
+    without_broker: bool,
+    /// The last of what a submission said on stderr.
+    said: Vec<u8>,
+}
+
+impl Ended {
+    /// The last line that a submission said, which is Flux's reason where it refused.
+    fn last_line(&self) -> Option<String> {
+        let text = String::from_utf8_lossy(&self.said);
+        let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
+        line.map(str::to_owned)
+    }
+}
+
+impl CommandRun {
+    async fn run(self, mut asks: mpsc::UnboundedReceiver<Ask>) -> CommandEnd {
+        let before =
+            if self.command.may_be_refused { refusal::newest(&self.client).await } else { None };
+        let started = monotonic_nanoseconds();
+        let (end, without_broker) = match self.until_ended(&mut asks).await {
+            Ok(ended) => (self.explained(before.as_ref(), &ended).await, ended.without_broker),
+            Err(error) => (self.not_started(&error), false),
+        };
+        if self.timed {
+            let elapsed = Duration::from_nanos(end.ended.saturating_sub(started));
+            output::print_stderr(&fluxtime_line("fluxsubmit", elapsed));
+        }
+        if self.command.cleans_up && !without_broker {
+            cleanup::register_if_needed(&self.client, self.log).await;
+        }
+        end
+    }
+
+    /// The command as it is started. It leads a process group of its own: a signal reaches all of it, and
+    /// nobody else.
+    fn prepared(&self) -> Command {
+        let mut command = self.client.command(&self.command.words);
+        if !io::stdin().is_terminal() {
+            // A command that reads it must meet its end, whatever the container's is.
+            command.stdin(Stdio::null());
+        }
+        for name in self.client.session.environment.keys() {
+            let is = |other: &&str| match name.to_str() {
+                Some(name) => name == *other || other.ends_with('_') && name.starts_with(*other),
+                None => false,
+            };
+            if OF_OTHER_INSTANCES.iter().any(is) {
+                command.env_remove(name);
+            }
+        }
+        if self.command.cleans_up {
+            // An instance of Flux within a job has a cleanup of its own.
+            command.env_remove(DISABLE_JOB_CLEANUP.0);
+        }
+        // A terminal is the submission's own: it shows its progress there.
+        if self.command.may_be_refused && !io::stderr().is_terminal() {
+            command.stderr(Stdio::piped());
+        }
+        command
+    }
+
+    async fn until_ended(&self, asks: &mut mpsc::UnboundedReceiver<Ask>) -> io::Result<Ended> {
+        let mut running = self.client.children.spawn(&mut self.prepared())?;
+        let group = running.pid();
+        give_terminal(group);
+        let mut said = tokio::spawn(pass_on(running.stderr()));
+        let (mut stopped, mut killed, mut kill_at) = (false, false, None);
+        let (mut ended, mut without_broker) = (None, false);
+        let status = loop {
+            if let Some(status) = ended
+                && (!stopped || killed || killpg(group, None).is_err())
+            {
+                break status;
+            }
+            tokio::select! {
+                status = running.wait(), if ended.is_none() => ended = Some(status?),
+                // The rest of its group may be no children of this process, whose end would be reported to it.
+                () = sleep(GROUP_POLL_INTERVAL), if ended.is_some() => {}
+                Some(ask) = asks.recv() => {
+                    let signal = match ask {
+                        Ask::Signal(signal) => signal,
+                        Ask::BrokerEnded { in_order } => {
+                            without_broker = true;
+                            if in_order { Signal::SIGTERM } else { Signal::SIGKILL }
+                        }
+                    };
+                    signal_group(&running, ended.is_some(), signal);
+                    killed |= signal == Signal::SIGKILL;
+                    if asks_to_stop(signal) && !stopped {
+                        stopped = true;
+                        kill_at = Instant::now().checked_add(self.patience);
+                    }
+                }
+                () = at(kill_at) => {
+                    self.log.error("the command has not ended in its time: killing it");
+                    signal_group(&running, ended.is_some(), Signal::SIGKILL);
+                    killed = true;
+                    kill_at = Some(Instant::now() + SIGKILL_INTERVAL);
+                }
+            }
+        };
+        let said = timeout(STDERR_TIMEOUT, &mut said).await;
+        let said = said.ok().and_then(Result::ok).unwrap_or_default();
+        Ok(Ended { status, stopped, without_broker, said })
+    }
+
+    fn not_started(&self, error: &io::Error) -> CommandEnd {
+        let text = format!("start {}: {error}", shown(&self.command.words));
+        self.log.error(&text);
+        CommandEnd {
+            ended: monotonic_nanoseconds(),
+            exit_code: Some(start_failure_code(error).into()),
+            error: Some(text),
+            ..CommandEnd::default()
+        }
+    }
+
+    /// The end with its reason: whether a command that failed ever ran, and what is known besides its code.
+    async fn explained(&self, before: Option<&Newest>, ended: &Ended) -> CommandEnd {
+        let code = exit_code(ended.status);
+        let mut end = CommandEnd {
+            ended: monotonic_nanoseconds(),
+            exit_code: Some(code),
+            signal: ended.status.signal(),
+            ..CommandEnd::default()
+        };
+        if code == 0 || ended.stopped {
+            return end;
+        }
+        let verdict = match before {
+            Some(before) => refusal::verdict(&self.client, before).await,
+            None => None,
+        };
+        let not_run = |exit, reason| Some(NotRun { exit, reason });
+        match verdict {
+            Some(Verdict::NotSubmitted) => {
+                end.not_run = match self.failure() {
+                    Some(reason) if code == i32::from(Exit::Prepare.code()) => {
+                        not_run(Exit::Prepare, reason)
+                    }
+                    Some(_) | None => {
+                        let text = format!("Flux did not take the command (exit code {code})");
+                        not_run(Exit::FluxRefused, with(text, ended.last_line()))
+                    }
+                };
+            }
+            Some(Verdict::NotStarted(reason)) => {
+                let text = format!("Flux did not start the command: {reason}");
+                end.not_run = not_run(Exit::FluxRefused, text);
+            }
+            Some(Verdict::Started(note)) => {
+                end.error = note.map(|note| with(note, shell_hint(&self.command.words)));
+            }
+            None => {}
+        }
+        end.error = end.error.or_else(|| self.failure()).or_else(|| meaning(code));
+        end
+    }
+
+    /// The sentence that the command has left about its failure.
+    fn failure(&self) -> Option<String> {
+        let path = self.command.failure.as_ref()?;
+        String::from_utf8(files::read_bounded(path, FAILURE_LIMIT).ok()?).ok()
+    }
+}
+
+/// Sends `signal` to the process group of `running`, or, when that has ended, to what is left of the group.
+fn signal_group(running: &Running, has_ended: bool, signal: Signal) {
+    if has_ended {
+        // That all of it has just ended is no error.
+        let _ = killpg(running.pid(), signal);
+    } else {
+        running.signal_group(signal);
+    }
+}
+
+fn with(text: String, more: Option<String>) -> String {
+    match more {
+        Some(more) => format!("{text}: {more}"),
+        None => text,
+    }
+}
+
+/// What shells mean by a code (POSIX.1-2024, Shell Command Language, 2.8.2).
+fn meaning(code: i32) -> Option<String> {
+    let text = match code {
+        126 => "the command, or a program that it calls, could not be executed",
+        127 => "the command, or a program that it calls, was not found",
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+/// Why a command is run by `sh`, which the image may lack, if it is.
+fn shell_hint(words: &[String]) -> Option<String> {
+    let [.., sh, option, text] = words else { return None };
+    let syntax = shell_syntax(text).filter(|_| sh == "sh" && option == "-c")?;
+    Some(format!(
+        "the command is run by sh because of its {syntax}; quote that, or use an image with a shell"
+    ))
+}
+
+/// Passes on what comes from `source` to stderr and returns the last of it.
+async fn pass_on(source: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+    let own = io::stderr().as_fd().try_clone_to_owned().map(fs::File::from);
+    let (Some(mut source), Ok(own)) = (source, own) else { return Vec::new() };
+    let (mut stderr, mut buffer) = (tokio::fs::File::from_std(own), vec![0; 16 * 1024]);
+    let mut last = Vec::new();
+    while let Ok(length) = source.read(&mut buffer).await
+        && length > 0
+    {
+        // That nobody reads the log ends no command.
+        let _ = stderr.write_all(&buffer[..length]).await;
+        let _ = stderr.flush().await;
+        last.extend_from_slice(&buffer[..length]);
+        last.drain(..last.len().saturating_sub(STDERR_LIMIT));
+    }
+    last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_that_is_missing_is_explained_by_what_asked_for_it() {
+        let hint = |words: &[&str]| {
+            shell_hint(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+        };
+        assert!(hint(&["flux", "submit", "sh", "-c", "echo $A"]).unwrap().contains("`$`"));
+        assert_eq!(hint(&["flux", "submit", "sh", "-c", "echo A"]), None, "the user's own sh");
+        assert_eq!(hint(&["echo", "$A"]), None);
+    }
+}
