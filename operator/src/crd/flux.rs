@@ -106,7 +106,8 @@ pub struct Flux {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submit_command: Option<String>,
 
-    /// Goes into `--wrap` of every broker's start, e.g. `strace,-e,network,-tt`.
+    /// Goes into `--wrap` of every broker's start, e.g. `strace,-e,network,-tt`. The command is no child of the
+    /// broker: it is not wrapped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrap: Option<String>,
 
