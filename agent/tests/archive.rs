@@ -27,7 +27,7 @@ fn an_archive_is_restored_only_if_it_exists_when_the_broker_starts() {
     assert!(calls.contains(&format!("-Scontent.dump={}", dump.display())), "{calls}");
 }
 
-/// Shell text of a broker that dumps `$POD/dump` where it is told.
+/// Shell text of a broker that dumps `$POD/dump` to the path of the configuration.
 const DUMPS: &str = "for word; do
     case \"$word\" in -Scontent.dump=*) cp $POD/dump \"${word#-Scontent.dump=}\" ;; esac
 done";

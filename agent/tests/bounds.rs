@@ -4,7 +4,7 @@
 
 mod settings;
 
-use flux_agent::plan::{lead, plan, sidecar_hook, surroundings};
+use flux_agent::plan::{client_environment, lead, plan, sidecar_hook};
 use flux_contract::{AgentConfig, Bootstrap, Hostlist, Workload};
 use serde_json::{Value, json};
 
@@ -44,7 +44,11 @@ fn decided(config: &AgentConfig) -> String {
         let shown = plan(config, &facts).map(|plan| format!("{plan} {plan:#?}"));
         let hook = |name: &String| sidecar_hook(config, &facts, "commands.init", Some(name));
         let hooks: Vec<_> = config.sidecars.keys().map(hook).collect();
-        format!("{shown:?} {:?} {:?} {hooks:?}", lead(config, &facts), surroundings(config, &facts))
+        format!(
+            "{shown:?} {:?} {:?} {hooks:?}",
+            lead(config, &facts),
+            client_environment(config, &facts)
+        )
     });
     pods.concat()
 }

@@ -4,7 +4,7 @@
 
 mod pod;
 
-use flux_agent::plan::{plan, surroundings};
+use flux_agent::plan::{client_environment, plan};
 use flux_contract::AgentConfig;
 use pod::settings::{bootstraps, everything, facts, workloads};
 use pod::{Pod, stderr};
@@ -118,7 +118,7 @@ fn doings(config: &AgentConfig) -> Vec<String> {
         for uid in [0, 4321] {
             let facts = facts(config, hostname, uid);
             doings.extend(plan(config, &facts).map(|plan| format!("{plan:#?}")));
-            doings.extend(surroundings(config, &facts).map(|around| format!("{around:#?}")));
+            doings.extend(client_environment(config, &facts).map(|around| format!("{around:#?}")));
         }
     }
     doings

@@ -1,4 +1,4 @@
-//! A worker that is told to stop leaves its rank in order, and the next one of that rank takes it again: on
+//! A worker that gets SIGTERM leaves its rank in order, and the next one of that rank takes it again: on
 //! the real binary.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 

@@ -5,7 +5,7 @@
 mod settings;
 
 use flux_agent::accounts::Databases;
-use flux_agent::plan::{Facts, PlanError, Step, Way, plan, surroundings};
+use flux_agent::plan::{Facts, PlanError, Step, Way, client_environment, plan};
 use flux_contract::{
     AgentConfig, Archive, Bootstrap, Broker, Exit, Hooks, Hostlist, Submission, WorkerPolicy,
     Workload,
@@ -362,7 +362,7 @@ fn a_lead_whose_address_leads_to_it_again_is_connected_to_by_its_address() {
     let lead = plan.broker.worker.unwrap().lead;
     let [at_address, at_pod] =
         ["10.96.0.5", "10.244.1.7"].map(|at| lead.way_to(at.parse().unwrap()));
-    assert_eq!(lead.rewritten(Way::Known, at_address), None, "it is there from the start");
+    assert_eq!(lead.rewritten(Way::Address, at_address), None, "it is there from the start");
     assert_eq!(lead.rewritten(at_pod, at_address), written);
     let by_name = lead.rewritten(at_address, at_pod).unwrap();
     assert!(!by_name.content.contains("10.96.0.5"), "{}", by_name.content);
@@ -377,7 +377,7 @@ fn a_lead_found_by_its_name_is_connected_to_over_what_let_this_pod_in() {
         let lead = plan(config, &facts("sample-1")).unwrap().broker.worker.unwrap().lead;
         ["10.0.0.1", "fd00::1"].map(|at| {
             let way = lead.way_to(at.parse().unwrap());
-            lead.rewritten(Way::Known, way).unwrap().content.clone()
+            lead.rewritten(Way::Address, way).unwrap().content.clone()
         })
     };
     let by_its_own_name = "host = \"sample-0\"\nbind = \"tcp://*:8051\"\n\n";
@@ -469,9 +469,12 @@ fn flux_is_led_to_the_fluxion_of_a_view_wherever_its_parts_were_built() {
 #[test]
 fn a_sidecar_finds_the_socket_of_its_pod_also_when_it_is_not_the_shared_one() {
     let mut config = config();
-    assert_eq!(surroundings(&config, &facts("sample-2")).unwrap().uri, config.layout.local_uri());
+    assert_eq!(
+        client_environment(&config, &facts("sample-2")).unwrap().uri,
+        config.layout.local_uri()
+    );
     config.broker.local_socket = false;
-    let uri = surroundings(&config, &facts("sample-2")).unwrap().uri;
+    let uri = client_environment(&config, &facts("sample-2")).unwrap().uri;
     assert_eq!(uri, "local:///mnt/shared/config/run/flux/local-2");
 }
 

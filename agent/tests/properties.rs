@@ -6,7 +6,7 @@ mod settings;
 use flux_agent::accounts::Databases;
 use flux_agent::plan::Facts;
 use flux_agent::plan::{Plan, Step};
-use flux_agent::plan::{lead, plan, sidecar_hook, surroundings};
+use flux_agent::plan::{client_environment, lead, plan, sidecar_hook};
 use flux_contract::{
     AgentConfig, Archive, Bootstrap, Broker, ClusterName, FluxUser, Hooks, Hostlist, Install,
     Layout, Logging, Network, Shutdown, SidecarConfig, Submission, View, WorkerPolicy, Workload,
@@ -235,7 +235,7 @@ fn decided(config: &AgentConfig, facts: &Facts) -> String {
     let shown = plan.as_ref().map(|plan| format!("{plan} {plan:#}"));
     let hook = |name: &String| sidecar_hook(config, facts, "commands.init", Some(name));
     let hooks: Vec<_> = config.sidecars.keys().map(hook).collect();
-    let (around, lead) = (surroundings(config, facts), lead(config, facts));
+    let (around, lead) = (client_environment(config, facts), lead(config, facts));
     format!("{plan:#?} {shown:?} {around:#?} {lead:#?} {hooks:#?}")
 }
 

@@ -15,7 +15,7 @@ pub mod labels {
     pub const HPA_SELECTOR: &str = "hpa-selector";
     /// Index of a pod within the MiniCluster: `0` is the lead.
     pub const JOB_INDEX: &str = "job-index";
-    /// Value of [`JOB_INDEX`] on the companion, the pod of `spec.services`.
+    /// Value of [`JOB_INDEX`] on the pod of `spec.services`.
     pub const COMPANION_INDEX: &str = "services";
     /// Set by the Job controller on every pod of an Indexed Job (KEP-4017, stable since 1.32).
     pub const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
@@ -131,7 +131,7 @@ impl ClusterName {
         format!("{}-{sidecar}", self.0)
     }
 
-    /// The companion: the pod of `spec.services`.
+    /// The pod of `spec.services`.
     pub fn companion_pod(&self) -> String {
         format!("{}-services", self.0)
     }

@@ -21,7 +21,7 @@ pub const NAMESPACE: &str = "kueue-system";
 /// Name of the image, without its tag.
 const IMAGE: &str = "localhost/flux-e2e/kueue";
 
-/// What the chart is told. It asks for half a processor, which a small cluster needs for other pods.
+/// Values of the chart. It asks for half a processor, which a small cluster needs for other pods.
 const VALUES: [&str; 2] = ["image.pullPolicy=IfNotPresent", "resources.requests.cpu=50m"];
 
 /// How long Kueue may take to start. It writes the certificate of its webhooks into a Secret and looks for that in

@@ -13,7 +13,7 @@ mod any_spec;
 mod settings;
 
 use any_spec::{accepted, any_spec};
-use flux_agent::plan::{PlanError, plan, surroundings};
+use flux_agent::plan::{PlanError, client_environment, plan};
 use flux_contract::AgentConfig;
 use flux_operator::cluster::Cluster;
 use flux_operator::cluster::validate::{Defaults, Violations, validate};
@@ -58,7 +58,7 @@ fn planned(cluster: &Cluster) -> Vec<Result<String, PlanError>> {
     let pods = [0, cluster.size - 1].map(|index| config.cluster.name.pod_hostname(index));
     let one = |hostname: &String| {
         let facts = settings::facts(&config, hostname, 0);
-        surroundings(&config, &facts)?;
+        client_environment(&config, &facts)?;
         Ok(format!("{:#}", plan(&config, &facts)?))
     };
     pods.iter().map(one).collect()

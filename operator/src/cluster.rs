@@ -71,7 +71,7 @@ pub struct Cluster {
     /// The other containers of the pods.
     pub sidecars: Vec<Sidecar>,
     /// The pod of `spec.services`, if there is one.
-    pub companion: Option<Companion>,
+    pub services_pod: Option<ServicesPod>,
     /// Paths of fields that were given and that this version does not act on yet.
     pub not_acted_on: Vec<String>,
     /// What an instance that was started with this specification keeps of it.
@@ -335,9 +335,9 @@ pub enum Work {
 /// The pod beside the Job's, `<name>-services`, from `spec.services`: what the workload needs and Flux
 /// does not run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Companion {
+pub struct ServicesPod {
     /// Its containers, at least one.
-    pub containers: Vec<CompanionContainer>,
+    pub containers: Vec<ServicesContainer>,
     /// Volumes of the user, by name, each once.
     pub volumes: Vec<Volume>,
     /// What a pod that was made from this specification keeps of it.
@@ -346,7 +346,7 @@ pub struct Companion {
 
 /// A container of that pod.
 #[derive(Debug, Clone, PartialEq)]
-pub struct CompanionContainer {
+pub struct ServicesContainer {
     /// The container.
     pub container: Container,
     /// A text for the container's `sh`; absent: the image's own entrypoint runs.

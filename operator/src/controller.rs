@@ -50,7 +50,7 @@ pub async fn reconcile_one(
 }
 
 /// Does `work`, a reconcile of the MiniCluster `marker`, so that whatever it does the others go on: it
-/// has a deadline, and a panic is an error of this MiniCluster. Either is told in its status.
+/// has a deadline, and a panic is an error of this MiniCluster. Its status reports either.
 pub async fn supervise<T>(
     marker: &MiniClusterMeta,
     context: &Context,

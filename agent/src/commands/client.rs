@@ -9,7 +9,7 @@ use crate::accounts::become_user::{ExecError, Target, change_user};
 use crate::commands::arguments::PodArguments;
 use crate::commands::error::CommandError;
 use crate::commands::pod::PodContext;
-use crate::plan::decide::{Surroundings, surroundings};
+use crate::plan::decide::{ClientEnvironment, client_environment};
 use crate::plan::environment::chosen_shell;
 use crate::process::exit_status::start_failure_code;
 use crate::system::environment::{Change, Environment, find_program};
@@ -44,8 +44,8 @@ enum GoHome {
 /// Becomes `words`, or a shell; returns only when it failed.
 pub(crate) fn connect(arguments: &PodArguments, words: &[OsString]) -> Result<(), CommandError> {
     let pod = PodContext::read(arguments)?;
-    let around = pod.surroundings()?;
-    let socket = pod.root.at(&around.socket);
+    let environment = pod.client_environment()?;
+    let socket = pod.root.at(&environment.socket);
     let owner = fs::metadata(&socket).map_err(|error| {
         let message = format!(
             "look at the broker's socket {}: {error}: the broker is not up (yet): see flux-agent status, flux-agent doctor",
@@ -53,7 +53,7 @@ pub(crate) fn connect(arguments: &PodArguments, words: &[OsString]) -> Result<()
         );
         CommandError::with_message(Exit::Broker.code(), message)
     })?;
-    let client = Client::new(&pod, &around, (owner.uid(), owner.gid()));
+    let client = Client::new(&pod, &environment, (owner.uid(), owner.gid()));
     if let Some((program, arguments)) = words.split_first() {
         return Err(client.become_program(program, arguments, GoHome::IfUseless));
     }
@@ -81,10 +81,10 @@ fn client(pod: &PodContext) -> Option<Client> {
     if connected.is_some() && pod.facts.uid != 0 {
         return None;
     }
-    let around = surroundings(&pod.config, &pod.facts).ok()?;
-    let socket = connected.as_deref().and_then(local_socket).unwrap_or(&around.socket);
+    let environment = client_environment(&pod.config, &pod.facts).ok()?;
+    let socket = connected.as_deref().and_then(local_socket).unwrap_or(&environment.socket);
     let owner = fs::metadata(pod.root.at(socket)).ok()?;
-    let mut client = Client::new(pod, &around, (owner.uid(), owner.gid()));
+    let mut client = Client::new(pod, &environment, (owner.uid(), owner.gid()));
     // The instance of a batch job, or what `flux proxy` has opened, stays the one that is meant.
     client.environment.extend(connected.map(|uri| (URI.into(), uri)));
     Some(client)
@@ -119,10 +119,10 @@ struct Client {
 }
 
 impl Client {
-    /// The client that this process can be of the broker with `around`, whose user and group are
+    /// The client that this process can be of the broker with `environment`, whose user and group are
     /// `owner`. Only root can become another; anybody else stays who they are, Flux's guest.
-    fn new(pod: &PodContext, around: &Surroundings, owner: (u32, u32)) -> Self {
-        let mut changes = around.changes.clone();
+    fn new(pod: &PodContext, environment: &ClientEnvironment, owner: (u32, u32)) -> Self {
+        let mut changes = environment.changes.clone();
         let target =
             (pod.facts.uid == 0 && owner.0 != 0).then(|| brokers_user(pod, owner, &mut changes));
         changes.push(Change::fallback("HOME", pod.config.layout.home().display().to_string()));

@@ -7,7 +7,7 @@ use crate::commands::pod::{PodContext, read_certificate};
 use crate::flux::broker_socket::BrokerSocket;
 use crate::flux::resources::Resources;
 use crate::lead::wait::wait_for_lead;
-use crate::plan::decide::{self, surroundings};
+use crate::plan::decide::{self, client_environment};
 use crate::plan::error::PlanError;
 use crate::plan::step::Role;
 use crate::status::client;
@@ -196,7 +196,8 @@ fn certificate(pod: &PodContext) -> Found {
 }
 
 fn user(pod: &PodContext) -> Found {
-    let socket = surroundings(&pod.config, &pod.facts).map(|around| pod.root.at(around.socket));
+    let socket =
+        client_environment(&pod.config, &pod.facts).map(|client| pod.root.at(client.socket));
     let owner = socket.ok().and_then(|path| fs::metadata(path).ok()).map(|found| found.uid());
     let (own, config) = (pod.facts.uid, &pod.config.user);
     let name = |uid: u32| {
@@ -296,8 +297,8 @@ async fn lead(pod: &PodContext) -> Found {
 }
 
 async fn broker(pod: &PodContext) -> Found {
-    let socket = match surroundings(&pod.config, &pod.facts) {
-        Ok(around) => pod.root.at(around.socket),
+    let socket = match client_environment(&pod.config, &pod.facts) {
+        Ok(client) => pod.root.at(client.socket),
         Err(_) => return Found::skipped("needs a known host"),
     };
     let asked =

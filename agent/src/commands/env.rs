@@ -23,10 +23,10 @@ pub(crate) fn write_to(file: &Path) -> Result<(), CommandError> {
 
 /// Prints what is to be exported.
 pub(crate) fn run(arguments: &PodArguments, format: Format) -> Result<(), CommandError> {
-    let around = PodContext::read(arguments)?.surroundings()?;
+    let environment = PodContext::read(arguments)?.client_environment()?;
     let before: Environment = std::env::vars_os().collect();
     let mut after = before.clone();
-    for change in &around.changes {
+    for change in &environment.changes {
         change.apply(&mut after);
     }
     let new = after.iter().filter(|(name, value)| before.get(*name) != Some(*value));

@@ -3,7 +3,7 @@
 use crate::commands::arguments::PodArguments;
 use crate::commands::error::CommandError;
 use crate::plan::config::read_config;
-use crate::plan::decide::{self, Surroundings, surroundings};
+use crate::plan::decide::{self, ClientEnvironment, client_environment};
 use crate::plan::facts::Facts;
 use crate::plan::step::{AwaitLead, Role};
 use crate::system::output::chain;
@@ -44,8 +44,8 @@ impl PodContext {
     }
 
     /// What a client of its broker needs.
-    pub(crate) fn surroundings(&self) -> Result<Surroundings, CommandError> {
-        surroundings(&self.config, &self.facts)
+    pub(crate) fn client_environment(&self) -> Result<ClientEnvironment, CommandError> {
+        client_environment(&self.config, &self.facts)
             .map_err(|error| CommandError::new(error.exit(), &error))
     }
 

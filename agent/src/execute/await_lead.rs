@@ -42,7 +42,7 @@ fn take_way(context: &mut Context, lead: &AwaitLead, way: Way) -> Result<(), Ste
     let before = mem::replace(&mut context.session.way, way);
     let Some(file) = lead.rewritten(before, way) else { return Ok(()) };
     match way {
-        Way::Known => {
+        Way::Address => {
             context.log.info("its address leads there again: the broker will use the address");
         }
         Way::Name { .. } if lead.address.is_some() => {

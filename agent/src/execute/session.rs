@@ -57,7 +57,7 @@ impl Session {
             working_directory: start.working_directory,
             identity: None,
             certificate: None,
-            way: Way::Known,
+            way: Way::Address,
             agent,
         }
     }

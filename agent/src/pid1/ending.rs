@@ -1,7 +1,7 @@
 //! How a run ends, as a function of what happened.
 //!
 //! The exit code is the user's whenever the user's command ran. A broker that ends with 0 proves
-//! nothing: Flux does so, too, when it is told to stop while it waits for the quorum.
+//! nothing: Flux does so, too, when it gets SIGTERM while it waits for the quorum.
 
 use crate::pid1::broker_end::BrokerEnd;
 use crate::pid1::command::{CommandEnd, NotRun};

@@ -7,8 +7,8 @@ use crate::execute::session::Session;
 use crate::execute::steps::{announce, execute, execute_all};
 use crate::lead::watch::LeadWatch;
 use crate::pid1::broker_end::BrokerEnd;
+use crate::pid1::due_probes::wait_for_due_probes;
 use crate::pid1::ending::{Backoff, Ended, Next};
-use crate::pid1::farewell::farewell;
 use crate::pid1::runner_lock::RunnerLock;
 use crate::pid1::supervise::run_broker;
 use crate::pid1::{archive, ending, sidecar};
@@ -98,9 +98,10 @@ pub(crate) async fn run(options: Options) -> u8 {
             let code = leave(&root, &message);
             context.progress.over(well);
             if let Some(mut answered) = answered {
-                // Once it is told to stop, nobody asks any more, and the grace period does not wait.
+                // Once it has SIGTERM, nobody asks any more, and the grace period does not wait.
                 let asked = well && context.signals.stopping_since().is_none();
-                farewell(&mut context.signals, &mut answered, period.filter(|_| asked)).await;
+                wait_for_due_probes(&mut context.signals, &mut answered, period.filter(|_| asked))
+                    .await;
             }
             code
         }

@@ -9,7 +9,7 @@ use crate::flux::broker_socket::{BrokerSocket, SocketError};
 use crate::pid1::ending::{self, Ended};
 use crate::pid1::runner_lock::{RunnerState, runner_state};
 use crate::plan::budget::{Budget, Duties};
-use crate::plan::decide::{Surroundings, surroundings};
+use crate::plan::decide::{ClientEnvironment, client_environment};
 use crate::plan::facts::{Facts, MEMORY};
 use crate::plan::hooks::{shell, sidecar_hook};
 use crate::process::signals::Signals;
@@ -54,13 +54,14 @@ pub(crate) async fn run(
         (Exit::Config, format!("no sidecar {name:?} is configured, only {known:?}"))
     })?;
     context.budget = Budget::new(config.shutdown.grace_seconds, Duties::of_sidecar(sidecar));
-    let around = surroundings(config, facts).map_err(|error| (error.exit(), chain(&error)))?;
+    let environment =
+        client_environment(config, facts).map_err(|error| (error.exit(), chain(&error)))?;
     let private = private_directory(&context.root)?;
     context.report_file = private.path().join("hook-environment");
     let patience = Duration::from_secs(config.network.lead_deadline_seconds);
     let runner = Runner {
         expected_until: Instant::now().checked_add(patience),
-        socket: context.root.at(&around.socket),
+        socket: context.root.at(&environment.socket),
         complete: context.root.at(config.layout.complete_marker()),
         lock: context.root.at(config.layout.runner_lock()),
     };
@@ -69,7 +70,7 @@ pub(crate) async fn run(
         if let Some(init) = hook("commands.init", sidecar.init.as_ref()) {
             run_hook(context, &init).await?;
         }
-        change_environment(context, config, &around);
+        change_environment(context, config, &environment);
         if let Some(pre) = hook("commands.servicePre", sidecar.service_pre.as_ref()) {
             run_hook(context, &pre).await?;
         }
@@ -129,8 +130,12 @@ fn private_directory(root: &Root) -> Result<TempDir, (Exit, String)> {
     })
 }
 
-fn change_environment(context: &mut Context, config: &AgentConfig, around: &Surroundings) {
-    context.session.change(&around.changes);
+fn change_environment(
+    context: &mut Context,
+    config: &AgentConfig,
+    environment: &ClientEnvironment,
+) {
+    context.session.change(&environment.changes);
     // Flux's own commands refuse to run without one, be it there or not.
     let home = config.layout.home().display().to_string();
     context.session.change(&[Change::fallback("HOME", home)]);

@@ -159,7 +159,7 @@ fn lead(pod: Pod<'_>, way: Way) -> (Host, bool) {
     let names = network.bootstrap.hosts().first().unwrap_or_default();
     let (bind, connect, address) = match &network.bootstrap {
         Bootstrap::Root { .. } => {
-            let address = network.lead_address.filter(|_| way == Way::Known);
+            let address = network.lead_address.filter(|_| way == Way::Address);
             let connect = address.map(|address| endpoint(&address.to_string(), network.port));
             (Some(format!("tcp://*:{}", network.port)), connect, address)
         }
@@ -171,7 +171,7 @@ fn lead(pod: Pod<'_>, way: Way) -> (Host, bool) {
         // It connects to nobody, and `ZeroMQ` then listens for IPv4 as well; without IPv6 in the
         // kernel, for IPv4 alone.
         (Role::Lead, _) => true,
-        (Role::Worker, Way::Known) => address.is_some_and(|address| address.is_ipv6()),
+        (Role::Worker, Way::Address) => address.is_some_and(|address| address.is_ipv6()),
         (Role::Worker, Way::Name { ipv6 }) => ipv6,
     };
     (Host { names, bind, connect }, ipv6)

@@ -25,7 +25,7 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
         return Err(PlanError::NoFlux { path: pod.flux().into() });
     }
     let work = workload::workload(pod);
-    let document = broker_config::document(pod, Way::Known);
+    let document = broker_config::document(pod, Way::Address);
     Ok(Plan {
         role,
         hostname: facts.hostname.clone(),
@@ -139,7 +139,7 @@ pub fn lead(config: &AgentConfig, facts: &Facts) -> Result<AwaitLead, PlanError>
 
 /// What a client of the broker needs to find it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct ClientEnvironment {
     /// Changes of the environment.
     pub changes: Vec<Change>,
     /// The broker's local socket.
@@ -149,11 +149,14 @@ pub struct Surroundings {
 }
 
 /// What a client of this pod's broker needs to find it.
-pub fn surroundings(config: &AgentConfig, facts: &Facts) -> Result<Surroundings, PlanError> {
+pub fn client_environment(
+    config: &AgentConfig,
+    facts: &Facts,
+) -> Result<ClientEnvironment, PlanError> {
     let (role, rank) = role(config, facts)?;
     let pod = Pod { config, facts, role, rank };
     let changes = environment::of_client(pod);
-    Ok(Surroundings { changes, socket: pod.socket(), uri: pod.uri() })
+    Ok(ClientEnvironment { changes, socket: pod.socket(), uri: pod.uri() })
 }
 
 fn await_lead(pod: Pod<'_>) -> Result<AwaitLead, PlanError> {
@@ -184,7 +187,7 @@ fn lead_configurations(pod: Pod<'_>) -> Result<Option<LeadConfigurations>, PlanE
     }
     let file = |way| files::broker_config(pod, broker_config::document(pod, way).as_ref());
     Ok(Some(LeadConfigurations {
-        known: file(Way::Known)?,
+        address: file(Way::Address)?,
         ipv4: file(Way::Name { ipv6: false })?,
         ipv6: file(Way::Name { ipv6: true })?,
     }))

@@ -20,7 +20,7 @@ pub(crate) mod pod;
 pub(crate) mod step;
 pub(crate) mod workload;
 
-pub use decide::{lead, plan, surroundings};
+pub use decide::{client_environment, lead, plan};
 pub use error::PlanError;
 pub use facts::Facts;
 pub use hooks::sidecar_hook;

@@ -229,7 +229,7 @@ impl AwaitLead {
     /// The way to a lead that let this pod in at `address`.
     pub fn way_to(&self, address: IpAddr) -> Way {
         if self.address == Some(address) {
-            Way::Known
+            Way::Address
         } else {
             Way::Name { ipv6: address.is_ipv6() }
         }
@@ -240,7 +240,7 @@ impl AwaitLead {
     pub fn rewritten(&self, before: Way, now: Way) -> Option<&FileToWrite> {
         let configurations = self.configurations.as_ref().filter(|_| before != now)?;
         Some(match now {
-            Way::Known => &configurations.known,
+            Way::Address => &configurations.address,
             Way::Name { ipv6: false } => &configurations.ipv4,
             Way::Name { ipv6: true } => &configurations.ipv6,
         })
@@ -251,7 +251,7 @@ impl AwaitLead {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// Its address where there is one, which says its kind itself; else its name.
-    Known,
+    Address,
     /// Its name, which led to an address of this kind. `ZeroMQ` asks for IPv6 addresses alone where it
     /// may use any, and for IPv4 addresses alone where it may not; one of the others may be what let
     /// us in.
@@ -265,7 +265,7 @@ pub enum Way {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LeadConfigurations {
     /// By the lead's address; the one that is there first.
-    pub known: FileToWrite,
+    pub address: FileToWrite,
     /// When an IPv4 address of the lead's name let us in.
     pub ipv4: FileToWrite,
     /// When an IPv6 address did.

@@ -1,4 +1,4 @@
-// Command pause holds a pod's namespaces until it is told to end, and reaps what is left to it
+// Command pause holds a pod's namespaces until SIGTERM, and reaps what is left to it
 // where it is the first process of a shared process namespace.
 package main
 

@@ -168,7 +168,7 @@ fn runs(process: &Process, program: &Path) -> bool {
     fs::read_link(format!("/proc/{}/exe", process.pid())).is_ok_and(|running| running == program)
 }
 
-/// As on any machine nothing in `/run` outlives its end, but what the node is told by the harness.
+/// As on any machine nothing in `/run` outlives its end, but what the harness writes for the node.
 fn prepare_directories(node: &NodeLayout) -> Result<()> {
     let var = node.var();
     for entry in fs::read_dir(node.run()).into_iter().flatten().flatten() {

@@ -29,7 +29,7 @@ const FLUX: &str = "/mnt/flux/bin/flux";
 /// The API server looks when an API or its endpoints change, and again soon after a failure.
 const REACH: Duration = Duration::from_secs(45);
 
-/// Takes connections with TLS; the API server is told not to ask whose certificate it is.
+/// Takes connections with TLS; the `APIService` has `insecureSkipTLSVerify`.
 struct Listener {
     tcp: TcpListener,
     tls: TlsAcceptor,

@@ -83,7 +83,7 @@ const UNTIL_TOLD: &str = "perl -MIO::Socket::INET -e \
 /// The port of [`UNTIL_TOLD`].
 const TOLD: u16 = 4000;
 
-/// A MiniCluster whose command says `once`, waits until it is told, and ends with `code`.
+/// A MiniCluster whose command says `once`, waits for a connection, and ends with `code`.
 fn ends_when_told(name: &str, more: &str, code: u8) -> String {
     let command = format!("echo once; {UNTIL_TOLD}; exit {code}");
     let container = format!("{{image: 'ubuntu:24.04', command: '{command}'}}");

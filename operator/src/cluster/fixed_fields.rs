@@ -194,7 +194,7 @@ mod tests {
         serde_json::from_value(spec).unwrap()
     }
 
-    /// What is told when `before` has become `after`.
+    /// What the condition says when `before` has become `after`.
     fn told(before: &Value, after: &Value) -> Vec<String> {
         let note = FixedFields::of_instance(&spec(before)).annotation();
         FixedFields::of_instance(&spec(after)).changed_since(&BTreeMap::from([note]))

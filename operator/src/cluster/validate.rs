@@ -92,7 +92,7 @@ fn resolve(
     let spec = &cluster.spec;
     let network = network(name_text, spec, faults);
     let flux = flux::flux(name_text, spec, defaults, faults);
-    let Containers { runner, sidecars, companion, volumes } =
+    let Containers { runner, sidecars, services_pod, volumes } =
         containers(name_text, spec, &flux.view, &network, faults);
     let pod = pod::pod(spec, volumes, faults);
     let Identity { name, namespace, owner } = identity?;
@@ -126,7 +126,7 @@ fn resolve(
         gang: spec.scheduling.gang,
         runner: runner?,
         sidecars,
-        companion,
+        services_pod,
         not_acted_on: no_effect::not_acted_on(spec),
         fixed_fields: FixedFields::of_instance(spec),
     })

@@ -101,7 +101,7 @@ where
     )
 }
 
-/// What the controller tells of itself; the outcome of a reconcile is told where it happens.
+/// What the controller tells of itself; the outcome of a reconcile is recorded where it happens.
 pub(super) fn notice<T>(
     result: Result<T, kube::runtime::controller::Error<Error, watcher::Error>>,
     failures: &Failures,

@@ -233,7 +233,7 @@ fn apply_specification(
     plan.start = StartDeadline::of(cluster.start_deadline_seconds, live, &request.now);
     plan.start.set_deadline(live.job.as_ref(), &mut desired.job);
     let gang = gang::join_pod_group(&cluster, &live.gang, live.job.as_ref(), &mut desired.job)?;
-    let asked = cluster.companion.as_ref();
+    let asked = cluster.services_pod.as_ref();
     let (services_pod, refused) =
         services_pod_change(live.services_pod.as_ref(), desired.services_pod, asked);
     plan.refused.extend(refused);

@@ -1,4 +1,4 @@
-//! What the user is told, as a function of what was observed.
+//! The status, as a function of what was observed.
 
 mod brokers;
 mod conditions;

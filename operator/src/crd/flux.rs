@@ -142,7 +142,7 @@ pub struct Flux {
     #[serde(default)]
     pub complete_workers: bool,
 
-    /// Seconds that a pod has to end when it is told to stop: `terminationGracePeriodSeconds` of the pods. A
+    /// Seconds that a pod has to end from SIGTERM on: `terminationGracePeriodSeconds` of the pods. A
     /// worker that leaves (the MiniCluster shrinks, a node is drained, a pod is deleted or evicted) drains its
     /// rank and uses most of them to let the jobs there end. An Event `JobsUnfinished` names those that do
     /// not. Default 30.

@@ -4,7 +4,7 @@ use crate::support::world::{CLUSTER, CONFIG, JOB, World, finish, patch, status};
 use flux_contract::AgentConfig;
 use serde_json::json;
 
-/// The fields that the user is told cannot be changed.
+/// The fields that the condition names as fixed.
 fn refused(world: &World) -> String {
     let (_, reason, message) = world.condition("Progressing");
     assert_eq!(reason, "ChangeRefused", "{message}");

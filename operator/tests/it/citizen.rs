@@ -210,12 +210,12 @@ async fn only_the_version_that_was_decided_on_is_deleted() {
     let world =
         World::new(&json!({ "cleanup": true, "services": [{ "image": "a", "name": "a" }] }));
     world.reconcile().await.unwrap();
-    let companion = world.server.get("/api/v1/namespaces/work/pods/hello-services").unwrap();
+    let services_pod = world.server.get("/api/v1/namespaces/work/pods/hello-services").unwrap();
     finish(&world, "Complete", 0);
     world.reconcile().await.unwrap();
     assert!(world.server.get(CLUSTER).is_none());
     let deleted = deleted_versions(&world);
-    assert!(deleted.contains(&companion["metadata"]["resourceVersion"]), "{deleted:?}");
+    assert!(deleted.contains(&services_pod["metadata"]["resourceVersion"]), "{deleted:?}");
 
     let world = World::new(&json!({ "cleanup": true }));
     world.reconcile().await.unwrap();

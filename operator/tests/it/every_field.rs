@@ -1,4 +1,4 @@
-//! Every field of `spec` does something, wherever it may be given, or the user is told that it does
+//! Every field of `spec` does something, wherever it may be given, or a condition says that it does
 //! not: the fields are taken from the definition, so that a new one cannot be forgotten.
 
 use crate::support::any_spec::SCHEMA;

@@ -1,4 +1,4 @@
-//! The pods beside the Job's template: the companion, and the label of the lead.
+//! The pods beside the Job's template: that of the services, and the label of the lead.
 
 use crate::support::world::{
     CONFIG, JOB, World, create, finish, of_the_job, patch, put_pods, status,

@@ -61,7 +61,7 @@ pub(crate) enum Thing {
     Headless,
     Lead,
     Secret,
-    Companion,
+    ServicesPod,
     Alias,
 }
 
@@ -224,7 +224,7 @@ fn edit() -> impl Strategy<Value = Edit> {
 fn thing() -> impl Strategy<Value = Thing> {
     prop_oneof![
         4 => Just(Thing::Job), 3 => Just(Thing::ConfigMap), 1 => Just(Thing::Headless),
-        1 => Just(Thing::Lead), 1 => Just(Thing::Companion), 1 => Just(Thing::Alias),
+        1 => Just(Thing::Lead), 1 => Just(Thing::ServicesPod), 1 => Just(Thing::Alias),
     ]
 }
 
@@ -349,7 +349,7 @@ fn pause() -> impl Strategy<Value = Vec<Action>> {
 }
 
 /// A MiniCluster, and what happens then.
-pub(crate) fn course(longest: usize) -> impl Strategy<Value = (Flavour, Vec<Action>)> {
+pub(crate) fn scenario(longest: usize) -> impl Strategy<Value = (Flavour, Vec<Action>)> {
     let part = prop_oneof![
         16 => action().prop_map(|action| vec![action]),
         1 => disturbed_end(),

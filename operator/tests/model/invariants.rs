@@ -82,8 +82,8 @@ fn left_running(world: &World) -> Option<String> {
     world.store(|store| {
         let is_over =
             store.get(JOB).is_some_and(|job| owned_by_cluster(job).is_some() && is_finished(job));
-        let companion = path(store, Thing::Companion).and_then(|path| store.get(&path));
-        let ours = companion.is_some_and(|pod| owned_by_cluster(pod).is_some());
+        let services_pod = path(store, Thing::ServicesPod).and_then(|path| store.get(&path));
+        let ours = services_pod.is_some_and(|pod| owned_by_cluster(pod).is_some());
         (is_over && ours).then(|| "the pod of spec.services outlives the run".to_owned())
     })
 }
@@ -132,7 +132,7 @@ async fn another_operator_agrees(world: &mut World) -> Result<(), String> {
     if before == after {
         Ok(())
     } else {
-        Err(format!("from the objects alone it is told {after}, not {before}"))
+        Err(format!("from the objects alone the status is {after}, not {before}"))
     }
 }
 

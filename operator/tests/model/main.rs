@@ -13,7 +13,7 @@ mod status;
 mod support;
 mod world;
 
-use action::{Action, Flavour, course};
+use action::{Action, Flavour, scenario};
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -104,7 +104,7 @@ fn play_part(part: u32) {
     let settings = settings(part);
     let (seed, cases) = (settings.rng_seed, settings.cases * PARTS);
     let mut runner = TestRunner::new(settings);
-    let played = runner.run(&course(LONGEST), |(flavour, actions)| {
+    let played = runner.run(&scenario(LONGEST), |(flavour, actions)| {
         play(flavour, &actions).map_err(TestCaseError::fail)
     });
     match played {

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// What there is at most one of.
 const THINGS: [Thing; 6] =
-    [Thing::Job, Thing::ConfigMap, Thing::Headless, Thing::Lead, Thing::Companion, Thing::Alias];
+    [Thing::Job, Thing::ConfigMap, Thing::Headless, Thing::Lead, Thing::ServicesPod, Thing::Alias];
 
 /// What the status of the MiniCluster says that it should not, once all is settled.
 pub(crate) fn fault(store: &Store) -> Option<String> {

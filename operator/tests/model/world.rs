@@ -343,7 +343,7 @@ impl World {
             }
             // What there is of the first two nobody may change; the pods of a Job that is ours no more would go
             // on as if it were.
-            (Tampering::Changed, Thing::Secret | Thing::Companion)
+            (Tampering::Changed, Thing::Secret | Thing::ServicesPod)
             | (Tampering::Disowned, Thing::Job)
             | (Tampering::Suspended | Tampering::Resumed, _) => return,
             (Tampering::Unlabelled, _) => {
@@ -370,7 +370,7 @@ impl World {
             });
             match thing {
                 Thing::Job => object["spec"] = json!({ "template": {} }),
-                Thing::Companion => object["spec"] = json!({ "containers": [] }),
+                Thing::ServicesPod => object["spec"] = json!({ "containers": [] }),
                 Thing::ConfigMap | Thing::Headless | Thing::Lead | Thing::Secret | Thing::Alias => {}
             }
             if predecessor {
@@ -431,7 +431,7 @@ pub(crate) fn path(store: &Store, thing: Thing) -> Option<String> {
         Thing::Headless => SERVICE.to_owned(),
         Thing::Lead => format!("{SERVICE}-lead"),
         Thing::Secret => store.inside(SECRETS).next()?.0.clone(),
-        Thing::Companion => format!("{PODS}/hello-services"),
+        Thing::ServicesPod => format!("{PODS}/hello-services"),
         Thing::Alias => SERVICE.replace("/hello", "/web"),
     })
 }
@@ -442,7 +442,7 @@ fn kind(thing: Thing) -> &'static str {
         Thing::ConfigMap => "ConfigMap",
         Thing::Headless | Thing::Lead | Thing::Alias => "Service",
         Thing::Secret => "Secret",
-        Thing::Companion => "Pod",
+        Thing::ServicesPod => "Pod",
     }
 }
 

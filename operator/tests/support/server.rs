@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 
 pub(crate) use super::simulation::faults::Outage;
 
-/// Watches of the controller beside that of the `MiniClusters`: Jobs, Services, `ConfigMaps`, companions,
+/// Watches of the controller beside that of the `MiniClusters`: Jobs, Services, `ConfigMaps`, services pods,
 /// leads, and workers that have failed.
 const OTHER_WATCHES: usize = 6;
 
@@ -224,7 +224,7 @@ impl Server {
         let mut left: BTreeSet<String> = paths.map(|path| format!("GET {path}")).collect();
         let mut looked_at = 0;
         loop {
-            // It is told of each request from here on.
+            // It counts each request from here on.
             let asked = self.asked.notified();
             for line in &self.lock().log[looked_at..] {
                 left.remove(line);

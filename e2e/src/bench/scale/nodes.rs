@@ -13,7 +13,7 @@ use serde_json::json;
 use super::manifest::Load;
 use crate::{kubernetes::KubernetesVersion, progress::Progress};
 
-/// Kubernetes' own limit, unless it is told another.
+/// Kubernetes' own limit, unless the node has another.
 const PODS_PER_NODE: u32 = 110;
 /// kwok says that they are ready long before.
 const DEADLINE: Duration = Duration::from_mins(3);

@@ -79,7 +79,7 @@ impl Operator {
     pub(super) fn memory(&self) -> Result<Memory> {
         let path = format!("/proc/{}/status", self.child.id());
         let text = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
-        memory(&text).with_context(|| format!("no memory is told of in {path}"))
+        memory(&text).with_context(|| format!("{path} has no line on memory"))
     }
 
     /// Waits until it has nothing to do.

@@ -54,7 +54,7 @@ impl Broker {
                     self.post("sync-success");
                 }
             }
-            Downward::Farewell => self.post("goodbye"),
+            Downward::GoodbyeAnswer => self.post("goodbye"),
             Downward::Order(order) => self.obey(order),
             Downward::Reply(id, reply) => self.tell((None, id), reply),
         }
@@ -134,7 +134,7 @@ impl Broker {
             }
             Upward::Online { drained } => self.came_online(rank, drained),
             Upward::Goodbye => {
-                self.send_down(rank, &Downward::Farewell);
+                self.send_down(rank, &Downward::GoodbyeAnswer);
                 self.child_gone(rank);
             }
             Upward::Task(job, task, happened) => self.task_news(job, task, happened),

@@ -1,4 +1,4 @@
-//! Jobs: what is asked for, where it fits, how tasks run, and who is told.
+//! Jobs: what is asked for, where it fits, how tasks run, and who gets their events.
 
 pub(crate) mod job;
 pub(crate) mod manager;

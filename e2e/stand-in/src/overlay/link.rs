@@ -40,7 +40,7 @@ pub(crate) fn client(keys: &CurveKeypair) -> Connection {
     connection(Role::Client, SocketType::Dealer, mechanism)
 }
 
-/// The parent's end: it lets in exactly one client key. `report` is told of any other.
+/// The parent's end: it lets in exactly one client key. `report` gets any other.
 pub(crate) fn server(
     keys: &CurveKeypair,
     report: impl Fn(LinkEvent) + Send + Sync + 'static,

@@ -12,7 +12,7 @@ use crate::broker::core::News;
 pub(crate) struct Server {
     /// The certificate's keys.
     pub(crate) keys: CurveKeypair,
-    /// Who is told about the links, each of which has a number.
+    /// Receives the events of links, each of which has a number.
     pub(crate) news: UnboundedSender<News>,
     /// Held by links until they have delivered everything.
     pub(crate) alive: WeakSender<()>,

@@ -46,7 +46,7 @@ pub(crate) enum Downward {
     /// The leader's configuration.
     Config(Box<Config>),
     /// Answer to a goodbye.
-    Farewell,
+    GoodbyeAnswer,
     /// What the job manager wants of the worker.
     Order(Order),
     /// Part of the answer to a request.

@@ -43,7 +43,7 @@ pub(super) async fn an_operator_that_is_back_tells_what_happened_without_it(
     operators.forget_holder().await?;
     let next = operators.start("next", PORT)?;
     ended_once(trial, "without", 2, 7).await.with_context(|| next.tail())?;
-    // It is told, and the operator is killed while it ends.
+    // It may end, and the operator is killed while it ends.
     tell(&address_of_lead(trial, "ending").await?).await?;
     next.kill()?;
     operators.forget_holder().await?;
@@ -85,7 +85,7 @@ fn is_ready(pod: &Pod) -> bool {
     conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True")
 }
 
-/// Its command has ended, but the hook after it waits until it is told.
+/// Its command has ended, but the hook after it waits for a connection.
 fn with_a_hook(name: &str) -> String {
     let hook = format!("post: 'echo hook; {UNTIL_TOLD}'");
     let container =

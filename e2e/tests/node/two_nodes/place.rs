@@ -37,7 +37,7 @@ pub(super) async fn one_broker_comes_to_each_node(pair: &Pair<'_>, trial: &Trial
     Ok(())
 }
 
-/// One node has image volumes: images are copied, unless the user insists, and then what is amiss is told.
+/// One node has image volumes: images are copied, unless the user insists, and then the condition names the fault.
 pub(super) async fn an_image_that_one_node_cannot_mount_is_copied(
     pair: &Pair<'_>,
     trial: &Trial,

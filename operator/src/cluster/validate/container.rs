@@ -7,7 +7,7 @@ use super::{
     volume::Volumes,
 };
 use crate::{
-    cluster::{self, Companion, CompanionContainer, FixedFields, Network, Runner, Sidecar, View},
+    cluster::{self, FixedFields, Network, Runner, ServicesContainer, ServicesPod, Sidecar, View},
     crd::{self, MiniClusterSpec},
 };
 use flux_contract::{Layout, SidecarConfig};
@@ -21,7 +21,7 @@ pub(super) struct Containers {
     /// The containers beside it.
     pub(super) sidecars: Vec<Sidecar>,
     /// The pod of `spec.services`.
-    pub(super) companion: Option<Companion>,
+    pub(super) services_pod: Option<ServicesPod>,
     /// The volumes of the Job's pods.
     pub(super) volumes: Vec<Volume>,
 }
@@ -59,23 +59,23 @@ pub(super) fn containers(
             });
         }
     }
-    let companion = companion(name, spec, faults);
-    Containers { runner: flux, sidecars, companion, volumes: volumes.into_volumes() }
+    let services_pod = services_pod(name, spec, faults);
+    Containers { runner: flux, sidecars, services_pod, volumes: volumes.into_volumes() }
 }
 
 /// The pod of `spec.services`, with volumes of its own.
-fn companion(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> Option<Companion> {
+fn services_pod(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> Option<ServicesPod> {
     let mut volumes = Volumes::new(&[]);
     let mut containers = Vec::new();
     for (index, container) in spec.services.iter().enumerate() {
         let path = format!("spec.services[{index}]");
         let common = common(&path, name, container, &mut volumes, faults);
-        containers.push(CompanionContainer {
+        containers.push(ServicesContainer {
             container: own_name(container, common),
             command: non_empty_owned(container.command.as_ref()),
         });
     }
-    (!containers.is_empty()).then(|| Companion {
+    (!containers.is_empty()).then(|| ServicesPod {
         containers,
         volumes: volumes.into_volumes(),
         fixed_fields: FixedFields::of_services(spec),

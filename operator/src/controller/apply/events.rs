@@ -151,6 +151,6 @@ mod tests {
             ["ApplyFailed"]
         );
         let invalid = ["Accepted", "Progressing"].map(|type_| condition(type_, "False", "Invalid"));
-        assert_eq!(reasons(&[], &invalid), ["Invalid"], "it is told once");
+        assert_eq!(reasons(&[], &invalid), ["Invalid"], "one Event");
     }
 }

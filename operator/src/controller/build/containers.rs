@@ -4,7 +4,7 @@ use super::images::Images;
 use super::volumes::{
     curve_mount, flux_mounts, install_mount, munge_mount, private_mount, sidecar_mounts,
 };
-use crate::cluster::{self, AGENT_CONTAINER, CORES_VARIABLE, Cluster, CompanionContainer, Sidecar};
+use crate::cluster::{self, AGENT_CONTAINER, CORES_VARIABLE, Cluster, ServicesContainer, Sidecar};
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{Install, Layout, invocation};
 use k8s_openapi::api::core::v1::{
@@ -180,7 +180,7 @@ fn plain(cluster: &Cluster, images: &Images, sidecar: &Sidecar, install: Install
 }
 
 /// A container of the pod of `spec.services`, which knows nothing of Flux.
-pub(super) fn of_services_pod(given: &CompanionContainer) -> Container {
+pub(super) fn of_services_pod(given: &ServicesContainer) -> Container {
     let command = given.command.as_deref().map(|text| words(["sh", "-c", text]));
     Container { command, ..common(&given.container, vec![]) }
 }

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 /// The pod. The fields it is made from are noted on it as on the Job: a pod cannot be
 /// changed either.
 pub(super) fn services_pod(cluster: &Cluster) -> Option<Pod> {
-    let given = cluster.companion.as_ref()?;
+    let given = cluster.services_pod.as_ref()?;
     let name = cluster.name.companion_pod();
     let containers = &given.containers;
     let secrets = containers.iter().filter_map(|it| it.container.pull_secret.as_ref());

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 /// `None` where it does, has ended or is being deleted. `in_line`: all that was asked for can be had,
 /// so that the Job is in line with the present generation.
 ///
-/// The two templates are not compared: what the user cannot change is told by [`changed_fields`],
+/// The two templates are not compared: [`changed_fields`] names what the user cannot change,
 /// and what another release of the operator builds otherwise is no reason to touch a running Job.
 pub(in crate::controller) fn job_patch(live: &Job, desired: &Job, in_line: bool) -> Option<Value> {
     if !is_under_way(live) {

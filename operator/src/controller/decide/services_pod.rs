@@ -1,7 +1,7 @@
 //! What a specification means for the pod of `spec.services`.
 
 use super::change::Change;
-use crate::cluster::Companion;
+use crate::cluster::ServicesPod;
 use crate::controller::kube_ext::has_failed;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -14,7 +14,7 @@ use kube::ResourceExt as _;
 pub(in crate::controller) fn services_pod_change(
     live: Option<&Pod>,
     desired: Option<Pod>,
-    asked: Option<&Companion>,
+    asked: Option<&ServicesPod>,
 ) -> (Change<Pod>, Vec<String>) {
     let Some(live) = live else {
         let change = desired.map_or(Change::Keep, |pod| Change::Create(Box::new(pod)));
@@ -53,7 +53,7 @@ mod tests {
 
     /// What is decided of `live` when `asked` is asked for.
     fn change(live: Option<&Pod>, asked: &Cluster) -> (Change<Pod>, Vec<String>) {
-        services_pod_change(live, pod(asked), asked.companion.as_ref())
+        services_pod_change(live, pod(asked), asked.services_pod.as_ref())
     }
 
     fn keep() -> (Change<Pod>, Vec<String>) {

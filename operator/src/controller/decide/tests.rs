@@ -204,7 +204,7 @@ fn what_a_running_instance_cannot_take_is_refused_and_not_written() {
     let size = "spec.size: Flux was started with 4 hosts, not with 9; a suspended MiniCluster can have others";
     assert_eq!(plan.refused, [size, "spec.containers[0].image"]);
     assert_eq!((lines(&plan), plan.maximum_size), (nothing(), Some(4)));
-    // Beside it what can be had is written, and a change that is taken back is told no more.
+    // Beside it what can be had is written, and a change that is taken back is no longer reported.
     let image = json!({ "containers": [{ "image": "other", "command": "echo hello" }], "size": 2 });
     let plan = decided(&image, 2, &settled(&json!({})));
     let Change::Patch { patch, .. } = &plan.writes.job else { panic!() };

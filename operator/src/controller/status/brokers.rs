@@ -29,7 +29,7 @@ impl Brokers {
         Self { ready, size }
     }
 
-    /// What a person who misses some of them is told: why a pod is not ready, it alone knows.
+    /// What the message says of missing ones: why a pod is not ready, it alone knows.
     pub(super) fn lacking(&self) -> Option<String> {
         let text = || format!("{}: the logs of the other pods say why", self.message());
         (self.ready < self.size).then(text)

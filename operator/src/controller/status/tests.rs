@@ -461,7 +461,7 @@ fn a_finished_run_whose_job_was_deleted_stays_as_it_was() {
     let mut later = observed(None, None);
     later.plan.mode = Mode::Finished(Some(note(&first)));
     assert_eq!(of(Some(&first), &later), first);
-    // From a backup that has no status: what the note has is told again.
+    // From a backup that has no status: the status is made from the note.
     let restored = of(None, &later);
     assert_eq!((restored.state, restored.exit_code), (Some(State::Failed), Some(7)));
     assert_eq!(message(&restored, "Failed"), message(&first, "Failed"));

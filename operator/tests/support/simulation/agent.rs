@@ -52,7 +52,7 @@ fn command_phase() -> Phase {
     Phase { name: phase::COMMAND.to_owned(), start_milliseconds: 5, duration_milliseconds: 9 }
 }
 
-/// What the agent in a pod is told.
+/// The configuration of the agent in a pod.
 pub(crate) struct Agent {
     config: AgentConfig,
     is_lead: bool,

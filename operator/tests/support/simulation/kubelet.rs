@@ -194,7 +194,7 @@ fn begun(pod: &Value) -> bool {
     pod["status"]["phase"] != "Pending" && !pod["status"]["phase"].is_null()
 }
 
-/// How a pod that is told to stop ends: with a code of the agent's own, whatever its command makes of the signal.
+/// How a pod that gets SIGTERM ends: with a code of the agent's own, whatever its command makes of the signal.
 fn stop(pod: &Value) -> End {
     let runs = is_broker(pod) && !is_worker(pod) && is_ready(pod);
     End::of_agent(Exit::Stopped, runs)

@@ -34,7 +34,7 @@ const END: Duration = Duration::from_secs(2);
 
 /// Lets those who ask have their answer, which the end of the run has settled. After a good run, whose
 /// readiness probe comes every `period`, those who are about to ask as well.
-pub(crate) async fn farewell(
+pub(crate) async fn wait_for_due_probes(
     signals: &mut Signals,
     answered: &mut watch::Receiver<Answered>,
     period: Option<Duration>,
