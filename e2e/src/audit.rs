@@ -23,6 +23,7 @@ pub struct Audit {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
+    stage: String,
     /// What was asked for, such as `patch`.
     pub verb: String,
     user: User,
@@ -75,7 +76,9 @@ impl Audit {
     pub fn operator(&mut self) -> Result<Vec<Request>> {
         let text = self.whole_lines().context("reading the audit log")?;
         let requests = text.lines().filter_map(|line| serde_json::from_str::<Request>(line).ok());
-        Ok(requests.filter(Request::is_by_the_operator).collect())
+        // A watch is in the log when it begins, too.
+        let answered = requests.filter(|request| request.stage == "ResponseComplete");
+        Ok(answered.filter(Request::is_by_the_operator).collect())
     }
 
     /// What has come since: the last line may be half written, and is read later.
@@ -95,6 +98,17 @@ impl Request {
     fn is_by_the_operator(&self) -> bool {
         let name = &self.user.username;
         name.starts_with("system:serviceaccount:") && name.ends_with(":flux-operator")
+    }
+
+    /// Verb, kind and subresource, as `patch miniclusters status`.
+    pub fn kind(&self) -> String {
+        let object = self.object_ref.as_ref();
+        let words = [
+            Some(&self.verb),
+            object.and_then(|object| object.resource.as_ref()),
+            object.and_then(|object| object.subresource.as_ref()),
+        ];
+        words.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(" ")
     }
 
     /// Whether it asks for a change.

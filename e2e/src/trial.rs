@@ -6,6 +6,7 @@ pub mod logs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME};
 use flux_operator::crd::MiniCluster;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::{
@@ -16,9 +17,6 @@ use kube::{
     runtime::wait::{Condition, await_condition},
 };
 
-/// Labels that Kubernetes gives to the pods of a Job.
-const JOB: &str = "batch.kubernetes.io/job-name";
-const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// The field manager under which manifests are applied.
 const FIELD_MANAGER: &str = "flux-e2e";
 
@@ -120,7 +118,7 @@ impl Trial {
 
     /// The pods of a MiniCluster, by name.
     pub async fn pods(&self, name: &str) -> Result<Vec<Pod>> {
-        let selector = format!("{JOB}={name}");
+        let selector = format!("{JOB_NAME}={name}");
         let list = self
             .api::<Pod>()
             .list(&ListParams::default().labels(&selector))
@@ -134,7 +132,7 @@ impl Trial {
     /// The newest pod of that index, if there is one; that of index 0 is the lead.
     pub async fn pod(&self, name: &str, index: u32) -> Result<Option<Pod>> {
         let mut pods = self.pods(name).await?;
-        pods.retain(|pod| pod.labels().get(INDEX) == Some(&index.to_string()));
+        pods.retain(|pod| pod.labels().get(COMPLETION_INDEX) == Some(&index.to_string()));
         Ok(pods.into_iter().max_by_key(|pod| pod.creation_timestamp().map(|at| at.0)))
     }
 

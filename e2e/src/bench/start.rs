@@ -1,30 +1,26 @@
 //! `bench start`: how long a MiniCluster takes from its creation to its command's end, beside other ways to
 //! run the same.
 
+mod containerd;
 mod contender;
-mod objects;
-mod peer;
 mod processor;
 mod recording;
 mod report;
 mod run;
-mod runtime;
-mod statistics;
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum as _};
 
 use self::{
-    contender::{Contender, Start, order},
-    objects::Wanted,
-    peer::{Peer, PeerArguments},
-    recording::Milestone,
+    containerd::Containerd,
+    contender::{Contender, Wanted, order},
+    recording::{JOB_COMPLETE, POD_ENDED},
     report::Report,
-    run::{Measured, Place, Run, clean},
-    runtime::Runtime,
+    run::{Place, Run},
 };
+use super::{Common, operator::Operator};
 use crate::{
     cache::Cache,
     cluster::Target,
@@ -33,13 +29,8 @@ use crate::{
     kubernetes::{ClusterId, DownAtEnd, KubernetesVersion, Network, Nodes, Options},
     product::{checkout, images::View},
     progress::{self, Progress},
-    trial::evidence::keep_evidence,
+    trial::evidence::EVIDENCE,
 };
-
-/// Name of the Job and the MiniCluster.
-const NAME: &str = "bench";
-/// Where results are kept, below the checkout.
-const OUTPUT: &str = "docs/performance";
 
 /// What `bench start` is asked for.
 #[derive(Debug, Args)]
@@ -49,7 +40,7 @@ pub struct Arguments {
     rounds: usize,
     /// Numbers of pods.
     #[arg(long, value_name = "PODS", value_delimiter = ',', default_value = "4,24",
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = clap::value_parser!(u32).range(2..))]
     sizes: Vec<u32>,
     /// Who runs; by default all.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum)]
@@ -63,54 +54,52 @@ pub struct Arguments {
     /// Measure the operator as tests have it, which is built sooner and slower, to try this out.
     #[arg(long)]
     development_build: bool,
-    /// Where the results are written; by default docs/performance of this checkout.
-    #[arg(long, value_name = "DIRECTORY")]
-    output: Option<PathBuf>,
     #[command(flatten)]
-    peer: PeerArguments,
+    common: Common,
 }
 
 impl Arguments {
     /// Measures, and writes what was found.
-    pub fn run(&self) -> Result<ExitCode> {
+    pub(super) fn run(&self) -> Result<ExitCode> {
         let progress = Progress::new();
         let view = match self.view_archive.as_ref().filter(|it| !it.as_os_str().is_empty()) {
             Some(archive) => View::Archive(archive.clone()),
             None => View::StandIn,
         };
+        let contenders = self.contenders()?;
         let clusters = [self.cluster("bench")?, self.cluster("peer")?];
         interruption::guard_clusters(clusters.to_vec(), Scope::Target)?;
         let _down = clusters.clone().map(DownAtEnd);
-        let bench = self.prepare(&view, &clusters, &progress)?;
+        let places = self.prepare(&view, &clusters, &progress)?;
+        let cores = std::thread::available_parallelism().context("counting cores")?.get();
         let mut report = Report {
             flux: described(&view),
             operator: if self.development_build { "as tests have it" } else { "as it is released" },
-            cores: bench.cores,
+            cores,
             dns_cache_seconds: self.dns_cache,
             rounds: self.rounds,
             sizes: self.sizes.clone(),
             runs: Vec::new(),
         };
+        let run = |contender, size, round| {
+            let wanted = Wanted { contender, size, view: view.image(), cores };
+            places.of(contender).run(wanted, round)
+        };
         progress.say("each contender runs once unmeasured: its files are read from disk then");
-        for contender in bench.contenders.iter().copied() {
-            let size = self.sizes.iter().copied().min().unwrap_or(1);
-            bench.run(contender, size, 0, &[Start::First], &progress)?;
+        for contender in contenders.iter().copied() {
+            run(contender, self.sizes.iter().copied().min().unwrap_or(2), 0)?;
         }
         for round in 0..self.rounds {
             for size in &self.sizes {
-                for contender in order(&bench.contenders, round) {
-                    report.runs.extend(bench.run(
-                        contender,
-                        *size,
-                        round,
-                        &Start::BOTH,
-                        &progress,
-                    )?);
+                for contender in order(&contenders, round) {
+                    let run = run(contender, *size, round)?;
+                    progress.say(&line_about(&run));
+                    report.runs.push(run);
                 }
             }
         }
         progress::print(&report.text());
-        self.write(&report, &progress)?;
+        self.common.write(&self.name_of_results(), &report, &progress)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -119,30 +108,43 @@ impl Arguments {
         view: &View,
         [own, beside]: &[Options; 2],
         progress: &Progress,
-    ) -> Result<Bench> {
-        let (target, released) = (Target::Own(own.clone()), !self.development_build);
-        let environment = Environment::to_measure(&target, view, released, progress)?;
+    ) -> Result<Places> {
+        let target = Target::Own(own.clone());
+        let environment =
+            Environment::to_measure(&target, view, !self.development_build, progress)?;
         environment.load_images_of_benches(view, progress)?;
-        let peer = match self.peer.files() {
+        let peer = match self.common.peer() {
             None => None,
-            Some(files) => {
+            Some((program, definition)) => {
                 let other = environment.beside(&Target::Own(beside.clone()), progress)?;
                 other.load_images_of_benches(view, progress)?;
-                let peer = Peer::start(&other, files, progress)?;
-                Some((Place { runtime: Runtime::listen(&other)?, environment: other }, peer))
+                let definition = definition.to_string_lossy();
+                other.kubectl(&["apply", "--server-side", "--filename", &definition])?;
+                other.await_definition()?;
+                let directory = checkout()?.join(EVIDENCE);
+                fs::create_dir_all(&directory)
+                    .with_context(|| format!("making {}", directory.display()))?;
+                let (log, kubeconfig) = (directory.join("peer-operator.log"), other.kubeconfig());
+                let operator =
+                    other.run(async |_| Operator::start(program, &[], kubeconfig, &log))?;
+                Some((
+                    Place { containerd: Containerd::listen(&other)?, environment: other },
+                    operator,
+                ))
             }
         };
-        let own = Place { runtime: Runtime::listen(&environment)?, environment };
-        let cores = std::thread::available_parallelism().context("counting cores")?.get();
-        let contenders = self.contenders(peer.is_some())?;
-        Ok(Bench { own, peer, view: view.clone(), cores, contenders })
+        let own = Place { containerd: Containerd::listen(&environment)?, environment };
+        Ok(Places { own, peer })
     }
 
-    /// Who runs, where the Go operator can be `with_peer`.
-    fn contenders(&self, with_peer: bool) -> Result<Vec<Contender>> {
-        let mut all = Contender::all(with_peer);
-        if let Some(missing) = self.contenders.iter().find(|it| !all.contains(it)) {
-            bail!("{} needs --peer-operator and --peer-crd", missing.name());
+    /// Who runs.
+    fn contenders(&self) -> Result<Vec<Contender>> {
+        let mut all = Contender::value_variants().to_vec();
+        if self.common.peer().is_none() {
+            if self.contenders.contains(&Contender::Peer) {
+                bail!("{} needs --peer-operator and --peer-crd", Contender::Peer.name());
+            }
+            all.retain(|it| *it != Contender::Peer);
         }
         all.retain(|it| self.contenders.is_empty() || self.contenders.contains(it));
         Ok(all)
@@ -155,75 +157,27 @@ impl Arguments {
         Ok(Options { cache: Cache::locate()?, id, network, version, nodes: Nodes::RealWithDisk })
     }
 
-    fn write(&self, report: &Report, progress: &Progress) -> Result<()> {
-        let directory = match &self.output {
-            Some(directory) => directory.clone(),
-            None => checkout()?.join(OUTPUT),
-        };
-        fs::create_dir_all(&directory)
-            .with_context(|| format!("making {}", directory.display()))?;
+    fn name_of_results(&self) -> String {
         let sizes = self.sizes.iter().map(u32::to_string).collect::<Vec<_>>().join("-");
-        let name = match self.dns_cache {
+        match self.dns_cache {
             0 => format!("start-{sizes}"),
             seconds => format!("start-{sizes}-dns-cache-{seconds}"),
-        };
-        let document = serde_json::to_string_pretty(report).context("writing the results")?;
-        for (kind, text) in [("json", document + "\n"), ("md", report.text())] {
-            let path = directory.join(format!("{name}.{kind}"));
-            fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
-            progress.say(&format!("written: {}", path.display()));
         }
-        Ok(())
     }
 }
 
-/// Everything the contenders need.
-struct Bench {
+/// The clusters: the Go operator has one of its own.
+struct Places {
     own: Place,
-    peer: Option<(Place, Peer)>,
-    view: View,
-    cores: usize,
-    contenders: Vec<Contender>,
+    peer: Option<(Place, Operator)>,
 }
 
-impl Bench {
-    fn place(&self, contender: Contender) -> &Place {
+impl Places {
+    fn of(&self, contender: Contender) -> &Place {
         match &self.peer {
             Some((place, _)) if contender == Contender::Peer => place,
             _ => &self.own,
         }
-    }
-
-    /// In a new namespace, as often as there are `starts`, each time under the same name.
-    fn run(
-        &self,
-        contender: Contender,
-        size: u32,
-        round: usize,
-        starts: &[Start],
-        progress: &Progress,
-    ) -> Result<Vec<Run>> {
-        let place = self.place(contender);
-        let view = self.view.image();
-        let wanted = Wanted { contender, name: NAME, size, view, cores: self.cores };
-        place.environment.run(async |client| {
-            let trial = Place::namespace(&client).await?;
-            let mut runs = Vec::new();
-            for start in starts.iter().copied() {
-                let measured = match place.run(&trial, wanted).await {
-                    Ok(measured) => measured,
-                    Err(error) => {
-                        let what = format!("{}, {size} pods", contender.name());
-                        bail!("{what}: {error:#}\n{}", keep_evidence(&trial).await);
-                    }
-                };
-                let run = Run { contender, size, round, start, measured };
-                progress.say(&line_about(&run));
-                runs.push(run);
-            }
-            clean(trial).await?;
-            Ok(runs)
-        })
     }
 }
 
@@ -240,16 +194,15 @@ fn described(view: &View) -> String {
 
 /// One line about a run.
 fn line_about(run: &Run) -> String {
-    let Measured { milestones, processor_seconds } = &run.measured;
-    let seconds = |milestone| milestones.get(&milestone).copied().unwrap_or_default();
+    let seconds = |milestone| run.milestones.get(milestone).copied().unwrap_or_default();
     format!(
-        "round {}, {} pods, {}, {}: {:.2} s, Complete after {:.2} s, {processor_seconds:.2} s of processors",
+        "round {}, {} pods, {}: {:.2} s, Complete after {:.2} s, {:.2} s of processors",
         run.round + 1,
         run.size,
         run.contender.name(),
-        run.start.name(),
-        seconds(Milestone::PodEnded),
-        seconds(Milestone::Complete),
+        seconds(POD_ENDED),
+        seconds(JOB_COMPLETE),
+        run.processor_seconds,
     )
 }
 
@@ -276,8 +229,7 @@ mod tests {
     #[test]
     fn who_runs_can_be_chosen_and_needs_what_it_needs() {
         let chosen = |names| {
-            let line = Line::try_parse_from(["start", "--contenders", names]).unwrap();
-            line.arguments.contenders(false)
+            Line::try_parse_from(["start", "--contenders", names]).unwrap().arguments.contenders()
         };
         assert_eq!(chosen("mounted,bare").unwrap(), [Contender::Bare, Contender::Mounted]);
         let missing = chosen("mounted,peer").unwrap_err().to_string();
@@ -285,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn results_do_not_tell_where_the_view_was() {
+    fn results_do_not_name_the_place_of_the_view() {
         assert_eq!(
             described(&View::Archive("/a/view.tar".into())),
             "Flux: the view archive view.tar"

@@ -1,17 +1,24 @@
-//! Tables for the terminal.
+//! Tables of results, in Markdown that is aligned for the terminal.
 
-/// Columns as wide as what they hold; the first is aligned to the left, the others to the right.
-pub(super) fn render(table: &[Vec<String>]) -> String {
+/// A table whose first column has `rows`' names; every row has as many cells as there are `heads`.
+pub(super) fn render(heads: &[&str], rows: &[(String, Vec<String>)]) -> String {
+    let head = (String::new(), heads.iter().map(|head| (*head).to_owned()).collect());
+    let table: Vec<Vec<&str>> = [&head].into_iter().chain(rows).map(cells).collect();
     let width =
-        |column: usize| table.iter().filter_map(|row| row.get(column)).map(String::len).max();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().enumerate().map(|(column, cell)| {
-            let width = width(column).unwrap_or_default();
-            if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-        });
-        cells.collect::<Vec<_>>().join("  ")
+        |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..=heads.len()).map(width).collect();
+    let line = |row: &Vec<&str>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
     };
-    table.iter().map(line).collect::<Vec<_>>().join("\n")
+    let mut lines: Vec<String> = table.iter().map(line).collect();
+    let rule = widths.iter().map(|width| "-".repeat(width + 2)).collect::<Vec<_>>().join("|");
+    lines.insert(1, format!("|{rule}|\n"));
+    lines.concat()
+}
+
+fn cells((name, cells): &(String, Vec<String>)) -> Vec<&str> {
+    [name].into_iter().chain(cells).map(String::as_str).collect()
 }
 
 #[cfg(test)]
@@ -20,7 +27,11 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_what_they_hold() {
-        let table = [["name", "s"], ["a", "10.0"]].map(|row| row.map(str::to_owned).to_vec());
-        assert_eq!(render(&table), "name     s\na     10.0");
+        let rows = [("mounted".to_owned(), vec!["1.00".to_owned(), String::new()])];
+        insta::assert_snapshot!(render(&["s", "pods"], &rows), @r"
+        |         | s    | pods |
+        |---------|------|------|
+        | mounted | 1.00 |      |
+        ");
     }
 }

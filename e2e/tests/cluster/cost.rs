@@ -43,12 +43,10 @@ impl Asked<'_> {
     /// The requests in `namespace`, how many of each kind.
     fn in_namespace(&self, namespace: &str) -> Result<BTreeMap<String, usize>> {
         let mut counts = BTreeMap::new();
-        for Request { verb, object_ref, .. } in self.requests()? {
-            let Some(object) = object_ref else { continue };
-            if object.namespace.as_deref() == Some(namespace) {
-                let words = [Some(verb), object.resource, object.subresource];
-                let words: Vec<String> = words.into_iter().flatten().collect();
-                *counts.entry(words.join(" ")).or_default() += 1;
+        for request in self.requests()? {
+            let object = request.object_ref.as_ref();
+            if object.and_then(|object| object.namespace.as_deref()) == Some(namespace) {
+                *counts.entry(request.kind()).or_default() += 1;
             }
         }
         Ok(counts)

@@ -1,7 +1,19 @@
-//! What is measured beside each other, and in which order.
+//! What is measured beside each other, in which order, and what is applied for each.
 
+use anyhow::{Context as _, Result};
 use clap::ValueEnum;
+use flux_contract::CurveCertificate;
+use kube::core::DynamicObject;
 use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::product::images::{
+    OPERATING_SYSTEM,
+    for_benches::{AGENT_WITH_VIEW, PEER_VIEW, SYSTEM_WITH_VIEW},
+};
+
+/// Name of the Job and the MiniCluster.
+const NAME: &str = "bench";
 
 /// A way to run `true` on some pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
@@ -23,22 +35,18 @@ pub(super) enum Contender {
     Peer,
 }
 
-impl Contender {
-    /// All of them, or all but the Go operator.
-    pub(super) fn all(with_peer: bool) -> Vec<Self> {
-        let mut all = vec![
-            Self::Bare,
-            Self::MountedByHand,
-            Self::CopiedByHand,
-            Self::Mounted,
-            Self::Copied,
-            Self::CopiedFromOne,
-            Self::Peer,
-        ];
-        all.retain(|it| with_peer || *it != Self::Peer);
-        all
-    }
+/// Who is divided by whom.
+pub(super) const RATIOS: [(Contender, Contender); 7] = [
+    (Contender::Mounted, Contender::Bare),
+    (Contender::Mounted, Contender::MountedByHand),
+    (Contender::Copied, Contender::CopiedByHand),
+    (Contender::CopiedFromOne, Contender::CopiedByHand),
+    (Contender::Mounted, Contender::Peer),
+    (Contender::Copied, Contender::Peer),
+    (Contender::CopiedFromOne, Contender::Peer),
+];
 
+impl Contender {
     /// In tables.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -69,27 +77,91 @@ pub(super) fn order(contenders: &[Contender], round: usize) -> Vec<Contender> {
     order
 }
 
-/// The first start of a name, or the second one right after the first was deleted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Start {
-    /// In a new namespace.
-    First,
-    /// In the same namespace, under the same name.
-    Again,
+/// What is to be run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted<'run> {
+    /// Who runs it.
+    pub(super) contender: Contender,
+    /// Number of pods.
+    pub(super) size: u32,
+    /// The view's image, where it is mounted.
+    pub(super) view: &'run str,
+    /// Cores of the machine.
+    pub(super) cores: usize,
 }
 
-impl Start {
-    /// Both, in their order.
-    pub(super) const BOTH: [Self; 2] = [Self::First, Self::Again];
-
-    /// In tables.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::First => "first",
-            Self::Again => "again",
+impl Wanted<'_> {
+    /// What comes before everything else, as its address is in the configuration: the Service of Flux by hand.
+    pub(super) fn service(&self) -> Result<Vec<DynamicObject>> {
+        match self.contender {
+            Contender::MountedByHand | Contender::CopiedByHand => {
+                self.objects_of(include_str!("by-hand-service.yaml"), "", &Value::Null)
+            }
+            Contender::Bare
+            | Contender::Mounted
+            | Contender::Copied
+            | Contender::CopiedFromOne
+            | Contender::Peer => Ok(Vec::new()),
         }
     }
+
+    /// Everything else; `address` is that of the Service, where there is one.
+    pub(super) fn objects(&self, address: &str) -> Result<Vec<DynamicObject>> {
+        const MINICLUSTER: &str = include_str!("minicluster.yaml");
+        let ours =
+            |install: &str, image: &str| json!({"container": {"install": install, "image": image}});
+        let (template, flux) = match self.contender {
+            Contender::Bare => (include_str!("bare.yaml").to_owned(), Value::Null),
+            Contender::MountedByHand => {
+                (by_hand(include_str!("by-hand-mounted.yaml")), Value::Null)
+            }
+            Contender::CopiedByHand => (by_hand(include_str!("by-hand-copied.yaml")), Value::Null),
+            Contender::Mounted => (MINICLUSTER.to_owned(), ours("Image", AGENT_WITH_VIEW)),
+            Contender::Copied => (MINICLUSTER.to_owned(), ours("Copy", self.view)),
+            Contender::CopiedFromOne => (MINICLUSTER.to_owned(), ours("Copy", AGENT_WITH_VIEW)),
+            // With a certificate: its program makes one only if it was built with czmq.
+            Contender::Peer => (
+                MINICLUSTER.to_owned(),
+                json!({"container": {"image": PEER_VIEW}, "curveCert": certificate()?}),
+            ),
+        };
+        self.objects_of(&template, address, &flux)
+    }
+
+    fn objects_of(
+        &self,
+        template: &str,
+        address: &str,
+        flux: &Value,
+    ) -> Result<Vec<DynamicObject>> {
+        let replaced = [
+            ("$NAME", NAME.to_owned()),
+            ("$SIZE", self.size.to_string()),
+            ("$LAST", self.size.saturating_sub(1).to_string()),
+            ("$CORES", format!("0-{}", self.cores.saturating_sub(1))),
+            ("$ADDRESS", address.to_owned()),
+            ("$CERTIFICATE", json!(certificate()?).to_string()),
+            ("$SYSTEM", OPERATING_SYSTEM.to_owned()),
+            ("$COPIED_FROM", SYSTEM_WITH_VIEW.to_owned()),
+            ("$VIEW", self.view.to_owned()),
+            ("$FLUX", flux.to_string()),
+        ];
+        let text = replaced
+            .iter()
+            .fold(template.to_owned(), |text, (name, value)| text.replace(name, value));
+        serde_saphyr::from_str(&text)
+            .with_context(|| format!("reading what is to be applied:\n{text}"))
+    }
+}
+
+fn by_hand(job: &str) -> String {
+    [include_str!("by-hand.yaml"), job].concat()
+}
+
+/// Of no secret key: the cluster ends with the measurement.
+fn certificate() -> Result<String> {
+    let made = CurveCertificate::new(NAME, [7; 32]).context("making a certificate")?;
+    Ok(made.to_text().expose().clone())
 }
 
 #[cfg(test)]
@@ -98,19 +170,27 @@ mod tests {
 
     #[test]
     fn every_round_has_all_contenders_and_begins_with_another_one() {
-        for all in [true, false].map(Contender::all) {
-            let orders: Vec<_> = (0..all.len()).map(|round| order(&all, round)).collect();
-            for order in &orders {
-                assert!(all.iter().all(|it| order.contains(it)) && order.len() == all.len());
-            }
-            let begins = |it: &&Contender| orders.iter().any(|order| order.first() == Some(*it));
-            assert_eq!(all.iter().filter(begins).count(), all.len());
+        let all = Contender::value_variants();
+        let orders: Vec<_> = (0..all.len()).map(|round| order(all, round)).collect();
+        for order in &orders {
+            assert!(all.iter().all(|it| order.contains(it)) && order.len() == all.len());
         }
+        let begins = |it: &&Contender| orders.iter().any(|order| order.first() == Some(*it));
+        assert_eq!(all.iter().filter(begins).count(), all.len());
         assert_eq!(order(&[], 3), []);
     }
 
     #[test]
-    fn without_its_program_the_go_operator_is_no_contender() {
-        assert!(!Contender::all(false).contains(&Contender::Peer));
+    fn all_that_is_applied_can_be_read_and_nothing_is_left_to_be_replaced() {
+        for contender in Contender::value_variants() {
+            let wanted = Wanted { contender: *contender, size: 4, view: "view:1", cores: 2 };
+            let all = [wanted.service().unwrap(), wanted.objects("10.96.0.7").unwrap()].concat();
+            let text = serde_json::to_string(&all).unwrap();
+            // The certificate's key has the sign, too.
+            let text = text.replace("2l$Fs", "");
+            assert!(!text.contains('$'), "{text}");
+            let by_hand = contender.name().starts_with("by hand");
+            assert_eq!(text.contains("10.96.0.7"), by_hand, "{text}");
+        }
     }
 }

@@ -1,114 +1,75 @@
 //! What was seen of a run, and when each of its milestones was reached.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use flux_contract::{TerminationMessage, phase};
-use flux_operator::crd::MiniCluster;
-use k8s_openapi::{
-    api::{batch::v1::Job, core::v1::Pod},
-    jiff::Timestamp,
-};
-use kube::ResourceExt as _;
-use serde::Serialize;
+use flux_contract::{Phase, TerminationMessage, labels::COMPLETION_INDEX, phase};
+use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
+use kube::{ResourceExt as _, core::DynamicObject};
 
-use super::runtime::{Change, TaskEvent};
-use crate::trial::is_true;
+use super::containerd::{Change, TaskEvent};
 
-/// Label that the Job's controller gives to pods.
-const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// A moment of a run: its name in tables and documents, and how it is found.
+pub(super) type Milestone = (&'static str, fn(&Recording) -> Option<Timestamp>);
 
-/// A moment of a run that many runs have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Milestone {
-    /// The operator has accepted the MiniCluster.
-    Accepted,
-    /// There is a Job.
-    JobMade,
-    /// There is the lead's pod.
-    PodMade,
-    /// The lead's pod has a node.
-    Scheduled,
-    /// The lead's pod has its namespaces.
-    Sandbox,
-    /// The lead's runner runs.
-    Started,
-    /// The lead's agent starts the broker.
-    Prepared,
-    /// The last worker's agent has found the lead.
-    LeadFound,
-    /// The lead's broker starts the command.
-    Quorum,
-    /// The command has ended.
-    Command,
-    /// The lead's broker has ended.
-    Shutdown,
-    /// The lead's runner has ended.
-    PodEnded,
-    /// The Job is Complete.
-    Complete,
-    /// The MiniCluster is Complete.
-    Reported,
-}
+/// The lead's runner has ended.
+pub(super) const POD_ENDED: &str = "pod ended";
+/// The Job is Complete.
+pub(super) const JOB_COMPLETE: &str = "Job Complete";
+/// The MiniCluster is Complete.
+pub(super) const REPORTED: &str = "MiniCluster Complete";
 
-impl Milestone {
-    /// All, in their usual order.
-    pub(super) const ALL: [Self; 14] = [
-        Self::Accepted,
-        Self::JobMade,
-        Self::PodMade,
-        Self::Scheduled,
-        Self::Sandbox,
-        Self::Started,
-        Self::Prepared,
-        Self::LeadFound,
-        Self::Quorum,
-        Self::Command,
-        Self::Shutdown,
-        Self::PodEnded,
-        Self::Complete,
-        Self::Reported,
-    ];
-
-    /// In tables.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Accepted => "accepted",
-            Self::JobMade => "Job made",
-            Self::PodMade => "pod made",
-            Self::Scheduled => "scheduled",
-            Self::Sandbox => "sandbox",
-            Self::Started => "runner started",
-            Self::Prepared => "prepared",
-            Self::LeadFound => "lead found by the last worker",
-            Self::Quorum => "quorum",
-            Self::Command => "command ended",
-            Self::Shutdown => "broker ended",
-            Self::PodEnded => "pod ended",
-            Self::Complete => "Job Complete",
-            Self::Reported => "MiniCluster Complete",
-        }
-    }
-}
+/// All, in their usual order.
+pub(super) const MILESTONES: [Milestone; 14] = [
+    ("accepted", |run| run.first(|it| it.is("MiniCluster") && it.has_condition("Accepted"))),
+    ("Job made", |run| run.first(|it| it.is("Job"))),
+    ("pod made", |run| run.first(Seen::is_lead)),
+    ("scheduled", |run| {
+        run.first(|it| it.is_lead() && it.object.data["spec"]["nodeName"].is_string())
+    }),
+    ("sandbox", |run| run.task(run.sandbox()?, Change::Started)),
+    ("runner started", |run| run.task(&Runner::of(&run.lead()?)?.container, Change::Started)),
+    ("prepared", |run| Some(run.of_lead(phase::QUORUM)?.0)),
+    ("lead found by the last worker", Recording::lead_found),
+    ("quorum", |run| Some(run.of_lead(phase::QUORUM)?.1)),
+    ("command ended", |run| Some(run.of_lead(phase::COMMAND)?.1)),
+    ("broker ended", |run| Some(run.of_lead(phase::SHUTDOWN)?.1)),
+    (POD_ENDED, |run| run.task(&Runner::of(&run.lead()?)?.container, Change::Ended)),
+    (JOB_COMPLETE, |run| run.first(|it| it.is("Job") && it.has_condition("Complete"))),
+    (REPORTED, |run| run.first(|it| it.is("MiniCluster") && it.has_condition("Complete"))),
+];
 
 /// An object as the API server sent it.
 #[derive(Debug, Clone)]
-pub(super) enum Object {
-    /// A pod.
-    Pod(Box<Pod>),
-    /// The Job.
-    Job(Box<Job>),
-    /// The MiniCluster of this project's operator.
-    MiniCluster(Box<MiniCluster>),
+pub(super) struct Seen {
+    /// When it came, by this machine's clock, as the tasks' times.
+    pub(super) at: Timestamp,
+    /// `Pod`, `Job` or `MiniCluster`.
+    pub(super) kind: &'static str,
+    /// The object.
+    pub(super) object: DynamicObject,
 }
 
-/// When it came.
-#[derive(Debug, Clone)]
-pub(super) struct Seen {
-    /// By this machine's clock, as the tasks' times.
-    pub(super) at: Timestamp,
-    /// What came.
-    pub(super) object: Object,
+impl Seen {
+    fn is(&self, kind: &str) -> bool {
+        self.kind == kind
+    }
+
+    fn is_lead(&self) -> bool {
+        self.is("Pod")
+            && self.object.labels().get(COMPLETION_INDEX).is_some_and(|index| index == "0")
+    }
+
+    fn has_condition(&self, kind: &str) -> bool {
+        let conditions = self.object.data["status"]["conditions"].as_array();
+        conditions.into_iter().flatten().any(|it| it["type"] == kind && it["status"] == "True")
+    }
+
+    fn has_failed(&self) -> bool {
+        match self.kind {
+            "Pod" => self.is_lead() && self.object.data["status"]["phase"] == "Failed",
+            _ => self.has_condition("Failed"),
+        }
+    }
 }
 
 /// All that was seen of a run.
@@ -127,70 +88,65 @@ pub(super) struct Recording {
 impl Recording {
     /// How a run that has ended has ended; `None` while it goes on.
     pub(super) fn end(&self, has_minicluster: bool) -> Option<Result<(), String>> {
-        let failed = |object: &Object| match object {
-            Object::Job(job) => job_is(job, "Failed"),
-            Object::MiniCluster(cluster) => is_true(cluster, "Failed"),
-            Object::Pod(pod) => is_lead(pod) && phase_of(pod) == Some("Failed"),
-        };
-        if self.first(failed).is_some() {
+        if self.first(Seen::has_failed).is_some() {
             return Some(Err("it failed".to_owned()));
         }
-        let lead_has_ended = self.lead().is_some_and(|lead| state(lead).ended);
-        self.first(complete).filter(|_| lead_has_ended)?;
-        if has_minicluster {
-            self.first(reported)?;
-        }
-        Some(Ok(()))
-    }
-
-    /// The lead's pod as it was last.
-    pub(super) fn lead(&self) -> Option<&Pod> {
-        self.last_pods().into_values().find(|pod| is_lead(pod))
+        let last = if has_minicluster { REPORTED } else { JOB_COMPLETE };
+        let reached = MILESTONES.iter().find(|(name, _)| *name == last)?.1(self);
+        let lead_has_ended = Runner::of(&self.lead()?)?.has_ended;
+        reached.filter(|_| lead_has_ended).map(|_| Ok(()))
     }
 
     /// When what was reached, in seconds since the begin.
-    pub(super) fn milestones(&self) -> BTreeMap<Milestone, f64> {
-        let of_lead = |wanted: fn(&Pod) -> bool| {
-            self.first(
-                move |object| matches!(object, Object::Pod(pod) if is_lead(pod) && wanted(pod)),
-            )
-        };
-        let lead = self.lead().map(state).unwrap_or_default();
-        let sandbox = self.containers.iter().find(|it| !lead.all.contains(it));
-        let started = self.task(&lead.container, Change::Started);
-        let of_agent = |phase: &str, edge: Edge| after(started?, lead.phase(phase, edge)?);
-        let reached = [
-            (Milestone::Accepted, self.first(accepted)),
-            (Milestone::JobMade, self.first(|object| matches!(object, Object::Job(_)))),
-            (Milestone::PodMade, of_lead(|_| true)),
-            (Milestone::Scheduled, of_lead(is_scheduled)),
-            (Milestone::Sandbox, sandbox.and_then(|it| self.task(it, Change::Started))),
-            (Milestone::Started, started),
-            (Milestone::Prepared, of_agent(phase::QUORUM, Edge::Begin)),
-            (Milestone::LeadFound, self.lead_found()),
-            (Milestone::Quorum, of_agent(phase::QUORUM, Edge::End)),
-            (Milestone::Command, of_agent(phase::COMMAND, Edge::End)),
-            (Milestone::Shutdown, of_agent(phase::SHUTDOWN, Edge::End)),
-            (Milestone::PodEnded, self.task(&lead.container, Change::Ended)),
-            (Milestone::Complete, self.first(complete)),
-            (Milestone::Reported, self.first(reported)),
-        ];
+    pub(super) fn milestones(&self) -> BTreeMap<&'static str, f64> {
         let seconds = |at: Timestamp| at.duration_since(self.begun).as_secs_f64();
-        reached.into_iter().filter_map(|(it, at)| Some((it, seconds(at?)))).collect()
+        MILESTONES.iter().filter_map(|(name, find)| Some((*name, seconds(find(self)?)))).collect()
+    }
+
+    /// The lead's pod as it was last.
+    pub(super) fn lead(&self) -> Option<Pod> {
+        self.last_pods().into_iter().find(|(is_lead, _)| *is_lead).map(|(_, pod)| pod)
+    }
+
+    /// The pods as they were last, and whether each is the lead's.
+    fn last_pods(&self) -> Vec<(bool, Pod)> {
+        let pods = self.seen.iter().filter(|it| it.is("Pod"));
+        let last: BTreeMap<String, &Seen> = pods.map(|it| (it.object.name_any(), it)).collect();
+        let pods = last.into_values();
+        pods.filter_map(|it| Some((it.is_lead(), it.object.clone().try_parse().ok()?))).collect()
+    }
+
+    /// The container that holds the namespaces of the lead's pod: it is in no status.
+    fn sandbox(&self) -> Option<&str> {
+        let status = self.lead()?.status?;
+        let init = status.init_container_statuses.into_iter().flatten();
+        let all = init.chain(status.container_statuses.into_iter().flatten());
+        let all: Vec<String> = all.map(|it| id(it.container_id.as_ref())).collect();
+        self.containers.iter().find(|it| !all.contains(it)).map(String::as_str)
+    }
+
+    /// Begin and end of a phase of the lead's agent.
+    fn of_lead(&self, phase: &str) -> Option<(Timestamp, Timestamp)> {
+        self.phase(&Runner::of(&self.lead()?)?, phase)
     }
 
     /// When the last worker has found the lead.
     fn lead_found(&self) -> Option<Timestamp> {
-        let workers = self.last_pods().into_values().filter(|pod| !is_lead(pod)).map(state);
-        let found = workers.filter_map(|worker| {
-            let started = self.task(&worker.container, Change::Started)?;
-            after(started, worker.phase(phase::WAIT_FOR_LEAD, Edge::End)?)
-        });
-        found.max()
+        let workers = self.last_pods().into_iter().filter(|(is_lead, _)| !is_lead);
+        let runners = workers.filter_map(|(_, pod)| Runner::of(&pod));
+        runners.filter_map(|it| Some(self.phase(&it, phase::WAIT_FOR_LEAD)?.1)).max()
     }
 
-    fn first(&self, wanted: impl Fn(&Object) -> bool) -> Option<Timestamp> {
-        self.seen.iter().find(|seen| wanted(&seen.object)).map(|seen| seen.at)
+    /// The agent counts from its own start.
+    fn phase(&self, runner: &Runner, name: &str) -> Option<(Timestamp, Timestamp)> {
+        let started = self.task(&runner.container, Change::Started)?;
+        let phase = runner.phases.iter().rfind(|phase| phase.name == name)?;
+        let begin = started.checked_add(Duration::from_millis(phase.start_milliseconds)).ok()?;
+        Some((begin, begin.checked_add(Duration::from_millis(phase.duration_milliseconds)).ok()?))
+    }
+
+    fn first(&self, wanted: impl Fn(&Seen) -> bool) -> Option<Timestamp> {
+        self.seen.iter().find(|seen| wanted(seen)).map(|seen| seen.at)
     }
 
     fn task(&self, container: &str, change: Change) -> Option<Timestamp> {
@@ -198,91 +154,28 @@ impl Recording {
         let found = events.find(|event| event.container == container && event.change == change);
         found.map(|event| event.at)
     }
-
-    fn last_pods(&self) -> BTreeMap<String, &Pod> {
-        let pods = self.seen.iter().filter_map(|seen| match &seen.object {
-            Object::Pod(pod) => Some((pod.name_any(), &**pod)),
-            Object::Job(_) | Object::MiniCluster(_) => None,
-        });
-        pods.collect()
-    }
 }
 
-/// Begin or end of a phase.
-#[derive(Debug, Clone, Copy)]
-enum Edge {
-    Begin,
-    End,
-}
-
-/// What a pod's status says of its containers.
-#[derive(Debug, Default)]
-struct State {
-    /// The runner.
+/// The container in which Flux runs, as a pod's status has it.
+struct Runner {
     container: String,
-    /// Init containers, too.
-    all: Vec<String>,
-    ended: bool,
-    message: Option<TerminationMessage>,
+    has_ended: bool,
+    phases: Vec<Phase>,
 }
 
-impl State {
-    /// Milliseconds since the agent's start.
-    fn phase(&self, name: &str, edge: Edge) -> Option<u64> {
-        let phase = self.message.as_ref()?.phases.iter().rfind(|phase| phase.name == name)?;
-        Some(match edge {
-            Edge::Begin => phase.start_milliseconds,
-            Edge::End => phase.start_milliseconds + phase.duration_milliseconds,
-        })
+impl Runner {
+    fn of(pod: &Pod) -> Option<Self> {
+        let status = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
+        let end = status.state.as_ref().and_then(|state| state.terminated.as_ref());
+        let message = end.and_then(|end| TerminationMessage::from_json(end.message.as_deref()?));
+        let phases = message.map(|message| message.phases).unwrap_or_default();
+        let container = id(status.container_id.as_ref());
+        Some(Self { container, has_ended: end.is_some(), phases })
     }
 }
 
-fn state(pod: &Pod) -> State {
-    let Some(status) = &pod.status else { return State::default() };
-    let id = |id: &Option<String>| {
-        let id = id.as_deref().and_then(|id| id.strip_prefix("containerd://"));
-        id.unwrap_or_default().to_owned()
-    };
-    let init = status.init_container_statuses.iter().flatten();
-    let containers = status.container_statuses.iter().flatten();
-    let all = init.chain(containers.clone()).map(|it| id(&it.container_id)).collect();
-    let Some(runner) = containers.clone().next() else { return State::default() };
-    let end = runner.state.as_ref().and_then(|state| state.terminated.as_ref());
-    let message = end.and_then(|end| TerminationMessage::from_json(end.message.as_deref()?));
-    State { container: id(&runner.container_id), all, ended: end.is_some(), message }
-}
-
-fn after(begin: Timestamp, milliseconds: u64) -> Option<Timestamp> {
-    begin.checked_add(std::time::Duration::from_millis(milliseconds)).ok()
-}
-
-fn is_lead(pod: &Pod) -> bool {
-    pod.labels().get(INDEX).is_some_and(|index| index == "0")
-}
-
-fn phase_of(pod: &Pod) -> Option<&str> {
-    pod.status.as_ref()?.phase.as_deref()
-}
-
-fn is_scheduled(pod: &Pod) -> bool {
-    pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())
-}
-
-fn job_is(job: &Job, kind: &str) -> bool {
-    let conditions = job.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.into_iter().flatten().any(|it| it.type_ == kind && it.status == "True")
-}
-
-fn complete(object: &Object) -> bool {
-    matches!(object, Object::Job(job) if job_is(job, "Complete"))
-}
-
-fn accepted(object: &Object) -> bool {
-    matches!(object, Object::MiniCluster(cluster) if is_true(cluster, "Accepted"))
-}
-
-fn reported(object: &Object) -> bool {
-    matches!(object, Object::MiniCluster(cluster) if is_true(cluster, "Complete"))
+fn id(of_status: Option<&String>) -> String {
+    of_status.and_then(|id| id.strip_prefix("containerd://")).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -295,24 +188,28 @@ mod tests {
         Timestamp::from_millisecond(1_800_000_000_000 + milliseconds).unwrap()
     }
 
-    fn pod(index: u32, spec: &Value, status: &Value) -> Object {
-        let metadata =
-            json!({"name": format!("x-{index}-abc"), "labels": {INDEX: index.to_string()}});
-        let pod = json!({"metadata": metadata, "spec": spec, "status": status});
-        Object::Pod(Box::new(serde_json::from_value(pod).unwrap()))
+    fn seen(time: i64, kind: &'static str, object: &Value) -> Seen {
+        let mut object = object.clone();
+        object["metadata"]["name"] = json!("x");
+        Seen { at: at(time), kind, object: serde_json::from_value(object).unwrap() }
+    }
+
+    fn pod(time: i64, index: u32, spec: &Value, status: &Value) -> Seen {
+        let labels = json!({COMPLETION_INDEX: index.to_string()});
+        let object = json!({"metadata": {"labels": labels}, "spec": spec, "status": status});
+        let mut seen = seen(time, "Pod", &object);
+        seen.object.metadata.name = Some(format!("x-{index}"));
+        seen
     }
 
     fn ended(container: &str, phases: &[(&str, u64, u64)]) -> Value {
-        let phases = phases.iter().map(|(name, start, duration)| flux_contract::Phase {
+        let phases = phases.iter().map(|(name, start, duration)| Phase {
             name: (*name).to_owned(),
             start_milliseconds: *start,
             duration_milliseconds: *duration,
         });
-        let message = TerminationMessage {
-            command_ran: true,
-            phases: phases.collect(),
-            ..TerminationMessage::default()
-        };
+        let message =
+            TerminationMessage { phases: phases.collect(), ..TerminationMessage::default() };
         let end = json!({"exitCode": 0, "message": message.to_json()});
         json!({"containerStatuses": [{
             "name": "x", "image": "", "imageID": "", "ready": false, "restartCount": 0,
@@ -320,54 +217,14 @@ mod tests {
         }]})
     }
 
-    fn conditions(kind: &str) -> Value {
-        json!({"conditions": [{
-            "type": kind, "status": "True", "reason": "", "message": "",
-            "lastTransitionTime": "2026-11-21T00:00:00Z",
-        }]})
-    }
-
-    fn job(status: &Value) -> Object {
-        Object::Job(Box::new(
-            serde_json::from_value(json!({"metadata": {}, "status": status})).unwrap(),
-        ))
-    }
-
-    fn minicluster(kind: &str) -> Object {
-        let spec = json!({"size": 2, "containers": [{"image": "a"}]});
-        let value = json!({
-            "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
-            "metadata": {"name": "x"}, "spec": spec, "status": conditions(kind),
-        });
-        Object::MiniCluster(Box::new(serde_json::from_value(value).unwrap()))
+    fn condition(kind: &str) -> Value {
+        json!({"status": {"conditions": [{"type": kind, "status": "True"}]}})
     }
 
     fn run() -> Recording {
-        let plain = json!({"containers": []});
         let node = json!({"containers": [], "nodeName": "node"});
-        let lead = [
-            ("prepare", 5, 95),
-            ("quorum", 100, 700),
-            ("command", 800, 200),
-            ("shutdown", 1000, 300),
-        ];
-        let seen = [
-            (20, minicluster("Accepted")),
-            (50, job(&json!({}))),
-            (60, pod(0, &plain, &json!({}))),
-            (80, pod(0, &node, &json!({}))),
-            (
-                2900,
-                pod(
-                    1,
-                    &node,
-                    &ended("worker", &[("wait-for-lead", 100, 400), ("quorum", 500, 600)]),
-                ),
-            ),
-            (3000, pod(0, &node, &ended("lead", &lead))),
-            (4000, job(&conditions("Complete"))),
-            (4100, minicluster("Complete")),
-        ];
+        let lead = [("quorum", 100, 700), ("command", 800, 200), ("shutdown", 1000, 300)];
+        let worker = [("wait-for-lead", 100, 400), ("quorum", 500, 600)];
         let task = |time, container: &str, change| TaskEvent {
             at: at(time),
             container: container.to_owned(),
@@ -375,7 +232,16 @@ mod tests {
         };
         Recording {
             begun: at(0),
-            seen: seen.into_iter().map(|(time, object)| Seen { at: at(time), object }).collect(),
+            seen: vec![
+                seen(20, "MiniCluster", &condition("Accepted")),
+                seen(50, "Job", &json!({})),
+                pod(60, 0, &json!({"containers": []}), &json!({})),
+                pod(80, 0, &node, &json!({})),
+                pod(2900, 1, &node, &ended("worker", &worker)),
+                pod(3000, 0, &node, &ended("lead", &lead)),
+                seen(4000, "Job", &condition("Complete")),
+                seen(4100, "MiniCluster", &condition("Complete")),
+            ],
             tasks: vec![
                 task(300, "sandbox", Change::Started),
                 task(500, "lead", Change::Started),
@@ -389,9 +255,8 @@ mod tests {
     #[test]
     fn milestones_are_read_from_what_was_seen_the_runtime_and_the_agents() {
         let reached = run().milestones();
-        let lines: Vec<_> =
-            reached.iter().map(|(it, seconds)| format!("{seconds:.3} {}", it.name())).collect();
-        insta::assert_snapshot!(lines.join("\n"), @r"
+        let lines = MILESTONES.iter().map(|(name, _)| format!("{:.3} {name}", reached[name]));
+        insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r"
         0.020 accepted
         0.050 Job made
         0.060 pod made
@@ -407,33 +272,22 @@ mod tests {
         4.000 Job Complete
         4.100 MiniCluster Complete
         ");
-        assert!(Milestone::ALL.iter().eq(reached.keys()), "all, in their order");
+        assert!(Recording::default().milestones().is_empty());
     }
 
     #[test]
-    fn a_run_ends_with_its_last_object() {
+    fn a_run_ends_with_its_last_object_or_with_a_failure_of_the_lead() {
         let mut recording = run();
         assert_eq!(recording.end(true), Some(Ok(())));
         recording.seen.pop();
         assert_eq!(recording.end(true), None);
         assert_eq!(recording.end(false), Some(Ok(())));
-        recording.seen.push(Seen { at: at(5000), object: job(&conditions("Failed")) });
+        recording.seen.push(seen(5000, "Job", &condition("Failed")));
         assert!(recording.end(false).unwrap().is_err());
-    }
-
-    #[test]
-    fn a_run_whose_lead_has_failed_is_not_waited_for() {
-        let status = json!({"phase": "Failed"});
-        let of = |index| Seen { at: at(1000), object: pod(index, &json!({}), &status) };
-        let mut recording = Recording { seen: vec![of(1)], ..Recording::default() };
+        let failed = |index| pod(1000, index, &json!({}), &json!({"phase": "Failed"}));
+        let mut recording = Recording { seen: vec![failed(1)], ..Recording::default() };
         assert_eq!(recording.end(false), None, "the Go operator starts workers again");
-        recording.seen.push(of(0));
+        recording.seen.push(failed(0));
         assert!(recording.end(false).unwrap().is_err());
-    }
-
-    #[test]
-    fn what_was_not_seen_has_no_milestone() {
-        assert!(Recording::default().milestones().is_empty());
-        assert_eq!(Recording::default().end(false), None);
     }
 }

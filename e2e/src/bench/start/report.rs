@@ -1,26 +1,14 @@
 //! What all runs together say: tables for people, a document for programs.
 
-use std::fmt::Write as _;
-
+use clap::ValueEnum as _;
 use serde::Serialize;
 
 use super::{
-    contender::{Contender, Start},
-    recording::Milestone,
-    run::{Measured, Run},
-    statistics::Spread,
+    contender::{Contender, RATIOS},
+    recording::{JOB_COMPLETE, MILESTONES, POD_ENDED, REPORTED},
+    run::Run,
 };
-
-/// Who is divided by whom.
-const RATIOS: [(Contender, Contender); 7] = [
-    (Contender::Mounted, Contender::Bare),
-    (Contender::Mounted, Contender::MountedByHand),
-    (Contender::Copied, Contender::CopiedByHand),
-    (Contender::CopiedFromOne, Contender::CopiedByHand),
-    (Contender::Mounted, Contender::Peer),
-    (Contender::Copied, Contender::Peer),
-    (Contender::CopiedFromOne, Contender::Peer),
-];
+use crate::bench::table::render;
 
 /// The measurement.
 #[derive(Debug, Serialize)]
@@ -42,35 +30,43 @@ pub(super) struct Report {
     pub(super) runs: Vec<Run>,
 }
 
+/// Several measurements of the same.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Spread {
+    median: f64,
+    least: f64,
+    most: f64,
+}
+
+impl Spread {
+    /// Of these values; none if there are none.
+    fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = values.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let (least, most, count) = (*sorted.first()?, *sorted.last()?, sorted.len());
+        let median = f64::midpoint(sorted[(count - 1) / 2], sorted[count / 2]);
+        Some(Self { median, least, most })
+    }
+}
+
+/// A figure of a run.
+type Figure = dyn Fn(&Run) -> Option<f64>;
+
 impl Report {
-    /// How long it took all runs of a kind to reach a milestone.
-    fn spread(
-        &self,
-        contender: Contender,
-        size: u32,
-        start: Start,
-        milestone: Milestone,
-    ) -> Option<Spread> {
-        self.spread_of(contender, size, start, |it| it.milestones.get(&milestone).copied())
+    fn spread(&self, contender: Contender, size: u32, figure: &Figure) -> Option<Spread> {
+        let is_one = |run: &&Run| (run.contender, run.size) == (contender, size);
+        Spread::of(self.runs.iter().filter(is_one).filter_map(figure))
     }
 
-    fn spread_of(
-        &self,
-        contender: Contender,
-        size: u32,
-        start: Start,
-        what: impl Fn(&Measured) -> Option<f64>,
-    ) -> Option<Spread> {
-        let is_one = |run: &&Run| (run.contender, run.size, run.start) == (contender, size, start);
-        let runs = self.runs.iter().filter(is_one);
-        Spread::of(runs.filter_map(|run| what(&run.measured)))
+    fn median(&self, contender: Contender, size: u32, milestone: &'static str) -> Option<f64> {
+        let figure = move |run: &Run| run.milestones.get(milestone).copied();
+        self.spread(contender, size, &figure).map(|spread| spread.median)
     }
 
     /// Those that ran, in their order.
     fn contenders(&self) -> Vec<Contender> {
-        let mut all = Contender::all(true);
-        all.retain(|it| self.runs.iter().any(|run| run.contender == *it));
-        all
+        let ran = |it: &Contender| self.runs.iter().any(|run| run.contender == *it);
+        Contender::value_variants().iter().copied().filter(ran).collect()
     }
 
     /// Everything, as Markdown.
@@ -79,117 +75,90 @@ impl Report {
             0 => "DNS without a cache".to_owned(),
             seconds => format!("DNS with a cache of {seconds} s"),
         };
+        let (flux, operator, rounds, cores) = (&self.flux, self.operator, self.rounds, self.cores);
         let mut text = format!(
-            "{}. The operator {}, {} rounds, {} cores, {dns}. Seconds from the first object's creation: median \
-             (least - most).\n",
-            self.flux, self.operator, self.rounds, self.cores
+            "{flux}. The operator {operator}, {rounds} rounds, {cores} cores, {dns}. Seconds from the first object's \
+             creation: median (least - most).\n"
         );
-        for milestone in [Milestone::PodEnded, Milestone::Complete] {
-            // Writing to a String cannot fail.
-            let times = self.spreads(|it| it.milestones.get(&milestone).copied());
-            let _ = writeln!(text, "\nTo {}:\n\n{times}", what(milestone));
-        }
-        let work = self.spreads(|it| Some(it.processor_seconds));
-        let _ = writeln!(text, "Work of all processors for a run, whoever did it:\n\n{work}");
-        let _ = writeln!(text, "Ratios of the medians to the lead's end:\n\n{}", self.ratios());
-        for size in &self.sizes {
-            let _ = writeln!(
-                text,
-                "Medians of the milestones, {size} pods, first start:\n\n{}",
-                self.milestones(*size)
-            );
-        }
+        let to = |milestone: &'static str| move |run: &Run| run.milestones.get(milestone).copied();
+        let figures: [(&str, &Figure); 4] = [
+            ("To the lead's end", &to(POD_ENDED)),
+            ("To the Job's Complete", &to(JOB_COMPLETE)),
+            ("To the MiniCluster's Complete", &to(REPORTED)),
+            ("Work of all processors for a run, whoever did it", &|run| {
+                Some(run.processor_seconds)
+            }),
+        ];
+        let tables = figures.map(|(title, figure)| (title.to_owned(), self.spreads(figure)));
+        let ratios = ("Ratios of the medians to the lead's end".to_owned(), self.ratios());
+        let milestones = self.sizes.iter().map(|size| {
+            (format!("Medians of the milestones, {size} pods"), self.milestones(*size))
+        });
+        let tables = tables.into_iter().chain([ratios]).chain(milestones);
+        let tables = tables.map(|(title, table)| format!("\n{title}:\n\n{table}"));
+        text.extend(tables);
         text
     }
 
-    /// A column for each kind of run.
-    fn columns(&self) -> Vec<(u32, Start)> {
-        self.sizes.iter().flat_map(|size| Start::BOTH.map(|start| (*size, start))).collect()
+    /// A table with a column for each size.
+    fn by_size(&self, rows: &[(String, Vec<String>)]) -> String {
+        let heads: Vec<String> = self.sizes.iter().map(|size| format!("{size} pods")).collect();
+        render(&heads.iter().map(String::as_str).collect::<Vec<_>>(), rows)
     }
 
-    fn heads(&self) -> Vec<String> {
-        let columns = self.columns().into_iter();
-        columns.map(|(size, start)| format!("{size} pods, {}", start.name())).collect()
-    }
-
-    fn spreads(&self, what: impl Fn(&Measured) -> Option<f64>) -> String {
+    fn spreads(&self, figure: &Figure) -> String {
         let rows = self.contenders().into_iter().map(|contender| {
-            let spreads = self
-                .columns()
-                .into_iter()
-                .map(|(size, start)| self.spread_of(contender, size, start, &what));
-            let cells = spreads.map(|spread| {
-                spread.map_or_else(String::new, |it| {
-                    format!("{:.2} ({:.2} - {:.2})", it.median, it.least, it.most)
-                })
-            });
-            (contender.name().to_owned(), cells.collect())
+            let spreads = self.sizes.iter().map(|size| self.spread(contender, *size, figure));
+            let cell = |it: Spread| format!("{:.2} ({:.2} - {:.2})", it.median, it.least, it.most);
+            (contender.name().to_owned(), cells(spreads, cell))
         });
-        table(&self.heads(), rows)
-    }
-
-    fn ratio(&self, (of, to): (Contender, Contender), size: u32, start: Start) -> Option<f64> {
-        let median = |contender| {
-            self.spread(contender, size, start, Milestone::PodEnded).map(|it| it.median)
-        };
-        Some(median(of)? / median(to)?)
+        self.by_size(&rows.collect::<Vec<_>>())
     }
 
     fn ratios(&self) -> String {
         let ran = self.contenders();
         let pairs = RATIOS.into_iter().filter(|(of, to)| ran.contains(of) && ran.contains(to));
-        let rows = pairs.map(|pair| {
-            let columns = self.columns().into_iter();
-            let ratios = columns.map(|(size, start)| self.ratio(pair, size, start));
-            let cells = ratios.map(|it| it.map_or_else(String::new, |it| format!("{it:.2}")));
-            (format!("{} / {}", pair.0.name(), pair.1.name()), cells.collect())
+        let rows = pairs.map(|(of, to)| {
+            let ratio = |size: &u32| {
+                let median = |it| self.median(it, *size, POD_ENDED);
+                Some(median(of)? / median(to)?)
+            };
+            let cells = cells(self.sizes.iter().map(ratio), |it| format!("{it:.2}"));
+            (format!("{} / {}", of.name(), to.name()), cells)
         });
-        table(&self.heads(), rows)
+        self.by_size(&rows.collect::<Vec<_>>())
     }
 
     fn milestones(&self, size: u32) -> String {
         let contenders = self.contenders();
-        let heads: Vec<String> = contenders.iter().map(|it| it.name().to_owned()).collect();
-        let rows = Milestone::ALL.into_iter().map(|milestone| {
-            let cells = contenders.iter().map(|contender| {
-                let spread = self.spread(*contender, size, Start::First, milestone);
-                spread.map_or_else(String::new, |it| format!("{:.3}", it.median))
-            });
-            (milestone.name().to_owned(), cells.collect())
+        let heads: Vec<&str> = contenders.iter().map(|it| it.name()).collect();
+        let rows = MILESTONES.map(|(name, _)| {
+            let medians = contenders.iter().map(|it| self.median(*it, size, name));
+            (name.to_owned(), cells(medians, |it| format!("{it:.3}")))
         });
-        table(&heads, rows)
+        render(&heads, &rows)
     }
 }
 
-fn what(milestone: Milestone) -> &'static str {
-    if milestone == Milestone::Complete { "the Job's Complete" } else { "the lead's end" }
-}
-
-fn table(heads: &[String], rows: impl IntoIterator<Item = (String, Vec<String>)>) -> String {
-    let mut text = format!("| | {} |\n|---|{}\n", heads.join(" | "), "---|".repeat(heads.len()));
-    for (name, cells) in rows {
-        let _ = writeln!(text, "| {name} | {} |", cells.join(" | "));
-    }
-    text
+/// What is not there is empty.
+fn cells<T>(values: impl Iterator<Item = Option<T>>, cell: impl Fn(T) -> String) -> Vec<String> {
+    values.map(|value| value.map(&cell).unwrap_or_default()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn sample() -> Report {
-        let run = |contender, round, start, seconds: f64| Run {
+    #[test]
+    fn tables_hold_medians_spreads_ratios_and_milestones() {
+        let run = |contender, round, seconds: f64| Run {
             contender,
             size: 4,
             round,
-            start,
-            measured: Measured {
-                milestones: [(Milestone::PodEnded, seconds), (Milestone::Complete, seconds + 2.0)]
-                    .into(),
-                processor_seconds: seconds * 1.5,
-            },
+            milestones: [(POD_ENDED, seconds), (JOB_COMPLETE, seconds + 2.0)].into(),
+            processor_seconds: seconds * 1.5,
         };
-        Report {
+        let report = Report {
             flux: "Flux: a sample".to_owned(),
             operator: "as it is released",
             cores: 2,
@@ -197,28 +166,18 @@ mod tests {
             rounds: 3,
             sizes: vec![4],
             runs: vec![
-                run(Contender::Mounted, 0, Start::First, 3.0),
-                run(Contender::Mounted, 1, Start::First, 9.0),
-                run(Contender::Mounted, 2, Start::First, 4.0),
-                run(Contender::Mounted, 0, Start::Again, 5.0),
-                run(Contender::MountedByHand, 0, Start::First, 2.0),
+                run(Contender::Mounted, 0, 3.0),
+                run(Contender::Mounted, 1, 9.0),
+                run(Contender::Mounted, 2, 4.0),
+                run(Contender::MountedByHand, 0, 2.0),
+                run(Contender::MountedByHand, 1, 3.0),
             ],
-        }
+        };
+        insta::assert_snapshot!(report.text());
     }
 
     #[test]
-    fn tables_hold_medians_spreads_ratios_and_milestones() {
-        let text = sample().text();
-        for line in [
-            "| | 4 pods, first | 4 pods, again |",
-            "| this operator, mounted | 4.00 (3.00 - 9.00) | 5.00 (5.00 - 5.00) |",
-            "| by hand, mounted | 4.00 (4.00 - 4.00) |  |",
-            "| this operator, mounted / by hand, mounted | 2.00 |  |",
-            "| this operator, mounted | 6.00 (4.50 - 13.50) | 7.50 (7.50 - 7.50) |",
-            "| pod ended | 2.000 | 4.000 |",
-            "| accepted |  |  |",
-        ] {
-            assert!(text.lines().any(|it| it == line), "{line}\n{text}");
-        }
+    fn of_nothing_there_is_no_spread() {
+        assert_eq!(Spread::of([]), None);
     }
 }

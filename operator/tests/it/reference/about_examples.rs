@@ -1,8 +1,7 @@
 //! The examples of the page say something, and are accepted.
 
-use crate::reference::examples::Example;
 use crate::reference::page::{
-    defaults, document, examples, not_acted_on, ordered, schema, snippet,
+    Example, defaults, document, examples, not_acted_on, ordered, schema,
 };
 use flux_operator::cluster::validate::validate;
 use serde_json::Value;
@@ -16,38 +15,35 @@ fn at<'value>(document: &'value Value, path: &str) -> Option<&'value Value> {
     })
 }
 
-#[test]
-fn every_field_has_an_example_and_every_example_a_field() {
-    assert!(ordered().len() > 120);
-}
-
-#[test]
-fn every_example_gives_its_field_a_value() {
-    for example in examples() {
-        let document: Value = serde_saphyr::from_str(&snippet(example)).unwrap();
-        assert!(at(&document, example.path).is_some(), "{}", snippet(example));
-    }
+fn of_the_page() -> Vec<Example> {
+    let found = examples(&super::page_in_docs());
+    assert!(found.len() > 120, "{found:#?}");
+    found
 }
 
 #[test]
 fn every_example_is_a_specification_that_is_accepted() {
-    for example in examples().filter(|example| example.path.starts_with("spec.")) {
-        let object = document(example).unwrap_or_else(|| panic!("{}", snippet(example)));
+    for example in of_the_page().iter().filter(|example| example.path.starts_with("spec.")) {
+        let Example { path, yaml } = example;
+        let object = document(example).unwrap_or_else(|| panic!("{path}:\n{yaml}"));
         if let Err(violations) = validate(&object, &defaults()) {
-            panic!("{}\n{violations}", snippet(example));
+            panic!("{path}:\n{yaml}\n{violations}");
         }
-        object.validate_cel().unwrap_or_else(|errors| panic!("{}\n{errors}", snippet(example)));
+        object.validate_cel().unwrap_or_else(|errors| panic!("{path}:\n{yaml}\n{errors}"));
     }
 }
 
 #[test]
-fn no_example_says_no_more_than_the_default() {
-    let all = ordered();
-    for field in all.iter().filter(|field| field.path.starts_with("spec.")) {
-        let Some(example) = examples().find(|example| example.path == field.path) else { continue };
-        let document: Value = serde_saphyr::from_str(&snippet(example)).unwrap();
-        let value = at(&document, example.path);
-        assert_ne!(value, field.schema.get("default"), "{}", field.path);
+fn every_example_gives_its_field_a_value_and_not_the_default() {
+    let examples = of_the_page();
+    let fields = ordered(&examples);
+    for Example { path, yaml } in &examples {
+        let document: Value = serde_saphyr::from_str(yaml).unwrap();
+        let value = at(&document, path);
+        assert!(value.is_some(), "{path}:\n{yaml}");
+        let field = fields.iter().find(|field| field.path == *path).unwrap();
+        let default = field.schema.get("default").filter(|_| path.starts_with("spec."));
+        assert_ne!(value, default, "{path}");
     }
 }
 
@@ -68,9 +64,11 @@ fn places_that_are_said_to_be_the_same_are_the_same() {
 
 #[test]
 fn fields_that_are_not_acted_on_are_marked() {
-    let used = Example { path: "spec.flux.logLevel", within: None, yaml: "logLevel: 7" };
-    assert_eq!(not_acted_on(&used), None);
-    let path = "spec.containers[].noWrapEntrypoint";
-    let without_effect = Example { path, within: None, yaml: "noWrapEntrypoint: true" };
-    assert_eq!(not_acted_on(&without_effect).as_deref(), Some("Not acted on yet"));
+    let mark = |path: &str, yaml: &str| {
+        not_acted_on(&Example { path: path.to_owned(), yaml: yaml.to_owned() })
+    };
+    assert_eq!(mark("spec.flux.logLevel", "spec: {flux: {logLevel: 7}}"), None);
+    let yaml = "spec: {containers: [{noWrapEntrypoint: true}]}";
+    let mark = mark("spec.containers[].noWrapEntrypoint", yaml);
+    assert_eq!(mark.as_deref(), Some("Not acted on yet"));
 }

@@ -1,7 +1,6 @@
-//! The page that explains every field, from the definition and from what the code does with an example
-//! of each.
+//! The page that explains every field: from the CRD, from what the code does with an example of each, and
+//! the examples, which are written in the page itself.
 
-use crate::reference::examples::{EXAMPLES, Example};
 use crate::reference::fields::{
     Field, fields, kubernetes_type, limits, rules, same_as, text, type_name,
 };
@@ -10,9 +9,10 @@ use flux_operator::cluster::validate::{Defaults, validate};
 use flux_operator::crd::{self, Install, MiniCluster};
 use flux_operator::images::VIEW_IMAGE;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-const INTRODUCTION: &str = "<!-- Generated, see operator/tests/it/reference/; changes here are lost. -->
+const INTRODUCTION: &str = "<!-- Generated, see operator/tests/it/reference/; changes here are lost, but for those of the examples and their order. -->
 
 # MiniCluster
 
@@ -25,9 +25,29 @@ fault with its path and line. It takes files, directories and `-` for the standa
 if everything is valid, with 1 if there is a fault, and with 2 if something cannot be read.
 ";
 
-/// The page, as Markdown.
-pub(crate) fn page() -> String {
-    let all = ordered();
+/// A field's path, and YAML that shows it at its place in a document. Fields without which it would be refused or
+/// without effect stand beside it.
+#[derive(Debug)]
+pub(super) struct Example {
+    pub(super) path: String,
+    pub(super) yaml: String,
+}
+
+/// The examples of a page, in its order: below the heading of each field.
+pub(super) fn examples(page: &str) -> Vec<Example> {
+    let sections = page.split("\n#").filter_map(|section| section.split_once("`\n"));
+    let example = |(heading, text): (&str, &str)| {
+        let (_, yaml) = text.split_once("\n```yaml\n")?;
+        let (yaml, _) = yaml.split_once("```\n")?;
+        let (_, path) = heading.split_once('`')?;
+        Some(Example { path: path.to_owned(), yaml: yaml.to_owned() })
+    };
+    sections.filter_map(example).collect()
+}
+
+/// The page, as Markdown, with these examples.
+pub(super) fn page(examples: &[Example]) -> String {
+    let all = ordered(examples);
     let objects = |of_status: bool| {
         let objects = all.iter().filter_map(|field| Some((field.inner()?, Some(field))));
         objects.filter(move |(path, _)| path != "spec" && path.starts_with("status") == of_status)
@@ -43,16 +63,16 @@ pub(crate) fn page() -> String {
     }
     page.push_str(&metadata());
     for (path, field) in sections {
-        page.push_str(&section(&path, field, &all));
+        page.push_str(&section(&path, field, &all, examples));
     }
     page
 }
 
 /// One object: what is said about it, its fields, and the objects in it.
-fn section(path: &str, object: Option<&Field>, all: &[Field]) -> String {
+fn section(path: &str, object: Option<&Field>, all: &[Field], examples: &[Example]) -> String {
     let mut section = format!("\n## `{path}`\n");
     if let Some(object) = object {
-        section.push_str(&about(object, all));
+        section.push_str(&about(object, all, examples));
     }
     let own = all.iter().filter(|field| field.parent() == path);
     let (objects, leaves): (Vec<&Field>, _) = own.partition(|field| field.inner().is_some());
@@ -64,7 +84,7 @@ fn section(path: &str, object: Option<&Field>, all: &[Field]) -> String {
     }
     for field in leaves {
         let _ = write!(section, "\n### `{}`\n", field.path);
-        section.push_str(&about(field, all));
+        section.push_str(&about(field, all, examples));
     }
     section
 }
@@ -77,21 +97,23 @@ fn anchor(path: &str) -> String {
 
 /// All fields in the order of their examples. Every field without fields of its own has one, and
 /// every example has a field.
-pub(crate) fn ordered() -> Vec<Field> {
+pub(super) fn ordered(examples: &[Example]) -> Vec<Field> {
     let all = fields("", &schema());
     let all: Vec<Field> = all
         .into_iter()
         .filter(|field| field.path.starts_with("spec.") || field.path.starts_with("status."))
         .collect();
-    let faults = mismatches(&all);
-    assert!(faults.is_empty(), "{}", faults.join("; "));
+    let leaves = all.iter().filter(|field| field.inner().is_none()).map(|field| &field.path);
+    let leaves: BTreeSet<_> = leaves.collect();
+    let shown: BTreeSet<_> = examples.iter().map(|example| &example.path).collect();
+    assert_eq!(leaves, shown, "fields, and examples of them in docs/minicluster.md");
     let position = |field: &Field| {
         let inner = field.inner().map(|path| format!("{path}."));
         let belongs = |example: &&Example| {
             example.path == field.path
                 || inner.as_ref().is_some_and(|inner| example.path.starts_with(inner.as_str()))
         };
-        examples().position(|example| belongs(&example))
+        examples.iter().position(|example| belongs(&example))
     };
     let mut all = all;
     // An object is where its first field is, and before it.
@@ -99,19 +121,7 @@ pub(crate) fn ordered() -> Vec<Field> {
     all
 }
 
-pub(crate) fn examples() -> impl Iterator<Item = &'static Example> {
-    EXAMPLES.iter().copied().flatten()
-}
-
-fn mismatches(all: &[Field]) -> Vec<String> {
-    let leaves: Vec<&Field> = all.iter().filter(|field| field.inner().is_none()).collect();
-    let missing = leaves.iter().filter(|field| !examples().any(|it| it.path == field.path));
-    let missing = missing.map(|field| format!("{} has no example", field.path));
-    let foreign = examples().filter(|it| !leaves.iter().any(|field| field.path == it.path));
-    missing.chain(foreign.map(|it| format!("{} is no field", it.path))).collect()
-}
-
-pub(crate) fn schema() -> Value {
+pub(super) fn schema() -> Value {
     let definition = serde_json::to_value(crd::definition::definition().unwrap()).unwrap();
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
@@ -126,7 +136,7 @@ fn metadata() -> String {
 }
 
 /// All that is said about one field, under its heading.
-fn about(field: &Field, all: &[Field]) -> String {
+fn about(field: &Field, all: &[Field], examples: &[Example]) -> String {
     let mut facts = vec![type_name(field)];
     if field.required {
         facts.push("required".to_owned());
@@ -136,7 +146,7 @@ fn about(field: &Field, all: &[Field]) -> String {
     }
     facts.extend(limits(&field.schema));
     let mut about = format!("\n*{}*\n", facts.join(" · "));
-    let example = examples().find(|example| example.path == field.path);
+    let example = examples.iter().find(|example| example.path == field.path);
     if let Some(state) = example.and_then(not_acted_on) {
         let _ = write!(about, "\n**{state}.**\n");
     }
@@ -153,7 +163,7 @@ fn about(field: &Field, all: &[Field]) -> String {
         let _ = write!(about, "\n{}", refusals.concat());
     }
     if let Some(example) = example {
-        let _ = write!(about, "\n```yaml\n{}```\n", snippet(example));
+        let _ = write!(about, "\n```yaml\n{}```\n", example.yaml);
     }
     about
 }
@@ -192,33 +202,9 @@ fn description(schema: &Value) -> String {
         .to_owned()
 }
 
-/// The example at its place in a document.
-pub(crate) fn snippet(example: &Example) -> String {
-    let path = example.path.split(".<name>").next().unwrap_or_default();
-    let nearest = path.rsplit_once('.').map_or("", |(parents, _)| parents);
-    let parents = example.within.unwrap_or(nearest);
-    let (mut text, mut indent, mut item) = (String::new(), 0, false);
-    for segment in parents.split('.') {
-        let dash = if item { "- " } else { "" };
-        let name = segment.trim_end_matches("[]");
-        let _ = writeln!(text, "{}{dash}{name}:", " ".repeat(indent));
-        indent += 2 + dash.len();
-        item = segment.ends_with("[]");
-    }
-    for (position, line) in example.yaml.lines().enumerate() {
-        let dash = match (item, position) {
-            (true, 0) => "- ",
-            (true, _) => "  ",
-            (false, _) => "",
-        };
-        let _ = writeln!(text, "{}{dash}{line}", " ".repeat(indent));
-    }
-    text
-}
-
 /// What the operator itself says about a cluster with the example: whether it does nothing, or
 /// not everything, with the field.
-pub(crate) fn not_acted_on(example: &Example) -> Option<String> {
+pub(super) fn not_acted_on(example: &Example) -> Option<String> {
     let cluster = validate(&document(example)?, &defaults()).ok()?;
     let wanted = example.path.replace(".<name>", "");
     cluster.not_acted_on.iter().find_map(|said| {
@@ -228,13 +214,13 @@ pub(crate) fn not_acted_on(example: &Example) -> Option<String> {
     })
 }
 
-pub(crate) fn defaults() -> Defaults {
+pub(super) fn defaults() -> Defaults {
     cli::defaults(VIEW_IMAGE.to_owned(), None, Install::default())
 }
 
 /// A MiniCluster with nothing but the example and what it needs.
-pub(crate) fn document(example: &Example) -> Option<MiniCluster> {
-    let mut document: Value = serde_saphyr::from_str(&snippet(example)).ok()?;
+pub(super) fn document(example: &Example) -> Option<MiniCluster> {
+    let mut document: Value = serde_saphyr::from_str(&example.yaml).ok()?;
     document["apiVersion"] = json!("flux-framework.org/v1alpha2");
     document["kind"] = json!("MiniCluster");
     let is_led_elsewhere = example.yaml.contains("address:");

@@ -1,4 +1,4 @@
-//! When the tasks of containers began and ended, as containerd tells it: to the millisecond, where a pod's
+//! When the tasks of containers began and ended, as containerd reports it: to the millisecond, where a pod's
 //! status has whole seconds and comes late.
 
 use std::{
@@ -64,12 +64,12 @@ fn parse(line: &str) -> Option<TaskEvent> {
 
 /// Listens to a node's containerd until it is dropped.
 #[derive(Debug)]
-pub(super) struct Runtime {
+pub(super) struct Containerd {
     listening: Child,
     events: Arc<Mutex<Vec<TaskEvent>>>,
 }
 
-impl Runtime {
+impl Containerd {
     /// Begins to listen.
     pub(super) fn listen(environment: &Environment) -> Result<Self> {
         let mut command = environment.containerd().context("the node is out of reach")?;
@@ -81,7 +81,7 @@ impl Runtime {
             .stderr(Stdio::null())
             .spawn()
             .context("listening to containerd")?;
-        let lines = listening.stdout.take().context("taking what containerd tells")?;
+        let lines = listening.stdout.take().context("reading what containerd reports")?;
         let events = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&events);
         thread::spawn(move || {
@@ -98,7 +98,7 @@ impl Runtime {
     }
 }
 
-impl Drop for Runtime {
+impl Drop for Containerd {
     fn drop(&mut self) {
         // One that has ended already is no fault.
         let _ = self.listening.kill();

@@ -1,4 +1,4 @@
-//! An operator as a process beside the API server, and what the kernel knows of it.
+//! An operator as a process beside the API server, and what the kernel accounts to it.
 
 use std::{
     fs::{self, File},
@@ -24,7 +24,7 @@ const QUIET: Duration = Duration::from_secs(2);
 /// How long it may go on working once all is done: one that never rests is measured up to here.
 const RESTLESS: Duration = Duration::from_secs(30);
 
-/// What the kernel says of a process's memory, in bytes.
+/// A process's memory in bytes, by `proc_pid_status(5)`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Memory {
     /// Resident now.
@@ -35,14 +35,15 @@ pub(super) struct Memory {
     pub(super) peak: u64,
 }
 
-/// A running operator; it is ended when this is dropped.
+/// A running operator; it is killed when this is dropped.
+#[derive(Debug)]
 pub(super) struct Operator {
-    child: Child,
+    process: Child,
     log: PathBuf,
 }
 
 impl Operator {
-    /// Starts `program`, which finds the API server by `kubeconfig`.
+    /// Starts `program`, which finds the API server by `kubeconfig`, and writes to `log`.
     pub(super) fn start(
         program: &Path,
         arguments: &[&str],
@@ -51,20 +52,16 @@ impl Operator {
     ) -> Result<Self> {
         let output = File::create(log).with_context(|| format!("making {}", log.display()))?;
         let errors = output.try_clone().with_context(|| format!("opening {}", log.display()))?;
-        let child = Command::new(program)
-            .args(arguments)
-            .env("KUBECONFIG", kubeconfig)
-            .stdin(Stdio::null())
-            .stdout(output)
-            .stderr(errors)
-            .spawn()
-            .with_context(|| format!("starting {}", program.display()))?;
-        Ok(Self { child, log: log.to_owned() })
+        let mut command = Command::new(program);
+        command.args(arguments).env("KUBECONFIG", kubeconfig);
+        let process = command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
+        let process = process.with_context(|| format!("starting {}", program.display()))?;
+        Ok(Self { process, log: log.to_owned() })
     }
 
     /// Fails with the end of its log where it has ended.
     pub(super) fn check(&mut self) -> Result<()> {
-        let ended = self.child.try_wait().context("looking at the operator")?;
+        let ended = self.process.try_wait().context("looking at the operator")?;
         let Some(status) = ended else { return Ok(()) };
         bail!("the operator has ended with {status}:\n{}", programs::tail(&self.log, 15))
     }
@@ -77,7 +74,7 @@ impl Operator {
 
     /// Its memory.
     pub(super) fn memory(&self) -> Result<Memory> {
-        let path = format!("/proc/{}/status", self.child.id());
+        let path = format!("/proc/{}/status", self.process.id());
         let text = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
         memory(&text).with_context(|| format!("{path} has no line on memory"))
     }
@@ -99,25 +96,21 @@ impl Operator {
     /// Asks it to stop, and waits.
     pub(super) fn stop(mut self) -> Result<()> {
         kill(self.pid()?, Signal::SIGTERM).context("asking the operator to stop")?;
-        let ended = self.child.wait().context("waiting for the operator's end")?;
-        ensure!(
-            ended.success(),
-            "the operator ended with {ended}:\n{}",
-            programs::tail(&self.log, 15)
-        );
+        let ended = self.process.wait().context("waiting for the operator's end")?;
+        ensure!(ended.success(), "the operator: {ended}:\n{}", programs::tail(&self.log, 15));
         Ok(())
     }
 
     fn pid(&self) -> Result<Pid> {
-        Ok(Pid::from_raw(i32::try_from(self.child.id()).context("reading a process id")?))
+        Ok(Pid::from_raw(i32::try_from(self.process.id()).context("reading a process id")?))
     }
 }
 
 impl Drop for Operator {
     fn drop(&mut self) {
-        // It has ended already, or this ends it.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // It may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
@@ -134,6 +127,7 @@ fn memory(status: &str) -> Option<Memory> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wait::{Look, until};
 
     #[test]
     fn memory_is_read_in_bytes() {
@@ -144,26 +138,21 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_watched_from_beside_it() {
+    fn a_process_is_measured_until_it_ends_and_then_its_log_says_why() {
         let directory = tempfile::tempdir().unwrap();
         let log = directory.path().join("log");
-        let mut operator =
-            Operator::start(Path::new("sleep"), &["600"], Path::new("/"), &log).unwrap();
-        operator.check().unwrap();
-        assert!(operator.processor_time().unwrap() < Duration::from_secs(5));
-        assert!(operator.memory().unwrap().peak > 0);
-    }
-
-    #[test]
-    fn one_that_has_ended_is_told_of_with_its_last_words() {
-        let directory = tempfile::tempdir().unwrap();
-        let log = directory.path().join("log");
-        let words = ["-c", "echo no API server; exit 3"];
-        let mut operator = Operator::start(Path::new("sh"), &words, Path::new("/"), &log).unwrap();
-        let failed = crate::wait::until("its end", Duration::from_secs(20), || {
-            Ok(match operator.check() {
-                Ok(()) => crate::wait::Look::NotYet("it runs".into()),
-                Err(error) => crate::wait::Look::Ready(error.to_string()),
+        let start = |command| {
+            Operator::start(Path::new("sh"), &["-c", command], Path::new("/"), &log).unwrap()
+        };
+        let mut running = start("exec sleep 600");
+        running.check().unwrap();
+        assert!(running.processor_time().unwrap() < Duration::from_secs(5));
+        assert!(running.memory().unwrap().peak > 0);
+        let mut ended = start("echo no API server; exit 3");
+        let failed = until("its end", Duration::from_secs(20), || {
+            Ok(match ended.check() {
+                Ok(()) => Look::NotYet("it runs".into()),
+                Err(error) => Look::Ready(error.to_string()),
             })
         });
         assert!(failed.unwrap().contains("no API server"));
