@@ -6,7 +6,7 @@
 mod pod;
 mod support;
 
-use flux_contract::{AgentConfig, Hooks};
+use flux_contract::AgentConfig;
 use nix::sys::signal::Signal;
 use pod::namespace::{FirstProcess, first_process, on_terminal};
 use pod::{Pod, code, stderr, stdout};
@@ -14,7 +14,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 /// Shell text that ends when the file `$1` is there.
 const AWAIT: &str = "await() { while [ ! -e \"$1\" ]; do sleep 0.02; done; }\n";
@@ -188,7 +187,7 @@ fn run_and_probe(then: &str) -> Option<(i32, [String; 2])> {
     pod.broker_does(&format!("{AWAIT}await $POD/go\n{then}"));
     let port = pod::closed_port();
     let mut run = pod.prepared(&pod.launcher("true"));
-    run.args(["--probe-port", &port.to_string(), "--probe-period", "60"]);
+    run.args(["--probe-port", &port.to_string()]);
     let run = FirstProcess::start(&pod, &run)?;
     pod.await_file("broker-pid");
     let probes = [probe(port), probe(port)];
@@ -207,35 +206,13 @@ fn probes_that_wait_are_answered_before_the_run_ends() {
     }
 }
 
-/// The kubelet asks a pod that is being deleted nothing more, and what is waited for is taken from its grace period.
-#[test]
-fn a_run_that_is_told_to_stop_in_its_post_hook_ends_without_another_probe() {
-    let pod = Pod::new();
-    let port = pod::closed_port();
-    let mut config = pod.config(&["true"]);
-    let hook = "touch $POD/post; while [ ! -e $POD/go-on ]; do sleep 0.02; done";
-    config.hooks = Hooks { post: Some(hook.to_owned()), ..Hooks::default() };
-    let mut run = pod.prepared(&config);
-    run.args(["--probe-port", &port.to_string(), "--probe-period", "60"]);
-    let Some(run) = FirstProcess::start(&pod, &run) else { return };
-    pod.await_file("post");
-    let startup = probe(port);
-    run.signal(Signal::SIGTERM);
-    let began = Instant::now();
-    fs::write(pod.at("go-on"), "").unwrap();
-    let (code, _, error) = run.end();
-    assert_eq!(code, 0, "{error}");
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}: {error}", began.elapsed());
-    assert_eq!(startup(), "HTTP/1.1 200 OK");
-}
-
 #[test]
 fn a_port_that_another_program_has_is_named_and_the_run_goes_on() {
     let pod = Pod::new();
     let taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let mut run = pod.prepared(&pod.launcher("true"));
-    run.args(["--probe-port", &port, "--probe-period", "60"]);
+    run.args(["--probe-port", &port]);
     let Some(mut run) = first_process(&pod, &run) else { return };
     let output = run.output().unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));

@@ -45,10 +45,9 @@ pub const READY_PORT: u16 = 18049;
 /// Path of that question. With `?wait=SECONDS` the answer waits so long for the pod to be ready.
 pub const READY_PATH: &str = "/ready";
 
-/// Runs the pod, whose readiness is asked for at [`READY_PORT`] every `probe_period` seconds.
-pub fn run(layout: &Layout, install: Install, probe_period: u32) -> Vec<String> {
-    let (port, period) = (READY_PORT.to_string(), probe_period.to_string());
-    words([&agent(layout, install), "run", "--probe-port", &port, "--probe-period", &period])
+/// Runs the pod, whose readiness is asked for at [`READY_PORT`].
+pub fn run(layout: &Layout, install: Install) -> Vec<String> {
+    words([&agent(layout, install), "run", "--probe-port", &READY_PORT.to_string()])
 }
 
 /// Runs sidecar `name` of the configuration.

@@ -19,7 +19,6 @@ use std::ffi::OsString;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// First process of every pod of a MiniCluster, and tools for people who enter one.
 #[derive(Debug, Parser)]
@@ -49,11 +48,8 @@ enum Command {
         #[arg(long, value_name = "NAME")]
         container: Option<String>,
         /// Port at which the kubelet asks whether the pod is ready
-        #[arg(long, hide = true, value_name = "PORT", requires = "probe_period")]
+        #[arg(long, hide = true, value_name = "PORT")]
         probe_port: Option<u16>,
-        /// How often its readiness probe asks: a run that ended well does not end in the moment before it
-        #[arg(long, hide = true, value_name = "SECONDS", requires = "probe_port")]
-        probe_period: Option<u64>,
     },
     /// Print what `run` would do in this pod, and change nothing
     Plan {
@@ -229,14 +225,13 @@ fn dispatch(command: Command) -> u8 {
     match command {
         Command::Install { directory } => report(install::agent(&directory)),
         Command::View { command } => report(view(command)),
-        Command::Run { pod, container, probe_port, probe_period } => {
-            let period = probe_period.map(Duration::from_secs);
+        Command::Run { pod, container, probe_port } => {
             let options = run::Options {
                 config: pod.config,
                 root: Root::new(pod.root),
                 hostname: pod.hostname,
                 container,
-                probes: probe_port.zip(period).map(|(port, period)| run::Probes { port, period }),
+                probe_port,
             };
             block_on(run::run(options), identity)
         }
@@ -314,7 +309,7 @@ mod tests {
             invocation::install(),
             invocation::install_view("/mnt/flux"),
             invocation::install_both("/mnt/flux"),
-            invocation::run(&layout, Install::Copy, 60),
+            invocation::run(&layout, Install::Copy),
             invocation::run_sidecar(&layout, Install::Image, "proxy"),
         ] {
             assert!(Cli::try_parse_from(&words).is_ok(), "{words:?}");

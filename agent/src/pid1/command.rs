@@ -184,8 +184,8 @@ impl CommandRun {
     /// nobody else.
     fn prepared(&self) -> Command {
         let mut command = self.client.command(&self.command.words);
-        if !io::stdin().is_terminal() {
-            // A command that reads it must meet its end, whatever the container's is.
+        if self.command.may_be_refused || !io::stdin().is_terminal() {
+            // A command that reads it must meet its end, whatever the container's is. A job's is never a terminal.
             command.stdin(Stdio::null());
         }
         for name in self.client.session.environment.keys() {

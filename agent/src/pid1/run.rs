@@ -7,7 +7,6 @@ use crate::execute::session::Session;
 use crate::execute::steps::{announce, execute, execute_all};
 use crate::lead::watch::LeadWatch;
 use crate::pid1::broker_end::BrokerEnd;
-use crate::pid1::due_probes::wait_for_due_probes;
 use crate::pid1::ending::{Backoff, Ended, Next};
 use crate::pid1::runner_lock::RunnerLock;
 use crate::pid1::supervise::run_broker;
@@ -22,7 +21,7 @@ use crate::process::deadline::Deadline;
 use crate::process::signals::Signals;
 use crate::status::document::StatusReport;
 use crate::status::progress::Progress;
-use crate::status::readiness::{Answered, BindError, ReadinessServer};
+use crate::status::readiness::{BindError, ReadinessServer};
 use crate::status::server::StatusServer;
 use crate::status::timing::fluxtime_line;
 use crate::system::environment::Report;
@@ -41,7 +40,7 @@ use std::time::Duration;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// Where the kubelet looks for the termination message unless the container says otherwise.
 const TERMINATION_LOG: &str = "/dev/termination-log";
@@ -57,30 +56,23 @@ pub(crate) struct Options {
     pub hostname: Option<String>,
     /// Run this sidecar instead of the broker.
     pub container: Option<String>,
-    /// How the kubelet asks whether the pod is ready, if it does.
-    pub probes: Option<Probes>,
+    /// At which port the kubelet asks whether the pod is ready, if it does.
+    pub probe_port: Option<u16>,
 }
 
-/// How the kubelet asks whether the pod is ready.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Probes {
-    /// At which port.
-    pub port: u16,
-    /// How often, once the pod is ready.
-    pub period: Duration,
-}
+/// How long a probe that has its answer may take to go.
+const PROBE_END: Duration = Duration::from_secs(2);
 
 /// Runs the pod and returns the code to end with. Whatever happens, it is said, and written to the
 /// termination message.
 pub(crate) async fn run(options: Options) -> u8 {
     // First of all: signals to PID 1 without a handler are lost, and so is a probe while no port is open.
     let signals = Signals::register();
-    let readiness = options.probes.map(|probes| ReadinessServer::bind(probes.port));
+    let readiness = options.probe_port.map(ReadinessServer::bind);
     output::log_on_a_thread();
     let root = options.root.clone();
-    let period = options.probes.map(|probes| probes.period);
     match begin(options, signals, readiness).await {
-        Ok(Begun::Runner { mut context, plan, facts, answered, lock: _held_to_the_end }) => {
+        Ok(Begun::Runner { mut context, plan, facts, probes, lock: _held_to_the_end }) => {
             let in_case = in_case_of_a_kill(&root, context.progress.subscribe());
             let ended = prepare_and_supervise(&mut context, &plan, &facts).await;
             let ended = finish(&mut context, &plan, ended).await;
@@ -97,11 +89,10 @@ pub(crate) async fn run(options: Options) -> u8 {
             };
             let code = leave(&root, &message);
             context.progress.over(well);
-            if let Some(mut answered) = answered {
-                // Once it has SIGTERM, nobody asks any more, and the grace period does not wait.
-                let asked = well && context.signals.stopping_since().is_none();
-                wait_for_due_probes(&mut context.signals, &mut answered, period.filter(|_| asked))
-                    .await;
+            if let Some(mut open) = probes {
+                // Those that wait have their answer now. None is waited for: one that comes between this end and
+                // the moment in which the kubelet notices it is a Warning Event, and harms nobody.
+                let _ = timeout(PROBE_END, open.wait_for(|open| *open == 0)).await;
             }
             code
         }
@@ -161,7 +152,7 @@ enum Begun {
         context: Box<Context>,
         plan: Box<Plan>,
         facts: Box<Facts>,
-        answered: Option<watch::Receiver<Answered>>,
+        probes: Option<watch::Receiver<u32>>,
         lock: Option<RunnerLock>,
     },
     Sidecar(Ended),
@@ -174,7 +165,7 @@ async fn begin(
     signals: io::Result<Signals>,
     readiness: Option<Result<ReadinessServer, BindError>>,
 ) -> Result<Begun, (Exit, String)> {
-    let Options { config, root, hostname, container, probes: _ } = options;
+    let Options { config, root, hostname, container, probe_port: _ } = options;
     let internal = |what: &str, error: io::Error| (Exit::Internal, format!("{what}: {error}"));
     let mut signals = signals.map_err(|error| internal("take signals", error))?;
     let progress = Progress::new();
@@ -223,12 +214,12 @@ async fn begin(
         context.signals.keep(deadline);
     }
     serve_status(&context, &config.layout.agent_socket());
-    let answered = readiness.and_then(|server| answer_the_kubelet(&context, server));
+    let probes = readiness.and_then(|server| answer_the_kubelet(&context, server));
     Ok(Begun::Runner {
         context: Box::new(context),
         plan: Box::new(plan),
         facts: Box::new(facts),
-        answered,
+        probes,
         lock,
     })
 }
@@ -274,11 +265,11 @@ fn serve_status(context: &Context, path: &Path) {
 fn answer_the_kubelet(
     context: &Context,
     server: Result<ReadinessServer, BindError>,
-) -> Option<watch::Receiver<Answered>> {
+) -> Option<watch::Receiver<u32>> {
     let server = server.inspect_err(|error| context.log.warn(&chain(error))).ok()?;
-    let answered = server.answered();
+    let open = server.open();
     tokio::spawn(server.serve(context.progress.subscribe()));
-    Some(answered)
+    Some(open)
 }
 
 /// Everything from the first step to the end of the broker.
@@ -378,8 +369,7 @@ async fn another_lead_follows(
 ) -> Result<bool, StepError> {
     let Some(seconds) = worker.lead_may_return_seconds else { return Ok(false) };
     context.log.info("the broker ended well: looking whether the lead goes, too");
-    let gone =
-        tokio::time::timeout(Duration::from_secs(seconds), LeadWatch::SHORT.lost(&worker.lead));
+    let gone = timeout(Duration::from_secs(seconds), LeadWatch::SHORT.lost(&worker.lead));
     Ok(context.signals.unless_stopped(gone).await?.is_ok())
 }
 

@@ -143,12 +143,12 @@ fn is_of_bulk(flag: &str) -> bool {
 
 /// The submit command, with `options` of ours behind the user's flags.
 ///
-/// A job's standard input would stay open for somebody to attach to, and a command that reads it
-/// wait for ever; flags of the user that say otherwise come later and count.
+/// The standard input of a job of `flux submit` would stay open for somebody to attach to, and a command that reads it
+/// wait for ever; flags of the user that say otherwise come later and count. `flux run` passes on its own, which ends at
+/// once: with `--input` Flux's shell would hold each job for half a second (`input.batch-timeout`).
 fn submit(pod: Pod<'_>, submission: &Submission, options: &[&str]) -> Vec<String> {
     let Submission { prefix, submit, flags, command, script: _ } = submission;
-    let input = (is_flux_submit(submit) || submit.starts_with(&RUN.map(str::to_owned)))
-        .then(|| "--input=/dev/null".to_owned());
+    let input = is_flux_submit(submit).then(|| "--input=/dev/null".to_owned());
     let options = options.iter().map(|option| (*option).to_owned()).collect();
     let submit = pod.with_flux(submit).into_iter().chain(input).collect();
     [prefix.clone(), submit, flags.clone(), options, command.clone()].concat()

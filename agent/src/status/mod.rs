@@ -11,5 +11,5 @@ pub(crate) mod timing;
 
 pub use client::{ask, ask_when_ready};
 pub use document::{StatusError, StatusReport};
-pub use readiness::{Answered, BindError, ReadinessServer};
+pub use readiness::{BindError, ReadinessServer};
 pub use server::StatusServer;

@@ -15,11 +15,10 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 /// Connections that are served at a time; others wait for their turn.
 const CONNECTIONS: u16 = 64;
@@ -31,19 +30,6 @@ const REQUEST_LIMIT: usize = 8 * 1024;
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
 /// Pause before the next connection when one could not be accepted, as with too many open files.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
-
-/// What was asked, and how often the answer was that the pod is ready.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Answered {
-    /// Connections that are open.
-    pub open: u32,
-    /// Answers that were yes.
-    pub ready: u32,
-    /// When the first of them had been given.
-    pub first: Option<Instant>,
-    /// When the last of them had been given.
-    pub last: Option<Instant>,
-}
 
 /// The port could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +46,7 @@ pub struct BindError {
 #[derive(Debug)]
 pub struct ReadinessServer {
     listener: TcpListener,
-    answered: watch::Sender<Answered>,
+    open: watch::Sender<u32>,
 }
 
 impl ReadinessServer {
@@ -74,7 +60,7 @@ impl ReadinessServer {
             done => done,
         };
         let listener = listener.map_err(|cause| BindError { port, cause })?;
-        Ok(Self { listener, answered: watch::Sender::default() })
+        Ok(Self { listener, open: watch::Sender::default() })
     }
 
     /// The port it listens at.
@@ -82,9 +68,9 @@ impl ReadinessServer {
         Ok(self.listener.local_addr()?.port())
     }
 
-    /// A reader of what was answered.
-    pub fn answered(&self) -> watch::Receiver<Answered> {
-        self.answered.subscribe()
+    /// How many connections are open.
+    pub fn open(&self) -> watch::Receiver<u32> {
+        self.open.subscribe()
     }
 
     /// Answers by the latest of `reports`, until the future is dropped.
@@ -93,12 +79,12 @@ impl ReadinessServer {
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    let (reports, answered) = (reports.clone(), self.answered.clone());
-                    answered.send_modify(|answered| answered.open += 1);
+                    let (reports, open) = (reports.clone(), self.open.clone());
+                    open.send_modify(|open| *open += 1);
                     tokio::spawn(async move {
                         let _place = place;
-                        let is_yes = converse(stream, reports).await;
-                        answered.send_modify(|answered| answered.note(is_yes));
+                        converse(stream, reports).await;
+                        open.send_modify(|open| *open = open.saturating_sub(1));
                     });
                 }
                 Err(_) => sleep(ACCEPT_RETRY_INTERVAL).await,
@@ -118,28 +104,12 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(CONNECTIONS.into())
 }
 
-impl Answered {
-    /// Notes that a connection has ended, and whether the answer was yes and had been sent.
-    fn note(&mut self, is_yes: bool) {
-        self.open = self.open.saturating_sub(1);
-        if is_yes {
-            let now = Instant::now();
-            self.ready = self.ready.saturating_add(1);
-            self.first.get_or_insert(now);
-            self.last = Some(now);
-        }
-    }
-}
-
-/// Answers one request, and says whether the answer was yes and could be sent.
-async fn converse(stream: TcpStream, reports: watch::Receiver<StatusReport>) -> bool {
-    let said = AtomicBool::new(false);
+/// Answers one request.
+async fn converse(stream: TcpStream, reports: watch::Receiver<StatusReport>) {
     let answer = service_fn(|request: Request<Incoming>| {
         let reports = reports.clone();
-        let said = &said;
         async move {
             let code = answer(&request, reports).await;
-            said.store(code == StatusCode::OK, Ordering::Relaxed);
             let mut response = Response::new(Empty::<Bytes>::new());
             *response.status_mut() = code;
             Ok::<_, Infallible>(response)
@@ -148,8 +118,7 @@ async fn converse(stream: TcpStream, reports: watch::Receiver<StatusReport>) -> 
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     server.keep_alive(false).max_buf_size(REQUEST_LIMIT);
-    let sent = server.serve_connection(TokioIo::new(stream), answer).await;
-    sent.is_ok() && said.load(Ordering::Relaxed)
+    let _ = server.serve_connection(TokioIo::new(stream), answer).await;
 }
 
 async fn answer(

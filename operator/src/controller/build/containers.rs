@@ -24,9 +24,9 @@ const STARTUP_ATTEMPTS: i32 = i32::MAX;
 const STARTUP_PATIENCE: i32 = 1800;
 /// Seconds between two readiness probes. The first follows the startup probe at once, except where the kubelet
 /// has started less than this ago: there it comes at a random moment of this time (`run` in
-/// `pkg/kubelet/prober/worker.go`), and nodes that are added for a run are such. A run may end later by a part
-/// of 1.5 s, the more often the shorter this is.
-const READINESS_PERIOD: i32 = 20;
+/// `pkg/kubelet/prober/worker.go`), and nodes that are added for a run are such. The kubelet learns up to a second
+/// late that a run has ended, and a probe in that second is a Warning Event: the more often the shorter this is.
+const READINESS_PERIOD: i32 = 60;
 /// Seconds that the answer to a readiness probe waits for a broker that is being started again.
 const READINESS_PATIENCE: i32 = 20;
 /// Seconds that a probe may take beyond the time that its answer waits, on a node with much to do.
@@ -132,7 +132,7 @@ fn runner(cluster: &Cluster, images: &Images, install: Install) -> Container {
     let environment = common.env.into_iter().flatten().chain(replaced.into_iter().flatten());
     Container {
         env: some(environment.collect()),
-        command: Some(invocation::run(&layout, install, READINESS_PERIOD.unsigned_abs())),
+        command: Some(invocation::run(&layout, install)),
         startup_probe: Some(Probe {
             // A kubelet that asks while the container starts finds a closed port, and writes a Warning.
             initial_delay_seconds: Some(1),
