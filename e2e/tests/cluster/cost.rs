@@ -88,7 +88,7 @@ async fn costs(trial: &Trial, asked: &Asked<'_>, size: u32) -> Result<()> {
     let name = apply(trial, &format!("hello{size}"), &spec).await?;
     complete(trial, &name).await?;
     let longer = began.elapsed().saturating_sub(USUALLY);
-    let pauses = usize::try_from(longer.as_secs().div_ceil(PAUSE.as_secs()))?;
+    let pauses = usize::try_from(longer.as_millis().div_ceil(PAUSE.as_millis()))?;
     let mut counts = asked.in_namespace(trial.namespace())?;
     for (request, count) in before {
         *counts.entry(request).or_default() -= count;
