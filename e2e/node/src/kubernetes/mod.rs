@@ -30,18 +30,14 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 
 pub use self::{
-    build::{Built, helm},
+    build::{Built, actionlint, helm, kueue, scheduler_plugins},
     control_plane::Program,
     layout::ClusterId,
     network::{ClusterDomain, IpFamilies, MOST_NODES, Network},
-    options::{ContainerRuntime, Nodes, Options},
-    version::KubernetesVersion,
-};
-pub(crate) use self::{
-    build::{actionlint, kueue, scheduler_plugins},
-    options::id_of_version,
+    options::{ContainerRuntime, Nodes, Options, id_of_version},
     processes::end_descendants,
     recipes::{KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION},
+    version::KubernetesVersion,
 };
 use self::{
     layout::{Layout, NodeLayout},
@@ -209,7 +205,7 @@ impl Kubernetes {
     }
 
     /// `ctr` of the first node's containerd, for the containers of pods.
-    pub(crate) fn containerd(&self) -> Command {
+    pub fn containerd(&self) -> Command {
         start::ctr(&self.layout.first(), &self.built)
     }
 

@@ -39,10 +39,10 @@ macro_rules! source {
             version: concat!("v", $minor, ".", $patch),
             link: concat!("-X k8s.io/component-base/version.gitVersion=v", $minor, ".", $patch),
             files: &[
-                ("go.mod", include_str!(concat!("../../go/kubernetes/", $minor, "/go.mod"))),
-                ("go.sum", include_str!(concat!("../../go/kubernetes/", $minor, "/go.sum"))),
-                ("tools.go", include_str!("../../go/kubernetes/tools.go")),
-                ("etcd/main.go", include_str!("../../go/kubernetes/etcd/main.go")),
+                ("go.mod", include_str!(concat!("../../../go/kubernetes/", $minor, "/go.mod"))),
+                ("go.sum", include_str!(concat!("../../../go/kubernetes/", $minor, "/go.sum"))),
+                ("tools.go", include_str!("../../../go/kubernetes/tools.go")),
+                ("etcd/main.go", include_str!("../../../go/kubernetes/etcd/main.go")),
             ],
         }
     };

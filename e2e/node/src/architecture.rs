@@ -43,7 +43,7 @@ impl Architecture {
     }
 
     /// Where the dynamic loader of its C library is (System V ABI supplements; glibc).
-    pub(crate) fn loader(self) -> &'static str {
+    pub fn loader(self) -> &'static str {
         match self {
             Self::X86_64 => "/lib64/ld-linux-x86-64.so.2",
             Self::Aarch64 => "/lib/ld-linux-aarch64.so.1",
@@ -51,7 +51,7 @@ impl Architecture {
     }
 
     /// Debian's packages that build programs for it on a machine of another architecture.
-    pub(crate) fn cross_packages(self) -> [&'static str; 3] {
+    pub fn cross_packages(self) -> [&'static str; 3] {
         match self {
             Self::X86_64 => {
                 ["gcc-x86-64-linux-gnu", "libc6-dev-amd64-cross", "libstd-rust-dev:amd64"]
@@ -63,7 +63,7 @@ impl Architecture {
     }
 
     /// The program that runs programs of it on a machine of another architecture.
-    pub(crate) fn emulator(self) -> &'static str {
+    pub fn emulator(self) -> &'static str {
         match self {
             Self::X86_64 => "qemu-x86_64-static",
             Self::Aarch64 => "qemu-aarch64-static",

@@ -29,13 +29,13 @@ use crate::{
 const SOURCE: &str = "source";
 
 /// A directory with the program `kueue` and its `chart`; built if the cache does not have it yet.
-pub(crate) fn kueue(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
+pub fn kueue(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
     KUEUE.ensure(cache, progress)
 }
 
 /// A directory with the program `scheduler-plugins` and the `definitions` of what it reads; built if the cache
 /// does not have it yet.
-pub(crate) fn scheduler_plugins(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
+pub fn scheduler_plugins(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
     SCHEDULER_PLUGINS.ensure(cache, progress)
 }
 
@@ -45,7 +45,7 @@ pub fn helm(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
 }
 
 /// The program actionlint, which checks workflows; built if the cache does not have it yet.
-pub(crate) fn actionlint(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
+pub fn actionlint(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
     Ok(ACTIONLINT.ensure(cache, progress)?.join("actionlint"))
 }
 

@@ -17,9 +17,9 @@ const HELM_VERSION: &str = "v4.3.1";
 const ACTIONLINT_VERSION: &str = "v1.7.12";
 
 /// The Kueue version that is built, as in `go/kueue/go.mod`.
-pub(crate) const KUEUE_VERSION: &str = "v0.15.0";
+pub const KUEUE_VERSION: &str = "v0.15.0";
 /// The version of scheduler-plugins that is built, as in `go/scheduler-plugins/go.mod`.
-pub(crate) const SCHEDULER_PLUGINS_VERSION: &str = "v0.34.7";
+pub const SCHEDULER_PLUGINS_VERSION: &str = "v0.34.7";
 
 /// One `go build`.
 pub(super) struct Recipe {
@@ -63,9 +63,9 @@ pub(super) const CONTAINERD: Recipe = Recipe {
     version: CONTAINERD_VERSION,
     usually: "2 min on 2 cores",
     files: &[
-        ("go.mod", include_str!("../../go/containerd/2.3/go.mod")),
-        ("go.sum", include_str!("../../go/containerd/2.3/go.sum")),
-        ("tools.go", include_str!("../../go/containerd/tools.go")),
+        ("go.mod", include_str!("../../../go/containerd/2.3/go.mod")),
+        ("go.sum", include_str!("../../../go/containerd/2.3/go.sum")),
+        ("tools.go", include_str!("../../../go/containerd/tools.go")),
     ],
     flags: &["-tags=no_btrfs no_devmapper no_zfs"],
     link: "",
@@ -81,9 +81,9 @@ pub(super) const CONTAINERD: Recipe = Recipe {
 pub(super) const OLD_CONTAINERD: Recipe = Recipe {
     version: OLD_CONTAINERD_VERSION,
     files: &[
-        ("go.mod", include_str!("../../go/containerd/2.0/go.mod")),
-        ("go.sum", include_str!("../../go/containerd/2.0/go.sum")),
-        ("tools.go", include_str!("../../go/containerd/tools.go")),
+        ("go.mod", include_str!("../../../go/containerd/2.0/go.mod")),
+        ("go.sum", include_str!("../../../go/containerd/2.0/go.sum")),
+        ("tools.go", include_str!("../../../go/containerd/tools.go")),
     ],
     ..CONTAINERD
 };
@@ -93,9 +93,9 @@ pub(super) const COREDNS: Recipe = Recipe {
     version: COREDNS_VERSION,
     usually: "2 min on 2 cores",
     files: &[
-        ("go.mod", include_str!("../../go/coredns/go.mod")),
-        ("go.sum", include_str!("../../go/coredns/go.sum")),
-        ("main.go", include_str!("../../go/coredns/main.go")),
+        ("go.mod", include_str!("../../../go/coredns/go.mod")),
+        ("go.sum", include_str!("../../../go/coredns/go.sum")),
+        ("main.go", include_str!("../../../go/coredns/main.go")),
     ],
     flags: &[],
     link: "",
@@ -108,8 +108,8 @@ pub(super) const PAUSE: Recipe = Recipe {
     version: PAUSE_VERSION,
     usually: "10 s",
     files: &[
-        ("go.mod", include_str!("../../go/pause/go.mod")),
-        ("main.go", include_str!("../../go/pause/main.go")),
+        ("go.mod", include_str!("../../../go/pause/go.mod")),
+        ("main.go", include_str!("../../../go/pause/main.go")),
     ],
     flags: &[],
     link: "",
@@ -123,9 +123,9 @@ pub(super) const KWOK: Recipe = Recipe {
     version: KWOK_VERSION,
     usually: "2 min on 2 cores",
     files: &[
-        ("go.mod", include_str!("../../go/kwok/go.mod")),
-        ("go.sum", include_str!("../../go/kwok/go.sum")),
-        ("tools.go", include_str!("../../go/kwok/tools.go")),
+        ("go.mod", include_str!("../../../go/kwok/go.mod")),
+        ("go.sum", include_str!("../../../go/kwok/go.sum")),
+        ("tools.go", include_str!("../../../go/kwok/tools.go")),
     ],
     flags: &[],
     link: "",
@@ -139,9 +139,9 @@ pub(super) const HELM: Recipe = Recipe {
     version: HELM_VERSION,
     usually: "3 min on 2 cores",
     files: &[
-        ("go.mod", include_str!("../../go/helm/go.mod")),
-        ("go.sum", include_str!("../../go/helm/go.sum")),
-        ("tools.go", include_str!("../../go/helm/tools.go")),
+        ("go.mod", include_str!("../../../go/helm/go.mod")),
+        ("go.sum", include_str!("../../../go/helm/go.sum")),
+        ("tools.go", include_str!("../../../go/helm/tools.go")),
     ],
     flags: &[],
     link: "",
@@ -155,9 +155,9 @@ pub(super) const KUEUE: Recipe = Recipe {
     version: KUEUE_VERSION,
     usually: "3 min on 2 cores",
     files: &[
-        ("go.mod", include_str!("../../go/kueue/go.mod")),
-        ("go.sum", include_str!("../../go/kueue/go.sum")),
-        ("tools.go", include_str!("../../go/kueue/tools.go")),
+        ("go.mod", include_str!("../../../go/kueue/go.mod")),
+        ("go.sum", include_str!("../../../go/kueue/go.sum")),
+        ("tools.go", include_str!("../../../go/kueue/tools.go")),
     ],
     flags: &[],
     link: "",
@@ -171,9 +171,9 @@ pub(super) const SCHEDULER_PLUGINS: Recipe = Recipe {
     version: SCHEDULER_PLUGINS_VERSION,
     usually: "3 min on 2 cores",
     files: &[
-        ("go.mod", include_str!("../../go/scheduler-plugins/go.mod")),
-        ("go.sum", include_str!("../../go/scheduler-plugins/go.sum")),
-        ("main.go", include_str!("../../go/scheduler-plugins/main.go")),
+        ("go.mod", include_str!("../../../go/scheduler-plugins/go.mod")),
+        ("go.sum", include_str!("../../../go/scheduler-plugins/go.sum")),
+        ("main.go", include_str!("../../../go/scheduler-plugins/main.go")),
     ],
     flags: &[],
     link: "-X k8s.io/component-base/version.gitVersion=v1.34.2",
@@ -187,9 +187,9 @@ pub(super) const ACTIONLINT: Recipe = Recipe {
     version: ACTIONLINT_VERSION,
     usually: "30 s on 2 cores",
     files: &[
-        ("go.mod", include_str!("../../go/actionlint/go.mod")),
-        ("go.sum", include_str!("../../go/actionlint/go.sum")),
-        ("tools.go", include_str!("../../go/actionlint/tools.go")),
+        ("go.mod", include_str!("../../../go/actionlint/go.mod")),
+        ("go.sum", include_str!("../../../go/actionlint/go.sum")),
+        ("tools.go", include_str!("../../../go/actionlint/tools.go")),
     ],
     flags: &[],
     link: "",

@@ -35,7 +35,7 @@ impl Options {
 
 /// Name of this checkout's cluster of this version: each version has its own, so that one does not end the
 /// other.
-pub(crate) fn id_of_version(version: KubernetesVersion) -> Result<ClusterId> {
+pub fn id_of_version(version: KubernetesVersion) -> Result<ClusterId> {
     if version == KubernetesVersion::default() {
         return Ok(ClusterId::of_this_checkout());
     }

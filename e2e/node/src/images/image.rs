@@ -52,7 +52,7 @@ impl Image {
 
     /// This image with further variables, `NAME=value`.
     #[must_use]
-    pub(crate) fn with_variables(mut self, variables: &[&str]) -> Self {
+    pub fn with_variables(mut self, variables: &[&str]) -> Self {
         self.config.environment.extend(variables.iter().map(|it| (*it).to_owned()));
         self
     }

@@ -60,7 +60,7 @@ impl Cache {
     }
 
     /// Where images are that were built from Dockerfiles.
-    pub(crate) fn image_store(&self) -> PathBuf {
+    pub fn image_store(&self) -> PathBuf {
         self.root.join("images")
     }
 

@@ -114,7 +114,7 @@ impl FromStr for Process {
 
 /// Kills everything that this process has started, and what that has started. That it has ended is no
 /// fault.
-pub(crate) fn end_descendants() {
+pub fn end_descendants() {
     let mut ours = vec![Pid::this().as_raw()];
     let mut next = 0;
     while let Some(parent) = ours.get(next).copied() {

@@ -54,7 +54,7 @@ impl ClusterId {
     /// The cluster of the checkout that this program was built from.
     pub fn of_this_checkout() -> Self {
         let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-        Self::of_checkout(package.parent().unwrap_or(package))
+        Self::of_checkout(package.ancestors().nth(2).unwrap_or(package))
     }
 
     /// A name of the user's choice.
