@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 
 use super::{
-    build::Built,
+    built::Built,
     certificates::FRONT_PROXY,
     configuration::{KWOK_CONFIGURATION, LEASE_SECONDS},
     layout::{NodeLayout, inside},

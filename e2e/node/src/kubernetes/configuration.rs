@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::{
-    build::Built,
+    built::Built,
     layout::{NodeLayout, inside, node_name},
     namespaces::program_inside,
     network::{Addresses, Network, in_url},

@@ -3,7 +3,7 @@
 //! `up` and `down` decide what to do from what they find, so either can follow anything: a healthy cluster,
 //! one that was interrupted while it started, one whose programs have died, or none.
 
-mod build;
+mod built;
 mod certificates;
 mod components;
 mod configuration;
@@ -30,13 +30,15 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 
 pub use self::{
-    build::{Built, actionlint, helm, kueue, scheduler_plugins},
+    built::Built,
     control_plane::Program,
     layout::ClusterId,
     network::{ClusterDomain, IpFamilies, MOST_NODES, Network},
     options::{ContainerRuntime, Nodes, Options, id_of_version},
     processes::end_descendants,
-    recipes::{KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION},
+    recipes::{
+        KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION, actionlint, helm, kueue, scheduler_plugins,
+    },
     version::KubernetesVersion,
 };
 use self::{
@@ -59,6 +61,9 @@ pub struct Kubernetes {
     built: Built,
     kubeconfig: PathBuf,
 }
+
+/// What a cluster is made from and how it is set up: one with another mark is not the one asked for.
+type Mark = (Built, String);
 
 /// Takes a cluster down when it goes out of scope, even where a test fails.
 #[derive(Debug)]
@@ -95,7 +100,8 @@ impl Kubernetes {
         packages::ensure(packages::NODE, progress)?;
         let built = Built::ensure(&options.cache, options.version, &options.nodes, progress)?;
         let _lock = cache::lock(layout.lock())?;
-        let wanted = ready_mark(&built, options);
+        let setup = format!("{:?} {:?}", options.network, options.nodes);
+        let wanted = (built.clone(), setup);
         match Self::healthy(&layout, &built, &wanted) {
             Ok(cluster) => {
                 progress.say("the cluster is up already");
@@ -109,7 +115,8 @@ impl Kubernetes {
             Err(_) => take_down(&layout, options)?,
         }
         let namespaces = start::start(&layout, &built, options, progress)?;
-        fs::write(layout.ready_mark(), wanted).context("marking the cluster as ready")?;
+        let mark = serde_json::to_string(&wanted).context("describing the cluster")?;
+        fs::write(layout.ready_mark(), mark).context("marking the cluster as ready")?;
         Ok(Self::new(layout, namespaces, built))
     }
 
@@ -118,9 +125,8 @@ impl Kubernetes {
         require_root()?;
         let layout = Layout::new(&options.cache, &options.id)?;
         let mark = read_mark(&layout)?;
-        let built = Built::from_names(&options.cache.built(), mark.lines())
-            .context("what it was built from is gone")?;
-        Self::healthy(&layout, &built, &mark)
+        let (built, _) = &mark;
+        Self::healthy(&layout, built, &mark)
     }
 
     /// Ends the cluster and everything it has left on this machine; none is no fault.
@@ -246,8 +252,8 @@ impl Kubernetes {
     }
 
     /// The cluster that runs, if it is ready and set up as wanted.
-    fn healthy(layout: &Layout, built: &Built, wanted: &str) -> Result<Self> {
-        if read_mark(layout)? != wanted {
+    fn healthy(layout: &Layout, built: &Built, wanted: &Mark) -> Result<Self> {
+        if read_mark(layout)? != *wanted {
             bail!("the one that runs is set up differently");
         }
         let is_dead = |(name, process): (String, Process)| (!process.is_alive()).then_some(name);
@@ -264,15 +270,11 @@ impl Kubernetes {
     }
 }
 
-/// What a cluster is made from: one with another mark is not the one asked for.
-fn ready_mark(built: &Built, options: &Options) -> String {
-    format!("{}\n{:?}\n{:?}\n", built.names().join("\n"), options.network, options.nodes)
-}
-
 /// What the cluster that was started to its end is made from.
-fn read_mark(layout: &Layout) -> Result<String> {
+fn read_mark(layout: &Layout) -> Result<Mark> {
     let mark = fs::read_to_string(layout.ready_mark()).ok();
-    mark.context("no cluster has been started to its end")
+    mark.and_then(|it| serde_json::from_str(&it).ok())
+        .context("no cluster has been started to its end")
 }
 
 fn take_down(layout: &Layout, options: &Options) -> Result<()> {

@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Command, time::Duration};
 use anyhow::{Context as _, Result, bail};
 
 use super::{
-    build::Built,
+    built::Built,
     certificates,
     components::{self, Component},
     configuration::{self, ConfigurationFile, PAUSE_IMAGE},
