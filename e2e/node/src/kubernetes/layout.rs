@@ -13,22 +13,10 @@ use super::{
     network::MOST_NODES,
     processes::{self, Process},
 };
-use crate::cache::{Cache, hexadecimal};
+use crate::cache::Cache;
 
 /// Longest path of a Unix socket: `sun_path` of `unix(7)` without its final zero byte.
 const SOCKET_PATH_LIMIT: usize = 107;
-
-/// Paths inside the node.
-pub(crate) mod inside {
-    /// Where the built programs are.
-    pub(crate) const BUILT: &str = "/run/built";
-    /// Where certificates, kubeconfigs and configuration files are.
-    pub(crate) const CONFIGURATION: &str = "/run/node";
-    /// containerd's socket.
-    pub(crate) const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
-    /// The API server's audit log.
-    pub(crate) const AUDIT_LOG: &str = "/var/log/kubernetes/audit.log";
-}
 
 /// What tells the clusters on one machine apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,23 +62,31 @@ impl ClusterId {
 
 /// Eight hexadecimal digits that tell paths apart.
 fn short_hash(path: &Path) -> String {
-    hexadecimal(&Sha256::digest(path.as_os_str().as_encoded_bytes()))[..8].to_owned()
+    format!("{:x}", Sha256::digest(path.as_os_str().as_encoded_bytes()))[..8].to_owned()
 }
 
 /// Paths of one cluster's state on this machine.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
-    state: PathBuf,
-    lock: PathBuf,
-    control_group: String,
+    /// The directory that holds all state and goes away with the cluster.
+    pub(crate) state: PathBuf,
+    /// Held by whoever starts or ends the cluster; outlives the state.
+    pub(crate) lock: PathBuf,
+    /// The control group above all of the cluster's pods, as seen from the control groups' root: another
+    /// one for each cache, which may hold clusters of the same id.
+    pub(crate) control_group: String,
+    /// The administrator's kubeconfig.
+    pub(crate) kubeconfig: PathBuf,
 }
 
 impl Layout {
     /// When a socket's path would be too long, or where the node's own directories would hide the cache.
     pub(crate) fn new(cache: &Cache, id: &ClusterId) -> Result<Self> {
         let clusters = cache.clusters();
+        let state = clusters.join(id.as_str());
         let layout = Self {
-            state: clusters.join(id.as_str()),
+            kubeconfig: state.join("kubeconfig"),
+            state,
             lock: clusters.join(format!(".{}.lock", id.as_str())),
             control_group: format!("flux-e2e-{}-{}", short_hash(&clusters), id.as_str()),
         };
@@ -110,11 +106,6 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The directory that holds all state and goes away with the cluster.
-    pub(crate) fn state(&self) -> &Path {
-        &self.state
-    }
-
     /// The place of each node that a cluster can have, the first with the control plane; nothing may be there.
     pub(crate) fn places(&self) -> Vec<NodeLayout> {
         (0..MOST_NODES).map(|position| self.node(position)).collect()
@@ -122,7 +113,7 @@ impl Layout {
 
     /// The nodes that were made, the one with the control plane first.
     pub(crate) fn nodes(&self) -> Vec<NodeLayout> {
-        self.places().into_iter().filter(|node| node.state().exists()).collect()
+        self.places().into_iter().filter(|node| node.state.exists()).collect()
     }
 
     /// The node with the control plane.
@@ -131,7 +122,7 @@ impl Layout {
     }
 
     fn node(&self, position: usize) -> NodeLayout {
-        let name = node_name(position);
+        let name = format!("node-{}", position + 1);
         NodeLayout {
             state: self.state.join(&name),
             control_group: format!("{}/{name}", self.control_group),
@@ -149,25 +140,9 @@ impl Layout {
         self.nodes().into_iter().flat_map(of_node).collect()
     }
 
-    /// The control group above all of the cluster's pods, as seen from the control groups' root: another
-    /// one for each cache, which may hold clusters of the same id.
-    pub(crate) fn control_group(&self) -> &str {
-        &self.control_group
-    }
-
-    /// Held by whoever starts or ends the cluster; outlives the state.
-    pub(crate) fn lock(&self) -> &Path {
-        &self.lock
-    }
-
     /// What the cluster was made from, written when it is ready.
     pub(crate) fn ready_mark(&self) -> PathBuf {
         self.state.join("ready")
-    }
-
-    /// The administrator's kubeconfig.
-    pub(crate) fn kubeconfig(&self) -> PathBuf {
-        self.state.join("kubeconfig")
     }
 
     /// The API server's audit log.
@@ -176,49 +151,23 @@ impl Layout {
     }
 }
 
-/// Name of a node by its position.
-pub(crate) fn node_name(position: usize) -> String {
-    format!("node-{}", position + 1)
-}
-
 /// Paths of one node's state on this machine.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeLayout {
-    state: PathBuf,
-    control_group: String,
-    position: usize,
-    name: String,
+    /// The directory that holds all of the node's state.
+    pub(crate) state: PathBuf,
+    /// The control group above all of the node's pods, as seen from the control groups' root.
+    pub(crate) control_group: String,
+    /// 0 is that of the control plane.
+    pub(crate) position: usize,
+    /// As Kubernetes knows it.
+    pub(crate) name: String,
 }
 
 impl NodeLayout {
-    /// As Kubernetes knows it.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// 0 is that of the control plane.
-    pub(crate) fn position(&self) -> usize {
-        self.position
-    }
-
     /// Whether the API server runs there.
     pub(crate) fn has_control_plane(&self) -> bool {
         self.position == 0
-    }
-
-    /// The directory that holds all of the node's state.
-    pub(crate) fn state(&self) -> &Path {
-        &self.state
-    }
-
-    /// The control group above all of the node's pods, as seen from the control groups' root.
-    pub(crate) fn control_group(&self) -> &str {
-        &self.control_group
-    }
-
-    /// What is `/run` inside.
-    pub(crate) fn run(&self) -> PathBuf {
-        self.state.join("run")
     }
 
     /// What is `/var` inside.
@@ -226,34 +175,14 @@ impl NodeLayout {
         self.state.join("var")
     }
 
-    /// The file that is a node's own disk.
-    pub(crate) fn disk(&self) -> PathBuf {
-        self.state.join("disk")
-    }
-
-    /// Where that is mounted: all images and volumes are below.
-    pub(crate) fn disk_mount(&self) -> PathBuf {
-        self.var().join("lib")
-    }
-
-    /// What is [`inside::CONFIGURATION`] inside.
+    /// Where certificates, kubeconfigs and configuration files are, which is `/run/node` inside.
     pub(crate) fn configuration(&self) -> PathBuf {
-        self.run().join("node")
+        self.state.join("run/node")
     }
 
     /// Where certificates and keys are.
     pub(crate) fn certificates(&self) -> PathBuf {
         self.configuration().join("pki")
-    }
-
-    /// What is [`inside::BUILT`] inside.
-    pub(crate) fn built(&self) -> PathBuf {
-        self.run().join("built")
-    }
-
-    /// Stands in for kernel settings that hold for the whole machine.
-    pub(crate) fn kernel_settings(&self) -> PathBuf {
-        self.state.join("sysctl")
     }
 
     /// Where each of the node's programs writes what it says.
@@ -273,7 +202,7 @@ impl NodeLayout {
 
     /// containerd's socket, reachable from outside too.
     pub(crate) fn containerd_socket(&self) -> PathBuf {
-        self.run().join("containerd/containerd.sock")
+        self.state.join("run/containerd/containerd.sock")
     }
 }
 

@@ -5,7 +5,6 @@
 
 mod built;
 mod certificates;
-mod components;
 mod configuration;
 mod control_groups;
 mod control_plane;
@@ -59,7 +58,6 @@ pub struct Kubernetes {
     layout: Layout,
     namespaces: Namespaces,
     built: Built,
-    kubeconfig: PathBuf,
 }
 
 /// What a cluster is made from and how it is set up: one with another mark is not the one asked for.
@@ -99,7 +97,7 @@ impl Kubernetes {
         ensure!(nodes <= MOST_NODES, "a cluster can have {MOST_NODES} nodes, not {nodes}");
         packages::ensure(packages::NODE, progress)?;
         let built = Built::ensure(&options.cache, options.version, &options.nodes, progress)?;
-        let _lock = cache::lock(layout.lock())?;
+        let _lock = cache::lock(&layout.lock)?;
         let setup = format!("{:?} {:?}", options.network, options.nodes);
         let wanted = (built.clone(), setup);
         match Self::healthy(&layout, &built, &wanted) {
@@ -107,17 +105,17 @@ impl Kubernetes {
                 progress.say("the cluster is up already");
                 return Ok(cluster);
             }
-            Err(fault) if layout.state().exists() => {
+            Err(fault) if layout.state.exists() => {
                 progress.say(&format!("starting the cluster anew: {fault:#}"));
                 progress.step("taking the old one down", || take_down(&layout, options))?;
             }
             // An unremoved control group could be left even so.
             Err(_) => take_down(&layout, options)?,
         }
-        let namespaces = start::start(&layout, &built, options, progress)?;
+        let cluster = start::start(&layout, &built, options, progress)?;
         let mark = serde_json::to_string(&wanted).context("describing the cluster")?;
         fs::write(layout.ready_mark(), mark).context("marking the cluster as ready")?;
-        Ok(Self::new(layout, namespaces, built))
+        Ok(cluster)
     }
 
     /// The cluster that runs, which must be healthy, however it is set up.
@@ -133,13 +131,13 @@ impl Kubernetes {
     pub fn down(options: &Options) -> Result<()> {
         require_root()?;
         let layout = Layout::new(&options.cache, &options.id)?;
-        let _lock = cache::lock(layout.lock())?;
+        let _lock = cache::lock(&layout.lock)?;
         take_down(&layout, options)
     }
 
     /// The control group above all of the cluster's pods, as seen from the control groups' root.
     pub fn control_group(options: &Options) -> Result<String> {
-        Ok(Layout::new(&options.cache, &options.id)?.control_group().to_owned())
+        Ok(Layout::new(&options.cache, &options.id)?.control_group)
     }
 
     /// Every cluster that has left a trace in this cache, whatever became of it.
@@ -165,8 +163,8 @@ impl Kubernetes {
         let layout = Layout::new(&options.cache, &options.id)?;
         let processes = layout.processes();
         Ok(Status {
-            state: layout.state().exists().then(|| layout.state().to_owned()),
-            kubeconfig: layout.kubeconfig(),
+            state: layout.state.exists().then(|| layout.state.clone()),
+            kubeconfig: layout.kubeconfig,
             processes: processes.iter().map(|(name, it)| (name.clone(), it.is_alive())).collect(),
             fault: Self::find(options).err().map(|fault| format!("{fault:#}")),
         })
@@ -174,7 +172,7 @@ impl Kubernetes {
 
     /// The administrator's kubeconfig; its server is reachable from the node's network only.
     pub fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
+        &self.layout.kubeconfig
     }
 
     /// The API server's audit log: a line of JSON for each request.
@@ -198,7 +196,7 @@ impl Kubernetes {
         command
             .arg(self.built.kubernetes.join("kubectl"))
             .arg("--kubeconfig")
-            .arg(&self.kubeconfig)
+            .arg(&self.layout.kubeconfig)
             .args(arguments);
         command
     }
@@ -206,7 +204,7 @@ impl Kubernetes {
     /// `program`, which reaches the cluster by `KUBECONFIG`.
     pub fn program(&self, program: &Path) -> Command {
         let mut command = self.namespaces.enter(&["--net"]);
-        command.arg(program).env("KUBECONFIG", &self.kubeconfig);
+        command.arg(program).env("KUBECONFIG", &self.layout.kubeconfig);
         command
     }
 
@@ -228,7 +226,7 @@ impl Kubernetes {
             let mut ctr = start::ctr(node, &self.built);
             programs::run(ctr.args(["images", "pull", "--local", &reference]))
                 .map(drop)
-                .with_context(|| format!("pulling the image {reference} for {}", node.name()))
+                .with_context(|| format!("pulling the image {reference} for {}", node.name))
         })
     }
 
@@ -246,11 +244,6 @@ impl Kubernetes {
         })
     }
 
-    fn new(layout: Layout, namespaces: Namespaces, built: Built) -> Self {
-        let kubeconfig = layout.kubeconfig();
-        Self { layout, namespaces, built, kubeconfig }
-    }
-
     /// The cluster that runs, if it is ready and set up as wanted.
     fn healthy(layout: &Layout, built: &Built, wanted: &Mark) -> Result<Self> {
         if read_mark(layout)? != *wanted {
@@ -263,7 +256,7 @@ impl Kubernetes {
         }
         let namespaces =
             Namespaces::find(&layout.first()).context("the first node's namespaces are gone")?;
-        let cluster = Self::new(layout.clone(), namespaces, built.clone());
+        let cluster = Self { layout: layout.clone(), namespaces, built: built.clone() };
         programs::run(&mut cluster.kubectl(["get", "--raw=/readyz", "--request-timeout=5s"]))
             .context("the API server is not ready")?;
         Ok(cluster)
@@ -278,14 +271,9 @@ fn read_mark(layout: &Layout) -> Result<Mark> {
 }
 
 fn take_down(layout: &Layout, options: &Options) -> Result<()> {
-    let built = options.cache.built();
-    for node in layout.places() {
-        Namespaces::end(&node, &built)?;
-    }
-    // Of a checkout whose clusters had one node only, in the cluster's own directory.
-    namespaces::end_holders(layout.state(), &built)?;
-    control_groups::remove(layout.control_group())?;
-    cache::remove_tree(layout.state())
+    layout.places().iter().try_for_each(|node| Namespaces::end(node, &options.cache))?;
+    control_groups::remove(&layout.control_group)?;
+    cache::remove_tree(&layout.state)
 }
 
 fn require_root() -> Result<()> {

@@ -8,7 +8,7 @@
 //! are plugged.
 
 use std::{
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -18,30 +18,22 @@ use anyhow::{Context as _, Result};
 use nix::sched::{CloneFlags, setns};
 
 use super::{
-    layout::{NodeLayout, inside},
+    layout::{Layout, NodeLayout},
     network::{Addresses, Network},
     options::{Nodes, Options},
     processes::{self, Process},
 };
 use crate::{
-    cache, programs,
+    cache::Cache,
+    programs,
     wait::{Look, until},
 };
 
-/// Kernel settings which the kubelet tunes and no namespace separates, with the values it wants
-/// (`setupKernelTunables` in `pkg/kubelet/cm/container_manager_linux.go`). Files stand in for them, so that
-/// the machine keeps its own.
-const KERNEL_SETTINGS: &[(&str, &str)] = &[
-    ("vm/overcommit_memory", "1"),
-    ("vm/panic_on_oom", "0"),
-    ("kernel/panic", "10"),
-    ("kernel/panic_on_oops", "1"),
-    ("kernel/keys/root_maxkeys", "1000000"),
-    ("kernel/keys/root_maxbytes", "25000000"),
-];
+/// What makes a node's directories, control groups and mounts, and says which variables it reads.
+const SET_UP: &str = include_str!("files/node.sh");
 
-/// Bytes that a node's own disk may hold.
-const DISK_SIZE: u64 = 64 << 30;
+/// The size of a node's own disk.
+const DISK_SIZE: &str = "64G";
 
 /// Where the holder of the namespaces is remembered, among the other processes.
 const HOLDER: &str = "namespaces";
@@ -53,36 +45,39 @@ pub(crate) struct Namespaces {
 }
 
 impl Namespaces {
-    /// Makes them, with the node's mounts and network. The node's own directories may be there: then it starts
-    /// as a machine that was switched off. `first` are those of the first node, for all others.
+    /// Makes them, with the node's control groups, mounts and network. The node's own directories may be there: then
+    /// it starts as a machine that was switched off. `first` are those of the first node, for all others.
     pub(crate) fn create(
+        layout: &Layout,
         node: &NodeLayout,
         pause: &Path,
         options: &Options,
         first: Option<&Self>,
     ) -> Result<Self> {
-        prepare_directories(node)?;
-        if options.nodes == Nodes::RealWithDisk {
-            make_disk(&node.disk())?;
+        for directory in [node.logs(), node.processes()] {
+            fs::create_dir_all(&directory)
+                .with_context(|| format!("making {}", directory.display()))?;
         }
         let namespaces = Self::hold(node, pause)?;
-        for arguments in mount_plan(node, options, Path::exists) {
-            programs::run(namespaces.enter(&["--mount"]).arg("mount").args(&arguments))
-                .context("making the node's mounts")?;
-        }
+        let disk = if options.nodes == Nodes::RealWithDisk { DISK_SIZE } else { "" };
+        let mut shell = namespaces.enter(&["--mount"]);
+        set_up(shell.arg("sh"), layout, node, &options.cache, disk)?;
         if let Some(first) = first {
-            first.ip(&plug_plan(node.name(), namespaces.holder.pid()))?;
+            first.ip(&plug_plan(&node.name, namespaces.holder.pid))?;
         }
-        let plan = network_plan(node.position(), options.nodes.count(), &options.network);
+        let plan = network_plan(node.position, options.nodes.count(), &options.network);
         namespaces.ip(&plan)?;
         Ok(namespaces)
     }
 
     /// Starts the program that holds them.
     fn hold(node: &NodeLayout, pause: &Path) -> Result<Self> {
-        let arguments = holder_arguments(pause, node.state());
         let log = node.log(HOLDER);
-        let unshare = processes::start_detached(Path::new("unshare"), &arguments, &log)?;
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--net", "--pid", "--fork", "--mount-proc"]);
+        // The holder ignores its argument; whoever looks for it does not.
+        command.args(["--propagation=private", "--"]).arg(pause).arg(&node.state);
+        let unshare = processes::start_detached(&command, &log)?;
         let holder = until("the node's namespaces", Duration::from_secs(20), || {
             anyhow::ensure!(
                 unshare.is_alive(),
@@ -108,7 +103,7 @@ impl Namespaces {
     /// Takes the port down into which the card of `node` is plugged here, or up again.
     pub(crate) fn set_port(&self, node: &NodeLayout, up: bool) -> Result<()> {
         let state = if up { "up" } else { "down" };
-        self.ip(&format!("link set {} {state}\n", node.name()))
+        self.ip(&format!("link set {} {state}\n", node.name))
     }
 
     /// Those of a node that was started earlier, if they are still there.
@@ -117,139 +112,59 @@ impl Namespaces {
         holder.is_alive().then_some(Self { holder })
     }
 
-    /// Ends every process in the namespaces, remembered or not; `built` is where the holder's program is.
-    pub(crate) fn end(node: &NodeLayout, built: &Path) -> Result<()> {
+    /// Ends every process in the namespaces, remembered or not.
+    pub(crate) fn end(node: &NodeLayout, cache: &Cache) -> Result<()> {
         if let Some(namespaces) = Self::find(node) {
             namespaces.holder.end()?;
         }
-        end_holders(node.state(), built)?;
-        // What was started in the namespaces from outside waits there for what has just ended.
-        for (_, process) in processes::all_recorded(&node.processes()) {
-            process.end()?;
+        let built = fs::read_dir(cache.built()).into_iter().flatten().flatten();
+        for pause in built.map(|entry| entry.path().join("pause")).filter(|path| path.is_file()) {
+            let holders = processes::with_last_words(&pause, &node.state);
+            holders.iter().try_for_each(Process::end)?;
         }
-        Ok(())
+        // What was started in the namespaces from outside waits there for what has just ended.
+        let around = processes::all_recorded(&node.processes());
+        around.iter().try_for_each(|(_, process)| process.end())
     }
 
     /// A command that runs what is appended in these of the namespaces; `--pid` makes nsenter wait for it.
     pub(crate) fn enter(&self, namespaces: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
-        command.args(self.enter_arguments(namespaces));
+        command.arg(format!("--target={}", self.holder.pid)).args(namespaces).arg("--");
         command
-    }
-
-    /// The arguments of `nsenter` for [`Namespaces::enter`].
-    pub(crate) fn enter_arguments(&self, namespaces: &[&str]) -> Vec<String> {
-        let target = format!("--target={}", self.holder.pid());
-        let wanted = namespaces.iter().map(ToString::to_string);
-        std::iter::once(target).chain(wanted).chain(["--".to_owned()]).collect()
     }
 
     /// Moves the calling thread, and what it starts from now on, into the node's network.
     pub(crate) fn enter_network(&self) -> Result<()> {
-        let path = PathBuf::from(format!("/proc/{}/ns/net", self.holder.pid()));
-        let file = fs::File::open(&path)
+        let path = PathBuf::from(format!("/proc/{}/ns/net", self.holder.pid));
+        let file = File::open(&path)
             .with_context(|| format!("opening the node's network {}", path.display()))?;
         setns(file, CloneFlags::CLONE_NEWNET).context("entering the node's network")
     }
 }
 
-/// Ends every program that holds namespaces for what is in the directory `state`; `built` is where it is.
-pub(crate) fn end_holders(state: &Path, built: &Path) -> Result<()> {
-    let entries = fs::read_dir(built).into_iter().flatten().flatten();
-    for pause in entries.map(|entry| entry.path().join("pause")).filter(|path| path.is_file()) {
-        for process in processes::with_last_words(&pause, state) {
-            process.end()?;
-        }
-    }
-    Ok(())
-}
-
 fn runs(process: &Process, program: &Path) -> bool {
-    fs::read_link(format!("/proc/{}/exe", process.pid())).is_ok_and(|running| running == program)
+    fs::read_link(format!("/proc/{}/exe", process.pid)).is_ok_and(|running| running == program)
 }
 
-/// As on any machine nothing in `/run` outlives its end, but what the harness writes for the node.
-fn prepare_directories(node: &NodeLayout) -> Result<()> {
-    let var = node.var();
-    for entry in fs::read_dir(node.run()).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() && path != node.configuration() {
-            cache::remove_tree(&path)?;
-        }
-    }
-    let mut directories = vec![
-        node.logs(),
-        node.processes(),
-        node.configuration(),
-        node.built(),
-        node.run().join("lock"),
-        node.run().join("netns"),
-    ];
-    directories.extend(["lib", "log/kubernetes", "cache", "tmp"].map(|name| var.join(name)));
-    let settings = node.kernel_settings();
-    directories.extend(["vm", "kernel/keys"].map(|name| settings.join(name)));
-    for directory in directories {
-        fs::create_dir_all(&directory)
-            .with_context(|| format!("making {}", directory.display()))?;
-    }
-    for (name, value) in KERNEL_SETTINGS {
-        let path = settings.join(name);
-        fs::write(&path, value).with_context(|| format!("writing {}", path.display()))?;
-    }
-    let link = var.join("run");
-    if link.is_symlink() {
-        return Ok(());
-    }
-    std::os::unix::fs::symlink("/run", &link)
-        .with_context(|| format!("making the link {}", link.display()))
-}
-
-fn holder_arguments(pause: &Path, state: &Path) -> Vec<String> {
-    let mut arguments =
-        ["--mount", "--net", "--pid", "--fork", "--mount-proc"].map(String::from).to_vec();
-    arguments.extend(["--propagation=private", "--"].map(String::from));
-    // The holder ignores its argument; whoever looks for it does not.
-    arguments.extend([pause.display().to_string(), state.display().to_string()]);
-    arguments
-}
-
-/// The file takes the room that is written to; the device it is mounted by goes with the mount.
-fn make_disk(path: &Path) -> Result<()> {
-    let file = fs::File::create(path).with_context(|| format!("making {}", path.display()))?;
-    file.set_len(DISK_SIZE).with_context(|| format!("growing {}", path.display()))?;
-    programs::run(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(path))
-        .map(drop)
-        .context("making a file system for the node")
-}
-
-/// The arguments of each `mount`, in order.
-fn mount_plan(
+/// Has a shell set the node up.
+fn set_up(
+    shell: &mut Command,
+    layout: &Layout,
     node: &NodeLayout,
-    options: &Options,
-    exists: impl Fn(&Path) -> bool,
-) -> Vec<Vec<String>> {
-    let bind = |kind: &str, from: &Path, to: &Path| {
-        vec![kind.to_owned(), from.display().to_string(), to.display().to_string()]
-    };
-    let mut plan = vec![bind("--bind", &options.cache.built(), &node.built())];
-    if options.nodes == Nodes::RealWithDisk {
-        let (disk, directory) = (node.disk(), node.disk_mount());
-        plan.push(bind("--options=loop", &disk, &directory));
-    }
-    for (name, _) in KERNEL_SETTINGS {
-        let setting = Path::new("/proc/sys").join(name);
-        // A kernel may have been built without one; the kubelet copes with that.
-        if !exists(&setting) {
-            continue;
-        }
-        plan.push(bind("--bind", &node.kernel_settings().join(name), &setting));
-    }
-    // /var comes last: the cache may lie in it, and is not to be seen any more from then on.
-    plan.push(bind("--rbind", &node.run(), Path::new("/run")));
-    plan.push(bind("--rbind", &node.var(), Path::new("/var")));
-    // Pods may ask for mount propagation, which takes shared mounts above theirs.
-    plan.push(vec!["--make-rshared".to_owned(), "/".to_owned()]);
-    plan
+    cache: &Cache,
+    disk: &str,
+) -> Result<()> {
+    shell
+        .arg("-eu")
+        .env("STATE", &node.state)
+        .env("BUILT", cache.built())
+        .env("CLUSTER_GROUP", &layout.control_group)
+        .env("NODE_GROUP", &node.control_group)
+        .env("DISK", disk);
+    programs::run_with_input(shell, SET_UP.as_bytes())
+        .map(drop)
+        .context("making the node's directories, control groups and mounts")
 }
 
 /// Commands for `ip -batch` in the network of a node at this position of so many. The first node's card is a
@@ -286,62 +201,72 @@ fn plug_plan(name: &str, holder: i32) -> String {
     )
 }
 
-/// The arguments that start one of the node's programs from outside.
-pub(crate) fn program_inside(directory: &str, program: &str) -> String {
-    format!("{}/{directory}/{program}", inside::BUILT)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        cache::Cache,
-        kubernetes::{ClusterId, KubernetesVersion, layout::Layout},
-    };
+    use crate::kubernetes::ClusterId;
 
-    fn plan(nodes: Nodes, exists: impl Fn(&Path) -> bool) -> Vec<String> {
+    /// What `mount` and `mkfs.ext4` are called with, and what is there afterwards in two hierarchies.
+    fn set_up_beside(disk: &str) -> String {
         let directory = tempfile::tempdir().unwrap();
-        let cache = Cache::at(directory.path()).unwrap();
-        let root = directory.path().canonicalize().unwrap().display().to_string();
-        let id = ClusterId::named("a").unwrap();
-        let layout = Layout::new(&cache, &id).unwrap();
-        let version = KubernetesVersion::default();
-        let options = Options { cache, id, network: Network::default(), version, nodes };
-        let lines = mount_plan(&layout.first(), &options, exists);
-        lines.iter().map(|words| words.join(" ").replace(&root, "CACHE")).collect()
+        let root = directory.path().canonicalize().unwrap();
+        let (cpuset, unified) = (root.join("cpuset"), root.join("unified"));
+        for (path, content) in [
+            ("cpuset/cgroup.sane_behavior", ""),
+            ("cpuset/cpuset.cpus", "0-1"),
+            ("cpuset/group/node-1/cpuset.cpus", ""),
+            ("cpuset/group/cpuset.cpus", ""),
+            ("unified/cgroup.controllers", "cpu memory"),
+            ("cache/clusters/a/node-1/run/containerd/left", ""),
+            ("cache/clusters/a/node-1/run/node/kept", ""),
+        ] {
+            fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+            fs::write(root.join(path), content).unwrap();
+        }
+        let cache = Cache::at(&root.join("cache")).unwrap();
+        let mut layout = Layout::new(&cache, &ClusterId::named("a").unwrap()).unwrap();
+        layout.control_group = "group".to_owned();
+        let node = NodeLayout { control_group: "group/node-1".to_owned(), ..layout.first() };
+        let hierarchies = format!("{}\n{}", cpuset.display(), unified.display());
+        let functions = "mount() { echo \"mount $*\" >> \"$CALLS\"; }
+            mkfs.ext4() { echo \"mkfs.ext4 $*\" >> \"$CALLS\"; }
+            findmnt() { echo \"$HIERARCHIES\"; }
+            . /dev/stdin";
+        let calls = root.join("calls");
+        let mut shell = Command::new("bash");
+        shell.args(["-euc", functions]).env("CALLS", &calls).env("HIERARCHIES", hierarchies);
+        set_up(&mut shell, &layout, &node, &cache, disk).unwrap();
+        assert_eq!(fs::read_to_string(cpuset.join("group/node-1/cpuset.cpus")).unwrap(), "0-1");
+        let handed_on = fs::read_to_string(unified.join("cgroup.subtree_control")).unwrap();
+        assert_eq!(handed_on, "+memory\n");
+        assert!(unified.join("group/node-1").is_dir());
+        assert!(node.configuration().join("kept").exists());
+        assert!(!node.state.join("run/containerd").exists());
+        let calls = fs::read_to_string(calls).unwrap().replace(&root.display().to_string(), "");
+        // Which settings there are depends on the kernel.
+        calls.lines().filter(|it| !it.contains("/proc/sys")).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
     fn the_machines_own_directories_are_covered_after_all_else_is_in_place() {
-        insta::assert_snapshot!(plan(Nodes::default(), |path| path.ends_with("vm/panic_on_oom")).join("\n"), @r"
-        --bind CACHE/built CACHE/clusters/a/node-1/run/built
-        --bind CACHE/clusters/a/node-1/sysctl/vm/panic_on_oom /proc/sys/vm/panic_on_oom
-        --rbind CACHE/clusters/a/node-1/run /run
-        --rbind CACHE/clusters/a/node-1/var /var
-        --make-rshared /
+        insta::assert_snapshot!(set_up_beside(""), @r"
+        mount --bind /cache/built /cache/clusters/a/node-1/run/built
+        mount --rbind /cache/clusters/a/node-1/run /run
+        mount --rbind /cache/clusters/a/node-1/var /var
+        mount --make-rshared /
         ");
-    }
-
-    #[test]
-    fn a_setting_that_the_kernel_does_not_have_is_left_out() {
-        assert!(!plan(Nodes::default(), |_| false).join("\n").contains("/proc/sys"));
     }
 
     #[test]
     fn a_disk_is_mounted_before_the_directory_that_it_lies_in_covers_the_machines() {
-        insta::assert_snapshot!(plan(Nodes::RealWithDisk, |_| false).join("\n"), @r"
-        --bind CACHE/built CACHE/clusters/a/node-1/run/built
-        --options=loop CACHE/clusters/a/node-1/disk CACHE/clusters/a/node-1/var/lib
-        --rbind CACHE/clusters/a/node-1/run /run
-        --rbind CACHE/clusters/a/node-1/var /var
-        --make-rshared /
+        insta::assert_snapshot!(set_up_beside("1M"), @r"
+        mount --bind /cache/built /cache/clusters/a/node-1/run/built
+        mkfs.ext4 -q -F -m 0 /cache/clusters/a/node-1/disk
+        mount --options=loop /cache/clusters/a/node-1/disk /cache/clusters/a/node-1/var/lib
+        mount --rbind /cache/clusters/a/node-1/run /run
+        mount --rbind /cache/clusters/a/node-1/var /var
+        mount --make-rshared /
         ");
-    }
-
-    #[test]
-    fn the_holder_can_be_found_by_its_last_words() {
-        let arguments = holder_arguments(Path::new("/built/pause"), Path::new("/state"));
-        assert_eq!(arguments[arguments.len() - 2..], ["/built/pause", "/state"]);
     }
 
     #[test]

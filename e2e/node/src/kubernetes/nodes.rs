@@ -19,16 +19,16 @@ const FILLED: &str = "filled";
 impl Kubernetes {
     /// Names of the nodes; the first has the control plane.
     pub fn node_names(&self) -> Vec<String> {
-        self.layout.nodes().iter().map(|node| node.name().to_owned()).collect()
+        self.layout.nodes().iter().map(|node| node.name.clone()).collect()
     }
 
     /// Ends the node as a loss of power does: at once, its kubelet and all of its pods. What it has on its disk
     /// stays. `options` are those that the cluster was started with.
     pub fn lose_node(&self, options: &Options, name: &str) -> Result<()> {
         let node = self.further_node(name)?;
-        Namespaces::end(&node, &options.cache.built()).with_context(|| format!("ending {name}"))?;
+        Namespaces::end(&node, &options.cache).with_context(|| format!("ending {name}"))?;
         // The kubelet would wait three seconds for each group that outlives its container.
-        control_groups::remove(node.control_group())
+        control_groups::remove(&node.control_group)
     }
 
     /// Starts a node that was lost, and waits until it is ready. `options` are those that the cluster was
@@ -37,9 +37,7 @@ impl Kubernetes {
         let node = self.further_node(name)?;
         ensure!(Namespaces::find(&node).is_none(), "{name} runs");
         let what = format!("starting {name} again");
-        progress.step(&what, || {
-            start::start_again(&self.layout, &node, &self.namespaces, &self.built, options)
-        })
+        progress.step(&what, || start::start_again(self, &node, options))
     }
 
     /// Lets the node's kubelet take its disk for full when it has one GiB less than it has now: that starts it
@@ -49,14 +47,14 @@ impl Kubernetes {
         let disk = statvfs(&node.var()).with_context(|| format!("looking at {name}'s disk"))?;
         let available = disk.blocks_available() * disk.fragment_size();
         let least = available.checked_sub(MARGIN).context("the disk is almost full")?;
-        let file = node.configuration().join("kubelet.json");
+        let file = node.configuration().join("kubelet.yaml");
         let shown = file.display();
         let text = fs::read_to_string(&file).with_context(|| format!("reading {shown}"))?;
         let mut configuration: Value =
-            serde_json::from_str(&text).with_context(|| format!("understanding {shown}"))?;
+            serde_saphyr::from_str(&text).with_context(|| format!("understanding {shown}"))?;
         configuration["evictionHard"]["nodefs.available"] = json!(least.to_string());
         fs::write(&file, configuration.to_string()).with_context(|| format!("writing {shown}"))?;
-        start::start_kubelet_again(&node, &self.built, options)
+        start::start_kubelet_again(&self.built, &node, options)
     }
 
     /// Takes so much of the node's disk that it is full by [`Self::limit_disk`], whatever images the kubelet removes.
@@ -87,7 +85,7 @@ impl Kubernetes {
     /// The node of this name, without which the others can be.
     fn further_node(&self, name: &str) -> Result<NodeLayout> {
         let nodes = self.layout.nodes();
-        let found = nodes.into_iter().find(|node| node.name() == name);
+        let found = nodes.into_iter().find(|node| node.name == name);
         let node = found.with_context(|| format!("the cluster has no node {name}"))?;
         ensure!(!node.has_control_plane(), "{name} has the control plane: nothing goes on without");
         Ok(node)

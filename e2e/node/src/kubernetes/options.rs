@@ -1,6 +1,6 @@
 //! What is asked of a cluster.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use super::{layout::ClusterId, network::Network, version::KubernetesVersion};
 use crate::cache::Cache;
@@ -30,6 +30,11 @@ impl Options {
             version,
             nodes: Nodes::default(),
         })
+    }
+
+    /// The container runtime of the node at this position.
+    pub(super) fn runtime(&self, position: usize) -> Result<ContainerRuntime> {
+        self.nodes.runtimes().get(position).copied().context("the cluster has fewer nodes")
     }
 }
 

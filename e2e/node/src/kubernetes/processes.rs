@@ -1,19 +1,16 @@
-//! Starts processes that outlive this one, remembers which they were, and tells later whether one still
-//! runs.
+//! Starts processes that outlive this one, remembers which they were, and says later whether one still runs.
 //!
 //! A process id alone says little: it may have been given to another process since. So a record also holds
 //! when the process started and in which boot of the machine.
 
 use std::{
-    fmt, fs,
-    fs::File,
-    path::{Path, PathBuf},
+    fs::{self, File},
+    path::Path,
     process::{Command, Stdio},
-    str::FromStr,
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, ensure};
 use nix::{
     errno::Errno,
     sys::{
@@ -22,35 +19,40 @@ use nix::{
     },
     unistd::Pid,
 };
+use procfs::{
+    process::{Stat, all_processes},
+    sys::kernel::random::boot_id,
+};
+use serde::{Deserialize, Serialize};
 
-use crate::wait::{Look, until};
+use crate::{
+    programs,
+    wait::{Look, until},
+};
 
 /// How long a killed process may take to vanish.
 const END: Duration = Duration::from_secs(20);
 
 /// One process, and never another one with the same id.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Process {
-    pid: i32,
-    /// Field 22 of `/proc/PID/stat`, clock ticks since boot: `proc_pid_stat(5)`.
+    pub(crate) pid: i32,
+    /// Clock ticks since boot.
     started: u64,
     boot: String,
 }
 
 impl Process {
     /// The running process of this id.
-    pub(crate) fn running(pid: i32) -> Result<Self> {
-        let stat = read_stat(pid).with_context(|| format!("no process {pid} runs"))?;
-        Ok(Self { pid, started: stat.started, boot: boot_id()? })
-    }
-
-    pub(crate) fn pid(&self) -> i32 {
-        self.pid
+    fn running(pid: i32) -> Result<Self> {
+        let stat = stat(pid).with_context(|| format!("no process {pid} runs"))?;
+        let boot = boot_id().context("reading which boot of the machine this is")?;
+        Ok(Self { pid, started: stat.starttime, boot })
     }
 
     /// Whether it still runs; one that has ended but was not waited for does not.
     pub(crate) fn is_alive(&self) -> bool {
-        read_stat(self.pid).is_some_and(|stat| stat.started == self.started && stat.state != 'Z')
+        stat(self.pid).is_some_and(|it| it.starttime == self.started && it.state != 'Z')
             && boot_id().is_ok_and(|boot| boot == self.boot)
     }
 
@@ -72,92 +74,67 @@ impl Process {
 
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
-        anyhow::ensure!(self.is_alive(), "process {} has ended", self.pid);
+        ensure!(self.is_alive(), "process {} has ended", self.pid);
         let sent = kill(Pid::from_raw(self.pid), signal);
         sent.with_context(|| format!("sending {signal} to process {}", self.pid))
     }
 
     /// The process that this one started, once there is one.
     pub(crate) fn child(&self) -> Option<Self> {
-        let is_child = |pid: &i32| read_stat(*pid).is_some_and(|stat| stat.parent == self.pid);
-        let pid = all_pids().into_iter().find(is_child)?;
-        Self::running(pid).ok()
+        children(self.pid).into_iter().find_map(|pid| Self::running(pid).ok())
     }
 
     /// Remembers it in a file.
     pub(crate) fn record(&self, path: &Path) -> Result<()> {
-        fs::write(path, self.to_string())
+        let text = serde_json::to_string(self).context("describing a process")?;
+        fs::write(path, text)
             .with_context(|| format!("recording process {} in {}", self.pid, path.display()))
-    }
-}
-
-impl fmt::Display for Process {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(formatter, "{} {} {}", self.pid, self.started, self.boot)
-    }
-}
-
-impl FromStr for Process {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let words: Vec<_> = text.split_whitespace().collect();
-        let [pid, started, boot] = words[..] else {
-            return Err(anyhow!("a process record has three words, this one is {text:?}"));
-        };
-        let pid = pid.parse().with_context(|| format!("reading the process id {pid:?}"))?;
-        let started =
-            started.parse().with_context(|| format!("reading the start time {started:?}"))?;
-        Ok(Self { pid, started, boot: boot.to_owned() })
     }
 }
 
 /// Kills everything that this process has started, and what that has started. That it has ended is no
 /// fault.
 pub fn end_descendants() {
-    let mut ours = vec![Pid::this().as_raw()];
+    let mut descendants = children(Pid::this().as_raw());
     let mut next = 0;
-    while let Some(parent) = ours.get(next).copied() {
+    while let Some(parent) = descendants.get(next).copied() {
         next += 1;
-        let is_child = |pid: &i32| read_stat(*pid).is_some_and(|stat| stat.parent == parent);
-        ours.extend(all_pids().into_iter().filter(is_child));
+        descendants.extend(children(parent));
     }
-    for pid in ours.into_iter().skip(1) {
+    for pid in descendants {
         let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
     }
 }
 
 /// Starts a program in a session of its own, so that neither Ctrl-C nor a closed terminal reaches it.
-pub(crate) fn start_detached(program: &Path, arguments: &[String], log: &Path) -> Result<Process> {
-    let output = File::options()
-        .create(true)
-        .append(true)
-        .open(log)
-        .with_context(|| format!("opening the log {}", log.display()))?;
+pub(crate) fn start_detached(command: &Command, log: &Path) -> Result<Process> {
+    let mut options = File::options();
+    let output = options.create(true).append(true).open(log);
+    let output = output.with_context(|| format!("opening the log {}", log.display()))?;
     let errors = output.try_clone().with_context(|| format!("opening {}", log.display()))?;
-    let child = Command::new("setsid")
-        .arg(program)
-        .args(arguments)
+    let mut command = programs::within(Command::new("setsid"), command);
+    let child = command
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(output)
         .stderr(errors)
         .spawn()
-        .with_context(|| format!("starting {}", program.display()))?;
-    let pid = i32::try_from(child.id()).context("reading a process id")?;
-    Process::running(pid)
+        .context("starting setsid")?;
+    Process::running(i32::try_from(child.id()).context("reading a process id")?)
 }
 
 /// The process that a file remembers, if there is such a file and it can be read.
 pub(crate) fn recorded(path: &Path) -> Option<Process> {
-    fs::read_to_string(path).ok()?.parse().ok()
+    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
 }
 
 /// All processes that a directory remembers, by name.
 pub(crate) fn all_recorded(directory: &Path) -> Vec<(String, Process)> {
-    let paths = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
-    let name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let mut all: Vec<_> = paths.filter_map(|path| Some((name(&path)?, recorded(&path)?))).collect();
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let named = entries.filter_map(|entry| {
+        Some((entry.file_name().to_string_lossy().into_owned(), recorded(&entry.path())?))
+    });
+    let mut all: Vec<_> = named.collect();
     all.sort_by(|left, right| left.0.cmp(&right.0));
     all
 }
@@ -165,77 +142,26 @@ pub(crate) fn all_recorded(directory: &Path) -> Vec<(String, Process)> {
 /// Running processes whose command line ends with these two words: found even where whoever started them
 /// was ended before it could remember them.
 pub(crate) fn with_last_words(program: &Path, argument: &Path) -> Vec<Process> {
-    let ends_so = |pid: &i32| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        last_words_are(&line, program, argument)
-    };
-    all_pids().into_iter().filter(ends_so).filter_map(|pid| Process::running(pid).ok()).collect()
+    let words = [program, argument].map(|path| path.to_string_lossy().into_owned());
+    let processes = all_processes().into_iter().flatten().flatten();
+    processes
+        .filter(|process| process.cmdline().is_ok_and(|line| line.ends_with(&words)))
+        .filter_map(|process| Process::running(process.pid()).ok())
+        .collect()
 }
 
-fn last_words_are(command_line: &[u8], program: &Path, argument: &Path) -> bool {
-    let mut words = command_line.strip_suffix(&[0]).unwrap_or(command_line).rsplit(|b| *b == 0);
-    words.next() == Some(argument.as_os_str().as_encoded_bytes())
-        && words.next() == Some(program.as_os_str().as_encoded_bytes())
+fn children(parent: i32) -> Vec<i32> {
+    let stats = all_processes().into_iter().flatten().flatten().filter_map(|it| it.stat().ok());
+    stats.filter(|stat| stat.ppid == parent).map(|stat| stat.pid).collect()
 }
 
-fn all_pids() -> Vec<i32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-}
-
-fn boot_id() -> Result<String> {
-    let path = "/proc/sys/kernel/random/boot_id";
-    let id = fs::read_to_string(path).with_context(|| format!("reading {path}"))?;
-    Ok(id.trim().to_owned())
-}
-
-#[derive(Debug, PartialEq, Eq)]
-struct Stat {
-    state: char,
-    parent: i32,
-    started: u64,
-}
-
-fn read_stat(pid: i32) -> Option<Stat> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-/// The second field is the program's name in brackets, in which anything may stand, so fields are counted
-/// from the last bracket.
-fn parse_stat(text: &str) -> Option<Stat> {
-    let (_, rest) = text.rsplit_once(')')?;
-    let fields: Vec<_> = rest.split_whitespace().collect();
-    Some(Stat {
-        state: fields.first()?.chars().next()?,
-        parent: fields.get(1)?.parse().ok()?,
-        started: fields.get(19)?.parse().ok()?,
-    })
+fn stat(pid: i32) -> Option<Stat> {
+    procfs::process::Process::new(pid).ok()?.stat().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_stat_line_is_read_past_any_program_name() {
-        let line = "42 (a ) b (c) S 7 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2 3";
-        let stat = parse_stat(line).unwrap();
-        assert_eq!(stat, Stat { state: 'S', parent: 7, started: 98765 });
-        assert_eq!(parse_stat("42 (short) S"), None);
-    }
-
-    #[test]
-    fn a_record_reads_back_as_it_was_written() {
-        let process = Process { pid: 42, started: 98765, boot: "b-o-o-t".into() };
-        assert_eq!(process.to_string().parse::<Process>().unwrap(), process);
-    }
-
-    #[test]
-    fn a_damaged_record_is_no_process() {
-        for text in ["", "42", "42 98765", "x 1 b", "1 2 3 4"] {
-            assert!(text.parse::<Process>().is_err(), "{text:?}");
-        }
-    }
 
     #[test]
     fn a_process_of_the_same_id_but_another_start_is_not_ours() {
@@ -246,30 +172,27 @@ mod tests {
     }
 
     #[test]
-    fn a_detached_process_is_found_by_its_last_words_and_ends_when_told() {
+    fn a_detached_process_is_found_by_its_record_and_its_last_words_and_ends() {
         let directory = tempfile::tempdir().unwrap();
         let marker = directory.path().join("marker");
-        let script = ["-c", "read line < \"$1\"", "sh"].map(String::from).to_vec();
         let status = Command::new("mkfifo").arg(&marker).status().unwrap();
         assert!(status.success());
-        let arguments = [script, vec![marker.display().to_string()]].concat();
-        let log = directory.path().join("log");
-        let process = start_detached(Path::new("sh"), &arguments, &log).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "read line < \"$1\"", "sh"]).arg(&marker);
+        let process = start_detached(&command, &directory.path().join("log")).unwrap();
         until("the program to run", Duration::from_secs(5), || {
             let found = with_last_words(Path::new("sh"), &marker);
             Ok(if found == [process.clone()] { Look::Ready(()) } else { Look::NotYet("no".into()) })
         })
         .unwrap();
+        assert_eq!(with_last_words(Path::new("sh"), directory.path()), []);
+        let records = directory.path().join("records");
+        fs::create_dir(&records).unwrap();
+        process.record(&records.join("record")).unwrap();
+        let all = all_recorded(&records);
+        assert_eq!(all, [("record".to_owned(), process.clone())]);
         process.end().unwrap();
         assert!(!process.is_alive());
         process.end().unwrap();
-    }
-
-    #[test]
-    fn only_the_two_last_words_count() {
-        let line = b"unshare\0--fork\0/b/pause\0/state\0";
-        assert!(last_words_are(line, Path::new("/b/pause"), Path::new("/state")));
-        assert!(!last_words_are(line, Path::new("/b/pause"), Path::new("/other")));
-        assert!(!last_words_are(b"vi\0/state\0", Path::new("/b/pause"), Path::new("/state")));
     }
 }

@@ -5,14 +5,14 @@ use std::{fs, path::Path, process::Command, time::Duration};
 use anyhow::{Context as _, Result, bail};
 
 use super::{
+    Kubernetes,
     built::Built,
     certificates,
-    components::{self, Component},
-    configuration::{self, ConfigurationFile, PAUSE_IMAGE},
-    control_groups, dns,
+    configuration::{OBJECTS, PAUSE_IMAGE, Values},
+    dns,
     layout::{Layout, NodeLayout},
     namespaces::Namespaces,
-    options::{ContainerRuntime, Nodes, Options},
+    options::{Nodes, Options},
     processes::{self, Process},
 };
 use crate::{
@@ -31,84 +31,67 @@ use crate::{
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A node that is being started, or runs.
-#[derive(Clone)]
-struct Node<'a> {
+struct Node {
     layout: NodeLayout,
     namespaces: Namespaces,
-    runtime: ContainerRuntime,
-    /// The directory of that.
-    containerd: &'a Path,
+    values: Values,
 }
 
-/// Nodes that are being started, and what they belong to.
+/// Nodes that are being started, and the cluster that they belong to.
 struct Start<'a> {
-    layout: &'a Layout,
-    built: &'a Built,
+    cluster: Kubernetes,
     options: &'a Options,
-    /// The first node, which may run already.
-    control_plane: Node<'a>,
-    nodes: Vec<Node<'a>>,
+    nodes: Vec<Node>,
 }
 
 /// Starts everything; afterwards pods can be run, DNS answers and Services work. Where the nodes are
-/// simulated, pods are only said to run. Returns the namespaces of the first node.
+/// simulated, pods are only said to run.
 pub(super) fn start(
     layout: &Layout,
     built: &Built,
     options: &Options,
     progress: &Progress,
-) -> Result<Namespaces> {
-    fs::create_dir_all(layout.state())
-        .with_context(|| format!("making {}", layout.state().display()))?;
+) -> Result<Kubernetes> {
+    fs::create_dir_all(&layout.state)
+        .with_context(|| format!("making {}", layout.state.display()))?;
     let start = progress.step("namespaces, certificates and configuration", || {
         let start = Start::prepare(layout, built, options)?;
         start.write_configuration()?;
-        let pki = start.control_plane.layout.certificates().display().to_string();
-        let kubeconfig = configuration::kubeconfig("admin", &pki, &options.network);
-        write(&layout.kubeconfig(), &kubeconfig)?;
         Ok(start)
     })?;
     match options.nodes {
         Nodes::Real(_) | Nodes::RealWithDisk => start.start_real(progress)?,
         Nodes::Simulated => start.start_simulation(progress)?,
     }
-    Ok(start.control_plane.namespaces)
+    Ok(start.cluster)
 }
 
-/// Starts a node again whose processes have all ended; the first one's namespaces are `first`.
+/// Starts a node of the cluster again whose processes have all ended.
 pub(super) fn start_again(
-    layout: &Layout,
+    cluster: &Kubernetes,
     node: &NodeLayout,
-    first: &Namespaces,
-    built: &Built,
     options: &Options,
 ) -> Result<()> {
     // What has ended is not to be taken for what is being started.
     cache::remove_tree(&node.processes())?;
-    let control_plane = Node {
-        layout: layout.first(),
-        namespaces: first.clone(),
-        runtime: ContainerRuntime::Newest,
-        containerd: &built.containerd,
-    };
-    let node = make_node(layout, node, built, options, Some(first))?;
-    let start = Start { layout, built, options, control_plane, nodes: vec![node] };
-    start.start_containerd()?;
+    let first = Some(&cluster.namespaces);
+    let node = Node::make(&cluster.layout, node, &cluster.built, options, first)?;
+    let start = Start { cluster: cluster.clone(), options, nodes: vec![node] };
+    start.start_on_each("containerd")?;
     start.wait_for_containerd()?;
-    start.start_kubelets()?;
-    for node in &start.nodes {
-        let name = node.layout.name();
-        let health = format!("--raw=/api/v1/nodes/{name}/proxy/healthz");
-        let what = format!("the kubelet of {name}");
-        start.wait_for_kubectl(&what, &node.layout.log("kubelet"), &["get", &health], "ok")?;
+    start.start_on_each("kubelet")?;
+    for Node { layout, .. } in &start.nodes {
+        let health = format!("--raw=/api/v1/nodes/{}/proxy/healthz", layout.name);
+        let what = format!("the kubelet of {}", layout.name);
+        start.wait_for_kubectl(&what, &layout.log("kubelet"), &["get", &health], "ok")?;
     }
     start.wait_for_nodes()
 }
 
 /// Ends the kubelet of a node, and starts it with the configuration that there is now. The pods go on.
 pub(super) fn start_kubelet_again(
-    node: &NodeLayout,
     built: &Built,
+    node: &NodeLayout,
     options: &Options,
 ) -> Result<()> {
     let around = processes::recorded(&node.processes().join("kubelet"));
@@ -118,31 +101,8 @@ pub(super) fn start_kubelet_again(
     }
     around.end()?;
     let namespaces = Namespaces::find(node).context("the node does not run")?;
-    let runtime = runtime_of(node, options)?;
-    let containerd = built.runtime(runtime)?;
-    let node = Node { layout: node.clone(), namespaces, runtime, containerd };
-    node.start_all(vec![components::kubelet(&node.layout, built, &options.network)])
-}
-
-fn runtime_of(node: &NodeLayout, options: &Options) -> Result<ContainerRuntime> {
-    let runtimes = options.nodes.runtimes();
-    runtimes.get(node.position()).copied().context("the cluster has fewer nodes")
-}
-
-/// Makes a node in which nothing runs yet.
-fn make_node<'a>(
-    layout: &Layout,
-    node: &NodeLayout,
-    built: &'a Built,
-    options: &Options,
-    first: Option<&Namespaces>,
-) -> Result<Node<'a>> {
-    let runtime = runtime_of(node, options)?;
-    control_groups::create(layout, node)?;
-    let namespaces = Namespaces::create(node, &built.pause.join("pause"), options, first)
-        .with_context(|| format!("making {}", node.name()))?;
-    let containerd = built.runtime(runtime)?;
-    Ok(Node { layout: node.clone(), namespaces, runtime, containerd })
+    let values = Values::new(node, built, options)?;
+    Node { layout: node.clone(), namespaces, values }.start("kubelet")
 }
 
 fn write(path: &Path, content: &str) -> Result<()> {
@@ -184,123 +144,129 @@ pub(super) fn load_image(
     Ok(())
 }
 
-impl Node<'_> {
-    fn start_all(&self, components: Vec<Component>) -> Result<()> {
-        for component in components {
-            let mut arguments = self.namespaces.enter_arguments(&["--mount", "--net", "--pid"]);
-            arguments.push(component.program);
-            arguments.extend(component.arguments);
-            let log = self.layout.log(component.name);
-            processes::start_detached(Path::new("nsenter"), &arguments, &log)
-                .and_then(|process| process.record(&self.layout.processes().join(component.name)))
-                .with_context(|| format!("starting {}", component.name))?;
-        }
-        Ok(())
+impl Node {
+    /// Makes a node in which nothing runs yet.
+    fn make(
+        layout: &Layout,
+        node: &NodeLayout,
+        built: &Built,
+        options: &Options,
+        first: Option<&Namespaces>,
+    ) -> Result<Self> {
+        let pause = built.pause.join("pause");
+        let namespaces = Namespaces::create(layout, node, &pause, options, first)
+            .with_context(|| format!("making {}", node.name))?;
+        let values = Values::new(node, built, options)?;
+        Ok(Self { layout: node.clone(), namespaces, values })
+    }
+
+    fn start(&self, name: &str) -> Result<()> {
+        let component = self.values.component(name)?;
+        let mut command = self.namespaces.enter(&["--mount", "--net", "--pid"]);
+        command.arg(component.program).args(component.arguments);
+        processes::start_detached(&command, &self.layout.log(name))
+            .and_then(|process| process.record(&self.layout.processes().join(name)))
+            .with_context(|| format!("starting {name}"))
+    }
+
+    fn start_all(&self, names: &[&str]) -> Result<()> {
+        names.iter().try_for_each(|name| self.start(name))
     }
 }
 
 impl<'a> Start<'a> {
     /// Makes all nodes; nothing runs in them yet.
-    fn prepare(layout: &'a Layout, built: &'a Built, options: &'a Options) -> Result<Self> {
-        let mut nodes: Vec<Node<'a>> = Vec::new();
+    fn prepare(layout: &Layout, built: &Built, options: &'a Options) -> Result<Self> {
+        let mut nodes: Vec<Node> = Vec::new();
         for place in layout.places().iter().take(options.nodes.count()) {
             let first = nodes.first().map(|it| &it.namespaces);
-            nodes.push(make_node(layout, place, built, options, first)?);
+            nodes.push(Node::make(layout, place, built, options, first)?);
         }
-        let control_plane = nodes.first().context("a cluster has a node")?.clone();
-        Ok(Self { layout, built, options, control_plane, nodes })
+        let namespaces = nodes.first().context("a cluster has a node")?.namespaces.clone();
+        let cluster = Kubernetes { layout: layout.clone(), namespaces, built: built.clone() };
+        Ok(Self { cluster, options, nodes })
     }
 
     fn write_configuration(&self) -> Result<()> {
-        let layouts: Vec<_> = self.nodes.iter().map(|node| node.layout.clone()).collect();
-        let network = &self.options.network;
-        certificates::write_all(&layouts, network)?;
-        let write_files = |node: &NodeLayout, files: Vec<ConfigurationFile>| {
-            files.iter().try_for_each(|it| write(&node.configuration().join(&it.path), &it.content))
-        };
-        let control_plane = configuration::of_control_plane(network);
-        write_files(&self.control_plane.layout, control_plane)?;
-        for node in &self.nodes {
-            let (count, runtime) = (self.nodes.len(), node.runtime);
-            let files = configuration::of_node(&node.layout, count, runtime, self.built, network)?;
-            write_files(&node.layout, files)?;
+        let layouts: Vec<_> = self.nodes.iter().map(|node| &node.layout).collect();
+        certificates::write_all(&layouts, &self.options.network)?;
+        for Node { layout, values, .. } in &self.nodes {
+            for (name, content) in values.files(layout.has_control_plane()) {
+                write(&layout.configuration().join(name), &content)?;
+            }
         }
-        Ok(())
+        let Node { layout, values, .. } = self.control_plane();
+        let pki = layout.certificates().display().to_string();
+        write(self.cluster.kubeconfig(), &values.kubeconfig("admin", &pki))
+    }
+
+    /// The first node, where the whole cluster is started.
+    fn control_plane(&self) -> &Node {
+        &self.nodes[0]
     }
 
     /// The control plane and all nodes.
     fn start_real(&self, progress: &Progress) -> Result<()> {
-        let network = &self.options.network;
         progress.step("etcd, API server and containerd", || {
-            self.control_plane.start_all(components::storage_and_api(self.built, network))?;
-            self.start_containerd()?;
+            self.control_plane().start_all(&["etcd", "kube-apiserver"])?;
+            self.start_on_each("containerd")?;
             self.wait_for_containerd()?;
             self.load_pause_image()?;
             self.wait_for_api_server()
         })?;
         progress.step("controllers, scheduler, kubelet and DNS", || {
-            let controllers = components::controllers(self.built, self.nodes.len());
-            self.control_plane.start_all(controllers)?;
-            self.start_kubelets()?;
+            self.control_plane().start_all(&["kube-controller-manager", "kube-scheduler"])?;
+            self.start_on_each("kubelet")?;
             self.apply_objects()?;
-            self.control_plane.start_all(vec![components::coredns(self.built)])?;
+            self.control_plane().start("coredns")?;
             self.wait_for_nodes()?;
             self.wait_for_service_account()?;
             self.wait_for_dns()
         })
     }
 
-    fn start_containerd(&self) -> Result<()> {
-        let mut nodes = self.nodes.iter();
-        nodes.try_for_each(|node| node.start_all(vec![components::containerd(node.containerd)]))
-    }
-
-    fn start_kubelets(&self) -> Result<()> {
-        let network = &self.options.network;
-        let kubelet = |node: &Node<'_>| components::kubelet(&node.layout, self.built, network);
-        self.nodes.iter().try_for_each(|node| node.start_all(vec![kubelet(node)]))
+    fn start_on_each(&self, name: &str) -> Result<()> {
+        self.nodes.iter().try_for_each(|node| node.start(name))
     }
 
     /// Starts what needs a node that is known to the API server, and waits until all are ready.
     fn wait_for_nodes(&self) -> Result<()> {
         for node in &self.nodes {
-            let name = node.layout.name();
+            let name = &node.layout.name;
             let arguments = ["get", "node", name, "-oname"];
             let what = format!("{name} to register");
             self.wait_for_kubectl(&what, &node.layout.log("kubelet"), &arguments, "node/")?;
-            let proxy = components::proxy(&node.layout, self.built, &self.options.network);
-            node.start_all(vec![proxy])?;
+            node.start("kube-proxy")?;
         }
-        for node in &self.nodes {
-            let name = node.layout.name();
+        for Node { layout, .. } in &self.nodes {
             let condition = r#"-ojsonpath={.status.conditions[?(@.type=="Ready")].status}"#;
-            let arguments = ["get", "node", name, condition];
-            let what = format!("{name} to be ready");
-            self.wait_for_kubectl(&what, &node.layout.log("kubelet"), &arguments, "True")?;
+            let arguments = ["get", "node", &layout.name, condition];
+            let what = format!("{} to be ready", layout.name);
+            self.wait_for_kubectl(&what, &layout.log("kubelet"), &arguments, "True")?;
         }
         Ok(())
     }
 
     /// The control plane, and kwok, which plays the nodes that somebody makes.
     fn start_simulation(&self, progress: &Progress) -> Result<()> {
-        let network = &self.options.network;
         progress.step("etcd and API server", || {
-            self.control_plane.start_all(components::storage_and_api(self.built, network))?;
+            self.control_plane().start_all(&["etcd", "kube-apiserver"])?;
             self.wait_for_api_server()
         })?;
         progress.step("controllers, scheduler and kwok", || {
-            self.control_plane.start_all(components::simulation(self.built, network)?)?;
+            let controllers = ["kube-controller-manager", "kube-scheduler", "kwok"];
+            self.control_plane().start_all(&controllers)?;
             self.wait_for_service_account()
         })
     }
 
     fn wait_for_api_server(&self) -> Result<()> {
-        let log = self.control_plane.layout.log("kube-apiserver");
+        let log = self.control_plane().layout.log("kube-apiserver");
         self.wait_for_kubectl("the API server", &log, &["get", "--raw=/readyz"], "ok")
     }
 
     fn wait_for_service_account(&self) -> Result<()> {
-        let log = self.control_plane.layout.log("kube-controller-manager");
+        let log = self.control_plane().layout.log("kube-controller-manager");
         let arguments = ["get", "serviceaccount", "default", "-oname"];
         let what = "the default service account";
         self.wait_for_kubectl(what, &log, &arguments, "serviceaccount/")
@@ -326,17 +292,10 @@ impl<'a> Start<'a> {
             let dead = processes::all_recorded(&node.processes()).into_iter().find(is_dead);
             if let Some((name, _)) = dead {
                 let said = programs::tail(&node.log(&name), 15);
-                bail!("{name} of {} has ended:\n{said}", node.name());
+                bail!("{name} of {} has ended:\n{said}", node.name);
             }
         }
         Ok(())
-    }
-
-    fn kubectl(&self) -> Command {
-        let mut command = self.control_plane.namespaces.enter(&["--net"]);
-        command.arg(self.built.kubernetes.join("kubectl"));
-        command.arg("--kubeconfig").arg(self.layout.kubeconfig());
-        command
     }
 
     /// Waits until what kubectl says begins with `expected`.
@@ -348,7 +307,7 @@ impl<'a> Start<'a> {
         expected: &str,
     ) -> Result<()> {
         self.wait(what, log, || {
-            let output = programs::run(self.kubectl().arg("--request-timeout=5s").args(arguments))
+            let output = programs::run(self.cluster.kubectl(arguments).arg("--request-timeout=5s"))
                 .map_err(|error| format!("{error:#}"))?;
             let said = String::from_utf8_lossy(&output.stdout);
             if said.starts_with(expected) { Ok(()) } else { Err(format!("{said:?}")) }
@@ -357,8 +316,8 @@ impl<'a> Start<'a> {
 
     fn wait_for_containerd(&self) -> Result<()> {
         self.nodes.iter().map(|node| &node.layout).try_for_each(|node| {
-            self.wait(&format!("containerd of {}", node.name()), &node.log("containerd"), || {
-                programs::run(ctr(node, self.built).arg("version"))
+            self.wait(&format!("containerd of {}", node.name), &node.log("containerd"), || {
+                programs::run(ctr(node, &self.cluster.built).arg("version"))
                     .map(drop)
                     .map_err(|error| format!("{error:#}"))
             })
@@ -367,22 +326,21 @@ impl<'a> Start<'a> {
 
     fn load_pause_image(&self) -> Result<()> {
         let directory = tempfile::tempdir().context("making a directory for the pause image")?;
-        let program = self.built.pause.join("pause");
+        let program = self.cluster.built.pause.join("pause");
         let layer = Layer::from_sources(directory.path(), &[Source::file("pause", &program)])?;
         let config =
             ImageConfig { entrypoint: vec!["/pause".to_owned()], ..ImageConfig::default() };
         let image = Image::new(vec![layer], config);
-        let mut nodes = self.nodes.iter();
-        nodes.try_for_each(|node| load_image(&node.layout, self.built, &image, &[PAUSE_IMAGE]))
+        self.cluster.load_image(&image, &[PAUSE_IMAGE])
     }
 
     fn apply_objects(&self) -> Result<()> {
-        let objects = configuration::objects(&self.options.network);
-        let log = self.control_plane.layout.log("kube-apiserver");
+        let objects = self.control_plane().values.fill(OBJECTS);
+        let log = self.control_plane().layout.log("kube-apiserver");
         // The namespace they go into is made a moment after the API server is ready.
         self.wait("the objects of DNS and kubelet", &log, || {
             let arguments = ["apply", "--server-side", "--validate=false", "-f", "-"];
-            programs::run_with_input(self.kubectl().args(arguments), objects.as_bytes())
+            programs::run_with_input(&mut self.cluster.kubectl(arguments), objects.as_bytes())
                 .map(drop)
                 .map_err(|error| format!("{error:#}"))
         })
@@ -391,10 +349,10 @@ impl<'a> Start<'a> {
     fn wait_for_dns(&self) -> Result<()> {
         std::thread::scope(|scope| {
             let asking = scope.spawn(|| {
-                self.control_plane.namespaces.enter_network()?;
+                self.control_plane().namespaces.enter_network()?;
                 let network = &self.options.network;
                 let ask = || dns::ask(network).map_err(|error| format!("{error:#}"));
-                let log = self.control_plane.layout.log("coredns");
+                let log = self.control_plane().layout.log("coredns");
                 self.wait("the cluster's DNS to answer", &log, ask)
             });
             asking.join().unwrap_or_else(|_| bail!("asking the cluster's DNS panicked"))
