@@ -71,7 +71,7 @@ impl Cache {
 
     /// The artefact's directory if it is there.
     pub fn find(&self, key: &Key) -> Option<PathBuf> {
-        let directory = self.built().join(key.to_string());
+        let directory = self.built().join(&key.0);
         if !directory.is_dir() {
             return None;
         }
@@ -122,7 +122,7 @@ impl Cache {
         fs::create_dir_all(&partial)
             .with_context(|| format!("making the directory {}", partial.display()))?;
         make(&partial).with_context(|| format!("making {key}"))?;
-        let directory = self.built().join(key.to_string());
+        let directory = self.built().join(&key.0);
         fs::rename(&partial, &directory)
             .with_context(|| format!("renaming {} to {key}", partial.display()))?;
         Ok(directory)
@@ -149,11 +149,7 @@ pub struct Artefact {
 
 /// Names an artefact by what it is made from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Key {
-    name: String,
-    version: String,
-    digest: String,
-}
+pub struct Key(String);
 
 impl Key {
     /// The key of what is made from these inputs, each with a name of its own; their order counts.
@@ -164,30 +160,18 @@ impl Key {
             hash.update(format!("{}:{input}{}:", input.len(), content.len()));
             hash.update(content);
         }
-        let digest = hexadecimal(&hash.finalize())[..16].to_owned();
-        Self { name: name.to_owned(), version: version.to_owned(), digest }
+        Self(format!("{name}-{version}-{}", &format!("{:x}", hash.finalize())[..16]))
     }
 }
 
 impl fmt::Display for Key {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}-{}-{}", self.name, self.version, self.digest)
+        formatter.write_str(&self.0)
     }
 }
 
-/// The bytes in lower-case hexadecimal digits.
-pub fn hexadecimal(bytes: &[u8]) -> String {
-    use fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// Holds a file lock until it is dropped, or the process ends in whatever way.
-#[derive(Debug)]
-pub struct Lock(#[expect(dead_code, reason = "closing the file gives the lock up")] File);
+/// A lock is held until its file is closed, or the process ends in whatever way.
+pub type Lock = File;
 
 /// Waits for the lock at `path`, which is made if need be.
 pub fn lock(path: &Path) -> Result<Lock> {
@@ -202,7 +186,7 @@ pub fn lock_or(path: &Path, waiting: impl FnOnce()) -> Result<Lock> {
         waiting();
         file.lock().with_context(|| format!("waiting for the lock {}", path.display()))?;
     }
-    Ok(Lock(file))
+    Ok(file)
 }
 
 /// Removes a directory with all that is in it; one that is not there is no fault.

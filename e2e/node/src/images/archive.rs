@@ -10,11 +10,11 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
-use tar::{EntryType, Header};
+use tar::EntryType;
 
 use super::{
     image::{Image, ImageConfig},
-    layer::Layer,
+    layer::{Layer, header},
     names::full_name,
 };
 
@@ -132,11 +132,7 @@ fn append(
     length: u64,
     content: impl std::io::Read,
 ) -> Result<()> {
-    let mut header = Header::new_gnu();
-    header.set_entry_type(EntryType::Regular);
-    header.set_mode(0o644);
-    header.set_mtime(0);
-    header.set_size(length);
+    let mut header = header(EntryType::Regular, 0o644, length);
     archive
         .append_data(&mut header, name, content)
         .with_context(|| format!("adding {name} to an image archive"))

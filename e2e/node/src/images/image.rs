@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::layer::Layer;
-use crate::{architecture::Architecture, cache::hexadecimal};
+use crate::architecture::Architecture;
 
 /// What an image says about how to run it; empty fields are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +64,7 @@ impl Image {
 
     /// The image id: the SHA-256 of the configuration, which holds those of the layers.
     pub fn digest(&self) -> String {
-        hexadecimal(&Sha256::digest(self.configuration().to_string()))
+        format!("{:x}", Sha256::digest(self.configuration().to_string()))
     }
 
     /// A name that belongs to these contents alone.

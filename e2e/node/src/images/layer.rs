@@ -11,8 +11,6 @@ use anyhow::{Context as _, Result};
 use sha2::{Digest as _, Sha256};
 use tar::{EntryType, Header};
 
-use crate::cache::hexadecimal;
-
 /// The archive of a layer that is kept, and the file with its digest.
 const KEPT: &str = "root.tar";
 const KEPT_DIGEST: &str = "digest";
@@ -118,7 +116,7 @@ fn digest(archive: &Path) -> Result<String> {
     let mut file = BufReader::with_capacity(1 << 20, File::open(archive).with_context(reading)?);
     let mut hash = Sha256::new();
     io::copy(&mut file, &mut hash).with_context(reading)?;
-    Ok(hexadecimal(&hash.finalize()))
+    Ok(format!("{:x}", hash.finalize()))
 }
 
 fn append(
@@ -126,30 +124,33 @@ fn append(
     path: &Path,
     content: Option<&Content>,
 ) -> Result<()> {
-    let mut header = Header::new_gnu();
-    header.set_mode(0o755);
-    header.set_uid(0);
-    header.set_gid(0);
-    header.set_mtime(0);
-    header.set_size(0);
     match content {
         None => {
-            header.set_entry_type(EntryType::Directory);
+            let mut header = header(EntryType::Directory, 0o755, 0);
             archive.append_data(&mut header, path, io::empty())?;
         }
         Some(Content::File(from)) => {
             let file = File::open(from).with_context(|| format!("opening {}", from.display()))?;
-            header.set_entry_type(EntryType::Regular);
-            header.set_size(file.metadata()?.len());
+            let mut header = header(EntryType::Regular, 0o755, file.metadata()?.len());
             archive.append_data(&mut header, path, file)?;
         }
         Some(Content::Link(target)) => {
-            header.set_entry_type(EntryType::Symlink);
-            header.set_mode(0o777);
-            archive.append_link(&mut header, path, target)?;
+            archive.append_link(&mut header(EntryType::Symlink, 0o777, 0), path, target)?;
         }
     }
     Ok(())
+}
+
+/// What belongs to root, and is from no time.
+pub(super) fn header(kind: EntryType, mode: u32, size: u64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_size(size);
+    header
 }
 
 #[cfg(test)]

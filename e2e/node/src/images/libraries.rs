@@ -5,7 +5,7 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, ensure};
 
 use super::layer::Source;
 use crate::programs;
@@ -14,46 +14,32 @@ use crate::programs;
 /// A static program comes alone.
 pub fn with_libraries(path: impl AsRef<Path>, program: &Path) -> Result<Vec<Source>> {
     let mut sources = vec![Source::file(path, program)];
-    // ldd fails for a static program, and says so on its standard error.
     let output = Command::new("ldd")
         .arg(program)
         .env("LC_ALL", "C")
         .output()
         .with_context(|| format!("listing the libraries of {}", program.display()))?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    if is_static(&said) || is_static(&complaint) {
-        return Ok(sources);
-    }
-    if !output.status.success() {
-        let complaint = programs::last_lines(&complaint, 5);
-        bail!("ldd {} failed, {}: {complaint}", program.display(), output.status);
-    }
-    let libraries = libraries(&said)
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    // ldd fails for a static program.
+    ensure!(
+        output.status.success() || complaint.contains("not a dynamic executable"),
+        "ldd {} failed, {}: {}",
+        program.display(),
+        output.status,
+        programs::last_lines(&complaint, 5)
+    );
+    let libraries = libraries(&String::from_utf8_lossy(&output.stdout))
         .with_context(|| format!("looking for the libraries of {}", program.display()))?;
     sources.extend(libraries.iter().map(|library| Source::file(library, library)));
     Ok(sources)
 }
 
-fn is_static(said: &str) -> bool {
-    said.contains("statically linked") || said.contains("not a dynamic executable")
-}
-
 /// Lines are `NAME => PATH (ADDRESS)`, `PATH (ADDRESS)` for the loader, `NAME (ADDRESS)` for what the kernel
-/// brings.
+/// brings, and `statically linked`.
 fn libraries(said: &str) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for line in said.lines().map(str::trim) {
-        let place = line.split_once(" => ").map_or(line, |(_, place)| place);
-        if place == "not found" {
-            bail!("no library for this line of ldd: {line}");
-        }
-        let path = place.split(" (").next().unwrap_or(place);
-        if path.starts_with('/') {
-            found.push(PathBuf::from(path));
-        }
-    }
-    Ok(found)
+    let missing = said.lines().find(|line| line.ends_with("=> not found"));
+    ensure!(missing.is_none(), "no library for this line of ldd: {}", missing.unwrap_or_default());
+    Ok(said.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect())
 }
 
 #[cfg(test)]

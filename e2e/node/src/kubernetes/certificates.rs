@@ -84,7 +84,7 @@ fn client(identity: Identity<'_>) -> Result<CertificateParams> {
 
 fn api_server(network: &Network) -> Result<CertificateParams> {
     let names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"];
-    let addresses = network.all().into_iter().flat_map(|it| [it.api_service, it.control_plane()]);
+    let addresses = network.all().iter().flat_map(|it| [it.api_service, it.control_plane()]);
     let serves = names.into_iter().chain(["127.0.0.1"]).chain(addresses).map(str::to_owned);
     let serves = serves.chain([network.api_name()]).collect();
     let mut parameters = parameters(("kube-apiserver", None), serves)?;

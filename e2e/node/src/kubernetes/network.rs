@@ -4,20 +4,13 @@ use std::{fmt, str::FromStr};
 
 use anyhow::{Error, Result, bail, ensure};
 
-/// One kind of address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum IpFamily {
-    V4,
-    V6,
-}
-
 /// The kinds of addresses that nodes, pods and Services have, the usual one first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IpFamilies(Vec<IpFamily>);
+pub struct IpFamilies(Vec<&'static Addresses>);
 
 impl Default for IpFamilies {
     fn default() -> Self {
-        Self(vec![IpFamily::V4])
+        Self(vec![&IPV4])
     }
 }
 
@@ -26,11 +19,11 @@ impl FromStr for IpFamilies {
 
     fn from_str(text: &str) -> Result<Self> {
         let family = |word: &str| match word {
-            "ipv4" => Ok(IpFamily::V4),
-            "ipv6" => Ok(IpFamily::V6),
+            "ipv4" => Ok(&IPV4),
+            "ipv6" => Ok(&IPV6),
             other => bail!("{other:?} is no kind of address: use ipv4, ipv6, or both with a comma"),
         };
-        let families: Vec<IpFamily> = text.split(',').map(family).collect::<Result<_>>()?;
+        let families: Vec<_> = text.split(',').map(family).collect::<Result<_>>()?;
         let repeated = families.len() > 1 && families.first() == families.last();
         ensure!(families.len() <= 2 && !repeated, "{text:?} names a kind of address twice");
         Ok(Self(families))
@@ -39,10 +32,7 @@ impl FromStr for IpFamilies {
 
 impl fmt::Display for IpFamilies {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = self.0.iter().map(|family| match family {
-            IpFamily::V4 => "ipv4",
-            IpFamily::V6 => "ipv6",
-        });
+        let words = self.0.iter().map(|family| family.kind.to_lowercase());
         formatter.write_str(&words.collect::<Vec<_>>().join(","))
     }
 }
@@ -172,22 +162,18 @@ pub struct Network {
 
 impl Network {
     /// The addresses of each kind that it has, the usual one first.
-    pub(crate) fn all(&self) -> Vec<&'static Addresses> {
-        let addresses = |family: &IpFamily| match family {
-            IpFamily::V4 => &IPV4,
-            IpFamily::V6 => &IPV6,
-        };
-        self.ip_families.0.iter().map(addresses).collect()
+    pub(crate) fn all(&self) -> &[&'static Addresses] {
+        &self.ip_families.0
     }
 
     /// The addresses of the usual kind.
     pub(crate) fn usual(&self) -> &'static Addresses {
-        self.all().first().copied().unwrap_or(&IPV4)
+        self.ip_families.0[0]
     }
 
     /// One value for each kind of address, as Kubernetes' options take them.
     pub(crate) fn each(&self, value: impl Fn(&'static Addresses) -> &'static str) -> String {
-        self.all().into_iter().map(value).collect::<Vec<_>>().join(",")
+        self.all().iter().copied().map(value).collect::<Vec<_>>().join(",")
     }
 
     /// The full name of the API server's Service.
