@@ -39,8 +39,8 @@ pub(crate) fn write_all(nodes: &[&NodeLayout], network: &Network) -> Result<()> 
             .with_context(|| format!("making {}", directory.display()))?;
         write(&directory.join("ca.crt"), &authority.pem())?;
         let user = format!("system:node:{}", node.name);
-        issue(&directory, &authority, "kubelet", client((&user, Some("system:nodes")))?)?;
-        issue(&directory, &authority, "proxy", client(("system:kube-proxy", None))?)?;
+        issue(&directory, &authority, "kubelet", &client((&user, Some("system:nodes")))?)?;
+        issue(&directory, &authority, "proxy", &client(("system:kube-proxy", None))?)?;
         if node.has_control_plane() {
             write_control_plane(&directory, &authority, network)?;
         }
@@ -51,15 +51,15 @@ pub(crate) fn write_all(nodes: &[&NodeLayout], network: &Network) -> Result<()> 
 fn write_control_plane(directory: &Path, authority: &Authority, network: &Network) -> Result<()> {
     write(&directory.join("ca.key"), &authority.key().serialize_pem())?;
     for (file, identity) in CLIENTS {
-        issue(directory, authority, file, client(identity)?)?;
+        issue(directory, authority, file, &client(identity)?)?;
     }
-    issue(directory, authority, "apiserver", api_server(network)?)?;
+    issue(directory, authority, "apiserver", &api_server(network)?)?;
     // How the API server shows an extension API server that a request comes from it. This takes an authority of its
     // own: whoever has such a certificate may claim to be anyone.
     let authority = self::authority("front-proxy")?;
     write(&directory.join("front-proxy-ca.crt"), &authority.pem())?;
     let name = "front-proxy-client";
-    issue(directory, &authority, name, client((name, None))?)?;
+    issue(directory, &authority, name, &client((name, None))?)?;
     let key = KeyPair::generate().context("making the service accounts' key")?;
     write(&directory.join("service-accounts.key"), &key.serialize_pem())?;
     write(&directory.join("service-accounts.pub"), &key.public_key_pem())
@@ -108,7 +108,7 @@ fn issue(
     directory: &Path,
     authority: &Authority,
     file: &str,
-    parameters: CertificateParams,
+    parameters: &CertificateParams,
 ) -> Result<()> {
     let key = KeyPair::generate().with_context(|| format!("making the key of {file}"))?;
     let certificate = parameters

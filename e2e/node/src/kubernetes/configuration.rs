@@ -59,7 +59,7 @@ struct Entry {
 
 /// What stands in the files of one node for the names between @ signs.
 pub(crate) struct Values {
-    values: Vec<(&'static str, String)>,
+    named: Vec<(&'static str, String)>,
     several: bool,
     simulated: bool,
 }
@@ -91,12 +91,12 @@ impl Values {
             ("coredns", inside(&built.coredns)),
         ]);
         values.extend(built.kwok.as_deref().map(|kwok| ("kwok", inside(kwok))));
-        Ok(Self { values, several, simulated: options.nodes == Nodes::Simulated })
+        Ok(Self { named: values, several, simulated: options.nodes == Nodes::Simulated })
     }
 
     /// The text with the values in it.
     pub(crate) fn fill(&self, text: &str) -> String {
-        self.values
+        self.named
             .iter()
             .fold(text.to_owned(), |text, (name, value)| text.replace(&format!("@{name}@"), value))
     }
@@ -209,7 +209,7 @@ mod tests {
         for (name, content) in values(Nodes::of(2), both()).files(true) {
             assert!(!content.lines().any(|line| line.matches('@').count() > 1), "{content}");
             if !["kwok.yaml", "audit-policy.yaml"].contains(&name.as_str()) {
-                text += &format!("--- {name}\n{content}");
+                text.extend(["--- ", &name, "\n", &content]);
             }
         }
         insta::assert_snapshot!(text);

@@ -107,10 +107,10 @@ impl Kubernetes {
             }
             Err(fault) if layout.state.exists() => {
                 progress.say(&format!("starting the cluster anew: {fault:#}"));
-                progress.step("taking the old one down", || take_down(&layout, options))?;
+                progress.step("taking the old one down", || take_down(&layout))?;
             }
             // An unremoved control group could be left even so.
-            Err(_) => take_down(&layout, options)?,
+            Err(_) => take_down(&layout)?,
         }
         let cluster = start::start(&layout, &built, options, progress)?;
         let mark = serde_json::to_string(&wanted).context("describing the cluster")?;
@@ -132,7 +132,7 @@ impl Kubernetes {
         require_root()?;
         let layout = Layout::new(&options.cache, &options.id)?;
         let _lock = cache::lock(&layout.lock)?;
-        take_down(&layout, options)
+        take_down(&layout)
     }
 
     /// The control group above all of the cluster's pods, as seen from the control groups' root.
@@ -270,8 +270,8 @@ fn read_mark(layout: &Layout) -> Result<Mark> {
         .context("no cluster has been started to its end")
 }
 
-fn take_down(layout: &Layout, options: &Options) -> Result<()> {
-    layout.places().iter().try_for_each(|node| Namespaces::end(node, &options.cache))?;
+fn take_down(layout: &Layout) -> Result<()> {
+    layout.places().iter().try_for_each(Namespaces::end)?;
     control_groups::remove(&layout.control_group)?;
     cache::remove_tree(&layout.state)
 }

@@ -35,9 +35,6 @@ const SET_UP: &str = include_str!("files/node.sh");
 /// The size of a node's own disk.
 const DISK_SIZE: &str = "64G";
 
-/// Where the holder of the namespaces is remembered, among the other processes.
-const HOLDER: &str = "namespaces";
-
 /// The namespaces of a running node.
 #[derive(Debug, Clone)]
 pub(crate) struct Namespaces {
@@ -72,24 +69,22 @@ impl Namespaces {
 
     /// Starts the program that holds them.
     fn hold(node: &NodeLayout, pause: &Path) -> Result<Self> {
-        let log = node.log(HOLDER);
+        let log = node.log("namespaces");
         let mut command = Command::new("unshare");
         command.args(["--mount", "--net", "--pid", "--fork", "--mount-proc"]);
         // The holder ignores its argument; whoever looks for it does not.
         command.args(["--propagation=private", "--"]).arg(pause).arg(&node.state);
         let unshare = processes::start_detached(&command, &log)?;
-        let holder = until("the node's namespaces", Duration::from_secs(20), || {
+        // It shows that the namespaces are complete: unshare starts it last.
+        until("the node's namespaces", Duration::from_secs(20), || {
+            let held = Self::find(node);
             anyhow::ensure!(
-                unshare.is_alive(),
+                held.is_some() || unshare.is_alive(),
                 "making the node's namespaces failed: {}",
                 programs::tail(&log, 5)
             );
-            // It shows that the namespaces are complete: unshare starts it last.
-            let held = unshare.child().filter(|child| runs(child, pause));
             Ok(held.map_or_else(|| Look::NotYet("no holder yet".into()), Look::Ready))
-        })?;
-        holder.record(&node.processes().join(HOLDER))?;
-        Ok(Self { holder })
+        })
     }
 
     /// Runs commands of `ip` in the node's network.
@@ -108,20 +103,14 @@ impl Namespaces {
 
     /// Those of a node that was started earlier, if they are still there.
     pub(crate) fn find(node: &NodeLayout) -> Option<Self> {
-        let holder = processes::recorded(&node.processes().join(HOLDER))?;
-        holder.is_alive().then_some(Self { holder })
+        let holders = processes::with_command_line(|words| words.len() == 2 && holds(words, node));
+        holders.into_iter().next().map(|holder| Self { holder })
     }
 
     /// Ends every process in the namespaces, remembered or not.
-    pub(crate) fn end(node: &NodeLayout, cache: &Cache) -> Result<()> {
-        if let Some(namespaces) = Self::find(node) {
-            namespaces.holder.end()?;
-        }
-        let built = fs::read_dir(cache.built()).into_iter().flatten().flatten();
-        for pause in built.map(|entry| entry.path().join("pause")).filter(|path| path.is_file()) {
-            let holders = processes::with_last_words(&pause, &node.state);
-            holders.iter().try_for_each(Process::end)?;
-        }
+    pub(crate) fn end(node: &NodeLayout) -> Result<()> {
+        let holders = processes::with_command_line(|words| holds(words, node));
+        holders.iter().try_for_each(Process::end)?;
         // What was started in the namespaces from outside waits there for what has just ended.
         let around = processes::all_recorded(&node.processes());
         around.iter().try_for_each(|(_, process)| process.end())
@@ -143,8 +132,11 @@ impl Namespaces {
     }
 }
 
-fn runs(process: &Process, program: &Path) -> bool {
-    fs::read_link(format!("/proc/{}/exe", process.pid)).is_ok_and(|running| running == program)
+/// Whether that is the command line of what holds the node's namespaces, or of who starts it: both are found even where
+/// whoever started them was ended before it could remember them.
+fn holds(words: &[String], node: &NodeLayout) -> bool {
+    let [.., program, argument] = words else { return false };
+    program.ends_with("/pause") && Path::new(argument) == node.state
 }
 
 /// Has a shell set the node up.
@@ -245,6 +237,19 @@ mod tests {
         let calls = fs::read_to_string(calls).unwrap().replace(&root.display().to_string(), "");
         // Which settings there are depends on the kernel.
         calls.lines().filter(|it| !it.contains("/proc/sys")).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_holder_is_of_one_node() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::at(directory.path()).unwrap();
+        let layout = Layout::new(&cache, &ClusterId::named("a").unwrap()).unwrap();
+        let (node, other) = (layout.first(), layout.places().remove(1));
+        let state = node.state.display().to_string();
+        let words = ["unshare", "--fork", "/b/pause", &state].map(str::to_owned);
+        assert!(holds(&words, &node) && holds(&words[2..], &node));
+        assert!(!holds(&words, &other) && !holds(&words[..3], &node) && !holds(&[], &node));
+        assert!(!holds(&["vi".to_owned(), state], &node));
     }
 
     #[test]

@@ -23,10 +23,10 @@ impl Kubernetes {
     }
 
     /// Ends the node as a loss of power does: at once, its kubelet and all of its pods. What it has on its disk
-    /// stays. `options` are those that the cluster was started with.
-    pub fn lose_node(&self, options: &Options, name: &str) -> Result<()> {
+    /// stays.
+    pub fn lose_node(&self, name: &str) -> Result<()> {
         let node = self.further_node(name)?;
-        Namespaces::end(&node, &options.cache).with_context(|| format!("ending {name}"))?;
+        Namespaces::end(&node).with_context(|| format!("ending {name}"))?;
         // The kubelet would wait three seconds for each group that outlives its container.
         control_groups::remove(&node.control_group)
     }
