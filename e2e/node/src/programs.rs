@@ -2,14 +2,15 @@
 //! ever.
 
 use std::{
-    io::{BufRead as _, BufReader, Seek as _, Write},
+    io::{self, BufRead as _, BufReader, Read, Seek as _, Write},
+    panic::resume_unwind,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     thread,
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use process_control::{ChildExt as _, Control as _};
 
 use crate::progress;
@@ -41,11 +42,9 @@ pub fn run(command: &mut Command) -> Result<Output> {
 pub fn show(command: &mut Command) -> Result<()> {
     let mut child = command.spawn().with_context(|| format!("starting {}", describe(command)))?;
     let ended = child.controlled().time_limit(BUILD_LIMIT).terminate_for_timeout().wait();
-    match ended.with_context(|| format!("waiting for {}", describe(command)))? {
-        Some(status) if status.success() => Ok(()),
-        Some(status) => bail!("{} ended with {status}", describe(command)),
-        None => bail!("{}: {}", describe(command), overdue(BUILD_LIMIT)),
-    }
+    let status = in_time(command, BUILD_LIMIT, ended)?;
+    ensure!(status.success(), "{} ended with {status}", describe(command));
+    Ok(())
 }
 
 /// Runs a command to its end, and then shows what it wrote.
@@ -54,10 +53,18 @@ pub fn show_at_the_end(command: &mut Command) -> Result<()> {
     let same = || output.try_clone().context("opening a file for what a program writes");
     let ended = show(command.stdout(same()?).stderr(same()?));
     output.rewind().context("reading what a program has written")?;
-    for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
-        progress::print(&String::from_utf8_lossy(&line));
-    }
+    show_lines(output);
     ended
+}
+
+/// Shows every line as soon as it is there, and returns them all.
+fn show_lines(output: impl Read) -> String {
+    let lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
+    lines.fold(String::new(), |text, line| {
+        let line = String::from_utf8_lossy(&line);
+        progress::print(&line);
+        text + &line + "\n"
+    })
 }
 
 /// `command` as the last words of `wrapper`, which starts it.
@@ -90,25 +97,11 @@ pub fn show_and_keep(command: &mut Command) -> Result<Shown> {
     let mut child = started.with_context(|| format!("starting {}", describe(command)))?;
     let output = child.stdout.take().context("taking the standard output of a child")?;
     thread::scope(|scope| {
-        let reading = scope.spawn(move || {
-            let mut text = String::new();
-            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
-                let line = String::from_utf8_lossy(&line);
-                progress::print(&line);
-                text += &line;
-                text.push('\n');
-            }
-            text
-        });
+        let reading = scope.spawn(move || show_lines(output));
         let ended = child.controlled().time_limit(BUILD_LIMIT).terminate_for_timeout().wait();
-        let ended = ended.with_context(|| format!("waiting for {}", describe(command)))?;
-        let Some(status) = ended else {
-            bail!("{}: {}", describe(command), overdue(BUILD_LIMIT));
-        };
-        match reading.join() {
-            Ok(text) => Ok(Shown { success: status.success(), text }),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        let success = in_time(command, BUILD_LIMIT, ended)?.success();
+        let text = reading.join().unwrap_or_else(|panic| resume_unwind(panic));
+        Ok(Shown { success, text })
     })
 }
 
@@ -142,22 +135,20 @@ fn feed_within(
         // Beside the reading: a program that talks while it is fed would wait for ever.
         let writing = scope.spawn(move || write(&mut stdin));
         let ended = child.controlled_with_output().time_limit(limit).terminate_for_timeout().wait();
-        let written = writing.join();
-        let ended = ended.with_context(|| format!("waiting for {}", describe(command)))?;
-        let Some(output) = ended else {
-            bail!("{}: {}", describe(command), overdue(limit));
-        };
-        let output = check(command, output.into_std_lossy())?;
-        match written {
-            Ok(written) => written.with_context(|| format!("feeding {}", describe(command)))?,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        let written = writing.join().unwrap_or_else(|panic| resume_unwind(panic));
+        let output = check(command, in_time(command, limit, ended)?.into_std_lossy())?;
+        written.with_context(|| format!("feeding {}", describe(command)))?;
         Ok(output)
     })
 }
 
-fn overdue(limit: Duration) -> String {
-    format!("ended here: it had not ended after {} s", limit.as_secs())
+/// What waiting for the command has come to, unless its time had passed.
+fn in_time<T>(command: &Command, limit: Duration, ended: io::Result<Option<T>>) -> Result<T> {
+    let ended = ended.with_context(|| format!("waiting for {}", describe(command)))?;
+    let limit = limit.as_secs();
+    ended.with_context(|| {
+        format!("{}: ended here: it had not ended after {limit} s", describe(command))
+    })
 }
 
 fn check(command: &Command, output: Output) -> Result<Output> {
@@ -172,10 +163,8 @@ fn check(command: &Command, output: Output) -> Result<Output> {
 }
 
 fn describe(command: &Command) -> String {
-    let words: Vec<_> = std::iter::once(command.get_program())
-        .chain(command.get_args())
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
     format!("`{}`", words.join(" "))
 }
 

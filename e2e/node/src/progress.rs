@@ -48,10 +48,20 @@ impl Progress {
         let _ = writeln!(std::io::stderr(), "{line}");
     }
 
-    /// Does `work` and prints one line when it is done.
+    /// Does `work` and prints one line when it is done, and some while it is not.
     pub fn step<T>(&self, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let begun = Instant::now();
-        let done = self.reminding(what, begun, work)?;
+        let (finished, wait) = mpsc::channel::<()>();
+        let done = thread::scope(|scope| {
+            scope.spawn(move || {
+                while wait.recv_timeout(REMINDER) == Err(RecvTimeoutError::Timeout) {
+                    self.say(&format!("{what}: at work for {}", seconds(begun.elapsed())));
+                }
+            });
+            let done = work();
+            drop(finished);
+            done
+        })?;
         self.say(&format!("{what}: {}", seconds(begun.elapsed())));
         Ok(done)
     }
@@ -66,25 +76,6 @@ impl Progress {
     ) -> Result<T> {
         self.say(&format!("{what} (usually {usually}) ..."));
         self.step(what, work)
-    }
-
-    fn reminding<T>(
-        &self,
-        what: &str,
-        begun: Instant,
-        work: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        let (finished, wait) = mpsc::channel::<()>();
-        thread::scope(|scope| {
-            scope.spawn(move || {
-                while wait.recv_timeout(REMINDER) == Err(RecvTimeoutError::Timeout) {
-                    self.say(&format!("{what}: at work for {}", seconds(begun.elapsed())));
-                }
-            });
-            let done = work();
-            drop(finished);
-            done
-        })
     }
 }
 

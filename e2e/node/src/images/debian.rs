@@ -115,10 +115,9 @@ impl Recipe<'_> {
     /// mmdebstrap's, but for the archive's name.
     fn arguments(&self) -> Vec<String> {
         let mut packages = self.packages.to_vec();
-        let mut arguments = vec!["--quiet".to_owned(), "--variant=minbase".to_owned()];
-        arguments.push("--dpkgopt=path-exclude=/usr/share/doc/*".to_owned());
-        arguments.push("--dpkgopt=path-exclude=/usr/share/man/*".to_owned());
-        arguments.push("--dpkgopt=path-exclude=/usr/share/locale/*".to_owned());
+        let mut arguments = ["--quiet", "--variant=minbase"].map(str::to_owned).to_vec();
+        let excluded = ["doc", "man", "locale"];
+        arguments.extend(excluded.map(|it| format!("--dpkgopt=path-exclude=/usr/share/{it}/*")));
         let foreign = packages.iter().filter_map(|package| package.split_once(':'));
         arguments.extend(foreign.map(|(_, other)| format!("--architectures={},{other}", native())));
         if self.release == Release::TrixieBackports {

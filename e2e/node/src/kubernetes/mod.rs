@@ -21,9 +21,9 @@ mod version;
 
 use std::{
     fs,
+    panic::resume_unwind,
     path::{Path, PathBuf},
     process::Command,
-    thread::ScopedJoinHandle,
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -230,17 +230,14 @@ impl Kubernetes {
         })
     }
 
-    /// Does the same for all nodes at a time.
+    /// Does the same for all nodes at a time; all are waited for, whatever the first says.
     fn on_each_node(&self, work: impl Fn(&NodeLayout) -> Result<()> + Sync) -> Result<()> {
         let nodes = self.layout.nodes();
         std::thread::scope(|scope| {
             let at_work: Vec<_> = nodes.iter().map(|node| scope.spawn(|| work(node))).collect();
-            let join = |it: ScopedJoinHandle<'_, _>| {
-                it.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            // All are waited for, whatever the first says.
-            let ended: Vec<Result<()>> = at_work.into_iter().map(join).collect();
-            ended.into_iter().collect()
+            at_work
+                .into_iter()
+                .try_for_each(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)))
         })
     }
 

@@ -51,12 +51,10 @@ impl FromStr for ClusterDomain {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
+        let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         let fits = |label: &str| {
-            let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-            (1..=63).contains(&label.len())
-                && label.bytes().all(inner)
-                && !label.starts_with('-')
-                && !label.ends_with('-')
+            let is_long = (1..=63).contains(&label.len());
+            is_long && label.bytes().all(inner) && label.trim_matches('-').len() == label.len()
         };
         // The longest name below it that the harness makes itself is that of the API server.
         ensure!(
