@@ -211,17 +211,13 @@ mod tests {
     }
 
     #[test]
-    fn the_own_variable_wins_over_the_others() {
-        let found = root(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x"), (CACHE_VARIABLE, "/own")]);
-        assert_eq!(found.unwrap(), Path::new("/own"));
-    }
-
-    #[test]
-    fn without_it_the_users_cache_directory_is_used() {
-        let found = root(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")]);
-        assert_eq!(found.unwrap(), Path::new("/x/flux-operator-e2e"));
-        let found = root(&[("HOME", "/h"), ("XDG_CACHE_HOME", "")]);
-        assert_eq!(found.unwrap(), Path::new("/h/.cache/flux-operator-e2e"));
+    fn the_own_variable_wins_over_the_users_cache_directory_and_that_over_home() {
+        let expect = |pairs: &[(&str, &str)], expected: &str| {
+            assert_eq!(root(pairs).as_deref(), Some(Path::new(expected)), "{pairs:?}");
+        };
+        expect(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x"), (CACHE_VARIABLE, "/own")], "/own");
+        expect(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")], "/x/flux-operator-e2e");
+        expect(&[("HOME", "/h"), ("XDG_CACHE_HOME", "")], "/h/.cache/flux-operator-e2e");
         assert_eq!(root(&[]), None);
     }
 

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use crate::{
         cache::Cache,
-        kubernetes::{ClusterId, KubernetesVersion, layout::Layout},
+        kubernetes::{ClusterId, layout::Layout},
     };
 
     /// Those of the last node.
@@ -190,8 +190,7 @@ mod tests {
         let mut node = Layout::new(&cache, &id).unwrap().places().swap_remove(nodes.count() - 1);
         // The group's name has a hash of the cache's path in it.
         node.control_group = format!("flux-e2e-test/{}", node.name);
-        let version = KubernetesVersion::default();
-        let options = Options { cache, id, network, version, nodes };
+        let options = Options { network, nodes, ..Options::new(cache, id) };
         Values::new(&node, &Built::at(Path::new("/cache/built")), &options).unwrap()
     }
 

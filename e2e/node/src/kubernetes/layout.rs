@@ -19,7 +19,7 @@ use crate::cache::Cache;
 const SOCKET_PATH_LIMIT: usize = 107;
 
 /// What tells the clusters on one machine apart.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClusterId(String);
 
 impl ClusterId {

@@ -145,16 +145,9 @@ impl Kubernetes {
         let entries = fs::read_dir(cache.clusters()).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         let mut ids: Vec<_> = names.filter_map(|name| ClusterId::named(&name).ok()).collect();
-        ids.sort_by(|left, right| left.as_str().cmp(right.as_str()));
+        ids.sort();
         // What is taken down or looked at does not depend on how it was set up.
-        let options = |id| Options {
-            cache: cache.clone(),
-            id,
-            network: Network::default(),
-            version: KubernetesVersion::default(),
-            nodes: Nodes::default(),
-        };
-        ids.into_iter().map(options).collect()
+        ids.into_iter().map(|id| Options::new(cache.clone(), id)).collect()
     }
 
     /// What there is of the cluster.

@@ -23,13 +23,13 @@ pub struct Options {
 impl Options {
     /// This checkout's cluster of this version, as it is where nothing else is asked for.
     pub fn of_version(version: KubernetesVersion) -> Result<Self> {
-        Ok(Self {
-            cache: Cache::locate()?,
-            id: id_of_version(version)?,
-            network: Network::default(),
-            version,
-            nodes: Nodes::default(),
-        })
+        Ok(Self { version, ..Self::new(Cache::locate()?, id_of_version(version)?) })
+    }
+
+    /// A cluster as it is where nothing else is asked for.
+    pub(super) fn new(cache: Cache, id: ClusterId) -> Self {
+        let (network, nodes) = (Network::default(), Nodes::default());
+        Self { cache, id, network, version: KubernetesVersion::default(), nodes }
     }
 
     /// The container runtime of the node at this position.
@@ -44,7 +44,7 @@ pub fn id_of_version(version: KubernetesVersion) -> Result<ClusterId> {
     if version == KubernetesVersion::default() {
         return Ok(ClusterId::of_this_checkout());
     }
-    ClusterId::beside_that_of_this_checkout(&version.purpose())
+    ClusterId::beside_that_of_this_checkout(&version.to_string().replace('.', "-"))
 }
 
 /// Who runs the pods of a cluster.

@@ -41,11 +41,6 @@ impl KubernetesVersion {
     pub(super) fn source(self) -> String {
         format!("kubernetes/{self}")
     }
-
-    /// Letters, digits and dashes that tell the cluster of this version from those of others.
-    pub(super) fn purpose(self) -> String {
-        self.to_string().replace('.', "-")
-    }
 }
 
 impl fmt::Display for KubernetesVersion {
