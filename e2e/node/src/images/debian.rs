@@ -19,6 +19,9 @@ use crate::{
     progress::Progress,
 };
 
+/// The root file system, in its directory of the cache.
+const ARCHIVE: &str = "root.tar";
+
 /// The variable in which mmdebstrap's hooks find the path of a program's source.
 const SOURCE: &str = "FLUX_E2E_SOURCE";
 
@@ -98,7 +101,7 @@ impl Recipe<'_> {
             command: vec!["bash".to_owned()],
             ..ImageConfig::default()
         };
-        Ok(Image::new(vec![Layer::kept_in(&directory)?], config))
+        Ok(Image::new(vec![Layer::from_archive(&directory.join(ARCHIVE))?], config))
     }
 
     fn key(&self) -> Result<Key> {
@@ -144,11 +147,9 @@ impl Recipe<'_> {
         let what = format!("making a root file system of Debian {}", self.release.name());
         progress.long_step(&what, "50 s", || {
             cache.artefact(key, |directory| {
-                Layer::keep_in(directory, |archive| {
-                    programs::run(&mut self.mmdebstrap(archive))
-                        .context("making a Debian root file system")?;
-                    Ok(())
-                })
+                programs::run(&mut self.mmdebstrap(&directory.join(ARCHIVE)))
+                    .map(drop)
+                    .context("making a Debian root file system")
             })
         })
     }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
+    fs::File,
     io::{self, BufReader, BufWriter, Write},
     path::{Path, PathBuf},
 };
@@ -10,10 +10,6 @@ use std::{
 use anyhow::{Context as _, Result};
 use sha2::{Digest as _, Sha256};
 use tar::{EntryType, Header};
-
-/// The archive of a layer that is kept, and the file with its digest.
-const KEPT: &str = "root.tar";
-const KEPT_DIGEST: &str = "digest";
 
 /// One thing to put into a layer, at a path without a leading slash. Its parents are made; everything
 /// belongs to root.
@@ -83,22 +79,6 @@ impl Layer {
         Ok(Self { path: archive.to_owned(), digest: digest(archive)? })
     }
 
-    /// Has `write` write an archive into `directory`, and notes its digest beside it, for [`Self::kept_in`].
-    pub fn keep_in(directory: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-        let archive = directory.join(KEPT);
-        write(&archive)?;
-        let path = directory.join(KEPT_DIGEST);
-        fs::write(&path, digest(&archive)?).with_context(|| format!("writing {}", path.display()))
-    }
-
-    /// The layer that [`Self::keep_in`] has left in `directory`.
-    pub fn kept_in(directory: &Path) -> Result<Self> {
-        let path = directory.join(KEPT);
-        let digest = fs::read_to_string(directory.join(KEPT_DIGEST))
-            .with_context(|| format!("reading the digest of {}", path.display()))?;
-        Ok(Self { path, digest })
-    }
-
     /// The SHA-256 of the archive in hexadecimal digits.
     pub fn digest(&self) -> &str {
         &self.digest
@@ -161,7 +141,7 @@ mod tests {
     fn a_layer_holds_its_sources_sorted_and_with_parents() {
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("program");
-        fs::write(&program, "x").unwrap();
+        std::fs::write(&program, "x").unwrap();
         let sources = [Source::file("/usr/bin/tool", &program), Source::link("bin", "usr/bin")];
         let layer = Layer::from_sources(directory.path(), &sources).unwrap();
         let mut archive = tar::Archive::new(File::open(layer.path()).unwrap());

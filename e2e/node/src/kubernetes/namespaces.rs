@@ -57,7 +57,7 @@ impl Namespaces {
         }
         let namespaces = Self::hold(node, pause)?;
         let disk = if options.nodes == Nodes::RealWithDisk { DISK_SIZE } else { "" };
-        let mut shell = namespaces.enter(&["--mount"]);
+        let mut shell = namespaces.enter(&["--mount", "--pid"]);
         set_up(shell.arg("sh"), layout, node, &options.cache, disk)?;
         if let Some(first) = first {
             first.ip(&plug_plan(&node.name, namespaces.holder.pid))?;
@@ -222,7 +222,7 @@ mod tests {
         let hierarchies = format!("{}\n{}", cpuset.display(), unified.display());
         let functions = "mount() { echo \"mount $*\" >> \"$CALLS\"; }
             mkfs.ext4() { echo \"mkfs.ext4 $*\" >> \"$CALLS\"; }
-            findmnt() { echo \"$HIERARCHIES\"; }
+            findmnt() { [ -n \"$HIERARCHIES\" ] && echo \"$HIERARCHIES\"; }
             . /dev/stdin";
         let calls = root.join("calls");
         let mut shell = Command::new("bash");
@@ -234,6 +234,9 @@ mod tests {
         assert!(unified.join("group/node-1").is_dir());
         assert!(node.configuration().join("kept").exists());
         assert!(!node.state.join("run/containerd").exists());
+        // A node without control groups runs no pod.
+        shell.env("HIERARCHIES", "");
+        assert!(set_up(&mut shell, &layout, &node, &cache, disk).is_err());
         let calls = fs::read_to_string(calls).unwrap().replace(&root.display().to_string(), "");
         // Which settings there are depends on the kernel.
         calls.lines().filter(|it| !it.contains("/proc/sys")).collect::<Vec<_>>().join("\n")

@@ -1,6 +1,6 @@
-# Makes a node's directories, control groups and mounts; it runs in the node's mount namespace. STATE is the directory of
-# its state, BUILT that of the programs, CLUSTER_GROUP and NODE_GROUP are its control groups, DISK is the size of
-# a disk of its own, if it is to have one.
+# Makes a node's directories, control groups and mounts; it runs in its mount and process id namespaces. STATE is the
+# directory of its state, BUILT that of the programs, CLUSTER_GROUP and NODE_GROUP are its control groups, DISK is the
+# size of a disk of its own, if it is to have one.
 
 # As on any machine nothing in /run outlives its end, but what the harness writes for the node.
 mkdir -p "$STATE/run/node"
@@ -11,7 +11,8 @@ mkdir -p "$STATE/var/lib" "$STATE/var/log/kubernetes" "$STATE/var/cache" "$STATE
 
 # Machines have one hierarchy of control groups (version 2), or one for each controller (version 1), or both; each gets
 # the groups, since the kubelet wants to find its own there.
-findmnt --noheadings --raw --types cgroup,cgroup2 --output TARGET | sort -u | while read -r hierarchy; do
+hierarchies=$(findmnt --noheadings --raw --types cgroup,cgroup2 --output TARGET)
+for hierarchy in $hierarchies; do
   above=$hierarchy
   for group in "$CLUSTER_GROUP" "$NODE_GROUP"; do
     # In version 2 a controller works in a group only if the one above hands it on. What cannot be handed on the
