@@ -44,7 +44,7 @@ impl Progress {
             return;
         }
         let line = render(self.started.elapsed(), text);
-        // Nobody can be told that standard error is closed.
+        // That standard error is closed cannot be reported.
         let _ = writeln!(std::io::stderr(), "{line}");
     }
 
@@ -81,7 +81,7 @@ impl Progress {
 
 /// Prints a result on standard output.
 pub fn print(text: &str) {
-    // Nobody can be told that standard output is closed.
+    // That standard output is closed cannot be reported.
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 

@@ -46,8 +46,8 @@ pub fn until<T>(
     }
 }
 
-/// Looks at a cluster until `look` has what it looks for, without holding up others. When `deadline` has passed, the error names
-/// `what`; an error of `look` ends the waiting at once.
+/// Looks at a cluster until `look` has what it looks for, without holding up others. When `deadline` has passed, the
+/// error names `what`; an error of `look` ends the waiting at once.
 pub async fn until_found<T>(
     what: &str,
     deadline: Duration,

@@ -23,11 +23,6 @@ const SOCKET_PATH_LIMIT: usize = 107;
 pub struct ClusterId(String);
 
 impl ClusterId {
-    /// The cluster of a checkout: a short hash of its path.
-    pub fn of_checkout(path: &Path) -> Self {
-        Self(short_hash(path))
-    }
-
     /// Another cluster of the checkout that this program was built from.
     /// `purpose` is 1 to 7 lower-case letters, digits and dashes.
     pub fn beside_that_of_this_checkout(purpose: &str) -> Result<Self> {
@@ -39,10 +34,10 @@ impl ClusterId {
         self.0.split('-').next() == Some(&Self::of_this_checkout().0)
     }
 
-    /// The cluster of the checkout that this program was built from.
+    /// The cluster of the checkout that this program was built from: a short hash of its path.
     pub fn of_this_checkout() -> Self {
         let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-        Self::of_checkout(package.ancestors().nth(2).unwrap_or(package))
+        Self(short_hash(package.ancestors().nth(2).unwrap_or(package)))
     }
 
     /// A name of the user's choice.
@@ -212,10 +207,10 @@ mod tests {
 
     #[test]
     fn two_checkouts_have_two_clusters() {
-        let id = |path: &str| ClusterId::of_checkout(Path::new(path));
+        let id = |path: &str| short_hash(Path::new(path));
         assert_eq!(id("/home/a/flux"), id("/home/a/flux"));
         assert_ne!(id("/home/a/flux"), id("/home/b/flux"));
-        assert_eq!(id("/home/a/flux").as_str().len(), 8);
+        assert_eq!(id("/home/a/flux").len(), 8);
     }
 
     #[test]
@@ -232,7 +227,7 @@ mod tests {
         assert!(
             beside.is_of_this_checkout() && ClusterId::of_this_checkout().is_of_this_checkout()
         );
-        assert!(!ClusterId::of_checkout(Path::new("/elsewhere")).is_of_this_checkout());
+        assert!(!ClusterId::named("elsewhere").unwrap().is_of_this_checkout());
         assert!(ClusterId::beside_that_of_this_checkout("too-long").is_err());
     }
 

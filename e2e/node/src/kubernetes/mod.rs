@@ -100,7 +100,7 @@ impl Kubernetes {
         let _lock = cache::lock(&layout.lock)?;
         let setup = format!("{:?} {:?}", options.network, options.nodes);
         let wanted = (built.clone(), setup);
-        match Self::healthy(&layout, &built, &wanted) {
+        match Self::healthy(&layout, &wanted) {
             Ok(cluster) => {
                 progress.say("the cluster is up already");
                 return Ok(cluster);
@@ -122,9 +122,7 @@ impl Kubernetes {
     pub fn find(options: &Options) -> Result<Self> {
         require_root()?;
         let layout = Layout::new(&options.cache, &options.id)?;
-        let mark = read_mark(&layout)?;
-        let (built, _) = &mark;
-        Self::healthy(&layout, built, &mark)
+        Self::healthy(&layout, &read_mark(&layout)?)
     }
 
     /// Ends the cluster and everything it has left on this machine; none is no fault.
@@ -235,7 +233,7 @@ impl Kubernetes {
     }
 
     /// The cluster that runs, if it is ready and set up as wanted.
-    fn healthy(layout: &Layout, built: &Built, wanted: &Mark) -> Result<Self> {
+    fn healthy(layout: &Layout, wanted: &Mark) -> Result<Self> {
         if read_mark(layout)? != *wanted {
             bail!("the one that runs is set up differently");
         }
@@ -246,7 +244,7 @@ impl Kubernetes {
         }
         let namespaces =
             Namespaces::find(&layout.first()).context("the first node's namespaces are gone")?;
-        let cluster = Self { layout: layout.clone(), namespaces, built: built.clone() };
+        let cluster = Self { layout: layout.clone(), namespaces, built: wanted.0.clone() };
         programs::run(&mut cluster.kubectl(["get", "--raw=/readyz", "--request-timeout=5s"]))
             .context("the API server is not ready")?;
         Ok(cluster)

@@ -74,11 +74,12 @@ struct Entry {
     link: String,
     packages: Vec<String>,
     #[serde(default)]
-    keep: Vec<Kept>,
+    keep: Vec<Directory>,
 }
 
+/// A directory of a module, and its name beside the programs.
 #[derive(Debug, Deserialize)]
-struct Kept {
+struct Directory {
     module: String,
     path: String,
     name: String,
@@ -147,7 +148,7 @@ impl Recipe {
                 format!("building {}; {}:\n{tail}", self.name, log.display())
             },
         )?;
-        for Kept { module, path, name } in &self.entry.keep {
+        for Directory { module, path, name } in &self.entry.keep {
             let mut list = Command::new("go");
             list.args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module]);
             let output = programs::run(list.current_dir(&source).env("GOWORK", "off"))?;

@@ -229,7 +229,7 @@ impl<'a> Start<'a> {
         self.nodes.iter().try_for_each(|node| node.start(name))
     }
 
-    /// Starts what needs a node that is known to the API server, and waits until all are ready.
+    /// Starts what needs a node that has registered, and waits until all are ready.
     fn wait_for_nodes(&self) -> Result<()> {
         for node in &self.nodes {
             let name = &node.layout.name;
