@@ -60,6 +60,8 @@ impl Namespaces {
         let mut shell = namespaces.enter(&["--mount", "--pid"]);
         set_up(shell.arg("sh"), layout, node, &options.cache, disk)?;
         if let Some(first) = first {
+            // The kernel removes the port of a node that was lost some time after its end. Mostly there is none.
+            let _ = first.ip(&format!("link delete {}\n", node.name));
             first.ip(&plug_plan(&node.name, namespaces.holder.pid))?;
         }
         let plan = network_plan(node.position, options.nodes.count(), &options.network);
