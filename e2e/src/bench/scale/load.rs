@@ -114,7 +114,7 @@ mod tests {
             assert_eq!(read.spec.size, i32::try_from(load.pods).unwrap());
             assert_eq!(text.matches(HOLD).count(), held, "{text}");
         }
-        let stages = include_str!("../../kubernetes/kwok.yaml");
+        let stages = include_str!("../../../node/src/kubernetes/files/kwok.yaml");
         assert!(stages.contains(&format!(".metadata.annotations[\"{HOLD}\"]")));
     }
 

@@ -26,7 +26,7 @@ pub(super) async fn workers_of_a_lost_node_come_back_with_it(
     let first_lead = pair.apart(trial, "people", &people, FIRST).await?;
     let lead = pair.apart(trial, "command", &command, FIRST).await?;
     let before = [pod(trial, "people", 1).await?, pod(trial, "command", 1).await?];
-    pair.cluster.lose_node(pair.options, SECOND)?;
+    pair.cluster.lose_node(SECOND)?;
     pair.await_second("Unknown")?;
     for name in ["people", "command"] {
         pair.await_up(trial, name, "1").await?;
@@ -56,7 +56,7 @@ pub(super) async fn pods_of_a_node_that_is_given_up_are_made_elsewhere(
     trial: &Trial,
 ) -> Result<()> {
     let (lead, worker) = pair.lead_and_worker_on_second(trial).await?;
-    pair.cluster.lose_node(pair.options, SECOND)?;
+    pair.cluster.lose_node(SECOND)?;
     pair.await_second("Unknown")?;
     pair.kubectl(&["taint", "node", SECOND, TAINT])?;
     let moved = Box::pin(await_elsewhere(pair, trial, &lead, &worker, "LeadLost")).await;

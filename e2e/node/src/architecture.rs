@@ -1,0 +1,72 @@
+//! The processor architectures that the project is built for.
+
+/// A processor architecture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Architecture {
+    /// 64-bit x86.
+    X86_64,
+    /// 64-bit ARM.
+    Aarch64,
+}
+
+impl Architecture {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::X86_64, Self::Aarch64];
+
+    /// That of this machine, if the project is built for it.
+    pub fn of_this_machine() -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.name() == std::env::consts::ARCH)
+    }
+
+    /// As the kernel calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::X86_64 => "x86_64",
+            Self::Aarch64 => "aarch64",
+        }
+    }
+
+    /// As Go calls it, and so images and Kubernetes.
+    pub fn image_name(self) -> &'static str {
+        match self {
+            Self::X86_64 => "amd64",
+            Self::Aarch64 => "arm64",
+        }
+    }
+
+    /// As Rust calls it, with the system and its C library.
+    pub fn target(self) -> &'static str {
+        match self {
+            Self::X86_64 => "x86_64-unknown-linux-gnu",
+            Self::Aarch64 => "aarch64-unknown-linux-gnu",
+        }
+    }
+
+    /// Where the dynamic loader of its C library is (System V ABI supplements; glibc).
+    pub fn loader(self) -> &'static str {
+        match self {
+            Self::X86_64 => "/lib64/ld-linux-x86-64.so.2",
+            Self::Aarch64 => "/lib/ld-linux-aarch64.so.1",
+        }
+    }
+
+    /// Debian's packages that build programs for it on a machine of another architecture.
+    pub fn cross_packages(self) -> [&'static str; 3] {
+        match self {
+            Self::X86_64 => {
+                ["gcc-x86-64-linux-gnu", "libc6-dev-amd64-cross", "libstd-rust-dev:amd64"]
+            }
+            Self::Aarch64 => {
+                ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "libstd-rust-dev:arm64"]
+            }
+        }
+    }
+
+    /// The program that runs programs of it on a machine of another architecture.
+    pub fn emulator(self) -> &'static str {
+        match self {
+            Self::X86_64 => "qemu-x86_64-static",
+            Self::Aarch64 => "qemu-aarch64-static",
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Where things that take long to make are kept, outside any checkout.
+//!
+//! An artefact is a directory named by what it was made from. It is made in a sibling directory and
+//! renamed when complete, so it is either whole or absent; a file lock keeps two checkouts from making
+//! it twice.
+
+use std::{
+    ffi::OsString,
+    fmt, fs,
+    fs::File,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use anyhow::{Context as _, Result};
+use sha2::{Digest as _, Sha256};
+
+/// The environment variable that says where the cache is.
+pub const CACHE_VARIABLE: &str = "FLUX_E2E_CACHE";
+
+const DIRECTORY: &str = "flux-operator-e2e";
+
+/// The directory that keeps artefacts and the clusters' state.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+impl Cache {
+    /// `$FLUX_E2E_CACHE`, else `$XDG_CACHE_HOME/flux-operator-e2e`, else
+    /// `~/.cache/flux-operator-e2e`.
+    pub fn locate() -> Result<Self> {
+        let root = root_from(|name| std::env::var_os(name)).with_context(|| {
+            format!("finding the cache directory: neither {CACHE_VARIABLE} nor HOME is set")
+        })?;
+        Self::at(&root)
+    }
+
+    /// A cache below the given directory, which is made if need be.
+    pub fn at(root: &Path) -> Result<Self> {
+        for name in ["built", "clusters", "images", "logs"] {
+            let directory = root.join(name);
+            fs::create_dir_all(&directory)
+                .with_context(|| format!("making the cache directory {}", directory.display()))?;
+        }
+        let root = root
+            .canonicalize()
+            .with_context(|| format!("resolving the cache directory {}", root.display()))?;
+        Ok(Self { root })
+    }
+
+    /// Where finished artefacts are.
+    pub fn built(&self) -> PathBuf {
+        self.root.join("built")
+    }
+
+    /// Where clusters keep their state, one directory each.
+    pub fn clusters(&self) -> PathBuf {
+        self.root.join("clusters")
+    }
+
+    /// Where images are that were built from Dockerfiles.
+    pub fn image_store(&self) -> PathBuf {
+        self.root.join("images")
+    }
+
+    /// Where the output of what made the artefact goes.
+    pub fn log_of(&self, key: &Key) -> PathBuf {
+        self.root.join("logs").join(format!("{key}.log"))
+    }
+
+    /// The artefact's directory if it is there.
+    pub fn find(&self, key: &Key) -> Option<PathBuf> {
+        let directory = self.built().join(&key.0);
+        if !directory.is_dir() {
+            return None;
+        }
+        // So that `prune` knows what is used. Where that cannot be written, it is made again some day.
+        let _ = File::open(&directory).and_then(|it| it.set_modified(SystemTime::now()));
+        Some(directory)
+    }
+
+    /// Every artefact, finished or not, by name.
+    pub fn artefacts(&self) -> Vec<Artefact> {
+        let entries = fs::read_dir(self.built()).into_iter().flatten().flatten();
+        let directories = entries.filter(|entry| entry.path().is_dir());
+        let mut artefacts: Vec<_> = directories
+            .filter_map(|entry| {
+                let used = entry.metadata().ok()?.modified().ok()?;
+                let name = entry.file_name().into_string().ok()?;
+                let unused = SystemTime::now().duration_since(used).unwrap_or_default();
+                Some(Artefact { name, directory: entry.path(), unused })
+            })
+            .collect();
+        artefacts.sort_by(|left, right| left.name.cmp(&right.name));
+        artefacts
+    }
+
+    /// Removes the artefacts that nobody has used for `unused`; returns their names. The next who needs
+    /// one makes it again.
+    pub fn prune(&self, unused: Duration) -> Result<Vec<String>> {
+        let mut removed = Vec::new();
+        for artefact in self.artefacts().into_iter().filter(|it| it.unused >= unused) {
+            remove_tree(&artefact.directory)?;
+            removed.push(artefact.name);
+        }
+        Ok(removed)
+    }
+
+    /// The artefact's directory; `make` fills it if it is not there yet.
+    pub fn artefact(&self, key: &Key, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+        if let Some(found) = self.find(key) {
+            return Ok(found);
+        }
+        let _lock = lock(&self.built().join(format!(".{key}.lock")))?;
+        // Another process may have made it while this one waited for the lock.
+        if let Some(found) = self.find(key) {
+            return Ok(found);
+        }
+        let partial = self.built().join(format!(".{key}.partial"));
+        remove_tree(&partial)?;
+        fs::create_dir_all(&partial)
+            .with_context(|| format!("making the directory {}", partial.display()))?;
+        make(&partial).with_context(|| format!("making {key}"))?;
+        let directory = self.built().join(&key.0);
+        fs::rename(&partial, &directory)
+            .with_context(|| format!("renaming {} to {key}", partial.display()))?;
+        Ok(directory)
+    }
+}
+
+fn root_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set(CACHE_VARIABLE)
+        .or_else(|| set("XDG_CACHE_HOME").map(|path| path.join(DIRECTORY)))
+        .or_else(|| set("HOME").map(|path| path.join(".cache").join(DIRECTORY)))
+}
+
+/// One directory of what takes long to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Artefact {
+    /// Its key.
+    pub name: String,
+    /// Where it is.
+    pub directory: PathBuf,
+    /// How long nobody has asked for it.
+    pub unused: Duration,
+}
+
+/// Names an artefact by what it is made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key(String);
+
+impl Key {
+    /// The key of what is made from these inputs, each with a name of its own; their order counts.
+    pub fn new(name: &str, version: &str, inputs: &[(&str, &[u8])]) -> Self {
+        let mut hash = Sha256::new();
+        for (input, content) in inputs {
+            // Lengths keep two different lists from running together to the same bytes.
+            hash.update(format!("{}:{input}{}:", input.len(), content.len()));
+            hash.update(content);
+        }
+        Self(format!("{name}-{version}-{}", &format!("{:x}", hash.finalize())[..16]))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// A lock is held until its file is closed, or the process ends in whatever way.
+pub type Lock = File;
+
+/// Waits for the lock at `path`, which is made if need be.
+pub fn lock(path: &Path) -> Result<Lock> {
+    lock_or(path, || {})
+}
+
+/// Like [`lock`]; calls `waiting` first where somebody else holds it.
+pub fn lock_or(path: &Path, waiting: impl FnOnce()) -> Result<Lock> {
+    let file =
+        File::create(path).with_context(|| format!("opening the lock {}", path.display()))?;
+    if file.try_lock().is_err() {
+        waiting();
+        file.lock().with_context(|| format!("waiting for the lock {}", path.display()))?;
+    }
+    Ok(file)
+}
+
+/// Removes a directory with all that is in it; one that is not there is no fault.
+pub fn remove_tree(directory: &Path) -> Result<()> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("removing the directory {}", directory.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    fn root(pairs: &[(&str, &str)]) -> Option<PathBuf> {
+        let variables: HashMap<_, _> = pairs.iter().copied().collect();
+        root_from(|name| variables.get(name).map(OsString::from))
+    }
+
+    #[test]
+    fn the_own_variable_wins_over_the_users_cache_directory_and_that_over_home() {
+        let expect = |pairs: &[(&str, &str)], expected: &str| {
+            assert_eq!(root(pairs).as_deref(), Some(Path::new(expected)), "{pairs:?}");
+        };
+        expect(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x"), (CACHE_VARIABLE, "/own")], "/own");
+        expect(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")], "/x/flux-operator-e2e");
+        expect(&[("HOME", "/h"), ("XDG_CACHE_HOME", "")], "/h/.cache/flux-operator-e2e");
+        assert_eq!(root(&[]), None);
+    }
+
+    #[test]
+    fn a_key_changes_with_every_input_and_names_the_version() {
+        let key = |inputs: &[(&str, &[u8])]| Key::new("tool", "v1", inputs).to_string();
+        let first = key(&[("go.mod", b"a"), ("flags", b"b")]);
+        assert!(first.starts_with("tool-v1-"), "{first}");
+        assert_eq!(first, key(&[("go.mod", b"a"), ("flags", b"b")]));
+        assert_ne!(first, key(&[("go.mod", b"a"), ("flags", b"c")]));
+        assert_ne!(key(&[("a", b"bc")]), key(&[("ab", b"c")]));
+    }
+
+    #[test]
+    fn an_artefact_is_made_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::at(directory.path()).unwrap();
+        let key = Key::new("tool", "v1", &[]);
+        let made = cache.artefact(&key, |path| Ok(fs::write(path.join("it"), "1")?)).unwrap();
+        assert_eq!(fs::read_to_string(made.join("it")).unwrap(), "1");
+        let again = cache.artefact(&key, |_| panic!("must not be made again")).unwrap();
+        assert_eq!(made, again);
+    }
+
+    #[test]
+    fn what_nobody_uses_goes_and_what_is_used_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::at(directory.path()).unwrap();
+        let keys = ["old", "used"].map(|name| Key::new(name, "v1", &[]));
+        let long_ago = SystemTime::now() - Duration::from_hours(48);
+        for key in &keys {
+            let made = cache.artefact(key, |_| Ok(())).unwrap();
+            File::open(made).unwrap().set_modified(long_ago).unwrap();
+        }
+        assert!(cache.find(&keys[1]).is_some());
+        let removed = cache.prune(Duration::from_hours(24)).unwrap();
+        assert_eq!(removed, [keys[0].to_string()]);
+        assert_eq!(cache.artefacts().len(), 1);
+    }
+
+    #[test]
+    fn what_an_interrupted_build_left_is_not_taken_for_an_artefact() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::at(directory.path()).unwrap();
+        let key = Key::new("tool", "v1", &[]);
+        let broken = cache.artefact(&key, |path| {
+            fs::write(path.join("half"), "")?;
+            anyhow::bail!("interrupted")
+        });
+        assert!(broken.is_err());
+        assert!(cache.find(&key).is_none());
+        let made = cache.artefact(&key, |_| Ok(())).unwrap();
+        assert!(!made.join("half").exists());
+    }
+}

@@ -1,0 +1,223 @@
+//! Debian images, as users' images mostly are: with a shell and the usual tools.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result};
+
+use super::{
+    image::{Image, ImageConfig},
+    layer::Layer,
+};
+use crate::{
+    architecture::Architecture,
+    cache::{Cache, Key},
+    packages, programs,
+    progress::Progress,
+};
+
+/// The root file system, in its directory of the cache.
+const ARCHIVE: &str = "root.tar";
+
+/// The variable in which mmdebstrap's hooks find the path of a program's source.
+const SOURCE: &str = "FLUX_E2E_SOURCE";
+
+/// mmdebstrap's arguments that add the backports of Debian 13, and prefer them.
+const BACKPORTS: [&str; 2] = [
+    r#"--setup-hook=sed -n "s/ trixie / trixie-backports /p" "$1/etc/apt/sources.list" > "$1/etc/apt/sources.list.d/backports.list""#,
+    r#"--aptopt=APT::Default-Release "trixie-backports""#,
+];
+
+/// A release of Debian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Release {
+    /// Debian 12.
+    Bookworm,
+    /// Debian 13.
+    Trixie,
+    /// Debian 13, with what its backports have newer.
+    TrixieBackports,
+}
+
+impl Release {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bookworm => "bookworm",
+            Self::Trixie | Self::TrixieBackports => "trixie",
+        }
+    }
+
+    /// Its date. mmdebstrap gives no file a later time than this.
+    fn epoch(self) -> &'static str {
+        match self {
+            Self::Bookworm => "1686355200",
+            Self::Trixie | Self::TrixieBackports => "1754697600",
+        }
+    }
+}
+
+/// A program that is compiled in the image that it runs in.
+#[derive(Debug)]
+pub struct Program<'a> {
+    /// The file of its source.
+    pub source: &'a Path,
+    /// The image's command that compiles its standard input, for a shell.
+    pub compile: &'a str,
+    /// The packages that this takes, which do not stay.
+    pub tools: &'a [&'a str],
+}
+
+/// What an image is made of, on top of the smallest Debian.
+#[derive(Debug)]
+pub struct Recipe<'a> {
+    /// The release that all packages are of.
+    pub release: Release,
+    /// The packages; `NAME:ARCHITECTURE` is one of another architecture.
+    pub packages: &'a [&'a str],
+    /// A program, if there is one.
+    pub program: Option<Program<'a>>,
+}
+
+/// A minimal Debian 12 with these packages on top, made once and then taken from the cache.
+pub fn debian(cache: &Cache, packages: &[&str], progress: &Progress) -> Result<Image> {
+    Recipe { release: Release::Bookworm, packages, program: None }.image(cache, progress)
+}
+
+impl Recipe<'_> {
+    /// The image, made once and then taken from the cache.
+    pub fn image(&self, cache: &Cache, progress: &Progress) -> Result<Image> {
+        let key = self.key()?;
+        let directory = match cache.find(&key) {
+            Some(found) => found,
+            None => self.make(cache, &key, progress)?,
+        };
+        let config = ImageConfig {
+            environment: vec![
+                "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
+            ],
+            command: vec!["bash".to_owned()],
+            ..ImageConfig::default()
+        };
+        Ok(Image::new(vec![Layer::from_archive(&directory.join(ARCHIVE))?], config))
+    }
+
+    fn key(&self) -> Result<Key> {
+        let arguments = self.arguments().join(" ");
+        let mut inputs = vec![("arguments", arguments.into_bytes())];
+        if let Some(Program { source, .. }) = self.program {
+            let reading = || format!("reading {}", source.display());
+            inputs.push(("source", fs::read(source).with_context(reading)?));
+        }
+        let inputs: Vec<_> = inputs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
+        Ok(Key::new("debian", self.release.name(), &inputs))
+    }
+
+    /// mmdebstrap's, but for the archive's name.
+    fn arguments(&self) -> Vec<String> {
+        let mut packages = self.packages.to_vec();
+        let mut arguments = ["--quiet", "--variant=minbase"].map(str::to_owned).to_vec();
+        let excluded = ["doc", "man", "locale"];
+        arguments.extend(excluded.map(|it| format!("--dpkgopt=path-exclude=/usr/share/{it}/*")));
+        let foreign = packages.iter().filter_map(|package| package.split_once(':'));
+        arguments.extend(foreign.map(|(_, other)| format!("--architectures={},{other}", native())));
+        if self.release == Release::TrixieBackports {
+            arguments.extend(BACKPORTS.map(str::to_owned));
+        }
+        if let Some(Program { compile, tools, .. }) = &self.program {
+            packages.extend_from_slice(tools);
+            arguments.push(format!(r#"--customize-hook=chroot "$1" {compile} < "${SOURCE}""#));
+            // In the image, never beside it: what is purged are packages that this machine has, too.
+            arguments.push(format!(
+                r#"--customize-hook=chroot "$1" apt-get --yes autoremove --purge {}"#,
+                tools.join(" ")
+            ));
+        }
+        if !packages.is_empty() {
+            arguments.push(format!("--include={}", packages.join(",")));
+        }
+        arguments.push(self.release.name().to_owned());
+        arguments
+    }
+
+    fn make(&self, cache: &Cache, key: &Key, progress: &Progress) -> Result<PathBuf> {
+        packages::ensure(packages::DEBIAN_IMAGE, progress)?;
+        let what = format!("making a root file system of Debian {}", self.release.name());
+        progress.long_step(&what, "50 s", || {
+            cache.artefact(key, |directory| {
+                programs::run(&mut self.mmdebstrap(&directory.join(ARCHIVE)))
+                    .map(drop)
+                    .context("making a Debian root file system")
+            })
+        })
+    }
+
+    fn mmdebstrap(&self, archive: &Path) -> Command {
+        let mut command = Command::new("mmdebstrap");
+        command.args(self.arguments()).arg(archive);
+        command.env("SOURCE_DATE_EPOCH", self.release.epoch());
+        if let Some(program) = &self.program {
+            command.env(SOURCE, program.source);
+        }
+        command
+    }
+}
+
+/// This machine's architecture, as Debian calls it.
+fn native() -> &'static str {
+    Architecture::of_this_machine().map_or(std::env::consts::ARCH, Architecture::image_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_of_another_architecture_and_backports_are_asked_for_only_where_they_are_needed() {
+        let arguments = |release, packages: &[&str]| {
+            Recipe { release, packages, program: None }.arguments().join(" ")
+        };
+        let all = arguments(Release::TrixieBackports, &["rustc", "libstd-rust-dev:other"]);
+        assert!(all.contains(&format!("--architectures={},other ", native())), "{all}");
+        assert!(all.contains(r#"Default-Release "trixie-backports""#), "{all}");
+        assert!(all.ends_with("--include=rustc,libstd-rust-dev:other trixie"), "{all}");
+        let plain = arguments(Release::Trixie, &["rustc"]);
+        assert!(!plain.contains("architectures") && !plain.contains("backports"), "{plain}");
+    }
+
+    #[test]
+    fn a_program_is_compiled_by_packages_that_do_not_stay() {
+        let source = Path::new("/program.c");
+        let program = Program { source, compile: "cc -x c -", tools: &["gcc", "libc6-dev"] };
+        let packages = ["curl"];
+        let recipe =
+            Recipe { release: Release::Trixie, packages: &packages, program: Some(program) };
+        let arguments = recipe.arguments();
+        let hooks: Vec<_> = arguments.iter().filter(|it| it.contains("hook")).collect();
+        assert!(hooks[0].ends_with(r#"chroot "$1" cc -x c - < "$FLUX_E2E_SOURCE""#), "{hooks:?}");
+        assert!(hooks.iter().all(|it| it.contains(r#"=chroot "$1" "#)), "{hooks:?}");
+        assert!(hooks[1].ends_with("--purge gcc libc6-dev"), "{hooks:?}");
+        assert!(arguments.ends_with(&["--include=curl,gcc,libc6-dev".into(), "trixie".into()]));
+        let command = recipe.mmdebstrap(Path::new("root.tar"));
+        let variables: Vec<_> = command.get_envs().filter_map(|(_, value)| value).collect();
+        assert!(variables.contains(&source.as_os_str()), "{variables:?}");
+    }
+
+    #[test]
+    fn another_source_is_another_image() {
+        let directory = tempfile::tempdir().unwrap();
+        let source = directory.path().join("program.c");
+        let key = || {
+            let program = Program { source: &source, compile: "cc", tools: &[] };
+            let recipe =
+                Recipe { release: Release::Bookworm, packages: &[], program: Some(program) };
+            recipe.key().unwrap()
+        };
+        fs::write(&source, "one").unwrap();
+        let first = key();
+        fs::write(&source, "two").unwrap();
+        assert_ne!(key(), first);
+    }
+}

@@ -1,0 +1,178 @@
+//! A layer: a tar archive of files and its SHA-256.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, BufReader, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+use sha2::{Digest as _, Sha256};
+use tar::{EntryType, Header};
+
+/// One thing to put into a layer, at a path without a leading slash. Its parents are made; everything
+/// belongs to root.
+#[derive(Debug, Clone)]
+pub struct Source {
+    path: PathBuf,
+    content: Content,
+}
+
+#[derive(Debug, Clone)]
+enum Content {
+    File(PathBuf),
+    Link(PathBuf),
+}
+
+impl Source {
+    /// A file of this machine, which everybody may run.
+    pub fn file(path: impl AsRef<Path>, from: &Path) -> Self {
+        Self::new(path.as_ref(), Content::File(from.to_owned()))
+    }
+
+    /// A symbolic link.
+    pub fn link(path: impl AsRef<Path>, target: impl AsRef<Path>) -> Self {
+        Self::new(path.as_ref(), Content::Link(target.as_ref().to_owned()))
+    }
+
+    fn new(path: &Path, content: Content) -> Self {
+        Self { path: path.strip_prefix("/").unwrap_or(path).to_owned(), content }
+    }
+}
+
+/// An uncompressed tar archive on this machine, known by the SHA-256 of its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layer {
+    path: PathBuf,
+    digest: String,
+}
+
+impl Layer {
+    /// Writes a layer of these files into `directory`. Of two sources for one path the later one counts.
+    pub fn from_sources(directory: &Path, sources: &[Source]) -> Result<Self> {
+        // Nothing for the parents, which are directories.
+        let mut entries = BTreeMap::new();
+        for source in sources {
+            for parent in source.path.ancestors().skip(1).filter(|it| !it.as_os_str().is_empty()) {
+                entries.entry(parent).or_insert(None);
+            }
+            entries.insert(&source.path, Some(&source.content));
+        }
+        let writing = || format!("writing a layer into {}", directory.display());
+        let file = tempfile::NamedTempFile::new_in(directory).with_context(writing)?;
+        let mut archive = tar::Builder::new(BufWriter::new(file.as_file()));
+        for (path, content) in entries {
+            append(&mut archive, path, content)
+                .with_context(|| format!("adding {} to a layer", path.display()))?;
+        }
+        let written = archive.into_inner().and_then(|mut writer| writer.flush());
+        written.with_context(writing)?;
+        let digest = digest(file.path())?;
+        let path = directory.join(format!("{digest}.tar"));
+        file.persist(&path).with_context(writing)?;
+        Ok(Self { path, digest })
+    }
+
+    /// The layer that a tar archive is.
+    pub fn from_archive(archive: &Path) -> Result<Self> {
+        Ok(Self { path: archive.to_owned(), digest: digest(archive)? })
+    }
+
+    /// The SHA-256 of the archive in hexadecimal digits.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Where the archive is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn digest(archive: &Path) -> Result<String> {
+    let reading = || format!("reading the archive {}", archive.display());
+    // Large pieces make hashing several times as fast.
+    let mut file = BufReader::with_capacity(1 << 20, File::open(archive).with_context(reading)?);
+    let mut hash = Sha256::new();
+    io::copy(&mut file, &mut hash).with_context(reading)?;
+    Ok(format!("{:x}", hash.finalize()))
+}
+
+fn append(
+    archive: &mut tar::Builder<impl Write>,
+    path: &Path,
+    content: Option<&Content>,
+) -> Result<()> {
+    match content {
+        None => {
+            let mut header = header(EntryType::Directory, 0o755, 0);
+            archive.append_data(&mut header, path, io::empty())?;
+        }
+        Some(Content::File(from)) => {
+            let file = File::open(from).with_context(|| format!("opening {}", from.display()))?;
+            let mut header = header(EntryType::Regular, 0o755, file.metadata()?.len());
+            archive.append_data(&mut header, path, file)?;
+        }
+        Some(Content::Link(target)) => {
+            archive.append_link(&mut header(EntryType::Symlink, 0o777, 0), path, target)?;
+        }
+    }
+    Ok(())
+}
+
+/// What belongs to root, and is from no time.
+pub(super) fn header(kind: EntryType, mode: u32, size: u64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_size(size);
+    header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layer_holds_its_sources_sorted_and_with_parents() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("program");
+        std::fs::write(&program, "x").unwrap();
+        let sources = [Source::file("/usr/bin/tool", &program), Source::link("bin", "usr/bin")];
+        let layer = Layer::from_sources(directory.path(), &sources).unwrap();
+        let mut archive = tar::Archive::new(File::open(layer.path()).unwrap());
+        let line = |entry: tar::Entry<'_, File>| {
+            let header = entry.header();
+            let (mode, user, group) = (header.mode(), header.uid(), header.gid());
+            let target = entry.link_name().unwrap().map(|to| format!(" -> {}", to.display()));
+            format!(
+                "{:o} {}:{} {}{}",
+                mode.unwrap(),
+                user.unwrap(),
+                group.unwrap(),
+                entry.path().unwrap().display(),
+                target.unwrap_or_default(),
+            )
+        };
+        let lines: Vec<_> = archive.entries().unwrap().map(|entry| line(entry.unwrap())).collect();
+        insta::assert_snapshot!(lines.join("\n"), @r"
+        777 0:0 bin -> usr/bin
+        755 0:0 usr
+        755 0:0 usr/bin
+        755 0:0 usr/bin/tool
+        ");
+        assert_eq!(Layer::from_archive(layer.path()).unwrap(), layer);
+    }
+
+    #[test]
+    fn the_same_files_are_the_same_layer() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = Layer::from_sources(directory.path(), &[Source::link("a", "1")]).unwrap();
+        let twice = [Source::link("a", "0"), Source::link("a", "1")];
+        assert_eq!(Layer::from_sources(directory.path(), &twice).unwrap(), first);
+    }
+}

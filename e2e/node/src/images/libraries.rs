@@ -1,0 +1,64 @@
+//! A program with the shared libraries it needs, for an image that holds nothing else.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::layer::Source;
+use crate::programs;
+
+/// Sources for the program at `path` and for its libraries, each at the path where its loader looks for it.
+/// A static program comes alone.
+pub fn with_libraries(path: impl AsRef<Path>, program: &Path) -> Result<Vec<Source>> {
+    let mut sources = vec![Source::file(path, program)];
+    let output = Command::new("ldd")
+        .arg(program)
+        .env("LC_ALL", "C")
+        .output()
+        .with_context(|| format!("listing the libraries of {}", program.display()))?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    // ldd fails for a static program.
+    ensure!(
+        output.status.success() || complaint.contains("not a dynamic executable"),
+        "ldd {} failed, {}: {}",
+        program.display(),
+        output.status,
+        programs::last_lines(&complaint, 5)
+    );
+    let libraries = libraries(&String::from_utf8_lossy(&output.stdout))
+        .with_context(|| format!("looking for the libraries of {}", program.display()))?;
+    sources.extend(libraries.iter().map(|library| Source::file(library, library)));
+    Ok(sources)
+}
+
+/// Lines are `NAME => PATH (ADDRESS)`, `PATH (ADDRESS)` for the loader, `NAME (ADDRESS)` for what the kernel
+/// brings, and `statically linked`.
+fn libraries(said: &str) -> Result<Vec<PathBuf>> {
+    let missing = said.lines().find(|line| line.ends_with("=> not found"));
+    ensure!(missing.is_none(), "no library for this line of ldd: {}", missing.unwrap_or_default());
+    Ok(said.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_and_loader_are_taken_and_the_kernels_part_is_not() {
+        let said = "\tlinux-vdso.so.1 (0x00007ffd)\n\
+                    \tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f00)\n\
+                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f01)\n";
+        let expected =
+            ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"].map(PathBuf::from);
+        assert_eq!(libraries(said).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_is_named() {
+        let refused = libraries("\tlibx.so.1 => not found\n").unwrap_err().to_string();
+        assert!(refused.contains("libx.so.1"), "{refused}");
+    }
+}

@@ -1,0 +1,182 @@
+//! The cluster's certificate authorities, certificates and keys.
+
+use std::{
+    fs::{self, File},
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+};
+
+use anyhow::{Context as _, Result};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose,
+};
+
+use super::{layout::NodeLayout, network::Network};
+
+/// The user and the group, if there is one, that a certificate says its owner is.
+type Identity<'a> = (&'a str, Option<&'a str>);
+
+/// Base names of the certificates of clients that are in the cluster once, with the users and groups that kubeadm gives
+/// them.
+const CLIENTS: [(&str, Identity<'_>); 5] = [
+    ("admin", ("kubernetes-admin", Some("system:masters"))),
+    ("apiserver-kubelet", ("kube-apiserver-kubelet-client", Some("system:masters"))),
+    ("controller-manager", ("system:kube-controller-manager", None)),
+    ("scheduler", ("system:kube-scheduler", None)),
+    ("coredns", ("system:coredns", None)),
+];
+
+/// Writes a `.crt` and a `.key` for every client on each node, beside `ca.crt`; on the first also for everyone of
+/// the control plane, beside `ca.key`, `front-proxy-ca.crt` and `service-accounts.key`. All are PEM. Each kubelet
+/// makes the certificate that it serves under itself.
+pub(crate) fn write_all(nodes: &[&NodeLayout], network: &Network) -> Result<()> {
+    let authority = authority("kubernetes")?;
+    for node in nodes {
+        let directory = node.certificates();
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("making {}", directory.display()))?;
+        write(&directory.join("ca.crt"), &authority.pem())?;
+        let user = format!("system:node:{}", node.name);
+        issue(&directory, &authority, "kubelet", &client((&user, Some("system:nodes")))?)?;
+        issue(&directory, &authority, "proxy", &client(("system:kube-proxy", None))?)?;
+        if node.has_control_plane() {
+            write_control_plane(&directory, &authority, network)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_control_plane(directory: &Path, authority: &Authority, network: &Network) -> Result<()> {
+    write(&directory.join("ca.key"), &authority.key().serialize_pem())?;
+    for (file, identity) in CLIENTS {
+        issue(directory, authority, file, &client(identity)?)?;
+    }
+    issue(directory, authority, "apiserver", &api_server(network)?)?;
+    // How the API server shows an extension API server that a request comes from it. This takes an authority of its
+    // own: whoever has such a certificate may claim to be anyone.
+    let authority = self::authority("front-proxy")?;
+    write(&directory.join("front-proxy-ca.crt"), &authority.pem())?;
+    let name = "front-proxy-client";
+    issue(directory, &authority, name, &client((name, None))?)?;
+    let key = KeyPair::generate().context("making the service accounts' key")?;
+    write(&directory.join("service-accounts.key"), &key.serialize_pem())?;
+    write(&directory.join("service-accounts.pub"), &key.public_key_pem())
+}
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+fn authority(name: &str) -> Result<Authority> {
+    let mut parameters = parameters((name, None), Vec::new())?;
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    parameters.key_usages.extend([KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign]);
+    let key = KeyPair::generate().with_context(|| format!("making the key of {name}"))?;
+    CertifiedIssuer::self_signed(parameters, key)
+        .with_context(|| format!("making the authority {name}"))
+}
+
+fn client(identity: Identity<'_>) -> Result<CertificateParams> {
+    let mut parameters = parameters(identity, Vec::new())?;
+    parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    Ok(parameters)
+}
+
+fn api_server(network: &Network) -> Result<CertificateParams> {
+    let names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"];
+    let addresses = network.all().iter().flat_map(|it| [it.api_service, it.control_plane()]);
+    let serves = names.into_iter().chain(["127.0.0.1"]).chain(addresses).map(str::to_owned);
+    let serves = serves.chain([network.api_name()]).collect();
+    let mut parameters = parameters(("kube-apiserver", None), serves)?;
+    parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    Ok(parameters)
+}
+
+/// An address among the names that it serves under becomes an address in the certificate.
+fn parameters((user, group): Identity<'_>, serves: Vec<String>) -> Result<CertificateParams> {
+    let mut parameters = CertificateParams::new(serves)
+        .with_context(|| format!("describing the certificate of {user}"))?;
+    parameters.distinguished_name.push(DnType::CommonName, user);
+    if let Some(group) = group {
+        parameters.distinguished_name.push(DnType::OrganizationName, group);
+    }
+    parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    Ok(parameters)
+}
+
+fn issue(
+    directory: &Path,
+    authority: &Authority,
+    file: &str,
+    parameters: &CertificateParams,
+) -> Result<()> {
+    let key = KeyPair::generate().with_context(|| format!("making the key of {file}"))?;
+    let certificate = parameters
+        .signed_by(&key, authority)
+        .with_context(|| format!("signing the certificate of {file}"))?;
+    write(&directory.join(format!("{file}.crt")), &certificate.pem())?;
+    write(&directory.join(format!("{file}.key")), &key.serialize_pem())
+}
+
+fn write(path: &Path, content: &str) -> Result<()> {
+    let mut options = File::options();
+    let opened = options.write(true).create(true).truncate(true).mode(0o600).open(path);
+    opened
+        .and_then(|mut file| file.write_all(content.as_bytes()))
+        .with_context(|| format!("writing {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::IpAddr, os::unix::fs::PermissionsExt as _};
+
+    use rcgen::SanType;
+
+    use super::*;
+    use crate::{
+        cache::Cache,
+        kubernetes::{ClusterId, layout::Layout},
+    };
+
+    fn both() -> Network {
+        Network { ip_families: "ipv6,ipv4".parse().unwrap(), ..Network::default() }
+    }
+
+    #[test]
+    fn the_api_servers_certificate_holds_its_services_addresses_and_name() {
+        let names = api_server(&both()).unwrap().subject_alt_names;
+        for address in both().all() {
+            let service = address.api_service.parse::<IpAddr>().unwrap();
+            assert!(names.contains(&SanType::IpAddress(service)), "{names:?}");
+        }
+        let name = SanType::DnsName(both().api_name().try_into().unwrap());
+        assert!(names.contains(&name), "{names:?}");
+    }
+
+    #[test]
+    fn a_client_serves_under_no_name() {
+        let parameters = client(CLIENTS[0].1).unwrap();
+        assert!(parameters.subject_alt_names.is_empty());
+        assert_eq!(parameters.extended_key_usages, [ExtendedKeyUsagePurpose::ClientAuth]);
+    }
+
+    #[test]
+    fn keys_are_readable_by_their_owner_only_and_those_of_the_control_plane_are_on_its_node() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::at(directory.path()).unwrap();
+        let layout = Layout::new(&cache, &ClusterId::named("a").unwrap()).unwrap();
+        let nodes = layout.places();
+        write_all(&[&nodes[0], &nodes[1]], &both()).unwrap();
+        let files = |node: &NodeLayout| {
+            let entries = fs::read_dir(node.certificates()).unwrap().flatten();
+            for entry in entries {
+                assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+            }
+            fs::read_dir(node.certificates()).unwrap().count()
+        };
+        let of_each = 1 + 2 * 2;
+        assert_eq!(files(&nodes[1]), of_each);
+        // The authority's key, the front proxy's three files, the service accounts' two, the API server's two.
+        assert_eq!(files(&nodes[0]), of_each + 1 + 3 + 2 + 2 + 2 * CLIENTS.len());
+    }
+}

@@ -1,0 +1,270 @@
+//! The configuration files and command lines of the node's programs: the files beside this one, filled with values.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    built::Built,
+    layout::NodeLayout,
+    network::{Network, in_url},
+    options::{ContainerRuntime, Nodes, Options},
+};
+use crate::packages;
+
+/// The image that holds a pod's namespaces.
+pub(crate) const PAUSE_IMAGE: &str = "localhost/flux-e2e/pause:1";
+
+/// Where certificates and keys are inside the node.
+const PKI: &str = "/run/node/pki";
+
+/// The configuration files of each node, and those of the control plane, which depend on the network alone.
+const OF_NODE: [(&str, &str); 4] = [
+    ("containerd.toml", include_str!("files/containerd.toml")),
+    ("kubelet.yaml", include_str!("files/kubelet.yaml")),
+    ("cni/10-pods.conflist", include_str!("files/10-pods.conflist")),
+    // Pods that ask for the node's DNS get the cluster's: there is nothing else to ask.
+    ("resolv.conf", "nameserver @control-plane@\n"),
+];
+const OF_CONTROL_PLANE: [(&str, &str); 3] = [
+    ("audit-policy.yaml", include_str!("files/audit-policy.yaml")),
+    ("Corefile", include_str!("files/Corefile")),
+    ("kwok.yaml", include_str!("files/kwok.yaml")),
+];
+
+/// The objects that every cluster has.
+pub(crate) const OBJECTS: &str = include_str!("files/objects.yaml");
+
+/// One program of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Component {
+    /// Path inside the node.
+    pub(crate) program: String,
+    pub(crate) arguments: Vec<String>,
+}
+
+/// One entry of the file of components, which says what its fields are.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    built: String,
+    arguments: Vec<String>,
+    #[serde(default)]
+    several: Vec<String>,
+    #[serde(default)]
+    simulated: Vec<String>,
+}
+
+/// What stands in the files of one node for the names between @ signs.
+pub(crate) struct Values {
+    named: Vec<(&'static str, String)>,
+    several: bool,
+    simulated: bool,
+}
+
+impl Values {
+    pub(crate) fn new(node: &NodeLayout, built: &Built, options: &Options) -> Result<Self> {
+        let runtime = options.runtime(node.position)?;
+        let several = options.nodes.count() > 1;
+        let mut values = of_network(&options.network, node.position);
+        let inside = |directory| format!("/run/built/{}", Built::name_of(directory));
+        let plugins = match runtime {
+            ContainerRuntime::Newest => format!("bin_dirs = [{:?}]", packages::CNI_PLUGINS),
+            ContainerRuntime::WithoutImageVolumes => {
+                format!("bin_dir = {:?}", packages::CNI_PLUGINS)
+            }
+        };
+        // A node of several is taken to live so long without a sign of life, and gives one four times as often. By
+        // default 40 seconds: how a loss is noticed would be most of what a test waits for.
+        let (lease, period) = if several { ("8", "2s") } else { ("40", "10s") };
+        values.extend([
+            ("node", node.name.clone()),
+            ("control-group", node.control_group.clone()),
+            ("pause-image", PAUSE_IMAGE.to_owned()),
+            ("cni-plugins", plugins),
+            ("lease", lease.to_owned()),
+            ("status-period", period.to_owned()),
+            ("kubernetes", inside(&built.kubernetes)),
+            ("containerd", inside(built.runtime(runtime)?)),
+            ("coredns", inside(&built.coredns)),
+        ]);
+        values.extend(built.kwok.as_deref().map(|kwok| ("kwok", inside(kwok))));
+        Ok(Self { named: values, several, simulated: options.nodes == Nodes::Simulated })
+    }
+
+    /// The text with the values in it.
+    pub(crate) fn fill(&self, text: &str) -> String {
+        self.named
+            .iter()
+            .fold(text.to_owned(), |text, (name, value)| text.replace(&format!("@{name}@"), value))
+    }
+
+    /// Names and contents of the configuration files of the node but the certificates.
+    pub(crate) fn files(&self, with_control_plane: bool) -> Vec<(String, String)> {
+        let (mut files, mut users) = (OF_NODE.to_vec(), vec!["proxy", "kubelet"]);
+        if with_control_plane {
+            files.extend(OF_CONTROL_PLANE);
+            users.extend(["controller-manager", "scheduler", "coredns", "admin"]);
+        }
+        let kubeconfig = |user| (format!("{user}.kubeconfig"), self.kubeconfig(user, PKI));
+        let files = files.iter().map(|(name, text)| ((*name).to_owned(), self.fill(text)));
+        files.chain(users.into_iter().map(kubeconfig)).collect()
+    }
+
+    /// A kubeconfig of one of the users that have certificates in the directory `pki`.
+    pub(crate) fn kubeconfig(&self, user: &str, pki: &str) -> String {
+        let text = self.fill(include_str!("files/kubeconfig.yaml"));
+        text.replace("@user@", user).replace("@pki@", pki)
+    }
+
+    /// How the component of this name is started.
+    pub(crate) fn component(&self, name: &str) -> Result<Component> {
+        let mut entries: BTreeMap<String, Entry> =
+            serde_saphyr::from_str(include_str!("files/components.yaml"))
+                .context("understanding components.yaml")?;
+        let mut entry = entries.remove(name).with_context(|| format!("{name} is no component"))?;
+        if self.several {
+            entry.arguments.append(&mut entry.several);
+        }
+        if self.simulated {
+            entry.arguments.append(&mut entry.simulated);
+        }
+        Ok(Component {
+            program: self.fill(&format!("@{}@/{name}", entry.built)),
+            arguments: entry.arguments.iter().map(|it| self.fill(it)).collect(),
+        })
+    }
+}
+
+/// Every pod has its own link to the node, so all traffic passes the node's firewall rules whether or not the kernel
+/// filters bridges. Pods keep their addresses on the way to other nodes' pods: each node has a route there, and
+/// nothing beyond the nodes has to answer.
+fn of_network(network: &Network, position: usize) -> Vec<(&'static str, String)> {
+    let (usual, all) = (network.usual(), network.all());
+    let ranges: Value = all.iter().map(|it| json!([{"subnet": it.nodes[position].pods}])).collect();
+    let routes: Value = all.iter().map(|it| json!({"dst": it.everywhere})).collect();
+    let cache = match network.dns_cache {
+        0 => format!(
+            "cache 30 {{\n        disable success {0}\n        disable denial {0}\n    }}",
+            network.domain
+        ),
+        // That a name does not exist is soon not true any more.
+        seconds => format!("cache {seconds} {{\n        denial 9984 {}\n    }}", seconds.min(30)),
+    };
+    vec![
+        ("control-plane", usual.control_plane().to_owned()),
+        ("api-address", in_url(usual.control_plane())),
+        ("api-name", network.api_name()),
+        ("address-kind", usual.kind.to_owned()),
+        ("domain", network.domain.to_string()),
+        ("dns", usual.dns.to_owned()),
+        ("dns-cache", cache),
+        // What is kept in the cache is kept no longer than it says that it is good for.
+        ("dns-ttl", network.dns_cache.max(30).to_string()),
+        ("services", network.each(|it| it.services)),
+        ("pods", network.each(|it| it.pods)),
+        ("usual-pods", usual.pods.to_owned()),
+        ("node-addresses", network.each(|it| it.nodes[position].own)),
+        ("pod-ranges", ranges.to_string()),
+        ("pod-routes", routes.to_string()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{
+        cache::Cache,
+        kubernetes::{ClusterId, layout::Layout},
+    };
+
+    /// Those of the last node.
+    fn values(nodes: Nodes, network: Network) -> Values {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::at(directory.path()).unwrap();
+        let id = ClusterId::named("test").unwrap();
+        let mut node = Layout::new(&cache, &id).unwrap().places().swap_remove(nodes.count() - 1);
+        // The group's name has a hash of the cache's path in it.
+        node.control_group = format!("flux-e2e-test/{}", node.name);
+        let options = Options { network, nodes, ..Options::new(cache, id) };
+        Values::new(&node, &Built::at(Path::new("/cache/built")), &options).unwrap()
+    }
+
+    fn both() -> Network {
+        Network {
+            ip_families: "ipv6,ipv4".parse().unwrap(),
+            domain: "k8s.example".parse().unwrap(),
+            ..Network::default()
+        }
+    }
+
+    #[test]
+    fn files_hold_the_values_of_node_and_network() {
+        let mut text = String::new();
+        for (name, content) in values(Nodes::of(2), both()).files(true) {
+            assert!(!content.lines().any(|line| line.matches('@').count() > 1), "{content}");
+            if !["kwok.yaml", "audit-policy.yaml"].contains(&name.as_str()) {
+                text.extend(["--- ", &name, "\n", &content]);
+            }
+        }
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn command_lines_hold_paths_inside_the_node_only() {
+        let components = [
+            "etcd",
+            "kube-apiserver",
+            "kube-controller-manager",
+            "kube-scheduler",
+            "kwok",
+            "coredns",
+            "containerd",
+            "kubelet",
+            "kube-proxy",
+        ];
+        let line = |nodes: Nodes, name: &str| {
+            let it = values(nodes, both()).component(name).unwrap();
+            format!("{}\n  {}\n", it.program, it.arguments.join("\n  "))
+        };
+        let lines = components.map(|name| line(Nodes::of(2), name)).concat();
+        assert!(!lines.contains("/cache/") && !lines.contains('@'), "{lines}");
+        insta::assert_snapshot!(lines);
+        let alone = line(Nodes::default(), "kube-controller-manager");
+        assert!(!alone.contains("node-monitor") && !alone.contains("qps"), "{alone}");
+        assert!(line(Nodes::Simulated, "kube-scheduler").contains("--kube-api-qps=1000"));
+    }
+
+    #[test]
+    fn each_container_runtime_finds_the_plugins_by_its_own_field() {
+        let old = Nodes::Real(vec![ContainerRuntime::WithoutImageVolumes]);
+        for (nodes, expected) in [
+            (Nodes::default(), "\n  bin_dirs = [\"/usr/lib/cni\"]\n"),
+            (old, "\n  bin_dir = \"/usr/lib/cni\"\n"),
+        ] {
+            let (_, content) = values(nodes, Network::default()).files(false).swap_remove(0);
+            assert!(content.contains(expected), "{content}");
+        }
+    }
+
+    #[test]
+    fn dns_answers_from_a_cache_where_that_is_asked_for() {
+        let network = Network { dns_cache: 30, ..Network::default() };
+        let cached = values(Nodes::default(), network).fill(include_str!("files/Corefile"));
+        assert!(cached.contains("\n    cache 30 {\n        denial 9984 30\n    }\n"), "{cached}");
+    }
+
+    #[test]
+    fn objects_are_those_of_the_network() {
+        let objects = values(Nodes::default(), Network::default()).fill(OBJECTS);
+        for line in ["clusterIP: \"10.96.0.10\"", "addressType: IPv4", "addresses: [\"10.89.0.2\"]"]
+        {
+            assert!(objects.contains(line), "{line}");
+        }
+        assert!(!objects.contains('@'), "{objects}");
+    }
+}

@@ -1,0 +1,312 @@
+//! The namespaces a node lives in: mounts, network and process ids of its own.
+//!
+//! A program that does nothing holds them. It is the first process of its process id namespace, so when it
+//! is killed the kernel ends every process of the node with it, containers included, and with the last
+//! process go all mounts, all network devices and all firewall rules. Nothing has to be taken back one by one.
+//!
+//! A node's network card is the device `node0`. The first node's is a bridge, into which the cards of the others
+//! are plugged.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use nix::sched::{CloneFlags, setns};
+
+use super::{
+    layout::{Layout, NodeLayout},
+    network::{Addresses, Network},
+    options::{Nodes, Options},
+    processes::{self, Process},
+};
+use crate::{
+    cache::Cache,
+    programs,
+    wait::{Look, until},
+};
+
+/// What makes a node's directories, control groups and mounts, and says which variables it reads.
+const SET_UP: &str = include_str!("files/node.sh");
+
+/// The size of a node's own disk.
+const DISK_SIZE: &str = "64G";
+
+/// The namespaces of a running node.
+#[derive(Debug, Clone)]
+pub(crate) struct Namespaces {
+    holder: Process,
+}
+
+impl Namespaces {
+    /// Makes them, with the node's control groups, mounts and network. The node's own directories may be there: then
+    /// it starts as a machine that was switched off. `first` are those of the first node, for all others.
+    pub(crate) fn create(
+        layout: &Layout,
+        node: &NodeLayout,
+        pause: &Path,
+        options: &Options,
+        first: Option<&Self>,
+    ) -> Result<Self> {
+        for directory in [node.logs(), node.processes()] {
+            fs::create_dir_all(&directory)
+                .with_context(|| format!("making {}", directory.display()))?;
+        }
+        let namespaces = Self::hold(node, pause)?;
+        let disk = if options.nodes == Nodes::RealWithDisk { DISK_SIZE } else { "" };
+        let mut shell = namespaces.enter(&["--mount", "--pid"]);
+        set_up(shell.arg("sh"), layout, node, &options.cache, disk)?;
+        if let Some(first) = first {
+            // The kernel removes the port of a node that was lost some time after its end. Mostly there is none.
+            let _ = first.ip(&format!("link delete {}\n", node.name));
+            first.ip(&plug_plan(&node.name, namespaces.holder.pid))?;
+        }
+        let plan = network_plan(node.position, options.nodes.count(), &options.network);
+        namespaces.ip(&plan)?;
+        Ok(namespaces)
+    }
+
+    /// Starts the program that holds them.
+    fn hold(node: &NodeLayout, pause: &Path) -> Result<Self> {
+        let log = node.log("namespaces");
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--net", "--pid", "--fork", "--mount-proc"]);
+        // The holder ignores its argument; whoever looks for it does not.
+        command.args(["--propagation=private", "--"]).arg(pause).arg(&node.state);
+        let unshare = processes::start_detached(&command, &log)?;
+        // It shows that the namespaces are complete: unshare starts it last.
+        until("the node's namespaces", Duration::from_secs(20), || {
+            let held = Self::find(node);
+            anyhow::ensure!(
+                held.is_some() || unshare.is_alive(),
+                "making the node's namespaces failed: {}",
+                programs::tail(&log, 5)
+            );
+            Ok(held.map_or_else(|| Look::NotYet("no holder yet".into()), Look::Ready))
+        })
+    }
+
+    /// Runs commands of `ip` in the node's network.
+    fn ip(&self, commands: &str) -> Result<()> {
+        let mut ip = self.enter(&["--net"]);
+        programs::run_with_input(ip.args(["ip", "-batch", "-"]), commands.as_bytes())
+            .context("setting up a node's network")?;
+        Ok(())
+    }
+
+    /// Takes the port down into which the card of `node` is plugged here, or up again.
+    pub(crate) fn set_port(&self, node: &NodeLayout, up: bool) -> Result<()> {
+        let state = if up { "up" } else { "down" };
+        self.ip(&format!("link set {} {state}\n", node.name))
+    }
+
+    /// Those of a node that was started earlier, if they are still there.
+    pub(crate) fn find(node: &NodeLayout) -> Option<Self> {
+        let holders = processes::with_command_line(|words| words.len() == 2 && holds(words, node));
+        holders.into_iter().next().map(|holder| Self { holder })
+    }
+
+    /// Ends every process in the namespaces, remembered or not.
+    pub(crate) fn end(node: &NodeLayout) -> Result<()> {
+        let holders = processes::with_command_line(|words| holds(words, node));
+        holders.iter().try_for_each(Process::end)?;
+        // What was started in the namespaces from outside waits there for what has just ended.
+        let around = processes::all_recorded(&node.processes());
+        around.iter().try_for_each(|(_, process)| process.end())
+    }
+
+    /// A command that runs what is appended in these of the namespaces; `--pid` makes nsenter wait for it.
+    pub(crate) fn enter(&self, namespaces: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--target={}", self.holder.pid)).args(namespaces).arg("--");
+        command
+    }
+
+    /// Moves the calling thread, and what it starts from now on, into the node's network.
+    pub(crate) fn enter_network(&self) -> Result<()> {
+        let path = PathBuf::from(format!("/proc/{}/ns/net", self.holder.pid));
+        let file = File::open(&path)
+            .with_context(|| format!("opening the node's network {}", path.display()))?;
+        setns(file, CloneFlags::CLONE_NEWNET).context("entering the node's network")
+    }
+}
+
+/// Whether that is the command line of what holds the node's namespaces, or of who starts it: both are found even where
+/// whoever started them was ended before it could remember them.
+fn holds(words: &[String], node: &NodeLayout) -> bool {
+    let [.., program, argument] = words else { return false };
+    program.ends_with("/pause") && Path::new(argument) == node.state
+}
+
+/// Has a shell set the node up.
+fn set_up(
+    shell: &mut Command,
+    layout: &Layout,
+    node: &NodeLayout,
+    cache: &Cache,
+    disk: &str,
+) -> Result<()> {
+    shell
+        .arg("-eu")
+        .env("STATE", &node.state)
+        .env("BUILT", cache.built())
+        .env("CLUSTER_GROUP", &layout.control_group)
+        .env("NODE_GROUP", &node.control_group)
+        .env("DISK", disk);
+    programs::run_with_input(shell, SET_UP.as_bytes())
+        .map(drop)
+        .context("making the node's directories, control groups and mounts")
+}
+
+/// Commands for `ip -batch` in the network of a node at this position of so many. The first node's card is a
+/// bridge, also where nothing is plugged in: there is a kernel without dummy devices. Those of others are there.
+///
+/// An address is there at once (`nodad`): nobody could have the same one.
+fn network_plan(position: usize, nodes: usize, network: &Network) -> String {
+    let mut plan = vec!["link set lo up".to_owned()];
+    if position == 0 {
+        plan.push("link add node0 type bridge".to_owned());
+    }
+    for Addresses { nodes, node_prefix, .. } in network.all() {
+        let own = nodes[position].own;
+        let option = if own.contains(':') { " nodad" } else { "" };
+        plan.push(format!("address add {own}/{node_prefix} dev node0{option}"));
+    }
+    plan.push("link set node0 up".to_owned());
+    for Addresses { gateway, nodes: all, .. } in network.all() {
+        plan.push(format!("route add default via {gateway} dev node0 onlink"));
+        for (_, other) in all.iter().take(nodes).enumerate().filter(|(at, _)| *at != position) {
+            plan.push(format!("route add {} via {} dev node0", other.pods, other.own));
+        }
+    }
+    plan.join("\n") + "\n"
+}
+
+/// Commands for `ip -batch` in the network of the first node, which make the card of another, whose namespaces
+/// this process holds, and plug it in under the node's name.
+fn plug_plan(name: &str, holder: i32) -> String {
+    format!(
+        "link add {name} type veth peer name node0 netns {holder}\n\
+         link set {name} master node0\n\
+         link set {name} up\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubernetes::ClusterId;
+
+    /// What `mount` and `mkfs.ext4` are called with, and what is there afterwards in two hierarchies.
+    fn set_up_beside(disk: &str) -> String {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        let (cpuset, unified) = (root.join("cpuset"), root.join("unified"));
+        for (path, content) in [
+            ("cpuset/cgroup.sane_behavior", ""),
+            ("cpuset/cpuset.cpus", "0-1"),
+            ("cpuset/group/node-1/cpuset.cpus", ""),
+            ("cpuset/group/cpuset.cpus", ""),
+            ("unified/cgroup.controllers", "cpu memory"),
+            ("cache/clusters/a/node-1/run/containerd/left", ""),
+            ("cache/clusters/a/node-1/run/node/kept", ""),
+        ] {
+            fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+            fs::write(root.join(path), content).unwrap();
+        }
+        let cache = Cache::at(&root.join("cache")).unwrap();
+        let mut layout = Layout::new(&cache, &ClusterId::named("a").unwrap()).unwrap();
+        layout.control_group = "group".to_owned();
+        let node = NodeLayout { control_group: "group/node-1".to_owned(), ..layout.first() };
+        let hierarchies = format!("{}\n{}", cpuset.display(), unified.display());
+        let functions = "mount() { echo \"mount $*\" >> \"$CALLS\"; }
+            mkfs.ext4() { echo \"mkfs.ext4 $*\" >> \"$CALLS\"; }
+            findmnt() { [ -n \"$HIERARCHIES\" ] && echo \"$HIERARCHIES\"; }
+            . /dev/stdin";
+        let calls = root.join("calls");
+        let mut shell = Command::new("bash");
+        shell.args(["-euc", functions]).env("CALLS", &calls).env("HIERARCHIES", hierarchies);
+        set_up(&mut shell, &layout, &node, &cache, disk).unwrap();
+        assert_eq!(fs::read_to_string(cpuset.join("group/node-1/cpuset.cpus")).unwrap(), "0-1");
+        let handed_on = fs::read_to_string(unified.join("cgroup.subtree_control")).unwrap();
+        assert_eq!(handed_on, "+memory\n");
+        assert!(unified.join("group/node-1").is_dir());
+        assert!(node.configuration().join("kept").exists());
+        assert!(!node.state.join("run/containerd").exists());
+        // A node without control groups runs no pod.
+        shell.env("HIERARCHIES", "");
+        assert!(set_up(&mut shell, &layout, &node, &cache, disk).is_err());
+        let calls = fs::read_to_string(calls).unwrap().replace(&root.display().to_string(), "");
+        // Which settings there are depends on the kernel.
+        calls.lines().filter(|it| !it.contains("/proc/sys")).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_holder_is_of_one_node() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::at(directory.path()).unwrap();
+        let layout = Layout::new(&cache, &ClusterId::named("a").unwrap()).unwrap();
+        let (node, other) = (layout.first(), layout.places().remove(1));
+        let state = node.state.display().to_string();
+        let words = ["unshare", "--fork", "/b/pause", &state].map(str::to_owned);
+        assert!(holds(&words, &node) && holds(&words[2..], &node));
+        assert!(!holds(&words, &other) && !holds(&words[..3], &node) && !holds(&[], &node));
+        assert!(!holds(&["vi".to_owned(), state], &node));
+    }
+
+    #[test]
+    fn the_machines_own_directories_are_covered_after_all_else_is_in_place() {
+        insta::assert_snapshot!(set_up_beside(""), @r"
+        mount --bind /cache/built /cache/clusters/a/node-1/run/built
+        mount --rbind /cache/clusters/a/node-1/run /run
+        mount --rbind /cache/clusters/a/node-1/var /var
+        mount --make-rshared /
+        ");
+    }
+
+    #[test]
+    fn a_disk_is_mounted_before_the_directory_that_it_lies_in_covers_the_machines() {
+        insta::assert_snapshot!(set_up_beside("1M"), @r"
+        mount --bind /cache/built /cache/clusters/a/node-1/run/built
+        mkfs.ext4 -q -F -m 0 /cache/clusters/a/node-1/disk
+        mount --options=loop /cache/clusters/a/node-1/disk /cache/clusters/a/node-1/var/lib
+        mount --rbind /cache/clusters/a/node-1/run /run
+        mount --rbind /cache/clusters/a/node-1/var /var
+        mount --make-rshared /
+        ");
+    }
+
+    #[test]
+    fn the_node_has_an_address_and_a_default_route_of_each_kind() {
+        let both = Network { ip_families: "ipv4,ipv6".parse().unwrap(), ..Network::default() };
+        insta::assert_snapshot!(network_plan(0, 1, &both), @r"
+        link set lo up
+        link add node0 type bridge
+        address add 10.89.0.2/24 dev node0
+        address add fd00:10:89::2/64 dev node0 nodad
+        link set node0 up
+        route add default via 10.89.0.1 dev node0 onlink
+        route add default via fd00:10:89::1 dev node0 onlink
+        ");
+    }
+
+    #[test]
+    fn a_further_node_has_a_route_to_the_pods_of_each_other_one() {
+        insta::assert_snapshot!(network_plan(1, 3, &Network::default()), @r"
+        link set lo up
+        address add 10.89.0.3/24 dev node0
+        link set node0 up
+        route add default via 10.89.0.1 dev node0 onlink
+        route add 10.244.0.0/24 via 10.89.0.2 dev node0
+        route add 10.244.2.0/24 via 10.89.0.4 dev node0
+        ");
+        insta::assert_snapshot!(plug_plan("node-2", 42), @r"
+        link add node-2 type veth peer name node0 netns 42
+        link set node-2 master node0
+        link set node-2 up
+        ");
+    }
+}

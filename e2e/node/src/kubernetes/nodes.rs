@@ -1,0 +1,93 @@
+//! What can be done with single nodes while the cluster runs.
+
+use std::{fs, process::Command};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::statvfs::statvfs;
+use serde_json::{Value, json};
+
+use super::{
+    Kubernetes, Options, control_groups, layout::NodeLayout, namespaces::Namespaces, start,
+};
+use crate::{programs, progress::Progress};
+
+/// Bytes that others on this machine may write before the disk is filled, without filling it.
+const MARGIN: u64 = 1 << 30;
+/// What fills a disk, below the node's `/var`.
+const FILLED: &str = "filled";
+
+impl Kubernetes {
+    /// Names of the nodes; the first has the control plane.
+    pub fn node_names(&self) -> Vec<String> {
+        self.layout.nodes().iter().map(|node| node.name.clone()).collect()
+    }
+
+    /// Ends the node as a loss of power does: at once, its kubelet and all of its pods. What it has on its disk
+    /// stays.
+    pub fn lose_node(&self, name: &str) -> Result<()> {
+        let node = self.further_node(name)?;
+        Namespaces::end(&node).with_context(|| format!("ending {name}"))?;
+        // The kubelet would wait three seconds for each group that outlives its container.
+        control_groups::remove(&node.control_group)
+    }
+
+    /// Starts a node that was lost, and waits until it is ready. `options` are those that the cluster was
+    /// started with.
+    pub fn start_node(&self, options: &Options, name: &str, progress: &Progress) -> Result<()> {
+        let node = self.further_node(name)?;
+        ensure!(Namespaces::find(&node).is_none(), "{name} runs");
+        let what = format!("starting {name} again");
+        progress.step(&what, || start::start_again(self, &node, options))
+    }
+
+    /// Lets the node's kubelet take its disk for full when it has one GiB less than it has now: that starts it
+    /// again, and the node's pods go on.
+    pub fn limit_disk(&self, options: &Options, name: &str) -> Result<()> {
+        let node = self.further_node(name)?;
+        let disk = statvfs(&node.var()).with_context(|| format!("looking at {name}'s disk"))?;
+        let available = disk.blocks_available() * disk.fragment_size();
+        let least = available.checked_sub(MARGIN).context("the disk is almost full")?;
+        let file = node.configuration().join("kubelet.yaml");
+        let shown = file.display();
+        let text = fs::read_to_string(&file).with_context(|| format!("reading {shown}"))?;
+        let mut configuration: Value =
+            serde_saphyr::from_str(&text).with_context(|| format!("understanding {shown}"))?;
+        configuration["evictionHard"]["nodefs.available"] = json!(least.to_string());
+        fs::write(&file, configuration.to_string()).with_context(|| format!("writing {shown}"))?;
+        start::start_kubelet_again(&self.built, &node, options)
+    }
+
+    /// Takes so much of the node's disk that it is full by [`Self::limit_disk`], whatever images the kubelet removes.
+    pub fn fill_disk(&self, name: &str) -> Result<()> {
+        let file = self.further_node(name)?.var().join(FILLED);
+        let size = (4 * MARGIN).to_string();
+        programs::run(Command::new("fallocate").args(["--length", &size]).arg(file))?;
+        Ok(())
+    }
+
+    /// Ends [`Self::fill_disk`].
+    pub fn clear_disk(&self, name: &str) -> Result<()> {
+        let file = self.further_node(name)?.var().join(FILLED);
+        fs::remove_file(&file).with_context(|| format!("removing {}", file.display()))
+    }
+
+    /// Cuts the node off from all others, as if its cable were pulled: what is sent to it or by it is lost, and
+    /// what runs there goes on.
+    pub fn cut_off(&self, name: &str) -> Result<()> {
+        self.namespaces.set_port(&self.further_node(name)?, false)
+    }
+
+    /// Ends [`Self::cut_off`].
+    pub fn connect(&self, name: &str) -> Result<()> {
+        self.namespaces.set_port(&self.further_node(name)?, true)
+    }
+
+    /// The node of this name, without which the others can be.
+    fn further_node(&self, name: &str) -> Result<NodeLayout> {
+        let nodes = self.layout.nodes();
+        let found = nodes.into_iter().find(|node| node.name == name);
+        let node = found.with_context(|| format!("the cluster has no node {name}"))?;
+        ensure!(!node.has_control_plane(), "{name} has the control plane: nothing goes on without");
+        Ok(node)
+    }
+}

@@ -1,0 +1,114 @@
+//! What is asked of a cluster.
+
+use anyhow::{Context as _, Result};
+
+use super::{layout::ClusterId, network::Network, version::KubernetesVersion};
+use crate::cache::Cache;
+
+/// What tells one cluster from another, and how it is set up.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where programs and the cluster's state are kept.
+    pub cache: Cache,
+    /// Which cluster.
+    pub id: ClusterId,
+    /// Its addresses and names: one with others is another cluster.
+    pub network: Network,
+    /// Which Kubernetes.
+    pub version: KubernetesVersion,
+    /// Who runs the pods.
+    pub nodes: Nodes,
+}
+
+impl Options {
+    /// This checkout's cluster of this version, as it is where nothing else is asked for.
+    pub fn of_version(version: KubernetesVersion) -> Result<Self> {
+        Ok(Self { version, ..Self::new(Cache::locate()?, id_of_version(version)?) })
+    }
+
+    /// A cluster as it is where nothing else is asked for.
+    pub(super) fn new(cache: Cache, id: ClusterId) -> Self {
+        let (network, nodes) = (Network::default(), Nodes::default());
+        Self { cache, id, network, version: KubernetesVersion::default(), nodes }
+    }
+
+    /// The container runtime of the node at this position.
+    pub(super) fn runtime(&self, position: usize) -> Result<ContainerRuntime> {
+        self.nodes.runtimes().get(position).copied().context("the cluster has fewer nodes")
+    }
+}
+
+/// Name of this checkout's cluster of this version: each version has its own, so that one does not end the
+/// other.
+pub fn id_of_version(version: KubernetesVersion) -> Result<ClusterId> {
+    if version == KubernetesVersion::default() {
+        return Ok(ClusterId::of_this_checkout());
+    }
+    ClusterId::beside_that_of_this_checkout(&version.to_string().replace('.', "-"))
+}
+
+/// Who runs the pods of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Nodes {
+    /// The node with the control plane, which has the newest container runtime, and one with each of these.
+    Real(Vec<ContainerRuntime>),
+    /// One node on a disk of its own, an ext4 file system with a journal: times are those of most nodes. On
+    /// ext4 without one, which some virtual machines have, the kernel passes over all inodes that were
+    /// deleted within minutes before it makes a file (`recently_deleted` in `fs/ext4/ialloc.c`), so that a
+    /// pod pays for the files of those before it.
+    RealWithDisk,
+    /// Nobody: kwok plays the nodes that are made, and says that pods start and end.
+    Simulated,
+}
+
+/// One node.
+impl Default for Nodes {
+    fn default() -> Self {
+        Self::of(1)
+    }
+}
+
+impl Nodes {
+    /// So many nodes that are all the same; at least one.
+    pub fn of(count: usize) -> Self {
+        Self::Real(vec![ContainerRuntime::Newest; count.saturating_sub(1)])
+    }
+
+    /// How many there are, of which those that are simulated have one between them.
+    pub fn count(&self) -> usize {
+        self.runtimes().len()
+    }
+
+    /// The container runtime of each.
+    pub(super) fn runtimes(&self) -> Vec<ContainerRuntime> {
+        let further = match self {
+            Self::Real(further) => further.as_slice(),
+            Self::RealWithDisk | Self::Simulated => &[],
+        };
+        [&[ContainerRuntime::Newest], further].concat()
+    }
+}
+
+/// The container runtime of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContainerRuntime {
+    /// The newest containerd.
+    Newest,
+    /// containerd 2.0, the last before 2.1, from which on images can be volumes.
+    WithoutImageVolumes,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_version_has_a_cluster_of_its_own_in_this_checkout() {
+        let ids = KubernetesVersion::all().iter().map(|version| id_of_version(*version).unwrap());
+        let ids: Vec<_> = ids.collect();
+        assert!(ids.iter().all(ClusterId::is_of_this_checkout), "{ids:?}");
+        for (position, id) in ids.iter().enumerate() {
+            assert!(!ids[..position].contains(id), "{ids:?}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Starts processes that outlive this one, remembers which they were, and says later whether one still runs.
+//!
+//! A process id alone says little: it may have been given to another process since. So a record also holds
+//! when the process started and in which boot of the machine.
+
+use std::{
+    fs::{self, File},
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::{
+    errno::Errno,
+    sys::{
+        signal::{Signal, kill},
+        wait::{WaitPidFlag, waitpid},
+    },
+    unistd::Pid,
+};
+use procfs::{
+    process::{Stat, all_processes},
+    sys::kernel::random::boot_id,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    programs,
+    wait::{Look, until},
+};
+
+/// How long a killed process may take to vanish.
+const END: Duration = Duration::from_secs(20);
+
+/// One process, and never another one with the same id.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    /// Clock ticks since boot.
+    started: u64,
+    boot: String,
+}
+
+impl Process {
+    /// The running process of this id.
+    fn running(pid: i32) -> Result<Self> {
+        let stat = stat(pid).with_context(|| format!("no process {pid} runs"))?;
+        let boot = boot_id().context("reading which boot of the machine this is")?;
+        Ok(Self { pid, started: stat.starttime, boot })
+    }
+
+    /// Whether it still runs; one that has ended but was not waited for does not.
+    pub(crate) fn is_alive(&self) -> bool {
+        stat(self.pid).is_some_and(|it| it.starttime == self.started && it.state != 'Z')
+            && boot_id().is_ok_and(|boot| boot == self.boot)
+    }
+
+    /// Kills it if it still runs, and waits until it is gone.
+    pub(crate) fn end(&self) -> Result<()> {
+        let pid = Pid::from_raw(self.pid);
+        if self.is_alive() {
+            match kill(pid, Signal::SIGKILL) {
+                Ok(()) | Err(Errno::ESRCH) => {}
+                Err(error) => return Err(error).context(format!("killing process {pid}")),
+            }
+        }
+        until(&format!("process {pid} to end"), END, || {
+            // Collects it where it is a child of this very process; it need not be one.
+            let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
+            Ok(if self.is_alive() { Look::NotYet("it runs".into()) } else { Look::Ready(()) })
+        })
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        ensure!(self.is_alive(), "process {} has ended", self.pid);
+        let sent = kill(Pid::from_raw(self.pid), signal);
+        sent.with_context(|| format!("sending {signal} to process {}", self.pid))
+    }
+
+    /// The process that this one started, once there is one.
+    pub(crate) fn child(&self) -> Option<Self> {
+        children(self.pid).into_iter().find_map(|pid| Self::running(pid).ok())
+    }
+
+    /// Remembers it in a file.
+    pub(crate) fn record(&self, path: &Path) -> Result<()> {
+        let text = serde_json::to_string(self).context("describing a process")?;
+        fs::write(path, text)
+            .with_context(|| format!("recording process {} in {}", self.pid, path.display()))
+    }
+}
+
+/// Kills everything that this process has started, and what that has started. That it has ended is no
+/// fault.
+pub fn end_descendants() {
+    let mut descendants = children(Pid::this().as_raw());
+    let mut next = 0;
+    while let Some(parent) = descendants.get(next).copied() {
+        next += 1;
+        descendants.extend(children(parent));
+    }
+    for pid in descendants {
+        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+    }
+}
+
+/// Starts a program in a session of its own, so that neither Ctrl-C nor a closed terminal reaches it.
+pub(crate) fn start_detached(command: &Command, log: &Path) -> Result<Process> {
+    let mut options = File::options();
+    let output = options.create(true).append(true).open(log);
+    let output = output.with_context(|| format!("opening the log {}", log.display()))?;
+    let errors = output.try_clone().with_context(|| format!("opening {}", log.display()))?;
+    let mut command = programs::within(Command::new("setsid"), command);
+    let child = command
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(errors)
+        .spawn()
+        .context("starting setsid")?;
+    Process::running(i32::try_from(child.id()).context("reading a process id")?)
+}
+
+/// The process that a file remembers, if there is such a file and it can be read.
+pub(crate) fn recorded(path: &Path) -> Option<Process> {
+    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+}
+
+/// All processes that a directory remembers, by name.
+pub(crate) fn all_recorded(directory: &Path) -> Vec<(String, Process)> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let named = entries.filter_map(|entry| {
+        Some((entry.file_name().to_string_lossy().into_owned(), recorded(&entry.path())?))
+    });
+    let mut all: Vec<_> = named.collect();
+    all.sort_by(|left, right| left.0.cmp(&right.0));
+    all
+}
+
+/// Running processes with such a command line.
+pub(crate) fn with_command_line(fits: impl Fn(&[String]) -> bool) -> Vec<Process> {
+    let processes = all_processes().into_iter().flatten().flatten();
+    processes
+        .filter(|process| process.cmdline().is_ok_and(|words| fits(&words)))
+        .filter_map(|process| Process::running(process.pid()).ok())
+        .collect()
+}
+
+fn children(parent: i32) -> Vec<i32> {
+    let stats = all_processes().into_iter().flatten().flatten().filter_map(|it| it.stat().ok());
+    stats.filter(|stat| stat.ppid == parent).map(|stat| stat.pid).collect()
+}
+
+fn stat(pid: i32) -> Option<Stat> {
+    procfs::process::Process::new(pid).ok()?.stat().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_of_the_same_id_but_another_start_is_not_ours() {
+        let own = Process::running(i32::try_from(std::process::id()).unwrap()).unwrap();
+        assert!(own.is_alive());
+        assert!(!Process { started: own.started + 1, ..own.clone() }.is_alive());
+        assert!(!Process { boot: "another".into(), ..own }.is_alive());
+    }
+
+    #[test]
+    fn a_detached_process_is_found_by_its_record_and_its_command_line_and_ends() {
+        let directory = tempfile::tempdir().unwrap();
+        let marker = directory.path().join("marker");
+        let status = Command::new("mkfifo").arg(&marker).status().unwrap();
+        assert!(status.success());
+        let mut command = Command::new("sh");
+        command.args(["-c", "read line < \"$1\"", "sh"]).arg(&marker);
+        let process = start_detached(&command, &directory.path().join("log")).unwrap();
+        until("the program to run", Duration::from_secs(5), || {
+            let found =
+                with_command_line(|it| it.last().is_some_and(|it| marker == *Path::new(it)));
+            Ok(if found == [process.clone()] { Look::Ready(()) } else { Look::NotYet("no".into()) })
+        })
+        .unwrap();
+        let records = directory.path().join("records");
+        fs::create_dir(&records).unwrap();
+        process.record(&records.join("record")).unwrap();
+        let all = all_recorded(&records);
+        assert_eq!(all, [("record".to_owned(), process.clone())]);
+        process.end().unwrap();
+        assert!(!process.is_alive());
+        process.end().unwrap();
+    }
+}

@@ -1,0 +1,242 @@
+//! Builds, from the Go module proxy, what no Debian package offers in the version wanted.
+//!
+//! `e2e/go/recipes.yaml` says what `go build` is given. The go.mod and go.sum files beside it pin every module; Go
+//! checks what it downloads against them.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+use walkdir::WalkDir;
+
+use crate::{
+    cache::{self, Cache, Key},
+    programs,
+    progress::Progress,
+};
+
+/// The Kueue version that is built, as in `go/kueue/go.mod`.
+pub const KUEUE_VERSION: &str = "v0.15.0";
+/// The version of scheduler-plugins that is built, as in `go/scheduler-plugins/go.mod`.
+pub const SCHEDULER_PLUGINS_VERSION: &str = "v0.34.7";
+
+/// Where in the artefact's directory the modules are while it is made.
+const SOURCE: &str = "source";
+
+/// A directory with the program `kueue` and its `chart`; built if the cache does not have it yet.
+pub fn kueue(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
+    ensure("kueue", cache, progress)
+}
+
+/// A directory with the program `scheduler-plugins` and the `definitions` of what it reads; built if the cache
+/// does not have it yet.
+pub fn scheduler_plugins(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
+    ensure("scheduler-plugins", cache, progress)
+}
+
+/// The program helm; built if the cache does not have it yet.
+pub fn helm(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
+    Ok(ensure("helm", cache, progress)?.join("helm"))
+}
+
+/// The program actionlint, which checks workflows; built if the cache does not have it yet.
+pub fn actionlint(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
+    Ok(ensure("actionlint", cache, progress)?.join("actionlint"))
+}
+
+/// The directory of what is built from a directory below `e2e/go`; built if the cache does not have it yet.
+pub(super) fn ensure(source: &str, cache: &Cache, progress: &Progress) -> Result<PathBuf> {
+    let recipe = Recipe::of(source)?;
+    let key = recipe.key()?;
+    if let Some(found) = cache.find(&key) {
+        return Ok(found);
+    }
+    let what = format!("building {} {}", recipe.name, recipe.version);
+    progress.long_step(&what, &recipe.entry.usually, || {
+        cache.artefact(&key, |directory| recipe.build(directory, &cache.log_of(&key)))
+    })
+}
+
+/// One entry of the file of recipes, which says what its fields are.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    module: Option<String>,
+    usually: String,
+    #[serde(default)]
+    flags: Vec<String>,
+    #[serde(default)]
+    link: String,
+    packages: Vec<String>,
+    #[serde(default)]
+    keep: Vec<Directory>,
+}
+
+/// A directory of a module, and its name beside the programs.
+#[derive(Debug, Deserialize)]
+struct Directory {
+    module: String,
+    path: String,
+    name: String,
+}
+
+/// One `go build`.
+struct Recipe {
+    name: String,
+    version: String,
+    source: PathBuf,
+    entry: Entry,
+}
+
+impl Recipe {
+    fn of(source: &str) -> Result<Self> {
+        let go = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../go"));
+        let read = |path: &Path| {
+            fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+        };
+        let mut entries: BTreeMap<String, Entry> =
+            serde_saphyr::from_str(&read(&go.join("recipes.yaml"))?)
+                .context("understanding recipes.yaml")?;
+        let name = source.split('/').next().unwrap_or(source);
+        let entry = entries.remove(name).with_context(|| format!("no recipe for {name}"))?;
+        let source = go.join(source);
+        let version = match &entry.module {
+            Some(module) => required(&read(&source.join("go.mod"))?, module)
+                .with_context(|| format!("{} does not require {module}", source.display()))?,
+            None => "1".to_owned(),
+        };
+        Ok(Self { name: name.to_owned(), version, source, entry })
+    }
+
+    fn key(&self) -> Result<Key> {
+        let mut inputs = vec![("arguments".to_owned(), self.arguments().join(" ").into_bytes())];
+        for (name, path) in files(&self.source)? {
+            let content = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+            inputs.push((name.display().to_string(), content));
+        }
+        let inputs: Vec<_> = inputs.iter().map(|(name, it)| (name.as_str(), &it[..])).collect();
+        Ok(Key::new(&self.name, &self.version, &inputs))
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let link =
+            format!("-ldflags=-s -w {}", self.entry.link.replace("@version@", &self.version));
+        let fixed = ["build", "-mod=readonly", "-buildvcs=false", "-trimpath"].map(str::to_owned);
+        let output = [link.trim_end(), "-o", "../"].map(str::to_owned);
+        [&fixed, &self.entry.flags[..], &output, &self.entry.packages].concat()
+    }
+
+    /// Leaves nothing in `directory` but the programs and the directories that are kept.
+    fn build(&self, directory: &Path, log: &Path) -> Result<()> {
+        if programs::find("go").is_none() {
+            bail!("building {} needs Go 1.26 or later, see https://go.dev/dl", self.name);
+        }
+        let source = directory.join(SOURCE);
+        copy(&self.source, &source)?;
+        let output = File::create(log).with_context(|| format!("opening {}", log.display()))?;
+        let errors = output.try_clone().with_context(|| format!("opening {}", log.display()))?;
+        let mut go = Command::new("go");
+        go.args(self.arguments()).current_dir(&source).env("CGO_ENABLED", "0").env("GOWORK", "off");
+        programs::show(go.stdin(Stdio::null()).stdout(output).stderr(errors)).with_context(
+            || {
+                let tail = programs::tail(log, 20);
+                format!("building {}; {}:\n{tail}", self.name, log.display())
+            },
+        )?;
+        for Directory { module, path, name } in &self.entry.keep {
+            let mut list = Command::new("go");
+            list.args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module]);
+            let output = programs::run(list.current_dir(&source).env("GOWORK", "off"))?;
+            let from = Path::new(String::from_utf8_lossy(&output.stdout).trim()).join(path);
+            copy(&from, &directory.join(name))
+                .with_context(|| format!("copying {path} of the module {module}"))?;
+        }
+        cache::remove_tree(&source)
+    }
+}
+
+/// The version of the module that the text of a go.mod requires.
+fn required(text: &str, module: &str) -> Option<String> {
+    let words = |line: &str| {
+        line.trim_start_matches("require ")
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    text.lines()
+        .map(words)
+        .find_map(|words| (words.first()? == module).then(|| words.get(1).cloned())?)
+}
+
+/// The files of a directory and of those in it, by their names there: those of the directory itself come first.
+fn files(directory: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in WalkDir::new(directory).follow_links(true) {
+        let entry = entry.with_context(|| format!("reading {}", directory.display()))?;
+        if entry.file_type().is_file() {
+            let name = entry.path().strip_prefix(directory).context("naming a file")?;
+            found.push((name.to_owned(), entry.path().to_owned()));
+        }
+    }
+    found.sort_by_key(|(name, _)| (name.components().count(), name.clone()));
+    Ok(found)
+}
+
+/// Copies the files of a directory and of those in it. Not their modes: Go keeps modules read-only.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    for (name, path) in files(from)? {
+        let to = to.join(name);
+        let parent = to.parent().unwrap_or(&to);
+        fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
+        let content = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+        fs::write(&to, content).with_context(|| format!("writing {}", to.display()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubernetes::{KubernetesVersion, built};
+
+    #[test]
+    fn every_recipe_has_a_key_of_its_own() {
+        let versions = KubernetesVersion::all().iter().map(|version| version.source());
+        let others = [built::CONTAINERD, built::OLD_CONTAINERD, "coredns", "pause", "kwok"];
+        let beside = ["helm", "actionlint", "kueue", "scheduler-plugins"];
+        let sources = versions.chain(others.into_iter().chain(beside).map(str::to_owned));
+        let key = |source: String| Recipe::of(&source).unwrap().key().unwrap().to_string();
+        let names = sources.map(|it| key(it).rsplit_once('-').unwrap().0.to_owned());
+        insta::assert_snapshot!(
+            names.collect::<Vec<_>>().join(" "),
+            @"kubernetes-v1.33.13 kubernetes-v1.36.3 kubernetes-v1.37.2 containerd-v2.3.7 containerd-v2.0.14 coredns-v1.14.7 pause-1 kwok-v0.8.0 helm-v4.3.1 actionlint-v1.7.12 kueue-v0.15.0 scheduler-plugins-v0.34.7"
+        );
+        assert!(key("kueue".to_owned()).contains(KUEUE_VERSION));
+        assert!(key("scheduler-plugins".to_owned()).contains(SCHEDULER_PLUGINS_VERSION));
+    }
+
+    #[test]
+    fn a_build_is_static_and_without_paths_of_this_machine() {
+        insta::assert_snapshot!(
+            Recipe::of(built::CONTAINERD).unwrap().arguments().join("\n"),
+            @r"
+        build
+        -mod=readonly
+        -buildvcs=false
+        -trimpath
+        -tags=no_btrfs no_devmapper no_zfs
+        -ldflags=-s -w
+        -o
+        ../
+        github.com/containerd/containerd/v2/cmd/containerd
+        github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
+        github.com/containerd/containerd/v2/cmd/ctr
+        "
+        );
+    }
+}

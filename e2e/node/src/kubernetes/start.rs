@@ -1,0 +1,361 @@
+//! Starts a cluster and its nodes step by step, each step waiting for what it needs.
+
+use std::{fs, path::Path, process::Command, time::Duration};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{
+    Kubernetes,
+    built::Built,
+    certificates,
+    configuration::{OBJECTS, PAUSE_IMAGE, Values},
+    dns,
+    layout::{Layout, NodeLayout},
+    namespaces::Namespaces,
+    options::{Nodes, Options},
+    processes::{self, Process},
+};
+use crate::{
+    cache,
+    images::{
+        image::{Image, ImageConfig},
+        layer::{Layer, Source},
+        names::full_name,
+    },
+    programs,
+    progress::Progress,
+    wait::{Look, until},
+};
+
+/// How long each of the parts may take on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// A node that is being started, or runs.
+struct Node {
+    layout: NodeLayout,
+    namespaces: Namespaces,
+    values: Values,
+}
+
+/// Nodes that are being started, and the cluster that they belong to.
+struct Start<'a> {
+    cluster: Kubernetes,
+    options: &'a Options,
+    nodes: Vec<Node>,
+}
+
+/// Starts everything; afterwards pods can be run, DNS answers and Services work. Where the nodes are
+/// simulated, pods are only said to run.
+pub(super) fn start(
+    layout: &Layout,
+    built: &Built,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Kubernetes> {
+    fs::create_dir_all(&layout.state)
+        .with_context(|| format!("making {}", layout.state.display()))?;
+    let start = progress.step("namespaces, certificates and configuration", || {
+        let start = Start::prepare(layout, built, options)?;
+        start.write_configuration()?;
+        Ok(start)
+    })?;
+    match options.nodes {
+        Nodes::Real(_) | Nodes::RealWithDisk => start.start_real(progress)?,
+        Nodes::Simulated => start.start_simulation(progress)?,
+    }
+    Ok(start.cluster)
+}
+
+/// Starts a node of the cluster again whose processes have all ended.
+pub(super) fn start_again(
+    cluster: &Kubernetes,
+    node: &NodeLayout,
+    options: &Options,
+) -> Result<()> {
+    // What has ended is not to be taken for what is being started.
+    cache::remove_tree(&node.processes())?;
+    let first = Some(&cluster.namespaces);
+    let node = Node::make(&cluster.layout, node, &cluster.built, options, first)?;
+    let start = Start { cluster: cluster.clone(), options, nodes: vec![node] };
+    start.start_on_each("containerd")?;
+    start.wait_for_containerd()?;
+    start.start_on_each("kubelet")?;
+    for Node { layout, .. } in &start.nodes {
+        let health = format!("--raw=/api/v1/nodes/{}/proxy/healthz", layout.name);
+        let what = format!("the kubelet of {}", layout.name);
+        start.wait_for_kubectl(&what, &layout.log("kubelet"), &["get", &health], "ok")?;
+    }
+    start.wait_for_nodes()
+}
+
+/// Ends the kubelet of a node, and starts it with the configuration that there is now. The pods go on.
+pub(super) fn start_kubelet_again(
+    built: &Built,
+    node: &NodeLayout,
+    options: &Options,
+) -> Result<()> {
+    let around = processes::recorded(&node.processes().join("kubelet"));
+    let around = around.context("no kubelet was started")?;
+    if let Some(kubelet) = around.child() {
+        kubelet.end()?;
+    }
+    around.end()?;
+    let namespaces = Namespaces::find(node).context("the node does not run")?;
+    let values = Values::new(node, built, options)?;
+    Node { layout: node.clone(), namespaces, values }.start("kubelet")
+}
+
+fn write(path: &Path, content: &str) -> Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
+    }
+    fs::write(path, content).with_context(|| format!("writing {}", path.display()))
+}
+
+/// `ctr` for the images that the kubelet of this node sees.
+pub(super) fn ctr(node: &NodeLayout, built: &Built) -> Command {
+    let mut command = Command::new(built.containerd.join("ctr"));
+    command.arg("--address").arg(node.containerd_socket()).arg("--namespace=k8s.io");
+    command
+}
+
+/// Makes the image known to the node under all these names, and under one that is its content's alone.
+pub(super) fn load_image(
+    node: &NodeLayout,
+    built: &Built,
+    image: &Image,
+    names: &[&str],
+) -> Result<()> {
+    let content_name = image.content_name();
+    let filter = format!("name=={content_name}");
+    let listed = programs::run(ctr(node, built).args(["images", "list", "--quiet", &filter]))
+        .context("listing the node's images")?;
+    if listed.stdout.is_empty() {
+        programs::feed(ctr(node, built).args(["images", "import", "--local", "-"]), |stdin| {
+            image.write_archive(&[&content_name], stdin)
+        })
+        .with_context(|| format!("loading the image {}", names.join(", ")))?;
+    }
+    for name in names.iter().filter(|name| **name != content_name) {
+        let name = full_name(name);
+        programs::run(ctr(node, built).args(["images", "tag", "--force", &content_name, &name]))
+            .with_context(|| format!("naming an image {name}"))?;
+    }
+    Ok(())
+}
+
+impl Node {
+    /// Makes a node in which nothing runs yet.
+    fn make(
+        layout: &Layout,
+        node: &NodeLayout,
+        built: &Built,
+        options: &Options,
+        first: Option<&Namespaces>,
+    ) -> Result<Self> {
+        let pause = built.pause.join("pause");
+        let namespaces = Namespaces::create(layout, node, &pause, options, first)
+            .with_context(|| format!("making {}", node.name))?;
+        let values = Values::new(node, built, options)?;
+        Ok(Self { layout: node.clone(), namespaces, values })
+    }
+
+    fn start(&self, name: &str) -> Result<()> {
+        let component = self.values.component(name)?;
+        let mut command = self.namespaces.enter(&["--mount", "--net", "--pid"]);
+        command.arg(component.program).args(component.arguments);
+        processes::start_detached(&command, &self.layout.log(name))
+            .and_then(|process| process.record(&self.layout.processes().join(name)))
+            .with_context(|| format!("starting {name}"))
+    }
+
+    fn start_all(&self, names: &[&str]) -> Result<()> {
+        names.iter().try_for_each(|name| self.start(name))
+    }
+}
+
+impl<'a> Start<'a> {
+    /// Makes all nodes; nothing runs in them yet.
+    fn prepare(layout: &Layout, built: &Built, options: &'a Options) -> Result<Self> {
+        let mut nodes: Vec<Node> = Vec::new();
+        for place in layout.places().iter().take(options.nodes.count()) {
+            let first = nodes.first().map(|it| &it.namespaces);
+            nodes.push(Node::make(layout, place, built, options, first)?);
+        }
+        let namespaces = nodes.first().context("a cluster has a node")?.namespaces.clone();
+        let cluster = Kubernetes { layout: layout.clone(), namespaces, built: built.clone() };
+        Ok(Self { cluster, options, nodes })
+    }
+
+    fn write_configuration(&self) -> Result<()> {
+        let layouts: Vec<_> = self.nodes.iter().map(|node| &node.layout).collect();
+        certificates::write_all(&layouts, &self.options.network)?;
+        for Node { layout, values, .. } in &self.nodes {
+            for (name, content) in values.files(layout.has_control_plane()) {
+                write(&layout.configuration().join(name), &content)?;
+            }
+        }
+        let Node { layout, values, .. } = self.control_plane();
+        let pki = layout.certificates().display().to_string();
+        write(self.cluster.kubeconfig(), &values.kubeconfig("admin", &pki))
+    }
+
+    /// The first node, where the whole cluster is started.
+    fn control_plane(&self) -> &Node {
+        &self.nodes[0]
+    }
+
+    /// The control plane and all nodes.
+    fn start_real(&self, progress: &Progress) -> Result<()> {
+        progress.step("etcd, API server and containerd", || {
+            self.control_plane().start_all(&["etcd", "kube-apiserver"])?;
+            self.start_on_each("containerd")?;
+            self.wait_for_containerd()?;
+            self.load_pause_image()?;
+            self.wait_for_api_server()
+        })?;
+        progress.step("controllers, scheduler, kubelet and DNS", || {
+            self.control_plane().start_all(&["kube-controller-manager", "kube-scheduler"])?;
+            self.start_on_each("kubelet")?;
+            self.apply_objects()?;
+            self.control_plane().start("coredns")?;
+            self.wait_for_nodes()?;
+            self.wait_for_service_account()?;
+            self.wait_for_dns()
+        })
+    }
+
+    fn start_on_each(&self, name: &str) -> Result<()> {
+        self.nodes.iter().try_for_each(|node| node.start(name))
+    }
+
+    /// Starts what needs a node that has registered, and waits until all are ready.
+    fn wait_for_nodes(&self) -> Result<()> {
+        for node in &self.nodes {
+            let name = &node.layout.name;
+            let arguments = ["get", "node", name, "-oname"];
+            let what = format!("{name} to register");
+            self.wait_for_kubectl(&what, &node.layout.log("kubelet"), &arguments, "node/")?;
+            node.start("kube-proxy")?;
+        }
+        for Node { layout, .. } in &self.nodes {
+            let condition = r#"-ojsonpath={.status.conditions[?(@.type=="Ready")].status}"#;
+            let arguments = ["get", "node", &layout.name, condition];
+            let what = format!("{} to be ready", layout.name);
+            self.wait_for_kubectl(&what, &layout.log("kubelet"), &arguments, "True")?;
+        }
+        Ok(())
+    }
+
+    /// The control plane, and kwok, which plays the nodes that somebody makes.
+    fn start_simulation(&self, progress: &Progress) -> Result<()> {
+        progress.step("etcd and API server", || {
+            self.control_plane().start_all(&["etcd", "kube-apiserver"])?;
+            self.wait_for_api_server()
+        })?;
+        progress.step("controllers, scheduler and kwok", || {
+            let controllers = ["kube-controller-manager", "kube-scheduler", "kwok"];
+            self.control_plane().start_all(&controllers)?;
+            self.wait_for_service_account()
+        })
+    }
+
+    fn wait_for_api_server(&self) -> Result<()> {
+        let log = self.control_plane().layout.log("kube-apiserver");
+        self.wait_for_kubectl("the API server", &log, &["get", "--raw=/readyz"], "ok")
+    }
+
+    fn wait_for_service_account(&self) -> Result<()> {
+        let log = self.control_plane().layout.log("kube-controller-manager");
+        let arguments = ["get", "serviceaccount", "default", "-oname"];
+        let what = "the default service account";
+        self.wait_for_kubectl(what, &log, &arguments, "serviceaccount/")
+    }
+
+    /// Looks until it is ready or one of the nodes' programs has died.
+    fn wait(
+        &self,
+        what: &str,
+        log: &Path,
+        mut look: impl FnMut() -> Result<(), String>,
+    ) -> Result<()> {
+        until(what, PATIENCE, || {
+            self.check_alive()?;
+            Ok(look().map_or_else(Look::NotYet, Look::Ready))
+        })
+        .with_context(|| format!("{}:\n{}", log.display(), programs::tail(log, 15)))
+    }
+
+    fn check_alive(&self) -> Result<()> {
+        for node in self.nodes.iter().map(|node| &node.layout) {
+            let is_dead = |(_, process): &(String, Process)| !process.is_alive();
+            let dead = processes::all_recorded(&node.processes()).into_iter().find(is_dead);
+            if let Some((name, _)) = dead {
+                let said = programs::tail(&node.log(&name), 15);
+                bail!("{name} of {} has ended:\n{said}", node.name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until what kubectl says begins with `expected`.
+    fn wait_for_kubectl(
+        &self,
+        what: &str,
+        log: &Path,
+        arguments: &[&str],
+        expected: &str,
+    ) -> Result<()> {
+        self.wait(what, log, || {
+            let output = programs::run(self.cluster.kubectl(arguments).arg("--request-timeout=5s"))
+                .map_err(|error| format!("{error:#}"))?;
+            let said = String::from_utf8_lossy(&output.stdout);
+            if said.starts_with(expected) { Ok(()) } else { Err(format!("{said:?}")) }
+        })
+    }
+
+    fn wait_for_containerd(&self) -> Result<()> {
+        self.nodes.iter().map(|node| &node.layout).try_for_each(|node| {
+            self.wait(&format!("containerd of {}", node.name), &node.log("containerd"), || {
+                programs::run(ctr(node, &self.cluster.built).arg("version"))
+                    .map(drop)
+                    .map_err(|error| format!("{error:#}"))
+            })
+        })
+    }
+
+    fn load_pause_image(&self) -> Result<()> {
+        let directory = tempfile::tempdir().context("making a directory for the pause image")?;
+        let program = self.cluster.built.pause.join("pause");
+        let layer = Layer::from_sources(directory.path(), &[Source::file("pause", &program)])?;
+        let config =
+            ImageConfig { entrypoint: vec!["/pause".to_owned()], ..ImageConfig::default() };
+        let image = Image::new(vec![layer], config);
+        self.cluster.load_image(&image, &[PAUSE_IMAGE])
+    }
+
+    fn apply_objects(&self) -> Result<()> {
+        let objects = self.control_plane().values.fill(OBJECTS);
+        let log = self.control_plane().layout.log("kube-apiserver");
+        // The namespace they go into is made a moment after the API server is ready.
+        self.wait("the objects of DNS and kubelet", &log, || {
+            let arguments = ["apply", "--server-side", "--validate=false", "-f", "-"];
+            programs::run_with_input(&mut self.cluster.kubectl(arguments), objects.as_bytes())
+                .map(drop)
+                .map_err(|error| format!("{error:#}"))
+        })
+    }
+
+    fn wait_for_dns(&self) -> Result<()> {
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(|| {
+                self.control_plane().namespaces.enter_network()?;
+                let network = &self.options.network;
+                let ask = || dns::ask(network).map_err(|error| format!("{error:#}"));
+                let log = self.control_plane().layout.log("coredns");
+                self.wait("the cluster's DNS to answer", &log, ask)
+            });
+            asking.join().unwrap_or_else(|_| bail!("asking the cluster's DNS panicked"))
+        })
+    }
+}

@@ -1,0 +1,11 @@
+//! A real Kubernetes on a bare machine: [`kubernetes`] starts one of one node or a few, [`images`] makes container
+//! images without a registry, and what takes long is made once and kept in the [`cache`].
+
+pub mod architecture;
+pub mod cache;
+pub mod images;
+pub mod kubernetes;
+pub mod packages;
+pub mod programs;
+pub mod progress;
+pub mod wait;

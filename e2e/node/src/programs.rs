@@ -1,0 +1,232 @@
+//! Running other programs to their end, with what they said in the error when they fail. None runs for
+//! ever.
+
+use std::{
+    io::{self, BufRead as _, BufReader, Read, Seek as _, Write},
+    panic::resume_unwind,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use process_control::{ChildExt as _, Control as _};
+
+use crate::progress;
+
+/// How long a program may take whose output is read: the longest make images from packages.
+const LIMIT: Duration = Duration::from_mins(15);
+/// How long a program may take that shows its output itself: the longest build everything.
+const BUILD_LIMIT: Duration = Duration::from_hours(1);
+
+/// Directories that hold system programs and are not in every user's PATH.
+const SYSTEM_DIRECTORIES: [&str; 4] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin"];
+
+/// The full path of a program in PATH or a system directory.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(SYSTEM_DIRECTORIES.iter().map(PathBuf::from))
+        .map(|directory| directory.join(program))
+        .find(|candidate| candidate.is_file())
+}
+
+/// Runs the command to its end and returns what it wrote.
+/// A failure names the command and the end of what it wrote.
+pub fn run(command: &mut Command) -> Result<Output> {
+    feed(command, |_| Ok(()))
+}
+
+/// Runs a command that shows its output itself to its end.
+pub fn show(command: &mut Command) -> Result<()> {
+    let mut child = command.spawn().with_context(|| format!("starting {}", describe(command)))?;
+    let ended = child.controlled().time_limit(BUILD_LIMIT).terminate_for_timeout().wait();
+    let status = in_time(command, BUILD_LIMIT, ended)?;
+    ensure!(status.success(), "{} ended with {status}", describe(command));
+    Ok(())
+}
+
+/// Runs a command to its end, and then shows what it wrote.
+pub fn show_at_the_end(command: &mut Command) -> Result<()> {
+    let mut output = tempfile::tempfile().context("making a file for what a program writes")?;
+    let same = || output.try_clone().context("opening a file for what a program writes");
+    let ended = show(command.stdout(same()?).stderr(same()?));
+    output.rewind().context("reading what a program has written")?;
+    show_lines(output);
+    ended
+}
+
+/// Shows every line as soon as it is there, and returns them all.
+fn show_lines(output: impl Read) -> String {
+    let lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
+    lines.fold(String::new(), |text, line| {
+        let line = String::from_utf8_lossy(&line);
+        progress::print(&line);
+        text + &line + "\n"
+    })
+}
+
+/// `command` as the last words of `wrapper`, which starts it.
+pub fn within(mut wrapper: Command, command: &Command) -> Command {
+    wrapper.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => wrapper.env(name, value),
+            None => wrapper.env_remove(name),
+        };
+    }
+    if let Some(directory) = command.get_current_dir() {
+        wrapper.current_dir(directory);
+    }
+    wrapper
+}
+
+/// What a program wrote on standard output, and whether it ended well.
+#[derive(Debug)]
+pub struct Shown {
+    /// It ended with exit code 0.
+    pub success: bool,
+    /// What it wrote.
+    pub text: String,
+}
+
+/// Like [`show`], but keeps what the command writes on standard output, and says how it ended.
+pub fn show_and_keep(command: &mut Command) -> Result<Shown> {
+    let started = command.stdout(Stdio::piped()).spawn();
+    let mut child = started.with_context(|| format!("starting {}", describe(command)))?;
+    let output = child.stdout.take().context("taking the standard output of a child")?;
+    thread::scope(|scope| {
+        let reading = scope.spawn(move || show_lines(output));
+        let ended = child.controlled().time_limit(BUILD_LIMIT).terminate_for_timeout().wait();
+        let success = in_time(command, BUILD_LIMIT, ended)?.success();
+        let text = reading.join().unwrap_or_else(|panic| resume_unwind(panic));
+        Ok(Shown { success, text })
+    })
+}
+
+/// Like [`run`], with `input` on the command's standard input.
+pub fn run_with_input(command: &mut Command, input: &[u8]) -> Result<Output> {
+    feed(command, |stdin| stdin.write_all(input).context("writing to standard input"))
+}
+
+/// Like [`run`], with what `write` writes on the command's standard input.
+/// Where the command fails, its own message comes before that of `write`.
+pub fn feed(
+    command: &mut Command,
+    write: impl FnOnce(&mut dyn Write) -> Result<()> + Send,
+) -> Result<Output> {
+    feed_within(LIMIT, command, write)
+}
+
+fn feed_within(
+    limit: Duration,
+    command: &mut Command,
+    write: impl FnOnce(&mut dyn Write) -> Result<()> + Send,
+) -> Result<Output> {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("starting {}", describe(command)))?;
+    let mut stdin = child.stdin.take().context("taking the standard input of a child")?;
+    thread::scope(|scope| {
+        // Beside the reading: a program that talks while it is fed would wait for ever.
+        let writing = scope.spawn(move || write(&mut stdin));
+        let ended = child.controlled_with_output().time_limit(limit).terminate_for_timeout().wait();
+        let written = writing.join().unwrap_or_else(|panic| resume_unwind(panic));
+        let output = check(command, in_time(command, limit, ended)?.into_std_lossy())?;
+        written.with_context(|| format!("feeding {}", describe(command)))?;
+        Ok(output)
+    })
+}
+
+/// What waiting for the command has come to, unless its time had passed.
+fn in_time<T>(command: &Command, limit: Duration, ended: io::Result<Option<T>>) -> Result<T> {
+    let ended = ended.with_context(|| format!("waiting for {}", describe(command)))?;
+    let limit = limit.as_secs();
+    ended.with_context(|| {
+        format!("{}: ended here: it had not ended after {limit} s", describe(command))
+    })
+}
+
+fn check(command: &Command, output: Output) -> Result<Output> {
+    if output.status.success() {
+        return Ok(output);
+    }
+    let mut said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if said.trim().is_empty() {
+        said = String::from_utf8_lossy(&output.stdout).into_owned();
+    }
+    bail!("{} failed, {}: {}", describe(command), output.status, last_lines(&said, 20));
+}
+
+fn describe(command: &Command) -> String {
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    format!("`{}`", words.join(" "))
+}
+
+/// The last lines of a text.
+pub fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<_> = text.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+/// The last lines of a file, or why there are none.
+pub fn tail(path: &Path, count: usize) -> String {
+    match std::fs::read(path) {
+        Ok(content) => last_lines(&String::from_utf8_lossy(&content), count),
+        Err(error) => format!("(no log at {}: {error})", path.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_command_is_named_with_what_it_said() {
+        let failed = run(Command::new("ls").arg("/does/not/exist")).unwrap_err().to_string();
+        assert!(failed.starts_with("`ls /does/not/exist` failed"), "{failed}");
+        assert!(failed.contains("No such file"), "{failed}");
+    }
+
+    #[test]
+    fn input_reaches_the_command() {
+        let output = run_with_input(&mut Command::new("cat"), b"meow").unwrap();
+        assert_eq!(output.stdout, b"meow");
+    }
+
+    #[test]
+    fn a_command_that_talks_while_it_is_fed_gets_everything() {
+        let much = vec![b'x'; 1 << 20];
+        let output = run_with_input(&mut Command::new("cat"), &much).unwrap();
+        assert_eq!(output.stdout.len(), much.len());
+    }
+
+    #[test]
+    fn a_command_that_does_not_end_is_ended_and_named() {
+        let mut command = Command::new("sleep");
+        let failed = feed_within(Duration::from_millis(100), command.arg("600"), |_| Ok(()));
+        assert_eq!(
+            failed.unwrap_err().to_string(),
+            "`sleep 600`: ended here: it had not ended after 0 s"
+        );
+    }
+
+    #[test]
+    fn what_is_shown_is_kept_and_how_it_ended_is_said() {
+        let shown = show_and_keep(Command::new("sh").args(["-c", "echo a; echo b; exit 3"]));
+        let Shown { success, text } = shown.unwrap();
+        assert_eq!((success, text.as_str()), (false, "a\nb\n"));
+        assert!(show_and_keep(&mut Command::new("true")).unwrap().success);
+    }
+
+    #[test]
+    fn only_the_last_lines_are_kept() {
+        assert_eq!(last_lines("a\nb\nc\n", 2), "b\nc");
+        assert_eq!(last_lines("a", 2), "a");
+    }
+}

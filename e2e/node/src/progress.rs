@@ -1,0 +1,117 @@
+//! What a person sees while long things happen: one line a step, with the seconds since the start.
+//!
+//! The only place of this library that prints.
+
+use std::{
+    io::Write as _,
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+
+/// How often a step that takes long says that it is still at work.
+const REMINDER: Duration = Duration::from_secs(15);
+
+/// Prints what is being done, each line with the seconds since this value was made.
+#[derive(Debug, Clone)]
+pub struct Progress {
+    started: Instant,
+    quiet: bool,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Progress {
+    /// Starts the clock; lines go to standard error.
+    pub fn new() -> Self {
+        Self { started: Instant::now(), quiet: false }
+    }
+
+    /// Says nothing, ever.
+    pub fn quiet() -> Self {
+        Self { started: Instant::now(), quiet: true }
+    }
+
+    /// Prints one line with the seconds since the start.
+    pub fn say(&self, text: &str) {
+        if self.quiet {
+            return;
+        }
+        let line = render(self.started.elapsed(), text);
+        // That standard error is closed cannot be reported.
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+
+    /// Does `work` and prints one line when it is done, and some while it is not.
+    pub fn step<T>(&self, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let begun = Instant::now();
+        let (finished, wait) = mpsc::channel::<()>();
+        let done = thread::scope(|scope| {
+            scope.spawn(move || {
+                while wait.recv_timeout(REMINDER) == Err(RecvTimeoutError::Timeout) {
+                    self.say(&format!("{what}: at work for {}", seconds(begun.elapsed())));
+                }
+            });
+            let done = work();
+            drop(finished);
+            done
+        })?;
+        self.say(&format!("{what}: {}", seconds(begun.elapsed())));
+        Ok(done)
+    }
+
+    /// Like [`Progress::step`] for work that takes long: also says at once what begins and how long
+    /// it usually takes.
+    pub fn long_step<T>(
+        &self,
+        what: &str,
+        usually: &str,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        self.say(&format!("{what} (usually {usually}) ..."));
+        self.step(what, work)
+    }
+}
+
+/// Prints a result on standard output.
+pub fn print(text: &str) {
+    // That standard output is closed cannot be reported.
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Prints why something failed on standard error.
+pub fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+fn render(elapsed: Duration, text: &str) -> String {
+    format!("[{:>6.1} s] {text}", elapsed.as_secs_f64())
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{:.1} s", duration.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_begins_with_the_seconds_since_the_start() {
+        assert_eq!(render(Duration::from_millis(12_340), "node ready"), "[  12.3 s] node ready");
+    }
+
+    #[test]
+    fn a_step_passes_on_its_result_and_its_error() {
+        let progress = Progress::quiet();
+        assert_eq!(progress.step("count", || Ok(3)).unwrap(), 3);
+        let failed = progress.step::<()>("count", || anyhow::bail!("no fingers"));
+        assert_eq!(failed.unwrap_err().to_string(), "no fingers");
+    }
+}
