@@ -1,6 +1,7 @@
 //! One MiniCluster on a real cluster: applied as a user would apply it, waited for, and looked at.
 
 pub mod evidence;
+pub mod instance;
 pub mod logs;
 
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! What a MiniCluster costs the API server, counted in its audit log.
 
-use crate::{apply, complete, trial};
+use crate::{run, trial};
 use anyhow::{Result, ensure};
 use e2e::{
     audit::{Audit, Request},
@@ -81,12 +81,12 @@ fn audited(purpose: &str, body: impl AsyncFnOnce(&Trial, &Asked<'_>) -> Result<(
 /// Checks what a hello-world of `size` pods costs until it is complete.
 async fn costs(trial: &Trial, asked: &Asked<'_>, size: u32) -> Result<()> {
     let before = asked.in_namespace(trial.namespace())?;
-    let spec = format!(
-        "{{size: {size}, containers: [{{image: 'ubuntu:24.04', command: 'echo hello world'}}]}}"
-    );
     let began = Instant::now();
-    let name = apply(trial, &format!("hello{size}"), &spec).await?;
-    complete(trial, &name).await?;
+    let name = format!("hello{size}");
+    run(trial, &name, &format!("size: {size}"), "command: 'echo hello world'")
+        .await?
+        .complete()
+        .await?;
     let longer = began.elapsed().saturating_sub(USUALLY);
     let pauses = usize::try_from(longer.as_secs().div_ceil(PAUSE.as_secs()))?;
     let mut counts = asked.in_namespace(trial.namespace())?;
@@ -107,20 +107,10 @@ async fn costs(trial: &Trial, asked: &Asked<'_>, size: u32) -> Result<()> {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_run_costs_few_requests_whatever_its_size() {
+fn a_run_costs_few_requests_whatever_its_size_and_none_when_it_is_settled() {
     audited("cost", async |trial, asked| {
         costs(trial, asked, 4).await?;
-        costs(trial, asked, 12).await
-    });
-}
-
-#[test]
-#[ignore = "needs a cluster"]
-fn a_minicluster_that_is_settled_costs_nothing() {
-    audited("settled", async |trial, asked| {
-        let spec = "{size: 1, containers: [{image: 'ubuntu:24.04', command: 'true'}]}";
-        let name = apply(trial, "settled", spec).await?;
-        complete(trial, &name).await?;
+        costs(trial, asked, 12).await?;
         let end = Instant::now() + RENEWED;
         // What the end of the pods brings may still be on its way.
         renewed(asked, end).await?;

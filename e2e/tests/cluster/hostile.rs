@@ -1,24 +1,29 @@
 //! Specifications and objects that nobody would write by mistake: whoever writes them harms nobody else.
 
-use std::time::{Duration, Instant};
-
 use anyhow::{Context as _, Result, ensure};
-use e2e::{product::install::NAMESPACE, trial::Trial};
+use e2e::{
+    environment::Environment,
+    progress::Progress,
+    trial::{
+        Trial,
+        instance::{Instance, look},
+    },
+};
 use flux_contract::labels;
 use flux_operator::crd::{MiniCluster, MiniClusterStatus};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, ResourceExt as _,
-    api::{ListParams, Patch, PatchParams, PostParams},
-    core::{ApiResource, Object, ObjectMeta},
+    api::{Patch, PatchParams, PostParams},
+    core::{ApiResource, Object},
     runtime::wait::await_condition,
 };
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::{DEADLINE, complete, ready_lead, trial};
+use crate::{DEADLINE, run, trial};
 
 /// How many are on their way at once, as from impatient users.
 const AT_ONCE: usize = 8;
@@ -28,31 +33,34 @@ const CROWD: usize = 300;
 /// A MiniCluster whose specification is not read: no client may have to.
 type Reported = Object<IgnoredAny, MiniClusterStatus>;
 
+/// Runs `body`, and the first example beside it. The operator must not have been started again.
+async fn harms_nobody(trial: &Trial, body: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
+    let environment = Environment::shared(&Progress::new())?;
+    let before = environment.operator_pods()?;
+    body().await?;
+    let beside = Trial::begin(trial.client(), "beside", &[]).await?;
+    let example = include_str!("../../../examples/hello-world/minicluster.yaml");
+    let name = beside.apply(example).await?;
+    Instance::named(environment, &beside, &name).complete().await?;
+    beside.clean().await?;
+    let after = environment.operator_pods()?;
+    ensure!(before == after, "the operator was {before:?} and is {after:?}");
+    Ok(())
+}
+
 #[test]
 #[ignore = "needs a cluster"]
 fn hostile_specifications_harm_nobody() {
     trial("hostile", &[], async |trial| {
-        // The first time images are brought to the node.
-        hello_world(trial).await?;
-        let earlier = hello_world(trial).await?;
-        let before = operator(trial).await?;
-        let accepted = apply_all(trial).await?;
-        let beside = hello_world(trial).await?;
-        let answers = answers(trial, &accepted).await?;
-        ensure!(
-            answers.iter().any(|status| status == "True")
-                && answers.iter().any(|status| status == "False"),
-            "some are good and some are not: {answers:?}"
-        );
-        let after = operator(trial).await?;
-        ensure!(before == after, "the operator was {before:?} and is {after:?}");
-        // Other tests come and go meanwhile: what is usual is the longer of two.
-        let usual = earlier.max(hello_world(trial).await?);
-        ensure!(
-            beside <= usual * 2 + Duration::from_secs(10),
-            "hello-world took {beside:?} beside them, and {usual:?} without"
-        );
-        Ok(())
+        harms_nobody(trial, async || {
+            let accepted = apply_all(trial).await?;
+            let answers = answers(trial, &accepted).await?;
+            for status in ["True", "False"] {
+                ensure!(answers.iter().any(|it| it == status), "none is {status}: {answers:?}");
+            }
+            Ok(())
+        })
+        .await
     });
 }
 
@@ -62,41 +70,32 @@ fn hostile_specifications_harm_nobody() {
 #[ignore = "needs a cluster"]
 fn large_objects_of_others_with_its_label_do_not_stop_the_operator() {
     trial("crowd", &[], async |trial| {
-        let before = operator(trial).await?;
-        let labels = [(labels::MANAGED_BY, labels::MANAGED_BY_VALUE)];
-        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let data = [("text".to_owned(), "x".repeat(900 * 1024))];
-        let map = |number: usize| ConfigMap {
-            metadata: ObjectMeta {
-                name: Some(format!("crowd-{number}")),
-                labels: Some(labels.clone().into()),
-                ..ObjectMeta::default()
-            },
-            data: Some(data.clone().into()),
-            ..ConfigMap::default()
-        };
-        let api = trial.api::<ConfigMap>();
-        let maps = (0..CROWD).map(async |number| {
-            let created = api.create(&PostParams::default(), &map(number)).await;
-            created.map(|_| ()).context("creating a large ConfigMap")
-        });
-        stream::iter(maps).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-        let spec =
-            json!({ "containers": [{ "image": "ubuntu:24.04", "command": "sleep infinity" }] });
-        let name = apply(trial, minicluster("beside", &spec)).await.context("refused")?;
-        ready_lead(trial, &name).await?;
-        // The watch of ConfigMaps brings this after all of them.
-        let change = Patch::Merge(json!({ "metadata": { "labels": { labels::NAME: null } } }));
-        let changed = format!("{name}-agent");
-        api.patch(&changed, &PatchParams::default(), &change).await?;
-        let is_back = |map: Option<&ConfigMap>| {
-            map.is_some_and(|map| map.labels().get(labels::NAME) == Some(&name))
-        };
-        let waiting = await_condition(api.clone(), &changed, is_back);
-        timeout(DEADLINE, waiting).await.context("waiting for the operator to write a label")??;
-        let after = operator(trial).await?;
-        ensure!(before == after, "the operator was {before:?} and is {after:?}");
-        Ok(())
+        harms_nobody(trial, async || {
+            let data = "x".repeat(900 * 1024);
+            let api = trial.api::<ConfigMap>();
+            let maps = (0..CROWD).map(async |number| {
+                let map = serde_json::from_value(json!({
+                    "metadata": {
+                        "name": format!("crowd-{number}"),
+                        "labels": { labels::MANAGED_BY: labels::MANAGED_BY_VALUE },
+                    },
+                    "data": { "text": data },
+                }))?;
+                let created = api.create(&PostParams::default(), &map).await;
+                created.map(drop).context("creating a large ConfigMap")
+            });
+            stream::iter(maps).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+            run(trial, "beside", "size: 1", "command: sleep infinity").await?.ready().await?;
+            // The watch of ConfigMaps brings this after all of them.
+            let change = Patch::Merge(json!({ "metadata": { "labels": { labels::NAME: null } } }));
+            api.patch("beside-agent", &PatchParams::default(), &change).await?;
+            look("the operator to write a label", async || {
+                let map = api.get("beside-agent").await?;
+                Ok(map.labels().contains_key(labels::NAME).then_some(()))
+            })
+            .await
+        })
+        .await
     });
 }
 
@@ -190,29 +189,6 @@ fn accepted(object: &Reported) -> Option<String> {
     let conditions = &object.status.as_ref()?.conditions;
     let found = conditions.iter().find(|condition| condition.type_ == "Accepted");
     found.map(|condition| condition.status.clone())
-}
-
-/// How long a hello-world of another namespace takes from its apply to its end.
-async fn hello_world(trial: &Trial) -> Result<Duration> {
-    let example = include_str!("../../../examples/hello-world/minicluster.yaml");
-    let beside = Trial::begin(trial.client(), "beside", &[]).await?;
-    let begun = Instant::now();
-    let name = beside.apply(example).await?;
-    complete(&beside, &name).await?;
-    let taken = begun.elapsed();
-    beside.clean().await?;
-    Ok(taken)
-}
-
-/// Name and uid of each pod of the operator, and how often its containers were started again.
-async fn operator(trial: &Trial) -> Result<Vec<(String, Option<String>, i32)>> {
-    let api: Api<Pod> = Api::namespaced(trial.client().clone(), NAMESPACE);
-    let pods = api.list(&ListParams::default()).await.context("listing the operator's pods")?;
-    let restarts = |pod: &Pod| {
-        let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
-        statuses.into_iter().flatten().map(|status| status.restart_count).sum()
-    };
-    Ok(pods.iter().map(|pod| (pod.name_any(), pod.uid(), restarts(pod))).collect())
 }
 
 #[test]

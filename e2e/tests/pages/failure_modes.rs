@@ -10,10 +10,9 @@ const PAGE: &str = "docs/failure-modes.md";
 const LIST: &str = include_str!("failure_modes.txt");
 
 /// The first words of the names of tests, with the folders that hold the files.
-const PLACES: [(&str, &[&str]); 6] = [
+const PLACES: [(&str, &[&str]); 5] = [
     ("cluster", &["e2e/tests/cluster"]),
     ("node", &["e2e/tests/node"]),
-    ("e2e", &["e2e/tests"]),
     ("flux-view", &["view-images/flux-view/tests", "view-images/flux-view/src"]),
     ("agent", &["agent/tests", "agent/src"]),
     ("operator", &["operator/tests/it", "operator/tests", "operator/src"]),
