@@ -1,5 +1,5 @@
-//! Every way to install the operator: files, a kustomization and the chart, for all namespaces and for one.
-//! Each installs it, runs a MiniCluster under Pod Security `restricted`, exchanges it for one with more options,
+//! The ways to install the operator besides the files, which all other clusters have: a kustomization and the chart, for
+//! all namespaces and for one. Each installs it, runs a MiniCluster under Pod Security `restricted`, exchanges it for one with more options,
 //! and takes it away; then nothing is left. On a cluster of its own, because the definition of MiniCluster
 //! comes and goes. Needs root.
 
@@ -62,7 +62,6 @@ spec:
 /// What installs the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    Files,
     Kustomization,
     Chart,
 }
@@ -98,8 +97,8 @@ fn try_every_way(options: &Options, progress: &Progress) -> Result<()> {
         way,
         only,
     };
-    case(Way::Files, false).prepare_another_operators()?;
-    for way in [Way::Files, Way::Kustomization, Way::Chart] {
+    case(Way::Kustomization, false).prepare_another_operators()?;
+    for way in [Way::Kustomization, Way::Chart] {
         for only in [false, true] {
             let what = format!("{way:?}, for one namespace: {only}");
             progress.step(&what, || case(way, only).try_it()).context(what)?;
@@ -175,52 +174,29 @@ impl Case<'_> {
     }
 
     fn install(&self) -> Result<()> {
-        match self.way {
-            Way::Files => {
-                let text = if self.only {
-                    self.installation.in_namespace(TEAM)
-                } else {
-                    self.installation.everywhere()
-                };
-                self.write("operator.yaml", &text?)?;
-            }
-            Way::Kustomization => self.write_kustomization(&[])?,
-            Way::Chart => {
-                self.write("values.yaml", &self.values(false).to_string())?;
-                let skip: &[&str] = if self.only { &["--skip-crds"] } else { &[] };
-                return self.helm("install", skip);
-            }
+        if self.way == Way::Kustomization {
+            return self.kustomize(&[]);
         }
-        self.apply_operator()
+        self.write("values.yaml", &self.values(false).to_string())?;
+        self.helm("install", if self.only { &["--skip-crds"] } else { &[] })
     }
 
     /// Exchanges the operator for one with more options.
     fn upgrade(&self) -> Result<()> {
-        self.write("values.yaml", &self.values(true).to_string())?;
-        match self.way {
-            Way::Files => {
-                let values = format!("--values={}", self.path("values.yaml"));
-                let namespace = format!("--set=createNamespace={}", !self.only);
-                let text = self.chart.render(self.namespace(), &[&values, &namespace])?;
-                self.write("operator.yaml", &text)?;
-            }
-            Way::Kustomization => {
-                self.write_kustomization(&["network-policy", "pod-disruption-budget"])?;
-            }
-            Way::Chart => {
-                if !self.only {
-                    let shown = ["show", "crds", &text(self.chart.directory())];
-                    let shown = self.environment.output_of(self.chart.helm(), &shown)?;
-                    self.write("shown.yaml", &shown)?;
-                    self.apply(&["-f", &self.path("shown.yaml")])?;
-                }
-                return self.helm("upgrade", &[]);
-            }
+        if self.way == Way::Kustomization {
+            return self.kustomize(&["network-policy", "pod-disruption-budget"]);
         }
-        self.apply_operator()
+        self.write("values.yaml", &self.values(true).to_string())?;
+        if !self.only {
+            let shown = ["show", "crds", &text(self.chart.directory())];
+            let shown = self.environment.output_of(self.chart.helm(), &shown)?;
+            self.write("shown.yaml", &shown)?;
+            self.apply(&["-f", &self.path("shown.yaml")])?;
+        }
+        self.helm("upgrade", &[])
     }
 
-    /// Values of the chart, which the files have too.
+    /// Values of the chart.
     fn values(&self, more: bool) -> Value {
         let Installation { operator_image, agent_image, view_image, .. } = self.installation;
         json!({
@@ -234,8 +210,9 @@ impl Case<'_> {
         })
     }
 
-    /// Writes a kustomization that stands on one of those in `deploy/`.
-    fn write_kustomization(&self, components: &[&str]) -> Result<()> {
+    /// Installs or upgrades by a kustomization that stands on one of those in `deploy/`, and waits until the operator is
+    /// ready.
+    fn kustomize(&self, components: &[&str]) -> Result<()> {
         let Installation { operator_image, agent_image, view_image, .. } = self.installation;
         let below =
             |path: &str| from_directory(self.directory, &checkout()?.join("deploy").join(path));
@@ -259,29 +236,15 @@ impl Case<'_> {
             "images": [{ "name": released, "newName": name, "newTag": tag }],
             "patches": [{ "patch": patch.to_string(), "target": { "kind": "Deployment", "name": NAME } }],
         });
-        self.write("kustomization.yaml", &kustomization.to_string())
-    }
-
-    /// What kubectl applies and deletes.
-    fn operator(&self) -> (&'static str, String) {
-        if self.way == Way::Kustomization {
-            ("-k", self.path(""))
-        } else {
-            ("-f", self.path("operator.yaml"))
-        }
+        self.write("kustomization.yaml", &kustomization.to_string())?;
+        self.apply(&["-k", &self.path("")])?;
+        self.beside(&["rollout", "status", "deployment", NAME, "--timeout=3m"]).map(drop)
     }
 
     fn apply(&self, what: &[&str]) -> Result<()> {
         let words = ["apply", "--server-side", "--force-conflicts"];
         self.kubectl(&[&words[..], what].concat())?;
         self.environment.await_definition()
-    }
-
-    /// Installs or upgrades by kubectl, and waits until the operator is ready.
-    fn apply_operator(&self) -> Result<()> {
-        let (option, path) = self.operator();
-        self.apply(&[option, &path])?;
-        self.beside(&["rollout", "status", "deployment", NAME, "--timeout=3m"]).map(drop)
     }
 
     /// The options of the upgrade are in force.
@@ -334,8 +297,7 @@ impl Case<'_> {
                 ["uninstall", NAME, "--namespace", self.namespace(), "--wait", "--timeout=3m"];
             return self.environment.output_of(self.chart.helm(), &words).map(drop);
         }
-        let (option, path) = self.operator();
-        self.delete(option, &path)
+        self.delete("-k", &self.path(""))
     }
 
     /// Deletes what is applied by `option` and `path`. What is in a namespace goes with it, at any moment.
