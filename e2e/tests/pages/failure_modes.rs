@@ -30,8 +30,8 @@ fn fault(test: &str) -> Option<String> {
         return Some("a test is named by its place, its file and its function".to_owned());
     };
     let Some((_, folders)) = PLACES.iter().find(|(name, _)| name == place) else {
-        let known = PLACES.map(|(name, _)| name).join(", ");
-        return Some(format!("no place of tests is called {place:?}: use {known} or example"));
+        let places = PLACES.map(|(name, _)| name).join(", ");
+        return Some(format!("no place of tests is called {place:?}: use {places} or example"));
     };
     let files = folders.iter().map(|folder| format!("{folder}/{}.rs", modules.join("/")));
     let files: Vec<String> = files.collect();

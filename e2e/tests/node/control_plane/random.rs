@@ -22,8 +22,8 @@ use crate::DEADLINE;
 
 /// How many there are.
 const COUNT: usize = 20;
-/// What ends with a code, what people use, and what fits no node: that costs the node nothing, and everybody else as
-/// much.
+/// No two of these lists are as long, so each has its own mixture. What fits no node costs the node nothing, and everybody
+/// else as much.
 const WORK: [Work; 7] = [
     Work::Ends(0),
     Work::Nowhere,
@@ -33,38 +33,15 @@ const WORK: [Work; 7] = [
     Work::Nowhere,
     Work::Ends(0),
 ];
-/// Sizes and suspensions that somebody asks for, one after the other.
-const EDITS: [&[Edit]; 5] = [
-    &[],
-    &[Edit::Size(3)],
-    &[Edit::Suspend(true), Edit::Suspend(false)],
-    &[],
-    &[Edit::Suspend(true)],
-];
-const ENDS: [End; 4] = [End::Deleted, End::Ended, End::Expires, End::DeletedInForeground];
-const MOMENTS: [Moment; 3] = [Moment::AtOnce, Moment::Accepted, Moment::Settled];
 const SIZES: [u32; 11] = [1, 2, 1, 1, 1, 3, 1, 1, 2, 1, 1];
+const MOMENTS: [Moment; 3] = [Moment::AtOnce, Moment::Accepted, Moment::Settled];
+const ENDS: [End; 4] = [End::Deleted, End::Ended, End::Expires, End::DeletedInForeground];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
     Ends(i32),
     People,
     Nowhere,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Edit {
-    Size(u32),
-    Suspend(bool),
-}
-
-/// How it comes that there is nothing of it any more. What expires goes when it has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    Deleted,
-    DeletedInForeground,
-    Ended,
-    Expires,
 }
 
 /// When something is done.
@@ -77,12 +54,22 @@ enum Moment {
     Settled,
 }
 
-/// What one of them is, and what becomes of it. No two lists above are as long, so each has its own mixture.
+/// How it comes that there is nothing of it any more. What expires goes when it has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Deleted,
+    DeletedInForeground,
+    Ended,
+    Expires,
+}
+
+/// What one of them is, and what becomes of it.
 #[derive(Debug)]
 struct Life {
     size: u32,
     work: Work,
-    edits: &'static [Edit],
+    /// What somebody changes in its specification, one after the other.
+    edits: Vec<Value>,
     moment: Moment,
     end: End,
     /// One in four has a sidecar with a Service, another has the pod of `services`.
@@ -90,10 +77,16 @@ struct Life {
 }
 
 fn life(index: usize) -> Life {
+    let suspend = |suspend: bool| json!({ "suspend": suspend });
     Life {
         size: SIZES[index % SIZES.len()],
         work: WORK[index % WORK.len()],
-        edits: EDITS[index % EDITS.len()],
+        edits: match index % 5 {
+            1 => vec![json!({ "size": 3 })],
+            2 => vec![suspend(true), suspend(false)],
+            4 => vec![suspend(true)],
+            _ => vec![],
+        },
         moment: MOMENTS[index % MOMENTS.len()],
         end: ENDS[index % ENDS.len()],
         beside: index / 2 % 4,
@@ -133,13 +126,9 @@ pub(super) async fn nothing_is_left_of_twenty_that_come_and_go(
 impl Life {
     async fn live(&self, trial: &Trial, run: &Instance<'_>) -> Result<()> {
         run.apply(&self.specification().to_string()).await?;
-        for edit in self.edits {
-            self.reach(trial, run, self.moment).await?;
-            let change = match edit {
-                Edit::Size(size) => json!({ "size": size }),
-                Edit::Suspend(suspend) => json!({ "suspend": suspend }),
-            };
-            self.change(trial, run, &change).await?;
+        for edit in &self.edits {
+            self.reach(trial, run).await?;
+            self.change(trial, run, edit).await?;
         }
         let by_itself = [End::Ended, End::Expires].contains(&self.end);
         if let (Work::Ends(code), true) = (self.work, by_itself) {
@@ -153,7 +142,7 @@ impl Life {
             let ended = is_true(&cluster, if code == 0 { "Complete" } else { "Failed" });
             ensure!(ended && found.is_none_or(|it| it == code), "it ended: {:?}", cluster.status);
         } else {
-            self.reach(trial, run, self.moment).await?;
+            self.reach(trial, run).await?;
         }
         let in_foreground = self.end == End::DeletedInForeground;
         let parameters =
@@ -188,12 +177,12 @@ impl Life {
         spec
     }
 
-    /// Waits for a moment in its life, or until it is gone.
-    async fn reach(&self, trial: &Trial, run: &Instance<'_>, moment: Moment) -> Result<()> {
+    /// Waits for its moment, or until it is gone.
+    async fn reach(&self, trial: &Trial, run: &Instance<'_>) -> Result<()> {
         let reached = |cluster: Option<&MiniCluster>| {
             let Some(cluster) = cluster else { return true };
             let state = cluster.status.as_ref().and_then(|status| status.state);
-            match moment {
+            match self.moment {
                 Moment::AtOnce => true,
                 Moment::Accepted => state.is_some(),
                 Moment::Settled => {
@@ -206,7 +195,7 @@ impl Life {
         };
         let reached = await_condition(trial.api::<MiniCluster>(), run.name, reached);
         let reached = tokio::time::timeout(DEADLINE, reached).await;
-        reached.with_context(|| format!("to be {moment:?}"))?.map(drop).map_err(Into::into)
+        reached.with_context(|| format!("to be {:?}", self.moment))?.map(drop).map_err(Into::into)
     }
 
     /// Changes the specification of what may be gone.
