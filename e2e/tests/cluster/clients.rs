@@ -1,7 +1,7 @@
 //! People and programs that were written for the Go operator: they come into the lead as root and call
 //! `flux`.
 
-use crate::{apply, run, trial};
+use crate::{apply, trial};
 use anyhow::{Result, ensure};
 use e2e::{
     cache::{Cache, Key},
@@ -54,7 +54,8 @@ fn the_python_sdk_creates_submits_runs_and_follows() {
 fn root_submits_from_any_directory_with_and_without_the_helper() {
     trial("root", &[], async |trial| {
         let spec = "{size: 2, interactive: true, containers: [
-            {image: 'ubuntu:24.04', runFlux: true},
+            {image: 'ubuntu:24.04', runFlux: true,
+             resources: {limits: {cpu: '1', memory: 512Mi}, requests: {cpu: 100m}}},
             {image: 'ubuntu:24.04', name: beside, runFlux: false, command: sleep 600}],
             services: [{image: 'ubuntu:24.04', name: clock, command: sleep 600}]}";
         let run = apply(trial, "root", spec).await?;
@@ -63,6 +64,12 @@ fn root_submits_from_any_directory_with_and_without_the_helper() {
             let found = run.kubectl(&["get", "pods", "-oname", &format!("-ljob-index={index}")])?;
             ensure!(found.trim() == format!("pod/{pod}"), "{index}: {found}");
         }
+        // Free: Flux lists a node that it has drained as down. It has as many cores as the limit has whole ones.
+        let list = ["resource", "list", "--states=free", "-no", "{nnodes} {ncores}"];
+        let counted = run.flux(&list).await?;
+        ensure!(counted == "2 2", "nodes and cores: {counted}");
+        let doctor = run.exec(0, &["/mnt/flux/bin/flux-agent", "resources"]).await?;
+        ensure!(!doctor.contains("note:"), "{doctor}");
         let flux = "/mnt/flux/bin/flux";
         for container in [run.name, "beside"] {
             let ran = run.exec_in(&lead, container, &[flux, "run", "-N2", "hostname"])?;
@@ -86,24 +93,6 @@ fn root_submits_from_any_directory_with_and_without_the_helper() {
             job=$(/mnt/flux/bin/flux batch -N1 /tmp/script.sh) && /mnt/flux/bin/flux job status $job && cat ~flux/flux-*.out";
         let output = run.exec(0, &["sh", "-c", batch]).await?;
         ensure!(output.contains("root-"), "{output}");
-        Ok(())
-    });
-}
-
-#[test]
-#[ignore = "needs a cluster"]
-fn flux_schedules_on_as_many_cores_as_the_limit_has_whole_ones() {
-    trial("cores", &[], async |trial| {
-        let limits = "resources: {limits: {cpu: '1', memory: 512Mi}, requests: {cpu: 100m}}";
-        let run = run(trial, "cores", "size: 2, interactive: true", limits).await?;
-        run.ready().await?;
-        // Free: Flux lists a node that it has drained as down.
-        let list =
-            ["resource", "list", "--no-header", "--states=free", "--format={nnodes} {ncores}"];
-        let counted = run.flux(&list).await?;
-        ensure!(counted == "2 2", "nodes and cores: {counted}");
-        let doctor = run.exec(0, &["/mnt/flux/bin/flux-agent", "resources"]).await?;
-        ensure!(!doctor.contains("note:"), "{doctor}");
         Ok(())
     });
 }

@@ -1,28 +1,14 @@
-//! What goes with a MiniCluster, and with its namespace.
+//! What goes with a namespace.
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use e2e::trial::Trial;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, ResourceExt as _,
-    api::ListParams,
     runtime::wait::{await_condition, conditions},
 };
 
 use crate::{DEADLINE, run, trial};
-
-#[test]
-#[ignore = "needs a cluster"]
-fn deleting_a_running_minicluster_leaves_nothing_of_it() {
-    trial("deleted", &[], async |trial| {
-        let run = run(trial, "deleted", "size: 2, interactive: true", "").await?;
-        run.ready().await?;
-        run.delete().await?;
-        let secrets = trial.api::<Secret>().list(&ListParams::default()).await?;
-        ensure!(secrets.items.is_empty(), "{} Secrets are left", secrets.items.len());
-        Ok(())
-    });
-}
 
 #[test]
 #[ignore = "needs a cluster"]

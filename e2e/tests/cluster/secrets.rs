@@ -22,6 +22,7 @@ const TALKATIVE: &str = "
     - {image: 'ubuntu:24.04', name: beside, runFlux: false, command: sleep 600}
 ";
 
+/// It goes with the MiniCluster.
 #[test]
 #[ignore = "needs a cluster"]
 fn the_key_pair_is_in_a_secret_only() {
@@ -41,6 +42,9 @@ fn the_key_pair_is_in_a_secret_only() {
         for (place, text) in every_text(trial, &run).await? {
             ensure!(!keys.iter().any(|key| text.contains(key)), "a CURVE key is in {place}");
         }
+        run.delete().await?;
+        let secrets = trial.api::<Secret>().list(&ListParams::default()).await?;
+        ensure!(secrets.items.is_empty(), "{} Secrets are left", secrets.items.len());
         Ok(())
     });
 }
