@@ -81,13 +81,6 @@ impl Trial {
         Ok(name)
     }
 
-    /// Changes fields of the specification, as a user would.
-    pub async fn edit(&self, name: &str, spec: &serde_json::Value) -> Result<()> {
-        let patch = Patch::Merge(serde_json::json!({ "spec": spec }));
-        let edited = self.api::<MiniCluster>().patch(name, &PatchParams::default(), &patch).await;
-        edited.map(drop).with_context(|| format!("editing {name}: {spec}"))
-    }
-
     /// Waits until `condition` holds for the MiniCluster and returns it as it then is.
     pub async fn await_minicluster(
         &self,

@@ -7,10 +7,10 @@ use flux_operator::crd::{MiniCluster, MiniClusterStatus, State};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
 use kube::{
     ResourceExt as _,
-    api::DeleteParams,
+    api::{DeleteParams, Patch, PatchParams},
     runtime::wait::{await_condition, conditions::is_deleted},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Trial, condition, is_true, logs::container_log, minicluster};
 use crate::{environment::Environment, wait::until_found};
@@ -244,9 +244,12 @@ impl<'run> Instance<'run> {
         serde_json::from_str(&answer).with_context(|| format!("reading {answer}"))
     }
 
-    /// Changes fields of the specification.
+    /// Changes fields of the specification, as a user would.
     pub async fn edit(&self, spec: &Value) -> Result<()> {
-        self.trial.edit(self.name, spec).await
+        let patch = Patch::Merge(json!({ "spec": spec }));
+        let clusters = self.trial.api::<MiniCluster>();
+        let edited = clusters.patch(self.name, &PatchParams::default(), &patch).await;
+        edited.map(drop).with_context(|| format!("editing {}: {spec}", self.name))
     }
 
     /// Deletes it, and waits until it is gone with all that it had.

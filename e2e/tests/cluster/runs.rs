@@ -12,7 +12,7 @@ use e2e::{
 use flux_contract::Exit;
 use futures::future::try_join_all;
 
-use crate::{install::has_image_volumes, trial};
+use crate::{install::has_image_volumes, run, trial};
 
 /// Exit code and reason of a MiniCluster that has failed, and parts of the condition's message.
 type Failed = (Option<i32>, &'static str, &'static [&'static str]);
@@ -76,6 +76,24 @@ fn what_flux_refuses_is_no_failed_command() {
             refused("no-flag", "flux: {optionFlags: --no-such-flag}", &["unrecognized arguments"]),
         ],
     );
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_command_meets_the_end_of_its_input_and_jobs_that_it_leaves_are_cancelled() {
+    trial("ends", &[], async |trial| {
+        for (name, container, words) in [
+            ("input", "command: 'cat | wc -l'", "\n0\n"),
+            ("left", "launcher: true, command: flux submit sleep 600", "cleanup-success"),
+            ("none", "launcher: true, command: flux run true", "cleanup-none"),
+        ] {
+            let run = run(trial, name, "size: 1", container).await?;
+            run.complete().await?;
+            let log = run.log(0).await?;
+            ensure!(log.contains(words), "{name}: no {words:?} in the log:\n{log}");
+        }
+        Ok(())
+    });
 }
 
 #[test]
