@@ -71,7 +71,7 @@ struct Case<'run> {
     environment: &'run Environment,
     chart: &'run Chart,
     installation: &'run Installation,
-    /// Has manifests, which each case writes anew.
+    /// Has manifests, which each case writes anew; two levels below the checkout.
     directory: &'run Path,
     way: Way,
     /// Whether the operator serves [`TEAM`] only, in which it is.
@@ -88,7 +88,9 @@ fn try_every_way(options: &Options, progress: &Progress) -> Result<()> {
     let chart = Chart::of_checkout(progress)?;
     let target = Target::Own(options.clone());
     let (environment, installation) = Environment::without_operator(&target, progress)?;
-    let scratch = tempfile::tempdir().context("making a directory for manifests")?;
+    let target_directory = checkout()?.join("target");
+    fs::create_dir_all(&target_directory)?;
+    let scratch = tempfile::tempdir_in(target_directory).context("making a directory")?;
     let case = |way, only| Case {
         environment: &environment,
         chart: &chart,
@@ -214,9 +216,10 @@ impl Case<'_> {
     /// ready.
     fn kustomize(&self, components: &[&str]) -> Result<()> {
         let Installation { operator_image, agent_image, view_image, .. } = self.installation;
-        let below =
-            |path: &str| from_directory(self.directory, &checkout()?.join("deploy").join(path));
-        let components = components.iter().map(|name| below(&format!("components/{name}")));
+        // A kustomization names others by relative paths alone.
+        let components: Vec<_> =
+            components.iter().map(|name| format!("../../deploy/components/{name}")).collect();
+        let base = if self.only { "../../deploy/one-namespace" } else { "../../deploy" };
         let (released, _) = OPERATOR_IMAGE.rsplit_once(':').context("an image without a tag")?;
         let (name, tag) = operator_image.rsplit_once(':').context("an image without a tag")?;
         let variables = json!([
@@ -231,8 +234,8 @@ impl Case<'_> {
         });
         let kustomization = json!({
             "namespace": self.namespace(),
-            "resources": [below(if self.only { "one-namespace" } else { "" })?],
-            "components": components.collect::<Result<Vec<_>>>()?,
+            "resources": [base],
+            "components": components,
             "images": [{ "name": released, "newName": name, "newTag": tag }],
             "patches": [{ "patch": patch.to_string(), "target": { "kind": "Deployment", "name": NAME } }],
         });
@@ -375,15 +378,6 @@ fn parts(image: &str) -> Value {
 /// A file in `deploy/`.
 fn deploy(name: &str) -> Result<String> {
     Ok(text(&checkout()?.join("deploy").join(name)))
-}
-
-/// `path` as it is seen from `directory`: a kustomization names others by relative paths alone.
-fn from_directory(directory: &Path, path: &Path) -> Result<String> {
-    let resolved =
-        |path: &Path| path.canonicalize().with_context(|| format!("resolving {}", path.display()));
-    let up = "../".repeat(resolved(directory)?.components().count() - 1);
-    let path = text(&resolved(path)?);
-    Ok(format!("{up}{}", path.trim_start_matches('/')))
 }
 
 fn text(path: &Path) -> String {
