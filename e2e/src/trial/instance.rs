@@ -16,7 +16,7 @@ use super::{Trial, condition, is_true, logs::container_log, minicluster};
 use crate::{environment::Environment, wait::until_found};
 
 /// What is waited for has come long before.
-const DEADLINE: Duration = Duration::from_mins(3);
+pub const DEADLINE: Duration = Duration::from_mins(3);
 /// The agent that plays `flux`.
 const FLUX: &str = "/mnt/flux/bin/flux";
 /// The agent.

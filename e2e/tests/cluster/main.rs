@@ -24,20 +24,15 @@ mod storage;
 mod suspend;
 mod way;
 
-use std::time::Duration;
-
 use anyhow::Result;
 use e2e::{
     environment::Environment,
     progress::Progress,
     trial::{
         Trial,
-        instance::{Instance, specification},
+        instance::{DEADLINE, Instance, specification},
     },
 };
-
-/// A MiniCluster that has everything it needs is done long before.
-const DEADLINE: Duration = Duration::from_mins(3);
 
 /// Runs `body` in a namespace of its own, on the environment that all tests share.
 fn trial(

@@ -16,7 +16,6 @@ mod two_nodes;
 use std::{
     path::PathBuf,
     process::{Command, Stdio},
-    time::Duration,
 };
 
 use e2e::{
@@ -26,15 +25,13 @@ use e2e::{
     },
     programs,
     progress::Progress,
+    trial::instance::DEADLINE,
     wait::{Look, until},
 };
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-
-/// What is waited for has come long before.
-const DEADLINE: Duration = Duration::from_mins(3);
 
 fn options(purpose: &str, network: Network) -> Options {
     let id = ClusterId::beside_that_of_this_checkout(purpose).unwrap();
