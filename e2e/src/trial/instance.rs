@@ -189,6 +189,13 @@ impl<'run> Instance<'run> {
         self.environment.kubectl(&[&namespace[..], words].concat())
     }
 
+    /// The message of each Event of its namespace with these fields.
+    pub fn events(&self, fields: &str) -> Result<Vec<String>> {
+        let messages = "-ojsonpath={range .items[*]}{.message}{\"\\n\"}{end}";
+        let events = self.kubectl(&["get", "events", "--field-selector", fields, messages])?;
+        Ok(events.lines().map(str::to_owned).collect())
+    }
+
     /// Lets what waits for the file `/tmp/go` in the newest pod of this index go on.
     pub async fn go(&self, index: u32) -> Result<()> {
         self.exec(index, &["touch", "/tmp/go"]).await.map(drop)

@@ -1,12 +1,8 @@
 //! The lead's pod is deleted when it would hurt most: before there is a quorum, and after the command's end.
 
 use anyhow::{Result, ensure};
-use e2e::trial::{
-    Trial,
-    instance::{Instance, look},
-};
-use k8s_openapi::api::core::v1::Event;
-use kube::{ResourceExt as _, api::ListParams};
+use e2e::trial::instance::{Instance, look};
+use kube::ResourceExt as _;
 use serde_json::json;
 
 use crate::{
@@ -83,13 +79,6 @@ fn a_size_that_is_reduced_before_the_quorum_is_all_that_the_lead_waits_for() {
     });
 }
 
-/// How many pods the Job has made.
-async fn pods_made(trial: &Trial, name: &str) -> Result<usize> {
-    let fields =
-        format!("involvedObject.kind=Job,involvedObject.name={name},reason=SuccessfulCreate");
-    Ok(trial.api::<Event>().list(&ListParams::default().fields(&fields)).await?.items.len())
-}
-
 #[test]
 #[ignore = "needs a cluster"]
 fn a_command_that_has_ended_counts_although_its_lead_is_deleted_in_the_post_hook() {
@@ -114,9 +103,11 @@ fn a_command_that_has_ended_counts_although_its_lead_is_deleted_in_the_post_hook
         }
         let (code, message) = bad.fails("CommandFailed").await?;
         ensure!(code == Some(7), "{code:?}: {message}");
-        for name in ["good", "bad", "stuck"] {
-            let made = pods_made(trial, name).await?;
-            ensure!(made == 1, "{name}: {made} pods were made");
+        for run in [&good, &bad, &stuck] {
+            let name = run.name;
+            let made =
+                run.events(&format!("involvedObject.name={name},reason=SuccessfulCreate"))?;
+            ensure!(made.len() == 1, "{name}: {made:?}");
         }
         Ok(())
     });

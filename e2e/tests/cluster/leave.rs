@@ -6,10 +6,10 @@ use e2e::trial::{
     instance::{Instance, look},
 };
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
     ResourceExt as _,
-    api::{ListParams, Patch, PatchParams},
+    api::{Patch, PatchParams},
 };
 use serde_json::json;
 
@@ -53,7 +53,11 @@ fn a_rank_leaves_when_its_jobs_have_ended_and_is_used_again_when_it_is_back() {
     trial("leaving", &[], async |trial| {
         let run = instance(trial, "leaving", 1, "maxSize: 3, flux: {drainSeconds: 300}").await?;
         scale(trial, run.name, 3).await?;
-        run.brokers(3).await?;
+        let cluster = run.brokers(3).await?;
+        // By this autoscalers find what they measure.
+        let selector = cluster.status.map(|status| status.selector).unwrap_or_default();
+        let selected = run.kubectl(&["get", "pods", "-oname", "--selector", &selector])?;
+        ensure!(selected.lines().count() == 3, "{selector:?} selects {selected}");
         run.up(3).await?;
         run.job("3", "until test -e /tmp/go; do sleep 0.1; done").await?;
         let worker = run.pod(2).await?;
@@ -93,11 +97,8 @@ fn jobs_that_do_not_end_in_time_are_named_in_an_event() {
         ensure!(grace == Some(5), "the pod has {grace:?} seconds to end");
         run.edit(&json!({ "size": 1 })).await?;
         let fields = "involvedObject.kind=MiniCluster,reason=JobsUnfinished";
-        let message = look("an Event about the jobs", async || {
-            let events = trial.api::<Event>().list(&ListParams::default().fields(fields)).await?;
-            Ok(events.items.into_iter().find_map(|event| event.message))
-        })
-        .await?;
+        let first = async || Ok(run.events(fields)?.into_iter().next());
+        let message = look("an Event about the jobs", first).await?;
         let base58 = id.trim_start_matches(['ƒ', 'f']);
         ensure!(message.contains(&pod.name_any()) && message.contains(base58), "{message}: {id}");
         Ok(())

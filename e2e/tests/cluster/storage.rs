@@ -2,8 +2,7 @@
 
 use anyhow::ensure;
 use flux_contract::Exit;
-use k8s_openapi::api::core::v1::Event;
-use kube::{ResourceExt as _, api::ListParams};
+use kube::ResourceExt as _;
 
 use crate::{run, trial};
 
@@ -51,8 +50,7 @@ fn a_worker_that_fills_its_disk_is_evicted_and_made_anew() {
         run.up(2).await?;
         ensure!(run.ready().await? == lead, "the lead is another one");
         let fields = format!("involvedObject.name={},reason=Evicted", worker.name_any());
-        let events = trial.api::<Event>().list(&ListParams::default().fields(&fields)).await?;
-        ensure!(!events.items.is_empty(), "it was not evicted");
+        ensure!(!run.events(&fields)?.is_empty(), "it was not evicted");
         Ok(())
     });
 }

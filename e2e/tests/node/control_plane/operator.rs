@@ -23,7 +23,10 @@ use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{ConfigMap, Pod},
 };
-use kube::api::{Patch, PatchParams};
+use kube::{
+    ResourceExt as _,
+    api::{Patch, PatchParams},
+};
 use serde_json::json;
 
 use super::{Plane, UNTIL_CONNECTED, address_of_lead, connect, ended_once, ends_when_connected};
@@ -91,8 +94,7 @@ pub(super) async fn an_operator_that_is_back_reports_what_happened_without_it(
     ending.printed(0, "hook").await?;
     first.kill()?;
     let worker = without.delete_pod(1).await?;
-    without.another(1, &worker).await?;
-    await_pod_ready(&without, 1).await?;
+    await_pod_ready(&without, &without.another(1, &worker).await?)?;
     suspend_and_resume(trial, &after).await?;
     connect(&address_of_lead(&without).await?).await?;
     let failed = ["wait", "job/without", "--for=condition=Failed", "--timeout=3m"];
@@ -116,24 +118,17 @@ async fn suspend_and_resume(trial: &Trial, run: &Instance<'_>) -> Result<()> {
         let patch = Patch::Merge(json!({ "spec": { "suspend": suspend } }));
         jobs.patch(run.name, &PatchParams::default(), &patch).await.context("suspending a Job")
     };
+    let before = run.pod(0).await?;
     set(true).await?;
     let gone = async || Ok(trial.pods(run.name).await?.is_empty().then_some(()));
     look("the pods to go", gone).await?;
     set(false).await?;
-    await_pod_ready(run, 0).await
+    await_pod_ready(run, &run.another(0, &before).await?)
 }
 
-/// Waits until Kubernetes says that the newest pod of this index is ready.
-async fn await_pod_ready(run: &Instance<'_>, index: u32) -> Result<()> {
-    let is_ready = |pod: &Pod| {
-        let mut conditions =
-            pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        conditions.any(|it| it.type_ == "Ready" && it.status == "True")
-    };
-    look(&format!("pod {index} of {} to be ready", run.name), async || {
-        Ok(run.pod(index).await.ok().filter(is_ready).map(drop))
-    })
-    .await
+fn await_pod_ready(run: &Instance<'_>, pod: &Pod) -> Result<()> {
+    let ready = ["wait", "pod", &pod.name_any(), "--for=condition=Ready", "--timeout=3m"];
+    run.kubectl(&ready).map(drop)
 }
 
 /// Of two that run the next release can read the configuration of one alone: the other was written by a release that has
