@@ -8,7 +8,6 @@ use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
 use kube::{
     ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams},
-    runtime::wait::{await_condition, conditions::is_deleted},
 };
 use serde_json::{Value, json};
 
@@ -261,11 +260,8 @@ impl<'run> Instance<'run> {
 
     /// Deletes it, and waits until it is gone with all that it had.
     pub async fn delete(&self) -> Result<()> {
-        let clusters = self.trial.api::<MiniCluster>();
-        let uid = clusters.get(self.name).await?.uid().unwrap_or_default();
-        clusters.delete(self.name, &DeleteParams::foreground()).await?;
-        let gone = await_condition(clusters, self.name, is_deleted(&uid));
-        tokio::time::timeout(DEADLINE, gone).await.context("waiting for the deletion")??;
+        let words = ["delete", "minicluster", self.name, "--cascade=foreground", "--timeout=3m"];
+        self.kubectl(&words)?;
         let left = self.trial.pods(self.name).await?;
         ensure!(left.is_empty(), "{} pods are left", left.len());
         Ok(())

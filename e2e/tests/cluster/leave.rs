@@ -6,7 +6,6 @@ use e2e::trial::{
     instance::{Instance, look},
 };
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::api::core::v1::Pod;
 use kube::{
     ResourceExt as _,
     api::{Patch, PatchParams},
@@ -70,11 +69,7 @@ fn a_rank_leaves_when_its_jobs_have_ended_and_is_used_again_when_it_is_back() {
         for index in 0..3 {
             run.go(index).await?;
         }
-        look("the pod to go", async || {
-            let pod = trial.api::<Pod>().get_opt(&worker.name_any()).await?;
-            Ok(pod.is_none().then_some(()))
-        })
-        .await?;
+        run.kubectl(&["wait", "pod", &worker.name_any(), "--for=delete", "--timeout=3m"])?;
         ensure!(run.jobs().await? == "COMPLETED", "the job is {}", run.jobs().await?);
         let drained = run.drained().await?;
         ensure!(drained.starts_with("2 "), "a rank without a pod stays drained: {drained}");
