@@ -5,11 +5,7 @@ use e2e::trial::{
     Trial,
     instance::{Instance, look},
 };
-use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use kube::{
-    ResourceExt as _,
-    api::{Patch, PatchParams},
-};
+use kube::ResourceExt as _;
 use serde_json::json;
 
 use crate::{run, trial};
@@ -27,22 +23,11 @@ async fn instance<'run>(
     Ok(run)
 }
 
-/// Lets an autoscaler give the MiniCluster so many pods. It needs no metric where its bounds leave no choice, nor does
-/// one that does not wait before it shrinks.
-async fn scale(trial: &Trial, name: &str, size: i32) -> Result<()> {
-    let autoscaler = json!({
-        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
-        "metadata": { "name": name },
-        "spec": {
-            "scaleTargetRef": {
-                "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "name": name,
-            },
-            "minReplicas": size, "maxReplicas": size,
-        },
-    });
-    let api = trial.api::<HorizontalPodAutoscaler>();
-    let parameters = PatchParams::apply("e2e").force();
-    api.patch(name, &parameters, &Patch::Apply(&autoscaler)).await.map(drop).map_err(Into::into)
+/// Lets the autoscaler give the MiniCluster so many pods. It needs no metric where its bounds leave no choice.
+fn scale(run: &Instance<'_>, size: u32) -> Result<()> {
+    let bounds = format!(r#"{{"spec": {{"minReplicas": {size}, "maxReplicas": {size}}}}}"#);
+    let patch = ["patch", "horizontalpodautoscaler", run.name, "--type=merge", "--patch", &bounds];
+    run.kubectl(&patch).map(drop)
 }
 
 /// A real `HorizontalPodAutoscaler` sets the size, and knows nothing of jobs.
@@ -51,7 +36,7 @@ async fn scale(trial: &Trial, name: &str, size: i32) -> Result<()> {
 fn a_rank_leaves_when_its_jobs_have_ended_and_is_used_again_when_it_is_back() {
     trial("leaving", &[], async |trial| {
         let run = instance(trial, "leaving", 1, "maxSize: 3, flux: {drainSeconds: 300}").await?;
-        scale(trial, run.name, 3).await?;
+        run.kubectl(&["autoscale", "minicluster", run.name, "--min=3", "--max=3"])?;
         let cluster = run.brokers(3).await?;
         // By this autoscalers find what they measure.
         let selector = cluster.status.map(|status| status.selector).unwrap_or_default();
@@ -60,7 +45,7 @@ fn a_rank_leaves_when_its_jobs_have_ended_and_is_used_again_when_it_is_back() {
         run.up(3).await?;
         run.job("3", "until test -e /tmp/go; do sleep 0.1; done").await?;
         let worker = run.pod(2).await?;
-        scale(trial, run.name, 2).await?;
+        scale(&run, 2)?;
         look("the drain", async || Ok((!run.drained().await?.is_empty()).then_some(()))).await?;
         let drained = run.drained().await?;
         ensure!(drained == "2 flux-agent: its pod is stopping", "{drained}");
@@ -73,7 +58,7 @@ fn a_rank_leaves_when_its_jobs_have_ended_and_is_used_again_when_it_is_back() {
         ensure!(run.jobs().await? == "COMPLETED", "the job is {}", run.jobs().await?);
         let drained = run.drained().await?;
         ensure!(drained.starts_with("2 "), "a rank without a pod stays drained: {drained}");
-        scale(trial, run.name, 3).await?;
+        scale(&run, 3)?;
         run.up(3).await?;
         let drained = run.drained().await?;
         ensure!(drained.is_empty(), "still drained: {drained}");
