@@ -5,10 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use flux_operator::crd::{MiniCluster, MiniClusterStatus, State};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
-use kube::{
-    ResourceExt as _,
-    api::{DeleteParams, Patch, PatchParams},
-};
+use kube::{ResourceExt as _, api::DeleteParams};
 use serde_json::{Value, json};
 
 use super::{Trial, condition, is_true, logs::container_log, minicluster};
@@ -251,11 +248,14 @@ impl<'run> Instance<'run> {
     }
 
     /// Changes fields of the specification, as a user would.
-    pub async fn edit(&self, spec: &Value) -> Result<()> {
-        let patch = Patch::Merge(json!({ "spec": spec }));
-        let clusters = self.trial.api::<MiniCluster>();
-        let edited = clusters.patch(self.name, &PatchParams::default(), &patch).await;
-        edited.map(drop).with_context(|| format!("editing {}: {spec}", self.name))
+    pub fn edit(&self, spec: &Value) -> Result<()> {
+        self.patch(&format!("minicluster/{}", self.name), &json!({ "spec": spec }))
+    }
+
+    /// Changes fields of an object of its namespace, `kind/name`.
+    pub fn patch(&self, object: &str, patch: &Value) -> Result<()> {
+        let words = ["patch", object, "--type=merge", "--patch", &patch.to_string()];
+        self.kubectl(&words).map(drop)
     }
 
     /// Deletes it, and waits until it is gone with all that it had.

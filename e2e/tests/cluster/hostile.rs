@@ -13,10 +13,7 @@ use e2e::{
 use flux_contract::labels;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{
-    ResourceExt as _,
-    api::{Patch, PatchParams, PostParams},
-};
+use kube::{ResourceExt as _, api::PostParams};
 use serde_json::{Value, json};
 
 use crate::{run, trial};
@@ -78,10 +75,11 @@ fn large_objects_of_others_with_its_label_do_not_stop_the_operator() {
                 created.map(drop).context("creating a large ConfigMap")
             });
             stream::iter(maps).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-            run(trial, "beside", "size: 1", "command: sleep infinity").await?.ready().await?;
+            let run = run(trial, "beside", "size: 1", "command: sleep infinity").await?;
+            run.ready().await?;
             // The watch of ConfigMaps brings this after all of them.
-            let change = Patch::Merge(json!({ "metadata": { "labels": { labels::NAME: null } } }));
-            api.patch("beside-agent", &PatchParams::default(), &change).await?;
+            let change = json!({ "metadata": { "labels": { labels::NAME: null } } });
+            run.patch("configmap/beside-agent", &change)?;
             look("the operator to write a label", async || {
                 let map = api.get("beside-agent").await?;
                 Ok(map.labels().contains_key(labels::NAME).then_some(()))

@@ -71,7 +71,7 @@ fn a_size_that_is_reduced_before_the_quorum_is_all_that_the_lead_waits_for() {
         let lead = run.printed(0, "starting the broker").await?.uid();
         let_go(&run, 1).await?;
         run.printed(1, "starting the broker").await?;
-        run.edit(&json!({ "size": 2 })).await?;
+        run.edit(&json!({ "size": 2 }))?;
         let again = run.printed(0, "2 brokers are enough now").await?.uid();
         ensure!(lead == again, "the lead is another one");
         run.complete().await?;

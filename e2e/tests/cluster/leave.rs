@@ -25,9 +25,8 @@ async fn instance<'run>(
 
 /// Lets the autoscaler give the MiniCluster so many pods. It needs no metric where its bounds leave no choice.
 fn scale(run: &Instance<'_>, size: u32) -> Result<()> {
-    let bounds = format!(r#"{{"spec": {{"minReplicas": {size}, "maxReplicas": {size}}}}}"#);
-    let patch = ["patch", "horizontalpodautoscaler", run.name, "--type=merge", "--patch", &bounds];
-    run.kubectl(&patch).map(drop)
+    let bounds = json!({ "spec": { "minReplicas": size, "maxReplicas": size } });
+    run.patch(&format!("hpa/{}", run.name), &bounds)
 }
 
 /// A real `HorizontalPodAutoscaler` sets the size, and knows nothing of jobs.
@@ -75,7 +74,7 @@ fn jobs_that_do_not_end_in_time_are_named_in_an_event() {
         let pod = run.pod(1).await?;
         let grace = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
         ensure!(grace == Some(5), "the pod has {grace:?} seconds to end");
-        run.edit(&json!({ "size": 1 })).await?;
+        run.edit(&json!({ "size": 1 }))?;
         let fields = "involvedObject.kind=MiniCluster,reason=JobsUnfinished";
         let first = async || Ok(run.events(fields)?.into_iter().next());
         let message = look("an Event about the jobs", first).await?;

@@ -4,9 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::trial::instance::{Instance, look};
 use e2e::trial::{Trial, condition};
 use flux_operator::crd::State;
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
-use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
 use crate::{
@@ -49,12 +47,12 @@ fn an_instance_with_an_archive_goes_on_where_it_was_at_another_size() {
         run.flux(&["submit", "-N2", "sleep", "600"]).await?;
         run.flux(&["submit", "-N2", "hostname"]).await?;
 
-        run.edit(&json!({ "suspend": true })).await?;
+        run.edit(&json!({ "suspend": true }))?;
         suspended(trial, &run, "SuspendedBySpecification").await?;
         trial.api::<ConfigMap>().get("pause-agent").await.context("the ConfigMap stays")?;
         trial.api::<Service>().get("pause-lead").await.context("the Service stays")?;
 
-        run.edit(&json!({ "suspend": false, "size": 3, "maxSize": 3 })).await?;
+        run.edit(&json!({ "suspend": false, "size": 3, "maxSize": 3 }))?;
         ensure!(run.ready().await? != lead, "the lead is the same");
         run.up(3).await?;
         run.flux(&["queue", "idle"]).await?;
@@ -74,20 +72,17 @@ fn a_command_that_was_suspended_is_run_again_until_it_loses_its_lead() {
     trial("again", &[], async |trial| {
         let run = run(trial, "again", "size: 2", "command: sleep 600").await?;
         run.ready().await?;
-        run.edit(&json!({ "suspend": true })).await?;
+        run.edit(&json!({ "suspend": true }))?;
         suspended(trial, &run, "SuspendedBySpecification").await?;
-        run.edit(&json!({ "suspend": false })).await?;
+        run.edit(&json!({ "suspend": false }))?;
         run.ready().await?;
 
         // Whoever has suspended the Job resumes it.
-        let jobs: Api<Job> = trial.api();
-        let set = async |suspend: bool| {
-            let patch = Patch::Merge(json!({ "spec": { "suspend": suspend } }));
-            jobs.patch(run.name, &PatchParams::default(), &patch).await.map(drop)
-        };
-        set(true).await?;
+        let suspend =
+            |suspend: bool| run.patch("job/again", &json!({ "spec": { "suspend": suspend } }));
+        suspend(true)?;
         suspended(trial, &run, "JobSuspended").await?;
-        set(false).await?;
+        suspend(false)?;
         run.ready().await?;
 
         lose(trial, &run, 0, Loss::Eviction).await?;

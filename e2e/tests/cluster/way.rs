@@ -7,21 +7,16 @@ use e2e::trial::{Trial, instance::look};
 use flux_contract::{CurveCertificate, OVERLAY_PORT};
 use k8s_openapi::api::core::v1::{Secret, Service};
 use kube::api::{Patch, PatchParams};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
 use crate::{run, trial};
 
 /// The Service's label by which kube-proxy leaves it to another program, which there is none of.
 const PROXY: &str = "service.kubernetes.io/service-proxy-name";
+const SERVICE: &str = "service/way-lead";
 /// How long it leads nowhere.
 const AWAY: Duration = Duration::from_secs(20);
-
-async fn patch(trial: &Trial, patch: &Value) -> Result<()> {
-    let patch = Patch::Merge(patch);
-    trial.api::<Service>().patch("way-lead", &PatchParams::default(), &patch).await?;
-    Ok(())
-}
 
 /// The agents then find the lead by its name, and by its address when that leads there again. A selector that somebody
 /// has changed is changed back.
@@ -32,7 +27,7 @@ fn workers_start_and_go_on_while_the_leads_service_leads_nowhere() {
         let run = run(trial, "way", "size: 1, maxSize: 2, interactive: true", "").await?;
         let lead = run.ready().await?;
         let begun = Instant::now();
-        patch(trial, &json!({ "metadata": { "labels": { PROXY: "nobody" } } })).await?;
+        run.patch(SERVICE, &json!({ "metadata": { "labels": { PROXY: "nobody" } } }))?;
         let service =
             || async { trial.api::<Service>().get("way-lead").await?.spec.context("none") };
         let address = service().await?.cluster_ip.context("no address")?;
@@ -41,12 +36,12 @@ fn workers_start_and_go_on_while_the_leads_service_leads_nowhere() {
             async || run.exec(0, &["timeout", "1", "bash", "-c", &connect]).await.is_ok();
         look("the Service to lead nowhere", async || Ok((!leads_there().await).then_some(())))
             .await?;
-        run.edit(&json!({ "size": 2 })).await?;
+        run.edit(&json!({ "size": 2 }))?;
         run.up(2).await?;
         let log = run.log(1).await?;
         ensure!(log.contains("only its name led there"), "the Service led there:\n{log}");
         sleep_until(begun + AWAY).await;
-        patch(trial, &json!({ "metadata": { "labels": { PROXY: null } } })).await?;
+        run.patch(SERVICE, &json!({ "metadata": { "labels": { PROXY: null } } }))?;
         run.up(2).await?;
         let status = run.agent_status(1).await?;
         ensure!(status["restarts"] == 0, "{status}");
@@ -60,7 +55,7 @@ fn workers_start_and_go_on_while_the_leads_service_leads_nowhere() {
         let whole = service().await?.selector;
         let index = "batch.kubernetes.io/job-completion-index";
         for added in [json!({ "no": "body" }), json!({ index: "9" })] {
-            patch(trial, &json!({ "spec": { "selector": added } })).await?;
+            run.patch(SERVICE, &json!({ "spec": { "selector": added } }))?;
             let mended = async || Ok((service().await?.selector == whole).then_some(()));
             look("the selector to be mended", mended).await?;
         }
@@ -91,7 +86,7 @@ fn a_worker_with_another_certificate_than_the_lead_waits_and_harms_nobody() {
         let run = run(trial, "keys", fields, container).await?;
         run.ready().await?;
         put_certificate(trial, 2).await?;
-        run.edit(&json!({ "size": 2 })).await?;
+        run.edit(&json!({ "size": 2 }))?;
         run.printed(1, "certificate").await?;
         let log = run.log(1).await?;
         ensure!(log.contains("WARNING: waiting for the lead broker"), "log of the worker:\n{log}");

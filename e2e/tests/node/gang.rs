@@ -59,7 +59,7 @@ async fn all_or_none(environment: &Environment, trial: &Trial) -> Result<()> {
     second.delete_pod(2).await?;
     second.brokers(2).await?;
     second.running(3).await?;
-    second.edit(&json!({ "size": 2 })).await?;
+    second.edit(&json!({ "size": 2 }))?;
     second.running(2).await.map(drop)
 }
 

@@ -100,11 +100,11 @@ async fn keeps_its_size(trial: &Trial, run: &Instance<'_>) -> Result<()> {
         Ok(trial.pods(run.name).await?.into_iter().map(|pod| pod.metadata.uid).collect())
     };
     let before = uids().await?;
-    run.edit(&json!({ "size": 1 })).await?;
+    run.edit(&json!({ "size": 1 }))?;
     let words = "the queue team has admitted 2 pods";
     let (_, reason, message) = run.says("Progressing", words).await?;
     ensure!(reason == "ChangeRefused", "{reason}: {message}");
-    run.edit(&json!({ "size": 2 })).await?;
+    run.edit(&json!({ "size": 2 }))?;
     let cluster = run
         .until("of the size that was admitted", |cluster| {
             condition(cluster, "Progressing")

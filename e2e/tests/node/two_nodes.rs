@@ -89,7 +89,7 @@ impl Pair<'_> {
         let started = started.await;
         self.kubectl(&["uncordon", other])?;
         started?;
-        run.edit(&json!({ "size": 2 })).await?;
+        run.edit(&json!({ "size": 2 }))?;
         run.up(2).await?;
         for (index, wanted) in [(0, lead), (1, other)] {
             let pod = run.pod(index).await?;

@@ -19,14 +19,8 @@ use e2e::{
         instance::{Instance, look},
     },
 };
-use k8s_openapi::api::{
-    batch::v1::Job,
-    core::v1::{ConfigMap, Pod},
-};
-use kube::{
-    ResourceExt as _,
-    api::{Patch, PatchParams},
-};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::{Plane, UNTIL_CONNECTED, address_of_lead, connect, ended_once, ends_when_connected};
@@ -113,16 +107,13 @@ pub(super) async fn an_operator_that_is_back_reports_what_happened_without_it(
 
 /// Suspends and resumes the Job, as a queue does.
 async fn suspend_and_resume(trial: &Trial, run: &Instance<'_>) -> Result<()> {
-    let jobs = trial.api::<Job>();
-    let set = async |suspend: bool| {
-        let patch = Patch::Merge(json!({ "spec": { "suspend": suspend } }));
-        jobs.patch(run.name, &PatchParams::default(), &patch).await.context("suspending a Job")
-    };
+    let object = format!("job/{}", run.name);
+    let suspend = |suspend: bool| run.patch(&object, &json!({ "spec": { "suspend": suspend } }));
     let before = run.pod(0).await?;
-    set(true).await?;
+    suspend(true)?;
     let gone = async || Ok(trial.pods(run.name).await?.is_empty().then_some(()));
     look("the pods to go", gone).await?;
-    set(false).await?;
+    suspend(false)?;
     await_pod_ready(run, &run.another(0, &before).await?)
 }
 
@@ -147,14 +138,12 @@ pub(super) async fn what_runs_goes_on_when_the_operator_is_another_one(
     for text in other.values_mut() {
         *text = text.replace("version = 1", "version = 2");
     }
-    let patch = Patch::Merge(json!({ "data": &other }));
-    let maps = trial.api::<ConfigMap>();
-    maps.patch("unread-agent", &PatchParams::default(), &patch).await.context("patching")?;
+    unread.patch("configmap/unread-agent", &json!({ "data": &other }))?;
     former.kill()?;
 
     let next = Operator::start(plane, &[OTHER_AGENT])?;
     for run in [&read, &unread] {
-        run.edit(&json!({ "size": 3 })).await?;
+        run.edit(&json!({ "size": 3 }))?;
     }
     read.brokers(3).await?;
     let (_, reason, message) = unread.says("Progressing", "with the agent image").await?;

@@ -57,7 +57,7 @@ async fn create_scale_and_end(plane: &Plane<'_>, trial: &Trial) -> Result<()> {
     let good = plane.run(trial, "good", "size: 1", &ends_when_connected(0)).await?;
     let bad = plane.run(trial, "bad", "size: 1", &ends_when_connected(7)).await?;
     people.ready().await?;
-    people.edit(&json!({ "size": 2 })).await?;
+    people.edit(&json!({ "size": 2 }))?;
     for (run, code) in [(&good, 0), (&bad, 7)] {
         run.ready().await?;
         connect(&address_of_lead(run).await?).await?;
