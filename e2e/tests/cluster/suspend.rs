@@ -4,7 +4,6 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::trial::instance::{Instance, look};
 use e2e::trial::{Trial, condition};
 use flux_operator::crd::State;
-use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use serde_json::json;
 
 use crate::{
@@ -49,8 +48,8 @@ fn an_instance_with_an_archive_goes_on_where_it_was_at_another_size() {
 
         run.edit(&json!({ "suspend": true }))?;
         suspended(trial, &run, "SuspendedBySpecification").await?;
-        trial.api::<ConfigMap>().get("pause-agent").await.context("the ConfigMap stays")?;
-        trial.api::<Service>().get("pause-lead").await.context("the Service stays")?;
+        run.kubectl(&["get", "configmap/pause-agent", "service/pause-lead"])
+            .context("both stay")?;
 
         run.edit(&json!({ "suspend": false, "size": 3, "maxSize": 3 }))?;
         ensure!(run.ready().await? != lead, "the lead is the same");
