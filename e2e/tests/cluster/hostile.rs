@@ -54,8 +54,8 @@ fn hostile_specifications_harm_nobody() {
     });
 }
 
-/// The operator may use 256 MiB, and once kept whole whatever had its label. Which operator it is makes no difference, nor
-/// how agent and view come into the pods.
+/// The operator may use 256 MiB, and once held all of whatever had its label. Which operator it is makes no difference,
+/// nor how agent and view come into the pods.
 #[test]
 #[ignore = "needs a cluster"]
 fn large_objects_of_others_with_its_label_do_not_stop_the_operator() {

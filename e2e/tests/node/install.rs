@@ -1,7 +1,7 @@
 //! The ways to install the operator besides the files, which all other clusters have: a kustomization and the chart, for
-//! all namespaces and for one. Each installs it, runs a MiniCluster under Pod Security `restricted`, exchanges it for one with more options,
-//! and takes it away; then nothing is left. On a cluster of its own, because the definition of MiniCluster
-//! comes and goes. Needs root.
+//! all namespaces and for one. Each installs it, runs a MiniCluster under Pod Security `restricted`, exchanges it for
+//! one with more options, and takes it away; then nothing is left. On a cluster of its own, because the definition of
+//! MiniCluster comes and goes. Needs root.
 
 use std::{fs, path::Path};
 

@@ -22,8 +22,8 @@ use crate::DEADLINE;
 
 /// How many there are.
 const COUNT: usize = 20;
-/// No two of these lists are as long, so each has its own mixture. What fits no node costs the node nothing, and everybody
-/// else as much.
+/// No two of these lists are as long, so each has its own mixture. What fits no node costs the node nothing, and
+/// everybody else as much.
 const WORK: [Work; 7] = [
     Work::Ends(0),
     Work::Nowhere,
