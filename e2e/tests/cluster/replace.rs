@@ -136,9 +136,9 @@ fn a_lead_that_is_lost_comes_back_where_people_end_the_run_and_fails_a_command()
         let lead = people.ready().await?;
         once.ready().await?;
         lose(trial, &people, 0, Loss::Deletion).await?;
-        lose(trial, &once, 0, Loss::Deletion).await?;
         let away = |status: &MiniClusterStatus| status.state != Some(State::Running);
         people.status("without a lead", away).await?;
+        lose(trial, &once, 0, Loss::Deletion).await?;
         ensure!(people.ready().await? != lead, "the lead is the same");
         people.up(2).await?;
         let cluster = trial.await_finished(once.name, DEADLINE).await?;
