@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use flux_operator::crd::{MiniCluster, MiniClusterStatus, State};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
-use kube::{ResourceExt as _, api::DeleteParams};
+use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::{Trial, condition, is_true, logs::container_log, minicluster};
@@ -118,7 +118,7 @@ impl<'run> Instance<'run> {
     /// Deletes a pod, and returns it as it was.
     pub async fn delete_pod(&self, index: u32) -> Result<Pod> {
         let pod = self.pod(index).await?;
-        self.trial.api::<Pod>().delete(&pod.name_any(), &DeleteParams::default()).await?;
+        self.kubectl(&["delete", "pod", &pod.name_any(), "--wait=false"])?;
         Ok(pod)
     }
 

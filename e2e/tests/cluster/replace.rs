@@ -10,11 +10,7 @@ use e2e::trial::{
 };
 use flux_operator::crd::{MiniClusterStatus, State};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{
-    ResourceExt as _,
-    api::{DeleteParams, EvictParams},
-    runtime::wait::await_condition,
-};
+use kube::{ResourceExt as _, api::EvictParams};
 
 use crate::{DEADLINE, run, trial};
 
@@ -38,24 +34,20 @@ const MEMORY_TO_FILL: &str = "resources: {limits: {memory: 1Gi}}, \
 
 /// Takes the pod of `index` away, and returns it as it was.
 pub(crate) async fn lose(trial: &Trial, run: &Instance<'_>, index: u32, loss: Loss) -> Result<Pod> {
-    let pods = trial.api::<Pod>();
     let before = run.pod(index).await?;
     let pod = before.name_any();
+    let mut over = "--for=delete";
     match loss {
-        Loss::Deletion => drop(pods.delete(&pod, &DeleteParams::default()).await?),
-        Loss::Eviction => drop(pods.evict(&pod, &EvictParams::default()).await?),
+        Loss::Deletion => drop(run.delete_pod(index).await?),
+        Loss::Eviction => drop(trial.api::<Pod>().evict(&pod, &EvictParams::default()).await?),
         Loss::Memory => {
             let fill = "echo 1000 > /proc/1/oom_score_adj; cat /dev/zero > /dev/shm/full";
             // It may end with the container: its result says nothing.
             drop(run.exec_in(&pod, run.name, &["sh", "-c", fill]));
+            over = "--for=jsonpath={.status.phase}=Failed";
         }
     }
-    let over = |pod: Option<&Pod>| {
-        let phase = pod.map(|pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()));
-        phase.is_none_or(|phase| phase == Some("Failed"))
-    };
-    let over = await_condition(pods, &pod, over);
-    tokio::time::timeout(DEADLINE, over).await.with_context(|| format!("losing {pod}"))??;
+    run.kubectl(&["wait", "pod", &pod, over, "--timeout=3m"])?;
     Ok(before)
 }
 
