@@ -1,18 +1,11 @@
 //! How runs end: who failed, and what a person is shown of it. Each case is a MiniCluster that ends by itself.
 
 use anyhow::{Result, ensure};
-use e2e::{
-    environment::Environment,
-    progress::Progress,
-    trial::{
-        Trial,
-        instance::{Instance, specification},
-    },
-};
+use e2e::trial::{Trial, instance::specification};
 use flux_contract::Exit;
 use futures::future::try_join_all;
 
-use crate::{install::has_image_volumes, run, trial};
+use crate::{apply, install::has_image_volumes, run, trial};
 
 /// Exit code and reason of a MiniCluster that has failed, and parts of the condition's message.
 type Failed = (Option<i32>, &'static str, &'static [&'static str]);
@@ -28,9 +21,7 @@ struct Case {
 
 impl Case {
     async fn ends(&self, trial: &Trial) -> Result<()> {
-        let environment = Environment::shared(&Progress::new())?;
-        let run = Instance::named(environment, trial, self.name);
-        run.apply(&self.spec).await?;
+        let run = apply(trial, self.name, &self.spec).await?;
         if let Some((code, reason, words)) = self.failed {
             let (found, message) = run.fails(reason).await?;
             ensure!(found == code, "{}: {found:?}: {message}", self.name);
@@ -48,6 +39,15 @@ impl Case {
     }
 }
 
+fn case(
+    name: &'static str,
+    spec: String,
+    failed: impl Into<Option<Failed>>,
+    lines: &'static [&'static str],
+) -> Case {
+    Case { name, spec, failed: failed.into(), lines }
+}
+
 /// All cases at the same time, in one namespace.
 fn each_ends(purpose: &str, cases: &[Case]) {
     trial(purpose, &[], async |trial| {
@@ -63,11 +63,9 @@ fn one(container: &str) -> String {
 #[test]
 #[ignore = "needs a cluster"]
 fn what_flux_refuses_is_no_failed_command() {
-    let refused = |name, fields: &str, words: &'static [&'static str]| Case {
-        name,
-        spec: specification(&["size: 1", fields], "command: 'echo hello'"),
-        failed: Some((Some(Exit::FluxRefused.code().into()), Exit::FluxRefused.reason(), words)),
-        lines: &[],
+    let refused = |name, fields: &str, words: &'static [&'static str]| {
+        let failed = (Some(Exit::FluxRefused.code().into()), Exit::FluxRefused.reason(), words);
+        case(name, specification(&["size: 1", fields], "command: 'echo hello'"), failed, &[])
     };
     each_ends(
         "refused",
@@ -101,26 +99,18 @@ fn a_command_meets_the_end_of_its_input_and_jobs_that_it_leaves_are_cancelled() 
 fn a_batch_that_fails_shows_its_output_and_names_the_line() {
     let lines = r"echo hello\n# a comment\nsh -c 'echo broken; exit 2'\n--no-such-flag hostname\n";
     let named = &["job-2 (sh -c 'echo broken; exit 2')", "job-3 (--no-such-flag hostname)"];
-    each_ends(
-        "batch-fails",
-        &[Case {
-            name: "batch",
-            spec: one(&format!(r#"batch: true, command: "{lines}""#)),
-            failed: Some((Some(1), "CommandFailed", named)),
-            lines: &["broken"],
-        }],
-    );
+    let spec = one(&format!(r#"batch: true, command: "{lines}""#));
+    let failed: Failed = (Some(1), "CommandFailed", named);
+    each_ends("batch-fails", &[case("batch", spec, failed, &["broken"])]);
 }
 
 #[test]
 #[ignore = "needs a cluster"]
 fn a_command_that_fails_is_run_once_whatever_its_code_is() {
     let codes = [("two", 2), ("seven", 7), ("temporary", 75), ("killed", 137), ("terminated", 143)];
-    let cases = codes.map(|(name, code)| Case {
-        name,
-        spec: one(&format!("command: 'echo once; exit {code}'")),
-        failed: Some((Some(code), "CommandFailed", &[])),
-        lines: &["once"],
+    let cases = codes.map(|(name, code)| {
+        let spec = one(&format!("command: 'echo once; exit {code}'"));
+        case(name, spec, (Some(code), "CommandFailed", &[][..]), &["once"])
     });
     each_ends("codes", &cases);
 }
@@ -151,17 +141,12 @@ fn a_sidecar_that_fails_is_the_reason_in_the_end_and_a_second_attempt_has_its_si
     let failing = "{size: 1, containers: [\
         {image: 'ubuntu:24.04', runFlux: true, command: 'echo once; sleep 8'}, \
         {image: 'ubuntu:24.04', name: beside, command: 'exit 3'}]}";
-    let words = &["container beside exited with code 3"];
+    let failed: Failed = (Some(0), "ContainerFailed", &["container beside exited with code 3"]);
     each_ends(
         "sidecars",
         &[
-            Case {
-                name: "fails",
-                spec: failing.to_owned(),
-                failed: Some((Some(0), "ContainerFailed", words)),
-                lines: &["once"],
-            },
-            Case { name: "again", spec: AGAIN.to_owned(), failed: None, lines: &[] },
+            case("fails", failing.to_owned(), failed, &["once"]),
+            case("again", AGAIN.to_owned(), None, &[]),
         ],
     );
 }
@@ -171,14 +156,9 @@ fn a_sidecar_that_fails_is_the_reason_in_the_end_and_a_second_attempt_has_its_si
 #[test]
 #[ignore = "needs a cluster"]
 fn a_view_that_cannot_be_used_fails_the_run_with_its_reason() {
-    let view = |name, view: &str, failed: Failed| Case {
-        name,
-        spec: specification(
-            &["size: 1", &format!("flux: {{container: {{{view}}}}}")],
-            "command: 'echo once'",
-        ),
-        failed: Some(failed),
-        lines: &[],
+    let view = |name, view: &str, failed: Failed| {
+        let fields = ["size: 1", &format!("flux: {{container: {{{view}}}}}")];
+        case(name, specification(&fields, "command: 'echo once'"), failed, &[])
     };
     let none = &["container flux-view exited with code 66: flux-agent: found no Flux", "/opt/view"];
     let tight = &["container flux-view exited with code 66", "may have 8 MiB", "flux.container"];
@@ -203,12 +183,12 @@ fn what_a_job_puts_where_the_agent_reads_holds_up_nothing_and_roots_directories_
             format!("cd /mnt/flux/config/run && {make} x && mv -f x command.failure; exit 5");
         let limit = "resources: {limits: {memory: 512Mi}}";
         let spec = one(&format!("batch: true, batchRaw: true, command: '{command}', {limit}"));
-        Case { name, spec, failed: Some((Some(5), "CommandFailed", &[])), lines: &[] }
+        case(name, spec, (Some(5), "CommandFailed", &[][..]), &[])
     };
     let place = |name, place: &str, lines: &'static [&'static str]| {
         let post = format!("commands: {{post: 'stat -c \"%n is of %U\" {place}'}}");
         let spec = one(&format!("workingDir: {place}, command: pwd, {post}"));
-        Case { name, spec, failed: None, lines }
+        case(name, spec, None, lines)
     };
     each_ends(
         "traps",
@@ -243,10 +223,8 @@ const ALL_AT_ONCE: &str = "
 #[ignore = "needs a cluster"]
 fn bug_02_09_10_and_13_what_was_refused_or_lost_runs_and_completes() {
     trial("bug-09", &[], async |trial| {
-        let environment = Environment::shared(&Progress::new())?;
-        let run = Instance::named(environment, trial, "all");
+        let run = apply(trial, "all", ALL_AT_ONCE).await?;
         run.kubectl(&["create", "configmap", "simulation", "--from-literal=text=one two\n"])?;
-        run.apply(ALL_AT_ONCE).await?;
         run.complete().await?;
         run.each_once(&["one two"]).await
     });
