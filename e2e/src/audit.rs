@@ -29,7 +29,6 @@ pub struct Request {
     user: User,
     /// Of what; not of what is no object, such as `/healthz`.
     pub object_ref: Option<Object>,
-    response_status: Option<Answer>,
     #[serde(rename = "requestReceivedTimestamp")]
     received: MicroTime,
     #[serde(rename = "stageTimestamp")]
@@ -52,11 +51,6 @@ pub struct Object {
 #[derive(Debug, Clone, Deserialize)]
 struct User {
     username: String,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct Answer {
-    code: Option<u16>,
 }
 
 impl Audit {
@@ -116,11 +110,6 @@ impl Request {
         !["get", "list", "watch"].contains(&self.verb.as_str())
     }
 
-    /// Whether it has made an object, which server-side apply does too.
-    pub fn has_created(&self) -> bool {
-        self.response_status.as_ref().and_then(|answer| answer.code) == Some(201)
-    }
-
     /// How long the answer took.
     pub fn took(&self) -> Duration {
         let took = self.answered.0.duration_since(self.received.0);
@@ -154,11 +143,11 @@ mod tests {
         write!(log, "{first}{}{begin}", line("system:admin", "create", 201)).unwrap();
         let mut audit = Audit::from_the_beginning(log.path());
         let seen = audit.operator().unwrap();
-        assert!(seen.len() == 1 && seen[0].is_write() && seen[0].has_created(), "{seen:?}");
+        assert!(seen.len() == 1 && seen[0].is_write(), "{seen:?}");
         assert_eq!(seen[0].took(), Duration::from_millis(250));
         assert!(audit.operator().unwrap().is_empty());
         write!(log, "{end}").unwrap();
         let seen = audit.operator().unwrap();
-        assert!(seen.len() == 1 && !seen[0].is_write() && !seen[0].has_created(), "{seen:?}");
+        assert!(seen.len() == 1 && !seen[0].is_write(), "{seen:?}");
     }
 }

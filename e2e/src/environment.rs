@@ -243,6 +243,13 @@ impl Environment {
         String::from_utf8(output.stdout).context("reading what kubectl printed")
     }
 
+    /// The uid of each pod of the operator, and how often its containers were started again.
+    pub fn operator_pods(&self) -> Result<String> {
+        let each = "{.metadata.uid} {.status.containerStatuses[*].restartCount}; ";
+        let template = format!("-ojsonpath={{range .items[*]}}{each}{{end}}");
+        self.kubectl(&["get", "pods", "--namespace", install::NAMESPACE, &template])
+    }
+
     /// Waits until MiniClusters can be made. `kubectl wait` fails where the definition has no conditions yet.
     pub fn await_definition(&self) -> Result<()> {
         const DEADLINE: Duration = Duration::from_mins(1);

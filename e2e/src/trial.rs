@@ -1,6 +1,7 @@
 //! One MiniCluster on a real cluster: applied as a user would apply it, waited for, and looked at.
 
 pub mod evidence;
+pub mod instance;
 pub mod logs;
 
 use std::time::Duration;
@@ -78,13 +79,6 @@ impl Trial {
             .await
             .with_context(|| format!("applying the MiniCluster {name}"))?;
         Ok(name)
-    }
-
-    /// Changes fields of the specification, as a user would.
-    pub async fn edit(&self, name: &str, spec: &serde_json::Value) -> Result<()> {
-        let patch = Patch::Merge(serde_json::json!({ "spec": spec }));
-        let edited = self.api::<MiniCluster>().patch(name, &PatchParams::default(), &patch).await;
-        edited.map(drop).with_context(|| format!("editing {name}: {spec}"))
     }
 
     /// Waits until `condition` holds for the MiniCluster and returns it as it then is.

@@ -71,12 +71,8 @@ type Tests = (&'static str, &'static str);
 
 /// Tests that have clusters of their own, beside the one that [`SHARED`] share.
 const OWN: Tests = ("node", "tests with clusters of their own");
-/// Tests on one cluster, one program after the other. The first exchanges the operator, and mostly waits: those that
-/// run beside it have the most to do when they begin.
-const SHARED: [Tests; 2] = [
-    ("upgrade", "another release of the operator, and none, on a cluster"),
-    ("cluster", "tests and examples on a cluster"),
-];
+/// Tests on one cluster, one program after the other.
+const SHARED: [Tests; 1] = [("cluster", "tests and examples on a cluster")];
 
 /// Modules of [`OWN`] that only `--all` runs: Kueue, another scheduler and another containerd take ten minutes to
 /// build, and the two nodes are lost and cut off for as long as it takes Kubernetes to notice.

@@ -50,9 +50,6 @@ pub const EMULATOR: &[Package] = &[Package {
     provides: &["qemu-aarch64-static", "qemu-x86_64-static"],
 }];
 
-/// What gives a program a clock of its own.
-pub const CLOCK: &[Package] = &[Package { name: "faketime", provides: &["faketime"] }];
-
 /// What the image without a shell is made of.
 pub const STATIC_PROGRAM: &[Package] =
     &[Package { name: "busybox-static", provides: &["busybox"] }];

@@ -33,17 +33,7 @@ pub struct Installation {
 impl Installation {
     /// `deploy/operator.yaml` with these images.
     pub fn everywhere(&self) -> Result<String> {
-        self.with_images("operator.yaml")
-    }
-
-    /// `deploy/one-namespace/operator.yaml` with these images, in `namespace`.
-    pub fn in_namespace(&self, namespace: &str) -> Result<String> {
-        let text = self.with_images("one-namespace/operator.yaml")?;
-        Ok(text.replace(&format!("namespace: \"{NAMESPACE}\""), &format!("namespace: {namespace}")))
-    }
-
-    fn with_images(&self, file: &str) -> Result<String> {
-        let mut text = deployed(file)?;
+        let mut text = operator()?;
         let install =
             |method: Install| format!("FLUX_OPERATOR_INSTALL\n          value: \"{method:?}\"");
         for (released, ours) in [
@@ -52,7 +42,7 @@ impl Installation {
             (VIEW_IMAGE.to_owned(), self.view_image.clone()),
             (install(Install::Auto), install(self.install.unwrap_or_default())),
         ] {
-            ensure!(text.contains(&released), "deploy/{file} does not have {released}");
+            ensure!(text.contains(&released), "deploy/operator.yaml does not have {released}");
             text = text.replace(&released, &ours);
         }
         Ok(text)
@@ -91,21 +81,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_images_and_the_namespace_are_those_that_are_asked_for() {
+    fn the_images_are_those_that_are_asked_for() {
         let installation = Installation {
             operator_image: "localhost/a:1".to_owned(),
             agent_image: "localhost/b:1".to_owned(),
             view_image: "localhost/c:1".to_owned(),
             install: Some(Install::Copy),
         };
-        let (everywhere, one) =
-            (installation.everywhere().unwrap(), installation.in_namespace("team").unwrap());
-        for text in [&everywhere, &one] {
-            for expected in ["localhost/a:1", "localhost/b:1", "localhost/c:1", "value: \"Copy\""] {
-                assert_eq!(text.matches(expected).count(), 1, "{expected}");
-            }
-            assert!(!text.contains("ghcr.io"));
+        let text = installation.everywhere().unwrap();
+        for expected in ["localhost/a:1", "localhost/b:1", "localhost/c:1", "value: \"Copy\""] {
+            assert_eq!(text.matches(expected).count(), 1, "{expected}");
         }
-        assert!(!one.contains(NAMESPACE) && one.contains("namespace: team"));
+        assert!(!text.contains("ghcr.io"));
     }
 }

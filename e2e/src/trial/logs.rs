@@ -55,16 +55,6 @@ pub async fn container_log(trial: &Trial, pod: &Pod, container: &str) -> Result<
     log.with_context(|| format!("reading the log of {container} in {pod}"))
 }
 
-/// How many lines of the logs of all pods of a MiniCluster are `line`.
-pub async fn times_logged(trial: &Trial, name: &str, line: &str) -> Result<usize> {
-    let mut times = 0;
-    for pod in trial.pods(name).await? {
-        let log = container_log(trial, &pod, name).await?;
-        times += log.lines().filter(|it| *it == line).count();
-    }
-    Ok(times)
-}
-
 /// The log of every container of a pod, by container name; what cannot be read says why.
 pub async fn pod_logs(trial: &Trial, pod: &Pod) -> Vec<(String, String)> {
     let spec = pod.spec.as_ref();

@@ -1,7 +1,7 @@
 //! People and programs that were written for the Go operator: they come into the lead as root and call
 //! `flux`.
 
-use crate::{apply, exec, ready_lead, trial};
+use crate::{apply, trial};
 use anyhow::{Result, ensure};
 use e2e::{
     cache::{Cache, Key},
@@ -48,58 +48,51 @@ fn the_python_sdk_creates_submits_runs_and_follows() {
     });
 }
 
+/// Besides, the lead and the pod of the services have the labels by which these people find them.
 #[test]
 #[ignore = "needs a cluster"]
 fn root_submits_from_any_directory_with_and_without_the_helper() {
     trial("root", &[], async |trial| {
-        let spec = "{size: 2, interactive: true, containers: [{image: 'ubuntu:24.04', runFlux: true}, {image: 'ubuntu:24.04', name: beside, runFlux: false, command: sleep 600}]}";
-        let name = apply(trial, "root", spec).await?;
-        let lead = ready_lead(trial, &name).await?;
+        let spec = "{size: 2, interactive: true, containers: [
+            {image: 'ubuntu:24.04', runFlux: true,
+             resources: {limits: {cpu: '1', memory: 512Mi}, requests: {cpu: 100m}}},
+            {image: 'ubuntu:24.04', name: beside, runFlux: false, command: sleep 600}],
+            services: [{image: 'ubuntu:24.04', name: clock, command: sleep 600}]}";
+        let run = apply(trial, "root", spec).await?;
+        let lead = run.ready().await?;
+        for (index, pod) in [("0", lead.as_str()), ("services", "root-services")] {
+            let found = run.kubectl(&["get", "pods", "-oname", &format!("-ljob-index={index}")])?;
+            ensure!(found.trim() == format!("pod/{pod}"), "{index}: {found}");
+        }
+        // Free: Flux lists a node that it has drained as down. It has as many cores as the limit has whole ones.
+        let list = ["resource", "list", "--states=free", "-no", "{nnodes} {ncores}"];
+        let counted = run.flux(&list).await?;
+        ensure!(counted == "2 2", "nodes and cores: {counted}");
+        let doctor = run.exec(0, &["/mnt/flux/bin/flux-agent", "resources"]).await?;
+        ensure!(!doctor.contains("note:"), "{doctor}");
         let flux = "/mnt/flux/bin/flux";
-        let hosts = |text: &str| {
-            let mut hosts: Vec<String> = text.lines().map(str::to_owned).collect();
+        for container in [run.name, "beside"] {
+            let ran = run.exec_in(&lead, container, &[flux, "run", "-N2", "hostname"])?;
+            let mut hosts: Vec<&str> = ran.lines().collect();
             hosts.sort_unstable();
-            hosts
-        };
-        for container in [&*name, "beside"] {
-            let ran = exec(trial, &lead, container, &[flux, "run", "-N2", "hostname"])?;
-            ensure!(hosts(&ran) == ["root-0", "root-1"], "{container}: {ran}");
-            let user = exec(trial, &lead, container, &[flux, "run", "id", "-un"])?;
+            ensure!(hosts == ["root-0", "root-1"], "{container}: {ran}");
+            let user = run.exec_in(&lead, container, &[flux, "run", "id", "-un"])?;
             ensure!(user == "flux\n", "{container}: {user}");
             // As the tutorials have it.
             let tutorial =
                 ". /mnt/flux/flux-view.sh && flux proxy $fluxsocket flux submit hostname";
-            let id = exec(trial, &lead, container, &["/bin/sh", "-c", tutorial])?;
+            let id = run.exec_in(&lead, container, &["/bin/sh", "-c", tutorial])?;
             ensure!(id.lines().count() == 1, "{container}: no id of a job: {id}");
         }
-        for container in [&*name, "beside"] {
-            let jobs = exec(trial, &lead, container, &[flux, "jobs", "-a"])?;
+        for container in [run.name, "beside"] {
+            let jobs = run.exec_in(&lead, container, &[flux, "jobs", "-a"])?;
             ensure!(jobs.matches(" hostname ").count() == 4, "{container}: {jobs}");
         }
         // An exec starts in the root directory, which Flux's user cannot write.
         let batch = "printf '#!/bin/sh\\nhostname\\n' > /tmp/script.sh; chmod 755 /tmp/script.sh
             job=$(/mnt/flux/bin/flux batch -N1 /tmp/script.sh) && /mnt/flux/bin/flux job status $job && cat ~flux/flux-*.out";
-        let output = exec(trial, &lead, &name, &["sh", "-c", batch])?;
+        let output = run.exec(0, &["sh", "-c", batch]).await?;
         ensure!(output.contains("root-"), "{output}");
-        Ok(())
-    });
-}
-
-#[test]
-#[ignore = "needs a cluster"]
-fn flux_schedules_on_as_many_cores_as_the_limit_has_whole_ones() {
-    trial("cores", &[], async |trial| {
-        let spec = "{size: 2, interactive: true, containers: [{image: 'ubuntu:24.04', resources: {limits: {cpu: '1', memory: 512Mi}, requests: {cpu: 100m}}}]}";
-        let name = apply(trial, "cores", spec).await?;
-        let lead = ready_lead(trial, &name).await?;
-        let flux = "/mnt/flux/bin/flux";
-        // Free: Flux lists a node that it has drained as down.
-        let list =
-            ["resource", "list", "--no-header", "--states=free", "--format={nnodes} {ncores}"];
-        let counted = exec(trial, &lead, &name, &[&[flux][..], &list].concat())?;
-        ensure!(counted == "2 2\n", "nodes and cores: {counted}");
-        let doctor = exec(trial, &lead, &name, &["/mnt/flux/bin/flux-agent", "resources"])?;
-        ensure!(!doctor.contains("note:"), "{doctor}");
         Ok(())
     });
 }

@@ -1,17 +1,19 @@
 //! What a MiniCluster costs the API server, counted in its audit log.
 
-use crate::{apply, complete, trial};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
 use anyhow::{Result, ensure};
 use e2e::{
     audit::{Audit, Request},
     environment::Environment,
     not_run,
     progress::Progress,
-    trial::Trial,
+    trial::{Trial, instance::look},
 };
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::time::{Duration, Instant};
+
+use crate::{run, trial};
 
 /// Objects that the operator reads by their names from apply to Complete, however long that takes.
 const READS: usize = 10;
@@ -26,70 +28,33 @@ const USUALLY: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(5);
 /// How often the Lease is renewed while it is watched that nothing else is asked for.
 const RENEWALS: usize = 3;
-/// Longest wait for these.
-const RENEWED: Duration = Duration::from_mins(2);
 
-/// What the operator asks of the API server.
-struct Asked<'log> {
-    log: &'log Path,
-}
-
-impl Asked<'_> {
-    /// The requests so far.
-    fn requests(&self) -> Result<Vec<Request>> {
-        Audit::from_the_beginning(self.log).operator()
+/// The operator's requests so far that are in `namespace`, how many of each kind.
+fn asked(log: &Path, namespace: &str) -> Result<BTreeMap<String, usize>> {
+    let is_there = |request: &Request| {
+        let object = request.object_ref.as_ref();
+        object.and_then(|object| object.namespace.as_deref()) == Some(namespace)
+    };
+    let mut counts = BTreeMap::new();
+    for request in Audit::from_the_beginning(log).operator()?.iter().filter(|it| is_there(it)) {
+        *counts.entry(request.kind()).or_default() += 1;
     }
-
-    /// The requests in `namespace`, how many of each kind.
-    fn in_namespace(&self, namespace: &str) -> Result<BTreeMap<String, usize>> {
-        let mut counts = BTreeMap::new();
-        for request in self.requests()? {
-            let object = request.object_ref.as_ref();
-            if object.and_then(|object| object.namespace.as_deref()) == Some(namespace) {
-                *counts.entry(request.kind()).or_default() += 1;
-            }
-        }
-        Ok(counts)
-    }
-
-    /// How often the Lease was renewed.
-    fn renewals(&self) -> Result<usize> {
-        let is_lease = |request: &Request| {
-            let object = request.object_ref.as_ref();
-            object.and_then(|object| object.resource.as_deref()) == Some("leases")
-                && request.is_write()
-        };
-        Ok(self.requests()?.iter().filter(|request| is_lease(request)).count())
-    }
+    Ok(counts)
 }
 
 fn is_write(request: &str) -> bool {
     !["get", "list", "watch"].iter().any(|verb| request.starts_with(verb))
 }
 
-/// Runs `body` with the audit log, where there is one.
-fn audited(purpose: &str, body: impl AsyncFnOnce(&Trial, &Asked<'_>) -> Result<()> + Send) {
-    let progress = Progress::new();
-    let environment = Environment::shared(&progress).unwrap();
-    let Some(log) = environment.audit_log() else {
-        not_run::note(purpose, "there is no access to the API server's audit log", &progress);
-        return;
-    };
-    trial(purpose, &[], async |trial| body(trial, &Asked { log: &log }).await);
-}
-
 /// Checks what a hello-world of `size` pods costs until it is complete.
-async fn costs(trial: &Trial, asked: &Asked<'_>, size: u32) -> Result<()> {
-    let before = asked.in_namespace(trial.namespace())?;
-    let spec = format!(
-        "{{size: {size}, containers: [{{image: 'ubuntu:24.04', command: 'echo hello world'}}]}}"
-    );
+async fn costs(trial: &Trial, log: &Path, size: u32) -> Result<()> {
+    let before = asked(log, trial.namespace())?;
     let began = Instant::now();
-    let name = apply(trial, &format!("hello{size}"), &spec).await?;
-    complete(trial, &name).await?;
+    let (name, fields) = (format!("hello{size}"), format!("size: {size}"));
+    run(trial, &name, &fields, "command: 'echo hello world'").await?.complete().await?;
     let longer = began.elapsed().saturating_sub(USUALLY);
     let pauses = usize::try_from(longer.as_millis().div_ceil(PAUSE.as_millis()))?;
-    let mut counts = asked.in_namespace(trial.namespace())?;
+    let mut counts = asked(log, trial.namespace())?;
     for (request, count) in before {
         *counts.entry(request).or_default() -= count;
     }
@@ -105,39 +70,36 @@ async fn costs(trial: &Trial, asked: &Asked<'_>, size: u32) -> Result<()> {
     Ok(())
 }
 
-#[test]
-#[ignore = "needs a cluster"]
-fn a_run_costs_few_requests_whatever_its_size() {
-    audited("cost", async |trial, asked| {
-        costs(trial, asked, 4).await?;
-        costs(trial, asked, 12).await
-    });
+/// Waits until the Lease was renewed some times.
+async fn renewed(log: &Path) -> Result<()> {
+    let mut audit = Audit::from_now_on(log)?;
+    let mut renewals = 0;
+    look("renewals of the Lease", async || {
+        let new = audit.operator()?;
+        renewals += new.iter().filter(|it| it.is_write() && it.kind().contains("leases")).count();
+        Ok((renewals >= RENEWALS).then_some(()))
+    })
+    .await
 }
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_minicluster_that_is_settled_costs_nothing() {
-    audited("settled", async |trial, asked| {
-        let spec = "{size: 1, containers: [{image: 'ubuntu:24.04', command: 'true'}]}";
-        let name = apply(trial, "settled", spec).await?;
-        complete(trial, &name).await?;
-        let end = Instant::now() + RENEWED;
+fn a_run_costs_few_requests_whatever_its_size_and_none_when_it_is_settled() {
+    let progress = Progress::new();
+    let environment = Environment::shared(&progress).unwrap();
+    let Some(log) = environment.audit_log() else {
+        not_run::note("the cost", "there is no access to the API server's audit log", &progress);
+        return;
+    };
+    trial("cost", &[], async |trial| {
+        costs(trial, &log, 4).await?;
+        costs(trial, &log, 12).await?;
         // What the end of the pods brings may still be on its way.
-        renewed(asked, end).await?;
-        let settled = asked.in_namespace(trial.namespace())?;
-        renewed(asked, end).await?;
-        let later = asked.in_namespace(trial.namespace())?;
+        renewed(&log).await?;
+        let settled = asked(&log, trial.namespace())?;
+        renewed(&log).await?;
+        let later = asked(&log, trial.namespace())?;
         ensure!(settled == later, "{settled:#?}\nand then\n{later:#?}");
         Ok(())
     });
-}
-
-/// Waits until the Lease was renewed some times.
-async fn renewed(asked: &Asked<'_>, end: Instant) -> Result<()> {
-    let begin = asked.renewals()?;
-    while asked.renewals()? < begin + RENEWALS {
-        ensure!(Instant::now() < end, "the Lease is not renewed any more");
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
-    Ok(())
 }

@@ -6,58 +6,26 @@ use e2e::{
     progress::Progress,
 };
 
-/// One test for each example, and one that no example is forgotten.
+/// One test for each example, whose name has hyphens where that of the test has underscores.
 macro_rules! examples {
-    ($($test:ident: $name:literal,)*) => {
-        const TESTED: &[&str] = &[$($name),*];
+    ($($test:ident,)*) => {
+        const TESTED: &[&str] = &[$(stringify!($test)),*];
         $(
             #[test]
             #[ignore = "needs a cluster"]
             fn $test() {
-                example($name);
+                example(&stringify!($test).replace('_', "-"));
             }
         )*
     };
 }
 
 examples! {
-    archive: "archive",
-    autoscaler: "autoscaler",
-    batch: "batch",
-    batch_raw: "batch-raw",
-    broker_options: "broker-options",
-    bursting: "bursting",
-    cleanup: "cleanup",
-    custom_config: "custom-config",
-    deadline: "deadline",
-    disable_view: "disable-view",
-    distroless: "distroless",
-    elasticity: "elasticity",
-    failing: "failing",
-    fluxion: "fluxion",
-    gpu: "gpu",
-    hello_world: "hello-world",
-    hooks: "hooks",
-    interactive: "interactive",
-    launcher: "launcher",
-    minimal_service: "minimal-service",
-    mpi: "mpi",
-    munge: "munge",
-    non_root: "non-root",
-    pod_settings: "pod-settings",
-    quiet: "quiet",
-    read_only_root: "read-only-root",
-    script: "script",
-    services: "services",
-    sidecar: "sidecar",
-    sidecar_service: "sidecar-service",
-    timed: "timed",
-    volume_configmap: "volume-configmap",
-    volume_emptydir: "volume-emptydir",
-    volume_hostpath: "volume-hostpath",
-    volume_pvc: "volume-pvc",
-    volume_secret: "volume-secret",
-    workflow: "workflow",
+    archive, autoscaler, batch, batch_raw, broker_options, bursting, cleanup, custom_config,
+    deadline, disable_view, distroless, elasticity, failing, fluxion, gpu, hello_world, hooks,
+    interactive, launcher, minimal_service, mpi, munge, non_root, pod_settings, quiet,
+    read_only_root, script, services, sidecar, sidecar_service, timed, volume_configmap,
+    volume_emptydir, volume_hostpath, volume_pvc, volume_secret, workflow,
 }
 
 fn example(name: &str) {
@@ -71,7 +39,10 @@ fn example(name: &str) {
 #[test]
 fn every_example_has_a_test() {
     match names() {
-        Ok(names) => assert_eq!(names, TESTED),
+        Ok(names) => {
+            let tests: Vec<_> = names.iter().map(|name| name.replace('-', "_")).collect();
+            assert_eq!(tests, TESTED);
+        }
         Err(error) => panic!("{error:#}"),
     }
 }

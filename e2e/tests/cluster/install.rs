@@ -1,9 +1,7 @@
 //! How the agent and the view come into the pods: mounted as image volumes, which the other tests have by
 //! default on a cluster that can do so, and copied.
 
-mod left_out;
-
-use crate::{DEADLINE, apply, complete, kubectl, lead_log, trial};
+use crate::{apply, kubectl, run, trial};
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
     environment::Environment,
@@ -11,34 +9,34 @@ use e2e::{
     not_run,
     product::images::{View, for_tests::SPACK_VIEW},
     progress::Progress,
-    trial::{Trial, condition},
+    trial::instance::Instance,
 };
-use flux_operator::crd::{InstallMethod, Installed, MiniCluster};
+use flux_operator::crd::{InstallMethod, Installed};
 
-/// Examples that are copied as well: images whose files nobody may write, and without any program of their own.
-macro_rules! copied {
-    ($($test:ident: $name:literal,)*) => {
-        $(
-            #[test]
-            #[ignore = "needs a cluster"]
-            fn $test() {
-                let progress = Progress::new();
-                let environment = Environment::shared(&progress).unwrap();
-                if let Err(error) = run_installed_by("Copy", $name, environment, &progress) {
-                    panic!("{error:#}");
-                }
-            }
-        )*
-    };
+fn copied(example: &str) {
+    let progress = Progress::new();
+    let environment = Environment::shared(&progress).unwrap();
+    if let Err(error) = run_installed_by("Copy", example, environment, &progress) {
+        panic!("{error:#}");
+    }
 }
 
-copied! {
-    read_only_root_is_copied: "read-only-root",
-    distroless_is_copied: "distroless",
+/// Its files are such as nobody may write.
+#[test]
+#[ignore = "needs a cluster"]
+fn read_only_root_is_copied() {
+    copied("read-only-root");
+}
+
+/// Its image has no program of its own.
+#[test]
+#[ignore = "needs a cluster"]
+fn distroless_is_copied() {
+    copied("distroless");
 }
 
 /// Whether the API server has image volumes: where it does not, it makes a pod without them, and says nothing.
-fn has_image_volumes() -> Result<bool> {
+pub(crate) fn has_image_volumes() -> Result<bool> {
     let pod = r#"{"spec": {"volumes": [{"name": "image", "image": {"reference": "probe"}}]}}"#;
     let overrides = format!("--overrides={pod}");
     let left = "-ojsonpath={.spec.volumes[*].image.reference}";
@@ -52,26 +50,24 @@ pub(crate) fn methods() -> Result<Vec<(&'static str, &'static str)>> {
     Ok(image.into_iter().chain([("Copy", "copy")]).collect())
 }
 
-/// Runs `spec` to its end, and returns how agent and view came into its pods and the lead's log.
-async fn completed(trial: &Trial, name: &str, spec: &str) -> Result<(Installed, String)> {
-    let name = apply(trial, name, spec).await?;
-    let cluster = complete(trial, &name).await?;
-    let log = lead_log(trial, &name).await?;
-    let installed = cluster.status.and_then(|status| status.install);
-    Ok((installed.context("the status does not say how")?, log))
+/// Waits for the end, and returns how agent and view came into the pods and the lead's log.
+async fn completed(run: &Instance<'_>) -> Result<(Installed, String)> {
+    let installed = run.complete().await?.status.and_then(|status| status.install);
+    Ok((installed.context("the status does not say how")?, run.log(0).await?))
 }
 
 #[test]
 #[ignore = "needs a cluster"]
-fn images_are_mounted_without_being_asked_for_where_the_cluster_can() {
+fn images_are_mounted_read_only_without_being_asked_for_where_the_cluster_can() {
     if let Some(method) = Environment::asked_for_install().unwrap() {
         let why = format!("the operator was installed with --install {method:?}");
         not_run::note("mounts without being asked for", &why, &Progress::new());
         return;
     }
     trial("mounted", &[], async |trial| {
-        let spec = "{size: 2, containers: [{image: 'ubuntu:24.04', command: 'cat /mnt/flux/flux-operator-done.txt'}]}";
-        let (installed, log) = completed(trial, "mounted", spec).await?;
+        let write = "cat /mnt/flux/flux-operator-done.txt; touch /flux_operator/view/x 2>&1; true";
+        let run = run(trial, "mounted", "size: 2", &format!("command: '{write}'")).await?;
+        let (installed, log) = completed(&run).await?;
         if !has_image_volumes()? {
             ensure!(installed.method == InstallMethod::Copy, "{installed:?}");
             ensure!(installed.reason.contains("image volumes are off unless"), "{installed:?}");
@@ -79,7 +75,9 @@ fn images_are_mounted_without_being_asked_for_where_the_cluster_can() {
         }
         ensure!(installed.method == InstallMethod::Image, "{installed:?}");
         ensure!(installed.reason.contains("all nodes have image volumes"), "{installed:?}");
-        ensure!(log.contains("linked the view: "), "log:\n{log}");
+        for words in ["linked the view: ", "Read-only file system"] {
+            ensure!(log.contains(words), "no {words:?} in the log:\n{log}");
+        }
         for pod in trial.pods("mounted").await? {
             let spec = pod.spec.context("no spec")?;
             ensure!(spec.init_containers.is_none(), "{:?}", spec.init_containers);
@@ -92,8 +90,10 @@ fn images_are_mounted_without_being_asked_for_where_the_cluster_can() {
 #[ignore = "needs a cluster"]
 fn a_view_is_copied_into_memory_where_that_is_asked_for() {
     trial("memory", &[], async |trial| {
-        let spec = "{size: 2, flux: {container: {install: Copy, medium: Memory}}, containers: [{image: 'ubuntu:24.04', command: 'stat --file-system --format=%T /mnt/flux /opt/software'}]}";
-        let (installed, log) = completed(trial, "memory", spec).await?;
+        let fields = "size: 2, flux: {container: {install: Copy, medium: Memory}}";
+        let look = "command: 'stat --file-system --format=%T /mnt/flux /opt/software'";
+        let run = run(trial, "memory", fields, look).await?;
+        let (installed, log) = completed(&run).await?;
         ensure!(installed.method == InstallMethod::Copy, "{installed:?}");
         ensure!(log.lines().filter(|line| *line == "tmpfs").count() == 2, "log:\n{log}");
         Ok(())
@@ -117,8 +117,8 @@ fn a_spack_view_is_mounted_as_an_arbitrary_user_under_restricted() {
             not_run::note("a mounted Spack view", why, &Progress::new());
             return Ok(());
         }
-        let spec = SPACK.replace("VIEW", SPACK_VIEW);
-        let (installed, log) = completed(trial, "spack", &spec).await?;
+        let run = apply(trial, "spack", &SPACK.replace("VIEW", SPACK_VIEW)).await?;
+        let (installed, log) = completed(&run).await?;
         ensure!(installed.method == InstallMethod::Image, "{installed:?}");
         let package = "/flux_operator/view/opt/software/linux-x86_64";
         ensure!(log.lines().any(|line| line == package), "log:\n{log}");
@@ -150,25 +150,38 @@ const SPACK: &str = "
         capabilities: {drop: [ALL]}
 ";
 
+/// An API server without image volumes makes a Job without them.
 #[test]
 #[ignore = "needs a cluster"]
 fn what_keeps_a_view_that_was_to_be_mounted_from_the_pods_is_named() {
     trial("no-view", &[], async |trial| {
         let image = "localhost/flux-e2e/nosuch-view:1";
-        let spec = format!(
-            "{{size: 1, flux: {{container: {{image: '{image}', install: Image}}}}, containers: [{{image: 'ubuntu:24.04', command: hostname}}]}}"
-        );
-        let name = apply(trial, "no-view", &spec).await?;
-        let (type_, what) = if has_image_volumes()? {
-            ("Progressing", image)
-        } else {
-            ("Accepted", "left out of the Job: the volumes of agent and view (feature ImageVolume")
-        };
-        let named = |cluster: Option<&MiniCluster>| {
-            let condition = cluster.and_then(|cluster| condition(cluster, type_));
-            condition.is_some_and(|(_, _, message)| message.contains(what))
-        };
-        trial.await_minicluster(&name, what, DEADLINE, named).await?;
+        let fields = format!("size: 1, flux: {{container: {{image: '{image}', install: Image}}}}");
+        let run = run(trial, "no-view", &fields, "command: hostname").await?;
+        if has_image_volumes()? {
+            run.says("Progressing", image).await?;
+            return Ok(());
+        }
+        let left = "left out of the Job: the volumes of agent and view (feature ImageVolume";
+        let (_, reason, message) = run.says("Accepted", left).await?;
+        ensure!(reason == "FieldsNotActedOn", "{reason}: {message}");
+        let (code, message) = run.fails("StartError").await?;
+        ensure!(code == Some(128), "{code:?}: {message}");
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_volume_that_cannot_be_mounted_is_named_until_it_can() {
+    trial("no-secret", &[], async |trial| {
+        let volume = "volumes: {credentials: {path: /credentials, secretName: nosuch}}";
+        let container = format!("command: 'cat /credentials/token', {volume}");
+        let run = run(trial, "no-secret", "size: 2", &container).await?;
+        let (_, _, message) = run.says("Progressing", "\"nosuch\" not found").await?;
+        ensure!(message.contains("FailedMount"), "{message}");
+        run.kubectl(&["create", "secret", "generic", "nosuch", "--from-literal=token=open"])?;
+        run.complete().await?;
         Ok(())
     });
 }

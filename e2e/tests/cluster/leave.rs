@@ -1,82 +1,66 @@
 //! Workers that leave an instance that goes on, and the jobs on their ranks.
 
-use crate::replace::await_up;
-use crate::why::event;
-use crate::{DEADLINE, apply, exec, ready_lead, trial, until};
-use anyhow::{Context as _, Result, ensure};
-use e2e::trial::{Trial, logs::container_log};
-use k8s_openapi::api::core::v1::Pod;
+use anyhow::{Result, ensure};
+use e2e::trial::{
+    Trial,
+    instance::{Instance, look},
+};
 use kube::ResourceExt as _;
-use kube::runtime::wait::{await_condition, conditions::is_deleted};
 use serde_json::json;
 
-const FLUX: &str = "/mnt/flux/bin/flux";
+use crate::{run, trial};
 
-/// What `flux` prints on the lead.
-fn flux(trial: &Trial, lead: &str, name: &str, words: &[&str]) -> Result<String> {
-    exec(trial, lead, name, &[&[FLUX], words].concat())
+/// An instance with `size` brokers that are all up.
+async fn instance<'run>(
+    trial: &'run Trial,
+    name: &'run str,
+    size: u32,
+    fields: &str,
+) -> Result<Instance<'run>> {
+    let run = run(trial, name, &format!("size: {size}, interactive: true, {fields}"), "").await?;
+    run.ready().await?;
+    run.up(size).await?;
+    Ok(run)
 }
 
-/// An instance with `size` brokers that are all up, and the name of its lead.
-async fn instance(trial: &Trial, name: &str, size: u32, flux: &str) -> Result<String> {
-    let spec = format!(
-        "{{size: {size}, interactive: true, flux: {flux}, containers: [{{image: 'ubuntu:24.04'}}]}}"
-    );
-    apply(trial, name, &spec).await?;
-    let lead = ready_lead(trial, name).await?;
-    await_up(trial, name, &size.to_string(), DEADLINE).await?;
-    Ok(lead)
+/// Lets the autoscaler give the MiniCluster so many pods. It needs no metric where its bounds leave no choice.
+fn scale(run: &Instance<'_>, size: u32) -> Result<()> {
+    let bounds = json!({ "spec": { "minReplicas": size, "maxReplicas": size } });
+    run.patch(&format!("hpa/{}", run.name), &bounds)
 }
 
-/// Submits a job that has a task on each of `nodes`, and waits until it runs.
-async fn job(trial: &Trial, lead: &str, name: &str, nodes: &str, task: &str) -> Result<String> {
-    let words = ["submit", "-N", nodes, "-n", nodes, "sh", "-c", task];
-    let id = flux(trial, lead, name, &words)?.trim().to_owned();
-    until("the job to run", async || {
-        let states = flux(trial, lead, name, &["jobs", "-a", "-no", "{status}"])?;
-        Ok((states.trim() == "RUN").then_some(()))
-    })
-    .await?;
-    Ok(id)
-}
-
-/// Ranks that are drained, each with its reason.
-fn drained(trial: &Trial, lead: &str, name: &str) -> Result<String> {
-    flux(trial, lead, name, &["resource", "drain", "-no", "{ranks} {reason}"])
-}
-
+/// A real `HorizontalPodAutoscaler` sets the size, and knows nothing of jobs.
 #[test]
 #[ignore = "needs a cluster"]
 fn a_rank_leaves_when_its_jobs_have_ended_and_is_used_again_when_it_is_back() {
     trial("leaving", &[], async |trial| {
-        let lead = instance(trial, "leaving", 3, "{drainSeconds: 300}").await?;
-        let task = "until test -e /tmp/go; do sleep 0.1; done";
-        job(trial, &lead, "leaving", "3", task).await?;
-        let pod = trial.pod("leaving", 2).await?.context("no worker")?;
-        trial.edit("leaving", &json!({ "size": 2 })).await?;
-        until("the drain", async || {
-            Ok(drained(trial, &lead, "leaving")?.starts_with("2 ").then_some(()))
-        })
-        .await?;
-        let said = drained(trial, &lead, "leaving")?;
-        ensure!(said == "2 flux-agent: its pod is stopping\n", "{said}");
-        let log = container_log(trial, &pod, "leaving").await?;
+        let run = instance(trial, "leaving", 1, "maxSize: 3, flux: {drainSeconds: 300}").await?;
+        run.kubectl(&["autoscale", "minicluster", run.name, "--min=3", "--max=3"])?;
+        let cluster = run.brokers(3).await?;
+        // By this autoscalers find what they measure.
+        let selector = cluster.status.map(|status| status.selector).unwrap_or_default();
+        let selected = run.kubectl(&["get", "pods", "-oname", "--selector", &selector])?;
+        ensure!(selected.lines().count() == 3, "{selector:?} selects {selected}");
+        run.up(3).await?;
+        run.job("3", "until test -e /tmp/go; do sleep 0.1; done").await?;
+        let worker = run.pod(2).await?;
+        scale(&run, 2)?;
+        look("the drain", async || Ok((!run.drained().await?.is_empty()).then_some(()))).await?;
+        let drained = run.drained().await?;
+        ensure!(drained == "2 flux-agent: its pod is stopping", "{drained}");
+        let log = run.log(2).await?;
         ensure!(!log.contains("ending the broker"), "it does not wait:\n{log}");
         for index in 0..3 {
-            let pod = trial.pod("leaving", index).await?.context("no pod")?.name_any();
-            exec(trial, &pod, "leaving", &["touch", "/tmp/go"])?;
+            run.go(index).await?;
         }
-        let (pod, uid) = (pod.name_any(), pod.uid().unwrap_or_default());
-        let gone = await_condition(trial.api::<Pod>(), &pod, is_deleted(&uid));
-        tokio::time::timeout(DEADLINE, gone).await.context("waiting for the pod to go")??;
-        let result = flux(trial, &lead, "leaving", &["jobs", "-a", "-no", "{status}"])?;
-        ensure!(result.trim() == "COMPLETED", "the job is {result}");
-        let said = drained(trial, &lead, "leaving")?;
-        ensure!(said.starts_with("2 "), "a rank without a pod stays drained: {said}");
-        trial.edit("leaving", &json!({ "size": 3 })).await?;
-        await_up(trial, "leaving", "3", DEADLINE).await?;
-        let said = drained(trial, &lead, "leaving")?;
-        ensure!(said.is_empty(), "still drained: {said}");
+        run.kubectl(&["wait", "pod", &worker.name_any(), "--for=delete", "--timeout=3m"])?;
+        ensure!(run.jobs().await? == "COMPLETED", "the job is {}", run.jobs().await?);
+        let drained = run.drained().await?;
+        ensure!(drained.starts_with("2 "), "a rank without a pod stays drained: {drained}");
+        scale(&run, 3)?;
+        run.up(3).await?;
+        let drained = run.drained().await?;
+        ensure!(drained.is_empty(), "still drained: {drained}");
         Ok(())
     });
 }
@@ -85,15 +69,17 @@ fn a_rank_leaves_when_its_jobs_have_ended_and_is_used_again_when_it_is_back() {
 #[ignore = "needs a cluster"]
 fn jobs_that_do_not_end_in_time_are_named_in_an_event() {
     trial("unfinished", &[], async |trial| {
-        let lead = instance(trial, "unfinished", 2, "{drainSeconds: 5}").await?;
-        let id = job(trial, &lead, "unfinished", "2", "sleep 600").await?;
-        let pod = trial.pod("unfinished", 1).await?.context("no worker")?;
+        let run = instance(trial, "unfinished", 2, "flux: {drainSeconds: 5}").await?;
+        let id = run.job("2", "sleep 600").await?;
+        let pod = run.pod(1).await?;
         let grace = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
         ensure!(grace == Some(5), "the pod has {grace:?} seconds to end");
-        trial.edit("unfinished", &json!({ "size": 1 })).await?;
-        let told = event(trial, "unfinished", "JobsUnfinished").await?;
+        run.edit(&json!({ "size": 1 }))?;
+        let fields = "involvedObject.kind=MiniCluster,reason=JobsUnfinished";
+        let first = async || Ok(run.events(fields)?.into_iter().next());
+        let message = look("an Event about the jobs", first).await?;
         let base58 = id.trim_start_matches(['ƒ', 'f']);
-        ensure!(told.contains(&pod.name_any()) && told.contains(base58), "{told}, not {id}");
+        ensure!(message.contains(&pod.name_any()) && message.contains(base58), "{message}: {id}");
         Ok(())
     });
 }

@@ -1,88 +1,41 @@
-//! From the apply to the end.
+//! An instance that stays up, and one that goes with its namespace.
 
-use crate::{DEADLINE, apply, await_status, complete, kubectl, ready_lead, trial};
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use e2e::trial::Trial;
-use flux_operator::crd::MiniCluster;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::{
-    Api, ResourceExt as _,
-    api::{DeleteParams, ListParams, ObjectMeta, PostParams},
-    runtime::wait::{await_condition, conditions},
-};
 
-#[test]
-#[ignore = "needs a cluster"]
-fn kubectl_shows_size_ready_brokers_state_exit_code_and_age() {
-    trial("columns", &[], async |trial| {
-        let spec = "{size: 2, containers: [{image: 'ubuntu:24.04', command: 'sleep 30'}]}";
-        let name = apply(trial, "columns", spec).await?;
-        await_status(trial, &name, "ready with two brokers", |it| it.ready_brokers == 2).await?;
-        let table = kubectl(&["get", "mc", "--namespace", trial.namespace()])?;
-        let lines: Vec<Vec<_>> =
-            table.lines().map(|line| line.split_whitespace().collect()).collect();
-        ensure!(lines[0] == ["NAME", "SIZE", "READY", "STATUS", "EXIT", "AGE"], "{table}");
-        ensure!(lines[1].starts_with(&["columns", "2", "2", "Running"]), "{table}");
-        Ok(())
-    });
-}
-
-#[test]
-#[ignore = "needs a cluster"]
-fn deleting_a_running_minicluster_leaves_nothing_of_it() {
-    trial("deleted", &[], async |trial| {
-        let spec = "{size: 2, interactive: true, containers: [{image: 'ubuntu:24.04'}]}";
-        let name = apply(trial, "deleted", spec).await?;
-        ready_lead(trial, &name).await?;
-        let clusters = trial.api::<MiniCluster>();
-        let uid = clusters.get(&name).await?.metadata.uid.unwrap_or_default();
-        clusters.delete(&name, &DeleteParams::foreground()).await?;
-        let gone = await_condition(clusters, &name, conditions::is_deleted(&uid));
-        tokio::time::timeout(DEADLINE, gone).await.context("waiting for the deletion")??;
-        let secrets = trial.api::<Secret>().list(&ListParams::default()).await?;
-        ensure!(secrets.items.is_empty(), "{} Secrets are left", secrets.items.len());
-        let pods = trial.pods(&name).await?;
-        ensure!(pods.is_empty(), "{} pods are left", pods.len());
-        Ok(())
-    });
-}
+use crate::{kubectl, run, trial};
 
 #[test]
 #[ignore = "needs a cluster"]
 fn a_namespace_goes_with_the_minicluster_that_runs_in_it() {
     trial("around", &[], async |trial| {
         let inside = Trial::begin(trial.client(), "inside", &[]).await?;
-        let spec = "{size: 2, interactive: true, containers: [{image: 'ubuntu:24.04'}]}";
-        let name = apply(&inside, "inside", spec).await?;
-        ready_lead(&inside, &name).await?;
-        let namespaces: Api<Namespace> = Api::all(trial.client().clone());
+        run(&inside, "inside", "size: 2, interactive: true", "").await?.ready().await?;
         let namespace = inside.namespace().to_owned();
-        let uid = namespaces.get(&namespace).await?.metadata.uid.unwrap_or_default();
         inside.clean().await?;
-        let gone = await_condition(namespaces, &namespace, conditions::is_deleted(&uid));
-        tokio::time::timeout(DEADLINE, gone).await.context("waiting for the namespace to go")??;
-        Ok(())
+        kubectl(&["wait", "namespace", &namespace, "--for=delete", "--timeout=3m"]).map(drop)
     });
 }
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_finished_minicluster_runs_again_when_it_is_restored_from_a_backup() {
-    trial("backup", &[], async |trial| {
-        let spec = "{size: 1, containers: [{image: 'ubuntu:24.04', command: 'true'}]}";
-        let name = apply(trial, "backup", spec).await?;
-        let backup = complete(trial, &name).await?;
-        let clusters = trial.api::<MiniCluster>();
-        let uid = backup.uid().context("no uid")?;
-        clusters.delete(&name, &DeleteParams::foreground()).await?;
-        let gone = await_condition(clusters.clone(), &name, conditions::is_deleted(&uid));
-        tokio::time::timeout(DEADLINE, gone).await.context("waiting for the deletion")??;
-        let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
-        let restored = MiniCluster { metadata, ..backup.clone() };
-        clusters.create(&PostParams::default(), &restored).await.context("restoring it")?;
-        let again = complete(trial, &name).await?;
-        let began = |cluster: &MiniCluster| cluster.status.clone().and_then(|it| it.start_time);
-        ensure!(began(&again) > began(&backup), "{:?}, {:?}", began(&backup), began(&again));
-        Ok(())
+fn diagnostics_say_how_the_instance_stands_and_keep_it_up() {
+    trial("diagnostics", &[], async |trial| {
+        let run = run(trial, "diagnostics", "size: 2", "diagnostics: true").await?;
+        run.printed(0, "== the instance stays up").await?;
+        let log = run.log(0).await?;
+        for words in
+            ["== which brokers are connected: ", "== whether a job runs: ", "\ndiagnostics-[0-1]\n"]
+        {
+            ensure!(log.contains(words), "no {words:?} in:\n{log}");
+        }
+        // The broker speaks in between. The stand-in answers some of the questions only, and says so.
+        let answers: Vec<&str> = log.lines().filter(|line| !line.starts_with('<')).collect();
+        let has_failed = |lines: &[&str]| {
+            lines[1].starts_with("== failed")
+                && !lines[0].ends_with("not simulated by the stand-in")
+        };
+        ensure!(!answers.windows(2).any(has_failed), "a question failed:\n{log}");
+        run.ready().await.map(drop)
     });
 }

@@ -6,26 +6,16 @@ use e2e::{environment::Environment, product::checkout, progress::Progress};
 
 const README: &str = include_str!("../../../README.md");
 
-/// A line to type, and the lines that the page shows below it.
-#[derive(Debug, PartialEq, Eq)]
-struct Typed<'page> {
-    line: &'page str,
-    shown: Vec<&'page str>,
-}
-
-/// The first block of `console` below the heading `heading` of `page`.
-fn console<'page>(page: &'page str, heading: &str) -> Vec<Typed<'page>> {
+/// The first block of `console` below the heading `heading` of `page`: each line to type, and the lines that the page
+/// shows below it.
+fn console<'page>(page: &'page str, heading: &str) -> Vec<(&'page str, Vec<&'page str>)> {
     let section = page.split_once(&format!("\n## {heading}\n")).unwrap().1;
     let block = section.split_once("```console\n").unwrap().1.split_once("```").unwrap().0;
-    let mut typed: Vec<Typed<'_>> = Vec::new();
-    for line in block.lines() {
-        match (line.strip_prefix("$ "), typed.last_mut()) {
-            (Some(line), _) => typed.push(Typed { line, shown: Vec::new() }),
-            (None, Some(last)) => last.shown.push(line),
-            (None, None) => {}
-        }
-    }
-    typed
+    let typed = block.split("$ ").skip(1).map(|typed| {
+        let mut lines = typed.lines();
+        (lines.next().unwrap_or_default(), lines.collect())
+    });
+    typed.collect()
 }
 
 /// The words of a line; the columns of a table are as wide as they need to be, and ages differ.
@@ -63,7 +53,7 @@ fn the_first_look_of_the_readme_shows_what_it_says() {
     trial("readme", &[], async |trial| {
         let typed = console(README, "A first look");
         ensure!(typed.len() == 3, "{typed:?}");
-        for Typed { line, shown } in typed {
+        for (line, shown) in typed {
             let printed = run(environment, trial.namespace(), line)?;
             let printed: Vec<Vec<&str>> = printed.lines().map(words).collect();
             for expected in shown.iter().filter(|line| **line != "...") {
@@ -78,8 +68,5 @@ fn the_first_look_of_the_readme_shows_what_it_says() {
 #[test]
 fn blocks_of_a_page_are_read_line_by_line() {
     let page = "# x\n## A\ntext\n```console\n$ a b\n$ c\nd\ne\n```\n```console\n$ f\n```\n";
-    assert_eq!(
-        console(page, "A"),
-        [Typed { line: "a b", shown: vec![] }, Typed { line: "c", shown: vec!["d", "e"] },]
-    );
+    assert_eq!(console(page, "A"), [("a b", vec![]), ("c", vec!["d", "e"])]);
 }

@@ -1,6 +1,6 @@
 //! Nothing warns of a run with which nothing is wrong.
 
-use crate::{DEADLINE, apply, complete, trial};
+use crate::{DEADLINE, run, trial};
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::{ResourceExt as _, api::ListParams, runtime::wait::await_condition};
@@ -35,11 +35,9 @@ fn is_warning(event: &Event) -> bool {
 fn good_runs_of_any_length_leave_no_warning() {
     trial("quiet", &[], async |trial| {
         for (number, seconds) in COMMANDS.iter().enumerate() {
-            let spec = format!(
-                "{{size: 2, containers: [{{image: 'ubuntu:24.04', command: 'sleep {seconds}'}}]}}"
-            );
-            let name = apply(trial, &format!("quiet{number}"), &spec).await?;
-            complete(trial, &name).await?;
+            let name = format!("quiet{number}");
+            let run = run(trial, &name, "size: 2", &format!("command: 'sleep {seconds}'")).await?;
+            run.complete().await?;
             for pod in trial.pods(&name).await? {
                 let pod = pod.name_any();
                 let ended = await_condition(trial.api::<Pod>(), &pod, has_ended);
@@ -49,18 +47,7 @@ fn good_runs_of_any_length_leave_no_warning() {
         }
         let events = trial.api::<Event>().list(&ListParams::default()).await?.items;
         ensure!(!events.is_empty(), "there are no Events at all");
-        let warnings: Vec<String> = events
-            .iter()
-            .filter(|event| is_warning(event))
-            .map(|event| {
-                let about = &event.involved_object;
-                let text = |text: &Option<String>| text.clone().unwrap_or_default();
-                let (kind, name) = (text(&about.kind), text(&about.name));
-                let (reason, message) = (text(&event.reason), text(&event.message));
-                let by = text(&event.reporting_component);
-                format!("{kind} {name}: {reason} of {by}: {message}")
-            })
-            .collect();
+        let warnings: Vec<&Event> = events.iter().filter(|event| is_warning(event)).collect();
         ensure!(warnings.is_empty(), "{warnings:#?}");
         Ok(())
     });

@@ -1,47 +1,14 @@
 //! How a run ends that does not end by itself.
 
-use crate::{DEADLINE, apply, ready_lead, trial};
+use std::sync::Mutex;
+
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::{Trial, logs::follow_lead};
-use flux_contract::TerminationMessage;
 use flux_operator::crd::MiniCluster;
-use k8s_openapi::api::core::v1::Pod;
-use kube::{api::DeleteParams, runtime::wait::await_condition};
-use std::sync::Mutex;
+use kube::api::DeleteParams;
 use tokio::sync::Notify;
 
-/// What the agent in container `name` of `pod` has left, if that has ended.
-fn message(pod: Option<&Pod>, name: &str) -> Option<TerminationMessage> {
-    let containers = pod?.status.as_ref()?.container_statuses.as_ref()?;
-    let own = containers.iter().find(|container| container.name == name)?;
-    let ended = own.state.as_ref()?.terminated.as_ref()?;
-    TerminationMessage::from_json(ended.message.as_deref()?)
-}
-
-#[test]
-#[ignore = "needs a cluster"]
-fn a_lead_that_is_deleted_leaves_its_message_although_its_command_ignores_signals() {
-    trial("deaf", &[], async |trial| {
-        let spec = r#"{size: 2, pod: {overlay: {terminationGracePeriodSeconds: 12}},
-            containers: [{image: "ubuntu:24.04",
-            command: "trap '' TERM HUP INT; echo deaf; while true; do sleep 1; done"}]}"#;
-        let name = apply(trial, "deaf", spec).await?;
-        let pod = ready_lead(trial, &name).await?;
-        let pods = trial.api::<Pod>();
-        let left = |pod: Option<&Pod>| message(pod, &name).is_some();
-        let ended = await_condition(pods.clone(), &pod, left);
-        let deletion = DeleteParams::default();
-        let delete = pods.delete(&pod, &deletion);
-        let both = Box::pin(async { tokio::join!(ended, delete) });
-        let (ended, deleted) =
-            tokio::time::timeout(DEADLINE, both).await.context("waiting for the message")?;
-        deleted.context("deleting the lead's pod")?;
-        let message = message(ended?.as_ref(), &name).context("no message")?;
-        let error = message.last_error.unwrap_or_default();
-        ensure!(error.contains("SIGTERM"), "exit code {}: {error}", message.exit_code);
-        Ok(())
-    });
-}
+use crate::{DEADLINE, run, trial};
 
 /// A script that says when it runs, when it gets a signal, and when it has saved, which takes longer than a
 /// small share of the grace period.
@@ -59,18 +26,15 @@ async fn deleted_while_it_runs(
     container: &str,
     all: &[&str],
 ) -> Result<()> {
-    let spec = format!(
-        "{{size: 1, flux: {{drainSeconds: 60}}, containers: [{{image: 'ubuntu:24.04', \
-         commands: {{pre: {SAVES:?}}}, {container}}}]}}"
-    );
-    let name = apply(trial, name, &spec).await?;
+    let container = format!("commands: {{pre: {SAVES:?}}}, {container}");
+    run(trial, name, "size: 1, flux: {drainSeconds: 60}", &container).await?;
     let said = Mutex::new(Vec::<String>::new());
     let all_say = |what: &str| {
         let said = said.lock().unwrap();
         all.iter().all(|process| said.contains(&format!("{process} {what}")))
     };
     let runs = Notify::new();
-    let followed = follow_lead(trial, &name, DEADLINE, |line| {
+    let followed = follow_lead(trial, name, DEADLINE, |line| {
         said.lock().unwrap().push(line.to_owned());
         if line.ends_with(" runs") && all_say("runs") {
             runs.notify_one();
@@ -79,7 +43,7 @@ async fn deleted_while_it_runs(
     let deleted = async {
         runs.notified().await;
         let clusters = trial.api::<MiniCluster>();
-        clusters.delete(&name, &DeleteParams::default()).await.context("deleting it")
+        clusters.delete(name, &DeleteParams::default()).await.context("deleting it")
     };
     // With the pod its log is gone, in the middle of a line if need be.
     let both = Box::pin(async { tokio::join!(followed, deleted).1 });

@@ -1,21 +1,15 @@
 //! Cases that one cluster serves, one after the other.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use e2e::{
     environment::Environment,
     kubernetes::{Kubernetes, Options},
     progress::Progress,
-    trial::Trial,
-    wait,
+    trial::{
+        Trial,
+        instance::{Instance, specification},
+    },
 };
-use k8s_openapi::api::core::v1::Pod;
-
-/// What is waited for is there long before.
-pub(crate) const DEADLINE: Duration = Duration::from_mins(3);
-/// The agent that plays `flux`.
-pub(crate) const FLUX: &str = "/mnt/flux/bin/flux";
 
 /// The cluster, with all that stands on it.
 pub(crate) struct Cases<'run> {
@@ -42,47 +36,25 @@ impl Cases<'_> {
         self.environment.kubectl(words)
     }
 
-    /// What `words` print in the runner of a pod.
-    pub(crate) fn exec(
-        &self,
-        trial: &Trial,
-        name: &str,
-        pod: &str,
-        words: &[&str],
-    ) -> Result<String> {
-        let into = ["exec", pod, "--namespace", trial.namespace(), "--container", name, "--"];
-        self.kubectl(&[&into[..], words].concat())
+    /// The MiniCluster of this name, which may not be there yet.
+    pub(crate) fn named<'case>(
+        &'case self,
+        trial: &'case Trial,
+        name: &'case str,
+    ) -> Instance<'case> {
+        Instance::named(self.environment, trial, name)
     }
 
-    /// Waits until Flux counts so many brokers as up, of those without a job.
-    pub(crate) async fn await_up(&self, trial: &Trial, name: &str, wanted: &str) -> Result<()> {
-        until(&format!("{wanted} brokers of {name}"), async || {
-            // While a lead starts there is nobody to ask.
-            let Ok(lead) = pod(trial, name, 0).await else { return Ok(None) };
-            let list = [FLUX, "resource", "list", "--states=free", "-no", "{nnodes}"];
-            let lead = lead.metadata.name.unwrap_or_default();
-            let counted = self.exec(trial, name, &lead, &list).unwrap_or_default();
-            Ok((counted.trim() == wanted).then_some(()))
-        })
-        .await
+    /// Applies a MiniCluster with these fields, whose only container has the usual image and `container`.
+    pub(crate) async fn run<'case>(
+        &'case self,
+        trial: &'case Trial,
+        name: &'case str,
+        fields: &str,
+        container: &str,
+    ) -> Result<Instance<'case>> {
+        let run = self.named(trial, name);
+        run.apply(&specification(&[fields], container)).await?;
+        Ok(run)
     }
-}
-
-/// The newest pod of that index.
-pub(crate) async fn pod(trial: &Trial, name: &str, index: u32) -> Result<Pod> {
-    let found = trial.pod(name, index).await?;
-    found.with_context(|| format!("{name} has no pod of index {index}"))
-}
-
-/// Waits until `look` has what it looks for.
-pub(crate) async fn until<T>(
-    what: &str,
-    look: impl AsyncFnMut() -> Result<Option<T>>,
-) -> Result<T> {
-    wait::until_found(what, DEADLINE, look).await
-}
-
-/// How many lines of what a command has printed are this one.
-pub(crate) fn times(log: &str, line: &str) -> usize {
-    log.lines().filter(|it| it.trim() == line).count()
 }

@@ -4,34 +4,26 @@
 //! One cluster serves all cases, one after the other.
 
 mod api_server;
-mod clock;
 mod dns;
-mod killed;
 mod operator;
 mod random;
-mod stages;
 mod storage;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
-    audit::Audit,
     cluster::Target,
     environment::Environment,
-    kubernetes::{DownAtEnd, Network, Options},
-    packages,
+    kubernetes::{Network, Options},
     product::install::{NAME, NAMESPACE},
     progress::Progress,
-    trial::{Trial, condition, is_true, logs::container_log, minicluster},
+    trial::{
+        Trial,
+        instance::{Instance, look},
+    },
 };
-use flux_operator::crd::MiniCluster;
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
-use kube::{ResourceExt as _, api::ListParams};
 use tokio::net::TcpStream;
 
-use super::{
-    cases::{Cases, DEADLINE, pod, times, until},
-    options,
-};
+use super::{cases::Cases, on_a_cluster, options};
 
 /// The cluster whose control plane fails.
 type Plane<'run> = Cases<'run>;
@@ -42,18 +34,11 @@ const DNS_CACHE: u32 = 600;
 #[test]
 #[ignore = "needs root"]
 fn miniclusters_outlive_faults_of_the_control_plane() {
-    let progress = Progress::new();
     let network = Network { dns_cache: DNS_CACHE, ..Network::default() };
-    let options = options("control", network);
-    let _down = DownAtEnd(options.clone());
-    if let Err(error) = try_all(&options, &progress) {
-        panic!("{error:#}");
-    }
+    on_a_cluster(&options("control", network), try_all);
 }
 
 fn try_all(options: &Options, progress: &Progress) -> Result<()> {
-    // Within the node's network there is no way to any package.
-    packages::ensure(packages::CLOCK, progress)?;
     let target = Target::Own(options.clone());
     let environment = Environment::prepare(&target, false, progress)?;
     let cluster = environment.own().context("the cluster is not our own")?;
@@ -71,100 +56,51 @@ fn try_all(options: &Options, progress: &Progress) -> Result<()> {
     plane.case("api", api_server::commands_go_on_and_end_while_the_api_server_is_away)?;
     plane.case("etcd", storage::slow_storage_only_takes_its_time)?;
     // From here on the operators are processes of the tests.
-    plane.scale_operator(0)?;
-    plane.case("stages", stages::an_operator_that_is_killed_between_its_writes_leaves_one_run)?;
-    plane.case("killed", killed::an_operator_that_is_back_tells_what_happened_without_it)?;
-    plane.case("clock", clock::a_clock_that_jumps_ends_what_its_time_is_over_for_and_nothing_else)
+    plane.kubectl(&["-n", NAMESPACE, "scale", "deployment", NAME, "--replicas=0"])?;
+    let pods = format!("--selector=app.kubernetes.io/name={NAME}");
+    plane.kubectl(&["-n", NAMESPACE, "wait", "pods", "--for=delete", &pods, "--timeout=1m"])?;
+    plane.case("killed", operator::an_operator_that_is_back_reports_what_happened_without_it)?;
+    plane.case("upgrade", operator::what_runs_goes_on_when_the_operator_is_another_one)
 }
 
 /// What a command does until somebody connects to its pod: it asks neither Kubernetes nor Flux.
-const UNTIL_TOLD: &str = "perl -MIO::Socket::INET -e \
+const UNTIL_CONNECTED: &str = "perl -MIO::Socket::INET -e \
     \"IO::Socket::INET->new(LocalPort => 4000, Listen => 1)->accept or die\"";
-/// The port of [`UNTIL_TOLD`].
-const TOLD: u16 = 4000;
+/// The port of [`UNTIL_CONNECTED`].
+const PORT: u16 = 4000;
 
-/// A MiniCluster whose command says `once`, waits for a connection, and ends with `code`.
-fn ends_when_told(name: &str, more: &str, code: u8) -> String {
-    let command = format!("echo once; {UNTIL_TOLD}; exit {code}");
-    let container = format!("{{image: 'ubuntu:24.04', command: '{command}'}}");
-    minicluster(name, &format!("{{{more} containers: [{container}]}}"))
+/// What a container needs for a command that says `once`, waits for a connection, and ends with `code`.
+fn ends_when_connected(code: u8) -> String {
+    format!("command: 'echo once; {UNTIL_CONNECTED}; exit {code}'")
 }
 
 /// The address of the lead's pod.
-async fn address_of_lead(trial: &Trial, name: &str) -> Result<String> {
-    let lead = pod(trial, name, 0).await?;
+async fn address_of_lead(run: &Instance<'_>) -> Result<String> {
+    let lead = run.pod(0).await?;
     lead.status.and_then(|status| status.pod_ip).context("the lead has no address")
 }
 
-/// Tells the command of the pod at this address to end, as soon as it listens.
-async fn tell(address: &str) -> Result<()> {
-    until("the command to listen", async || Ok(TcpStream::connect((address, TOLD)).await.ok()))
+/// Lets the command of the pod at this address end, as soon as it listens.
+async fn connect(address: &str) -> Result<()> {
+    look("the command to listen", async || Ok(TcpStream::connect((address, PORT)).await.ok()))
         .await
         .map(drop)
 }
 
-async fn await_ready(trial: &Trial, name: &str) -> Result<()> {
-    let ready = |cluster: Option<&MiniCluster>| cluster.is_some_and(|it| is_true(it, "Ready"));
-    trial.await_minicluster(name, "ready", DEADLINE, ready).await.map(drop)
-}
-
-/// Waits until so many brokers are ready.
-async fn await_brokers(trial: &Trial, name: &str, brokers: i32) -> Result<()> {
-    let whole = |cluster: Option<&MiniCluster>| {
-        let status = cluster.and_then(|cluster| cluster.status.as_ref());
-        status.is_some_and(|status| status.ready_brokers == brokers)
-    };
-    trial.await_minicluster(name, "with all brokers", DEADLINE, whole).await.map(drop)
-}
-
 /// Waits until the MiniCluster has ended, which must be as its command did: with `code`, in one run, in the pods
 /// that were made first.
-async fn ended_once(trial: &Trial, name: &str, size: usize, code: i32) -> Result<()> {
-    let cluster = trial.await_finished(name, DEADLINE).await?;
-    let told = cluster.status.as_ref().and_then(|status| status.exit_code);
-    ensure!(told == Some(code), "{name} ended with {told:?}: {:?}", cluster.status);
-    if code == 0 {
-        ensure!(is_true(&cluster, "Complete"), "{name}: {:?}", cluster.status);
+async fn ended_once(trial: &Trial, run: &Instance<'_>, size: usize, code: i32) -> Result<()> {
+    let name = run.name;
+    let found = if code == 0 {
+        run.complete().await?.status.and_then(|status| status.exit_code)
     } else {
-        let (status, reason, message) = condition(&cluster, "Failed").context("no condition")?;
-        let expected = status == "True" && reason == "CommandFailed";
-        ensure!(expected, "{name}: {status}: {reason}: {message}");
-    }
+        run.fails("CommandFailed").await?.0
+    };
+    ensure!(found == Some(code), "{name} ended with {found:?}");
     // Kubernetes deletes the workers that are left when a Job ends.
-    let pods = trial.pods(name).await?;
-    ensure!((1..=size).contains(&pods.len()), "{name} has {} pods", pods.len());
-    let mut logs = String::new();
-    for pod in &pods {
-        logs += &container_log(trial, pod, name).await.unwrap_or_default();
-    }
-    ensure!(times(&logs, "once") == 1, "{name} did not run once:\n{logs}");
-    let jobs = trial.api::<Job>().list(&ListParams::default()).await?;
-    let of_this = |job: &&Job| job.owner_references().iter().any(|owner| owner.name == name);
-    let jobs = jobs.iter().filter(of_this).count();
-    ensure!(jobs == 1, "{name} has {jobs} Jobs");
+    let pods = trial.pods(name).await?.len();
+    ensure!((1..=size).contains(&pods), "{name} has {pods} pods");
+    let times = run.times("once").await?;
+    ensure!(times == 1, "{name} ran {times} times");
     Ok(())
-}
-
-impl Cases<'_> {
-    /// Waits until so many operators run in the cluster.
-    fn scale_operator(&self, replicas: u32) -> Result<()> {
-        let kubectl = |words: &[&str]| self.kubectl(&[&["-n", NAMESPACE][..], words].concat());
-        kubectl(&["scale", "deployment", NAME, &format!("--replicas={replicas}")])?;
-        let pods = format!("--selector=app.kubernetes.io/name={NAME}");
-        kubectl(&["wait", "pods", "--for=delete", &pods, "--timeout=1m"])?;
-        Ok(())
-    }
-
-    /// The operator's pod in the cluster.
-    async fn operator_pod(&self, trial: &Trial) -> Result<Pod> {
-        let pods: kube::Api<Pod> = kube::Api::namespaced(trial.client().clone(), NAMESPACE);
-        let pods =
-            pods.list(&ListParams::default()).await.context("listing the operator's pods")?;
-        pods.into_iter().next().context("no operator runs")
-    }
-
-    /// What operators ask the API server for from now on.
-    fn audit(&self) -> Result<Audit> {
-        Audit::from_now_on(&self.cluster.audit_log())
-    }
 }

@@ -1,24 +1,20 @@
 //! MiniClusters that wait in a queue of the real Kueue. On a cluster of its own, because Kueue answers for every Job.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
     cluster::Target,
     environment::Environment,
-    kubernetes::{DownAtEnd, Network},
-    progress::Progress,
-    trial::{Trial, condition, is_true},
+    kubernetes::Network,
+    trial::{
+        Trial, condition,
+        instance::{Instance, specification},
+    },
     wait::{Look, until},
 };
-use flux_operator::crd::{MiniCluster, State};
-use kube::api::{DeleteParams, Patch, PatchParams};
+use flux_operator::crd::State;
 use serde_json::json;
 
-use super::options;
-
-/// A start, an end and a turn of the queue are done long before.
-const DEADLINE: Duration = Duration::from_mins(3);
+use super::{DEADLINE, on_a_cluster, options};
 
 /// A queue with room for one MiniCluster of two pods, on nodes with a label.
 const QUEUE: &str = "
@@ -51,104 +47,73 @@ metadata: {name: team}
 spec: {clusterQueue: team}
 ";
 
-fn minicluster(name: &str, labels: &str, spec: &str) -> String {
-    format!(
+/// Applies a MiniCluster with these labels besides, which asks for half of the quota in each of two pods. One without a
+/// command stays up.
+async fn queued(trial: &Trial, name: &str, labels: &str, command: &str) -> Result<()> {
+    let fields = format!("size: 2, interactive: {}", command.is_empty());
+    let container = format!("resources: {{requests: {{cpu: 100m}}}}{command}");
+    let manifest = format!(
         "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\n\
          metadata: {{name: {name}, labels: {{kueue.x-k8s.io/queue-name: team{labels}}}}}\n\
-         spec: {{size: 2, {spec}}}\n"
-    )
+         spec: {}\n",
+        specification(&[&fields], &container)
+    );
+    trial.apply(&manifest).await.map(drop)
 }
 
-/// A container with this command, that asks for half of the quota in each of two pods.
-fn container(command: &str) -> String {
-    format!(
-        "containers: [{{image: 'ubuntu:24.04', {command}resources: {{requests: {{cpu: 100m}}}}}}]"
-    )
+/// Waits until a MiniCluster waits in the queue, and returns what the queue says about it.
+async fn waits(run: &Instance<'_>) -> Result<String> {
+    let (status, reason, message) = run.says("Suspended", "waits in the queue team: ").await?;
+    ensure!(status == "True" && reason == "InQueue", "{status} {reason}: {message}");
+    Ok(message)
 }
 
-async fn await_state(trial: &Trial, name: &str, state: State) -> Result<MiniCluster> {
-    let is = |cluster: Option<&MiniCluster>| {
-        let status = cluster.and_then(|cluster| cluster.status.as_ref());
-        status.is_some_and(|status| status.state == Some(state))
-    };
-    trial.await_minicluster(name, &format!("{state:?}"), DEADLINE, is).await
-}
-
-/// What the queue says about a MiniCluster that waits there.
-async fn waits(trial: &Trial, name: &str) -> Result<String> {
-    let says = |cluster: Option<&MiniCluster>| {
-        let found = cluster.and_then(|cluster| condition(cluster, "Suspended"));
-        found.is_some_and(|(status, reason, message)| {
-            status == "True" && reason == "InQueue" && message.contains(": ")
-        })
-    };
-    let cluster = trial.await_minicluster(name, "waiting in the queue", DEADLINE, says).await?;
-    let (_, _, message) = condition(&cluster, "Suspended").context("no condition")?;
-    ensure!(message.starts_with("waits in the queue team: "), "{message}");
-    Ok(message.to_owned())
-}
-
-async fn one_after_the_other(trial: &Trial) -> Result<()> {
-    let interactive = format!("interactive: true, {}", container(""));
-    trial.apply(&minicluster("first", "", &interactive)).await?;
-    await_state(trial, "first", State::Running).await?;
+async fn one_after_the_other(environment: &Environment, trial: &Trial) -> Result<()> {
+    let [first, second, third] =
+        ["first", "second", "third"].map(|name| Instance::named(environment, trial, name));
+    queued(trial, "first", "", "").await?;
+    first.state(State::Running).await?;
     let selector = trial.pods("first").await?.into_iter().filter_map(|pod| pod.spec?.node_selector);
     let flavoured = selector.filter(|it| it.get("e2e.example/pool").is_some_and(|it| it == "one"));
     ensure!(flavoured.count() == 2, "the pods do not have the node selector of the flavour");
+    keeps_its_size(trial, &first).await?;
 
-    keeps_its_size(trial, "first").await?;
-
-    let hello = container("command: echo hello, ");
-    trial.apply(&minicluster("second", "", &hello)).await?;
-    let says = waits(trial, "second").await?;
-    ensure!(says.contains("quota"), "{says}");
+    queued(trial, "second", "", ", command: echo hello").await?;
+    let message = waits(&second).await?;
+    ensure!(message.contains("quota"), "{message}");
     ensure!(trial.pods("second").await?.is_empty(), "it has pods");
 
     let urgent = ", kueue.x-k8s.io/priority-class: urgent";
-    trial.apply(&minicluster("third", urgent, &hello)).await?;
-    waits(trial, "first").await?;
-    complete(trial, "third").await?;
+    queued(trial, "third", urgent, ", command: echo hello").await?;
+    waits(&first).await?;
+    third.complete().await?;
     // Of two that wait, the older is the first.
-    await_state(trial, "first", State::Running).await?;
-    waits(trial, "second").await?;
-    trial.api::<MiniCluster>().delete("first", &DeleteParams::default()).await?;
-    complete(trial, "second").await
+    first.state(State::Running).await?;
+    waits(&second).await?;
+    first.delete().await?;
+    second.complete().await.map(drop)
 }
 
 /// Another size of what the queue has admitted is refused, and no pod is stopped for it.
-async fn keeps_its_size(trial: &Trial, name: &str) -> Result<()> {
+async fn keeps_its_size(trial: &Trial, run: &Instance<'_>) -> Result<()> {
     let uids = async || -> Result<Vec<_>> {
-        Ok(trial.pods(name).await?.into_iter().map(|pod| pod.metadata.uid).collect())
+        Ok(trial.pods(run.name).await?.into_iter().map(|pod| pod.metadata.uid).collect())
     };
     let before = uids().await?;
-    let size = async |size: u32| {
-        let patch = Patch::Merge(json!({ "spec": { "size": size } }));
-        trial.api::<MiniCluster>().patch(name, &PatchParams::default(), &patch).await.map(drop)
-    };
-    let refused = async |is: bool| {
-        let says = |cluster: Option<&MiniCluster>| {
-            let found = cluster.and_then(|cluster| condition(cluster, "Progressing"));
-            found.is_some_and(|(_, reason, message)| {
-                (reason == "ChangeRefused"
-                    && message.contains("the queue team has admitted 2 pods"))
-                    == is
-            })
-        };
-        trial.await_minicluster(name, "another answer to a size", DEADLINE, says).await
-    };
-    size(1).await?;
-    refused(true).await?;
-    size(2).await?;
-    let cluster = refused(false).await?;
+    run.edit(&json!({ "size": 1 }))?;
+    let words = "the queue team has admitted 2 pods";
+    let (_, reason, message) = run.says("Progressing", words).await?;
+    ensure!(reason == "ChangeRefused", "{reason}: {message}");
+    run.edit(&json!({ "size": 2 }))?;
+    let cluster = run
+        .until("of the size that was admitted", |cluster| {
+            condition(cluster, "Progressing")
+                .is_some_and(|(_, reason, _)| reason != "ChangeRefused")
+        })
+        .await?;
     let state = cluster.status.and_then(|status| status.state);
     ensure!(state == Some(State::Running), "{state:?}");
     ensure!(uids().await? == before, "pods were stopped");
-    Ok(())
-}
-
-async fn complete(trial: &Trial, name: &str) -> Result<()> {
-    let cluster = trial.await_finished(name, DEADLINE).await?;
-    ensure!(is_true(&cluster, "Complete"), "{name}: {:?}", cluster.status);
     Ok(())
 }
 
@@ -168,22 +133,16 @@ fn in_a_queue(environment: &Environment) -> Result<()> {
     })?;
     environment.trial("queue", &[], async |trial| {
         environment.kubectl(&["apply", "--namespace", trial.namespace(), "-f", &local])?;
-        one_after_the_other(trial).await
+        one_after_the_other(environment, trial).await
     })
 }
 
 #[test]
 #[ignore = "needs root"]
 fn kueue_admits_preempts_and_resumes_miniclusters() {
-    let progress = Progress::new();
-    let options = options("kueue", Network::default());
-    let _down = DownAtEnd(options.clone());
-    let run = || -> Result<()> {
-        let environment = Environment::prepare(&Target::Own(options), false, &progress)?;
-        environment.install_kueue(&progress)?;
+    on_a_cluster(&options("kueue", Network::default()), |options, progress| {
+        let environment = Environment::prepare(&Target::Own(options.clone()), false, progress)?;
+        environment.install_kueue(progress)?;
         in_a_queue(&environment)
-    };
-    if let Err(error) = run() {
-        panic!("{error:#}");
-    }
+    });
 }

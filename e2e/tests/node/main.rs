@@ -1,5 +1,5 @@
-//! What needs clusters of its own: what the harness's node can do, that it leaves nothing behind, and
-//! other networks. Needs root.
+//! What needs clusters of its own: faults of nodes and of the control plane, installations, schedulers, other networks,
+//! and that the harness leaves nothing behind. Needs root.
 //!
 //! Run by `cargo verify`, or alone: `cargo test -p e2e --test node -- --ignored`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
@@ -14,32 +14,24 @@ mod stopped_in_runc;
 mod two_nodes;
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
-    time::Duration,
 };
 
 use e2e::{
     cache::Cache,
-    images::{
-        debian::debian,
-        image::{Image, ImageConfig},
-        layer::{Layer, Source},
-    },
     kubernetes::{
         Built, ClusterId, DownAtEnd, Kubernetes, KubernetesVersion, Network, Nodes, Options,
     },
     programs,
     progress::Progress,
+    trial::instance::DEADLINE,
     wait::{Look, until},
 };
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use serde_json::json;
-
-const DEADLINE: Duration = Duration::from_mins(2);
 
 fn options(purpose: &str, network: Network) -> Options {
     let id = ClusterId::beside_that_of_this_checkout(purpose).unwrap();
@@ -47,134 +39,18 @@ fn options(purpose: &str, network: Network) -> Options {
     Options { cache: Cache::locate().unwrap(), id, network, version, nodes: Nodes::default() }
 }
 
+/// Runs `body` with a cluster of these options, of which nothing is left in the end.
+fn on_a_cluster(options: &Options, body: impl FnOnce(&Options, &Progress) -> anyhow::Result<()>) {
+    let progress = Progress::new();
+    let _down = DownAtEnd(options.clone());
+    if let Err(error) = body(options, &progress) {
+        panic!("{error:#}");
+    }
+}
+
 fn kubectl(cluster: &Kubernetes, arguments: &[&str]) -> String {
     let output = programs::run(&mut cluster.kubectl(arguments)).unwrap();
     String::from_utf8(output.stdout).unwrap()
-}
-
-fn apply(cluster: &Kubernetes, object: &serde_json::Value) {
-    let mut command = cluster.kubectl(["apply", "-f", "-"]);
-    programs::run_with_input(&mut command, object.to_string().as_bytes()).unwrap();
-}
-
-fn wait_for_phase(cluster: &Kubernetes, pod: &str, phase: &str) {
-    let seen = until(&format!("pod {pod} to be {phase}"), DEADLINE, || {
-        let seen = kubectl(cluster, &["get", "pod", pod, "-ojsonpath={.status.phase}"]);
-        anyhow::ensure!(seen != "Failed" || seen == phase, "pod {pod} failed");
-        Ok(if seen == phase { Look::Ready(()) } else { Look::NotYet(seen) })
-    });
-    if let Err(error) = seen {
-        let described = kubectl(cluster, &["describe", "pod", pod]);
-        panic!("{error:#}\n{described}\n{}", kubectl(cluster, &["logs", pod]));
-    }
-}
-
-/// Runs a script in a Debian container to its end, and returns what it wrote.
-fn run_in_pod(cluster: &Kubernetes, name: &str, script: &str, more: &serde_json::Value) -> String {
-    let mut container = json!({
-        "name": "main", "image": "debian:12", "command": ["bash", "-c", script],
-    });
-    let mut spec = json!({"restartPolicy": "Never"});
-    if let Some(image) = more.get("image") {
-        container["volumeMounts"] = json!([{"name": "view", "mountPath": "/mnt/view"}]);
-        spec["volumes"] = json!([{"name": "view", "image": {"reference": image}}]);
-    }
-    if let Some(context) = more.get("securityContext") {
-        container["securityContext"] = context.clone();
-    }
-    spec["containers"] = json!([container]);
-    let metadata = json!({"name": name});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
-    apply(cluster, &pod);
-    wait_for_phase(cluster, name, "Succeeded");
-    kubectl(cluster, &["logs", name])
-}
-
-fn small_image(directory: &Path) -> Image {
-    let script = directory.join("hello");
-    std::fs::write(&script, "#!/bin/sh\necho an executable runs\n").unwrap();
-    let sources = [Source::file("view/bin/hello", &script)];
-    let layer = Layer::from_sources(directory, &sources).unwrap();
-    Image::new(vec![layer], ImageConfig::default())
-}
-
-fn serve_by_a_service(cluster: &Kubernetes) {
-    let server = "use IO::Socket::INET; \
-        $s = IO::Socket::INET->new(LocalPort => 8080, Listen => 5, ReuseAddr => 1) or die; \
-        while ($c = $s->accept) { print $c qq(served\\n); close $c }";
-    apply(
-        cluster,
-        &json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": "server", "labels": {"app": "server"}},
-            "spec": {"containers": [{
-                "name": "main", "image": "debian:12", "command": ["perl", "-e", server],
-                "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
-            }]},
-        }),
-    );
-    apply(
-        cluster,
-        &json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "served"},
-            "spec": {"selector": {"app": "server"}, "ports": [{"port": 80, "targetPort": 8080}]},
-        }),
-    );
-    let ready = ["wait", "pod/server", "--for=condition=Ready", "--timeout=60s"];
-    kubectl(cluster, &ready);
-}
-
-#[test]
-#[ignore = "needs root"]
-fn pods_have_logs_names_services_volumes_and_restrictions() {
-    let progress = Progress::new();
-    let options = options("node", Network::default());
-    let _down = DownAtEnd(options.clone());
-    let cluster = Kubernetes::up(&options, &progress).unwrap();
-    let debian = debian(&options.cache, &[], &progress).unwrap();
-    let names = ["debian:12"];
-    progress.step("loading debian:12", || cluster.load_image(&debian, &names)).unwrap();
-    let directory = tempfile::tempdir().unwrap();
-    cluster.load_image(&small_image(directory.path()), &["view:1"]).unwrap();
-
-    let said = run_in_pod(&cluster, "hello", "echo hello; cat /etc/debian_version", &json!({}));
-    assert!(said.starts_with("hello\n12."), "{said}");
-
-    serve_by_a_service(&cluster);
-    // A Service refuses until kube-proxy knows its endpoint, a moment after the pod is ready.
-    let script = "getent hosts kubernetes.default.svc.cluster.local; getent hosts served; \
-                  ! getent hosts no-such-name.example || exit 1; \
-                  until cat 2>/dev/null </dev/tcp/served/80; do sleep 0.2; done";
-    let said = run_in_pod(&cluster, "client", script, &json!({}));
-    assert!(said.contains("10.96.0.1 "), "{said}");
-    assert!(said.contains("served.default.svc.cluster.local"), "{said}");
-    assert!(said.ends_with("\nserved\n"), "{said}");
-    let inside = kubectl(&cluster, &["exec", "server", "--", "echo", "executed"]);
-    assert_eq!(inside, "executed\n");
-
-    let script = "/mnt/view/view/bin/hello; ! touch /mnt/view/x";
-    let said = run_in_pod(&cluster, "volume", script, &json!({"image": "view:1"}));
-    // What it prints and its errors take ways of their own into the log.
-    for line in ["an executable runs", "touch: cannot touch '/mnt/view/x': Read-only file system"] {
-        assert!(said.lines().any(|it| it == line), "{said}");
-    }
-
-    kubectl(
-        &cluster,
-        &["label", "namespace", "default", "pod-security.kubernetes.io/enforce=restricted"],
-    );
-    let context = json!({
-        "runAsNonRoot": true, "runAsUser": 1234, "allowPrivilegeEscalation": false,
-        "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
-        "readOnlyRootFilesystem": true,
-    });
-    let more = json!({"securityContext": context});
-    assert_eq!(run_in_pod(&cluster, "restricted", "id -u", &more), "1234\n");
-    let refused = cluster.kubectl(["run", "free", "--image=debian:12"]).output().unwrap();
-    assert!(!refused.status.success());
-    let state = options.cache.clusters().join(options.id.as_str());
-    let audit = std::fs::read_to_string(state.join("node-1/var/log/kubernetes/audit.log")).unwrap();
-    assert!(audit.lines().last().unwrap().starts_with('{'));
 }
 
 /// What a cluster could leave: processes, control groups, mounts, state.

@@ -4,32 +4,14 @@
 use std::{net::IpAddr, path::Path};
 
 use e2e::{
-    cache::Cache,
-    cluster::Target,
-    environment::Environment,
-    examples::run::run,
-    kubernetes::{ClusterId, DownAtEnd, KubernetesVersion, Network, Nodes, Options},
-    not_run,
+    cluster::Target, environment::Environment, examples::run::run, kubernetes::Network, not_run,
     progress::Progress,
 };
 
+use super::{on_a_cluster, options};
+
 /// The kernel lists its IPv6 addresses here, if it has any.
 const KERNEL_HAS_IPV6: &str = "/proc/net/if_inet6";
-
-fn options() -> Options {
-    let network = Network {
-        ip_families: "ipv6".parse().unwrap(),
-        domain: "k8s.example".parse().unwrap(),
-        ..Network::default()
-    };
-    Options {
-        cache: Cache::locate().unwrap(),
-        id: ClusterId::beside_that_of_this_checkout("network").unwrap(),
-        network,
-        version: KubernetesVersion::default(),
-        nodes: Nodes::default(),
-    }
-}
 
 /// hello-world finds its lead by the address of a Service, bursting by a name that has no IPv4 address.
 #[test]
@@ -41,16 +23,18 @@ fn miniclusters_run_over_ipv6_under_any_cluster_domain() {
         not_run::note("MiniClusters over IPv6", &reason, &progress);
         return;
     }
-    let options = options();
-    let _down = DownAtEnd(options.clone());
-    let environment = Environment::prepare(&Target::Own(options), false, &progress).unwrap();
-    let pods = ["get", "pods", "--all-namespaces", "-ojsonpath={.items[*].status.podIPs[*].ip}"];
-    let addresses = environment.kubectl(&pods).unwrap();
-    let is_ipv6 = |address: &str| address.parse::<IpAddr>().unwrap().is_ipv6();
-    assert!(!addresses.is_empty() && addresses.split(' ').all(is_ipv6), "{addresses}");
-    for example in ["hello-world", "bursting"] {
-        if let Err(error) = run(example, &environment, &progress) {
-            panic!("{error:#}");
-        }
-    }
+    let network = Network {
+        ip_families: "ipv6".parse().unwrap(),
+        domain: "k8s.example".parse().unwrap(),
+        ..Network::default()
+    };
+    on_a_cluster(&options("network", network), |options, progress| {
+        let environment = Environment::prepare(&Target::Own(options.clone()), false, progress)?;
+        let pods =
+            ["get", "pods", "--all-namespaces", "-ojsonpath={.items[*].status.podIPs[*].ip}"];
+        let addresses = environment.kubectl(&pods)?;
+        let is_ipv6 = |address: &str| address.parse::<IpAddr>().unwrap().is_ipv6();
+        assert!(!addresses.is_empty() && addresses.split(' ').all(is_ipv6), "{addresses}");
+        ["hello-world", "bursting"].iter().try_for_each(|name| run(name, &environment, progress))
+    });
 }

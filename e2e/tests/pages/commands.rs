@@ -33,38 +33,28 @@ fn alias(name: &str) -> Option<Vec<String>> {
 fn call(words: &[String]) -> Option<Call> {
     let assigns = |word: &&String| word.split_once('=').is_some_and(|(name, _)| is_variable(name));
     let words = &words[words.iter().take_while(assigns).count()..];
-    if let [cargo, subcommand, rest @ ..] = words
-        && cargo == "cargo"
-    {
-        let run = alias(subcommand).unwrap_or_else(|| vec![subcommand.clone()]);
-        return of_cargo(&[&run, rest].concat());
-    }
+    let words = if words.first()? == "cargo" { run_by_cargo(words)? } else { words.to_vec() };
     // Behind `--`, what runs in a container.
     let called = |at: usize| at == 0 || words[at - 1] == "--";
-    let is_ours = |word: &str| {
-        let name = Path::new(word).file_name()?;
-        PROGRAMS.into_iter().find(|program| name == *program)
-    };
-    let mut places = (0..words.len()).filter(|&at| called(at));
-    places.find_map(|at| {
-        Some(Call { program: is_ours(&words[at])?, arguments: words[at + 1..].to_vec() })
+    (0..words.len()).filter(|&at| called(at)).find_map(|at| {
+        let name = Path::new(&words[at]).file_name()?;
+        let program = PROGRAMS.into_iter().find(|program| name == *program)?;
+        Some(Call { program, arguments: words[at + 1..].to_vec() })
     })
 }
 
-/// The call in `cargo run --package PROGRAM -- ARGUMENTS`.
-fn of_cargo(words: &[String]) -> Option<Call> {
+/// The program in `cargo run --package PROGRAM -- ARGUMENTS`, or in an alias of that, and its arguments.
+fn run_by_cargo(words: &[String]) -> Option<Vec<String>> {
+    let (subcommand, rest) = words[1..].split_first()?;
+    let run = alias(subcommand).unwrap_or_else(|| vec![subcommand.clone()]);
+    let mut words = [&run, rest].concat();
     let package = words.iter().position(|word| word == "-p" || word == "--package")?;
-    let program = PROGRAMS
-        .into_iter()
-        .find(|program| words.get(package + 1).is_some_and(|it| it == program))?;
-    if words[0] != "run" {
-        return None;
+    let runs = words[0] == "run";
+    words.drain(..=package);
+    if words.get(1).is_some_and(|word| word == "--") {
+        words.remove(1);
     }
-    let mut arguments: Vec<String> = words[package + 2..].to_vec();
-    if arguments.first().is_some_and(|word| word == "--") {
-        arguments.remove(0);
-    }
-    Some(Call { program, arguments })
+    runs.then_some(words)
 }
 
 fn is_variable(name: &str) -> bool {

@@ -10,10 +10,9 @@ const PAGE: &str = "docs/failure-modes.md";
 const LIST: &str = include_str!("failure_modes.txt");
 
 /// The first words of the names of tests, with the folders that hold the files.
-const PLACES: [(&str, &[&str]); 6] = [
+const PLACES: [(&str, &[&str]); 5] = [
     ("cluster", &["e2e/tests/cluster"]),
     ("node", &["e2e/tests/node"]),
-    ("e2e", &["e2e/tests"]),
     ("flux-view", &["view-images/flux-view/tests", "view-images/flux-view/src"]),
     ("agent", &["agent/tests", "agent/src"]),
     ("operator", &["operator/tests/it", "operator/tests", "operator/src"]),
@@ -31,8 +30,8 @@ fn fault(test: &str) -> Option<String> {
         return Some("a test is named by its place, its file and its function".to_owned());
     };
     let Some((_, folders)) = PLACES.iter().find(|(name, _)| name == place) else {
-        let known = PLACES.map(|(name, _)| name).join(", ");
-        return Some(format!("no place of tests is called {place:?}: use {known} or example"));
+        let places = PLACES.map(|(name, _)| name).join(", ");
+        return Some(format!("no place of tests is called {place:?}: use {places} or example"));
     };
     let files = folders.iter().map(|folder| format!("{folder}/{}.rs", modules.join("/")));
     let files: Vec<String> = files.collect();

@@ -40,8 +40,8 @@ fn fault(page: &Page, link: &str) -> Option<String> {
     if !repository().join("book").join(&target).is_file() {
         return Some(format!("{} is not in the book: link it below book/", target.display()));
     }
-    let known = || Page::read(&target).anchors().iter().any(|it| it == anchor);
-    (!anchor.is_empty() && !known())
+    let is_there = || Page::read(&target).anchors().iter().any(|it| it == anchor);
+    (!anchor.is_empty() && !is_there())
         .then(|| format!("{} has no heading #{anchor}", target.display()))
 }
 

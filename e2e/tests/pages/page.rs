@@ -88,48 +88,34 @@ impl Page {
         blocks
     }
 
-    /// The rows of its tables, without their heads: the text of each cell, code included.
+    /// The rows of its tables, without their heads: the text of each cell, without the marks of code.
     pub(crate) fn rows(&self) -> Vec<Vec<String>> {
-        let mut rows: Vec<Vec<String>> = Vec::new();
-        let mut inside = false;
-        for event in self.events() {
-            if event == Event::Start(Tag::TableRow) {
-                inside = true;
-                rows.push(Vec::new());
-            } else if event == Event::End(TagEnd::TableRow) {
-                inside = false;
-            } else if let Some(row) = rows.last_mut().filter(|_| inside) {
-                if event == Event::Start(Tag::TableCell) {
-                    row.push(String::new());
-                } else if let Event::Text(text) | Event::Code(text) = &event {
-                    row.last_mut().unwrap().push_str(text);
-                }
-            }
-        }
-        rows
+        let rows = self.sources(|event| *event == Event::Start(Tag::TableRow));
+        let cells = |row: &str| {
+            let cells = row.trim().trim_matches('|').split(" | ");
+            cells.map(|cell| cell.trim().replace('`', "")).collect()
+        };
+        rows.map(cells).collect()
     }
 
     /// The anchors of its headings, as the repository's host and mdBook make them.
     pub(crate) fn anchors(&self) -> Vec<String> {
-        let mut anchors: Vec<String> = Vec::new();
         let mut seen: HashMap<String, usize> = HashMap::new();
-        let mut heading: Option<String> = None;
-        for event in self.events() {
-            if let Event::Start(Tag::Heading { .. }) = event {
-                heading = Some(String::new());
-            } else if let Event::End(TagEnd::Heading(_)) = event {
-                let anchor = anchor(&heading.take().unwrap());
-                let before = seen.entry(anchor.clone()).or_default();
-                let suffix = if *before == 0 { String::new() } else { format!("-{before}") };
-                *before += 1;
-                anchors.push(anchor + &suffix);
-            } else if let (Event::Text(text) | Event::Code(text), Some(heading)) =
-                (event, &mut heading)
-            {
-                heading.push_str(&text);
-            }
-        }
-        anchors
+        let headings = self.sources(|event| matches!(event, Event::Start(Tag::Heading { .. })));
+        let anchors = headings.map(|heading| {
+            let anchor = anchor(heading.trim_start_matches('#').trim());
+            let before = seen.entry(anchor.clone()).or_default();
+            let suffix = if *before == 0 { String::new() } else { format!("-{before}") };
+            *before += 1;
+            anchor + &suffix
+        });
+        anchors.collect()
+    }
+
+    /// The text of what begins with such an event, as it is written.
+    fn sources(&self, begins: impl Fn(&Event<'_>) -> bool) -> impl Iterator<Item = &str> {
+        let events = Parser::new_ext(&self.text, Options::ENABLE_TABLES).into_offset_iter();
+        events.filter(move |(event, _)| begins(event)).map(|(_, range)| &self.text[range])
     }
 }
 

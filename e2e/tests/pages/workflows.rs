@@ -3,9 +3,7 @@
 use crate::repository;
 use e2e::verify::CARGO_DENY_VERSION;
 use serde_json::Value;
-use std::path::Path;
 use std::process::Command;
-use walkdir::WalkDir;
 
 fn yaml(path: &str) -> Value {
     serde_saphyr::from_str(&std::fs::read_to_string(repository().join(path)).unwrap()).unwrap()
@@ -42,15 +40,6 @@ fn the_manifests_name_no_image_of_the_project_that_a_release_may_lack() {
 }
 
 #[test]
-fn kind_runs_the_tests_on_a_cluster_alone_with_one_node_for_their_archives() {
-    let text = std::fs::read_to_string(repository().join(".github/workflows/kind.yaml")).unwrap();
-    assert_eq!(text.matches("- role: worker").count(), 1);
-    let runs = text.lines().filter(|line| line.contains("run: cargo"));
-    assert!(runs.clone().all(|run| run.contains("--test cluster")) && runs.count() == 1, "{text}");
-    assert!(!text.contains("cargo verify"));
-}
-
-#[test]
 fn advisories_are_looked_for_each_week_with_the_cargo_deny_of_the_other_checks() {
     let workflow = yaml(".github/workflows/advisories.yaml");
     let cron = workflow["on"]["schedule"][0]["cron"].as_str().unwrap();
@@ -59,27 +48,6 @@ fn advisories_are_looked_for_each_week_with_the_cargo_deny_of_the_other_checks()
     let commands: Vec<_> = steps.iter().filter_map(|step| step["run"].as_str()).collect();
     let install = format!("cargo install --locked cargo-deny --version {CARGO_DENY_VERSION}");
     assert_eq!(commands, [install.as_str(), "cargo deny check advisories"]);
-}
-
-#[test]
-fn newer_releases_of_crates_modules_and_actions_are_proposed() {
-    let updates = &yaml(".github/dependabot.yml")["updates"];
-    let of = |name: &str| {
-        let mut updates = updates.as_array().unwrap().iter();
-        updates.find(|update| update["package-ecosystem"] == name).unwrap()
-    };
-    assert_eq!(
-        (&of("cargo")["directory"], &of("github-actions")["directory"]),
-        (&"/".into(), &"/".into())
-    );
-    let directories = of("gomod")["directories"].as_array().unwrap();
-    for file in WalkDir::new(repository().join("e2e/go")).into_iter().map(Result::unwrap) {
-        if file.file_name() == "go.mod" {
-            let beside = file.path().parent().and_then(Path::parent).unwrap();
-            let pattern = format!("/{}/*", beside.strip_prefix(repository()).unwrap().display());
-            assert!(directories.contains(&pattern.clone().into()), "{pattern}");
-        }
-    }
 }
 
 #[test]

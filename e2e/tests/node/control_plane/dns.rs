@@ -5,14 +5,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
     kubernetes::Program,
-    trial::{Trial, logs::container_log},
+    trial::{
+        Trial,
+        instance::{Instance, look},
+    },
 };
-use k8s_openapi::api::core::v1::Pod;
-use kube::{ResourceExt as _, api::DeleteParams};
+use kube::ResourceExt as _;
 
-use super::{
-    Plane, address_of_lead, await_brokers, await_ready, ended_once, minicluster, pod, until,
-};
+use super::{Plane, address_of_lead, ended_once};
 
 /// How long it answers nothing.
 const DOWN: Duration = Duration::from_secs(20);
@@ -30,36 +30,27 @@ pub(super) async fn names_that_nobody_answers_are_waited_for(
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("certificate.yaml");
     std::fs::write(&file, CERTIFICATE)?;
-    plane.kubectl(&["apply", "-n", trial.namespace(), "-f", &file.display().to_string()])?;
-    let first = trial.apply(FIRST).await?;
-    await_ready(trial, &first).await?;
+    let (first, later) = (plane.named(trial, "bursting"), plane.named(trial, "burst-0"));
+    first.kubectl(&["apply", "-f", &file.display().to_string()])?;
+    trial.apply(FIRST).await?;
+    first.ready().await?;
 
     plane.cluster.halt(Program::Dns)?;
     let down = tokio::time::sleep(DOWN);
-    let meanwhile = without_dns(trial).await;
+    let meanwhile = without_dns(plane, trial, &later).await;
     down.await;
     plane.cluster.resume(Program::Dns)?;
-    let later = meanwhile?;
-    await_brokers(trial, &later, 2).await?;
-    plane.await_up(trial, &first, "4").await
+    meanwhile?;
+    later.brokers(2).await?;
+    first.up(4).await
 }
 
-/// Returns the name of the MiniCluster that waits.
-async fn without_dns(trial: &Trial) -> Result<String> {
-    let later = trial.apply(LATER).await?;
-    let container =
-        "{image: 'ubuntu:24.04', launcher: true, command: 'echo once; flux run -N2 hostname'}";
-    trial.apply(&minicluster("plain", &format!("{{size: 2, containers: [{container}]}}"))).await?;
-    ended_once(trial, "plain", 2, 0).await?;
-    until("a broker to say that it waits for DNS", async || {
-        let Some(pod) = trial.pod(&later, 0).await? else { return Ok(None) };
-        // Until its container runs there is no log.
-        let log = container_log(trial, &pod, &later).await.unwrap_or_default();
-        let waits = |line: &str| line.contains("the name servers gave no answer for bursting-lead");
-        Ok(log.lines().any(waits).then_some(()))
-    })
-    .await?;
-    Ok(later)
+async fn without_dns(plane: &Plane<'_>, trial: &Trial, later: &Instance<'_>) -> Result<()> {
+    trial.apply(LATER).await?;
+    let command = "launcher: true, command: 'echo once; flux run -N2 hostname'";
+    let plain = plane.run(trial, "plain", "size: 2", command).await?;
+    ended_once(trial, &plain, 2, 0).await?;
+    later.printed(0, "the name servers gave no answer for bursting-lead").await.map(drop)
 }
 
 /// Workers find the lead by an address that stays.
@@ -67,32 +58,25 @@ pub(super) async fn a_new_lead_is_found_while_its_name_leads_to_the_old_one(
     plane: &Plane<'_>,
     trial: &Trial,
 ) -> Result<()> {
-    let name = "people";
-    let spec = "{size: 2, interactive: true, containers: [{image: 'ubuntu:24.04'}]}";
-    trial.apply(&minicluster(name, spec)).await?;
-    await_ready(trial, name).await?;
-    plane.await_up(trial, name, "2").await?;
-    let worker = pod(trial, name, 1).await?;
-    let answer = || {
-        let host = format!("{name}-0.{name}.{}.svc.cluster.local", trial.namespace());
-        let told = plane.exec(trial, name, &worker.name_any(), &["getent", "hosts", &host])?;
-        told.split_whitespace().next().map(str::to_owned).context("no address")
+    let run = plane.run(trial, "people", "size: 2, interactive: true", "").await?;
+    run.ready().await?;
+    run.up(2).await?;
+    let worker = run.pod(1).await?;
+    let host = format!("people-0.people.{}.svc.cluster.local", trial.namespace());
+    let answer = async || {
+        let answer = run.exec(1, &["getent", "hosts", &host]).await?;
+        answer.split_whitespace().next().map(str::to_owned).context("no address")
     };
-    let before = address_of_lead(trial, name).await?;
-    // Who has asked too early has been told that there is no such name, which is kept for a while.
-    let told = until("the name of the lead", async || Ok(answer().ok())).await?;
-    ensure!(told == before, "the lead is at {before}, and DNS says {told}");
+    let before = address_of_lead(&run).await?;
+    // Whoever has asked too early got the answer that there is no such name, which is kept for a while.
+    let answered = look("the name of the lead", async || Ok(answer().await.ok())).await?;
+    ensure!(answered == before, "the lead is at {before}, and DNS says {answered}");
 
-    let lead = pod(trial, name, 0).await?;
-    trial.api::<Pod>().delete(&lead.name_any(), &DeleteParams::default()).await?;
-    until("another lead", async || {
-        let pod = trial.pod(name, 0).await?;
-        Ok(pod.filter(|pod| pod.uid() != lead.uid()))
-    })
-    .await?;
-    plane.await_up(trial, name, "2").await?;
-    let (after, told) = (address_of_lead(trial, name).await?, answer()?);
-    ensure!(after != before && told == before, "the lead is at {after}, and DNS says {told}");
-    ensure!(pod(trial, name, 1).await?.uid() == worker.uid(), "the worker was made again");
-    await_brokers(trial, name, 2).await
+    let lead = run.delete_pod(0).await?;
+    run.another(0, &lead).await?;
+    run.up(2).await?;
+    let (after, answered) = (address_of_lead(&run).await?, answer().await?);
+    ensure!(after != before && answered == before, "the lead is at {after}, DNS says {answered}");
+    ensure!(run.pod(1).await?.uid() == worker.uid(), "the worker was made again");
+    run.brokers(2).await.map(drop)
 }

@@ -1,188 +1,164 @@
-//! Operators that are processes of the test: they can be killed and started at any moment, without the pauses that
-//! the kubelet makes. They act by the rights of the operator's account.
+//! The operator is killed, and another one starts. Operators are processes of the test, which can be killed and started
+//! at any moment, without the pauses that the kubelet makes.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
 };
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
-    product::install::{NAME, NAMESPACE},
-    programs,
-    trial::Trial,
+    product::{
+        checkout,
+        install::{NAME, NAMESPACE},
+    },
+    trial::{
+        Trial,
+        evidence::EVIDENCE,
+        instance::{Instance, look},
+    },
 };
-use k8s_openapi::api::{
-    coordination::v1::Lease,
-    core::v1::{Container, EnvVar},
-};
-use kube::{Api, api::DeleteParams};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::ResourceExt as _;
+use serde_json::json;
 
-use super::{Plane, until};
+use super::{Plane, UNTIL_CONNECTED, address_of_lead, connect, ended_once, ends_when_connected};
 
-/// How operators are started.
-pub(super) struct Operators<'run> {
-    plane: &'run Plane<'run>,
-    /// The operator's container in the Deployment: its arguments and its variables are its options.
-    container: Container,
-    /// Has the kubeconfig and the logs.
-    directory: tempfile::TempDir,
-    leases: Api<Lease>,
-}
+/// The image of the agents of another release, which no running pod may need.
+const OTHER_AGENT: (&str, &str) =
+    ("FLUX_OPERATOR_AGENT_IMAGE", "localhost/flux-e2e/agent-of-another-release:1");
 
 /// An operator that runs.
-pub(super) struct Operator {
-    child: Child,
-    log: PathBuf,
-    metrics: u16,
-}
-
-impl<'run> Operators<'run> {
-    /// Operators with the options of the Deployment; none runs before the first is started.
-    pub(super) async fn prepare(plane: &'run Plane<'run>, trial: &Trial) -> Result<Self> {
-        let path = "-ojsonpath={.spec.template.spec.containers[0]}";
-        let container = plane.kubectl(&["-n", NAMESPACE, "get", "deployment", NAME, path])?;
-        let operators = Self {
-            plane,
-            container: serde_json::from_str(&container).context("reading the container")?,
-            directory: tempfile::tempdir()?,
-            leases: Api::namespaced(trial.client().clone(), NAMESPACE),
-        };
-        operators.write_kubeconfig()?;
-        operators.forget_holder().await?;
-        Ok(operators)
-    }
-
-    fn kubeconfig(&self) -> PathBuf {
-        self.directory.path().join("kubeconfig")
-    }
-
-    /// The administrator's, with a token of the operator's account.
-    fn write_kubeconfig(&self) -> Result<()> {
-        let cluster = self.plane.cluster;
-        std::fs::copy(cluster.kubeconfig(), self.kubeconfig()).context("copying a kubeconfig")?;
-        let token = ["create", "token", NAME, "-n", NAMESPACE, "--duration=3h"];
-        let token = format!("--token={}", self.plane.kubectl(&token)?.trim());
-        let space = format!("--namespace={NAMESPACE}");
-        let user = format!("--user={NAME}");
-        for words in
-            [&["set-credentials", NAME, &token][..], &["set-context", "--current", &user, &space]]
-        {
-            let mut kubectl = cluster.kubectl(["config"]);
-            programs::run(kubectl.args(words).arg("--kubeconfig").arg(self.kubeconfig()))?;
-        }
-        Ok(())
-    }
-
-    /// Starts an operator of this name, which serves its metrics at port `metrics` and its health at the next.
-    pub(super) fn start(&self, name: &str, metrics: u16) -> Result<Operator> {
-        self.start_with(name, metrics, |_| {})
-    }
-
-    /// The same, with more in its environment.
-    pub(super) fn start_with(
-        &self,
-        name: &str,
-        metrics: u16,
-        environment: impl FnOnce(&mut Command),
-    ) -> Result<Operator> {
-        let program = self.plane.environment.operator().context("the operator was not built")?;
-        let log = self.directory.path().join(format!("{name}.log"));
-        let output = File::options().create(true).append(true).open(&log)?;
-        let mut command = self.plane.cluster.program(program);
-        command
-            .args(self.container.args.iter().flatten())
-            .envs(self.container.env.iter().flatten().filter_map(literal))
-            .arg(format!("--identity={name}"))
-            .arg(format!("--metrics-bind=127.0.0.1:{metrics}"))
-            .arg(format!("--health-bind=127.0.0.1:{}", metrics + 1))
-            .env("KUBECONFIG", self.kubeconfig())
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output);
-        environment(&mut command);
-        let child = command.spawn().context("starting an operator")?;
-        Ok(Operator { child, log, metrics })
-    }
-
-    /// Who holds the Lease.
-    pub(super) async fn holder(&self) -> Result<Option<String>> {
-        let lease = self.leases.get_opt(NAME).await.context("reading the Lease")?;
-        Ok(lease.and_then(|lease| lease.spec?.holder_identity))
-    }
-
-    /// Deletes the Lease of an operator that was killed, so that the next need not wait for its end.
-    pub(super) async fn forget_holder(&self) -> Result<()> {
-        match self.leases.delete(NAME, &DeleteParams::default()).await {
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            deleted => deleted.map(drop).context("deleting the Lease"),
-        }
-    }
-}
-
-/// A variable whose value is in the Deployment itself.
-fn literal(variable: &EnvVar) -> Option<(&String, &String)> {
-    Some((&variable.name, variable.value.as_ref()?))
-}
+struct Operator(Child);
 
 impl Operator {
+    /// Starts one with the variables of the Deployment, and with these.
+    fn start(plane: &Plane<'_>, variables: &[(&str, &str)]) -> Result<Self> {
+        let path = "-ojsonpath={range .spec.template.spec.containers[0].env[*]}{.name}={.value}{\"\\n\"}{end}";
+        let deployed = plane.kubectl(&["-n", NAMESPACE, "get", "deployment", NAME, path])?;
+        let deployed = deployed.lines().filter_map(|line| line.split_once('='));
+        let directory = checkout()?.join(EVIDENCE);
+        std::fs::create_dir_all(&directory)?;
+        let log =
+            File::options().create(true).append(true).open(directory.join("operators.log"))?;
+        let program = plane.environment.operator().context("the operator was not built")?;
+        let child = plane
+            .cluster
+            .program(program)
+            .args(["run", "--metrics-bind=127.0.0.1:18080", "--health-bind=127.0.0.1:18081"])
+            .envs(deployed.filter(|(_, value)| !value.is_empty()))
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn();
+        child.map(Self).context("starting an operator")
+    }
+
     /// Kills it, as the kernel does when memory is short.
-    pub(super) fn kill(mut self) -> Result<()> {
-        self.ensure_alive()?;
-        self.child.kill().context("killing an operator")?;
-        self.child.wait().context("waiting for an operator").map(drop)
-    }
-
-    /// Fails if it has ended by itself.
-    pub(super) fn ensure_alive(&mut self) -> Result<()> {
-        let ended = self.child.try_wait().context("looking for an operator")?;
-        ensure!(ended.is_none(), "an operator ended: {ended:?}:\n{}", self.tail());
+    fn kill(mut self) -> Result<()> {
+        let ended = self.0.try_wait().context("looking for an operator")?;
+        ensure!(ended.is_none(), "an operator ended by itself: {ended:?}");
         Ok(())
-    }
-
-    /// The end of what it has logged.
-    pub(super) fn tail(&self) -> String {
-        programs::tail(&self.log, 30)
-    }
-
-    /// The value of a metric.
-    async fn metric(&self, name: &str) -> Result<Option<String>> {
-        let mut connection = TcpStream::connect(("127.0.0.1", self.metrics)).await?;
-        connection.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;
-        let mut answer = String::new();
-        connection.read_to_string(&mut answer).await?;
-        let value = |line: &str| Some(line.strip_prefix(name)?.strip_prefix(' ')?.to_owned());
-        Ok(answer.lines().find_map(value))
-    }
-
-    /// Whether it acts, and how often it has reconciled.
-    pub(super) async fn acts(&self) -> Result<(bool, bool)> {
-        let leads = self.metric("flux_operator_is_leader").await?;
-        let runs = self.metric("flux_operator_reconcile_runs_total").await?;
-        let leads = leads.context("no metric says whether it leads")?;
-        let runs = runs.context("no metric says how often it has reconciled")?;
-        Ok((leads == "1", runs != "0"))
-    }
-
-    /// Waits until it acts.
-    pub(super) async fn await_acting(&self) -> Result<()> {
-        until("an operator to act", async || {
-            let acts = self.acts().await.unwrap_or_default();
-            Ok(acts.0.then_some(()))
-        })
-        .await
     }
 }
 
 impl Drop for Operator {
     /// A test that fails leaves none.
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
+}
+
+/// One command loses a worker and ends while no operator runs, one is suspended and resumed meanwhile and ends when
+/// the next operator runs, and one has ended before, but its hook has not.
+pub(super) async fn an_operator_that_is_back_reports_what_happened_without_it(
+    plane: &Plane<'_>,
+    trial: &Trial,
+) -> Result<()> {
+    let first = Operator::start(plane, &[])?;
+    let without = plane.run(trial, "without", "size: 2", &ends_when_connected(7)).await?;
+    let after = plane.run(trial, "after", "size: 1", &ends_when_connected(0)).await?;
+    let hook = format!("command: 'echo once', commands: {{post: 'echo hook; {UNTIL_CONNECTED}'}}");
+    let ending = plane.run(trial, "ending", "size: 1", &hook).await?;
+    without.ready().await?;
+    after.ready().await?;
+    ending.printed(0, "hook").await?;
+    first.kill()?;
+    let worker = without.delete_pod(1).await?;
+    await_pod_ready(&without, &without.another(1, &worker).await?)?;
+    suspend_and_resume(trial, &after).await?;
+    connect(&address_of_lead(&without).await?).await?;
+    let failed = ["wait", "job/without", "--for=condition=Failed", "--timeout=3m"];
+    without.kubectl(&failed)?;
+    let next = Operator::start(plane, &[])?;
+    ended_once(trial, &without, 2, 7).await?;
+    // It may end, and the operator is killed while it ends.
+    connect(&address_of_lead(&ending).await?).await?;
+    next.kill()?;
+    let last = Operator::start(plane, &[])?;
+    connect(&address_of_lead(&after).await?).await?;
+    ended_once(trial, &ending, 1, 0).await?;
+    ended_once(trial, &after, 1, 0).await?;
+    last.kill()
+}
+
+/// Suspends and resumes the Job, as a queue does.
+async fn suspend_and_resume(trial: &Trial, run: &Instance<'_>) -> Result<()> {
+    let object = format!("job/{}", run.name);
+    let suspend = |suspend: bool| run.patch(&object, &json!({ "spec": { "suspend": suspend } }));
+    let before = run.pod(0).await?;
+    suspend(true)?;
+    let gone = async || Ok(trial.pods(run.name).await?.is_empty().then_some(()));
+    look("the pods to go", gone).await?;
+    suspend(false)?;
+    await_pod_ready(run, &run.another(0, &before).await?)
+}
+
+fn await_pod_ready(run: &Instance<'_>, pod: &Pod) -> Result<()> {
+    let ready = ["wait", "pod", &pod.name_any(), "--for=condition=Ready", "--timeout=3m"];
+    run.kubectl(&ready).map(drop)
+}
+
+/// Of two that run the next release can read the configuration of one alone: the other was written by a release that has
+/// another version of it. The first gets another size, the second is not touched; both end well.
+pub(super) async fn what_runs_goes_on_when_the_operator_is_another_one(
+    plane: &Plane<'_>,
+    trial: &Trial,
+) -> Result<()> {
+    let former = Operator::start(plane, &[])?;
+    let command = "command: 'until test -e /tmp/go; do sleep 0.2; done'";
+    let read = plane.run(trial, "read", "size: 2, maxSize: 3", command).await?;
+    let unread = plane.run(trial, "unread", "size: 2, maxSize: 3", command).await?;
+    read.brokers(2).await?;
+    unread.brokers(2).await?;
+    let mut other = data(trial).await?;
+    for text in other.values_mut() {
+        *text = text.replace("version = 1", "version = 2");
+    }
+    unread.patch("configmap/unread-agent", &json!({ "data": &other }))?;
+    former.kill()?;
+
+    let next = Operator::start(plane, &[OTHER_AGENT])?;
+    for run in [&read, &unread] {
+        run.edit(&json!({ "size": 3 }))?;
+    }
+    read.brokers(3).await?;
+    let (_, reason, message) = unread.says("Progressing", "with the agent image").await?;
+    ensure!(reason == "ChangeRefused", "{reason}: {message}");
+    ensure!(data(trial).await? == other, "the configuration was changed");
+    for run in [&read, &unread] {
+        run.go(0).await?;
+        run.complete().await?;
+    }
+    ensure!(data(trial).await? == other, "the configuration was changed in the end");
+    next.kill()
+}
+
+/// The configuration of the agents that the next release cannot read.
+async fn data(trial: &Trial) -> Result<BTreeMap<String, String>> {
+    let config = trial.api::<ConfigMap>().get("unread-agent").await?;
+    config.data.context("the ConfigMap is empty")
 }

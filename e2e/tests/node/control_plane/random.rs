@@ -1,68 +1,47 @@
-//! Twenty `MiniClusters` come and go at the same time: nothing is left of them.
+//! Twenty `MiniClusters` of all kinds come and go at the same time: nothing is left of them.
 
-use std::collections::BTreeSet;
-
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, ensure};
 use e2e::{
     product::install::{NAME, NAMESPACE},
-    trial::{Trial, condition, is_true},
+    trial::{
+        Trial,
+        instance::{Instance, look},
+        is_true,
+    },
 };
 use flux_operator::crd::{MiniCluster, State};
 use futures::future::try_join_all;
 use kube::{
-    ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams},
-    runtime::wait::{await_condition, conditions::is_deleted},
-};
-use proptest::{
-    collection::vec,
-    prelude::*,
-    strategy::ValueTree as _,
-    test_runner::{Config, RngSeed, TestRunner},
+    runtime::wait::await_condition,
 };
 use serde_json::{Value, json};
 
-use super::{DEADLINE, Plane, minicluster, until};
+use super::Plane;
+use crate::DEADLINE;
 
 /// How many there are.
 const COUNT: usize = 20;
-/// Largest size of one.
-const MOST: u32 = 3;
-
-/// What one of them is, and what becomes of it.
-#[derive(Debug, Clone)]
-struct Life {
-    size: u32,
-    suspended: bool,
-    work: Work,
-    beside: Beside,
-    actions: Vec<(Moment, Action)>,
-    end: End,
-}
+/// No two of these lists are as long, so each has its own mixture. What fits no node costs the node nothing, and
+/// everybody else as much.
+const WORK: [Work; 7] = [
+    Work::Ends(0),
+    Work::Nowhere,
+    Work::Ends(7),
+    Work::Nowhere,
+    Work::People,
+    Work::Nowhere,
+    Work::Ends(0),
+];
+const SIZES: [u32; 11] = [1, 2, 1, 1, 1, 3, 1, 1, 2, 1, 1];
+const MOMENTS: [Moment; 3] = [Moment::AtOnce, Moment::Accepted, Moment::Settled];
+const ENDS: [End; 4] = [End::Deleted, End::Ended, End::Expires, End::DeletedInForeground];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
-    /// A command that ends with this code.
     Ends(i32),
     People,
-    /// None: its pods fit no node. They cost the node nothing, and everybody else as much.
     Nowhere,
-}
-
-/// What it has besides its brokers.
-#[derive(Debug, Clone, Copy)]
-enum Beside {
-    Nothing,
-    /// A sidecar that has a Service.
-    Sidecar,
-    /// The pod of `services`.
-    ServicesPod,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Action {
-    Scale(u32),
-    Suspend(bool),
 }
 
 /// When something is done.
@@ -75,57 +54,43 @@ enum Moment {
     Settled,
 }
 
-/// How it comes that there is nothing of it any more.
-#[derive(Debug, Clone, Copy)]
+/// How it comes that there is nothing of it any more. What expires goes when it has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    Deleted(Moment),
-    DeletedInForeground(Moment),
-    /// Its end is waited for, if it has one; then it is deleted.
+    Deleted,
+    DeletedInForeground,
     Ended,
-    /// It goes by itself when it has ended, or somebody deletes it.
     Expires,
 }
 
-fn lives() -> impl Strategy<Value = Vec<Life>> {
-    let work = prop_oneof![
-        3 => Just(Work::Ends(0)),
-        2 => Just(Work::Ends(7)),
-        1 => Just(Work::People),
-        5 => Just(Work::Nowhere),
-    ];
-    let beside = prop_oneof![6 => Just(Beside::Nothing), 1 => Just(Beside::Sidecar), 1 => Just(Beside::ServicesPod)];
-    let action =
-        prop_oneof![(1..=MOST).prop_map(Action::Scale), any::<bool>().prop_map(Action::Suspend)];
-    let end = prop_oneof![
-        2 => moment().prop_map(End::Deleted),
-        1 => moment().prop_map(End::DeletedInForeground),
-        2 => Just(End::Ended),
-        2 => Just(End::Expires),
-    ];
-    let size = prop_oneof![6 => Just(1), 2 => Just(2), 1 => Just(MOST)];
-    let suspended = prop::bool::weighted(0.1);
-    let actions = vec((moment(), action), 0..3);
-    let life = (size, suspended, work, beside, actions, end).prop_map(
-        |(size, suspended, work, beside, actions, end)| Life {
-            size,
-            suspended,
-            work,
-            beside,
-            actions,
-            end,
+/// What one of them is, and what becomes of it.
+#[derive(Debug)]
+struct Life {
+    size: u32,
+    work: Work,
+    /// What somebody changes in its specification, one after the other.
+    edits: Vec<Value>,
+    moment: Moment,
+    end: End,
+    /// One in four has a sidecar with a Service, another has the pod of `services`.
+    beside: usize,
+}
+
+fn life(index: usize) -> Life {
+    let suspend = |suspend: bool| json!({ "suspend": suspend });
+    Life {
+        size: SIZES[index % SIZES.len()],
+        work: WORK[index % WORK.len()],
+        edits: match index % 5 {
+            1 => vec![json!({ "size": 3 })],
+            2 => vec![suspend(true), suspend(false)],
+            4 => vec![suspend(true)],
+            _ => vec![],
         },
-    );
-    vec(life, COUNT)
-}
-
-fn moment() -> impl Strategy<Value = Moment> {
-    prop_oneof![Just(Moment::AtOnce), Just(Moment::Accepted), Just(Moment::Settled)]
-}
-
-/// The same each time, unless `PROPTEST_RNG_SEED` asks for others.
-fn seed() -> RngSeed {
-    let asked = std::env::var_os("PROPTEST_RNG_SEED").is_some();
-    if asked { Config::default().rng_seed } else { RngSeed::Fixed(20_261_123) }
+        moment: MOMENTS[index % MOMENTS.len()],
+        end: ENDS[index % ENDS.len()],
+        beside: index / 2 % 4,
+    }
 }
 
 /// The operator does not end, and counts nothing by the names of what has gone.
@@ -133,19 +98,21 @@ pub(super) async fn nothing_is_left_of_twenty_that_come_and_go(
     plane: &Plane<'_>,
     trial: &Trial,
 ) -> Result<()> {
-    let seed = seed();
-    plane.progress.say(&format!("{COUNT} MiniClusters at random, with {seed:?}"));
-    let mut runner = TestRunner::new(Config { rng_seed: seed, ..Config::default() });
-    let lives = lives().new_tree(&mut runner).map_err(|error| anyhow!("{error}"))?.current();
-    let before = restarts(plane, trial).await?;
-    live_all(trial, &lives).await?;
-    until("everything to be gone", async || {
-        let left = left(plane, trial)?;
-        Ok(left.is_empty().then_some(()))
-    })
-    .await
-    .with_context(|| format!("left: {:?}", left(plane, trial)))?;
-    let after = restarts(plane, trial).await?;
+    let before = plane.environment.operator_pods()?;
+    let lives = (0..COUNT).map(async |index| {
+        let (name, life) = (format!("life-{index}"), life(index));
+        let lived = life.live(trial, &plane.named(trial, &name)).await;
+        lived.with_context(|| format!("{name}: {life:?}"))
+    });
+    try_join_all(lives).await?;
+    let mut left = String::new();
+    let gone = look("everything to be gone", async || {
+        let kinds = "miniclusters,jobs,pods,services,configmaps,secrets,endpointslices,leases";
+        left = plane.kubectl(&["get", kinds, "-n", trial.namespace(), "-oname"])?;
+        Ok((left.trim() == "configmap/kube-root-ca.crt").then_some(()))
+    });
+    gone.await.with_context(|| format!("left: {left}"))?;
+    let after = plane.environment.operator_pods()?;
     ensure!(before == after, "the operator was {before:?} and is {after:?}");
     let service = format!("services/{NAME}-metrics:metrics/proxy/metrics");
     let metrics =
@@ -156,144 +123,93 @@ pub(super) async fn nothing_is_left_of_twenty_that_come_and_go(
     Ok(())
 }
 
-async fn live_all(trial: &Trial, lives: &[Life]) -> Result<()> {
-    let named = lives.iter().enumerate().map(async |(index, life)| {
-        let name = format!("life-{index}");
-        live(trial, &name, life).await.with_context(|| format!("{name}: {life:?}"))
-    });
-    try_join_all(named).await.map(drop)
-}
+impl Life {
+    async fn live(&self, trial: &Trial, run: &Instance<'_>) -> Result<()> {
+        run.apply(&self.specification().to_string()).await?;
+        for edit in &self.edits {
+            self.reach(trial, run).await?;
+            self.change(trial, run, edit).await?;
+        }
+        let by_itself = [End::Ended, End::Expires].contains(&self.end);
+        if let (Work::Ends(code), true) = (self.work, by_itself) {
+            self.change(trial, run, &json!({ "suspend": false })).await?;
+            if self.end == End::Expires {
+                return Ok(());
+            }
+            // A suspension takes the pod, and its code with it, of a command that has just ended.
+            let cluster = trial.await_finished(run.name, DEADLINE).await?;
+            let found = cluster.status.as_ref().and_then(|status| status.exit_code);
+            let ended = is_true(&cluster, if code == 0 { "Complete" } else { "Failed" });
+            ensure!(ended && found.is_none_or(|it| it == code), "it ended: {:?}", cluster.status);
+        } else {
+            self.reach(trial, run).await?;
+        }
+        let in_foreground = self.end == End::DeletedInForeground;
+        let parameters =
+            if in_foreground { DeleteParams::foreground() } else { DeleteParams::background() };
+        unless_gone(trial.api::<MiniCluster>().delete(run.name, &parameters).await)
+    }
 
-async fn live(trial: &Trial, name: &str, life: &Life) -> Result<()> {
-    trial.apply(&minicluster(name, &specification(life).to_string())).await?;
-    let clusters = trial.api::<MiniCluster>();
-    let uid = clusters.get(name).await.map_or_else(|_| None, |it| it.uid()).unwrap_or_default();
-    for (moment, action) in &life.actions {
-        // A lead that lacks brokers takes a minute until it knows that fewer are enough.
-        let shrinks = matches!(action, Action::Scale(size) if *size < MOST);
-        reach(trial, name, life, if shrinks { Moment::Settled } else { *moment }).await?;
-        let change = match action {
-            Action::Scale(size) => json!({ "size": size }),
-            Action::Suspend(suspend) => json!({ "suspend": suspend }),
+    fn specification(&self) -> Value {
+        let mut runner = json!({ "image": "ubuntu:24.04" });
+        if let Work::Ends(code) = self.work {
+            runner["command"] = json!(format!("echo once; exit {code}"));
+        }
+        let other = json!({
+            "name": "beside", "image": "ubuntu:24.04", "runFlux": false, "command": "sleep 600",
+            "ports": [8080],
+        });
+        let mut spec = json!({
+            "size": self.size, "maxSize": 3, "containers": [runner],
+            "interactive": !matches!(self.work, Work::Ends(_)),
+        });
+        if self.work == Work::Nowhere {
+            spec["pod"] = json!({ "nodeSelector": { "e2e.invalid/none": "none" } });
+        }
+        match self.beside {
+            0 => spec["containers"] = json!([spec["containers"][0], other]),
+            1 => spec["services"] = json!([other]),
+            _ => {}
+        }
+        if self.end == End::Expires {
+            spec["ttlSecondsAfterFinished"] = json!(0);
+        }
+        spec
+    }
+
+    /// Waits for its moment, or until it is gone.
+    async fn reach(&self, trial: &Trial, run: &Instance<'_>) -> Result<()> {
+        let reached = |cluster: Option<&MiniCluster>| {
+            let Some(cluster) = cluster else { return true };
+            let state = cluster.status.as_ref().and_then(|status| status.state);
+            match self.moment {
+                Moment::AtOnce => true,
+                Moment::Accepted => state.is_some(),
+                Moment::Settled => {
+                    let settled =
+                        [State::Running, State::Suspended, State::Complete, State::Failed];
+                    let waits = self.work == Work::Nowhere && state == Some(State::Pending);
+                    waits || state.is_some_and(|state| settled.contains(&state))
+                }
+            }
         };
-        edit(trial, name, &change).await?;
+        let reached = await_condition(trial.api::<MiniCluster>(), run.name, reached);
+        let reached = tokio::time::timeout(DEADLINE, reached).await;
+        reached.with_context(|| format!("to be {:?}", self.moment))?.map(drop).map_err(Into::into)
     }
-    let ends = matches!(life.work, Work::Ends(_));
-    match life.end {
-        End::Deleted(moment) => {
-            reach(trial, name, life, moment).await?;
-            delete(trial, name, &DeleteParams::background()).await?;
-        }
-        End::DeletedInForeground(moment) => {
-            reach(trial, name, life, moment).await?;
-            delete(trial, name, &DeleteParams::foreground()).await?;
-        }
-        End::Ended | End::Expires if ends => {
-            edit(trial, name, &json!({ "suspend": false })).await?;
-            if matches!(life.end, End::Ended) {
-                ended(trial, name, life).await?;
-                delete(trial, name, &DeleteParams::background()).await?;
-            }
-        }
-        End::Ended | End::Expires => delete(trial, name, &DeleteParams::background()).await?,
+
+    /// Changes the specification of what may be gone.
+    async fn change(&self, trial: &Trial, run: &Instance<'_>, change: &Value) -> Result<()> {
+        let patch = Patch::Merge(json!({ "spec": change }));
+        let clusters = trial.api::<MiniCluster>();
+        unless_gone(clusters.patch(run.name, &PatchParams::default(), &patch).await)
     }
-    let gone = await_condition(clusters, name, is_deleted(&uid));
-    tokio::time::timeout(DEADLINE, gone).await.context("waiting until it is gone")??;
-    Ok(())
 }
 
-fn specification(life: &Life) -> Value {
-    let mut runner = json!({ "image": "ubuntu:24.04" });
-    if let Work::Ends(code) = life.work {
-        runner["command"] = json!(format!("echo once; exit {code}"));
-    }
-    let other = json!({
-        "name": "beside", "image": "ubuntu:24.04", "runFlux": false, "command": "sleep 600",
-        "ports": [8080],
-    });
-    let mut spec = json!({
-        "size": life.size, "maxSize": MOST, "suspend": life.suspended,
-        "interactive": !matches!(life.work, Work::Ends(_)), "containers": [runner],
-    });
-    if life.work == Work::Nowhere {
-        spec["pod"] = json!({ "nodeSelector": { "e2e.invalid/none": "none" } });
-    }
-    match life.beside {
-        Beside::Nothing => {}
-        Beside::Sidecar => spec["containers"] = json!([spec["containers"][0], other]),
-        Beside::ServicesPod => spec["services"] = json!([other]),
-    }
-    if matches!(life.end, End::Expires) {
-        spec["ttlSecondsAfterFinished"] = json!(0);
-    }
-    spec
-}
-
-/// Waits for a moment in the life of a MiniCluster, or until it is gone.
-async fn reach(trial: &Trial, name: &str, life: &Life, moment: Moment) -> Result<()> {
-    let reached = |cluster: Option<&MiniCluster>| {
-        let Some(cluster) = cluster else { return true };
-        let state = cluster.status.as_ref().and_then(|status| status.state);
-        match moment {
-            Moment::AtOnce => true,
-            Moment::Accepted => is_true(cluster, "Accepted"),
-            Moment::Settled => {
-                let settled = [State::Running, State::Suspended, State::Complete, State::Failed];
-                let waits = life.work == Work::Nowhere && state == Some(State::Pending);
-                waits || state.is_some_and(|state| settled.contains(&state))
-            }
-        }
-    };
-    let reached = await_condition(trial.api::<MiniCluster>(), name, reached);
-    tokio::time::timeout(DEADLINE, reached)
-        .await
-        .with_context(|| format!("to be {moment:?}"))??;
-    Ok(())
-}
-
-/// Changes the specification of what may be gone.
-async fn edit(trial: &Trial, name: &str, change: &Value) -> Result<()> {
-    let patch = Patch::Merge(json!({ "spec": change }));
-    match trial.api::<MiniCluster>().patch(name, &PatchParams::default(), &patch).await {
+/// The failure of a request, except that the object is gone.
+fn unless_gone<T>(answer: Result<T, kube::Error>) -> Result<()> {
+    match answer {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        edited => edited.map(drop).with_context(|| format!("editing {name}: {change}")),
+        answer => answer.map(drop).map_err(Into::into),
     }
-}
-
-/// Deletes what may be gone.
-async fn delete(trial: &Trial, name: &str, parameters: &DeleteParams) -> Result<()> {
-    match trial.api::<MiniCluster>().delete(name, parameters).await {
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        deleted => deleted.map(drop).with_context(|| format!("deleting {name}")),
-    }
-}
-
-/// Waits until it has ended, as its command did. A suspension takes the pod, and its code with it, of a command that
-/// has just ended: then the Job still has it.
-async fn ended(trial: &Trial, name: &str, life: &Life) -> Result<()> {
-    let cluster = trial.await_finished(name, DEADLINE).await?;
-    let Work::Ends(expected) = life.work else { return Ok(()) };
-    let kind = if expected == 0 { "Complete" } else { "Failed" };
-    let (status, reason, message) = condition(&cluster, kind).context("no condition")?;
-    let code = cluster.status.as_ref().and_then(|status| status.exit_code);
-    let told = message.contains(&format!("exit code {expected} ")) || expected == 0;
-    let fits = code == Some(expected) || (code.is_none() && told);
-    ensure!(status == "True" && fits, "ended with {code:?}: {kind} {status}: {reason}: {message}");
-    Ok(())
-}
-
-/// What there is in the namespace that is not in every one.
-fn left(plane: &Plane<'_>, trial: &Trial) -> Result<BTreeSet<String>> {
-    let kinds = "miniclusters,jobs,pods,services,configmaps,secrets,endpointslices,leases";
-    let names = plane.kubectl(&["get", kinds, "-n", trial.namespace(), "-oname"])?;
-    let own = names.lines().filter(|name| *name != "configmap/kube-root-ca.crt");
-    Ok(own.map(str::to_owned).collect())
-}
-
-/// Which pod the operator is, and how often it was started again.
-async fn restarts(plane: &Plane<'_>, trial: &Trial) -> Result<(Option<String>, i32)> {
-    let pod = plane.operator_pod(trial).await?;
-    let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
-    let restarts = statuses.into_iter().flatten().map(|status| status.restart_count).sum();
-    Ok((pod.uid(), restarts))
 }

@@ -5,22 +5,15 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use e2e::{
+    audit::Audit,
     kubernetes::{Kubernetes, Program},
     trial::Trial,
 };
-use flux_operator::crd::MiniCluster;
-use kube::{
-    api::DeleteParams,
-    runtime::wait::{await_condition, conditions::is_deleted},
-};
 use serde_json::json;
 
-use super::{
-    DEADLINE, Plane, address_of_lead, await_brokers, await_ready, ended_once, ends_when_told,
-    minicluster, tell,
-};
+use super::{Plane, address_of_lead, connect, ended_once, ends_when_connected};
 
 /// How long etcd answers nothing, again and again.
 const HALTED: Duration = Duration::from_millis(1_500);
@@ -32,11 +25,11 @@ pub(super) async fn slow_storage_only_takes_its_time(
     plane: &Plane<'_>,
     trial: &Trial,
 ) -> Result<()> {
-    let mut audit = plane.audit()?;
+    let mut audit = Audit::from_now_on(&plane.cluster.audit_log())?;
     let (used, end) = channel();
     let cluster = plane.cluster.clone();
     let slowed = std::thread::spawn(move || slow_down(&cluster, &end));
-    let outcome = create_scale_and_end(trial).await;
+    let outcome = create_scale_and_end(plane, trial).await;
     drop(used);
     let slowed = slowed.join().map_err(|_| anyhow!("slowing etcd down panicked"))?;
     outcome.and(slowed)?;
@@ -59,27 +52,17 @@ fn slow_down(cluster: &Kubernetes, end: &Receiver<()>) -> Result<()> {
     }
 }
 
-async fn create_scale_and_end(trial: &Trial) -> Result<()> {
-    let people = "{size: 1, maxSize: 2, interactive: true, containers: [{image: 'ubuntu:24.04'}]}";
-    trial.apply(&minicluster("people", people)).await?;
-    let ends = [("good", 0), ("bad", 7)];
-    for (name, code) in ends {
-        trial.apply(&ends_when_told(name, "size: 1,", code)).await?;
+async fn create_scale_and_end(plane: &Plane<'_>, trial: &Trial) -> Result<()> {
+    let people = plane.run(trial, "people", "size: 1, maxSize: 2, interactive: true", "").await?;
+    let good = plane.run(trial, "good", "size: 1", &ends_when_connected(0)).await?;
+    let bad = plane.run(trial, "bad", "size: 1", &ends_when_connected(7)).await?;
+    people.ready().await?;
+    people.edit(&json!({ "size": 2 }))?;
+    for (run, code) in [(&good, 0), (&bad, 7)] {
+        run.ready().await?;
+        connect(&address_of_lead(run).await?).await?;
+        ended_once(trial, run, 1, code).await?;
     }
-    await_ready(trial, "people").await?;
-    let clusters = trial.api::<MiniCluster>();
-    trial.edit("people", &json!({ "size": 2 })).await?;
-    for (name, code) in ends {
-        await_ready(trial, name).await?;
-        tell(&address_of_lead(trial, name).await?).await?;
-        ended_once(trial, name, 1, code.into()).await?;
-    }
-    await_brokers(trial, "people", 2).await?;
-    let uid = clusters.get("people").await?.metadata.uid.unwrap_or_default();
-    clusters.delete("people", &DeleteParams::foreground()).await?;
-    let gone = await_condition(clusters, "people", is_deleted(&uid));
-    tokio::time::timeout(DEADLINE, gone).await.context("waiting for the deletion")??;
-    let left = trial.pods("people").await?;
-    ensure!(left.is_empty(), "{} pods are left", left.len());
-    Ok(())
+    people.brokers(2).await?;
+    people.delete().await
 }

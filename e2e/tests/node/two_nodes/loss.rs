@@ -1,14 +1,15 @@
-//! A node is lost: its kubelet and all of its pods at once.
+//! A node is lost: its kubelet and all of its pods at once; or it runs short of disk.
 
-use anyhow::{Context as _, Result, ensure};
-use e2e::trial::{Trial, condition, is_true, logs::container_log};
-use flux_operator::crd::{MiniCluster, State};
+use anyhow::{Result, ensure};
+use e2e::trial::{
+    Trial,
+    instance::{Instance, look},
+    logs::container_log,
+};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
-use super::{
-    DEADLINE, FIRST, GIVEN_UP_SOON, Pair, SECOND, another, await_given_up, node_of, pod, times,
-};
+use super::{FIRST, GIVEN_UP_SOON, Pair, SECOND, THEN_BOTH, await_given_up, node_of};
 
 const TAINT: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 
@@ -17,37 +18,63 @@ pub(super) async fn workers_of_a_lost_node_come_back_with_it(
     pair: &Pair<'_>,
     trial: &Trial,
 ) -> Result<()> {
-    let people =
-        format!("interactive: true, {GIVEN_UP_SOON}, containers: [{{image: 'ubuntu:24.04'}}]");
-    let command = format!(
-        "{GIVEN_UP_SOON}, containers: [{{image: 'ubuntu:24.04', launcher: true, command: 'echo begun; \
-         until test -e /tmp/go; do sleep 0.2; done; flux run -N2 hostname; echo done'}}]"
-    );
-    let first_lead = pair.apart(trial, "people", &people, FIRST).await?;
-    let lead = pair.apart(trial, "command", &command, FIRST).await?;
-    let before = [pod(trial, "people", 1).await?, pod(trial, "command", 1).await?];
+    let fields = format!("interactive: true, {GIVEN_UP_SOON}");
+    let people = pair.apart(trial, "people", &fields, "", FIRST).await?;
+    let command = pair.apart(trial, "command", GIVEN_UP_SOON, THEN_BOTH, FIRST).await?;
+    let first_lead = people.ready().await?;
+    let before = [people.pod(1).await?, command.pod(1).await?];
     pair.cluster.lose_node(SECOND)?;
     pair.await_second("Unknown")?;
-    for name in ["people", "command"] {
-        pair.await_up(trial, name, "1").await?;
-        await_given_up(trial, name).await?;
+    for (run, worker) in [&people, &command].into_iter().zip(&before) {
+        run.up(1).await?;
+        await_given_up(run, worker)?;
     }
     pair.cluster.start_node(pair.options, SECOND, pair.progress)?;
-    for (name, before) in ["people", "command"].into_iter().zip(&before) {
-        another(trial, name, 1, before).await?;
-        pair.await_up(trial, name, "2").await?;
+    for (run, worker) in [&people, &command].into_iter().zip(&before) {
+        run.another(1, worker).await?;
+        run.up(2).await?;
     }
-    await_running(trial, "people").await?;
-    let lead_now = pod(trial, "people", 0).await?.name_any();
-    ensure!(lead_now == first_lead, "the lead is another one");
-    pair.exec(trial, "command", &lead, &["touch", "/tmp/go"])?;
-    let cluster = trial.await_finished("command", DEADLINE).await?;
-    ensure!(is_true(&cluster, "Complete"), "{:?}", cluster.status);
-    let log = container_log(trial, &pod(trial, "command", 0).await?, "command").await?;
-    for line in ["begun", "command-0", "command-1", "done"] {
-        ensure!(times(&log, line) == 1, "not once {line}:\n{log}");
+    people.running(2).await?;
+    ensure!(people.ready().await? == first_lead, "the lead is another one");
+    command.go(0).await?;
+    command.complete().await?;
+    command.each_once(&["begun", "command-0", "command-1", "done"]).await
+}
+
+/// Two MiniClusters of which a part is on the second node, and the pods that are there: the lead of `once`, whose command
+/// says that and goes on, and the worker of `people`, which is interactive.
+struct Halves<'run> {
+    trial: &'run Trial,
+    once: Instance<'run>,
+    people: Instance<'run>,
+    lead: Pod,
+    worker: Pod,
+}
+
+impl<'run> Halves<'run> {
+    async fn on_second(pair: &'run Pair<'_>, trial: &'run Trial) -> Result<Self> {
+        let command = "command: 'echo once; sleep 600'";
+        let once = pair.apart(trial, "once", "", command, SECOND).await?;
+        let people = pair.apart(trial, "people", "interactive: true", "", FIRST).await?;
+        let (lead, worker) = (once.pod(0).await?, people.pod(1).await?);
+        Ok(Self { trial, once, people, lead, worker })
     }
-    Ok(())
+
+    /// Waits for what becomes of both when the second node has lost its pods: `people` gets another worker, on the
+    /// first node; `once` ends for `reason`, and no pod runs again what its lead ran. Gives the message of that end.
+    async fn await_elsewhere(&self, reason: &str) -> Result<String> {
+        let again = self.people.another(1, &self.worker).await?;
+        ensure!(node_of(&again) == FIRST, "the worker is on {}", node_of(&again));
+        self.people.up(2).await?;
+        self.people.running(2).await?;
+        let (_, message) = self.once.fails(reason).await?;
+        for pod in self.trial.pods("once").await? {
+            let log = container_log(self.trial, &pod, "once").await.unwrap_or_default();
+            let ran = log.lines().any(|line| line.trim() == "once");
+            ensure!(pod.uid() == self.lead.uid() || !ran, "{} ran it: {log}", pod.name_any());
+        }
+        Ok(message)
+    }
 }
 
 /// An administrator says that the node will not come back as it was.
@@ -55,46 +82,37 @@ pub(super) async fn pods_of_a_node_that_is_given_up_are_made_elsewhere(
     pair: &Pair<'_>,
     trial: &Trial,
 ) -> Result<()> {
-    let (lead, worker) = pair.lead_and_worker_on_second(trial).await?;
+    let halves = Halves::on_second(pair, trial).await?;
     pair.cluster.lose_node(SECOND)?;
     pair.await_second("Unknown")?;
     pair.kubectl(&["taint", "node", SECOND, TAINT])?;
-    let moved = Box::pin(await_elsewhere(pair, trial, &lead, &worker, "LeadLost")).await;
+    let moved = Box::pin(halves.await_elsewhere("LeadLost")).await;
     pair.cluster.start_node(pair.options, SECOND, pair.progress)?;
     pair.kubectl(&["taint", "node", SECOND, &format!("{TAINT}-")])?;
     moved.map(drop)
 }
 
-/// Waits for what becomes of both MiniClusters when the second node has lost its pods: `people` gets another
-/// worker in place of `worker`, on the first node; `once` ends for `reason`, and no pod runs again what its
-/// `lead` ran. Gives the message of that end.
-pub(super) async fn await_elsewhere(
+/// The kubelet evicts one pod after the other, and the scheduler puts none there meanwhile.
+pub(super) async fn pods_of_a_node_that_runs_short_of_disk_are_evicted(
     pair: &Pair<'_>,
     trial: &Trial,
-    lead: &Pod,
-    worker: &Pod,
-    reason: &str,
-) -> Result<String> {
-    let again = another(trial, "people", 1, worker).await?;
-    ensure!(node_of(&again) == FIRST, "the worker is on {}", node_of(&again));
-    pair.await_up(trial, "people", "2").await?;
-    await_running(trial, "people").await?;
-    let cluster = trial.await_finished("once", DEADLINE).await?;
-    let (status, found, message) = condition(&cluster, "Failed").context("no condition")?;
-    ensure!(status == "True" && found == reason, "{status}: {found}: {message}");
-    for pod in trial.pods("once").await?.iter().filter(|pod| pod.uid() != lead.uid()) {
-        let log = container_log(trial, pod, "once").await.unwrap_or_default();
-        ensure!(times(&log, "once") == 0, "{} ran it: {log}", pod.name_any());
+) -> Result<()> {
+    let halves = Halves::on_second(pair, trial).await?;
+    pair.cluster.limit_disk(pair.options, SECOND)?;
+    // Pods that it does not know yet when the disk is full it rejects.
+    for (run, pod) in [(&halves.once, &halves.lead), (&halves.people, &halves.worker)] {
+        let answers = async || Ok(run.exec_in(&pod.name_any(), run.name, &["true"]).ok());
+        look("the kubelet to know its pods", answers).await?;
     }
-    Ok(message.to_owned())
-}
-
-/// Waits until the status says that both brokers are ready.
-async fn await_running(trial: &Trial, name: &str) -> Result<()> {
-    let whole = |cluster: Option<&MiniCluster>| {
-        let status = cluster.and_then(|cluster| cluster.status.as_ref());
-        status.is_some_and(|it| it.state == Some(State::Running) && it.ready_brokers == 2)
+    pair.cluster.fill_disk(SECOND)?;
+    let node = format!("node/{SECOND}");
+    let evicted = async {
+        pair.kubectl(&["wait", &node, "--for=condition=DiskPressure=True", "--timeout=2m"])?;
+        let message = Box::pin(halves.await_elsewhere("Evicted")).await?;
+        ensure!(message.contains("low on resource: ephemeral-storage"), "{message}");
+        Ok(())
     };
-    trial.await_minicluster(name, "running with two brokers", DEADLINE, whole).await?;
-    Ok(())
+    let evicted = evicted.await;
+    pair.cluster.clear_disk(SECOND)?;
+    evicted
 }

@@ -1,0 +1,292 @@
+//! One MiniCluster of a trial: what tests wait for, look at and do to it.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use flux_operator::crd::{MiniCluster, MiniClusterStatus, State};
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+
+use super::{Trial, condition, is_true, logs::container_log, minicluster};
+use crate::{environment::Environment, wait::until_found};
+
+/// What is waited for has come long before.
+pub const DEADLINE: Duration = Duration::from_mins(3);
+/// The agent that plays `flux`.
+const FLUX: &str = "/mnt/flux/bin/flux";
+/// The agent.
+const AGENT: &str = "/mnt/flux/bin/flux-agent";
+
+/// A MiniCluster in the namespace of a trial.
+#[derive(Clone, Copy)]
+pub struct Instance<'run> {
+    environment: &'run Environment,
+    trial: &'run Trial,
+    /// Its name.
+    pub name: &'run str,
+}
+
+impl<'run> Instance<'run> {
+    /// The MiniCluster of this name, which may not be there yet.
+    pub fn named(environment: &'run Environment, trial: &'run Trial, name: &'run str) -> Self {
+        Self { environment, trial, name }
+    }
+
+    /// Applies a MiniCluster of this specification.
+    pub async fn apply(&self, spec: &str) -> Result<()> {
+        self.trial.apply(&minicluster(self.name, spec)).await.map(drop)
+    }
+
+    /// Waits until `holds` is true of it.
+    pub async fn until(
+        &self,
+        what: &str,
+        holds: impl Fn(&MiniCluster) -> bool + Send + Sync,
+    ) -> Result<MiniCluster> {
+        let holds = |cluster: Option<&MiniCluster>| cluster.is_some_and(&holds);
+        self.trial.await_minicluster(self.name, what, DEADLINE, holds).await
+    }
+
+    /// Waits until it is ready, and returns the name of its lead's pod.
+    pub async fn ready(&self) -> Result<String> {
+        self.until("ready", |cluster| is_true(cluster, "Ready")).await?;
+        Ok(self.pod(0).await?.name_any())
+    }
+
+    /// Waits until its status is as `fits` wants it.
+    pub async fn status(
+        &self,
+        what: &str,
+        fits: impl Fn(&MiniClusterStatus) -> bool + Send + Sync,
+    ) -> Result<MiniCluster> {
+        self.until(what, |cluster| cluster.status.as_ref().is_some_and(&fits)).await
+    }
+
+    /// Waits until its status counts so many brokers.
+    pub async fn brokers(&self, count: i32) -> Result<MiniCluster> {
+        let what = format!("with {count} brokers");
+        self.status(&what, |status| status.ready_brokers == count).await
+    }
+
+    /// Waits until it runs, with so many brokers.
+    pub async fn running(&self, count: i32) -> Result<MiniCluster> {
+        let runs = |status: &MiniClusterStatus| {
+            status.state == Some(State::Running) && status.ready_brokers == count
+        };
+        self.status(&format!("running with {count} brokers"), runs).await
+    }
+
+    /// Waits until it is in this state.
+    pub async fn state(&self, state: State) -> Result<MiniCluster> {
+        self.status(&format!("{state:?}"), |status| status.state == Some(state)).await
+    }
+
+    /// Waits until its condition `kind` has `words` as its reason, or in its message; returns status, reason
+    /// and message.
+    pub async fn says(&self, kind: &str, words: &str) -> Result<(String, String, String)> {
+        let says = |cluster: &MiniCluster| {
+            condition(cluster, kind)
+                .is_some_and(|(_, reason, message)| reason == words || message.contains(words))
+        };
+        let cluster = self.until(&format!("{kind}: {words}"), says).await?;
+        let (status, reason, message) = condition(&cluster, kind).context("no such condition")?;
+        Ok((status.to_owned(), reason.to_owned(), message.to_owned()))
+    }
+
+    /// Waits until it has ended, and fails unless it ended well.
+    pub async fn complete(&self) -> Result<MiniCluster> {
+        let cluster = self.trial.await_finished(self.name, DEADLINE).await?;
+        ensure!(is_true(&cluster, "Complete"), "{}: {:?}", self.name, cluster.status);
+        Ok(cluster)
+    }
+
+    /// Waits until it has ended, and fails unless it failed for this reason; returns exit code and message.
+    pub async fn fails(&self, reason: &str) -> Result<(Option<i32>, String)> {
+        let cluster = self.trial.await_finished(self.name, DEADLINE).await?;
+        let (status, found, message) = condition(&cluster, "Failed").context("it did not fail")?;
+        ensure!(status == "True" && found == reason, "{}: {found}: {message}", self.name);
+        Ok((cluster.status.as_ref().and_then(|status| status.exit_code), message.to_owned()))
+    }
+
+    /// The newest pod of this index; that of index 0 is the lead.
+    pub async fn pod(&self, index: u32) -> Result<Pod> {
+        let found = self.trial.pod(self.name, index).await?;
+        found.with_context(|| format!("{} has no pod of index {index}", self.name))
+    }
+
+    /// Deletes a pod, and returns it as it was.
+    pub async fn delete_pod(&self, index: u32) -> Result<Pod> {
+        let pod = self.pod(index).await?;
+        self.kubectl(&["delete", "pod", &pod.name_any(), "--wait=false"])?;
+        Ok(pod)
+    }
+
+    /// Waits until the newest pod of this index is another than `before` and has a node.
+    pub async fn another(&self, index: u32, before: &Pod) -> Result<Pod> {
+        look(&format!("another pod {index} of {}", self.name), async || {
+            let pod = self.trial.pod(self.name, index).await?;
+            let is_placed = |pod: &Pod| pod.spec.as_ref().is_some_and(|it| it.node_name.is_some());
+            Ok(pod.filter(|pod| pod.uid() != before.uid() && is_placed(pod)))
+        })
+        .await
+    }
+
+    /// What the runner of a pod has printed.
+    pub async fn log(&self, index: u32) -> Result<String> {
+        container_log(self.trial, &self.pod(index).await?, self.name).await
+    }
+
+    /// Waits until the runner in the newest pod of this index has printed `text`, and returns the pod.
+    pub async fn printed(&self, index: u32, text: &str) -> Result<Pod> {
+        look(&format!("{text:?} in the log of {}-{index}", self.name), async || {
+            let Some(pod) = self.trial.pod(self.name, index).await? else { return Ok(None) };
+            // While its container starts it has no log.
+            let log = container_log(self.trial, &pod, self.name).await.unwrap_or_default();
+            Ok(log.contains(text).then_some(pod))
+        })
+        .await
+    }
+
+    /// Fails unless the lead has printed each of `lines` once.
+    pub async fn each_once(&self, lines: &[&str]) -> Result<()> {
+        let log = self.log(0).await?;
+        for line in lines {
+            let times = log.lines().filter(|it| it.trim() == *line).count();
+            ensure!(times == 1, "{line} stands {times} times in the log:\n{log}");
+        }
+        Ok(())
+    }
+
+    /// How many lines of the logs of all pods that can be read are `line`.
+    pub async fn times(&self, line: &str) -> Result<usize> {
+        let mut times = 0;
+        for pod in self.trial.pods(self.name).await? {
+            let log = container_log(self.trial, &pod, self.name).await.unwrap_or_default();
+            times += log.lines().filter(|it| *it == line).count();
+        }
+        Ok(times)
+    }
+
+    /// What `words` print in the runner of a pod.
+    pub async fn exec(&self, index: u32, words: &[&str]) -> Result<String> {
+        self.exec_in(&self.pod(index).await?.name_any(), self.name, words)
+    }
+
+    /// What `words` print in this container of this pod.
+    pub fn exec_in(&self, pod: &str, container: &str, words: &[&str]) -> Result<String> {
+        let into = ["exec", pod, "--container", container, "--"];
+        self.kubectl(&[&into[..], words].concat())
+    }
+
+    /// What kubectl prints in its namespace.
+    pub fn kubectl(&self, words: &[&str]) -> Result<String> {
+        let namespace = ["--namespace", self.trial.namespace()];
+        self.environment.kubectl(&[&namespace[..], words].concat())
+    }
+
+    /// The message of each Event of its namespace with these fields.
+    pub fn events(&self, fields: &str) -> Result<Vec<String>> {
+        let messages = "-ojsonpath={range .items[*]}{.message}{\"\\n\"}{end}";
+        let events = self.kubectl(&["get", "events", "--field-selector", fields, messages])?;
+        Ok(events.lines().map(str::to_owned).collect())
+    }
+
+    /// Lets what waits for the file `/tmp/go` in the newest pod of this index go on.
+    pub async fn go(&self, index: u32) -> Result<()> {
+        self.exec(index, &["touch", "/tmp/go"]).await.map(drop)
+    }
+
+    /// What `flux` prints on the lead, without white space at the ends.
+    pub async fn flux(&self, words: &[&str]) -> Result<String> {
+        let printed = self.exec(0, &[&[FLUX], words].concat()).await?;
+        Ok(printed.trim().to_owned())
+    }
+
+    /// Submits a job that has a task on each of so many nodes, waits until it runs, and returns its id.
+    pub async fn job(&self, nodes: &str, task: &str) -> Result<String> {
+        let id = self.flux(&["submit", "-N", nodes, "-n", nodes, "sh", "-c", task]).await?;
+        look("the job to run", async || Ok((self.jobs().await? == "RUN").then_some(()))).await?;
+        Ok(id)
+    }
+
+    /// The status of each job.
+    pub async fn jobs(&self) -> Result<String> {
+        self.flux(&["jobs", "-a", "-no", "{status}"]).await
+    }
+
+    /// The ranks that are drained, each with its reason.
+    pub async fn drained(&self) -> Result<String> {
+        self.flux(&["resource", "drain", "-no", "{ranks} {reason}"]).await
+    }
+
+    /// Waits until Flux has so many brokers for jobs: of those without a job, as many are up.
+    pub async fn up(&self, count: u32) -> Result<()> {
+        self.up_within(count, DEADLINE).await
+    }
+
+    /// The same in this time.
+    pub async fn up_within(&self, count: u32, time: Duration) -> Result<()> {
+        let mut seen = String::new();
+        let found = until_found("the brokers", time, async || {
+            // While a lead starts there is nobody to ask.
+            let list = ["resource", "list", "--states=free", "-no", "{nnodes}"];
+            let counted = self.flux(&list).await;
+            seen = format!("{counted:?}");
+            Ok(counted.is_ok_and(|counted| counted == count.to_string()).then_some(()))
+        });
+        let name = self.name;
+        found
+            .await
+            .with_context(|| format!("{count} brokers of {name} are to be up, seen were {seen}"))
+    }
+
+    /// What the agent of the pod says of its run.
+    pub async fn agent_status(&self, index: u32) -> Result<Value> {
+        let answer = self.exec(index, &[AGENT, "status", "--output", "json"]).await?;
+        serde_json::from_str(&answer).with_context(|| format!("reading {answer}"))
+    }
+
+    /// Changes fields of the specification, as a user would.
+    pub fn edit(&self, spec: &Value) -> Result<()> {
+        self.patch(&format!("minicluster/{}", self.name), &json!({ "spec": spec }))
+    }
+
+    /// Changes fields of an object of its namespace, `kind/name`.
+    pub fn patch(&self, object: &str, patch: &Value) -> Result<()> {
+        let words = ["patch", object, "--type=merge", "--patch", &patch.to_string()];
+        self.kubectl(&words).map(drop)
+    }
+
+    /// Deletes it, and waits until it is gone with all that it had.
+    pub async fn delete(&self) -> Result<()> {
+        let words = ["delete", "minicluster", self.name, "--cascade=foreground", "--timeout=3m"];
+        self.kubectl(&words)?;
+        let left = self.trial.pods(self.name).await?;
+        ensure!(left.is_empty(), "{} pods are left", left.len());
+        Ok(())
+    }
+}
+
+/// A specification with these fields, whose only container has the usual image and `container`.
+pub fn specification(fields: &[&str], container: &str) -> String {
+    let joined = |parts: &[&str]| {
+        let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
+        parts.join(", ")
+    };
+    let container = joined(&["image: 'ubuntu:24.04'", container]);
+    format!("{{{}}}", joined(&[&joined(fields), &format!("containers: [{{{container}}}]")]))
+}
+
+/// How the container `name` of the pod has ended, if it has.
+pub fn end_of<'pod>(pod: &'pod Pod, name: &str) -> Option<&'pod ContainerStateTerminated> {
+    let status = pod.status.as_ref()?;
+    let main = status.container_statuses.iter().flatten();
+    let mut all = main.chain(status.init_container_statuses.iter().flatten());
+    all.find(|container| container.name == name)?.state.as_ref()?.terminated.as_ref()
+}
+
+/// Looks until `look` has what it looks for, as long as any of the above waits.
+pub async fn look<T>(what: &str, look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+    until_found(what, DEADLINE, look).await
+}

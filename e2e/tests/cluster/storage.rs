@@ -1,0 +1,56 @@
+//! Volumes and disks that are full.
+
+use anyhow::ensure;
+use flux_contract::Exit;
+use kube::ResourceExt as _;
+
+use crate::{run, trial};
+
+const LIMIT: &str = "resources: {limits: {ephemeral-storage: 16Mi}}";
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_command_that_fills_its_volume_or_its_disk_fails_and_says_why() {
+    trial("full", &[], async |trial| {
+        let volume = "volumes: {scratch: {path: /scratch, emptyDir: true, emptyDirMedium: memory, \
+                      emptyDirSizeLimit: 1Mi}}";
+        let fill = "echo once; head -c 4M /dev/zero > /scratch/full";
+        let volume =
+            run(trial, "volume", "size: 1", &format!("{volume}, command: '{fill}'")).await?;
+        // The kubelet notices this later, and takes the pod away.
+        let fill = "echo once; head -c 64M /dev/zero > /tmp/full; sleep 600";
+        let disk = run(trial, "disk", "size: 1", &format!("{LIMIT}, command: '{fill}'")).await?;
+
+        let (code, message) = volume.fails("CommandFailed").await?;
+        ensure!(code == Some(1), "{code:?}: {message}");
+        let log = volume.log(0).await?;
+        ensure!(log.contains("No space left on device"), "log of the lead:\n{log}");
+
+        let (code, message) = disk.fails("Evicted").await?;
+        ensure!(message.contains("exceeds the total limit of containers 16Mi"), "{message}");
+        // The grace period of such an eviction is a second: the agent may not come to its end.
+        let stopped = i32::from(Exit::Stopped.code());
+        ensure!(code.is_some_and(|code| [stopped, 137].contains(&code)), "{code:?}: {message}");
+        let log = disk.log(0).await?;
+        ensure!(!log.lines().any(|line| line == "once"), "the next lead ran it:\n{log}");
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_worker_that_fills_its_disk_is_evicted_and_made_anew() {
+    trial("full-worker", &[], async |trial| {
+        let run = run(trial, "full-worker", "size: 2, interactive: true", LIMIT).await?;
+        let lead = run.ready().await?;
+        run.up(2).await?;
+        let worker = run.pod(1).await?;
+        run.exec(1, &["sh", "-c", "head -c 64M /dev/zero > /tmp/full"]).await?;
+        run.another(1, &worker).await?;
+        run.up(2).await?;
+        ensure!(run.ready().await? == lead, "the lead is another one");
+        let fields = format!("involvedObject.name={},reason=Evicted", worker.name_any());
+        ensure!(!run.events(&fields)?.is_empty(), "it was not evicted");
+        Ok(())
+    });
+}

@@ -1,0 +1,103 @@
+//! The way from the workers to the lead: its Service, and the certificate of both ends.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e::trial::{Trial, instance::look};
+use flux_contract::{CurveCertificate, OVERLAY_PORT};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use tokio::time::{Instant, sleep_until};
+
+use crate::{run, trial};
+
+/// The Service's label by which kube-proxy leaves it to another program, which there is none of.
+const PROXY: &str = "service.kubernetes.io/service-proxy-name";
+const SERVICE: &str = "service/way-lead";
+/// How long it leads nowhere.
+const AWAY: Duration = Duration::from_secs(20);
+
+/// The agents then find the lead by its name, and by its address when that leads there again. A selector that somebody
+/// has changed is changed back.
+#[test]
+#[ignore = "needs a cluster"]
+fn workers_start_and_go_on_while_the_leads_service_leads_nowhere() {
+    trial("way", &[], async |trial| {
+        let run = run(trial, "way", "size: 1, maxSize: 2, interactive: true", "").await?;
+        let lead = run.ready().await?;
+        let begun = Instant::now();
+        run.patch(SERVICE, &json!({ "metadata": { "labels": { PROXY: "nobody" } } }))?;
+        let of_service =
+            |field: &str| run.kubectl(&["get", SERVICE, &format!("-ojsonpath={{.spec.{field}}}")]);
+        let address = of_service("clusterIP")?;
+        let connect = format!("exec 3<>/dev/tcp/{address}/{OVERLAY_PORT}");
+        let leads_there =
+            async || run.exec(0, &["timeout", "1", "bash", "-c", &connect]).await.is_ok();
+        look("the Service to lead nowhere", async || Ok((!leads_there().await).then_some(())))
+            .await?;
+        run.edit(&json!({ "size": 2 }))?;
+        run.up(2).await?;
+        let log = run.log(1).await?;
+        ensure!(log.contains("only its name led there"), "the Service led there:\n{log}");
+        sleep_until(begun + AWAY).await;
+        run.patch(SERVICE, &json!({ "metadata": { "labels": { PROXY: null } } }))?;
+        run.up(2).await?;
+        let status = run.agent_status(1).await?;
+        ensure!(status["restarts"] == 0, "{status}");
+        ensure!(run.ready().await? == lead, "the lead is another one");
+        look("the Service to lead there", async || Ok(leads_there().await.then_some(()))).await?;
+        let kill = "kill -9 $(/mnt/flux/bin/flux getattr broker.pid)";
+        run.exec(1, &["sh", "-c", kill]).await?;
+        run.printed(1, "its address leads there again").await?;
+        run.up(2).await?;
+
+        let whole = of_service("selector")?;
+        let index = "batch.kubernetes.io/job-completion-index";
+        for added in [json!({ "no": "body" }), json!({ index: "9" })] {
+            run.patch(SERVICE, &json!({ "spec": { "selector": added } }))?;
+            let mended = async || Ok((of_service("selector")? == whole).then_some(()));
+            look("the selector to be mended", mended).await?;
+        }
+        Ok(())
+    });
+}
+
+/// Puts the certificate with this secret key into the Secret `keys`.
+async fn put_certificate(trial: &Trial, key: u8) -> Result<()> {
+    let certificate = CurveCertificate::new("faults", [key; 32])?;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "keys" },
+        "stringData": { "curve.cert": certificate.to_text().expose() },
+    });
+    let parameters = PatchParams::apply("e2e").force();
+    trial.api::<Secret>().patch("keys", &parameters, &Patch::Apply(&secret)).await?;
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_worker_with_another_certificate_than_the_lead_waits_and_harms_nobody() {
+    trial("certificate", &[], async |trial| {
+        put_certificate(trial, 1).await?;
+        let fields = "size: 1, maxSize: 2, flux: {curveCertSecret: keys}";
+        let container = "launcher: true, command: 'echo begun; until test -e /tmp/go; do \
+                         sleep 0.2; done; flux run -N2 -n2 hostname; echo done'";
+        let run = run(trial, "keys", fields, container).await?;
+        run.ready().await?;
+        put_certificate(trial, 2).await?;
+        run.edit(&json!({ "size": 2 }))?;
+        run.printed(1, "certificate").await?;
+        let log = run.log(1).await?;
+        ensure!(log.contains("WARNING: waiting for the lead broker"), "log of the worker:\n{log}");
+        let words = "1 of 2 brokers are ready: the logs of the other pods say why";
+        let (status, _, message) = run.says("Ready", words).await?;
+        ensure!(status == "True", "{status}: {message}");
+        put_certificate(trial, 1).await?;
+        run.delete_pod(1).await?;
+        run.up(2).await?;
+        run.go(0).await?;
+        run.complete().await?;
+        run.each_once(&["begun", "keys-0", "keys-1", "done"]).await
+    });
+}
