@@ -353,7 +353,11 @@ enum Verdict {
 const ONLY_ALL: &str = "only `cargo verify --all` runs it, each night";
 
 fn not_run(name: &str, reason: &str) -> Outcome {
-    Outcome { name: name.to_owned(), result: Verdict::NotRun(reason.to_owned()), took: Duration::ZERO }
+    Outcome {
+        name: name.to_owned(),
+        result: Verdict::NotRun(reason.to_owned()),
+        took: Duration::ZERO,
+    }
 }
 
 fn run(mut check: Check, progress: &Progress) -> Outcome {
