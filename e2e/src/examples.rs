@@ -203,7 +203,6 @@ mod tests {
         }
         let with_steps = |files: &[&str]| Expectation {
             steps: files.iter().map(|file| Step::Apply((*file).to_owned())).collect(),
-            ..Expectation::default()
         };
         let names: Vec<String> = manifests(directory.path(), &with_steps(&["later/second.yaml"]))
             .unwrap()

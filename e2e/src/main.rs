@@ -11,10 +11,9 @@ use e2e::{
     demo::demo,
     environment::Environment,
     interruption::{self, Scope},
-    kubernetes::KubernetesVersion,
     product::{chart::Chart, dockerfiles},
     progress::{self, Progress},
-    verify::{Options, chart, matrix, verify},
+    verify::{Options, chart, verify},
 };
 
 /// Runs the project on a real cluster.
@@ -60,15 +59,6 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
-    /// Run tests on a cluster of each Kubernetes that is supported, and print a table.
-    Matrix {
-        /// Only this Kubernetes; may be given several times.
-        #[arg(long, value_name = "VERSION")]
-        kubernetes: Vec<KubernetesVersion>,
-        /// Run all tests on a cluster, not only those that show most of Kubernetes.
-        #[arg(long)]
-        all: bool,
-    },
     /// Measure on a cluster of this machine.
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -99,7 +89,6 @@ impl Command {
             Self::Manifests { check: false } => {
                 Chart::of_checkout(&Progress::new())?.write_rendered()?;
             }
-            Self::Matrix { kubernetes, all } => matrix(&kubernetes, all, &Progress::new())?,
             Self::Bench(command) => return command.run(),
             Self::Cluster(command) => return command.run(),
         }

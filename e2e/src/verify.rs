@@ -2,12 +2,11 @@
 
 pub mod chart;
 mod emulated;
-mod matrix;
 mod tools;
 mod unused_items;
 mod workflows;
 
-pub use self::{matrix::matrix, tools::CARGO_DENY_VERSION};
+pub use self::tools::CARGO_DENY_VERSION;
 
 use std::{
     panic::resume_unwind,
@@ -27,7 +26,9 @@ use crate::{
     cli::use_cluster,
     cluster::Target,
     interruption,
-    kubernetes::{self, Built, ClusterId, ContainerRuntime, Kubernetes, Nodes},
+    kubernetes::{
+        self, Built, ClusterId, ContainerRuntime, DownAtEnd, Kubernetes, KubernetesVersion, Nodes,
+    },
     not_run,
     product::{
         binaries, cargo, checkout,
@@ -77,6 +78,17 @@ const SHARED: [Tests; 1] = [("cluster", "tests and examples on a cluster")];
 /// Modules of [`OWN`] that only `--all` runs: Kueue, another scheduler and another containerd take ten minutes to
 /// build, and the two nodes are lost and cut off for as long as it takes Kubernetes to notice.
 const NIGHTLY: [&str; 3] = ["gang", "kueue", "two_nodes"];
+
+/// Tests that show what a version of Kubernetes may change: names, or parts of them. A start, jobs, another
+/// size, how agent and view come into the pods, runs that end in every way.
+const CHOSEN: [&str; 6] = [
+    "examples::hello_world",
+    "examples::interactive",
+    "examples::batch",
+    "examples::elasticity",
+    "install::",
+    "runs::",
+];
 
 /// Lines of Rust that the stand-in for Flux may have, its tests included: nobody wants to keep more
 /// true for something that proves nothing about Flux.
@@ -260,7 +272,7 @@ fn on_the_cluster(
     outcomes
         .extend(not_run::noted(notes.path()).into_iter().map(|reason| not_run("a test", &reason)));
     if own.is_some() {
-        outcomes.extend(nightly(options.all, progress));
+        outcomes.extend(nightly(options, progress)?);
     }
     if let Target::Own(own) = &options.target
         && !options.keep
@@ -270,14 +282,30 @@ fn on_the_cluster(
     Ok(outcomes)
 }
 
-/// The tests on clusters that only `all` runs and that have no place elsewhere: those on other versions of
-/// Kubernetes. Without `all`, what is left out.
-fn nightly(all: bool, progress: &Progress) -> Vec<Outcome> {
-    const VERSIONS: &str = "tests on every version of Kubernetes";
-    if all {
-        return vec![timed(VERSIONS, progress, || matrix::on_every_version(progress))];
+/// The tests of [`CHOSEN`] on a cluster of each other version of Kubernetes, with `all`; else what is left out.
+fn nightly(options: &Options, progress: &Progress) -> Result<Vec<Outcome>> {
+    let others = KubernetesVersion::all().iter().filter(|it| **it != KubernetesVersion::default());
+    if !options.all {
+        let versions = ["tests on every version of Kubernetes"];
+        let names = NIGHTLY.into_iter().chain(versions);
+        return Ok(names.map(|name| not_run(name, ONLY_ALL)).collect());
     }
-    NIGHTLY.into_iter().chain([VERSIONS]).map(|name| not_run(name, ONLY_ALL)).collect()
+    others.map(|version| on_version(*version, progress)).collect()
+}
+
+/// How the tests of [`CHOSEN`] went on a cluster of this version.
+fn on_version(version: KubernetesVersion, progress: &Progress) -> Result<Outcome> {
+    let own = kubernetes::Options::of_version(version)?;
+    let mut command = cargo(&["test", "--package", "e2e", "--test", "cluster", "--"])?;
+    let threads = format!("--test-threads={TRIALS_AT_ONCE}");
+    command.args(["--ignored", &threads]).args(CHOSEN);
+    use_cluster(&mut command, &Target::Own(own.clone()));
+    let name = format!("tests on Kubernetes {}", version.full());
+    Ok(timed(&name, progress, || {
+        let _down = DownAtEnd(own.clone());
+        Kubernetes::up(&own, progress)?;
+        programs::show(&mut command)
+    }))
 }
 
 /// Builds all that runs on clusters of the tests. Else some of the tests would build, and the others would have to
@@ -305,7 +333,7 @@ fn ignored_tests((test, name): Tests, options: &Options, images: Option<&Images>
 
 /// How one check went.
 struct Outcome {
-    name: &'static str,
+    name: String,
     result: Verdict,
     took: Duration,
 }
@@ -320,8 +348,12 @@ enum Verdict {
 
 const ONLY_ALL: &str = "only `cargo verify --all` runs it, each night";
 
-fn not_run(name: &'static str, reason: &str) -> Outcome {
-    Outcome { name, result: Verdict::NotRun(reason.to_owned()), took: Duration::ZERO }
+fn not_run(name: &str, reason: &str) -> Outcome {
+    Outcome {
+        name: name.to_owned(),
+        result: Verdict::NotRun(reason.to_owned()),
+        took: Duration::ZERO,
+    }
 }
 
 fn run(mut check: Check, progress: &Progress) -> Outcome {
@@ -344,7 +376,7 @@ fn beside(mut check: Check, others: Vec<Check>, progress: &Progress) -> Vec<Outc
     })
 }
 
-fn timed(name: &'static str, progress: &Progress, work: impl FnOnce() -> Result<()>) -> Outcome {
+fn timed(name: &str, progress: &Progress, work: impl FnOnce() -> Result<()>) -> Outcome {
     // Nothing is begun while an interruption ends what there is.
     interruption::await_end();
     let begun = Instant::now();
@@ -355,7 +387,7 @@ fn timed(name: &'static str, progress: &Progress, work: impl FnOnce() -> Result<
             Verdict::Failed
         }
     };
-    Outcome { name, result, took: begun.elapsed() }
+    Outcome { name: name.to_owned(), result, took: begun.elapsed() }
 }
 
 fn summary(outcomes: &[Outcome], progress: &Progress) -> Result<()> {
@@ -368,7 +400,7 @@ fn summary(outcomes: &[Outcome], progress: &Progress) -> Result<()> {
             Verdict::NotRun(reason) => format!("not run           {name}: {reason}"),
         });
         if matches!(result, Verdict::Failed) {
-            failed.push(*name);
+            failed.push(name.as_str());
         }
     }
     if failed.is_empty() {

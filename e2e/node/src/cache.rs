@@ -38,7 +38,7 @@ impl Cache {
 
     /// A cache below the given directory, which is made if need be.
     pub fn at(root: &Path) -> Result<Self> {
-        for name in ["built", "clusters", "images", "logs"] {
+        for name in ["built", "clusters", "logs"] {
             let directory = root.join(name);
             fs::create_dir_all(&directory)
                 .with_context(|| format!("making the cache directory {}", directory.display()))?;
@@ -57,11 +57,6 @@ impl Cache {
     /// Where clusters keep their state, one directory each.
     pub fn clusters(&self) -> PathBuf {
         self.root.join("clusters")
-    }
-
-    /// Where images are that were built from Dockerfiles.
-    pub fn image_store(&self) -> PathBuf {
-        self.root.join("images")
     }
 
     /// Where the output of what made the artefact goes.

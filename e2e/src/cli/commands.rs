@@ -16,7 +16,6 @@ use crate::{
     interruption::{self, Scope},
     kubernetes::{Kubernetes, Status},
     kueue,
-    product::dockerfiles,
     progress::{self, Progress},
     scheduler_plugins,
 };
@@ -178,10 +177,6 @@ fn prune(cache: &Cache, unused: Duration, progress: &Progress) -> Result<ExitCod
     }
     for name in cache.prune(unused)? {
         progress.say(&format!("removed {name}"));
-    }
-    let layers = dockerfiles::prune(cache, unused)?;
-    if layers > 0 {
-        progress.say(&format!("removed {layers} layers of images"));
     }
     Ok(ExitCode::SUCCESS)
 }

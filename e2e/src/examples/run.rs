@@ -49,13 +49,9 @@ fn run_example(example: &Example, environment: &Environment, progress: &Progress
         return Ok(());
     }
     environment.run(async |client| {
-        let labels: Vec<(&str, &str)> = example
-            .expectation
-            .pod_security
-            .iter()
-            .map(|level| ("pod-security.kubernetes.io/enforce", level.as_str()))
-            .collect();
-        let trial = Trial::begin(&client, &format!("example-{name}"), &labels).await?;
+        let level = example.expectation.pod_security();
+        let label = level.map(|level| ("pod-security.kubernetes.io/enforce", level));
+        let trial = Trial::begin(&client, &format!("example-{name}"), label.as_slice()).await?;
         let volumes = Volumes::provide(&trial, example).await?;
         let played = async { Scene::new(environment, &trial, example)?.play().await }.await;
         if let Err(error) = played {
@@ -72,14 +68,15 @@ fn obstacle(example: &Example, view: &View, own_cluster: bool) -> Result<Option<
     if example.has_own_image() && !own_cluster {
         return Ok(Some("its image, which is in no registry, is made for clusters of ours only"));
     }
-    Ok(match example.expectation.flux {
-        NeededFlux::Real if !view.is_real() => Some("it needs real Flux"),
-        NeededFlux::Fluxion if !view.has_fluxion()? => Some("it needs a view with Fluxion"),
-        NeededFlux::CLibrary if !view.has_c_library()? => {
-            Some("its image has no C library, and the view has none either")
+    let Some(flux) = example.expectation.flux() else { return Ok(None) };
+    let (is_there, reason) = match flux {
+        NeededFlux::Real => (view.is_real(), "it needs real Flux"),
+        NeededFlux::Fluxion => (view.has_fluxion()?, "it needs a view with Fluxion"),
+        NeededFlux::CLibrary => {
+            (view.has_c_library()?, "its image has no C library, and the view has none either")
         }
-        NeededFlux::Any | NeededFlux::Real | NeededFlux::Fluxion | NeededFlux::CLibrary => None,
-    })
+    };
+    Ok((!is_there).then_some(reason))
 }
 
 /// An example on the cluster, and what its steps are about now.
@@ -121,8 +118,10 @@ impl<'run> Scene<'run> {
 
     async fn step(&mut self, step: &Step) -> Result<()> {
         match step {
+            // What there must be before the start.
+            Step::Flux(_) | Step::PodSecurity(_) => {}
             Step::Apply(file) => self.apply(&self.example.directory.join(file))?,
-            Step::MiniCluster(name) => self.place = Place::lead(name),
+            Step::Minicluster(name) => self.place = Place::lead(name),
             Step::Pod(pod) => {
                 self.place.pod = *pod;
                 self.place.container = None;

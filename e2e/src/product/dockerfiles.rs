@@ -4,23 +4,20 @@ mod buildah;
 mod toolchain;
 
 use std::{
-    collections::BTreeSet,
     fs::{self, Permissions},
     os::unix::fs::PermissionsExt as _,
     panic::resume_unwind,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
 use flux_operator::images::{AGENT_IMAGE, OPERATOR_IMAGE};
-use serde_json::Value;
 
 use self::buildah::{Build, Buildah};
 use super::{binaries::target, cargo};
 use crate::{
     architecture::Architecture,
-    cache::{self, Cache, remove_tree},
+    cache::{Cache, remove_tree},
     images::image::Image,
     programs,
     progress::Progress,
@@ -123,7 +120,7 @@ fn here() -> Result<Architecture> {
 pub fn build(architectures: &[Architecture], progress: &Progress) -> Result<Images> {
     let cache = Cache::locate()?;
     let buildah = Buildah::new(&cache, progress)?;
-    let _alone = cache::lock(&cache.image_store().join(".lock"))?;
+    let _alone = buildah.lock()?;
     let toolchain = toolchain::image(&cache, progress)?;
     let build_image = toolchain.content_name();
     progress.step("the crates of every platform are downloaded", || {
@@ -144,18 +141,7 @@ pub fn build(architectures: &[Architecture], progress: &Progress) -> Result<Imag
         let mut builds = builds.into_iter();
         builds.try_for_each(|build| build.join().unwrap_or_else(|panic| resume_unwind(panic)))
     })?;
-    for shipped in [&OPERATOR, &AGENT] {
-        list(shipped, architectures, &buildah)?;
-    }
     Ok(images)
-}
-
-/// Removes what earlier builds have left in the store and no build has used for `unused`; returns how many
-/// layers that were.
-pub(crate) fn prune(cache: &Cache, unused: Duration) -> Result<usize> {
-    let Some(buildah) = Buildah::existing(cache) else { return Ok(0) };
-    let _alone = cache::lock(&cache.image_store().join(".lock"))?;
-    buildah.prune(unused)
 }
 
 /// Builds all images for one architecture, and checks them.
@@ -246,11 +232,7 @@ fn registry() -> Result<PathBuf> {
 }
 
 fn name(shipped: &Shipped, architecture: Architecture) -> String {
-    format!("{}-{}", list_name(shipped), architecture.image_name())
-}
-
-fn list_name(shipped: &Shipped) -> String {
-    format!("localhost/flux-e2e/{}:built", shipped.program)
+    format!("localhost/flux-e2e/{}:built-{}", shipped.program, architecture.image_name())
 }
 
 /// An image is small, runs as an ordinary user, and says what it is.
@@ -273,23 +255,4 @@ fn check(shipped: &Shipped, image: &Image) -> Result<()> {
         ensure!(config.labels.contains_key(&label), "it has no label {label}");
     }
     Ok(())
-}
-
-/// Joins an image's architectures in one list, which names each of them.
-fn list(shipped: &Shipped, built: &[Architecture], buildah: &Buildah) -> Result<()> {
-    let list = list_name(shipped);
-    let images: Vec<_> = built.iter().map(|it| name(shipped, *it)).collect();
-    buildah.join(&list, &images)?;
-    let found = architectures(&buildah.list(&list)?);
-    let expected: BTreeSet<_> = built.iter().map(|it| it.image_name().to_owned()).collect();
-    ensure!(found == expected, "{list} is for {found:?}, not for {expected:?}");
-    Ok(())
-}
-
-/// The architectures that a manifest list names.
-fn architectures(list: &Value) -> BTreeSet<String> {
-    let manifests = list["manifests"].as_array();
-    let named =
-        manifests.into_iter().flatten().filter_map(|it| it["platform"]["architecture"].as_str());
-    named.map(ToOwned::to_owned).collect()
 }
