@@ -2,7 +2,7 @@
 //! ever.
 
 use std::{
-    io::{self, BufRead as _, BufReader, Read, Seek as _, Write},
+    io::{self, BufRead as _, BufReader, Seek as _, Write},
     panic::resume_unwind,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
@@ -53,18 +53,10 @@ pub fn show_at_the_end(command: &mut Command) -> Result<()> {
     let same = || output.try_clone().context("opening a file for what a program writes");
     let ended = show(command.stdout(same()?).stderr(same()?));
     output.rewind().context("reading what a program has written")?;
-    show_lines(output);
+    for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+        progress::print(&String::from_utf8_lossy(&line));
+    }
     ended
-}
-
-/// Shows every line as soon as it is there, and returns them all.
-fn show_lines(output: impl Read) -> String {
-    let lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
-    lines.fold(String::new(), |text, line| {
-        let line = String::from_utf8_lossy(&line);
-        progress::print(&line);
-        text + &line + "\n"
-    })
 }
 
 /// `command` as the last words of `wrapper`, which starts it.
@@ -80,29 +72,6 @@ pub fn within(mut wrapper: Command, command: &Command) -> Command {
         wrapper.current_dir(directory);
     }
     wrapper
-}
-
-/// What a program wrote on standard output, and whether it ended well.
-#[derive(Debug)]
-pub struct Shown {
-    /// It ended with exit code 0.
-    pub success: bool,
-    /// What it wrote.
-    pub text: String,
-}
-
-/// Like [`show`], but keeps what the command writes on standard output, and says how it ended.
-pub fn show_and_keep(command: &mut Command) -> Result<Shown> {
-    let started = command.stdout(Stdio::piped()).spawn();
-    let mut child = started.with_context(|| format!("starting {}", describe(command)))?;
-    let output = child.stdout.take().context("taking the standard output of a child")?;
-    thread::scope(|scope| {
-        let reading = scope.spawn(move || show_lines(output));
-        let ended = child.controlled().time_limit(BUILD_LIMIT).terminate_for_timeout().wait();
-        let success = in_time(command, BUILD_LIMIT, ended)?.success();
-        let text = reading.join().unwrap_or_else(|panic| resume_unwind(panic));
-        Ok(Shown { success, text })
-    })
 }
 
 /// Like [`run`], with `input` on the command's standard input.
@@ -214,14 +183,6 @@ mod tests {
             failed.unwrap_err().to_string(),
             "`sleep 600`: ended here: it had not ended after 0 s"
         );
-    }
-
-    #[test]
-    fn what_is_shown_is_kept_and_how_it_ended_is_said() {
-        let shown = show_and_keep(Command::new("sh").args(["-c", "echo a; echo b; exit 3"]));
-        let Shown { success, text } = shown.unwrap();
-        assert_eq!((success, text.as_str()), (false, "a\nb\n"));
-        assert!(show_and_keep(&mut Command::new("true")).unwrap().success);
     }
 
     #[test]
