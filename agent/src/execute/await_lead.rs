@@ -4,13 +4,18 @@ use crate::execute::context::Context;
 use crate::execute::error::StepError;
 use crate::execute::steps::write_file;
 use crate::lead::wait::wait_for_lead;
-use crate::plan::step::{AwaitLead, Way};
+use crate::plan::error::PlanError;
+use crate::plan::step::{AwaitLead, FileToWrite};
 use flux_contract::phase;
-use std::mem;
+use std::net::IpAddr;
 use std::time::Duration;
 
-/// Waits until the lead lets this pod in; what was seen last is in the status all along.
-pub(crate) async fn await_lead(context: &mut Context, lead: &AwaitLead) -> Result<(), StepError> {
+/// Waits until the lead lets this pod in, and gives the address where it did; what was seen last is in the status all
+/// along.
+pub(crate) async fn await_lead(
+    context: &mut Context,
+    lead: &AwaitLead,
+) -> Result<IpAddr, StepError> {
     context.progress.enter(phase::WAIT_FOR_LEAD);
     context.log.info(&lead.to_string());
     let certificate = context
@@ -34,21 +39,29 @@ pub(crate) async fn await_lead(context: &mut Context, lead: &AwaitLead) -> Resul
         "the lead broker answers at {} after {seconds:.1} s ({} attempts)",
         found.address, found.attempts
     ));
-    take_way(context, lead, lead.way_to(found.address.ip()))
+    Ok(found.address.ip())
 }
 
-/// Has the broker go the way that led to the lead.
-fn take_way(context: &mut Context, lead: &AwaitLead, way: Way) -> Result<(), StepError> {
-    let before = mem::replace(&mut context.session.way, way);
-    let Some(file) = lead.rewritten(before, way) else { return Ok(()) };
-    match way {
-        Way::Address => {
-            context.log.info("its address leads there again: the broker will use the address");
-        }
-        Way::Name { .. } if lead.address.is_some() => {
-            context.log.info("only its name led there: the broker will use the name");
-        }
-        Way::Name { .. } => {}
+/// Has the broker go the way on which the lead was `found`. The file that is there, which a hook may have changed, stays
+/// where that is the way of before.
+pub(crate) fn take_way(
+    context: &mut Context,
+    lead: &AwaitLead,
+    found: IpAddr,
+    file: impl Fn(Option<IpAddr>) -> Result<FileToWrite, PlanError>,
+) -> Result<(), StepError> {
+    let before = context.session.lead.replace(found);
+    let file = |found| file(found).map_err(|source| StepError::Plan { source });
+    let (before, now) = (file(before)?, file(Some(found))?);
+    if before == now {
+        return Ok(());
     }
-    write_file(context, file)
+    if let Some(address) = lead.address {
+        context.log.info(if address == found {
+            "its address leads there again: the broker will use the address"
+        } else {
+            "only its name led there: the broker will use the name"
+        });
+    }
+    write_file(context, &now)
 }

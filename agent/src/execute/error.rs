@@ -2,6 +2,7 @@
 
 use crate::accounts::error::AccountError;
 use crate::lead::wait::LeadError;
+use crate::plan::error::PlanError;
 use crate::process::signals::Stop;
 use flux_contract::{CertificateError, Exit};
 use std::io;
@@ -80,6 +81,12 @@ pub(crate) enum StepError {
         end: String,
         output: String,
     },
+    /// The broker cannot be configured for the lead that was found.
+    #[error("configure the broker")]
+    Plan {
+        #[source]
+        source: PlanError,
+    },
     /// The lead did not answer in time.
     #[error("wait for the lead broker")]
     Lead {
@@ -107,6 +114,7 @@ impl StepError {
             | Self::File { .. }
             | Self::NoPlace { .. }
             | Self::Certificate { .. } => Exit::Prepare,
+            Self::Plan { source } => source.exit(),
             Self::Lead { .. } => Exit::LeadUnreachable,
             Self::Order { .. } => Exit::Internal,
         }

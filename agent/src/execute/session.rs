@@ -2,11 +2,11 @@
 
 use crate::accounts::become_user::Target;
 use crate::execute::error::{StepError, failed};
-use crate::plan::step::Way;
 use crate::system::environment::{Change, Environment, Report};
 use flux_contract::CurveCertificate;
 use nix::unistd::{AccessFlags, access};
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
@@ -40,8 +40,8 @@ pub(crate) struct Session {
     pub identity: Option<Identity>,
     /// The certificate of the instance, once it was read.
     pub certificate: Option<CurveCertificate>,
-    /// The way to the lead that the broker's configuration has.
-    pub way: Way,
+    /// Where the lead was found for which the broker is configured.
+    pub lead: Option<IpAddr>,
     /// This program. The container's own user runs it, so it must not be what jobs can replace.
     agent: PathBuf,
     /// `HOME` as the container was started with.
@@ -57,7 +57,7 @@ impl Session {
             working_directory: start.working_directory,
             identity: None,
             certificate: None,
-            way: Way::Address,
+            lead: None,
             agent,
         }
     }

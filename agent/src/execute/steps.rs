@@ -57,10 +57,8 @@ pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), St
         Step::WriteFile(file) => write_file(context, file),
         Step::InstallCertificate { from, to, link } => {
             install_certificate(context, from, to)?;
-            link.iter().try_for_each(|link| {
-                let linked = files::link(&context.root.at(link), &context.root.at(to));
-                linked.map_err(failed("make the link", link))
-            })
+            let linked = files::link(&context.root.at(link), &context.root.at(to));
+            linked.map_err(failed("make the link", link))
         }
         Step::InstallMungeKey { from, to, owner } => install_munge_key(context, from, to, *owner),
         Step::ChangeEnvironment { changes } => {

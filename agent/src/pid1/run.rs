@@ -1,6 +1,6 @@
 //! `flux-agent run`: the first process of a pod, from its configuration to its exit code.
 
-use crate::execute::await_lead::await_lead;
+use crate::execute::await_lead::{await_lead, take_way};
 use crate::execute::context::Context;
 use crate::execute::error::StepError;
 use crate::execute::session::Session;
@@ -13,9 +13,10 @@ use crate::pid1::supervise::run_broker;
 use crate::pid1::{archive, ending, sidecar};
 use crate::plan::budget::{Budget, Duties};
 use crate::plan::config::read_config;
-use crate::plan::decide::plan;
+use crate::plan::decide::{broker_config, plan};
+use crate::plan::error::PlanError;
 use crate::plan::facts::Facts;
-use crate::plan::step::{ArchiveRun, BrokerRun, Plan, WorkerRun};
+use crate::plan::step::{ArchiveRun, BrokerRun, FileToWrite, Plan, WorkerRun};
 use crate::process::children::Children;
 use crate::process::deadline::Deadline;
 use crate::process::signals::Signals;
@@ -35,6 +36,7 @@ use nix::sys::prctl;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::mem;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::signal::unix::{self, SignalKind};
@@ -72,9 +74,9 @@ pub(crate) async fn run(options: Options) -> u8 {
     output::log_on_a_thread();
     let root = options.root.clone();
     match begin(options, signals, readiness).await {
-        Ok(Begun::Runner { mut context, plan, facts, probes, lock: _held_to_the_end }) => {
+        Ok(Begun::Runner { mut context, plan, config, facts, probes, lock: _held_to_the_end }) => {
             let in_case = in_case_of_a_kill(&root, context.progress.subscribe());
-            let ended = prepare_and_supervise(&mut context, &plan, &facts).await;
+            let ended = prepare_and_supervise(&mut context, &plan, &config, &facts).await;
             let ended = finish(&mut context, &plan, ended).await;
             let phases = context.progress.finish();
             let well = ended.code == 0;
@@ -151,6 +153,7 @@ enum Begun {
     Runner {
         context: Box<Context>,
         plan: Box<Plan>,
+        config: Box<AgentConfig>,
         facts: Box<Facts>,
         probes: Option<watch::Receiver<u32>>,
         lock: Option<RunnerLock>,
@@ -218,6 +221,7 @@ async fn begin(
     Ok(Begun::Runner {
         context: Box::new(context),
         plan: Box::new(plan),
+        config: Box::new(config),
         facts: Box::new(facts),
         probes,
         lock,
@@ -273,10 +277,18 @@ fn answer_the_kubelet(
 }
 
 /// Everything from the first step to the end of the broker.
-async fn prepare_and_supervise(context: &mut Context, plan: &Plan, facts: &Facts) -> Ended {
+async fn prepare_and_supervise(
+    context: &mut Context,
+    plan: &Plan,
+    config: &AgentConfig,
+    facts: &Facts,
+) -> Ended {
     let ended = match execute_all(context, &plan.steps).await {
         Ok(()) => match &plan.broker.worker {
-            Some(worker) => of_worker(context, plan, worker).await,
+            Some(worker) => {
+                let configuration = |found| broker_config(config, facts, found);
+                of_worker(context, plan, worker, configuration).await
+            }
             None => of_lead(context, plan, facts).await,
         },
         Err(error) => Err(error),
@@ -339,10 +351,12 @@ async fn of_worker(
     context: &mut Context,
     plan: &Plan,
     worker: &WorkerRun,
+    configuration: impl Fn(Option<IpAddr>) -> Result<FileToWrite, PlanError>,
 ) -> Result<Ended, StepError> {
     let mut backoff = Backoff::new();
     loop {
-        await_lead(context, &worker.lead).await?;
+        let found = await_lead(context, &worker.lead).await?;
+        take_way(context, &worker.lead, found, &configuration)?;
         let (end, _) = run_broker(context, plan).await?;
         let why = match ending::of_worker(worker.policy, end) {
             Next::Leave(ended)

@@ -38,13 +38,11 @@ impl fmt::Display for Step {
             Self::RemoveFile { path } => write!(formatter, "remove {}", path.display()),
             Self::WriteFile(file) => file.fmt(formatter),
             Self::InstallCertificate { from, to, link } => {
-                let (from, to) = (from.display(), to.display());
+                let [from, to, link] = [from, to, link].map(|path| path.display());
                 write!(
                     formatter,
-                    "copy the CURVE certificate {from} to {to} (0600, broker's user)"
-                )?;
-                link.iter()
-                    .try_for_each(|link| write!(formatter, " and link {} to it", link.display()))
+                    "copy the CURVE certificate {from} to {to} (0600, broker's user) and link {link} to it"
+                )
             }
             Self::InstallMungeKey { from, to, owner } => munge_key(formatter, from, to, *owner),
             Self::ChangeEnvironment { changes } => {
@@ -125,7 +123,7 @@ impl fmt::Display for FileToWrite {
 
 impl fmt::Display for AwaitLead {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, name, port, deadline_seconds, configurations: _ } = self;
+        let Self { address, name, port, deadline_seconds } = self;
         write!(formatter, "wait for the lead broker at ")?;
         if let Some(address) = address {
             write!(formatter, "{address}, else ")?;

@@ -1,7 +1,6 @@
 //! The environment that everything after the set-up sees.
 
 use crate::plan::facts::{Facts, IMAGE_SHELLS, MEMORY, VIEW_SHELLS};
-use crate::plan::fluxion;
 use crate::plan::pod::Pod;
 use crate::system::environment::Change;
 use flux_contract::{AgentConfig, DEFAULT_OUTPUT_DIRECTORY, Workload};
@@ -37,8 +36,21 @@ pub(super) fn lists(pod: Pod<'_>) -> Vec<Change> {
     let own = pod.facts.site_packages.as_deref();
     let packages = pod.config.view.python_path.as_deref().map(Path::new).or(own);
     lists.extend(packages.map(|packages| append("PYTHONPATH", packages)));
-    lists.extend(fluxion::search_paths(pod).iter().map(|(list, path)| append(list, path)));
+    lists.extend(fluxion_paths(pod).iter().map(|(list, path)| append(list, path)));
     lists
+}
+
+/// The lists on which a view with Fluxion has to be, with what they lack. Flux looks below the
+/// prefix it was compiled for; where the view is made of links, as Spack does it, that is
+/// flux-core's own, and Fluxion is in another one.
+fn fluxion_paths(pod: Pod<'_>) -> Vec<(&'static str, PathBuf)> {
+    let Some(modules) = &pod.facts.fluxion_modules else { return vec![] };
+    let view = pod.config.layout.view();
+    vec![
+        ("FLUX_MODULE_PATH", modules.clone()),
+        ("FLUX_MODPROBE_PATH_APPEND", view.join("etc/flux/modprobe")),
+        ("FLUX_EXEC_PATH", view.join("libexec/flux/cmd")),
+    ]
 }
 
 /// `flux` of a client: first, so that neither the view's nor one of the image is taken for it.

@@ -1,9 +1,7 @@
 //! Directories and files that the broker needs.
 
 use crate::flux::resources;
-use crate::plan::broker_config::BrokerDocument;
 use crate::plan::environment::{output_directory, temporary};
-use crate::plan::error::PlanError;
 use crate::plan::pod::Pod;
 use crate::plan::step::{FileToWrite, Owner, Role, Step};
 use flux_contract::{
@@ -68,7 +66,7 @@ pub(super) fn certificate(pod: Pod<'_>) -> Step {
     Step::InstallCertificate {
         from: Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY),
         to: pod.config.layout.curve_certificate(),
-        link: Some(pod.config.layout.curve_certificate_link()),
+        link: pod.config.layout.curve_certificate_link(),
     }
 }
 
@@ -81,16 +79,6 @@ pub(super) fn munge_key(pod: Pod<'_>) -> Option<Step> {
         to: MUNGE_KEY.into(),
         owner: owner.filter(|_| pod.facts.uid == 0),
     })
-}
-
-/// `broker.toml`: `document`, or the user's own text where there is none.
-pub(super) fn broker_config(
-    pod: Pod<'_>,
-    document: Option<&BrokerDocument>,
-) -> Result<FileToWrite, PlanError> {
-    let custom = pod.config.broker.custom_config.clone().unwrap_or_default();
-    let content = document.map_or(Ok(custom), BrokerDocument::text)?;
-    Ok(file(pod.config.layout.broker_toml(), 0o644, content))
 }
 
 pub(super) fn hostlist(pod: Pod<'_>) -> FileToWrite {

@@ -3,32 +3,12 @@
 use crate::plan::error::PlanError;
 use crate::plan::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
 use crate::plan::pod::Pod;
-use crate::plan::step::{Hook, Role, Step};
+use crate::plan::step::{Hook, Step};
 use flux_contract::AgentConfig;
 use std::path::PathBuf;
 
-/// Before everything else.
-pub(super) fn init(pod: Pod<'_>) -> Result<Vec<Step>, PlanError> {
-    hooks(pod, [("commands.init", &pod.config.hooks.init)])
-}
-
-/// After the environment is set up, before the broker.
-pub(super) fn before_broker(pod: Pod<'_>) -> Result<Vec<Step>, PlanError> {
-    let hooks_of = &pod.config.hooks;
-    let of_role = match pod.role {
-        Role::Lead => ("commands.brokerPre", &hooks_of.broker_pre),
-        Role::Worker => ("commands.workerPre", &hooks_of.worker_pre),
-    };
-    let common = [("preCommand", &hooks_of.pre_command), ("commands.pre", &hooks_of.pre)];
-    hooks(pod, common.into_iter().chain([of_role]))
-}
-
-/// At the end.
-pub(super) fn post(pod: Pod<'_>) -> Result<Vec<Step>, PlanError> {
-    hooks(pod, [("commands.post", &pod.config.hooks.post)])
-}
-
-fn hooks<'run>(
+/// `scripts` as steps, each under the field of the specification that it comes from.
+pub(super) fn hooks<'run>(
     pod: Pod<'run>,
     scripts: impl IntoIterator<Item = (&'static str, &'run Option<String>)>,
 ) -> Result<Vec<Step>, PlanError> {

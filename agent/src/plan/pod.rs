@@ -60,9 +60,4 @@ impl Pod<'_> {
     pub(crate) fn budget(&self) -> Budget {
         Budget::new(self.config.shutdown.grace_seconds, Duties::of_runner(self.config))
     }
-
-    /// Domain of the Kubernetes cluster.
-    pub(crate) fn cluster_domain(&self) -> &str {
-        self.facts.cluster_domain.as_deref().unwrap_or("cluster.local")
-    }
 }

@@ -142,7 +142,7 @@ pub enum Step {
         /// The broker's copy.
         to: PathBuf,
         /// A link to the copy.
-        link: Option<PathBuf>,
+        link: PathBuf,
     },
     /// Copy the munge key (`flux.mungeSecret`) to where munge looks for it, mode 0400.
     InstallMungeKey {
@@ -221,55 +221,6 @@ pub struct AwaitLead {
     pub port: u16,
     /// Deadline in seconds.
     pub deadline_seconds: u64,
-    /// The broker's configuration for each way to the lead; none where the user gave all of it.
-    pub configurations: Option<LeadConfigurations>,
-}
-
-impl AwaitLead {
-    /// The way to a lead that let this pod in at `address`.
-    pub fn way_to(&self, address: IpAddr) -> Way {
-        if self.address == Some(address) {
-            Way::Address
-        } else {
-            Way::Name { ipv6: address.is_ipv6() }
-        }
-    }
-
-    /// The configuration to write for the way `now`, where the one for `before` is there. A lead that
-    /// comes back can be found another way than the one before it.
-    pub fn rewritten(&self, before: Way, now: Way) -> Option<&FileToWrite> {
-        let configurations = self.configurations.as_ref().filter(|_| before != now)?;
-        Some(match now {
-            Way::Address => &configurations.address,
-            Way::Name { ipv6: false } => &configurations.ipv4,
-            Way::Name { ipv6: true } => &configurations.ipv6,
-        })
-    }
-}
-
-/// The way to the lead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// Its address where there is one, which says its kind itself; else its name.
-    Address,
-    /// Its name, which led to an address of this kind. `ZeroMQ` asks for IPv6 addresses alone where it
-    /// may use any, and for IPv4 addresses alone where it may not; one of the others may be what let
-    /// us in.
-    Name {
-        /// It was an IPv6 address.
-        ipv6: bool,
-    },
-}
-
-/// The broker's configuration for each way to the lead.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct LeadConfigurations {
-    /// By the lead's address; the one that is there first.
-    pub address: FileToWrite,
-    /// When an IPv4 address of the lead's name let us in.
-    pub ipv4: FileToWrite,
-    /// When an IPv6 address did.
-    pub ipv6: FileToWrite,
 }
 
 /// The broker and what belongs to its run.
