@@ -4,18 +4,22 @@
 //! Flux 0.88 it crashes where the user has no passwd entry. The socket speaks Flux messages
 //! (RFC 3): after one byte that says whether the connection is accepted, each message is a magic
 //! number, the length of its frames, and the frames. Only the owner of the instance is let in, and root where
-//! `access.allow-root-owner` says so.
-
-use std::path::Path;
+//! `access.allow-root-owner` says so, which a user's own configuration may not.
 
 use nix::errno::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::Uid;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::UnixStream,
-};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
 
 /// Begins every message on a local socket of Flux, in the byte order of the host.
 const MESSAGE_MAGIC: u32 = 0xffee_0012;
@@ -37,6 +41,8 @@ pub(crate) const LEAD: u32 = 0;
 const STATE: &str = "state-machine.get";
 /// The service that answers with every change of that state.
 const STATE_CHANGES: &str = "state-machine.monitor";
+/// How long a broker may take to tell its state, which it does from memory.
+const STATE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The resource set of a large instance of many kinds of nodes is shorter; anything longer is no answer.
 const LARGEST_MESSAGE: u32 = 4 * 1024 * 1024;
 
@@ -47,13 +53,13 @@ pub(crate) enum SocketError {
     #[error("connect to the broker's socket")]
     Connect {
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The connection broke.
     #[error("talk to the broker")]
     Exchange {
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The broker lets only the owner of the instance in.
     #[error("the broker refused the connection with errno {errno}")]
@@ -76,6 +82,51 @@ impl SocketError {
     }
 }
 
+/// Where the local broker is asked, and by whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokerAddress {
+    /// Its socket.
+    pub socket: PathBuf,
+    /// The owner of the instance, where that is another user than this process'.
+    pub owner: Option<u32>,
+}
+
+impl BrokerAddress {
+    /// Connects and waits until the broker accepts.
+    pub(crate) async fn connect(&self) -> Result<BrokerSocket, SocketError> {
+        let connected = connected(&self.socket, self.owner).and_then(UnixStream::from_std);
+        BrokerSocket::accepted(connected).await
+    }
+
+    /// The state of the broker, if it answers soon.
+    pub(crate) async fn state(&self) -> Result<String, SocketError> {
+        let state = async { self.connect().await?.state().await };
+        let silent = || Err(SocketError::Silent { topic: STATE.to_owned() });
+        timeout(STATE_TIMEOUT, state).await.unwrap_or_else(|_| silent())
+    }
+}
+
+/// A stream to the socket at `path`. A broker asks the kernel who has connected, and on Linux users are those of
+/// threads: one of its own becomes `owner` and ends with the answer, for which a local socket never waits.
+fn connected(path: &Path, owner: Option<u32>) -> io::Result<std::os::unix::net::UnixStream> {
+    let connect = || -> io::Result<OwnedFd> {
+        if let Some(uid) = owner {
+            rustix::thread::set_thread_res_uid(None, Uid::from_raw(uid), None)?;
+        }
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+        Ok(socket)
+    };
+    let ended = |_| Err(io::Error::other("the thread has ended"));
+    let socket = thread::scope(|scope| {
+        let thread = thread::Builder::new().spawn_scoped(scope, connect)?;
+        thread.join().unwrap_or_else(ended)
+    });
+    Ok(socket?.into())
+}
+
 /// A connection to the local broker.
 #[derive(Debug)]
 pub(crate) struct BrokerSocket {
@@ -86,8 +137,11 @@ pub(crate) struct BrokerSocket {
 impl BrokerSocket {
     /// Connects and waits until the broker accepts.
     pub(crate) async fn connect(path: &Path) -> Result<Self, SocketError> {
-        let mut stream =
-            UnixStream::connect(path).await.map_err(|source| SocketError::Connect { source })?;
+        Self::accepted(UnixStream::connect(path).await).await
+    }
+
+    async fn accepted(connected: io::Result<UnixStream>) -> Result<Self, SocketError> {
+        let mut stream = connected.map_err(|source| SocketError::Connect { source })?;
         let accepted = stream.read_u8().await.map_err(|source| SocketError::Exchange { source })?;
         match accepted {
             0 => Ok(Self { stream, matchtag: 0 }),

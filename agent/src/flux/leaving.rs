@@ -5,13 +5,12 @@
 //! `flux resource` and `flux jobs`, of the broker of rank 0 (flux-core, `src/modules/resource` and
 //! `src/modules/job-list`).
 
-use crate::flux::broker_socket::{BrokerSocket, LEAD, SocketError};
+use crate::flux::broker_socket::{BrokerAddress, BrokerSocket, LEAD, SocketError};
 use crate::flux::resources::ids_of;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -25,12 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Jobs that are asked for at most: their ids are for people.
 const JOBS: u32 = 20;
 
-/// The rank of this pod, and the socket of its broker.
+/// The rank of this pod, and its broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OwnRank {
-    /// The broker's local socket.
-    pub(crate) socket: PathBuf,
-    /// Its rank.
+    pub(crate) broker: BrokerAddress,
     pub(crate) rank: u32,
 }
 
@@ -62,7 +59,7 @@ impl OwnRank {
     /// over. The answer is the ids of those that still run, as people write them.
     pub(crate) async fn leave(&self, patience: Duration) -> Result<Vec<String>, SocketError> {
         let deadline = Instant::now() + patience;
-        let mut socket = BrokerSocket::connect(&self.socket).await?;
+        let mut socket = self.broker.connect().await?;
         if status(&mut socket).await?.reason(self.rank).is_none() {
             let drain = json!({ "targets": self.rank.to_string(), "reason": REASON });
             let () = ask(&mut socket, "resource.drain", drain).await?;
@@ -81,7 +78,7 @@ impl OwnRank {
 
     /// Lifts the drain that the pod that was here before has left; says whether there was one.
     pub(crate) async fn take(&self) -> Result<bool, SocketError> {
-        let mut socket = BrokerSocket::connect(&self.socket).await?;
+        let mut socket = self.broker.connect().await?;
         let status = status(&mut socket).await?;
         let is_left = status.reason(self.rank) == Some(REASON);
         if is_left {

@@ -5,7 +5,7 @@ use crate::execute::context::Context;
 use crate::execute::error::StepError;
 use crate::execute::hook::run_hook;
 use crate::execute::script::PrivateScript;
-use crate::flux::broker_socket::{BrokerSocket, SocketError};
+use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::pid1::ending::{self, Ended};
 use crate::pid1::runner_lock::{RunnerState, runner_state};
 use crate::plan::budget::{Budget, Duties};
@@ -31,8 +31,6 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// How long before the end of Flux a command may fail and be taken to have failed for it: on a
 /// worker, requests fail before its own broker knows.
 const FORESIGHT: Duration = Duration::from_secs(5);
-/// How long the broker may take to tell its state.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// Most bytes of the marker, in which the runner leaves its exit code.
 const CODE_LIMIT: u64 = 16;
 /// States of a broker that has not begun to end (flux-core, RFC 51).
@@ -319,18 +317,13 @@ impl Runner {
     }
 
     async fn goes_on(&self) -> bool {
-        let state = async { BrokerSocket::connect(&self.socket).await?.state().await };
-        match timeout(PATIENCE, state).await {
-            Ok(Ok(state)) => GOES_ON.contains(&state.as_str()),
+        let broker = BrokerAddress { socket: self.socket.clone(), owner: None };
+        match broker.state().await {
+            Ok(state) => GOES_ON.contains(&state.as_str()),
             // It is there, but tells strangers nothing.
-            Ok(Err(SocketError::Refused { .. } | SocketError::Failed { .. })) => true,
-            Ok(Err(
-                SocketError::Connect { .. }
-                | SocketError::Exchange { .. }
-                | SocketError::Silent { .. }
-                | SocketError::Malformed { .. },
-            ))
-            | Err(_) => false,
+            Err(error) => {
+                matches!(error, SocketError::Refused { .. } | SocketError::Failed { .. })
+            }
         }
     }
 }

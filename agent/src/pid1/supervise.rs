@@ -3,7 +3,7 @@
 
 use crate::execute::context::Context;
 use crate::execute::error::StepError;
-use crate::flux::broker_socket::SocketError;
+use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::flux::broker_watch::{Event, Watch};
 use crate::flux::client::FluxClient;
 use crate::flux::leaving::OwnRank;
@@ -66,8 +66,12 @@ pub(crate) async fn run_broker(
     })?;
     give_terminal(running.pid());
     let (events, mut changes) = mpsc::unbounded_channel();
-    let watch = tokio::spawn(watch(context, broker).run(events));
-    let mut supervision = Supervision::new(broker, plan.role, plan.rank);
+    let owner = context.broker_ids().map(|(uid, _)| uid);
+    let address = BrokerAddress { socket: broker.socket.clone(), owner };
+    let watch = Watch { broker: address.clone(), has_lead: broker.worker.is_some() };
+    let watch = tokio::spawn(watch.run(events));
+    let own_rank = OwnRank { broker: address.clone(), rank: plan.rank };
+    let mut supervision = Supervision::new(broker, plan.role, own_rank);
     let lead = broker.worker.as_ref().map(|worker| &worker.lead);
     let lost = async {
         match lead {
@@ -78,7 +82,7 @@ pub(crate) async fn run_broker(
     let configuration = context.configuration.clone();
     let smaller = async {
         match plan.role {
-            Role::Lead => quorum::becomes_smaller(&configuration, broker).await,
+            Role::Lead => quorum::becomes_smaller(&configuration, broker.quorum, &address).await,
             Role::Worker => pending().await,
         }
     };
@@ -117,24 +121,13 @@ async fn clear(context: &Context, before: &Before) {
     }
 }
 
-fn watch(context: &Context, broker: &BrokerRun) -> Watch {
-    let mut uptime = context.session.broker_command(&[broker.flux.clone(), "uptime".to_owned()]);
-    uptime.env("FLUX_URI", broker.uri());
-    Watch {
-        socket: broker.socket.clone(),
-        uptime,
-        children: context.children.clone(),
-        has_lead: broker.worker.is_some(),
-    }
-}
-
 /// A worker's rank is left; what it gives are the ids of the jobs that still run there.
 type Leaving = Pin<Box<dyn Future<Output = Result<Vec<String>, SocketError>> + Send>>;
 
 struct Supervision<'run> {
     broker: &'run BrokerRun,
     role: Role,
-    rank: u32,
+    own_rank: OwnRank,
     stop: Option<Stop>,
     stopped: Option<u64>,
     ran: bool,
@@ -152,11 +145,11 @@ struct Supervision<'run> {
 }
 
 impl<'run> Supervision<'run> {
-    const fn new(broker: &'run BrokerRun, role: Role, rank: u32) -> Self {
+    const fn new(broker: &'run BrokerRun, role: Role, own_rank: OwnRank) -> Self {
         Self {
             broker,
             role,
-            rank,
+            own_rank,
             stop: None,
             stopped: None,
             ran: false,
@@ -287,7 +280,7 @@ impl<'run> Supervision<'run> {
 
     /// Begins to leave an instance that may go on.
     fn leave(&mut self, context: &Context, stop: Stop) {
-        let (rank, patience) = (self.own_rank(), context.budget.drain);
+        let (rank, patience) = (self.own_rank.clone(), context.budget.drain);
         context.log.info(&format!(
             "{stop}: draining rank {}, whose jobs have {patience:?} to end",
             rank.rank
@@ -303,7 +296,7 @@ impl<'run> Supervision<'run> {
         left: Result<Vec<String>, SocketError>,
     ) {
         self.leaving = None;
-        let rank = self.rank;
+        let rank = self.own_rank.rank;
         match left {
             Ok(jobs) if jobs.is_empty() => {
                 context.log.info(&format!("no job runs on rank {rank}: ending the broker"));
@@ -323,13 +316,9 @@ impl<'run> Supervision<'run> {
         running.signal(self.stop.map_or(Signal::SIGTERM, Stop::signal));
     }
 
-    fn own_rank(&self) -> OwnRank {
-        OwnRank { socket: self.broker.socket.clone(), rank: self.rank }
-    }
-
     /// Lifts, beside everything else, the drain that an earlier pod of this rank has left.
     fn take_rank(&self, context: &Context) {
-        let (rank, log) = (self.own_rank(), context.log);
+        let (rank, log) = (self.own_rank.clone(), context.log);
         tokio::spawn(async move {
             match rank.take().await {
                 Ok(true) => log.info(&format!("rank {} is not drained any more", rank.rank)),

@@ -58,7 +58,9 @@ async fn ends_without_lead(children: &Children, script: &str) -> (i32, bool) {
     let (events, mut changes) = mpsc::unbounded_channel();
     events.send(Event::State("run".to_owned())).unwrap();
     let broker = broker();
-    let mut supervision = Supervision::new(&broker, Role::Worker, 1);
+    let address = BrokerAddress { socket: broker.socket.clone(), owner: None };
+    let own_rank = OwnRank { broker: address, rank: 1 };
+    let mut supervision = Supervision::new(&broker, Role::Worker, own_rank);
     let lost = async {
         while !directory.path().join("up").exists() {
             tokio::time::sleep(Duration::from_millis(10)).await;
