@@ -8,7 +8,7 @@
 use crate::execute::context::Context;
 use crate::execute::error::{StepError, failed};
 use crate::pid1::archive_check::{WholeError, check_whole};
-use crate::pid1::broker_end::BrokerEnd;
+use crate::pid1::ending::BrokerEnd;
 use crate::plan::step::ArchiveRun;
 use crate::system::files;
 use crate::system::output::chain;

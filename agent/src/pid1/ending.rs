@@ -3,7 +3,6 @@
 //! The exit code is the user's whenever the user's command ran. A broker that ends with 0 proves
 //! nothing: Flux does so, too, when it gets SIGTERM while it waits for the quorum.
 
-use crate::pid1::broker_end::BrokerEnd;
 use crate::pid1::command::{CommandEnd, NotRun};
 use crate::process::exit_status::{end_text, exit_code};
 use crate::process::signals::Stop;
@@ -11,6 +10,27 @@ use flux_contract::{Exit, WorkerPolicy};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
+
+/// How a broker's run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct BrokerEnd {
+    /// Its exit code, 128 + N for signal N.
+    pub code: i32,
+    /// What asked for the end, if something did.
+    pub stop: Option<Stop>,
+    /// When it did so first, by `monotonic_nanoseconds`.
+    pub stopped: Option<u64>,
+    /// It was seen in state `run`.
+    pub ran: bool,
+    /// It was ended because the lead is gone.
+    pub lead_lost: bool,
+    /// It was ended because fewer brokers are enough than it waited for.
+    pub quorum_is_smaller: bool,
+    /// When it started, by `monotonic_nanoseconds`.
+    pub started: u64,
+    /// When it ended.
+    pub ended: u64,
+}
 
 /// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]

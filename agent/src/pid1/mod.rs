@@ -3,7 +3,6 @@
 
 pub(crate) mod archive;
 pub(crate) mod archive_check;
-pub(crate) mod broker_end;
 pub(crate) mod command;
 pub(crate) mod ending;
 pub(crate) mod quorum;

@@ -8,21 +8,21 @@ use crate::flux::broker_watch::{Event, Watch};
 use crate::flux::client::FluxClient;
 use crate::flux::leaving::OwnRank;
 use crate::lead::watch::LeadWatch;
-use crate::pid1::broker_end::BrokerEnd;
 use crate::pid1::command::{CommandEnd, RunningCommand};
+use crate::pid1::ending::BrokerEnd;
 use crate::pid1::{archive, quorum};
 use crate::plan::step::{BrokerRun, Plan, Role};
 use crate::process::children::Running;
 use crate::process::exit_status::exit_code;
 use crate::process::leftovers::Before;
-use crate::process::signals::{Asked, Stop, asks_to_stop, at};
+use crate::process::signals::{Asked, Stop, asks_to_stop, at, end_of};
 use crate::process::terminal::give_terminal;
 use crate::status::timing::monotonic_nanoseconds;
 use crate::system::output::chain;
 use crate::system::words::shown;
 use flux_contract::phase;
 use nix::sys::signal::Signal;
-use std::future::{Future, pending};
+use std::future::Future;
 use std::io::{self, IsTerminal};
 use std::os::unix::process::ExitStatusExt;
 use std::pin::{Pin, pin};
@@ -70,43 +70,36 @@ pub(crate) async fn run_broker(
     let address = BrokerAddress { socket: broker.socket.clone(), owner };
     let watch = Watch { broker: address.clone(), has_lead: broker.worker.is_some() };
     let watch = tokio::spawn(watch.run(events));
-    let own_rank = OwnRank { broker: address.clone(), rank: plan.rank };
-    let mut supervision = Supervision::new(broker, plan.role, own_rank);
-    let lead = broker.worker.as_ref().map(|worker| &worker.lead);
-    let lost = async {
-        match lead {
-            Some(lead) => LeadWatch::default().lost(lead).await,
-            None => pending().await,
-        }
-    };
+    let lost = broker.worker.as_ref().map(|worker| LeadWatch::default().lost(&worker.lead));
     let configuration = context.configuration.clone();
-    let smaller = async {
-        match plan.role {
-            Role::Lead => quorum::becomes_smaller(&configuration, broker.quorum, &address).await,
-            Role::Worker => pending().await,
-        }
+    let smaller = (plan.role == Role::Lead)
+        .then(|| quorum::becomes_smaller(&configuration, broker.quorum, &address));
+    let mut supervision = Supervision {
+        broker,
+        role: plan.role,
+        own_rank: OwnRank { broker: address.clone(), rank: plan.rank },
+        end: BrokerEnd { started, ..BrokerEnd::default() },
+        kill_at: None,
+        killed: false,
+        submission: None,
+        command: None,
+        command_end: None,
+        runs: false,
+        leaving: None,
     };
+    let (lost, smaller) = (end_of(lost), end_of(smaller));
     let status = supervision.until_ended(context, &mut running, &mut changes, lost, smaller).await;
     watch.abort();
     context.progress.broker_ended();
-    let ended = monotonic_nanoseconds();
-    drop(supervision.submission.take());
-    let code = exit_code(status.map_err(StepError::no_status)?);
-    if let Some(mut command) = supervision.command.take() {
-        supervision.command_end = Some(command.end_without_broker(code != 0).await);
+    let Supervision { mut end, submission, command, mut command_end, .. } = supervision;
+    end.ended = monotonic_nanoseconds();
+    drop(submission);
+    end.code = exit_code(status.map_err(StepError::no_status)?);
+    if let Some(mut command) = command {
+        command_end = Some(command.end_without_broker(end.code != 0).await);
     }
     clear(context, &before).await;
-    let end = BrokerEnd {
-        code,
-        stop: supervision.stop,
-        stopped: supervision.stopped,
-        ran: supervision.ran,
-        lead_lost: supervision.lead_lost,
-        quorum_is_smaller: supervision.quorum_is_smaller,
-        started,
-        ended,
-    };
-    Ok((end, supervision.command_end))
+    Ok((end, command_end))
 }
 
 /// Ends what the broker has left: it must not work on beside the broker's replacement, nor beside
@@ -128,11 +121,8 @@ struct Supervision<'run> {
     broker: &'run BrokerRun,
     role: Role,
     own_rank: OwnRank,
-    stop: Option<Stop>,
-    stopped: Option<u64>,
-    ran: bool,
-    lead_lost: bool,
-    quorum_is_smaller: bool,
+    /// What its end will be decided by.
+    end: BrokerEnd,
     /// When the broker is killed unless it has ended; once that was done, when it is given up.
     kill_at: Option<Instant>,
     killed: bool,
@@ -144,27 +134,7 @@ struct Supervision<'run> {
     leaving: Option<Leaving>,
 }
 
-impl<'run> Supervision<'run> {
-    const fn new(broker: &'run BrokerRun, role: Role, own_rank: OwnRank) -> Self {
-        Self {
-            broker,
-            role,
-            own_rank,
-            stop: None,
-            stopped: None,
-            ran: false,
-            lead_lost: false,
-            quorum_is_smaller: false,
-            kill_at: None,
-            killed: false,
-            submission: None,
-            command: None,
-            command_end: None,
-            runs: false,
-            leaving: None,
-        }
-    }
-
+impl Supervision<'_> {
     async fn until_ended(
         &mut self,
         context: &mut Context,
@@ -180,17 +150,17 @@ impl<'run> Supervision<'run> {
                 // A submission fails because its broker has: the broker's end is the one that counts.
                 status = running.wait() => return status,
                 // Until it has joined, the broker looks for the lead itself, and says so.
-                () = &mut lost, if self.ran && !self.lead_lost => self.lose_lead(context, running),
-                quorum = &mut smaller, if !self.quorum_is_smaller && !self.has_command() && self.stop.is_none() => {
+                () = &mut lost, if self.end.ran && !self.end.lead_lost => self.lose_lead(context, running),
+                quorum = &mut smaller, if !self.end.quorum_is_smaller && !self.has_command() && self.end.stop.is_none() => {
                     context.log.info(&format!(
                         "{quorum} brokers are enough now: starting this one again to wait for no more"
                     ));
-                    self.quorum_is_smaller = true;
+                    self.end.quorum_is_smaller = true;
                     // It runs nothing yet, and an orderly end would take the workers with it for good.
                     running.signal_group(Signal::SIGKILL);
                 }
                 () = at(self.kill_at) => {
-                    if self.killed && self.stop.is_some() {
+                    if self.killed && self.end.stop.is_some() {
                         context.log.error("the broker cannot be killed: going on without its end");
                         return Ok(ExitStatus::from_raw(Signal::SIGKILL as i32));
                     }
@@ -201,23 +171,23 @@ impl<'run> Supervision<'run> {
                 }
                 asked = context.signals.asked() => self.asked(context, running, asked),
                 Some(event) = changes.recv() => self.note(context, running, &event),
-                left = end_of_leaving(&mut self.leaving) => self.has_left(context, running, left),
-                status = end_of(&mut self.submission) => {
+                left = end_of(self.leaving.as_mut()) => self.has_left(context, running, left),
+                status = end_of(self.submission.as_mut().map(Running::wait)) => {
                     self.submission = None;
                     note_submission(context, status);
                 }
-                end = end_of_command(&mut self.command) => self.command_ended(context, running, end),
+                end = end_of(self.command.as_mut().map(RunningCommand::end)) => self.command_ended(context, running, end),
             }
         }
     }
 
     /// Ends the broker of a lead that is gone, unless that was done.
     fn lose_lead(&mut self, context: &Context, running: &Running) {
-        if self.lead_lost {
+        if self.end.lead_lost {
             return;
         }
         context.log.warn("the lead broker is gone: ending this one to look for it anew");
-        self.lead_lost = true;
+        self.end.lead_lost = true;
         running.signal(Signal::SIGTERM);
         // Its last tasks ask the lead, who is gone.
         self.kill_within(context.budget.leave);
@@ -238,16 +208,16 @@ impl<'run> Supervision<'run> {
                 if let Stop::Deadline { .. } = stop {
                     context.log.error(&format!("{stop}: ending the run"));
                 }
-                let is_first = self.stop.is_none();
+                let is_first = self.end.stop.is_none();
                 if is_first {
-                    self.stopped = Some(monotonic_nanoseconds());
+                    self.end.stopped = Some(monotonic_nanoseconds());
                     self.kill_within(context.budget.main);
                 }
                 // A deadline stays the reason, whoever takes the pod away then.
-                if !matches!(self.stop, Some(Stop::Deadline { .. })) {
-                    self.stop = Some(stop);
+                if !matches!(self.end.stop, Some(Stop::Deadline { .. })) {
+                    self.end.stop = Some(stop);
                 }
-                if is_first && self.role == Role::Worker && self.ran && !self.lead_lost {
+                if is_first && self.role == Role::Worker && self.end.ran && !self.end.lead_lost {
                     return self.leave(context, stop);
                 }
                 self.leaving = None;
@@ -313,7 +283,7 @@ impl<'run> Supervision<'run> {
                 context.log.warn(&text);
             }
         }
-        running.signal(self.stop.map_or(Signal::SIGTERM, Stop::signal));
+        running.signal(self.end.stop.map_or(Signal::SIGTERM, Stop::signal));
     }
 
     /// Lifts, beside everything else, the drain that an earlier pod of this rank has left.
@@ -338,21 +308,21 @@ impl<'run> Supervision<'run> {
                 context.progress.broker_state(self.role, state);
                 self.runs = state == "run";
                 if !self.runs
-                    && self.stop.is_none()
+                    && self.end.stop.is_none()
                     && let Some(command) = &self.command
                 {
                     context.log.warn("the broker shuts down: ending the command");
                     command.signal(Signal::SIGTERM);
                 }
-                if self.runs && !self.ran {
-                    self.ran = true;
+                if self.runs && !self.end.ran {
+                    self.end.ran = true;
                     if let Some(entrance) = &self.broker.entrance {
                         context.log.info(&format!("the instance is up; to enter it: {entrance}"));
                     }
                     if self.role == Role::Worker {
                         self.take_rank(context);
                     }
-                    if self.role == Role::Lead && self.stop.is_none() {
+                    if self.role == Role::Lead && self.end.stop.is_none() {
                         self.start(context);
                     }
                 }
@@ -399,27 +369,6 @@ impl<'run> Supervision<'run> {
     }
 }
 
-async fn end_of_command(command: &mut Option<RunningCommand>) -> CommandEnd {
-    match command {
-        Some(command) => command.end().await,
-        None => pending().await,
-    }
-}
-
-async fn end_of_leaving(leaving: &mut Option<Leaving>) -> Result<Vec<String>, SocketError> {
-    match leaving {
-        Some(leaving) => leaving.await,
-        None => pending().await,
-    }
-}
-
-async fn end_of(running: &mut Option<Running>) -> io::Result<ExitStatus> {
-    match running {
-        Some(running) => running.wait().await,
-        None => pending().await,
-    }
-}
-
 fn note_submission(context: &Context, status: io::Result<ExitStatus>) {
     let end = match status {
         Ok(status) if status.success() => return,
@@ -430,6 +379,3 @@ fn note_submission(context: &Context, status: io::Result<ExitStatus>) {
     context.log.error(&text);
     context.progress.failed(&text);
 }
-
-#[cfg(test)]
-mod tests;

@@ -99,17 +99,11 @@ impl Signals {
     /// What is asked next. Dropping the future loses nothing.
     pub(crate) async fn asked(&mut self) -> Asked {
         let Self { streams, deadline, stopping } = self;
-        let passed = async {
-            match deadline {
-                Some(deadline) => deadline.passed().await,
-                None => pending().await,
-            }
-        };
         let asked = tokio::select! {
             signal = next_of(streams) => {
                 if asks_to_stop(signal) { Asked::Stop(Stop::Signal(signal)) } else { Asked::PassOn(signal) }
             }
-            seconds = passed => Asked::Stop(Stop::Deadline { seconds }),
+            seconds = end_of(deadline.as_mut().map(Deadline::passed)) => Asked::Stop(Stop::Deadline { seconds }),
         };
         if let Asked::Stop(stop) = asked {
             stopping.get_or_insert_with(|| (stop, Instant::now()));
@@ -160,8 +154,13 @@ impl Signals {
 
 /// Waits until `time`; for ever where there is none.
 pub(crate) async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
+    end_of(time.map(sleep_until)).await;
+}
+
+/// What `work` gives; where there is none, nothing ever.
+pub(crate) async fn end_of<T>(work: Option<impl Future<Output = T>>) -> T {
+    match work {
+        Some(work) => work.await,
         None => pending().await,
     }
 }
