@@ -5,9 +5,8 @@
 
 use crate::system::root::Root;
 use flux_contract::Hostlist;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
@@ -34,24 +33,6 @@ pub(crate) struct Resources {
     pub cpu_limit: Option<f64>,
     /// The memory limit in bytes.
     pub memory_limit: Option<u64>,
-}
-
-/// The part of a resource set (RFC 20) that says what a host has.
-#[derive(Deserialize)]
-struct ResourceSet {
-    execution: Execution,
-}
-
-#[derive(Deserialize)]
-struct Execution {
-    #[serde(rename = "R_lite")]
-    hosts: Vec<Hosts>,
-}
-
-#[derive(Deserialize)]
-struct Hosts {
-    #[serde(default)]
-    children: BTreeMap<String, String>,
 }
 
 impl Resources {
@@ -85,19 +66,14 @@ impl Resources {
 
     /// The table for people.
     pub(crate) fn text(&self) -> String {
-        let number =
-            |value: Option<usize>| value.map_or_else(|| "-".to_owned(), |it| it.to_string());
-        let limit =
-            self.cpu_limit.map_or_else(|| "none".to_owned(), |it| format!("{it:.2} processors"));
-        let memory = self
-            .memory_limit
-            .map_or_else(|| "none".to_owned(), |bytes| format!("{} MiB", bytes / (1024 * 1024)));
+        let number = |it: Option<usize>| it.map_or_else(|| "-".to_owned(), |it| it.to_string());
+        let limit = |it: Option<String>| it.unwrap_or_else(|| "none".to_owned());
         let lines = [
             ("cores for Flux", number(self.flux_cores)),
             ("GPUs for Flux", number(self.flux_gpus)),
             ("processors", number(self.processors)),
-            ("CPU limit", limit),
-            ("memory limit", memory),
+            ("CPU limit", limit(self.cpu_limit.map(|it| format!("{it:.2} processors")))),
+            ("memory limit", limit(self.memory_limit.map(|it| format!("{} MiB", it >> 20)))),
         ];
         let mut text = String::new();
         for (name, value) in lines {
@@ -168,11 +144,12 @@ pub(crate) fn narrowed(text: &str, limit: usize) -> Option<String> {
     changed.then(|| format!("{set}\n"))
 }
 
-/// How many `kind` the first host of a resource set has; 0 when it has none.
+/// How many `kind` the first host of a resource set (RFC 20) has; 0 when it has none.
 fn counted(set: &str, kind: &str) -> Option<usize> {
-    let set: ResourceSet = serde_json::from_str(set).ok()?;
-    let ids = set.execution.hosts.first()?.children.get(kind);
-    ids.map_or(Some(0), |ids| ids_of(ids).map(|ids| ids.len()))
+    let set: Value = serde_json::from_str(set).ok()?;
+    let host = set.pointer("/execution/R_lite/0")?;
+    let ids = host.get("children").and_then(|children| children.get(kind));
+    ids.map_or(Some(0), |ids| ids_of(ids.as_str()?).map(|ids| ids.len()))
 }
 
 /// The ids of an idset (RFC 22) such as `0-3,7`, unless these are more than [`MOST_IDS`].
@@ -217,17 +194,13 @@ mod tests {
         {"rank":"0-3","children":{"core":"0-3,8","gpu":"1"}}],"nodelist":["a-[0-3]"]}}"#;
 
     #[test]
-    fn ids_are_counted_and_what_a_host_lacks_is_none_of_it() {
+    fn ids_are_counted_up_to_more_than_any_instance_has() {
         assert_eq!((counted(SET, "core"), counted(SET, "gpu")), (Some(5), Some(1)));
-        assert_eq!(counted(SET, "fpga"), Some(0));
-        assert_eq!((counted("{}", "core"), ids_of("3-1")), (None, None));
-    }
-
-    #[test]
-    fn more_ids_than_any_instance_has_are_none() {
+        assert_eq!((counted(SET, "fpga"), counted("{}", "core")), (Some(0), None));
         assert_eq!(ids_of("0-1048575").map(|ids| ids.len()), Some(1 << 20));
-        assert_eq!((ids_of("0-1048576"), ids_of("7,0-1048575")), (None, None));
-        assert_eq!(ids_of("0-4294967295"), None);
+        for text in ["3-1", "0-1048576", "7,0-1048575", "0-4294967295"] {
+            assert_eq!(ids_of(text), None, "{text}");
+        }
     }
 
     #[test]
