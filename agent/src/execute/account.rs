@@ -9,7 +9,6 @@ use crate::plan::step::AccountChoice;
 use crate::system::files;
 use std::path::Path;
 
-/// Decides `session.identity`.
 pub(super) async fn use_account(
     context: &mut Context,
     choice: &AccountChoice,

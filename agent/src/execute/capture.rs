@@ -89,7 +89,6 @@ pub(crate) async fn wait_or_stop(
     }
 }
 
-/// How far the end of a process has come.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Running,

@@ -11,28 +11,18 @@ use crate::system::output::Log;
 use crate::system::root::Root;
 use std::path::PathBuf;
 
-/// What the steps of a run share.
 #[derive(Debug)]
 pub(crate) struct Context {
-    /// Where paths lie.
     pub root: Root,
-    /// Where things are said.
     pub log: Log,
-    /// A failing hook ends the run.
     pub strict: bool,
     /// Drop what hooks print on stdout.
     pub quiet: bool,
-    /// Where a hook leaves the environment of its shell.
     pub report_file: PathBuf,
-    /// Signals to this process, and the deadline.
     pub signals: Signals,
-    /// What a stop may take.
     pub budget: Budget,
-    /// Processes started from here.
     pub children: Children,
-    /// What has happened so far.
     pub progress: Progress,
-    /// Environment, working directory, user.
     pub session: Session,
     /// Where `agent.toml` lies, which may change while the run goes on.
     pub configuration: PathBuf,

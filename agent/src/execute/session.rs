@@ -10,35 +10,25 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
-/// A user that processes run as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Login name.
     pub name: String,
-    /// User id.
     pub uid: u32,
-    /// Primary group id.
     pub gid: u32,
     /// For setgroups(2): the primary group and the supplementary ones.
     pub groups: Vec<u32>,
-    /// Root's capabilities that it keeps.
     pub capabilities: Vec<String>,
-    /// Home directory.
     pub home: PathBuf,
     /// True when this is another user than the agent's own: processes go through `exec`.
     pub switch: bool,
 }
 
-/// The state of a run between its steps.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
-    /// Environment of everything that is started.
     pub environment: Environment,
-    /// Its working directory.
     pub working_directory: PathBuf,
     /// Who the broker runs as; until that is decided, nobody else than the agent.
     pub identity: Option<Identity>,
-    /// The certificate of the instance, once it was read.
     pub certificate: Option<CurveCertificate>,
     /// Where the lead was found for which the broker is configured.
     pub lead: Option<IpAddr>,
@@ -49,7 +39,6 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A session that begins as the container was started.
     pub(crate) fn new(agent: PathBuf, start: Report) -> Self {
         Self {
             first_home: start.environment.get(&OsString::from("HOME")).cloned(),
@@ -62,18 +51,15 @@ impl Session {
         }
     }
 
-    /// This program.
     pub(crate) fn agent(&self) -> &Path {
         &self.agent
     }
 
-    /// Takes over what a hook left.
     pub(crate) fn take(&mut self, report: Report) {
         self.environment = report.environment;
         self.working_directory = report.working_directory;
     }
 
-    /// Makes `changes` in order.
     pub(crate) fn change(&mut self, changes: &[Change]) {
         for change in changes {
             change.apply(&mut self.environment);

@@ -25,7 +25,6 @@ pub(crate) async fn execute_all(context: &mut Context, steps: &[Step]) -> Result
     Ok(())
 }
 
-/// Says what is about to be done.
 pub(crate) fn announce(context: &Context, step: &Step) {
     let hook = if let Step::RunHook(hook) = step { Some(hook.name) } else { None };
     context.progress.doing(hook);
@@ -36,7 +35,6 @@ pub(crate) fn announce(context: &Context, step: &Step) {
     }
 }
 
-/// Does one step.
 pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), StepError> {
     match step {
         Step::RunHook(hook) => run_hook(context, hook).await,
@@ -88,7 +86,6 @@ pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), St
     }
 }
 
-/// Writes `file` as the plan says.
 pub(crate) fn write_file(context: &Context, file: &FileToWrite) -> Result<(), StepError> {
     write_at(context, &file.path, file.content.as_bytes(), file.mode, Owner::Container)
 }

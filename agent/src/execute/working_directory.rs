@@ -23,9 +23,7 @@ const SOURCES: &str = "/usr/src";
 /// Directories of the system that hold directories of applications and users, which they are not themselves.
 const SHARED: [&str; 6] = ["/home", "/media", "/mnt", "/opt", "/srv", "/tmp"];
 
-/// Permission bits: to enter a directory.
 const ENTER: u32 = 0o1;
-/// To enter a directory and make files there.
 const WRITE: u32 = 0o3;
 
 /// Gives the broker's user the working directory, as [`adopt`] does. Where that user cannot enter one that
@@ -81,11 +79,9 @@ pub(super) fn adopt(context: &Context, path: &Path) -> bool {
     }
 }
 
-/// What became of a directory.
 enum Adopted {
     /// The user may write there, or it is a volume's, or `/`, where a container starts that has none.
     Already,
-    /// It was given to the user.
     Now,
     /// It is not to be given away, for this reason.
     Never(String),

@@ -46,16 +46,13 @@ const STATE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The resource set of a large instance of many kinds of nodes is shorter; anything longer is no answer.
 const LARGEST_MESSAGE: u32 = 4 * 1024 * 1024;
 
-/// Why a question to the broker has no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SocketError {
-    /// No socket yet, or nobody listening.
     #[error("connect to the broker's socket")]
     Connect {
         #[source]
         source: io::Error,
     },
-    /// The connection broke.
     #[error("talk to the broker")]
     Exchange {
         #[source]
@@ -67,10 +64,8 @@ pub(crate) enum SocketError {
     /// The broker does not offer the service, or failed to serve.
     #[error("the broker answered {topic} with errno {errno}")]
     Failed { topic: String, errno: u32 },
-    /// No answer came in time.
     #[error("the lead broker has not answered {topic}")]
     Silent { topic: String },
-    /// Not an answer of a Flux broker.
     #[error("the broker's answer is not a Flux message: {what}")]
     Malformed { what: &'static str },
 }
@@ -92,13 +87,11 @@ pub struct BrokerAddress {
 }
 
 impl BrokerAddress {
-    /// Connects and waits until the broker accepts.
     pub(crate) async fn connect(&self) -> Result<BrokerSocket, SocketError> {
         let connected = connected(&self.socket, self.owner).and_then(UnixStream::from_std);
         BrokerSocket::accepted(connected).await
     }
 
-    /// The state of the broker, if it answers soon.
     pub(crate) async fn state(&self) -> Result<String, SocketError> {
         let state = async { self.connect().await?.state().await };
         let silent = || Err(SocketError::Silent { topic: STATE.to_owned() });
@@ -127,7 +120,6 @@ fn connected(path: &Path, owner: Option<u32>) -> io::Result<std::os::unix::net::
     Ok(socket?.into())
 }
 
-/// A connection to the local broker.
 #[derive(Debug)]
 pub(crate) struct BrokerSocket {
     stream: UnixStream,
@@ -135,7 +127,6 @@ pub(crate) struct BrokerSocket {
 }
 
 impl BrokerSocket {
-    /// Connects and waits until the broker accepts.
     pub(crate) async fn connect(path: &Path) -> Result<Self, SocketError> {
         Self::accepted(UnixStream::connect(path).await).await
     }
@@ -247,7 +238,6 @@ fn push_frame(body: &mut Vec<u8>, frame: &[u8]) {
     body.extend(frame);
 }
 
-/// Cuts a message into its frames.
 fn frames(mut body: &[u8]) -> Result<Vec<&[u8]>, SocketError> {
     let short = SocketError::Malformed { what: "a frame is cut off" };
     let mut frames = Vec::new();
@@ -273,7 +263,6 @@ struct State {
     state: String,
 }
 
-/// What a broker has answered to the question with this `matchtag`.
 fn answer_of<Answer: DeserializeOwned>(
     topic: &str,
     matchtag: u32,

@@ -9,21 +9,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// Starts clients of the broker.
 #[derive(Debug, Clone)]
 pub(crate) struct FluxClient {
-    /// Environment, working directory and user.
     pub session: Session,
-    /// Where processes are started.
     pub children: Children,
-    /// The `flux` program.
     pub flux: String,
-    /// The broker's local socket as a Flux URI.
     pub uri: String,
 }
 
 impl FluxClient {
-    /// `words` as a command that finds the broker.
     pub(crate) fn command(&self, words: &[String]) -> Command {
         let mut command = self.session.broker_command(words);
         command.env("FLUX_URI", &self.uri);

@@ -24,16 +24,13 @@ const SHELLS_READY: &str = "shell.init";
 /// The newest job of this user at some moment: those that are newer came after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Newest {
-    /// There has been none.
     NoJob,
     /// Its id, as `flux job last` prints it.
     Job(String),
 }
 
-/// What became of a submission that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Flux took no job.
     NotSubmitted,
     /// Flux took it and never started the command, for the reason it gives.
     NotStarted(String),

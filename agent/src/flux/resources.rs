@@ -11,7 +11,6 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-/// Where control groups are, as seen from a container.
 const CONTROL_GROUP: &str = "/sys/fs/cgroup";
 /// Without a limit, version 1 of control groups reports the largest whole number of pages.
 const NO_LIMIT: u64 = 1 << 60;
@@ -29,9 +28,7 @@ pub(crate) struct Resources {
     pub flux_gpus: Option<usize>,
     /// Processors this process may run on (`sched_getaffinity(2)`, and the control group's quota).
     pub processors: Option<usize>,
-    /// The CPU limit in processors.
     pub cpu_limit: Option<f64>,
-    /// The memory limit in bytes.
     pub memory_limit: Option<u64>,
 }
 
@@ -54,7 +51,6 @@ impl Resources {
         }
     }
 
-    /// What does not go together, for people.
     pub(crate) fn complaint(&self) -> Option<String> {
         let (cores, limit) = (self.flux_cores?, self.cpu_limit?);
         // A count of cores is far below what a float holds exactly.
@@ -64,7 +60,6 @@ impl Resources {
         })
     }
 
-    /// The table for people.
     pub(crate) fn text(&self) -> String {
         let number = |it: Option<usize>| it.map_or_else(|| "-".to_owned(), |it| it.to_string());
         let limit = |it: Option<String>| it.unwrap_or_else(|| "none".to_owned());

@@ -19,24 +19,16 @@ use std::path::{Path, PathBuf};
 /// Why the archive stays as it was.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeepError {
-    /// The instance never ran, so that there is nothing new.
     #[error("keep archive {} as it was: the broker did not get as far as to run", path.display())]
     NeverRan { path: PathBuf },
-    /// There is no dump.
     #[error("keep archive {} as it was: Flux dumped nothing to {}", path.display(), dump.display())]
-    NoDump {
-        path: PathBuf,
-        /// Where the dump should be.
-        dump: PathBuf,
-    },
-    /// The dump is cut off.
+    NoDump { path: PathBuf, dump: PathBuf },
     #[error("keep archive {} as it was: the dump is not whole", path.display())]
     NotWhole {
         path: PathBuf,
         #[source]
         source: WholeError,
     },
-    /// The dump is whole but cannot take its place.
     #[error("put the dump in the place of archive {}", path.display())]
     Replace {
         path: PathBuf,

@@ -14,14 +14,11 @@ pub(crate) enum WholeError {
     /// It cannot be read, or its compression is cut off or damaged.
     #[error("read it")]
     Read {
-        /// What the system, or the compression, said.
         #[source]
         source: io::Error,
     },
-    /// It stops in the middle.
     #[error("it lacks the end of a tar archive")]
     CutOff,
-    /// Its format is one that this program cannot judge.
     #[error("the broker failed, and only archives in the formats tar and tar.gz can be checked")]
     UnknownFormat,
 }
@@ -63,7 +60,6 @@ mod tests {
     use std::fs;
     use std::io::Write;
 
-    /// One entry: a header, a block, and the end.
     fn tar() -> Vec<u8> {
         let mut text = vec![b'x'; 1024];
         text.extend([0; END]);

@@ -53,7 +53,6 @@ const OF_OTHER_INSTANCES: [&str; 9] = [
     "NOTIFY_SOCKET",
 ];
 
-/// How the command ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct CommandEnd {
     /// When, by `monotonic_nanoseconds`.
@@ -61,11 +60,9 @@ pub(crate) struct CommandEnd {
     /// Its own code, 128 + N when signal N ended it, 126 or 127 when it could not be started; `None` when
     /// it was killed because its broker had failed.
     pub exit_code: Option<i32>,
-    /// The signal that ended it, if one did.
     pub signal: Option<i32>,
     /// Why the user's command never ran, where that is certain.
     pub not_run: Option<NotRun>,
-    /// What is known about its failure besides the code.
     pub error: Option<String>,
 }
 
@@ -76,25 +73,17 @@ impl CommandEnd {
     }
 }
 
-/// Why the user's command never ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NotRun {
-    /// Code to end with.
     pub exit: Exit,
-    /// The reason, for people.
     pub reason: String,
 }
 
-/// What a command that runs is sent.
 enum Ask {
     Signal(Signal),
-    /// Its broker has ended: in order or not.
-    BrokerEnded {
-        in_order: bool,
-    },
+    BrokerEnded { in_order: bool },
 }
 
-/// A command from its start to its end.
 pub(crate) struct RunningCommand {
     asks: mpsc::UnboundedSender<Ask>,
     end: Pin<Box<dyn Future<Output = CommandEnd> + Send>>,
@@ -115,7 +104,6 @@ impl RunningCommand {
         Self { asks, end: Box::pin(run.run(taken)) }
     }
 
-    /// Sends `signal` to everything in the command's process group.
     pub(crate) fn signal(&self, signal: Signal) {
         // One that has just ended needs none.
         let _ = self.asks.send(Ask::Signal(signal));
@@ -142,10 +130,8 @@ struct CommandRun {
     timed: bool,
 }
 
-/// How the processes of the command ended.
 struct Ended {
     status: ExitStatus,
-    /// A signal had asked it to.
     stopped: bool,
     without_broker: bool,
     /// The last of what a submission said on stderr.

@@ -11,31 +11,24 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// How a broker's run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct BrokerEnd {
     /// Its exit code, 128 + N for signal N.
     pub code: i32,
-    /// What asked for the end, if something did.
     pub stop: Option<Stop>,
     /// When it did so first, by `monotonic_nanoseconds`.
     pub stopped: Option<u64>,
-    /// It was seen in state `run`.
     pub ran: bool,
-    /// It was ended because the lead is gone.
     pub lead_lost: bool,
     /// It was ended because fewer brokers are enough than it waited for.
     pub quorum_is_smaller: bool,
-    /// When it started, by `monotonic_nanoseconds`.
     pub started: u64,
     pub ended: u64,
 }
 
-/// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub code: i32,
-    /// The user's command ran and the code is its own.
     pub command_ran: bool,
     pub signal: Option<i32>,
     pub error: Option<String>,
@@ -128,10 +121,8 @@ pub(crate) fn of_sidecar(status: ExitStatus, stop: Option<Stop>) -> Ended {
     Ended { code, command_ran: true, signal: status.signal(), error }
 }
 
-/// What a worker does when its broker has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// The run is over.
     Leave(Ended),
     /// The broker is started again; the text says why.
     Restart(String),
@@ -162,7 +153,6 @@ pub(crate) fn of_worker(policy: WorkerPolicy, broker: BrokerEnd) -> Next {
     }
 }
 
-/// Pauses between restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Backoff(Duration);
 

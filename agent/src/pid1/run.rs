@@ -46,16 +46,11 @@ use tokio::time::{Instant, timeout};
 /// Where the kubelet looks for the termination message unless the container says otherwise.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
-/// How a run was called.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// The configuration.
     pub config: PathBuf,
-    /// Where paths lie.
     pub root: Root,
-    /// Stands for the pod's own host name.
     pub hostname: Option<String>,
-    /// Run this sidecar instead of the broker.
     pub container: Option<String>,
     /// At which port the kubelet asks whether the pod is ready, if it does.
     pub probe_port: Option<u16>,

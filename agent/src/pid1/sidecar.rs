@@ -26,7 +26,6 @@ use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How often the shared volume is looked at.
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long before the end of Flux a command may fail and be taken to have failed for it: on a
 /// worker, requests fail before its own broker knows.
@@ -240,7 +239,6 @@ struct Runner {
     lock: PathBuf,
 }
 
-/// How the runner came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RunnerEnd {
     /// It said so.
@@ -274,7 +272,6 @@ impl From<RunnerEnd> for Ended {
 }
 
 impl Runner {
-    /// Waits for its end.
     async fn end(&self) -> RunnerEnd {
         loop {
             if let Some(end) = self.present_end() {

@@ -121,7 +121,6 @@ struct Supervision<'run> {
     broker: &'run BrokerRun,
     role: Role,
     own_rank: OwnRank,
-    /// What its end will be decided by.
     end: BrokerEnd,
     /// When the broker is killed unless it has ended; once that was done, when it is given up.
     kill_at: Option<Instant>,
@@ -129,7 +128,6 @@ struct Supervision<'run> {
     submission: Option<Running>,
     command: Option<RunningCommand>,
     command_end: Option<CommandEnd>,
-    /// The broker was seen in state `run` last.
     runs: bool,
     leaving: Option<Leaving>,
 }
@@ -238,7 +236,6 @@ impl Supervision<'_> {
         self.command.is_some() || self.command_end.is_some()
     }
 
-    /// Shuts the instance down after its command.
     fn command_ended(&mut self, context: &mut Context, running: &Running, end: CommandEnd) {
         self.command = None;
         self.command_end = Some(end);
@@ -248,7 +245,6 @@ impl Supervision<'_> {
         }
     }
 
-    /// Begins to leave an instance that may go on.
     fn leave(&mut self, context: &Context, stop: Stop) {
         let (rank, patience) = (self.own_rank.clone(), context.budget.drain);
         context.log.info(&format!(
@@ -350,7 +346,6 @@ impl Supervision<'_> {
         context.progress.command_started();
     }
 
-    /// Submits the command of an interactive MiniCluster.
     fn submit(&mut self, context: &Context, client: &FluxClient, words: &[String]) {
         context.log.info(&format!("submitting: {}", shown(words)));
         let mut command = client.command(words);

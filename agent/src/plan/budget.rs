@@ -16,14 +16,11 @@ pub struct Duties {
     /// The initial program ends when the user's command has: it passes signals on to that, and what that
     /// prints to the log.
     pub command: bool,
-    /// The state is dumped (`archive`).
     pub dump: bool,
-    /// `commands.post` runs.
     pub post: bool,
 }
 
 impl Duties {
-    /// Those of the runner.
     pub fn of_runner(config: &AgentConfig) -> Self {
         Self {
             command: match &config.workload {
@@ -38,7 +35,6 @@ impl Duties {
         }
     }
 
-    /// Those of a sidecar.
     pub const fn of_sidecar(sidecar: &SidecarConfig) -> Self {
         Self { command: false, dump: false, post: sidecar.post.is_some() }
     }
@@ -75,9 +71,7 @@ pub struct Budget {
 /// When a process is to end once a stop was asked for, counted from the stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// When it gets the signal.
     pub ask: Duration,
-    /// When it is killed.
     pub kill: Duration,
     /// How long it is waited for after that: a process in the kernel's hands cannot be killed.
     pub patience: Duration,

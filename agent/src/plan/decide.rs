@@ -212,11 +212,8 @@ pub fn broker_config(
 /// What a client of the broker needs to find it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientEnvironment {
-    /// Changes of the environment.
     pub changes: Vec<Change>,
-    /// The broker's local socket.
     pub socket: PathBuf,
-    /// The same as a Flux URI.
     pub uri: String,
 }
 

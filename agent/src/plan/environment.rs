@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 /// The variable that keeps Flux from registering its cleanup, and its value: some releases ask for this one.
 pub(crate) const DISABLE_JOB_CLEANUP: (&str, &str) = ("FLUX_DISABLE_JOB_CLEANUP", "t");
 
-/// The directory of the jobs' output files.
 pub(super) fn output_directory(pod: Pod<'_>) -> &str {
     match &pod.config.workload {
         Workload::Batch { output_directory, .. } => output_directory,
@@ -58,7 +57,6 @@ pub(super) fn client_first(pod: Pod<'_>) -> Change {
     Change::prepend("PATH", pod.config.layout.bin_dir().display().to_string())
 }
 
-/// What a client of this pod's broker needs.
 pub(super) fn of_client(pod: Pod<'_>) -> Vec<Change> {
     let mut changes = changes(pod);
     changes.push(client_first(pod));
@@ -84,7 +82,6 @@ pub(super) fn cleans_up_later(facts: &Facts) -> bool {
     !facts.environment.contains_key(DISABLE_JOB_CLEANUP.0)
 }
 
-/// The changes, in order.
 pub(super) fn changes(pod: Pod<'_>) -> Vec<Change> {
     let (config, facts) = (pod.config, pod.facts);
     let layout = &config.layout;

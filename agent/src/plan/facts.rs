@@ -76,7 +76,6 @@ pub(crate) const ENV: &str = "/usr/bin/env";
 /// Shells of a view, relative to its root.
 pub(crate) const VIEW_SHELLS: [&str; 2] = ["bin/bash", "bin/sh"];
 
-/// The executables whose presence the plan depends on.
 pub(crate) fn candidates(
     config: &AgentConfig,
     environment: &BTreeMap<String, String>,
@@ -165,7 +164,6 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What the variables of [`REPLACED_VARIABLES`] add up to.
 fn replaced(environment: &BTreeMap<String, String>) -> u32 {
     let counts = REPLACED_VARIABLES.iter().filter_map(|(name, _)| environment.get(*name));
     counts.filter_map(|count| count.parse::<u32>().ok()).sum()
@@ -191,7 +189,6 @@ pub(crate) fn databases(root: &Root) -> Databases {
     }
 }
 
-/// Whether files can be made in directory `path`.
 fn takes_files(path: &Path) -> bool {
     path.is_dir() && unistd::access(path, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
 }

@@ -11,9 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Where munged(8) looks for its key.
 const MUNGE_KEY: &str = "/etc/munge/munge.key";
-/// File name of the batch script.
 pub(crate) const BATCH_SCRIPT: &str = "flux-job.batch";
-/// Variable that names the batch script.
 pub(crate) const BATCH_SCRIPT_VARIABLE: &str = "FLUX_BATCH_SCRIPT";
 
 /// Directories, parents first. Those in which only the agent writes belong to the container's user, so that

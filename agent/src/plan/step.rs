@@ -11,13 +11,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// What a pod is within its Flux instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Rank 0: runs the command.
     Lead,
-    /// Any other rank.
     Worker,
 }
 
@@ -30,7 +27,6 @@ impl fmt::Display for Role {
     }
 }
 
-/// Whose a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Owner {
@@ -49,7 +45,6 @@ impl fmt::Display for Owner {
     }
 }
 
-/// A file to write, of the container's own user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileToWrite {
     /// Where.
@@ -60,41 +55,31 @@ pub struct FileToWrite {
     pub content: String,
 }
 
-/// A script of the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Hook {
     /// Field of the specification it comes from, as `commands.pre`.
     pub name: &'static str,
     /// The shell that runs it; `None` when neither image nor view has one.
     pub shell: Option<PathBuf>,
-    /// Its text.
     pub script: String,
 }
 
-/// Who the broker runs as.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AccountChoice {
     /// Account `name`, made with `uid` unless the image has it.
     Ensure {
-        /// Login name.
         name: String,
-        /// uid and gid of a new account.
         uid: u32,
-        /// Home directory of a new account.
         home: PathBuf,
         /// Groups to run with besides the account's own.
         more_groups: Vec<u32>,
-        /// Root's capabilities to keep.
         capabilities: Vec<String>,
     },
-    /// The container's own user.
     Keep {
         /// Login name; the configured one when /etc/passwd does not know the uid.
         name: String,
-        /// uid.
         uid: u32,
-        /// gid.
         gid: u32,
         /// Home directory: of the account, else of the environment, if there is one.
         home: Option<PathBuf>,
@@ -223,10 +208,8 @@ pub struct AwaitLead {
     pub deadline_seconds: u64,
 }
 
-/// The broker and what belongs to its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BrokerRun {
-    /// The broker's own command line.
     pub command: Vec<String>,
     /// Brokers that the lead waits for before it runs anything (flux-broker-attributes(7), `broker.quorum`);
     /// `None`: all of its hosts. Only rank 0 asks.
@@ -239,11 +222,8 @@ pub struct BrokerRun {
     pub submission: Option<Vec<String>>,
     /// What people type to enter the instance: said once it is up. `None` where it ends by itself.
     pub entrance: Option<String>,
-    /// The broker's own socket.
     pub socket: PathBuf,
-    /// The `flux` program.
     pub flux: String,
-    /// Print the `FLUXTIME` line.
     pub timed: bool,
     /// A worker: wait for the lead first, and start again by this policy.
     pub worker: Option<WorkerRun>,
@@ -256,16 +236,13 @@ impl BrokerRun {
         self.command.iter().cloned().chain(quorum).collect()
     }
 
-    /// The broker's own socket as a Flux URI.
     pub fn uri(&self) -> String {
         format!("local://{}", self.socket.display())
     }
 }
 
-/// The lead's command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LeadCommand {
-    /// Program and arguments.
     pub words: Vec<String>,
     /// Find out, when it has failed, whether Flux refused it.
     pub may_be_refused: bool,
@@ -275,7 +252,6 @@ pub struct LeadCommand {
     pub failure: Option<PathBuf>,
 }
 
-/// Where the state of an instance is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ArchiveRun {
     /// Restored from if it is there when the broker starts; replaced at the end.
@@ -286,12 +262,9 @@ pub struct ArchiveRun {
     pub dump: PathBuf,
 }
 
-/// What only a worker does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WorkerRun {
-    /// Whom to wait for.
     pub lead: AwaitLead,
-    /// What to do when the broker ends.
     pub policy: WorkerPolicy,
     /// Where people end the instance, its lead comes back when its pod is lost, and a worker whose broker
     /// has ended well cannot know which of the two it was. If the lead's port closes within these seconds, it

@@ -68,7 +68,6 @@ impl Children {
         self.with_own(|own| own.contains_key(&pid))
     }
 
-    /// Reaps every child that has ended.
     fn reap(&self) {
         self.with_own(|own| {
             loop {

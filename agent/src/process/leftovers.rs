@@ -22,14 +22,12 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// The processes that there were when this one had no broker.
 #[derive(Debug)]
 pub(crate) struct Before {
-    /// Each by its id and its start.
     processes: BTreeSet<(i32, u64)>,
     /// Their process groups and sessions, but for this process' own.
     groups: BTreeSet<i32>,
 }
 
 impl Before {
-    /// Takes note of what there is.
     pub(crate) fn now() -> Self {
         Self::of(&processes(), own_id())
     }

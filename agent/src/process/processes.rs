@@ -2,16 +2,13 @@
 
 use std::fs;
 
-/// A process, as much of it as matters here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
     /// The beginning of its program's name.
     pub(crate) name: String,
     pub(crate) parent: i32,
-    /// Its process group.
     pub(crate) group: i32,
-    /// Its session.
     pub(crate) session: i32,
     /// When it started, in clock ticks since the machine did: with the id it names one process for good.
     pub(crate) started: u64,
@@ -19,7 +16,6 @@ pub(crate) struct Process {
     pub(crate) ended: bool,
 }
 
-/// All processes that this one sees.
 pub(crate) fn processes() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

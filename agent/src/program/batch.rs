@@ -125,7 +125,6 @@ fn show(batch: &Batch, directory: &Path, job: &str) {
     }
 }
 
-/// Leaves `reason` for PID 1.
 fn leave_reason(batch: &Batch, reason: &str) {
     if let Err(error) = fs::write(&batch.failure, reason) {
         output::log_line(&format!("write {}: {error}", batch.failure.display()));
@@ -157,7 +156,6 @@ fn output_names(job: &str) -> [String; 2] {
     [format!("flux-{job}.out"), format!("flux-f{bare}.out")]
 }
 
-/// An id without its first letter.
 fn bare_id(id: &str) -> &str {
     id.strip_prefix('ƒ').or_else(|| id.strip_prefix('f')).unwrap_or(id)
 }
@@ -177,9 +175,7 @@ fn end_of_file(path: &Path) -> io::Result<String> {
 struct Line {
     /// `job-<number>`, as its output files are called.
     name: String,
-    /// What the user wrote.
     command: String,
-    /// What Flux said.
     why: String,
 }
 
@@ -225,7 +221,6 @@ fn is_id(text: &str) -> bool {
     bare.len() < text.len() && !bare.is_empty() && bare.chars().all(char::is_alphanumeric)
 }
 
-/// The failure in one sentence.
 fn reason(failed: &[Line]) -> Option<String> {
     let named = failed.iter().take(NAMED);
     let named: Vec<String> =
