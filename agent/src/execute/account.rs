@@ -7,6 +7,7 @@ use crate::execute::error::StepError;
 use crate::execute::session::Identity;
 use crate::plan::step::AccountChoice;
 use crate::system::files;
+use crate::system::output::chain;
 use std::path::Path;
 
 pub(super) async fn use_account(
@@ -25,13 +26,29 @@ pub(super) async fn use_account(
             switch: false,
         },
         AccountChoice::Ensure { name, uid, home, more_groups, capabilities } => {
-            let mut identity = match ensure(context, name, *uid, home).await? {
-                Ok(account) => identity_of(context, account),
-                Err(error) => without_entry(context, name, *uid, fallback_home, &error),
+            let identity = |name, uid, gid, home, groups: Vec<u32>| Identity {
+                name,
+                uid,
+                gid,
+                groups: [groups.as_slice(), more_groups].concat(),
+                capabilities: capabilities.clone(),
+                home,
+                switch: uid != 0,
             };
-            identity.groups.extend(more_groups);
-            identity.capabilities.clone_from(capabilities);
-            identity
+            match ensure(context, name, *uid, home).await? {
+                Ok(Account { name, uid, gid, home, groups, notes, .. }) => {
+                    notes.iter().for_each(|note| context.log.warn(note));
+                    identity(name, uid, gid, home, groups)
+                }
+                // With a read-only root file system there is a uid but no name for it. Flux itself runs so.
+                Err(error) => {
+                    context.log.warn(&format!(
+                        "{}; running Flux as uid {uid} without an entry in /etc/passwd",
+                        chain(&error)
+                    ));
+                    identity(name.clone(), *uid, *uid, fallback_home.to_owned(), vec![*uid])
+                }
+            }
         }
     };
     if !context.root.at(&identity.home).is_dir() {
@@ -61,38 +78,7 @@ async fn ensure(
     let work = tokio::task::spawn_blocking(move || ensure_user(&root, &name, uid, &home));
     match context.signals.unless_stopped(work).await? {
         Ok(Err(error @ AccountError::Write { .. })) => Ok(Err(error)),
-        Ok(result) => result.map(Ok).map_err(|source| StepError::Account { source }),
+        Ok(result) => Ok(Ok(result?)),
         Err(_) => Err(StepError::Order { what: "the answer of the account thread" }),
-    }
-}
-
-fn identity_of(context: &Context, account: Account) -> Identity {
-    for note in &account.notes {
-        context.log.warn(note);
-    }
-    let Account { name, uid, gid, home, groups, .. } = account;
-    Identity { name, uid, gid, groups, capabilities: Vec::new(), home, switch: uid != 0 }
-}
-
-/// With a read-only root file system there is a uid but no name for it. Flux itself runs so.
-fn without_entry(
-    context: &Context,
-    name: &str,
-    uid: u32,
-    home: &Path,
-    error: &AccountError,
-) -> Identity {
-    context.log.warn(&format!(
-        "{}; running Flux as uid {uid} without an entry in /etc/passwd",
-        crate::system::output::chain(error)
-    ));
-    Identity {
-        name: name.to_owned(),
-        uid,
-        gid: uid,
-        groups: vec![uid],
-        capabilities: Vec::new(),
-        home: home.to_owned(),
-        switch: uid != 0,
     }
 }

@@ -4,7 +4,6 @@ use crate::execute::context::Context;
 use crate::execute::error::StepError;
 use crate::execute::steps::write_file;
 use crate::lead::wait::wait_for_lead;
-use crate::plan::error::PlanError;
 use crate::plan::step::{AwaitLead, FileToWrite};
 use flux_contract::phase;
 use std::net::IpAddr;
@@ -31,8 +30,7 @@ pub(crate) async fn await_lead(
         progress.failed(line);
     };
     let wait = wait_for_lead(lead, &certificate, deadline, &mut report);
-    let found =
-        context.signals.unless_stopped(wait).await?.map_err(|source| StepError::Lead { source })?;
+    let found = context.signals.unless_stopped(wait).await??;
     context.progress.set_last_error(before);
     let seconds = found.elapsed.as_secs_f64();
     log.info(&format!(
@@ -42,17 +40,15 @@ pub(crate) async fn await_lead(
     Ok(found.address.ip())
 }
 
-/// Has the broker go the way on which the lead was `found`. The file that is there, which a hook may have changed, stays
-/// where that is the way of before.
+/// Has the broker go the way on which the lead was `found`: `now` in the place of the configuration `before`. The file
+/// that is there, which a hook may have changed, stays where the two are one.
 pub(crate) fn take_way(
-    context: &mut Context,
+    context: &Context,
     lead: &AwaitLead,
     found: IpAddr,
-    file: impl Fn(Option<IpAddr>) -> Result<FileToWrite, PlanError>,
+    before: &FileToWrite,
+    now: &FileToWrite,
 ) -> Result<(), StepError> {
-    let before = context.session.lead.replace(found);
-    let file = |found| file(found).map_err(|source| StepError::Plan { source });
-    let (before, now) = (file(before)?, file(Some(found))?);
     if before == now {
         return Ok(());
     }
@@ -63,5 +59,5 @@ pub(crate) fn take_way(
             "only its name led there: the broker will use the name"
         });
     }
-    write_file(context, &now)
+    write_file(context, now)
 }

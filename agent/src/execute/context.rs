@@ -33,11 +33,17 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// Says what has failed, in the log and in the status, and goes on.
+    pub(crate) fn failed(&self, text: &str) {
+        self.log.error(text);
+        self.progress.failed(text);
+    }
+
     /// Ends the run here if a signal asked for it. Gives the runtime the time to notice.
     pub(super) async fn go_on_unless_stopped(&mut self) -> Result<(), StepError> {
         tokio::select! {
             biased;
-            stop = self.signals.stop() => Err(StepError::Stopped { source: stop }),
+            stop = self.signals.stop() => Err(stop.into()),
             () = tokio::task::yield_now() => Ok(()),
         }
     }

@@ -2,7 +2,6 @@
 
 use crate::accounts::error::AccountError;
 use crate::lead::wait::LeadError;
-use crate::plan::error::PlanError;
 use crate::process::signals::Stop;
 use flux_contract::{CertificateError, Exit};
 use std::io;
@@ -11,10 +10,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StepError {
     #[error("ended before the command ran")]
-    Stopped {
-        #[source]
-        source: Stop,
-    },
+    Stopped(#[from] Stop),
     #[error("hook {hook} {end}; it ends the run, as logging.strict is not false")]
     Hook { hook: String, end: String },
     #[error(
@@ -23,10 +19,7 @@ pub(crate) enum StepError {
     )]
     Late { hook: &'static str },
     #[error("prepare the account that Flux runs as")]
-    Account {
-        #[source]
-        source: AccountError,
-    },
+    Account(#[from] AccountError),
     #[error("could not {doing} {}", path.display())]
     File {
         doing: &'static str,
@@ -55,16 +48,8 @@ pub(crate) enum StepError {
     },
     #[error("{command:?} {end}: {output}")]
     Command { command: String, end: String, output: String },
-    #[error("configure the broker")]
-    Plan {
-        #[source]
-        source: PlanError,
-    },
     #[error("wait for the lead broker")]
-    Lead {
-        #[source]
-        source: LeadError,
-    },
+    Lead(#[from] LeadError),
     #[error("{what} is missing: a mistake in the agent")]
     Order { what: &'static str },
 }
@@ -77,15 +62,14 @@ impl StepError {
 
     pub(crate) const fn exit(&self) -> Exit {
         match self {
-            Self::Stopped { source } => source.exit(),
+            Self::Stopped(stop) => stop.exit(),
             Self::Late { .. } | Self::Hook { .. } => Exit::Hook,
             Self::NoFlux { .. } | Self::Start { .. } | Self::Command { .. } => Exit::View,
-            Self::Account { .. }
+            Self::Account(_)
             | Self::File { .. }
             | Self::NoPlace { .. }
             | Self::Certificate { .. } => Exit::Prepare,
-            Self::Plan { source } => source.exit(),
-            Self::Lead { .. } => Exit::LeadUnreachable,
+            Self::Lead(_) => Exit::LeadUnreachable,
             Self::Order { .. } => Exit::Internal,
         }
     }
@@ -98,10 +82,4 @@ pub(crate) fn failed(
 ) -> impl FnOnce(io::Error) -> StepError {
     let path = path.into();
     move |source| StepError::File { doing, path, source }
-}
-
-impl From<Stop> for StepError {
-    fn from(source: Stop) -> Self {
-        Self::Stopped { source }
-    }
 }

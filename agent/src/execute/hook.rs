@@ -6,10 +6,9 @@
 //! keeps the script's exit code. A script that sets its own `EXIT` trap, or ends by `exec`, does
 //! not report; that is said, and the environment stays.
 
-use crate::execute::capture::wait_or_stop;
 use crate::execute::context::Context;
 use crate::execute::error::{StepError, failed};
-use crate::execute::script::PrivateScript;
+use crate::execute::script::{PrivateScript, wait_or_stop};
 use crate::plan::step::Hook;
 use crate::process::exit_status::end_text;
 use crate::system::environment::Report;
@@ -62,7 +61,7 @@ pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), S
     let reported = take_report(context, &report_file);
     match stop {
         Some(_) if is_last => return Err(StepError::Late { hook: hook.name }),
-        Some(source) => return Err(StepError::Stopped { source }),
+        Some(stop) => return Err(stop.into()),
         None => {}
     }
     if !status.success() {

@@ -3,7 +3,6 @@
 
 pub(crate) mod account;
 pub(crate) mod await_lead;
-pub(crate) mod capture;
 pub(crate) mod context;
 pub(crate) mod error;
 pub(crate) mod hook;

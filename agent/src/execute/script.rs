@@ -1,9 +1,16 @@
-//! A text of the user as a file for a shell: as an argument it would be limited to 128 KiB (execve(2),
-//! `MAX_ARG_STRLEN`), and be seen by all who see the process.
+//! A text of the user as a file for a shell, and its end: as an argument it would be limited to 128 KiB
+//! (execve(2), `MAX_ARG_STRLEN`), and be seen by all who see the process.
 
 use crate::execute::error::{StepError, failed};
+use crate::plan::budget::Limits;
+use crate::process::children::Running;
+use crate::process::signals::{Signals, Stop};
 use crate::system::files;
+use nix::sys::signal::Signal;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 
 /// A script in a private directory, gone when this is.
 #[derive(Debug)]
@@ -29,4 +36,25 @@ impl Drop for PrivateScript {
         // That it stays is no harm: nobody else can read it.
         let _ = files::remove(&self.0);
     }
+}
+
+/// Waits for `running`. When a stop is asked for, its process group gets the signal and is killed as
+/// `limits` say. Returns how it ended, and the stop if it was asked to end for it. What cannot be
+/// killed is left, as if it had been.
+pub(crate) async fn wait_or_stop(
+    signals: &mut Signals,
+    running: &mut Running,
+    limits: Limits,
+) -> io::Result<(ExitStatus, Option<Stop>)> {
+    if let Some(status) = signals.within(limits.ask, running.wait()).await {
+        return Ok((status?, None));
+    }
+    let stop = signals.stopped_by();
+    running.signal_group(stop.map_or(Signal::SIGTERM, Stop::signal));
+    if let Some(status) = signals.within(limits.kill, running.wait()).await {
+        return Ok((status?, stop));
+    }
+    running.signal_group(Signal::SIGKILL);
+    let status = signals.within(limits.kill + limits.patience, running.wait()).await;
+    Ok((status.unwrap_or_else(|| Ok(ExitStatus::from_raw(Signal::SIGKILL as i32)))?, stop))
 }

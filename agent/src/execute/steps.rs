@@ -3,11 +3,14 @@
 use crate::execute::context::Context;
 use crate::execute::error::{StepError, failed};
 use crate::execute::hook::run_hook;
-use crate::execute::{account, capture, working_directory};
+use crate::execute::{account, working_directory};
 use crate::flux::resources;
 use crate::plan::step::{FileToWrite, Owner, Step};
+use crate::process::exit_status::end_text;
 use crate::system::environment::find_program;
 use crate::system::files::{self, is_executable};
+use crate::system::output::chain;
+use crate::system::words::shown;
 use flux_contract::{CurveCertificate, phase};
 use std::ffi::OsStr;
 use std::fs;
@@ -69,7 +72,7 @@ pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), St
             Ok(())
         }
         Step::EncodeResources { command, cores, path } => {
-            let resources = capture::capture(context, command).await?;
+            let resources = output_of(context, command).await?;
             let resources = resources::narrowed(&resources, *cores).unwrap_or(resources);
             write_at(context, path, resources.as_bytes(), 0o644, Owner::Container)
         }
@@ -119,13 +122,27 @@ fn optional(
 ) -> Result<(), StepError> {
     match done {
         Err(error) if !required => {
-            context
-                .log
-                .info(&format!("going on without: {}", crate::system::output::chain(&error)));
+            context.log.info(&format!("going on without: {}", chain(&error)));
             Ok(())
         }
         Ok(()) | Err(_) => done,
     }
+}
+
+/// What `words`, run as the broker's user, print.
+async fn output_of(context: &mut Context, words: &[String]) -> Result<String, StepError> {
+    let mut command = context.session.broker_command(words);
+    let output = context.children.output(&mut command, None);
+    let output = context.signals.unless_stopped(output).await?.or_else(|source| {
+        context.session.check_working_directory()?;
+        Err(StepError::Start { program: shown(&words[..1.min(words.len())]), source })
+    })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let (command, end) = (shown(words), end_text(output.status));
+    let output = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(StepError::Command { command, end, output })
 }
 
 /// Flux refuses a certificate that others can read, and Kubernetes makes mounted Secrets readable
@@ -177,7 +194,7 @@ fn write_first(
         match write_at(context, &path, text.as_bytes(), 0o755, Owner::Broker) {
             Ok(()) => return Ok(path),
             Err(error) => {
-                context.log.info(&crate::system::output::chain(&error));
+                context.log.info(&chain(&error));
                 last = Some(error);
             }
         }

@@ -186,39 +186,13 @@ mod tests {
                       app:x:1002:1002::/data/app/home:\nflux:x:1001:1001::/scratch/flux:/bin/sh\n";
         let accounts = Databases { passwd: passwd.into(), ..Databases::default() };
         let reserved = |path: &str| reserved(Path::new(path), 1001, &accounts).is_some();
-        for path in [
-            "/root",
-            "/root/work",
-            "/etc",
-            "/etc/cron.d",
-            "/usr/local/bin",
-            "/usr/src",
-            "/usr/lib",
-            "/lib64",
-            "/var/lib/x",
-            "/home",
-            "/home/ubuntu",
-            "/home/ubuntu/work",
-            "/opt",
-            "/srv",
-            "/data",
-            "/data/app",
-        ] {
-            assert!(reserved(path), "{path}");
-        }
-        for path in [
-            "/app",
-            "/opt/app",
-            "/scratch",
-            "/scratch/flux",
-            "/data/x",
-            "/home/flux",
-            "/usr/src/app",
-            "/srv/www",
-            "/library",
-            "/mnt/data",
-        ] {
-            assert!(!reserved(path), "{path}");
+        let system = "/root /root/work /etc /etc/cron.d /usr/local/bin /usr/src /usr/lib /lib64 /var/lib/x /home \
+                      /home/ubuntu /home/ubuntu/work /opt /srv /data /data/app";
+        let others = "/app /opt/app /scratch /scratch/flux /data/x /home/flux /usr/src/app /srv/www /library /mnt/data";
+        for (paths, expected) in [(system, true), (others, false)] {
+            for path in paths.split(' ') {
+                assert_eq!(reserved(path), expected, "{path}");
+            }
         }
     }
 }

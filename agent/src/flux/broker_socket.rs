@@ -49,15 +49,9 @@ const LARGEST_MESSAGE: u32 = 4 * 1024 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SocketError {
     #[error("connect to the broker's socket")]
-    Connect {
-        #[source]
-        source: io::Error,
-    },
+    Connect(#[source] io::Error),
     #[error("talk to the broker")]
-    Exchange {
-        #[source]
-        source: io::Error,
-    },
+    Exchange(#[source] io::Error),
     /// The broker lets only the owner of the instance in.
     #[error("the broker refused the connection with errno {errno}")]
     Refused { errno: u8 },
@@ -132,8 +126,8 @@ impl BrokerSocket {
     }
 
     async fn accepted(connected: io::Result<UnixStream>) -> Result<Self, SocketError> {
-        let mut stream = connected.map_err(|source| SocketError::Connect { source })?;
-        let accepted = stream.read_u8().await.map_err(|source| SocketError::Exchange { source })?;
+        let mut stream = connected.map_err(SocketError::Connect)?;
+        let accepted = stream.read_u8().await.map_err(SocketError::Exchange)?;
         match accepted {
             0 => Ok(Self { stream, matchtag: 0 }),
             errno => Err(SocketError::Refused { errno }),
@@ -183,7 +177,7 @@ impl BrokerSocket {
     ) -> Result<(), SocketError> {
         self.matchtag = self.matchtag.wrapping_add(1).max(1);
         let request = request(self.matchtag, topic, node, payload, flags);
-        self.stream.write_all(&request).await.map_err(|source| SocketError::Exchange { source })
+        self.stream.write_all(&request).await.map_err(SocketError::Exchange)
     }
 
     /// The next answer to the question that was sent last.
@@ -191,7 +185,7 @@ impl BrokerSocket {
         &mut self,
         topic: &str,
     ) -> Result<Answer, SocketError> {
-        let exchange = |source| SocketError::Exchange { source };
+        let exchange = SocketError::Exchange;
         let mut magic = [0; 4];
         self.stream.read_exact(&mut magic).await.map_err(exchange)?;
         let length = self.stream.read_u32().await.map_err(exchange)?;
@@ -300,11 +294,7 @@ mod tests {
         answer_of(STATE, 1, body)
     }
 
-    /// The answer of a broker to question 1, as recorded from flux-core 0.88.
-    fn answer(errno: u32, payload: &[u8]) -> Vec<u8> {
-        answer_to(1, errno, payload)
-    }
-
+    /// The answer of a broker, as recorded from flux-core 0.88.
     fn answer_to(matchtag: u32, errno: u32, payload: &[u8]) -> Vec<u8> {
         let mut body = Vec::new();
         push_frame(&mut body, &[]);
@@ -323,41 +313,36 @@ mod tests {
     }
 
     #[test]
-    fn the_state_is_read_from_the_payload() {
-        let body = answer(0, b"{\"state\":\"run\",\"duration\":1.5}\0");
-        assert_eq!(state_of(&body).unwrap().state, "run");
-    }
-
-    #[test]
-    fn an_error_of_the_broker_is_one_of_the_question() {
-        let refused = state_of(&answer(38, b"No service matching foo.bar is registered\0"));
+    fn the_state_is_read_from_the_payload_of_the_answer_to_this_question() {
+        let state = b"{\"state\":\"run\",\"duration\":1.5}\0";
+        assert_eq!(state_of(&answer_to(1, 0, state)).unwrap().state, "run");
+        let late = state_of(&answer_to(2, 0, state));
+        assert!(matches!(late, Err(SocketError::Malformed { .. })), "{late:?}");
+        let refused = state_of(&answer_to(1, 38, b"No service matching foo.bar is registered\0"));
         assert!(matches!(refused, Err(SocketError::Failed { errno: 38, .. })), "{refused:?}");
     }
 
     #[test]
-    fn the_answer_to_another_question_is_none() {
-        let late = state_of(&answer_to(2, 0, b"{\"state\":\"run\"}\0"));
-        assert!(matches!(late, Err(SocketError::Malformed { .. })), "{late:?}");
-    }
-
-    #[test]
     fn no_message_makes_the_reader_panic() {
-        let body = answer(0, b"{\"state\":\"run\"}\0");
+        let body = answer_to(1, 0, b"{\"state\":\"run\"}\0");
         for end in 0..body.len() {
             assert!(state_of(&body[..end]).is_err(), "cut at {end}");
         }
         assert!(state_of(&[0xff, 0xff, 0xff, 0xff, 0xff, 1]).is_err());
     }
 
-    #[tokio::test]
-    async fn several_questions_go_over_one_connection() {
+    /// A broker that accepts one connection with `accepted` and says that it is in `states`, one after the other.
+    async fn with_broker(
+        accepted: u8,
+        states: &'static [&str],
+    ) -> Result<Vec<String>, SocketError> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("local");
         let listener = UnixListener::bind(&path).unwrap();
-        let broker = tokio::spawn(async move {
+        let broker = async move {
             let (mut stream, _) = listener.accept().await.unwrap();
-            stream.write_all(&[0]).await.unwrap();
-            for (matchtag, state) in [(1, "join"), (2, "run")] {
+            stream.write_all(&[accepted]).await.unwrap();
+            for (matchtag, state) in (1..).zip(states) {
                 let expected = request(matchtag, STATE, NODE_ANY, None, 0);
                 let mut asked = vec![0; expected.len()];
                 stream.read_exact(&mut asked).await.unwrap();
@@ -366,24 +351,22 @@ mod tests {
                 let answer = answer_to(matchtag, 0, payload.as_bytes());
                 stream.write_all(&message(&answer)).await.unwrap();
             }
-        });
-        let mut socket = BrokerSocket::connect(&path).await.unwrap();
-        assert_eq!(socket.state().await.unwrap(), "join");
-        assert_eq!(socket.state().await.unwrap(), "run");
-        broker.await.unwrap();
+        };
+        let client = async {
+            let mut socket = BrokerSocket::connect(&path).await?;
+            let mut seen = Vec::new();
+            for _ in states {
+                seen.push(socket.state().await?);
+            }
+            Ok(seen)
+        };
+        tokio::join!(broker, client).1
     }
 
     #[tokio::test]
-    async fn a_refused_connection_names_the_reason() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("local");
-        let listener = UnixListener::bind(&path).unwrap();
-        let broker = tokio::spawn(async move {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            stream.write_all(&[1]).await.unwrap();
-        });
-        let refused = BrokerSocket::connect(&path).await;
+    async fn several_questions_go_over_one_connection_which_may_be_refused() {
+        assert_eq!(with_broker(0, &["join", "run"]).await.unwrap(), ["join", "run"]);
+        let refused = with_broker(1, &[]).await;
         assert!(matches!(refused, Err(SocketError::Refused { errno: 1 })), "{refused:?}");
-        broker.await.unwrap();
     }
 }

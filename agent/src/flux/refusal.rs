@@ -21,14 +21,6 @@ const START: &str = "start";
 /// Event of a job all of whose shells are ready to start its tasks (RFC 21, `guest.exec.eventlog`).
 const SHELLS_READY: &str = "shell.init";
 
-/// The newest job of this user at some moment: those that are newer came after it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Newest {
-    NoJob,
-    /// Its id, as `flux job last` prints it.
-    Job(String),
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     NotSubmitted,
@@ -38,18 +30,17 @@ pub(crate) enum Verdict {
     Started(Option<String>),
 }
 
-/// The newest job of this user, nothing when that cannot be found out.
-pub(crate) async fn newest(client: &FluxClient) -> Option<Newest> {
-    let output = ask(client, &["job", "last"]).await?;
-    let ids = ids(&output)?;
-    Some(ids.into_iter().next().map_or(Newest::NoJob, Newest::Job))
+/// The id of the newest job of this user, if there has been one: those that are newer came after it. Nothing when that
+/// cannot be found out.
+pub(crate) async fn newest(client: &FluxClient) -> Option<Vec<String>> {
+    ids(&ask(client, &["job", "last"]).await?)
 }
 
 /// What became of the jobs since `before`; nothing when that cannot be found out.
-pub(crate) async fn verdict(client: &FluxClient, before: &Newest) -> Option<Verdict> {
+pub(crate) async fn verdict(client: &FluxClient, before: &[String]) -> Option<Verdict> {
     let slice = format!("[:{}]", MOST_JOBS + 1);
     let output = ask(client, &["job", "last", &slice]).await?;
-    let newer = ids(&output)?.into_iter().take_while(|id| Newest::Job(id.clone()) != *before);
+    let newer = ids(&output)?.into_iter().take_while(|id| !before.contains(id));
     let newer: Vec<String> = newer.collect();
     if newer.is_empty() {
         return Some(Verdict::NotSubmitted);

@@ -88,9 +88,7 @@ pub(crate) async fn keep(context: &Context, archive: &ArchiveRun, broker: Broker
     match kept {
         Ok(()) => context.log.info(&format!("the state is kept in {}", archive.path.display())),
         Err(error) => {
-            let text = chain(&error);
-            context.log.error(&text);
-            context.progress.failed(&text);
+            context.failed(&chain(&error));
         }
     }
     // What is left in it is of no use; that it stays is no harm.

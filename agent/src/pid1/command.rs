@@ -2,7 +2,7 @@
 
 use crate::flux::cleanup;
 use crate::flux::client::FluxClient;
-use crate::flux::refusal::{self, Newest, Verdict};
+use crate::flux::refusal::{self, Verdict};
 use crate::plan::environment::DISABLE_JOB_CLEANUP;
 use crate::plan::step::LeadCommand;
 use crate::process::children::Running;
@@ -153,7 +153,7 @@ impl CommandRun {
             if self.command.may_be_refused { refusal::newest(&self.client).await } else { None };
         let started = monotonic_nanoseconds();
         let (end, without_broker) = match self.until_ended(&mut asks).await {
-            Ok(ended) => (self.explained(before.as_ref(), &ended).await, ended.without_broker),
+            Ok(ended) => (self.explained(before.as_deref(), &ended).await, ended.without_broker),
             Err(error) => (self.not_started(&error), false),
         };
         if self.timed {
@@ -251,7 +251,7 @@ impl CommandRun {
     }
 
     /// The end with its reason: whether a command that failed ever ran, and what is known besides its code.
-    async fn explained(&self, before: Option<&Newest>, ended: &Ended) -> CommandEnd {
+    async fn explained(&self, before: Option<&[String]>, ended: &Ended) -> CommandEnd {
         let code = exit_code(ended.status);
         let mut end = CommandEnd {
             ended: monotonic_nanoseconds(),

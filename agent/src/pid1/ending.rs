@@ -3,9 +3,13 @@
 //! The exit code is the user's whenever the user's command ran. A broker that ends with 0 proves
 //! nothing: Flux does so, too, when it gets SIGTERM while it waits for the quorum.
 
+use crate::execute::error::StepError;
 use crate::pid1::command::{CommandEnd, NotRun};
+use crate::plan::config::ReadConfigError;
+use crate::plan::error::PlanError;
 use crate::process::exit_status::{end_text, exit_code};
 use crate::process::signals::Stop;
+use crate::system::output::chain;
 use flux_contract::{Exit, WorkerPolicy};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -44,6 +48,24 @@ impl Ended {
     /// The run ended with `code` and there is nothing to say about it.
     pub(crate) const fn well(code: i32) -> Self {
         Self { code, command_ran: false, signal: None, error: None }
+    }
+}
+
+impl From<StepError> for Ended {
+    fn from(error: StepError) -> Self {
+        Self::by_agent(error.exit(), chain(&error))
+    }
+}
+
+impl From<PlanError> for Ended {
+    fn from(error: PlanError) -> Self {
+        Self::by_agent(error.exit(), chain(&error))
+    }
+}
+
+impl From<ReadConfigError> for Ended {
+    fn from(error: ReadConfigError) -> Self {
+        Self::by_agent(Exit::Config, chain(&error))
     }
 }
 

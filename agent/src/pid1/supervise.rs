@@ -357,8 +357,7 @@ impl Supervision<'_> {
             Ok(running) => self.submission = Some(running),
             Err(error) => {
                 let text = format!("start {}: {error}", shown(words));
-                context.log.error(&text);
-                context.progress.failed(&text);
+                context.failed(&text);
             }
         }
     }
@@ -371,6 +370,5 @@ fn note_submission(context: &Context, status: io::Result<ExitStatus>) {
         Err(error) => error.to_string(),
     };
     let text = format!("the command could not be submitted: {end}");
-    context.log.error(&text);
-    context.progress.failed(&text);
+    context.failed(&text);
 }

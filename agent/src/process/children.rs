@@ -13,8 +13,9 @@ use rustix::process::{WaitOptions, wait};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -61,6 +62,25 @@ impl Children {
                 children: self.clone(),
             })
         })
+    }
+
+    /// What `command` gives for `input`. Whoever drops this kills it, and its process group.
+    pub(crate) async fn output(
+        &self,
+        command: &mut Command,
+        input: Option<&str>,
+    ) -> io::Result<Output> {
+        command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = self.spawn(command)?;
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        if let (Some(input), Some(mut stdin)) = (input, running.stdin()) {
+            stdin.write_all(input.as_bytes()).await?;
+        }
+        if let (Some(mut out), Some(mut err)) = (running.stdout(), running.stderr()) {
+            tokio::try_join!(out.read_to_end(&mut stdout), err.read_to_end(&mut stderr))?;
+        }
+        Ok(Output { status: running.wait().await?, stdout, stderr })
     }
 
     /// Whether `pid` is a child that was started here and has not been waited for.
