@@ -110,10 +110,11 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::OsStr;
 
-    fn session(home: &str) -> Session {
-        let environment = Environment::from([("HOME".into(), home.into())]);
+    #[test]
+    fn another_user_is_reached_through_the_agents_own_exec_with_the_home_that_a_hook_chose_or_its_own()
+     {
+        let environment = Environment::from([("HOME".into(), "/root".into())]);
         let start = Report { working_directory: "/".into(), environment };
         let mut session = Session::new("/agent".into(), start);
         session.identity = Some(Identity {
@@ -125,31 +126,21 @@ mod tests {
             home: "/home/flux".into(),
             switch: true,
         });
-        session
-    }
-
-    fn home(command: &Command) -> Option<&OsStr> {
-        let mut variables = command.as_std().get_envs();
-        variables.find(|(name, _)| *name == "HOME").and_then(|(_, value)| value)
-    }
-
-    #[test]
-    fn another_user_is_reached_through_the_agents_own_exec() {
-        let command = session("/root").broker_command(&["flux".to_owned(), "start".to_owned()]);
+        let words = ["flux", "start"].map(str::to_owned);
+        let home = |command: &Command| {
+            let mut variables = command.as_std().get_envs();
+            variables
+                .find(|(name, _)| *name == "HOME")
+                .and_then(|(_, value)| value.map(OsString::from))
+        };
+        let command = session.broker_command(&words);
         assert_eq!(command.as_std().get_program(), "/agent");
-        let arguments: Vec<_> = command.as_std().get_args().collect();
         assert_eq!(
-            arguments,
+            command.as_std().get_args().collect::<Vec<_>>(),
             ["exec", "--uid=1000", "--gid=1001", "--groups=1001,4", "--", "flux", "start"]
         );
-        assert_eq!(home(&command), Some(OsStr::new("/home/flux")));
-    }
-
-    #[test]
-    fn a_home_that_a_hook_chose_stays() {
-        let mut session = session("/root");
+        assert_eq!(home(&command).unwrap(), "/home/flux");
         session.environment.insert("HOME".into(), "/scratch".into());
-        let command = session.broker_command(&["flux".to_owned()]);
-        assert_eq!(home(&command), Some(OsStr::new("/scratch")));
+        assert_eq!(home(&session.broker_command(&words)).unwrap(), "/scratch");
     }
 }

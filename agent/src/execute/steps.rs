@@ -1,11 +1,15 @@
 //! Does what a plan says, step by step. No step decides anything that the plan could have decided.
 
+use crate::accounts::ensure::{Account, ensure_user};
+use crate::accounts::error::AccountError;
 use crate::execute::context::Context;
 use crate::execute::error::{StepError, failed};
 use crate::execute::hook::run_hook;
-use crate::execute::{account, working_directory};
+use crate::execute::session::Identity;
+use crate::execute::working_directory;
 use crate::flux::resources;
-use crate::plan::step::{FileToWrite, Owner, Step};
+use crate::lead::wait::wait_for_lead;
+use crate::plan::step::{AccountChoice, AwaitLead, FileToWrite, Owner, Step};
 use crate::process::exit_status::end_text;
 use crate::system::environment::find_program;
 use crate::system::files::{self, is_executable};
@@ -14,7 +18,9 @@ use crate::system::words::shown;
 use flux_contract::{CurveCertificate, phase};
 use std::ffi::OsStr;
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Does `steps` in order, up to the first that fails.
 pub(crate) async fn execute_all(context: &mut Context, steps: &[Step]) -> Result<(), StepError> {
@@ -42,7 +48,7 @@ pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), St
     match step {
         Step::RunHook(hook) => run_hook(context, hook).await,
         Step::UseAccount { choice, fallback_home } => {
-            account::use_account(context, choice, fallback_home).await
+            use_account(context, choice, fallback_home).await
         }
         Step::MakeDirectory { path, ours: false, .. } if context.root.at(path).is_dir() => {
             working_directory::adopt(context, &context.root.at(path));
@@ -200,4 +206,130 @@ fn write_first(
         }
     }
     Err(last.unwrap_or_else(|| StepError::NoPlace { name: name.to_owned() }))
+}
+
+/// Waits until the lead lets this pod in, and gives the address where it did; what was seen last is in the status all
+/// along.
+pub(crate) async fn await_lead(
+    context: &mut Context,
+    lead: &AwaitLead,
+) -> Result<IpAddr, StepError> {
+    context.progress.enter(phase::WAIT_FOR_LEAD);
+    context.log.info(&lead.to_string());
+    let certificate = context
+        .session
+        .certificate
+        .clone()
+        .ok_or(StepError::Order { what: "the CURVE certificate" })?;
+    let deadline = Duration::from_secs(lead.deadline_seconds);
+    let before = context.progress.last_error();
+    let (log, progress) = (context.log, &context.progress);
+    let mut report = |line: &str| {
+        log.info(line);
+        progress.failed(line);
+    };
+    let wait = wait_for_lead(lead, &certificate, deadline, &mut report);
+    let found = context.signals.unless_stopped(wait).await??;
+    context.progress.set_last_error(before);
+    let seconds = found.elapsed.as_secs_f64();
+    log.info(&format!(
+        "the lead broker answers at {} after {seconds:.1} s ({} attempts)",
+        found.address, found.attempts
+    ));
+    Ok(found.address.ip())
+}
+
+/// Has the broker go the way on which the lead was `found`: `now` in the place of the configuration `before`. The file
+/// that is there, which a hook may have changed, stays where the two are one.
+pub(crate) fn take_way(
+    context: &Context,
+    lead: &AwaitLead,
+    found: IpAddr,
+    before: &FileToWrite,
+    now: &FileToWrite,
+) -> Result<(), StepError> {
+    if before == now {
+        return Ok(());
+    }
+    if let Some(address) = lead.address {
+        context.log.info(if address == found {
+            "its address leads there again: the broker will use the address"
+        } else {
+            "only its name led there: the broker will use the name"
+        });
+    }
+    write_file(context, now)
+}
+
+async fn use_account(
+    context: &mut Context,
+    choice: &AccountChoice,
+    fallback_home: &Path,
+) -> Result<(), StepError> {
+    let mut identity = match choice {
+        AccountChoice::Keep { name, uid, gid, home } => Identity {
+            name: name.clone(),
+            uid: *uid,
+            gid: *gid,
+            groups: Vec::new(),
+            capabilities: Vec::new(),
+            home: home.as_deref().unwrap_or(fallback_home).to_owned(),
+            switch: false,
+        },
+        AccountChoice::Ensure { name, uid, home, more_groups, capabilities } => {
+            let identity = |name, uid, gid, home, groups: Vec<u32>| Identity {
+                name,
+                uid,
+                gid,
+                groups: [groups.as_slice(), more_groups].concat(),
+                capabilities: capabilities.clone(),
+                home,
+                switch: uid != 0,
+            };
+            match ensure(context, name, *uid, home).await? {
+                Ok(Account { name, uid, gid, home, groups, notes, .. }) => {
+                    notes.iter().for_each(|note| context.log.warn(note));
+                    identity(name, uid, gid, home, groups)
+                }
+                // With a read-only root file system there is a uid but no name for it. Flux itself runs so.
+                Err(error) => {
+                    context.log.warn(&format!(
+                        "{}; running Flux as uid {uid} without an entry in /etc/passwd",
+                        chain(&error)
+                    ));
+                    identity(name.clone(), *uid, *uid, fallback_home.to_owned(), vec![*uid])
+                }
+            }
+        }
+    };
+    if !context.root.at(&identity.home).is_dir() {
+        fallback_home.clone_into(&mut identity.home);
+    }
+    let switched = identity.switch.then_some((identity.uid, identity.gid));
+    if identity.home == fallback_home {
+        let home = context.root.at(fallback_home);
+        if let Err(error) = files::make_directory(&home, 0o700, switched) {
+            context.log.warn(&format!("could not make home {}: {error}", home.display()));
+        }
+    }
+    context.session.identity = Some(identity);
+    Ok(())
+}
+
+/// On a thread of its own: the lock of the user database may be held for a while by another
+/// program, and a signal must not have to wait for it.
+async fn ensure(
+    context: &mut Context,
+    name: &str,
+    uid: u32,
+    home: &Path,
+) -> Result<Result<Account, AccountError>, StepError> {
+    let (root, name) = (context.root.directory().to_owned(), name.to_owned());
+    let home = home.to_owned();
+    let work = tokio::task::spawn_blocking(move || ensure_user(&root, &name, uid, &home));
+    match context.signals.unless_stopped(work).await? {
+        Ok(Err(error @ AccountError::Write { .. })) => Ok(Err(error)),
+        Ok(result) => Ok(Ok(result?)),
+        Err(_) => Err(StepError::Order { what: "the answer of the account thread" }),
+    }
 }

@@ -2,7 +2,6 @@
 
 pub(crate) mod broker_socket;
 pub(crate) mod broker_watch;
-pub(crate) mod cleanup;
 pub(crate) mod client;
 pub(crate) mod leaving;
 pub(crate) mod refusal;

@@ -147,38 +147,33 @@ mod tests {
         lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    const SUBMIT: &str =
-        r#"{"timestamp":1.5,"name":"submit","context":{"userid":1000,"version":1}}"#;
-    const STARTED: &str = r#"{"timestamp":2.0,"name":"start"}"#;
-    const READY: &str = r#"{"timestamp":2.0,"name":"shell.init","context":{"leader-rank":0}}"#;
-    const NOT_FOUND: &str = r#"{"timestamp":2.5,"name":"exception","context":{"type":"exec","severity":0,"note":"task 0 (host a): start failed: x: No such file or directory","userid":1000}}"#;
-
-    #[test]
-    fn an_exception_before_the_start_is_flux_that_refuses() {
-        let refused = r#"{"timestamp":2.0,"name":"exception","context":{"type":"alloc","severity":0,"note":"need 9 nodes","userid":1000}}"#;
-        let verdict = judge(&log(&[SUBMIT, refused]), None);
-        assert_eq!(verdict, Some(Verdict::NotStarted("alloc: need 9 nodes".to_owned())));
+    fn exception(kind: &str, severity: u32, note: &str) -> String {
+        let context = serde_json::json!({ "type": kind, "severity": severity, "note": note });
+        serde_json::json!({ "timestamp": 2.5, "name": "exception", "context": context }).to_string()
     }
 
     #[test]
-    fn a_job_that_still_waits_says_nothing() {
-        let warning = r#"{"timestamp":2.0,"name":"exception","context":{"type":"x","severity":3,"note":"","userid":0}}"#;
-        assert_eq!(judge(&log(&[SUBMIT, warning]), None), None);
-    }
-
-    #[test]
-    fn a_command_that_was_started_is_the_users_whatever_comes_after() {
+    fn the_first_exception_and_how_far_the_shells_came_decide() {
+        let submit = r#"{"timestamp":1.5,"name":"submit","context":{"userid":1000,"version":1}}"#;
+        let start = r#"{"timestamp":2.0,"name":"start"}"#;
+        let ready = r#"{"timestamp":2.0,"name":"shell.init","context":{"leader-rank":0}}"#;
         let note = "task 0 (host a): start failed: x: No such file or directory";
-        let events = log(&[SUBMIT, STARTED, NOT_FOUND]);
-        let started = Some(Verdict::Started(Some(note.to_owned())));
-        assert_eq!(judge(&events, None), started, "its execution is not known");
-        assert_eq!(judge(&events, Some(&log(&[READY]))), started);
-        assert_eq!(judge(&log(&[SUBMIT, STARTED]), None), Some(Verdict::Started(None)));
-    }
-
-    #[test]
-    fn shells_that_were_never_ready_have_started_no_task() {
-        let verdict = judge(&log(&[SUBMIT, STARTED, NOT_FOUND]), Some(&log(&[])));
-        assert!(matches!(verdict, Some(Verdict::NotStarted(text)) if text.starts_with("exec: ")));
+        let (refused, failed) = (exception("alloc", 0, "need 9 nodes"), exception("exec", 0, note));
+        let warning = exception("x", 3, "");
+        let not_started = |text: &str| Some(Verdict::NotStarted(text.to_owned()));
+        let started = |note: Option<&str>| Some(Verdict::Started(note.map(str::to_owned)));
+        for (events, execution, verdict) in [
+            (&[submit, &refused][..], None, not_started("alloc: need 9 nodes")),
+            // It still waits.
+            (&[submit, &warning], None, None),
+            // Its execution is not to be found out.
+            (&[submit, start, &failed], None, started(Some(note))),
+            (&[submit, start, &failed], Some(&[ready][..]), started(Some(note))),
+            (&[submit, start], None, started(None)),
+            // Shells that were never ready have started no task.
+            (&[submit, start, &failed], Some(&[]), not_started(&format!("exec: {note}"))),
+        ] {
+            assert_eq!(judge(&log(events), execution.map(log).as_deref()), verdict, "{events:?}");
+        }
     }
 }

@@ -183,7 +183,6 @@ fn cpu_limit(text: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flux_contract::Layout;
 
     const SET: &str = r#"{"version":1,"execution":{"R_lite":[
         {"rank":"0-3","children":{"core":"0-3,8","gpu":"1"}}],"nodelist":["a-[0-3]"]}}"#;
@@ -225,28 +224,21 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_quota_by_period_and_its_absence_is_no_limit() {
+    fn a_limit_is_quota_by_period_and_one_below_what_flux_schedules_is_said() {
         assert_eq!(cpu_limit("150000 100000"), Some(1.5));
         assert_eq!((cpu_limit("max 100000"), cpu_limit("-1 100000")), (None, None));
-    }
-
-    #[test]
-    fn a_limit_below_what_flux_schedules_is_told() {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::new(directory.path());
-        let set = Layout::default().resource_file();
-        let write = |path: PathBuf, text: &str| {
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        write(root.at(&set), SET);
-        write(root.at("/sys/fs/cgroup/cpu.max"), "150000 100000\n");
-        write(root.at("/sys/fs/cgroup/memory.max"), "268435456\n");
-        let resources = Resources::read(&root, Some(set.clone()));
-        assert_eq!((resources.flux_cores, resources.memory_limit), (Some(5), Some(1 << 28)));
-        assert!(resources.complaint().unwrap().contains("5 cores"), "{}", resources.text());
+        fs::create_dir_all(root.at("/sys/fs/cgroup")).unwrap();
+        fs::write(root.at("/set"), SET).unwrap();
+        fs::write(root.at("/sys/fs/cgroup/memory.max"), "268435456\n").unwrap();
+        for (limit, complaint) in [("150000 100000\n", true), ("max 100000\n", false)] {
+            fs::write(root.at("/sys/fs/cgroup/cpu.max"), limit).unwrap();
+            let resources = Resources::read(&root, Some("/set".into()));
+            assert_eq!((resources.flux_cores, resources.memory_limit), (Some(5), Some(1 << 28)));
+            let said = resources.complaint().is_some_and(|text| text.contains("5 cores"));
+            assert_eq!(said, complaint, "{}", resources.text());
+        }
         assert_eq!(Resources::read(&root, None).flux_cores, None);
-        write(root.at("/sys/fs/cgroup/cpu.max"), "max 100000\n");
-        assert_eq!(Resources::read(&root, Some(set.clone())).complaint(), None);
     }
 }

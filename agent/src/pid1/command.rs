@@ -1,7 +1,6 @@
 //! The lead's command: a child of PID 1 that is started, as Flux's user, once the broker is in state `run`.
 
-use crate::flux::cleanup;
-use crate::flux::client::FluxClient;
+use crate::flux::client::{FluxClient, register_cleanup};
 use crate::flux::refusal::{self, Verdict};
 use crate::plan::environment::DISABLE_JOB_CLEANUP;
 use crate::plan::step::LeadCommand;
@@ -61,8 +60,8 @@ pub(crate) struct CommandEnd {
     /// it was killed because its broker had failed.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
-    /// Why the user's command never ran, where that is certain.
-    pub not_run: Option<NotRun>,
+    /// Why the user's command never ran, where that is certain, and the code that says so.
+    pub not_run: Option<(Exit, String)>,
     pub error: Option<String>,
 }
 
@@ -71,12 +70,6 @@ impl CommandEnd {
     pub(crate) fn was_before(&self, time: Option<u64>) -> bool {
         time.is_some_and(|time| self.ended <= time)
     }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NotRun {
-    pub exit: Exit,
-    pub reason: String,
 }
 
 enum Ask {
@@ -161,7 +154,7 @@ impl CommandRun {
             output::print_stderr(&fluxtime_line("fluxsubmit", elapsed));
         }
         if self.command.cleans_up && !without_broker {
-            cleanup::register_if_needed(&self.client, self.log).await;
+            register_cleanup(&self.client, self.log).await;
         }
         end
     }
@@ -266,22 +259,21 @@ impl CommandRun {
             Some(before) => refusal::verdict(&self.client, before).await,
             None => None,
         };
-        let not_run = |exit, reason| Some(NotRun { exit, reason });
         match verdict {
             Some(Verdict::NotSubmitted) => {
                 end.not_run = match self.failure() {
                     Some(reason) if code == i32::from(Exit::Prepare.code()) => {
-                        not_run(Exit::Prepare, reason)
+                        Some((Exit::Prepare, reason))
                     }
                     Some(_) | None => {
                         let text = format!("Flux did not take the command (exit code {code})");
-                        not_run(Exit::FluxRefused, with(text, ended.last_line()))
+                        Some((Exit::FluxRefused, with(text, ended.last_line())))
                     }
                 };
             }
             Some(Verdict::NotStarted(reason)) => {
                 let text = format!("Flux did not start the command: {reason}");
-                end.not_run = not_run(Exit::FluxRefused, text);
+                end.not_run = Some((Exit::FluxRefused, text));
             }
             Some(Verdict::Started(note)) => {
                 end.error = note.map(|note| with(note, shell_hint(&self.command.words)));

@@ -4,7 +4,7 @@
 //! nothing: Flux does so, too, when it gets SIGTERM while it waits for the quorum.
 
 use crate::execute::error::StepError;
-use crate::pid1::command::{CommandEnd, NotRun};
+use crate::pid1::command::CommandEnd;
 use crate::plan::config::ReadConfigError;
 use crate::plan::error::PlanError;
 use crate::process::exit_status::{end_text, exit_code};
@@ -84,7 +84,7 @@ pub(crate) fn of_lead(command: Option<CommandEnd>, broker: BrokerEnd) -> Ended {
         let text = format!("{stop} before the command had ended; told to stop, {end}");
         return Ended { signal: command.signal, ..Ended::by_agent(stop.exit(), text) };
     }
-    if let Some(NotRun { exit, reason }) = command.not_run {
+    if let Some((exit, reason)) = command.not_run {
         return Ended { error: Some(reason), ..Ended::well(exit.code().into()) };
     }
     let error = match command.exit_code {
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_command_that_flux_refused_did_not_run_and_one_that_failed_says_what_is_known() {
-        let not_run = NotRun { exit: Exit::FluxRefused, reason: "Flux refused".to_owned() };
+        let not_run = (Exit::FluxRefused, "Flux refused".to_owned());
         let refused = CommandEnd { not_run: Some(not_run), ..command(Some(2)) };
         assert_ended(&of_lead(Some(refused), broker(0)), 71, false, Some("Flux refused"));
         let not_found = CommandEnd { error: Some("not found".to_owned()), ..command(Some(127)) };

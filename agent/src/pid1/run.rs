@@ -1,10 +1,9 @@
 //! `flux-agent run`: the first process of a pod, from its configuration to its exit code.
 
-use crate::execute::await_lead::{await_lead, take_way};
 use crate::execute::context::Context;
 use crate::execute::error::StepError;
 use crate::execute::session::Session;
-use crate::execute::steps::{announce, execute, execute_all};
+use crate::execute::steps::{announce, await_lead, execute, execute_all, take_way};
 use crate::lead::watch::LeadWatch;
 use crate::pid1::ending::{Backoff, BrokerEnd, Ended, Next};
 use crate::pid1::runner_lock::RunnerLock;

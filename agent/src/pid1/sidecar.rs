@@ -2,8 +2,7 @@
 
 use crate::execute::context::Context;
 use crate::execute::error::StepError;
-use crate::execute::hook::run_hook;
-use crate::execute::script::{PrivateScript, wait_or_stop};
+use crate::execute::hook::{PrivateScript, run_hook, wait_or_stop};
 use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::pid1::ending::{self, Ended};
 use crate::pid1::runner_lock::{RunnerState, runner_state};

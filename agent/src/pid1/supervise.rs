@@ -8,11 +8,13 @@ use crate::flux::broker_watch::{Event, Watch};
 use crate::flux::client::FluxClient;
 use crate::flux::leaving::OwnRank;
 use crate::lead::watch::LeadWatch;
+use crate::pid1::archive;
 use crate::pid1::command::{CommandEnd, RunningCommand};
 use crate::pid1::ending::BrokerEnd;
-use crate::pid1::{archive, quorum};
+use crate::plan::config::read_config;
 use crate::plan::step::{BrokerRun, Plan, Role};
 use crate::process::children::Running;
+use crate::process::deadline::LOOK;
 use crate::process::exit_status::exit_code;
 use crate::process::leftovers::Before;
 use crate::process::signals::{Asked, Stop, asks_to_stop, at, end_of};
@@ -25,11 +27,12 @@ use nix::sys::signal::Signal;
 use std::future::Future;
 use std::io::{self, IsTerminal};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::pin::{Pin, pin};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 /// Program and options of `broker`, complete with what depends on the moment it starts.
 fn words(context: &Context, broker: &BrokerRun) -> Result<Vec<String>, StepError> {
@@ -72,8 +75,8 @@ pub(crate) async fn run_broker(
     let watch = tokio::spawn(watch.run(events));
     let lost = broker.worker.as_ref().map(|worker| LeadWatch::default().lost(&worker.lead));
     let configuration = context.configuration.clone();
-    let smaller = (plan.role == Role::Lead)
-        .then(|| quorum::becomes_smaller(&configuration, broker.quorum, &address));
+    let smaller =
+        (plan.role == Role::Lead).then(|| smaller_quorum(&configuration, broker.quorum, &address));
     let mut supervision = Supervision {
         broker,
         role: plan.role,
@@ -100,6 +103,24 @@ pub(crate) async fn run_broker(
     }
     clear(context, &before).await;
     Ok((end, command_end))
+}
+
+/// Waits until the configuration at `config` asks for fewer brokers than `before`, for which `broker`, a lead's, was
+/// started, and gives their number. A broker reads `broker.quorum` once (flux-broker-attributes(7)): where the size of a
+/// MiniCluster is reduced before that is reached, the lead would wait for ever for brokers that nobody starts any more.
+/// One that does not wait at that moment goes on: what its watch has seen last may be seconds old.
+async fn smaller_quorum(config: &Path, before: Option<u32>, broker: &BrokerAddress) -> u32 {
+    loop {
+        sleep(LOOK).await;
+        // What cannot be read changes nothing.
+        let asked = read_config(config).ok().and_then(|config| config.broker.quorum);
+        // A broker without a number waits for all of its hosts, and what is asked for is never that many.
+        if let Some(asked) = asked.filter(|asked| before.is_none_or(|before| *asked < before))
+            && broker.state().await.is_ok_and(|state| state == "quorum")
+        {
+            return asked;
+        }
+    }
 }
 
 /// Ends what the broker has left: it must not work on beside the broker's replacement, nor beside

@@ -5,9 +5,10 @@ use crate::system::files::is_executable;
 use crate::system::root::Root;
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{AgentConfig, CURVE_MOUNT};
+use nix::errno::Errno;
 use nix::unistd::{self, AccessFlags, Gid};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -101,18 +102,15 @@ impl Facts {
         root: &Root,
         hostname: Option<String>,
     ) -> Result<Self, FactsError> {
-        let hostname = match hostname {
-            Some(hostname) => hostname,
-            None => own_hostname()?,
-        };
+        let unknown = |what| move |errno: Errno| FactsError { what, source: errno.into() };
+        let own = || unistd::gethostname().map(|name| name.to_string_lossy().into_owned());
+        let hostname = hostname.map_or_else(own, Ok).map_err(unknown("the host name"))?;
+        let lossy = |text: OsString| text.to_string_lossy().into_owned();
         let environment: BTreeMap<String, String> =
-            std::env::vars_os().map(|(name, value)| (lossy(&name), lossy(&value))).collect();
+            std::env::vars_os().map(|(name, value)| (lossy(name), lossy(value))).collect();
         let accounts = databases(root);
         let (uid, gid) = (unistd::getuid().as_raw(), unistd::getgid().as_raw());
-        let groups = unistd::getgroups().map_err(|source| FactsError {
-            what: "this process's groups",
-            source: source.into(),
-        })?;
+        let groups = unistd::getgroups().map_err(unknown("this process's groups"))?;
         let executables = candidates(config, &environment)
             .into_iter()
             .filter(|path| is_executable(&root.at(path)))
@@ -135,7 +133,9 @@ impl Facts {
             has_temporary_directories: TEMPORARY_DIRECTORIES
                 .iter()
                 .all(|path| takes_files(&root.at(path))),
-            processors: processors(),
+            // The standard library asks `sched_getaffinity(2)`, which a cpuset narrows as well, and the quotas of the
+            // control group and of all above it that are to be seen, in both versions.
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
             replaced: replaced(&environment),
             view_has_libc: root.at(config.layout.view().join("lib/libc.so.6")).exists(),
             executables,
@@ -158,25 +158,9 @@ impl Facts {
     }
 }
 
-/// The standard library asks `sched_getaffinity(2)`, which a cpuset narrows as well, and the quotas of the
-/// control group and of all above it that are to be seen, in both versions.
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 fn replaced(environment: &BTreeMap<String, String>) -> u32 {
     let counts = REPLACED_VARIABLES.iter().filter_map(|(name, _)| environment.get(*name));
     counts.filter_map(|count| count.parse::<u32>().ok()).sum()
-}
-
-fn own_hostname() -> Result<String, FactsError> {
-    unistd::gethostname()
-        .map(|name| name.to_string_lossy().into_owned())
-        .map_err(|errno| FactsError { what: "the host name", source: errno.into() })
-}
-
-fn lossy(text: &OsStr) -> String {
-    text.to_string_lossy().into_owned()
 }
 
 /// The user database; a file that is missing or closed to us counts as empty.

@@ -5,7 +5,6 @@ pub(crate) mod broker;
 pub(crate) mod budget;
 pub(crate) mod config;
 pub(crate) mod decide;
-pub(crate) mod display;
 pub(crate) mod environment;
 pub(crate) mod error;
 pub(crate) mod facts;
