@@ -27,8 +27,6 @@ pub(crate) enum StepError {
         #[source]
         source: io::Error,
     },
-    #[error("no directory takes {name}")]
-    NoPlace { name: String },
     #[error("read the CURVE certificate {}", path.display())]
     Certificate {
         path: PathBuf,
@@ -65,10 +63,7 @@ impl StepError {
             Self::Stopped(stop) => stop.exit(),
             Self::Late { .. } | Self::Hook { .. } => Exit::Hook,
             Self::NoFlux { .. } | Self::Start { .. } | Self::Command { .. } => Exit::View,
-            Self::Account(_)
-            | Self::File { .. }
-            | Self::NoPlace { .. }
-            | Self::Certificate { .. } => Exit::Prepare,
+            Self::Account(_) | Self::File { .. } | Self::Certificate { .. } => Exit::Prepare,
             Self::Lead(_) => Exit::LeadUnreachable,
             Self::Order { .. } => Exit::Internal,
         }

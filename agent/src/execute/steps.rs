@@ -55,10 +55,15 @@ pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), St
             Ok(())
         }
         Step::MakeDirectory { path, mode, owner, ours: _, required } => {
-            let made = make_directory(context, path, *mode, *owner);
-            optional(context, made, *required)
+            match make_directory(context, path, *mode, *owner) {
+                Err(error) if !required => {
+                    context.log.info(&format!("going on without: {}", chain(&error)));
+                    Ok(())
+                }
+                made => made,
+            }
         }
-        Step::RemoveFile { path } => {
+        Step::RemoveFile(path) => {
             files::remove(&context.root.at(path)).map_err(failed("remove", path))
         }
         Step::WriteFile(file) => write_file(context, file),
@@ -68,7 +73,7 @@ pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), St
             linked.map_err(failed("make the link", link))
         }
         Step::InstallMungeKey { from, to, owner } => install_munge_key(context, from, to, *owner),
-        Step::ChangeEnvironment { changes } => {
+        Step::ChangeEnvironment(changes) => {
             context.session.change(changes);
             Ok(())
         }
@@ -83,12 +88,11 @@ pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), St
             write_at(context, path, resources.as_bytes(), 0o644, Owner::Container)
         }
         Step::WriteBatchScript { name, fallback_directory, variable, content } => {
-            let places = working_directory::places(context, fallback_directory);
-            let path = write_first(context, &places, name, content)?;
+            let path = write_script(context, fallback_directory, name, content)?;
             context.session.environment.insert((*variable).into(), path.into());
             Ok(())
         }
-        Step::MarkComplete { path } => {
+        Step::MarkComplete(path) => {
             let code = format!("{}\n", context.exit_code);
             write_at(context, path, code.as_bytes(), 0o644, Owner::Container)
         }
@@ -118,21 +122,6 @@ fn make_directory(
 ) -> Result<(), StepError> {
     files::make_directory(&context.root.at(path), mode, context.ids(owner))
         .map_err(failed("make directory", path))
-}
-
-/// What is not required is said and left.
-fn optional(
-    context: &Context,
-    done: Result<(), StepError>,
-    required: bool,
-) -> Result<(), StepError> {
-    match done {
-        Err(error) if !required => {
-            context.log.info(&format!("going on without: {}", chain(&error)));
-            Ok(())
-        }
-        Ok(()) | Err(_) => done,
-    }
 }
 
 /// What `words`, run as the broker's user, print.
@@ -187,25 +176,23 @@ fn find_flux(context: &Context) -> Result<(), StepError> {
     Err(StepError::NoFlux { path: path.to_string_lossy().into_owned() })
 }
 
-/// Writes `name` into the first of `directories` that takes it.
-fn write_first(
+/// Writes `name` into the working directory, or into `fallback` where the broker's user cannot.
+fn write_script(
     context: &Context,
-    directories: &[PathBuf],
+    fallback: &Path,
     name: &str,
     text: &str,
 ) -> Result<PathBuf, StepError> {
-    let mut last = None;
-    for directory in directories {
+    let write = |directory: &Path| {
         let path = directory.join(name);
-        match write_at(context, &path, text.as_bytes(), 0o755, Owner::Broker) {
-            Ok(()) => return Ok(path),
-            Err(error) => {
-                context.log.info(&chain(&error));
-                last = Some(error);
-            }
-        }
+        write_at(context, &path, text.as_bytes(), 0o755, Owner::Broker).map(|()| path)
+    };
+    match working_directory::own_place(context).map(write) {
+        Some(Ok(path)) => return Ok(path),
+        Some(Err(error)) => context.log.info(&chain(&error)),
+        None => {}
     }
-    Err(last.unwrap_or_else(|| StepError::NoPlace { name: name.to_owned() }))
+    write(fallback)
 }
 
 /// Waits until the lead lets this pod in, and gives the address where it did; what was seen last is in the status all
@@ -288,7 +275,9 @@ async fn use_account(
             };
             match ensure(context, name, *uid, home).await? {
                 Ok(Account { name, uid, gid, home, groups, notes, .. }) => {
-                    notes.iter().for_each(|note| context.log.warn(note));
+                    for note in &notes {
+                        context.log.warn(note);
+                    }
                     identity(name, uid, gid, home, groups)
                 }
                 // With a read-only root file system there is a uid but no name for it. Flux itself runs so.

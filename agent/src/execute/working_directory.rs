@@ -8,7 +8,7 @@ use crate::system::files;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::{MetadataExt, fchown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Directories of the system (FHS 3.0): who owns one of them, or one below it, decides what root executes
 /// and reads.
@@ -121,16 +121,15 @@ fn reserved(path: &Path, uid: u32, accounts: &Databases) -> Option<String> {
     owner.map(|user| format!("{} is the home of {}", user.home.display(), user.name))
 }
 
-/// Directories for a file of the broker's user, best first.
-pub(super) fn places(context: &Context, fallback: &Path) -> Vec<PathBuf> {
+/// The working directory, where the broker's user can make files.
+pub(super) fn own_place(context: &Context) -> Option<&Path> {
     let own = &context.session.working_directory;
     let closed = match (&context.session.identity, fs::metadata(own)) {
         // We are root and could write, but the file would be no use to a user who cannot.
         (Some(identity), Ok(found)) if identity.switch => !allows(&found, identity, WRITE),
         (_, found) => found.is_err(),
     };
-    let own = (!closed).then(|| own.clone());
-    own.into_iter().chain([fallback.to_owned()]).collect()
+    (!closed).then_some(own)
 }
 
 /// Whether `identity` has `permission` in the directory `path`.

@@ -10,7 +10,6 @@ use crate::flux::resources::ids_of;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -31,18 +30,6 @@ pub(crate) struct OwnRank {
     pub(crate) rank: u32,
 }
 
-/// The part of the answer of `resource.status` that says who is drained, and why: by idset.
-#[derive(Deserialize)]
-struct Status {
-    drain: BTreeMap<String, Drained>,
-}
-
-#[derive(Deserialize)]
-struct Drained {
-    #[serde(default)]
-    reason: Option<String>,
-}
-
 /// The part of the answer of `job-list.list` that names jobs.
 #[derive(Deserialize)]
 struct List {
@@ -60,7 +47,7 @@ impl OwnRank {
     pub(crate) async fn leave(&self, patience: Duration) -> Result<Vec<String>, SocketError> {
         let deadline = Instant::now() + patience;
         let mut socket = self.broker.connect().await?;
-        if status(&mut socket).await?.reason(self.rank).is_none() {
+        if reason(&status(&mut socket).await?, self.rank).is_none() {
             let drain = json!({ "targets": self.rank.to_string(), "reason": REASON });
             let () = ask(&mut socket, "resource.drain", drain).await?;
         }
@@ -80,7 +67,7 @@ impl OwnRank {
     pub(crate) async fn take(&self) -> Result<bool, SocketError> {
         let mut socket = self.broker.connect().await?;
         let status = status(&mut socket).await?;
-        let is_left = status.reason(self.rank) == Some(REASON);
+        let is_left = reason(&status, self.rank) == Some(REASON);
         if is_left {
             let targets = json!({ "targets": self.rank.to_string() });
             let () = ask(&mut socket, "resource.undrain", targets).await?;
@@ -89,7 +76,7 @@ impl OwnRank {
     }
 }
 
-async fn status(socket: &mut BrokerSocket) -> Result<Status, SocketError> {
+async fn status(socket: &mut BrokerSocket) -> Result<Value, SocketError> {
     ask(socket, "resource.status", json!({})).await
 }
 
@@ -103,14 +90,12 @@ async fn ask<Answer: DeserializeOwned>(
     answer.unwrap_or_else(|_| Err(SocketError::Silent { topic: topic.to_owned() }))
 }
 
-impl Status {
-    /// Why `rank` is drained, if it is: ranks with one reason and time stand together. A reason need not be
-    /// given.
-    fn reason(&self, rank: u32) -> Option<&str> {
-        let has = |ranks: &str| ids_of(ranks).is_some_and(|ranks| ranks.contains(&rank));
-        let (_, drained) = self.drain.iter().find(|(ranks, _)| has(ranks))?;
-        Some(drained.reason.as_deref().unwrap_or_default())
-    }
+/// Why `rank` is drained, if it is, by the answer of `resource.status`: ranks with one reason and time stand together. A
+/// reason need not be given.
+fn reason(status: &Value, rank: u32) -> Option<&str> {
+    let has = |ranks: &str| ids_of(ranks).is_some_and(|ranks| ranks.contains(&rank));
+    let (_, drained) = status.get("drain")?.as_object()?.iter().find(|(ranks, _)| has(ranks))?;
+    Some(drained.get("reason").and_then(Value::as_str).unwrap_or_default())
 }
 
 /// The id of a job as Flux prints it (RFC 19): a prefix, and a number in base 58 as Bitcoin writes it.
@@ -129,8 +114,8 @@ mod tests {
 
     #[test]
     fn what_a_person_has_drained_is_told_from_what_a_pod_has_left() {
-        let status: Status = serde_json::from_str(STATUS).unwrap();
-        let reasons = [0, 1, 2, 3, 5].map(|rank| status.reason(rank));
+        let status: Value = serde_json::from_str(STATUS).unwrap();
+        let reasons = [0, 1, 2, 3, 5].map(|rank| reason(&status, rank));
         assert_eq!(reasons, [None, Some(REASON), Some("bad fan"), Some(REASON), Some("")]);
     }
 

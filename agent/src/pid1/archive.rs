@@ -92,9 +92,7 @@ pub(crate) async fn keep(context: &Context, archive: &ArchiveRun, broker: Broker
     };
     match kept {
         Ok(()) => context.log.info(&format!("the state is kept in {}", archive.path.display())),
-        Err(error) => {
-            context.failed(&chain(&error));
-        }
+        Err(error) => context.failed(&chain(&error)),
     }
     // What is left in it is of no use; that it stays is no harm.
     let _ = files::remove_directory(&context.root.at(&archive.staging));
@@ -117,7 +115,7 @@ async fn try_keep(
         let checked = dump.clone();
         let whole = tokio::task::spawn_blocking(move || check_whole(&checked)).await;
         whole
-            .unwrap_or_else(|error| Err(WholeError::Read { source: io::Error::other(error) }))
+            .unwrap_or_else(|error| Err(WholeError::Read(io::Error::other(error))))
             .map_err(|source| KeepError::NotWhole { path: archive.path.clone(), source })?;
     }
     let replaced = tokio::task::spawn_blocking(move || replace(&dump, &path)).await;
@@ -140,12 +138,9 @@ const END: usize = 1024;
 /// Why a dump is not known to be whole.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WholeError {
-    /// It cannot be read, or its compression is cut off or damaged.
+    /// Or its compression is cut off or damaged.
     #[error("read it")]
-    Read {
-        #[source]
-        source: io::Error,
-    },
+    Read(#[source] io::Error),
     #[error("it lacks the end of a tar archive")]
     CutOff,
     #[error("the broker failed, and only archives in the formats tar and tar.gz can be checked")]
@@ -156,7 +151,7 @@ pub(crate) enum WholeError {
 /// of gzip is checked as well.
 pub(crate) fn check_whole(path: &Path) -> Result<(), WholeError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let file = files::open_regular(path).map_err(|source| WholeError::Read { source })?;
+    let file = files::open_regular(path).map_err(WholeError::Read)?;
     let is = |suffixes: &[&str]| suffixes.iter().any(|suffix| name.ends_with(suffix));
     if is(&[".tgz", ".tar.gz"]) {
         ends_as_tar(MultiGzDecoder::new(BufReader::new(file)))
@@ -172,7 +167,7 @@ fn ends_as_tar(mut archive: impl Read) -> Result<(), WholeError> {
     // How many zeros the text so far ends with.
     let mut zeros = 0_usize;
     loop {
-        let length = archive.read(&mut buffer).map_err(|source| WholeError::Read { source })?;
+        let length = archive.read(&mut buffer).map_err(WholeError::Read)?;
         if length == 0 {
             break;
         }
@@ -246,7 +241,7 @@ mod tests {
         let mut packed = gzip(&tar());
         let middle = packed.len() / 2;
         packed[middle] ^= 0x55;
-        assert!(matches!(check("a.tgz", &packed), Err(WholeError::Read { .. })));
+        assert!(matches!(check("a.tgz", &packed), Err(WholeError::Read(_))));
         assert!(matches!(check("a.tar.xz", &tar()), Err(WholeError::UnknownFormat)));
     }
 }

@@ -83,17 +83,9 @@ pub(crate) struct RunningCommand {
 }
 
 impl RunningCommand {
-    /// Starts `command` when its end is first waited for. It has `patience` to end, with all that is in its
-    /// process group, once a signal asks for it.
-    pub(crate) fn new(
-        client: FluxClient,
-        command: LeadCommand,
-        patience: Duration,
-        log: Log,
-        timed: bool,
-    ) -> Self {
+    /// Starts the command when its end is first waited for.
+    pub(crate) fn new(run: CommandRun) -> Self {
         let (asks, taken) = mpsc::unbounded_channel();
-        let run = CommandRun { client, command, patience, log, timed };
         Self { asks, end: Box::pin(run.run(taken)) }
     }
 
@@ -115,12 +107,13 @@ impl RunningCommand {
     }
 }
 
-struct CommandRun {
-    client: FluxClient,
-    command: LeadCommand,
-    patience: Duration,
-    log: Log,
-    timed: bool,
+pub(crate) struct CommandRun {
+    pub client: FluxClient,
+    pub command: LeadCommand,
+    /// How long it has to end, with all that is in its process group, once a signal asks for it.
+    pub patience: Duration,
+    pub log: Log,
+    pub timed: bool,
 }
 
 struct Ended {

@@ -10,7 +10,7 @@ use crate::plan::error::PlanError;
 use crate::process::exit_status::{end_text, exit_code};
 use crate::process::signals::Stop;
 use crate::system::output::chain;
-use flux_contract::{Exit, WorkerPolicy};
+use flux_contract::{Exit, TerminationMessage, WorkerPolicy};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -48,6 +48,13 @@ impl Ended {
     /// The run ended with `code` and there is nothing to say about it.
     pub(crate) const fn well(code: i32) -> Self {
         Self { code, command_ran: false, signal: None, error: None }
+    }
+}
+
+impl From<Ended> for TerminationMessage {
+    fn from(ended: Ended) -> Self {
+        let Ended { code: exit_code, command_ran, signal, error: last_error } = ended;
+        Self { exit_code, command_ran, signal, last_error, ..Self::default() }
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) async fn run(options: Options) -> u8 {
     let root = options.root.clone();
     try_run(options, signals, readiness).await.unwrap_or_else(|ended| {
         Log::new(false, false).error(ended.error.as_deref().unwrap_or_default());
-        leave(&root, &message_of(ended))
+        leave(&root, &ended.into())
     })
 }
 
@@ -81,7 +81,7 @@ async fn try_run(
         start(options, signals).await?;
     if let Some(name) = container {
         let ended = sidecar::run(&mut context, &config, &facts, &name).await?;
-        return Ok(leave(&root, &message_of(ended)));
+        return Ok(leave(&root, &ended.into()));
     }
     let plan = decide::plan(&config, &facts)?;
     context.progress.planned(&plan);
@@ -103,7 +103,7 @@ async fn try_run(
         restarts: context.progress.restarts(),
         unfinished_jobs: mem::take(&mut context.unfinished_jobs),
         phases,
-        ..message_of(ended)
+        ..ended.into()
     };
     let code = leave(&root, &message);
     context.progress.over(well);
@@ -113,18 +113,6 @@ async fn try_run(
         let _ = timeout(PROBE_END, open.wait_for(|open| *open == 0)).await;
     }
     Ok(code)
-}
-
-/// The termination message of a run of which nothing is known but its end.
-fn message_of(ended: Ended) -> TerminationMessage {
-    let Ended { code: exit_code, command_ran, signal, error: last_error } = ended;
-    TerminationMessage {
-        exit_code,
-        command_ran,
-        signal,
-        last_error,
-        ..TerminationMessage::default()
-    }
 }
 
 /// Leaves the termination message and gives the code to end with.

@@ -253,16 +253,14 @@ impl Runner {
         if state == RunnerState::Alive {
             return None;
         }
-        match files::read_bounded(&self.complete, CODE_LIMIT) {
-            Ok(code) => Some(match String::from_utf8_lossy(&code).trim().parse() {
-                Ok(0) | Err(_) => RunnerEnd::Finished,
-                Ok(code) => RunnerEnd::Failed(code),
-            }),
-            Err(_) => {
-                let late = self.expected_until.is_some_and(|until| Instant::now() >= until);
-                (state == RunnerState::Gone || late).then_some(RunnerEnd::Gone)
-            }
-        }
+        let Ok(code) = files::read_bounded(&self.complete, CODE_LIMIT) else {
+            let late = self.expected_until.is_some_and(|until| Instant::now() >= until);
+            return (state == RunnerState::Gone || late).then_some(RunnerEnd::Gone);
+        };
+        Some(match String::from_utf8_lossy(&code).trim().parse() {
+            Ok(0) | Err(_) => RunnerEnd::Finished,
+            Ok(code) => RunnerEnd::Failed(code),
+        })
     }
 
     /// Whether it ends now: how, or nothing when its broker goes on.

@@ -9,7 +9,7 @@ use crate::flux::client::FluxClient;
 use crate::flux::leaving::OwnRank;
 use crate::lead::watch::LeadWatch;
 use crate::pid1::archive;
-use crate::pid1::command::{CommandEnd, RunningCommand};
+use crate::pid1::command::{CommandEnd, CommandRun, RunningCommand};
 use crate::pid1::ending::BrokerEnd;
 use crate::plan::config::read_config;
 use crate::plan::step::{BrokerRun, Plan, Role};
@@ -73,10 +73,11 @@ pub(crate) async fn run_broker(
     let address = BrokerAddress { socket: broker.socket.clone(), owner };
     let watch = Watch { broker: address.clone(), has_lead: broker.worker.is_some() };
     let watch = tokio::spawn(watch.run(events));
-    let lost = broker.worker.as_ref().map(|worker| LeadWatch::default().lost(&worker.lead));
+    let lead = broker.worker.as_ref().map(|worker| &worker.lead);
+    let lost = lead.map(|lead| Box::pin(LeadWatch::default().lost(lead)));
     let configuration = context.configuration.clone();
-    let smaller =
-        (plan.role == Role::Lead).then(|| smaller_quorum(&configuration, broker.quorum, &address));
+    let waits = (plan.role == Role::Lead).then_some(broker.quorum);
+    let smaller = waits.map(|quorum| Box::pin(smaller_quorum(&configuration, quorum, &address)));
     let mut supervision = Supervision {
         broker,
         role: plan.role,
@@ -126,7 +127,7 @@ async fn smaller_quorum(config: &Path, before: Option<u32>, broker: &BrokerAddre
 /// Ends what the broker has left: it must not work on beside the broker's replacement, nor beside
 /// `commands.post`.
 async fn clear(context: &Context, before: &Before) {
-    let (killed, left) = before.restore(&context.children, context.budget.reserve).await;
+    let (killed, left) = before.kill_newcomers(&context.children, context.budget.reserve).await;
     if killed > 0 {
         context.log.warn(&format!("killed {killed} processes that the broker had left behind"));
     }
@@ -359,8 +360,9 @@ impl Supervision<'_> {
         if let Some(command) = &self.broker.lead_command {
             context.log.info(&format!("starting the command: {}", shown(&command.words)));
             let (patience, timed) = (context.budget.command, self.broker.timed);
-            let run = RunningCommand::new(client, command.clone(), patience, context.log, timed);
-            self.command = Some(run);
+            let (command, log) = (command.clone(), context.log);
+            let run = CommandRun { client, command, patience, log, timed };
+            self.command = Some(RunningCommand::new(run));
         } else if let Some(words) = &self.broker.submission {
             self.submit(context, &client, words);
         }

@@ -5,7 +5,7 @@ use crate::plan::pod::Pod;
 use crate::plan::step::{FileToWrite, Role};
 use flux_contract::{Bootstrap, Workload};
 use std::net::{IpAddr, Ipv6Addr};
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 use toml::{Table, Value};
 
@@ -75,7 +75,7 @@ fn document(pod: Pod<'_>, found: Option<IpAddr>) -> Table {
         ("bootstrap", bootstrap(pod, found)),
         // How long a job that is cancelled, as all are in a stop, has from SIGTERM to SIGKILL.
         ("exec", table([("kill-timeout", flux_duration(pod.budget().jobs))])),
-        ("resource", table([("path", text(config.layout.resource_file()))])),
+        ("resource", table([("path", text(&config.layout.resource_file()))])),
         ("sched-fluxion-qmanager", table([("queue-policy", config.broker.queue_policy.clone())])),
         ("sched-fluxion-resource", table([("match-policy", LOWEST_NODE_FIRST)])),
     ]);
@@ -97,7 +97,7 @@ fn bootstrap(pod: Pod<'_>, found: Option<IpAddr>) -> Table {
         hosts.push(table([("host", others.to_string())]));
     }
     let mut bootstrap = table::<Value, 5>([
-        ("curve_cert", text(pod.config.layout.curve_certificate()).into()),
+        ("curve_cert", text(&pod.config.layout.curve_certificate()).into()),
         ("default_port", i64::from(network.port).into()),
         // Never an interface by name: not every network calls it eth0.
         ("default_bind", "tcp://*:%p".into()),
@@ -161,6 +161,6 @@ fn table<V: Into<Value>, const N: usize>(entries: [(&str, V); N]) -> Table {
     entries.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
 }
 
-fn text(path: PathBuf) -> String {
+fn text(path: &Path) -> String {
     path.display().to_string()
 }

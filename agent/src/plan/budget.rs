@@ -186,13 +186,15 @@ mod tests {
         assert_eq!((budget.main, budget.cleanup, budget.drain, budget.all), Default::default());
     }
 
+    type Share = fn(Budget) -> Duration;
+
     /// Kubernetes' own grace period leaves jobs about as long as a pod would have, a command that has something to
     /// save gets most of the time, and who gives ten minutes gets nearly all of them for the jobs.
     #[test]
     fn shares_are_as_users_are_promised() {
         let (none, saves) = (Duties::default(), Duties { command: true, ..Duties::default() });
         let all = Duties { command: true, dump: true, post: true };
-        let share: [(u64, Duties, fn(Budget) -> Duration, f64); 11] = [
+        let shares: [(u64, Duties, Share, f64); 11] = [
             (30, none, |budget| budget.jobs, 12.0),
             (30, none, |budget| budget.leave, 6.0),
             (30, none, |budget| budget.drain, 20.0),
@@ -205,7 +207,7 @@ mod tests {
             (600, none, |budget| budget.drain, 585.0),
             (2, none, |budget| budget.jobs, 0.5),
         ];
-        for (grace, duties, share, least) in share {
+        for (grace, duties, share, least) in shares {
             let budget = Budget::new(grace, duties);
             assert!(share(budget).as_secs_f64() > least, "{grace} {duties:?}: {budget:?}");
         }

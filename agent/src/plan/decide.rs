@@ -8,9 +8,7 @@ use crate::plan::step::{
 };
 use crate::plan::{broker, environment, files, helpers, hooks, workload};
 use crate::system::environment::Change;
-use flux_contract::{
-    AgentConfig, Bootstrap, CURVE_MOUNT, CURVE_SECRET_KEY, WorkerPolicy, Workload,
-};
+use flux_contract::{AgentConfig, Bootstrap, WorkerPolicy, Workload};
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -41,8 +39,6 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
         budget: pod.budget(),
         deadline_seconds: config.shutdown.deadline_seconds.filter(|_| keeps_deadline),
         strict: config.logging.strict,
-        quiet: config.logging.quiet,
-        certificate: Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY),
         steps: steps(pod, &work)?,
         broker: BrokerRun {
             command: broker::command(pod),
@@ -58,7 +54,7 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
         },
         finish: hooks::hooks(pod, [("commands.post", &config.hooks.post)])?
             .into_iter()
-            .chain([Step::MarkComplete { path: config.layout.complete_marker() }])
+            .chain([Step::MarkComplete(config.layout.complete_marker())])
             .collect(),
     })
 }
@@ -112,12 +108,11 @@ fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, PlanError> {
     steps.push(Step::WriteFile(files::hostlist(pod)));
     steps.extend(helpers::helpers(pod).map(Step::WriteFile));
     steps.extend(work.files.iter().cloned().map(Step::WriteFile));
-    steps.push(Step::ChangeEnvironment { changes: environment::changes(pod) });
+    steps.push(Step::ChangeEnvironment(environment::changes(pod)));
     let before_broker =
         [("preCommand", &hooks_of.pre_command), ("commands.pre", &hooks_of.pre), of_role];
     steps.extend(hooks::hooks(pod, before_broker)?);
-    let changes = environment::of_broker(pod, work.command.is_some());
-    steps.push(Step::ChangeEnvironment { changes });
+    steps.push(Step::ChangeEnvironment(environment::of_broker(pod, work.command.is_some())));
     if !config.view.enabled {
         steps.push(Step::FindFlux);
     }

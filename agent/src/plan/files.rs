@@ -53,7 +53,7 @@ pub(super) fn directories(pod: Pod<'_>) -> Vec<Step> {
 /// own: it comes first, before anything can fail.
 pub(super) fn left_by_an_earlier_run(pod: Pod<'_>) -> [Step; 2] {
     let layout = &pod.config.layout;
-    [layout.complete_marker(), layout.command_failure()].map(|path| Step::RemoveFile { path })
+    [layout.complete_marker(), layout.command_failure()].map(Step::RemoveFile)
 }
 
 fn directory(path: PathBuf, mode: u32, owner: Owner) -> Step {

@@ -42,11 +42,8 @@ impl fmt::Display for Owner {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileToWrite {
-    /// Where.
     pub path: PathBuf,
-    /// Permission bits.
     pub mode: u32,
-    /// What is in it.
     pub content: String,
 }
 
@@ -109,10 +106,7 @@ pub enum Step {
         required: bool,
     },
     /// Remove what an earlier run left.
-    RemoveFile {
-        /// Which file.
-        path: PathBuf,
-    },
+    RemoveFile(PathBuf),
     /// Write a file in one step: under a temporary name, then renamed.
     WriteFile(FileToWrite),
     /// Check the CURVE certificate and copy it for the broker, mode 0600.
@@ -134,10 +128,7 @@ pub enum Step {
         owner: Option<(u32, u32)>,
     },
     /// Change the environment of everything that follows.
-    ChangeEnvironment {
-        /// In this order.
-        changes: Vec<Change>,
-    },
+    ChangeEnvironment(Vec<Change>),
     /// Check that `flux` is on the `PATH` (the view is disabled).
     FindFlux,
     /// Hand the working directory to the broker's user if it is the image's own.
@@ -163,10 +154,7 @@ pub enum Step {
         content: String,
     },
     /// Leave a marker for other containers.
-    MarkComplete {
-        /// The marker.
-        path: PathBuf,
-    },
+    MarkComplete(PathBuf),
 }
 
 impl Step {
@@ -276,10 +264,6 @@ pub struct Plan {
     pub deadline_seconds: Option<u64>,
     /// A failing hook ends the run.
     pub strict: bool,
-    /// Say nothing but errors.
-    pub quiet: bool,
-    /// Certificate with which a worker asks the lead; where it is mounted.
-    pub certificate: PathBuf,
     /// What is done before the broker starts, in order.
     pub steps: Vec<Step>,
     /// The broker.
@@ -315,7 +299,7 @@ impl fmt::Display for Step {
                     path.display()
                 )
             }
-            Self::RemoveFile { path } => write!(formatter, "remove {}", path.display()),
+            Self::RemoveFile(path) => write!(formatter, "remove {}", path.display()),
             Self::WriteFile(file) => file.fmt(formatter),
             Self::InstallCertificate { from, to, link } => {
                 let [from, to, link] = [from, to, link].map(|path| path.display());
@@ -325,7 +309,7 @@ impl fmt::Display for Step {
                 )
             }
             Self::InstallMungeKey { from, to, owner } => munge_key(formatter, from, to, *owner),
-            Self::ChangeEnvironment { changes } => {
+            Self::ChangeEnvironment(changes) => {
                 formatter.write_str("change the environment:")?;
                 changes.iter().try_for_each(|change| write!(formatter, " {change}"))
             }
@@ -347,7 +331,7 @@ impl fmt::Display for Step {
                 )?;
                 if full { formatter.write_str(&indented(content)) } else { Ok(()) }
             }
-            Self::MarkComplete { path } => write!(formatter, "leave marker {}", path.display()),
+            Self::MarkComplete(path) => write!(formatter, "leave marker {}", path.display()),
         }
     }
 }

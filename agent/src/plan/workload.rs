@@ -197,10 +197,7 @@ fn lead_command(pod: Pod<'_>, words: Vec<String>) -> Option<LeadCommand> {
         let start = [call(&pod.facts.agent, START), vec!["--".to_owned()]].concat();
         [vec![flux, "env".to_owned()], start, words].concat()
     };
-    (pod.role == Role::Lead).then(|| LeadCommand {
-        words,
-        may_be_refused: false,
-        cleans_up: environment::cleans_up_later(pod.facts),
-        failure: None,
-    })
+    let cleans_up = environment::cleans_up_later(pod.facts);
+    let command = LeadCommand { words, may_be_refused: false, cleans_up, failure: None };
+    Some(command).filter(|_| pod.role == Role::Lead)
 }

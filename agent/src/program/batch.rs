@@ -43,26 +43,22 @@ pub(crate) struct Batch {
 
 /// Submits the script that the environment names, and returns the code to end with.
 pub(crate) fn run(batch: &Batch) -> u8 {
-    try_run(batch).unwrap_or_else(|(doing, error)| {
-        output::log_line(&format!("{doing}: {error}"));
+    try_run(batch).unwrap_or_else(|text| {
+        output::log_line(&text);
         Exit::Internal.code()
     })
 }
 
-fn try_run(batch: &Batch) -> Result<u8, (String, io::Error)> {
+fn try_run(batch: &Batch) -> Result<u8, String> {
     if let Some(reason) = closed(&batch.output_directory) {
         output::log_line(&reason);
         leave_reason(batch, &reason);
         return Ok(Exit::Prepare.code());
     }
-    let script = env::var_os(BATCH_SCRIPT_VARIABLE).map(PathBuf::from).ok_or_else(|| {
-        (format!("read {BATCH_SCRIPT_VARIABLE}"), io::Error::from(io::ErrorKind::NotFound))
-    })?;
+    let script = env::var_os(BATCH_SCRIPT_VARIABLE).map(PathBuf::from);
+    let script = script.ok_or_else(|| format!("read {BATCH_SCRIPT_VARIABLE}: it is not set"))?;
     let directory = script.parent().unwrap_or(&script);
-    let fail = |what: &str| {
-        let doing = format!("run {} {what}", batch.flux);
-        move |error| (doing, error)
-    };
+    let fail = |what, error: io::Error| format!("run {} {what}: {error}", batch.flux);
     let submitted = Command::new(&batch.flux)
         .arg("batch")
         .arg(format!("--output={}/flux-{{{{id}}}}.out", directory.display()))
@@ -72,7 +68,7 @@ fn try_run(batch: &Batch) -> Result<u8, (String, io::Error)> {
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
-        .map_err(fail("batch"))?;
+        .map_err(|error| fail("batch", error))?;
     if !submitted.status.success() {
         return Ok(code(submitted.status));
     }
@@ -82,7 +78,7 @@ fn try_run(batch: &Batch) -> Result<u8, (String, io::Error)> {
     }
     let mut status = Command::new(&batch.flux);
     let ended = status.args(["job", "status", &job]).stdin(Stdio::null()).status();
-    let code = code(ended.map_err(fail("job status"))?);
+    let code = code(ended.map_err(|error| fail("job status", error))?);
     if code != 0 {
         show(batch, directory, &job);
     }
