@@ -26,7 +26,7 @@ pub(crate) struct Context {
     pub session: Session,
     /// Where `agent.toml` lies, which may change while the run goes on.
     pub configuration: PathBuf,
-    /// Code that the run ends with, known when its last steps are done.
+    /// Code that the run ends with, set before its last steps are done.
     pub exit_code: i32,
     /// Ids of the jobs that ran on this rank when its broker had to be ended.
     pub unfinished_jobs: Vec<String>,
@@ -48,13 +48,8 @@ impl Context {
         }
     }
 
-    /// uid and gid that a file of the broker's user is given; `None` when it is ours as it is.
-    pub(crate) fn broker_ids(&self) -> Option<(u32, u32)> {
-        self.ids(Owner::Broker)
-    }
-
     /// uid and gid that a file of `owner` is given; `None` when it is ours as it is.
-    pub(super) fn ids(&self, owner: Owner) -> Option<(u32, u32)> {
+    pub(crate) fn ids(&self, owner: Owner) -> Option<(u32, u32)> {
         let identity = self.session.identity.as_ref().filter(|identity| identity.switch)?;
         (owner == Owner::Broker).then_some((identity.uid, identity.gid))
     }

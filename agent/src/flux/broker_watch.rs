@@ -63,7 +63,7 @@ impl Watch {
 
     /// Whether the broker has nobody to pass a question for the lead on to. In state `run` a broker that another lead
     /// sends away ends by itself; while it waits for the quorum, it stays for ever (Flux 0.88,
-    /// `monitor_parent_continuation` of the broker's state machine). Where no answer comes, nothing is known.
+    /// `monitor_parent_continuation` of the broker's state machine). Where no answer comes, that says nothing.
     async fn lead_is_gone(&self) -> bool {
         let asked = async { self.broker.connect().await?.state_of_lead().await };
         let answer = timeout(LEAD_TIMEOUT, asked).await;

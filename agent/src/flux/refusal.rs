@@ -69,7 +69,7 @@ async fn of_job(client: &FluxClient, id: &str) -> Option<Verdict> {
     judge(&events, execution.as_ref().and_then(self::events).as_deref())
 }
 
-/// Decides by the events of a job and, where they are known, of its execution. A job that was started
+/// Decides by the events of a job and, where they can be had, of its execution. A job that was started
 /// counts as such unless it is certain that none of its shells came as far as to start a task.
 fn judge(events: &[Event], execution: Option<&[Event]>) -> Option<Verdict> {
     let fatal = fatal(events);

@@ -8,7 +8,7 @@
 use crate::execute::context::Context;
 use crate::execute::error::{StepError, failed};
 use crate::pid1::ending::BrokerEnd;
-use crate::plan::step::ArchiveRun;
+use crate::plan::step::{ArchiveRun, Owner};
 use crate::system::files;
 use crate::system::output::chain;
 use flate2::read::MultiGzDecoder;
@@ -60,7 +60,7 @@ pub(crate) fn exists(context: &Context, archive: &ArchiveRun) -> Result<bool, St
 pub(crate) fn make_place(context: &Context, archive: &ArchiveRun) -> Result<bool, StepError> {
     let staging = context.root.at(&archive.staging);
     let made = files::remove_directory(&staging)
-        .and_then(|()| files::make_directory(&staging, 0o700, context.broker_ids()));
+        .and_then(|()| files::make_directory(&staging, 0o700, context.ids(Owner::Broker)));
     match made {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
@@ -85,12 +85,12 @@ pub(crate) async fn keep(context: &Context, archive: &ArchiveRun, broker: Broker
         // That it could not be made was said when the broker started.
         return;
     }
-    let kept = if ran {
+    let outcome = if ran {
         try_keep(context, archive, broker).await
     } else {
         Err(KeepError::NeverRan { path: archive.path.clone() })
     };
-    match kept {
+    match outcome {
         Ok(()) => context.log.info(&format!("the state is kept in {}", archive.path.display())),
         Err(error) => context.failed(&chain(&error)),
     }
@@ -135,7 +135,7 @@ fn replace(dump: &Path, path: &Path) -> io::Result<()> {
 /// A tar archive ends with two blocks of zeros (POSIX.1-2024, pax, "ustar Interchange Format").
 const END: usize = 1024;
 
-/// Why a dump is not known to be whole.
+/// Why a dump is not whole, or cannot be judged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WholeError {
     /// Or its compression is cut off or damaged.

@@ -236,7 +236,7 @@ impl CommandRun {
         }
     }
 
-    /// The end with its reason: whether a command that failed ever ran, and what is known besides its code.
+    /// The end with its reason: whether a command that failed ever ran, and what can be said besides its code.
     async fn explained(&self, before: Option<&[String]>, ended: &Ended) -> CommandEnd {
         let code = exit_code(ended.status);
         let mut end = CommandEnd {

@@ -284,9 +284,9 @@ async fn of_lead(context: &mut Context, first: &Plan, facts: &Facts) -> Result<E
 async fn keep(context: &mut Context, archive: &ArchiveRun, end: BrokerEnd, ran: bool) {
     let share = context.budget.main + context.budget.for_main().patience;
     let mut signals = mem::take(&mut context.signals);
-    let kept = signals.within(share, archive::keep(context, archive, end, ran)).await;
+    let outcome = signals.within(share, archive::keep(context, archive, end, ran)).await;
     context.signals = signals;
-    if kept.is_none() {
+    if outcome.is_none() {
         let path = archive.path.display();
         let text = format!(
             "archive {path} stays as it was: the pod's grace period left no time to keep the state"

@@ -7,9 +7,8 @@ use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::pid1::ending::{self, Ended};
 use crate::pid1::runner_lock::{RunnerState, runner_state};
 use crate::plan::budget::{Budget, Duties};
-use crate::plan::decide::client_environment;
+use crate::plan::decide::{client_environment, shell, sidecar_hook};
 use crate::plan::facts::{Facts, MEMORY};
-use crate::plan::hooks::{shell, sidecar_hook};
 use crate::process::signals::Signals;
 use crate::system::environment::Change;
 use crate::system::files;
@@ -44,8 +43,11 @@ pub(crate) async fn run(
     name: &str,
 ) -> Result<Ended, Ended> {
     let sidecar = config.sidecars.get(name).ok_or_else(|| {
-        let known: Vec<&str> = config.sidecars.keys().map(String::as_str).collect();
-        Ended::by_agent(Exit::Config, format!("no sidecar {name:?} is configured, only {known:?}"))
+        let configured: Vec<&str> = config.sidecars.keys().map(String::as_str).collect();
+        Ended::by_agent(
+            Exit::Config,
+            format!("no sidecar {name:?} is configured, only {configured:?}"),
+        )
     })?;
     context.budget = Budget::new(config.shutdown.grace_seconds, Duties::of_sidecar(sidecar));
     let environment = client_environment(config, facts)?;
@@ -86,7 +88,7 @@ pub(crate) async fn run(
         return Ok(ended);
     }
     context.log.info("done: staying until the runner has finished");
-    // Told to stop: the sidecar's own work is done.
+    // A stop ends the wait: the sidecar's own work is done.
     let end = context.signals.unless_stopped(runner.end()).await;
     Ok(end.ok().filter(|end| *end != RunnerEnd::Finished).map_or(ended, Into::into))
 }

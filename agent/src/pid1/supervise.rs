@@ -12,7 +12,7 @@ use crate::pid1::archive;
 use crate::pid1::command::{CommandEnd, CommandRun, RunningCommand};
 use crate::pid1::ending::BrokerEnd;
 use crate::plan::config::read_config;
-use crate::plan::step::{BrokerRun, Plan, Role};
+use crate::plan::step::{BrokerRun, Owner, Plan, Role};
 use crate::process::children::Running;
 use crate::process::deadline::LOOK;
 use crate::process::exit_status::exit_code;
@@ -69,7 +69,7 @@ pub(crate) async fn run_broker(
     })?;
     give_terminal(running.pid());
     let (events, mut changes) = mpsc::unbounded_channel();
-    let owner = context.broker_ids().map(|(uid, _)| uid);
+    let owner = context.ids(Owner::Broker).map(|(uid, _)| uid);
     let address = BrokerAddress { socket: broker.socket.clone(), owner };
     let watch = Watch { broker: address.clone(), has_lead: broker.worker.is_some() };
     let watch = tokio::spawn(watch.run(events));

@@ -1,12 +1,12 @@
 //! Configuration and facts become a plan: every decision of a run that can be made beforehand.
 
 use crate::plan::error::PlanError;
-use crate::plan::facts::Facts;
+use crate::plan::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
 use crate::plan::pod::Pod;
 use crate::plan::step::{
-    AccountChoice, ArchiveRun, AwaitLead, BrokerRun, FileToWrite, Plan, Role, Step, WorkerRun,
+    AccountChoice, ArchiveRun, AwaitLead, BrokerRun, FileToWrite, Hook, Plan, Role, Step, WorkerRun,
 };
-use crate::plan::{broker, environment, files, helpers, hooks, workload};
+use crate::plan::{broker, environment, files, helpers, workload};
 use crate::system::environment::Change;
 use flux_contract::{AgentConfig, Bootstrap, WorkerPolicy, Workload};
 use std::ffi::OsString;
@@ -52,7 +52,7 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
             timed: config.logging.timed && role == Role::Lead,
             worker: (role == Role::Worker).then(|| worker(pod)),
         },
-        finish: hooks::hooks(pod, [("commands.post", &config.hooks.post)])?
+        finish: hooks(pod, [("commands.post", &config.hooks.post)])?
             .into_iter()
             .chain([Step::MarkComplete(config.layout.complete_marker())])
             .collect(),
@@ -99,7 +99,7 @@ fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, PlanError> {
         Role::Worker => ("commands.workerPre", &hooks_of.worker_pre),
     };
     let mut steps: Vec<Step> = files::left_by_an_earlier_run(pod).into();
-    steps.extend(hooks::hooks(pod, [("commands.init", &hooks_of.init)])?);
+    steps.extend(hooks(pod, [("commands.init", &hooks_of.init)])?);
     steps.push(account(pod));
     steps.extend(files::directories(pod));
     steps.push(files::certificate(pod));
@@ -111,7 +111,7 @@ fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, PlanError> {
     steps.push(Step::ChangeEnvironment(environment::changes(pod)));
     let before_broker =
         [("preCommand", &hooks_of.pre_command), ("commands.pre", &hooks_of.pre), of_role];
-    steps.extend(hooks::hooks(pod, before_broker)?);
+    steps.extend(hooks(pod, before_broker)?);
     steps.push(Step::ChangeEnvironment(environment::of_broker(pod, work.command.is_some())));
     if !config.view.enabled {
         steps.push(Step::FindFlux);
@@ -220,4 +220,40 @@ pub fn client_environment(
     let pod = pod(config, facts)?;
     let changes = environment::of_client(pod);
     Ok(ClientEnvironment { changes, socket: pod.socket(), uri: pod.uri() })
+}
+
+/// `scripts` as steps, each under the field of the specification that it comes from.
+pub(super) fn hooks<'run>(
+    pod: Pod<'run>,
+    scripts: impl IntoIterator<Item = (&'static str, &'run Option<String>)>,
+) -> Result<Vec<Step>, PlanError> {
+    let given = scripts.into_iter().filter_map(|(name, script)| Some((name, script.as_ref()?)));
+    given
+        .map(|(name, script)| {
+            let shell = shell(pod.config, pod.facts);
+            if shell.is_none() && pod.config.logging.strict {
+                return Err(PlanError::NoShell { hook: name });
+            }
+            Ok(Step::RunHook(Hook { name, shell, script: script.clone() }))
+        })
+        .collect()
+}
+
+/// The shell for scripts of the user: the image's, else the view's.
+pub(crate) fn shell(config: &AgentConfig, facts: &Facts) -> Option<PathBuf> {
+    let image = IMAGE_SHELLS.iter().map(PathBuf::from);
+    let view = VIEW_SHELLS.iter().filter(|_| config.view.enabled);
+    let view = view.map(|path| config.layout.view().join(path));
+    image.chain(view).find(|path| facts.executables.contains(path))
+}
+
+/// A hook of a sidecar.
+pub fn sidecar_hook(
+    config: &AgentConfig,
+    facts: &Facts,
+    name: &'static str,
+    script: Option<&String>,
+) -> Option<Hook> {
+    let shell = shell(config, facts);
+    script.map(|script| Hook { name, shell, script: script.clone() })
 }

@@ -10,13 +10,11 @@ pub(crate) mod error;
 pub(crate) mod facts;
 pub(crate) mod files;
 pub(crate) mod helpers;
-pub(crate) mod hooks;
 pub(crate) mod pod;
 pub(crate) mod step;
 pub(crate) mod workload;
 
-pub use decide::{broker_config, client_environment, lead, plan};
+pub use decide::{broker_config, client_environment, lead, plan, sidecar_hook};
 pub use error::PlanError;
 pub use facts::Facts;
-pub use hooks::sidecar_hook;
 pub use step::{AwaitLead, Plan, Step};

@@ -13,7 +13,7 @@ use rustix::process::{WaitOptions, wait};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output, Stdio};
+use std::process::{Child, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
@@ -49,18 +49,11 @@ impl Children {
     pub fn spawn(&self, command: &mut Command) -> io::Result<Running> {
         // Nobody reaps in between: its status could not be told from an orphan's.
         self.with_own(|own| {
-            let mut child = command.as_std_mut().process_group(0).spawn()?;
+            let child = command.as_std_mut().process_group(0).spawn()?;
             let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
             let (status, ended) = watch::channel(None);
             own.insert(pid, status);
-            Ok(Running {
-                pid: Pid::from_raw(pid),
-                stdin: child.stdin.take(),
-                stdout: child.stdout.take(),
-                stderr: child.stderr.take(),
-                ended,
-                children: self.clone(),
-            })
+            Ok(Running { pid: Pid::from_raw(pid), child, ended, children: self.clone() })
         })
     }
 
@@ -114,9 +107,8 @@ impl Children {
 #[derive(Debug)]
 pub struct Running {
     pid: Pid,
-    stdin: Option<ChildStdin>,
-    stdout: Option<ChildStdout>,
-    stderr: Option<ChildStderr>,
+    /// For its streams alone: its end is waited for by the reaper.
+    child: Child,
     ended: watch::Receiver<Option<ExitStatus>>,
     children: Children,
 }
@@ -129,17 +121,23 @@ impl Running {
 
     /// Its standard input, if it was piped and not taken before.
     pub fn stdin(&mut self) -> Option<tokio::process::ChildStdin> {
-        self.stdin.take().and_then(|stream| tokio::process::ChildStdin::from_std(stream).ok())
+        self.child.stdin.take().and_then(|stream| tokio::process::ChildStdin::from_std(stream).ok())
     }
 
     /// Its standard output, if it was piped and not taken before.
     pub fn stdout(&mut self) -> Option<tokio::process::ChildStdout> {
-        self.stdout.take().and_then(|stream| tokio::process::ChildStdout::from_std(stream).ok())
+        self.child
+            .stdout
+            .take()
+            .and_then(|stream| tokio::process::ChildStdout::from_std(stream).ok())
     }
 
     /// Its standard error, if it was piped and not taken before.
     pub fn stderr(&mut self) -> Option<tokio::process::ChildStderr> {
-        self.stderr.take().and_then(|stream| tokio::process::ChildStderr::from_std(stream).ok())
+        self.child
+            .stderr
+            .take()
+            .and_then(|stream| tokio::process::ChildStderr::from_std(stream).ok())
     }
 
     /// Waits for its end. May be called again when it was interrupted.
