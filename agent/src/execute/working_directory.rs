@@ -34,7 +34,8 @@ pub(super) fn adopt_own(context: &mut Context) {
         return;
     }
     let Some(identity) = &context.session.identity else { return };
-    if own.ancestors().all(|path| may(path, identity, ENTER)) {
+    let enters = |path| fs::metadata(path).is_ok_and(|found| allows(&found, identity, ENTER));
+    if own.ancestors().all(enters) {
         return;
     }
     let home = context.root.at(&identity.home);
@@ -130,11 +131,6 @@ pub(super) fn own_place(context: &Context) -> Option<&Path> {
         (_, found) => found.is_err(),
     };
     (!closed).then_some(own)
-}
-
-/// Whether `identity` has `permission` in the directory `path`.
-fn may(path: &Path, identity: &Identity, permission: u32) -> bool {
-    fs::metadata(path).is_ok_and(|found| allows(&found, identity, permission))
 }
 
 /// Whether a directory allows `permission` to `identity`, by its mode bits alone.

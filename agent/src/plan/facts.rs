@@ -258,16 +258,16 @@ mod tests {
     }
 
     #[test]
-    fn the_cluster_domain_is_what_follows_the_namespaces_service_domain() {
+    fn the_cluster_domain_is_what_follows_the_namespaces_service_domain_in_the_last_search_line() {
         let text = "search team.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.96.0.10\noptions ndots:5\n";
-        assert_eq!(cluster_domain(text, "team"), Some("cluster.local".to_owned()));
-        assert_eq!(cluster_domain(text, "other"), None);
-        assert_eq!(cluster_domain("nameserver 10.0.0.1\n", "team"), None);
-    }
-
-    #[test]
-    fn the_last_search_line_counts_and_a_final_dot_does_not() {
-        let text = "search team.svc.old\nsearch example.org\tteam.svc.k8s.example.org.\n";
-        assert_eq!(cluster_domain(text, "team"), Some("k8s.example.org".to_owned()));
+        let last = "search team.svc.old\nsearch example.org\tteam.svc.k8s.example.org.\n";
+        for (text, namespace, domain) in [
+            (text, "team", Some("cluster.local")),
+            (text, "other", None),
+            ("nameserver 10.0.0.1\n", "team", None),
+            (last, "team", Some("k8s.example.org")),
+        ] {
+            assert_eq!(cluster_domain(text, namespace).as_deref(), domain, "{text}");
+        }
     }
 }
