@@ -5,7 +5,7 @@
 mod settings;
 
 use flux_agent::accounts::Databases;
-use flux_agent::plan::{Facts, PlanError, Step, Way, client_environment, plan};
+use flux_agent::plan::{Facts, PlanError, Step, broker_config, client_environment, plan};
 use flux_contract::{
     AgentConfig, Archive, Bootstrap, Broker, Exit, Hooks, Hostlist, Submission, WorkerPolicy,
     Workload,
@@ -353,20 +353,15 @@ fn an_ipv6_address_is_written_in_brackets_and_switches_ipv6_on() {
 fn a_lead_whose_address_leads_to_it_again_is_connected_to_by_its_address() {
     let mut config = config();
     config.network.lead_address = Some("10.96.0.5".parse().unwrap());
-    let plan = plan(&config, &facts("sample-1")).unwrap();
-    let mut files = plan
-        .steps
-        .iter()
-        .filter_map(|step| if let Step::WriteFile(file) = step { Some(file) } else { None });
-    let written = files.find(|file| file.path == config.layout.broker_toml());
-    let lead = plan.broker.worker.unwrap().lead;
-    let [at_address, at_pod] =
-        ["10.96.0.5", "10.244.1.7"].map(|at| lead.way_to(at.parse().unwrap()));
-    assert_eq!(lead.rewritten(Way::Address, at_address), None, "it is there from the start");
-    assert_eq!(lead.rewritten(at_pod, at_address), written);
-    let by_name = lead.rewritten(at_address, at_pod).unwrap();
+    let facts = facts("sample-1");
+    let file = |found: Option<&str>| {
+        broker_config(&config, &facts, found.map(|at| at.parse().unwrap())).unwrap()
+    };
+    assert!(plan(&config, &facts).unwrap().steps.contains(&Step::WriteFile(file(None))));
+    assert_eq!(file(Some("10.96.0.5")), file(None), "it is there from the start");
+    assert!(file(None).content.contains("10.96.0.5"));
+    let by_name = file(Some("10.244.1.7"));
     assert!(!by_name.content.contains("10.96.0.5"), "{}", by_name.content);
-    assert_eq!(lead.rewritten(at_pod, at_pod), None);
 }
 
 /// `ZeroMQ` looks for addresses of one kind only, so the broker must be told which one let us in.
@@ -374,13 +369,12 @@ fn a_lead_whose_address_leads_to_it_again_is_connected_to_by_its_address() {
 fn a_lead_found_by_its_name_is_connected_to_over_what_let_this_pod_in() {
     let mut config = config();
     let files = |config: &AgentConfig| {
-        let lead = plan(config, &facts("sample-1")).unwrap().broker.worker.unwrap().lead;
         ["10.0.0.1", "fd00::1"].map(|at| {
-            let way = lead.way_to(at.parse().unwrap());
-            lead.rewritten(Way::Address, way).unwrap().content.clone()
+            let found = Some(at.parse().unwrap());
+            broker_config(config, &facts("sample-1"), found).unwrap().content
         })
     };
-    let by_its_own_name = "host = \"sample-0\"\nbind = \"tcp://*:8051\"\n\n";
+    let by_its_own_name = "bind = \"tcp://*:8051\"\nhost = \"sample-0\"\n";
     let elsewhere = "connect = \"tcp://lead.example.test:9\"";
     for (bootstrap, expected) in [
         (config.network.bootstrap.clone(), by_its_own_name),
@@ -441,7 +435,7 @@ fn the_simple_scheduler_is_chosen_in_the_configuration() {
     assert!(!shown(&config, &facts("sample-0")).contains("alternatives"));
     config.broker.simple_scheduler = true;
     let text = shown(&config, &facts("sample-0"));
-    let chosen = "[modules.alternatives]\n    sched = \"sched-simple\"\n    feasibility = \"sched-simple\"\n";
+    let chosen = "[modules.alternatives]\n    feasibility = \"sched-simple\"\n    sched = \"sched-simple\"\n";
     assert!(text.contains(chosen), "{text}");
 }
 

@@ -116,7 +116,6 @@ async fn a_lead_that_starts_late_is_found_when_it_is_up() {
         name: "lead.invalid".to_owned(),
         port: address.port(),
         deadline_seconds: 0,
-        configurations: None,
     };
     let (sender, mut reports) = mpsc::unbounded_channel();
     let waiting = async {

@@ -11,54 +11,45 @@ use crate::system::output::Log;
 use crate::system::root::Root;
 use std::path::PathBuf;
 
-/// What the steps of a run share.
 #[derive(Debug)]
 pub(crate) struct Context {
-    /// Where paths lie.
     pub root: Root,
-    /// Where things are said.
     pub log: Log,
-    /// A failing hook ends the run.
     pub strict: bool,
     /// Drop what hooks print on stdout.
     pub quiet: bool,
-    /// Where a hook leaves the environment of its shell.
     pub report_file: PathBuf,
-    /// Signals to this process, and the deadline.
     pub signals: Signals,
-    /// What a stop may take.
     pub budget: Budget,
-    /// Processes started from here.
     pub children: Children,
-    /// What has happened so far.
     pub progress: Progress,
-    /// Environment, working directory, user.
     pub session: Session,
     /// Where `agent.toml` lies, which may change while the run goes on.
     pub configuration: PathBuf,
-    /// Code that the run ends with, known when its last steps are done.
+    /// Code that the run ends with, set before its last steps are done.
     pub exit_code: i32,
     /// Ids of the jobs that ran on this rank when its broker had to be ended.
     pub unfinished_jobs: Vec<String>,
 }
 
 impl Context {
+    /// Says what has failed, in the log and in the status, and goes on.
+    pub(crate) fn failed(&self, text: &str) {
+        self.log.error(text);
+        self.progress.failed(text);
+    }
+
     /// Ends the run here if a signal asked for it. Gives the runtime the time to notice.
     pub(super) async fn go_on_unless_stopped(&mut self) -> Result<(), StepError> {
         tokio::select! {
             biased;
-            stop = self.signals.stop() => Err(StepError::Stopped { source: stop }),
+            stop = self.signals.stop() => Err(stop.into()),
             () = tokio::task::yield_now() => Ok(()),
         }
     }
 
-    /// uid and gid that a file of the broker's user is given; `None` when it is ours as it is.
-    pub(crate) fn broker_ids(&self) -> Option<(u32, u32)> {
-        self.ids(Owner::Broker)
-    }
-
     /// uid and gid that a file of `owner` is given; `None` when it is ours as it is.
-    pub(super) fn ids(&self, owner: Owner) -> Option<(u32, u32)> {
+    pub(crate) fn ids(&self, owner: Owner) -> Option<(u32, u32)> {
         let identity = self.session.identity.as_ref().filter(|identity| identity.switch)?;
         (owner == Owner::Broker).then_some((identity.uid, identity.gid))
     }

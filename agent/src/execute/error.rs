@@ -7,38 +7,19 @@ use flux_contract::{CertificateError, Exit};
 use std::io;
 use std::path::PathBuf;
 
-/// Why a step failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StepError {
-    /// A signal came before the command ran.
     #[error("ended before the command ran")]
-    Stopped {
-        #[source]
-        source: Stop,
-    },
-    /// A script of the user failed and `logging.strict` is set.
+    Stopped(#[from] Stop),
     #[error("hook {hook} {end}; it ends the run, as logging.strict is not false")]
-    Hook {
-        /// Field of the specification it comes from.
-        hook: String,
-        end: String,
-    },
-    /// The pod's grace period was over before a script of the user had ended.
+    Hook { hook: String, end: String },
     #[error(
         "hook {hook} was ended: it takes longer than the pod's grace period leaves it; raise \
          terminationGracePeriodSeconds in spec.pod.overlay"
     )]
-    Late {
-        /// Field of the specification it comes from.
-        hook: &'static str,
-    },
-    /// There is no account for the broker.
+    Late { hook: &'static str },
     #[error("prepare the account that Flux runs as")]
-    Account {
-        #[source]
-        source: AccountError,
-    },
-    /// Something with a file.
+    Account(#[from] AccountError),
     #[error("could not {doing} {}", path.display())]
     File {
         doing: &'static str,
@@ -46,10 +27,6 @@ pub(crate) enum StepError {
         #[source]
         source: io::Error,
     },
-    /// No directory takes a file.
-    #[error("no directory takes {name}")]
-    NoPlace { name: String },
-    /// The mounted certificate is none.
     #[error("read the CURVE certificate {}", path.display())]
     Certificate {
         path: PathBuf,
@@ -57,36 +34,20 @@ pub(crate) enum StepError {
         #[source]
         source: CertificateError,
     },
-    /// The view is disabled and the image has no Flux.
     #[error(
         "flux is not on the PATH {path:?}: flux.container.disable is set, so the image must bring its own"
     )]
-    NoFlux {
-        /// Where it was looked for.
-        path: String,
-    },
-    /// A program of Flux could not be started.
+    NoFlux { path: String },
     #[error("start {program:?}")]
     Start {
         program: String,
         #[source]
         source: io::Error,
     },
-    /// A program of Flux failed.
     #[error("{command:?} {end}: {output}")]
-    Command {
-        /// The command line.
-        command: String,
-        end: String,
-        output: String,
-    },
-    /// The lead did not answer in time.
+    Command { command: String, end: String, output: String },
     #[error("wait for the lead broker")]
-    Lead {
-        #[source]
-        source: LeadError,
-    },
-    /// A step came before what it needs.
+    Lead(#[from] LeadError),
     #[error("{what} is missing: a mistake in the agent")]
     Order { what: &'static str },
 }
@@ -97,17 +58,13 @@ impl StepError {
         Self::Order { what: "the status of a child" }
     }
 
-    /// The exit code of the run.
     pub(crate) const fn exit(&self) -> Exit {
         match self {
-            Self::Stopped { source } => source.exit(),
+            Self::Stopped(stop) => stop.exit(),
             Self::Late { .. } | Self::Hook { .. } => Exit::Hook,
             Self::NoFlux { .. } | Self::Start { .. } | Self::Command { .. } => Exit::View,
-            Self::Account { .. }
-            | Self::File { .. }
-            | Self::NoPlace { .. }
-            | Self::Certificate { .. } => Exit::Prepare,
-            Self::Lead { .. } => Exit::LeadUnreachable,
+            Self::Account(_) | Self::File { .. } | Self::Certificate { .. } => Exit::Prepare,
+            Self::Lead(_) => Exit::LeadUnreachable,
             Self::Order { .. } => Exit::Internal,
         }
     }
@@ -120,10 +77,4 @@ pub(crate) fn failed(
 ) -> impl FnOnce(io::Error) -> StepError {
     let path = path.into();
     move |source| StepError::File { doing, path, source }
-}
-
-impl From<Stop> for StepError {
-    fn from(source: Stop) -> Self {
-        Self::Stopped { source }
-    }
 }

@@ -6,18 +6,22 @@
 //! keeps the script's exit code. A script that sets its own `EXIT` trap, or ends by `exec`, does
 //! not report; that is said, and the environment stays.
 
-use crate::execute::capture::wait_or_stop;
 use crate::execute::context::Context;
 use crate::execute::error::{StepError, failed};
-use crate::execute::script::PrivateScript;
+use crate::plan::budget::Limits;
 use crate::plan::step::Hook;
+use crate::process::children::Running;
 use crate::process::exit_status::end_text;
+use crate::process::signals::{Signals, Stop};
 use crate::system::environment::Report;
 use crate::system::files;
 use crate::system::subcommand::ENV;
 use crate::system::words::quoted;
-use std::path::Path;
-use std::process::Stdio;
+use nix::sys::signal::Signal;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
 
 /// The hook that follows the command. Its output is heard in a quiet run as well: what people print
 /// there is results, and the tests of the Go operator compare such a log. In a stop it is what there
@@ -62,7 +66,7 @@ pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), S
     let reported = take_report(context, &report_file);
     match stop {
         Some(_) if is_last => return Err(StepError::Late { hook: hook.name }),
-        Some(source) => return Err(StepError::Stopped { source }),
+        Some(stop) => return Err(stop.into()),
         None => {}
     }
     if !status.success() {
@@ -105,6 +109,54 @@ fn take_report(context: &mut Context, file: &Path) -> bool {
     let Some(report) = report else { return false };
     context.session.take(report);
     true
+}
+
+/// A text of the user as a file for a shell, in a private directory, gone when this is. As an argument it would be
+/// limited to 128 KiB (execve(2), `MAX_ARG_STRLEN`), and be seen by all who see the process.
+#[derive(Debug)]
+pub(crate) struct PrivateScript(PathBuf);
+
+impl PrivateScript {
+    /// Writes `text` to `directory`, which is closed to others, under the `name` that complaints of the
+    /// shell will show.
+    pub(crate) fn write(directory: &Path, name: &str, text: &str) -> Result<Self, StepError> {
+        let path = directory.join(name);
+        files::write(&path, text.as_bytes(), 0o600, None).map_err(failed("write", &path))?;
+        Ok(Self(path))
+    }
+
+    /// Program and arguments that run it with `shell`.
+    pub(crate) fn command(&self, shell: &Path) -> [String; 2] {
+        [shell.display().to_string(), self.0.display().to_string()]
+    }
+}
+
+impl Drop for PrivateScript {
+    fn drop(&mut self) {
+        // That it stays is no harm: nobody else can read it.
+        let _ = files::remove(&self.0);
+    }
+}
+
+/// Waits for `running`. When a stop is asked for, its process group gets the signal and is killed as
+/// `limits` say. Returns how it ended, and the stop if it was asked to end for it. What cannot be
+/// killed is left, as if it had been.
+pub(crate) async fn wait_or_stop(
+    signals: &mut Signals,
+    running: &mut Running,
+    limits: Limits,
+) -> io::Result<(ExitStatus, Option<Stop>)> {
+    if let Some(status) = signals.within(limits.ask, running.wait()).await {
+        return Ok((status?, None));
+    }
+    let stop = signals.stopped_by();
+    running.signal_group(stop.map_or(Signal::SIGTERM, Stop::signal));
+    if let Some(status) = signals.within(limits.kill, running.wait()).await {
+        return Ok((status?, stop));
+    }
+    running.signal_group(Signal::SIGKILL);
+    let status = signals.within(limits.kill + limits.patience, running.wait()).await;
+    Ok((status.unwrap_or_else(|| Ok(ExitStatus::from_raw(Signal::SIGKILL as i32)))?, stop))
 }
 
 #[cfg(test)]

@@ -2,46 +2,36 @@
 
 use crate::accounts::become_user::Target;
 use crate::execute::error::{StepError, failed};
-use crate::plan::step::Way;
 use crate::system::environment::{Change, Environment, Report};
 use flux_contract::CurveCertificate;
 use nix::unistd::{AccessFlags, access};
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
-/// A user that processes run as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Login name.
     pub name: String,
-    /// User id.
     pub uid: u32,
-    /// Primary group id.
     pub gid: u32,
     /// For setgroups(2): the primary group and the supplementary ones.
     pub groups: Vec<u32>,
-    /// Root's capabilities that it keeps.
     pub capabilities: Vec<String>,
-    /// Home directory.
     pub home: PathBuf,
     /// True when this is another user than the agent's own: processes go through `exec`.
     pub switch: bool,
 }
 
-/// The state of a run between its steps.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
-    /// Environment of everything that is started.
     pub environment: Environment,
-    /// Its working directory.
     pub working_directory: PathBuf,
     /// Who the broker runs as; until that is decided, nobody else than the agent.
     pub identity: Option<Identity>,
-    /// The certificate of the instance, once it was read.
     pub certificate: Option<CurveCertificate>,
-    /// The way to the lead that the broker's configuration has.
-    pub way: Way,
+    /// Where the lead was found for which the broker is configured.
+    pub lead: Option<IpAddr>,
     /// This program. The container's own user runs it, so it must not be what jobs can replace.
     agent: PathBuf,
     /// `HOME` as the container was started with.
@@ -49,7 +39,6 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A session that begins as the container was started.
     pub(crate) fn new(agent: PathBuf, start: Report) -> Self {
         Self {
             first_home: start.environment.get(&OsString::from("HOME")).cloned(),
@@ -57,23 +46,20 @@ impl Session {
             working_directory: start.working_directory,
             identity: None,
             certificate: None,
-            way: Way::Address,
+            lead: None,
             agent,
         }
     }
 
-    /// This program.
     pub(crate) fn agent(&self) -> &Path {
         &self.agent
     }
 
-    /// Takes over what a hook left.
     pub(crate) fn take(&mut self, report: Report) {
         self.environment = report.environment;
         self.working_directory = report.working_directory;
     }
 
-    /// Makes `changes` in order.
     pub(crate) fn change(&mut self, changes: &[Change]) {
         for change in changes {
             change.apply(&mut self.environment);
@@ -124,10 +110,11 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::OsStr;
 
-    fn session(home: &str) -> Session {
-        let environment = Environment::from([("HOME".into(), home.into())]);
+    #[test]
+    fn another_user_is_reached_through_the_agents_own_exec_with_the_home_that_a_hook_chose_or_its_own()
+     {
+        let environment = Environment::from([("HOME".into(), "/root".into())]);
         let start = Report { working_directory: "/".into(), environment };
         let mut session = Session::new("/agent".into(), start);
         session.identity = Some(Identity {
@@ -139,31 +126,21 @@ mod tests {
             home: "/home/flux".into(),
             switch: true,
         });
-        session
-    }
-
-    fn home(command: &Command) -> Option<&OsStr> {
-        let mut variables = command.as_std().get_envs();
-        variables.find(|(name, _)| *name == "HOME").and_then(|(_, value)| value)
-    }
-
-    #[test]
-    fn another_user_is_reached_through_the_agents_own_exec() {
-        let command = session("/root").broker_command(&["flux".to_owned(), "start".to_owned()]);
+        let words = ["flux", "start"].map(str::to_owned);
+        let home = |command: &Command| {
+            let mut variables = command.as_std().get_envs();
+            variables
+                .find(|(name, _)| *name == "HOME")
+                .and_then(|(_, value)| value.map(OsString::from))
+        };
+        let command = session.broker_command(&words);
         assert_eq!(command.as_std().get_program(), "/agent");
-        let arguments: Vec<_> = command.as_std().get_args().collect();
         assert_eq!(
-            arguments,
+            command.as_std().get_args().collect::<Vec<_>>(),
             ["exec", "--uid=1000", "--gid=1001", "--groups=1001,4", "--", "flux", "start"]
         );
-        assert_eq!(home(&command), Some(OsStr::new("/home/flux")));
-    }
-
-    #[test]
-    fn a_home_that_a_hook_chose_stays() {
-        let mut session = session("/root");
+        assert_eq!(home(&command).unwrap(), "/home/flux");
         session.environment.insert("HOME".into(), "/scratch".into());
-        let command = session.broker_command(&["flux".to_owned()]);
-        assert_eq!(home(&command), Some(OsStr::new("/scratch")));
+        assert_eq!(home(&session.broker_command(&words)).unwrap(), "/scratch");
     }
 }

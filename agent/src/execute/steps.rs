@@ -1,17 +1,26 @@
 //! Does what a plan says, step by step. No step decides anything that the plan could have decided.
 
+use crate::accounts::ensure::{Account, ensure_user};
+use crate::accounts::error::AccountError;
 use crate::execute::context::Context;
 use crate::execute::error::{StepError, failed};
 use crate::execute::hook::run_hook;
-use crate::execute::{account, capture, working_directory};
+use crate::execute::session::Identity;
+use crate::execute::working_directory;
 use crate::flux::resources;
-use crate::plan::step::{FileToWrite, Owner, Step};
+use crate::lead::wait::wait_for_lead;
+use crate::plan::step::{AccountChoice, AwaitLead, FileToWrite, Owner, Step};
+use crate::process::exit_status::end_text;
 use crate::system::environment::find_program;
 use crate::system::files::{self, is_executable};
+use crate::system::output::chain;
+use crate::system::words::shown;
 use flux_contract::{CurveCertificate, phase};
 use std::ffi::OsStr;
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Does `steps` in order, up to the first that fails.
 pub(crate) async fn execute_all(context: &mut Context, steps: &[Step]) -> Result<(), StepError> {
@@ -25,7 +34,6 @@ pub(crate) async fn execute_all(context: &mut Context, steps: &[Step]) -> Result
     Ok(())
 }
 
-/// Says what is about to be done.
 pub(crate) fn announce(context: &Context, step: &Step) {
     let hook = if let Step::RunHook(hook) = step { Some(hook.name) } else { None };
     context.progress.doing(hook);
@@ -36,34 +44,36 @@ pub(crate) fn announce(context: &Context, step: &Step) {
     }
 }
 
-/// Does one step.
 pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), StepError> {
     match step {
         Step::RunHook(hook) => run_hook(context, hook).await,
         Step::UseAccount { choice, fallback_home } => {
-            account::use_account(context, choice, fallback_home).await
+            use_account(context, choice, fallback_home).await
         }
         Step::MakeDirectory { path, ours: false, .. } if context.root.at(path).is_dir() => {
             working_directory::adopt(context, &context.root.at(path));
             Ok(())
         }
         Step::MakeDirectory { path, mode, owner, ours: _, required } => {
-            let made = make_directory(context, path, *mode, *owner);
-            optional(context, made, *required)
+            match make_directory(context, path, *mode, *owner) {
+                Err(error) if !required => {
+                    context.log.info(&format!("going on without: {}", chain(&error)));
+                    Ok(())
+                }
+                made => made,
+            }
         }
-        Step::RemoveFile { path } => {
+        Step::RemoveFile(path) => {
             files::remove(&context.root.at(path)).map_err(failed("remove", path))
         }
         Step::WriteFile(file) => write_file(context, file),
         Step::InstallCertificate { from, to, link } => {
             install_certificate(context, from, to)?;
-            link.iter().try_for_each(|link| {
-                let linked = files::link(&context.root.at(link), &context.root.at(to));
-                linked.map_err(failed("make the link", link))
-            })
+            let linked = files::link(&context.root.at(link), &context.root.at(to));
+            linked.map_err(failed("make the link", link))
         }
         Step::InstallMungeKey { from, to, owner } => install_munge_key(context, from, to, *owner),
-        Step::ChangeEnvironment { changes } => {
+        Step::ChangeEnvironment(changes) => {
             context.session.change(changes);
             Ok(())
         }
@@ -73,24 +83,22 @@ pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), St
             Ok(())
         }
         Step::EncodeResources { command, cores, path } => {
-            let resources = capture::capture(context, command).await?;
+            let resources = output_of(context, command).await?;
             let resources = resources::narrowed(&resources, *cores).unwrap_or(resources);
             write_at(context, path, resources.as_bytes(), 0o644, Owner::Container)
         }
         Step::WriteBatchScript { name, fallback_directory, variable, content } => {
-            let places = working_directory::places(context, fallback_directory);
-            let path = write_first(context, &places, name, content)?;
+            let path = write_script(context, fallback_directory, name, content)?;
             context.session.environment.insert((*variable).into(), path.into());
             Ok(())
         }
-        Step::MarkComplete { path } => {
+        Step::MarkComplete(path) => {
             let code = format!("{}\n", context.exit_code);
             write_at(context, path, code.as_bytes(), 0o644, Owner::Container)
         }
     }
 }
 
-/// Writes `file` as the plan says.
 pub(crate) fn write_file(context: &Context, file: &FileToWrite) -> Result<(), StepError> {
     write_at(context, &file.path, file.content.as_bytes(), file.mode, Owner::Container)
 }
@@ -116,21 +124,20 @@ fn make_directory(
         .map_err(failed("make directory", path))
 }
 
-/// What is not required is said and left.
-fn optional(
-    context: &Context,
-    done: Result<(), StepError>,
-    required: bool,
-) -> Result<(), StepError> {
-    match done {
-        Err(error) if !required => {
-            context
-                .log
-                .info(&format!("going on without: {}", crate::system::output::chain(&error)));
-            Ok(())
-        }
-        Ok(()) | Err(_) => done,
+/// What `words`, run as the broker's user, print.
+async fn output_of(context: &mut Context, words: &[String]) -> Result<String, StepError> {
+    let mut command = context.session.broker_command(words);
+    let output = context.children.output(&mut command, None);
+    let output = context.signals.unless_stopped(output).await?.or_else(|source| {
+        context.session.check_working_directory()?;
+        Err(StepError::Start { program: shown(&words[..1.min(words.len())]), source })
+    })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
+    let (command, end) = (shown(words), end_text(output.status));
+    let output = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(StepError::Command { command, end, output })
 }
 
 /// Flux refuses a certificate that others can read, and Kubernetes makes mounted Secrets readable
@@ -169,23 +176,149 @@ fn find_flux(context: &Context) -> Result<(), StepError> {
     Err(StepError::NoFlux { path: path.to_string_lossy().into_owned() })
 }
 
-/// Writes `name` into the first of `directories` that takes it.
-fn write_first(
+/// Writes `name` into the working directory, or into `fallback` where the broker's user cannot.
+fn write_script(
     context: &Context,
-    directories: &[PathBuf],
+    fallback: &Path,
     name: &str,
     text: &str,
 ) -> Result<PathBuf, StepError> {
-    let mut last = None;
-    for directory in directories {
+    let write = |directory: &Path| {
         let path = directory.join(name);
-        match write_at(context, &path, text.as_bytes(), 0o755, Owner::Broker) {
-            Ok(()) => return Ok(path),
-            Err(error) => {
-                context.log.info(&crate::system::output::chain(&error));
-                last = Some(error);
+        write_at(context, &path, text.as_bytes(), 0o755, Owner::Broker).map(|()| path)
+    };
+    match working_directory::own_place(context).map(write) {
+        Some(Ok(path)) => return Ok(path),
+        Some(Err(error)) => context.log.info(&chain(&error)),
+        None => {}
+    }
+    write(fallback)
+}
+
+/// Waits until the lead lets this pod in, and gives the address where it did; what was seen last is in the status all
+/// along.
+pub(crate) async fn await_lead(
+    context: &mut Context,
+    lead: &AwaitLead,
+) -> Result<IpAddr, StepError> {
+    context.progress.enter(phase::WAIT_FOR_LEAD);
+    context.log.info(&lead.to_string());
+    let certificate = context
+        .session
+        .certificate
+        .clone()
+        .ok_or(StepError::Order { what: "the CURVE certificate" })?;
+    let deadline = Duration::from_secs(lead.deadline_seconds);
+    let before = context.progress.last_error();
+    let (log, progress) = (context.log, &context.progress);
+    let mut report = |line: &str| {
+        log.info(line);
+        progress.failed(line);
+    };
+    let wait = wait_for_lead(lead, &certificate, deadline, &mut report);
+    let found = context.signals.unless_stopped(wait).await??;
+    context.progress.set_last_error(before);
+    let seconds = found.elapsed.as_secs_f64();
+    log.info(&format!(
+        "the lead broker answers at {} after {seconds:.1} s ({} attempts)",
+        found.address, found.attempts
+    ));
+    Ok(found.address.ip())
+}
+
+/// Has the broker go the way on which the lead was `found`: `now` in the place of the configuration `before`. The file
+/// that is there, which a hook may have changed, stays where the two are one.
+pub(crate) fn take_way(
+    context: &Context,
+    lead: &AwaitLead,
+    found: IpAddr,
+    before: &FileToWrite,
+    now: &FileToWrite,
+) -> Result<(), StepError> {
+    if before == now {
+        return Ok(());
+    }
+    if let Some(address) = lead.address {
+        context.log.info(if address == found {
+            "its address leads there again: the broker will use the address"
+        } else {
+            "only its name led there: the broker will use the name"
+        });
+    }
+    write_file(context, now)
+}
+
+async fn use_account(
+    context: &mut Context,
+    choice: &AccountChoice,
+    fallback_home: &Path,
+) -> Result<(), StepError> {
+    let mut identity = match choice {
+        AccountChoice::Keep { name, uid, gid, home } => Identity {
+            name: name.clone(),
+            uid: *uid,
+            gid: *gid,
+            groups: Vec::new(),
+            capabilities: Vec::new(),
+            home: home.as_deref().unwrap_or(fallback_home).to_owned(),
+            switch: false,
+        },
+        AccountChoice::Ensure { name, uid, home, more_groups, capabilities } => {
+            let identity = |name, uid, gid, home, groups: Vec<u32>| Identity {
+                name,
+                uid,
+                gid,
+                groups: [groups.as_slice(), more_groups].concat(),
+                capabilities: capabilities.clone(),
+                home,
+                switch: uid != 0,
+            };
+            match ensure(context, name, *uid, home).await? {
+                Ok(Account { name, uid, gid, home, groups, notes, .. }) => {
+                    for note in &notes {
+                        context.log.warn(note);
+                    }
+                    identity(name, uid, gid, home, groups)
+                }
+                // With a read-only root file system there is a uid but no name for it. Flux itself runs so.
+                Err(error) => {
+                    context.log.warn(&format!(
+                        "{}; running Flux as uid {uid} without an entry in /etc/passwd",
+                        chain(&error)
+                    ));
+                    identity(name.clone(), *uid, *uid, fallback_home.to_owned(), vec![*uid])
+                }
             }
         }
+    };
+    if !context.root.at(&identity.home).is_dir() {
+        fallback_home.clone_into(&mut identity.home);
     }
-    Err(last.unwrap_or_else(|| StepError::NoPlace { name: name.to_owned() }))
+    let switched = identity.switch.then_some((identity.uid, identity.gid));
+    if identity.home == fallback_home {
+        let home = context.root.at(fallback_home);
+        if let Err(error) = files::make_directory(&home, 0o700, switched) {
+            context.log.warn(&format!("could not make home {}: {error}", home.display()));
+        }
+    }
+    context.session.identity = Some(identity);
+    Ok(())
+}
+
+/// On a thread of its own: the lock of the user database may be held for a while by another
+/// program, and a signal must not have to wait for it.
+async fn ensure(
+    context: &mut Context,
+    name: &str,
+    uid: u32,
+    home: &Path,
+) -> Result<Result<Account, AccountError>, StepError> {
+    let (root, name) = (context.root.directory().to_owned(), name.to_owned());
+    let home = home.to_owned();
+    let work = tokio::task::spawn_blocking(move || ensure_user(&root, &name, uid, &home));
+    match context.signals.unless_stopped(work).await? {
+        Ok(Err(error @ AccountError::Write { .. })) => Ok(Err(error)),
+        Ok(result) => Ok(Ok(result?)),
+        Err(_) => Err(StepError::Order { what: "the answer of the account thread" }),
+    }
 }

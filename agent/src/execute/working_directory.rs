@@ -8,7 +8,7 @@ use crate::system::files;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::{MetadataExt, fchown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Directories of the system (FHS 3.0): who owns one of them, or one below it, decides what root executes
 /// and reads.
@@ -23,9 +23,7 @@ const SOURCES: &str = "/usr/src";
 /// Directories of the system that hold directories of applications and users, which they are not themselves.
 const SHARED: [&str; 6] = ["/home", "/media", "/mnt", "/opt", "/srv", "/tmp"];
 
-/// Permission bits: to enter a directory.
 const ENTER: u32 = 0o1;
-/// To enter a directory and make files there.
 const WRITE: u32 = 0o3;
 
 /// Gives the broker's user the working directory, as [`adopt`] does. Where that user cannot enter one that
@@ -36,7 +34,8 @@ pub(super) fn adopt_own(context: &mut Context) {
         return;
     }
     let Some(identity) = &context.session.identity else { return };
-    if own.ancestors().all(|path| may(path, identity, ENTER)) {
+    let enters = |path| fs::metadata(path).is_ok_and(|found| allows(&found, identity, ENTER));
+    if own.ancestors().all(enters) {
         return;
     }
     let home = context.root.at(&identity.home);
@@ -81,11 +80,9 @@ pub(super) fn adopt(context: &Context, path: &Path) -> bool {
     }
 }
 
-/// What became of a directory.
 enum Adopted {
     /// The user may write there, or it is a volume's, or `/`, where a container starts that has none.
     Already,
-    /// It was given to the user.
     Now,
     /// It is not to be given away, for this reason.
     Never(String),
@@ -125,21 +122,15 @@ fn reserved(path: &Path, uid: u32, accounts: &Databases) -> Option<String> {
     owner.map(|user| format!("{} is the home of {}", user.home.display(), user.name))
 }
 
-/// Directories for a file of the broker's user, best first.
-pub(super) fn places(context: &Context, fallback: &Path) -> Vec<PathBuf> {
+/// The working directory, where the broker's user can make files.
+pub(super) fn own_place(context: &Context) -> Option<&Path> {
     let own = &context.session.working_directory;
     let closed = match (&context.session.identity, fs::metadata(own)) {
         // We are root and could write, but the file would be no use to a user who cannot.
         (Some(identity), Ok(found)) if identity.switch => !allows(&found, identity, WRITE),
         (_, found) => found.is_err(),
     };
-    let own = (!closed).then(|| own.clone());
-    own.into_iter().chain([fallback.to_owned()]).collect()
-}
-
-/// Whether `identity` has `permission` in the directory `path`.
-fn may(path: &Path, identity: &Identity, permission: u32) -> bool {
-    fs::metadata(path).is_ok_and(|found| allows(&found, identity, permission))
+    (!closed).then_some(own)
 }
 
 /// Whether a directory allows `permission` to `identity`, by its mode bits alone.
@@ -190,39 +181,13 @@ mod tests {
                       app:x:1002:1002::/data/app/home:\nflux:x:1001:1001::/scratch/flux:/bin/sh\n";
         let accounts = Databases { passwd: passwd.into(), ..Databases::default() };
         let reserved = |path: &str| reserved(Path::new(path), 1001, &accounts).is_some();
-        for path in [
-            "/root",
-            "/root/work",
-            "/etc",
-            "/etc/cron.d",
-            "/usr/local/bin",
-            "/usr/src",
-            "/usr/lib",
-            "/lib64",
-            "/var/lib/x",
-            "/home",
-            "/home/ubuntu",
-            "/home/ubuntu/work",
-            "/opt",
-            "/srv",
-            "/data",
-            "/data/app",
-        ] {
-            assert!(reserved(path), "{path}");
-        }
-        for path in [
-            "/app",
-            "/opt/app",
-            "/scratch",
-            "/scratch/flux",
-            "/data/x",
-            "/home/flux",
-            "/usr/src/app",
-            "/srv/www",
-            "/library",
-            "/mnt/data",
-        ] {
-            assert!(!reserved(path), "{path}");
+        let system = "/root /root/work /etc /etc/cron.d /usr/local/bin /usr/src /usr/lib /lib64 /var/lib/x /home \
+                      /home/ubuntu /home/ubuntu/work /opt /srv /data /data/app";
+        let others = "/app /opt/app /scratch /scratch/flux /data/x /home/flux /usr/src/app /srv/www /library /mnt/data";
+        for (paths, expected) in [(system, true), (others, false)] {
+            for path in paths.split(' ') {
+                assert_eq!(reserved(path), expected, "{path}");
+            }
         }
     }
 }

@@ -4,18 +4,22 @@
 //! Flux 0.88 it crashes where the user has no passwd entry. The socket speaks Flux messages
 //! (RFC 3): after one byte that says whether the connection is accepted, each message is a magic
 //! number, the length of its frames, and the frames. Only the owner of the instance is let in, and root where
-//! `access.allow-root-owner` says so.
-
-use std::path::Path;
+//! `access.allow-root-owner` says so, which a user's own configuration may not.
 
 use nix::errno::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::Uid;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::UnixStream,
-};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
 
 /// Begins every message on a local socket of Flux, in the byte order of the host.
 const MESSAGE_MAGIC: u32 = 0xffee_0012;
@@ -37,34 +41,25 @@ pub(crate) const LEAD: u32 = 0;
 const STATE: &str = "state-machine.get";
 /// The service that answers with every change of that state.
 const STATE_CHANGES: &str = "state-machine.monitor";
+/// How long a broker may take to tell its state, which it does from memory.
+const STATE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The resource set of a large instance of many kinds of nodes is shorter; anything longer is no answer.
 const LARGEST_MESSAGE: u32 = 4 * 1024 * 1024;
 
-/// Why a question to the broker has no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SocketError {
-    /// No socket yet, or nobody listening.
     #[error("connect to the broker's socket")]
-    Connect {
-        #[source]
-        source: std::io::Error,
-    },
-    /// The connection broke.
+    Connect(#[source] io::Error),
     #[error("talk to the broker")]
-    Exchange {
-        #[source]
-        source: std::io::Error,
-    },
+    Exchange(#[source] io::Error),
     /// The broker lets only the owner of the instance in.
     #[error("the broker refused the connection with errno {errno}")]
     Refused { errno: u8 },
     /// The broker does not offer the service, or failed to serve.
     #[error("the broker answered {topic} with errno {errno}")]
     Failed { topic: String, errno: u32 },
-    /// No answer came in time.
     #[error("the lead broker has not answered {topic}")]
     Silent { topic: String },
-    /// Not an answer of a Flux broker.
     #[error("the broker's answer is not a Flux message: {what}")]
     Malformed { what: &'static str },
 }
@@ -76,7 +71,49 @@ impl SocketError {
     }
 }
 
-/// A connection to the local broker.
+/// Where the local broker is asked, and by whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokerAddress {
+    /// Its socket.
+    pub socket: PathBuf,
+    /// The owner of the instance, where that is another user than this process'.
+    pub owner: Option<u32>,
+}
+
+impl BrokerAddress {
+    pub(crate) async fn connect(&self) -> Result<BrokerSocket, SocketError> {
+        let connected = connected(&self.socket, self.owner).and_then(UnixStream::from_std);
+        BrokerSocket::accepted(connected).await
+    }
+
+    pub(crate) async fn state(&self) -> Result<String, SocketError> {
+        let state = async { self.connect().await?.state().await };
+        let silent = || Err(SocketError::Silent { topic: STATE.to_owned() });
+        timeout(STATE_TIMEOUT, state).await.unwrap_or_else(|_| silent())
+    }
+}
+
+/// A stream to the socket at `path`. A broker asks the kernel who has connected, and on Linux users are those of
+/// threads: one of its own becomes `owner` and ends with the answer, for which a local socket never waits.
+fn connected(path: &Path, owner: Option<u32>) -> io::Result<std::os::unix::net::UnixStream> {
+    let connect = || -> io::Result<OwnedFd> {
+        if let Some(uid) = owner {
+            rustix::thread::set_thread_res_uid(None, Uid::from_raw(uid), None)?;
+        }
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+        Ok(socket)
+    };
+    let ended = |_| Err(io::Error::other("the thread has ended"));
+    let socket = thread::scope(|scope| {
+        let thread = thread::Builder::new().spawn_scoped(scope, connect)?;
+        thread.join().unwrap_or_else(ended)
+    });
+    Ok(socket?.into())
+}
+
 #[derive(Debug)]
 pub(crate) struct BrokerSocket {
     stream: UnixStream,
@@ -84,11 +121,13 @@ pub(crate) struct BrokerSocket {
 }
 
 impl BrokerSocket {
-    /// Connects and waits until the broker accepts.
     pub(crate) async fn connect(path: &Path) -> Result<Self, SocketError> {
-        let mut stream =
-            UnixStream::connect(path).await.map_err(|source| SocketError::Connect { source })?;
-        let accepted = stream.read_u8().await.map_err(|source| SocketError::Exchange { source })?;
+        Self::accepted(UnixStream::connect(path).await).await
+    }
+
+    async fn accepted(connected: io::Result<UnixStream>) -> Result<Self, SocketError> {
+        let mut stream = connected.map_err(SocketError::Connect)?;
+        let accepted = stream.read_u8().await.map_err(SocketError::Exchange)?;
         match accepted {
             0 => Ok(Self { stream, matchtag: 0 }),
             errno => Err(SocketError::Refused { errno }),
@@ -138,7 +177,7 @@ impl BrokerSocket {
     ) -> Result<(), SocketError> {
         self.matchtag = self.matchtag.wrapping_add(1).max(1);
         let request = request(self.matchtag, topic, node, payload, flags);
-        self.stream.write_all(&request).await.map_err(|source| SocketError::Exchange { source })
+        self.stream.write_all(&request).await.map_err(SocketError::Exchange)
     }
 
     /// The next answer to the question that was sent last.
@@ -146,7 +185,7 @@ impl BrokerSocket {
         &mut self,
         topic: &str,
     ) -> Result<Answer, SocketError> {
-        let exchange = |source| SocketError::Exchange { source };
+        let exchange = SocketError::Exchange;
         let mut magic = [0; 4];
         self.stream.read_exact(&mut magic).await.map_err(exchange)?;
         let length = self.stream.read_u32().await.map_err(exchange)?;
@@ -193,7 +232,6 @@ fn push_frame(body: &mut Vec<u8>, frame: &[u8]) {
     body.extend(frame);
 }
 
-/// Cuts a message into its frames.
 fn frames(mut body: &[u8]) -> Result<Vec<&[u8]>, SocketError> {
     let short = SocketError::Malformed { what: "a frame is cut off" };
     let mut frames = Vec::new();
@@ -219,7 +257,6 @@ struct State {
     state: String,
 }
 
-/// What a broker has answered to the question with this `matchtag`.
 fn answer_of<Answer: DeserializeOwned>(
     topic: &str,
     matchtag: u32,
@@ -257,11 +294,7 @@ mod tests {
         answer_of(STATE, 1, body)
     }
 
-    /// The answer of a broker to question 1, as recorded from flux-core 0.88.
-    fn answer(errno: u32, payload: &[u8]) -> Vec<u8> {
-        answer_to(1, errno, payload)
-    }
-
+    /// The answer of a broker, as recorded from flux-core 0.88.
     fn answer_to(matchtag: u32, errno: u32, payload: &[u8]) -> Vec<u8> {
         let mut body = Vec::new();
         push_frame(&mut body, &[]);
@@ -280,41 +313,36 @@ mod tests {
     }
 
     #[test]
-    fn the_state_is_read_from_the_payload() {
-        let body = answer(0, b"{\"state\":\"run\",\"duration\":1.5}\0");
-        assert_eq!(state_of(&body).unwrap().state, "run");
-    }
-
-    #[test]
-    fn an_error_of_the_broker_is_one_of_the_question() {
-        let refused = state_of(&answer(38, b"No service matching foo.bar is registered\0"));
+    fn the_state_is_read_from_the_payload_of_the_answer_to_this_question() {
+        let state = b"{\"state\":\"run\",\"duration\":1.5}\0";
+        assert_eq!(state_of(&answer_to(1, 0, state)).unwrap().state, "run");
+        let late = state_of(&answer_to(2, 0, state));
+        assert!(matches!(late, Err(SocketError::Malformed { .. })), "{late:?}");
+        let refused = state_of(&answer_to(1, 38, b"No service matching foo.bar is registered\0"));
         assert!(matches!(refused, Err(SocketError::Failed { errno: 38, .. })), "{refused:?}");
     }
 
     #[test]
-    fn the_answer_to_another_question_is_none() {
-        let late = state_of(&answer_to(2, 0, b"{\"state\":\"run\"}\0"));
-        assert!(matches!(late, Err(SocketError::Malformed { .. })), "{late:?}");
-    }
-
-    #[test]
     fn no_message_makes_the_reader_panic() {
-        let body = answer(0, b"{\"state\":\"run\"}\0");
+        let body = answer_to(1, 0, b"{\"state\":\"run\"}\0");
         for end in 0..body.len() {
             assert!(state_of(&body[..end]).is_err(), "cut at {end}");
         }
         assert!(state_of(&[0xff, 0xff, 0xff, 0xff, 0xff, 1]).is_err());
     }
 
-    #[tokio::test]
-    async fn several_questions_go_over_one_connection() {
+    /// A broker that accepts one connection with `accepted` and says that it is in `states`, one after the other.
+    async fn with_broker(
+        accepted: u8,
+        states: &'static [&str],
+    ) -> Result<Vec<String>, SocketError> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("local");
         let listener = UnixListener::bind(&path).unwrap();
-        let broker = tokio::spawn(async move {
+        let broker = async move {
             let (mut stream, _) = listener.accept().await.unwrap();
-            stream.write_all(&[0]).await.unwrap();
-            for (matchtag, state) in [(1, "join"), (2, "run")] {
+            stream.write_all(&[accepted]).await.unwrap();
+            for (matchtag, state) in (1..).zip(states) {
                 let expected = request(matchtag, STATE, NODE_ANY, None, 0);
                 let mut asked = vec![0; expected.len()];
                 stream.read_exact(&mut asked).await.unwrap();
@@ -323,24 +351,22 @@ mod tests {
                 let answer = answer_to(matchtag, 0, payload.as_bytes());
                 stream.write_all(&message(&answer)).await.unwrap();
             }
-        });
-        let mut socket = BrokerSocket::connect(&path).await.unwrap();
-        assert_eq!(socket.state().await.unwrap(), "join");
-        assert_eq!(socket.state().await.unwrap(), "run");
-        broker.await.unwrap();
+        };
+        let client = async {
+            let mut socket = BrokerSocket::connect(&path).await?;
+            let mut seen = Vec::new();
+            for _ in states {
+                seen.push(socket.state().await?);
+            }
+            Ok(seen)
+        };
+        tokio::join!(broker, client).1
     }
 
     #[tokio::test]
-    async fn a_refused_connection_names_the_reason() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("local");
-        let listener = UnixListener::bind(&path).unwrap();
-        let broker = tokio::spawn(async move {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            stream.write_all(&[1]).await.unwrap();
-        });
-        let refused = BrokerSocket::connect(&path).await;
+    async fn several_questions_go_over_one_connection_which_may_be_refused() {
+        assert_eq!(with_broker(0, &["join", "run"]).await.unwrap(), ["join", "run"]);
+        let refused = with_broker(1, &[]).await;
         assert!(matches!(refused, Err(SocketError::Refused { errno: 1 })), "{refused:?}");
-        broker.await.unwrap();
     }
 }

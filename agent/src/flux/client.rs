@@ -2,28 +2,22 @@
 
 use crate::execute::session::Session;
 use crate::process::children::Children;
+use crate::system::output::Log;
 use std::io;
-use std::process::{Output, Stdio};
+use std::process::Output;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// Starts clients of the broker.
 #[derive(Debug, Clone)]
 pub(crate) struct FluxClient {
-    /// Environment, working directory and user.
     pub session: Session,
-    /// Where processes are started.
     pub children: Children,
-    /// The `flux` program.
     pub flux: String,
-    /// The broker's local socket as a Flux URI.
     pub uri: String,
 }
 
 impl FluxClient {
-    /// `words` as a command that finds the broker.
     pub(crate) fn command(&self, words: &[String]) -> Command {
         let mut command = self.session.broker_command(words);
         command.env("FLUX_URI", &self.uri);
@@ -37,26 +31,53 @@ impl FluxClient {
         input: Option<&str>,
         limit: Duration,
     ) -> io::Result<Output> {
-        let words: Vec<String> = [&self.flux.as_str()]
-            .into_iter()
-            .chain(arguments)
-            .map(|word| (*word).to_owned())
-            .collect();
+        let words: Vec<String> =
+            [&[&*self.flux], arguments].concat().into_iter().map(str::to_owned).collect();
         let mut command = self.command(&words);
-        command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut running = self.children.spawn(&mut command)?;
-        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        let talk = async {
-            if let (Some(input), Some(mut stdin)) = (input, running.stdin()) {
-                stdin.write_all(input.as_bytes()).await?;
-            }
-            if let (Some(mut out), Some(mut err)) = (running.stdout(), running.stderr()) {
-                tokio::try_join!(out.read_to_end(&mut stdout), err.read_to_end(&mut stderr))?;
-            }
-            running.wait().await
-        };
-        let status = timeout(limit, talk).await??;
-        Ok(Output { status, stdout, stderr })
+        timeout(limit, self.children.output(&mut command, input)).await?
     }
+}
+
+/// Flux's cleanup, in the order in which it is done: Python programs that take about a second on two busy cores. Flux
+/// registers them when it starts (`push-cleanup` in `etc/modprobe/rc1.py` of flux-core 0.88), unless
+/// [`DISABLE_JOB_CLEANUP`](crate::plan::environment::DISABLE_JOB_CLEANUP) is set. So that is set for a broker with a
+/// command, and they are registered when the command has ended and has left jobs. Without `flux resource acquire-mute`, which
+/// only spares the scheduler some messages, and is missing in older releases.
+const TASKS: &str = "\
+flux queue stop --quiet --all --nocheckpoint
+flux cancel --user=all --quiet --states RUN
+flux queue idle --quiet
+";
+
+/// How long the registration may take, on a machine with much to do.
+const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the question for jobs may take, which the broker answers from memory.
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Registers the cleanup with the broker unless it is certain that no job is left; says so when that fails.
+pub(crate) async fn register_cleanup(client: &FluxClient, log: Log) {
+    if leaves_no_job(client).await {
+        return;
+    }
+    // flux-admin(1): commands on standard input are run in their order.
+    let registered =
+        client.ask(&["admin", "cleanup-push"], Some(TASKS), REGISTRATION_TIMEOUT).await;
+    let why = match registered {
+        Ok(output) if output.status.success() => return,
+        Ok(output) => {
+            format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())
+        }
+        Err(error) => error.to_string(),
+    };
+    log.error(&format!(
+        "jobs that still run end with their pods, not by Flux: {} admin cleanup-push: {why}",
+        client.flux
+    ));
+}
+
+/// Whether no job is pending, running or about to end. The module that keeps the jobs counts them.
+async fn leaves_no_job(client: &FluxClient) -> bool {
+    let question = ["module", "stats", "--parse=active_jobs", "job-manager"];
+    let answer: io::Result<_> = client.ask(&question, None, QUESTION_TIMEOUT).await;
+    answer.is_ok_and(|it| it.status.success() && it.stdout.trim_ascii() == b"0")
 }

@@ -5,13 +5,11 @@
 //! `flux resource` and `flux jobs`, of the broker of rank 0 (flux-core, `src/modules/resource` and
 //! `src/modules/job-list`).
 
-use crate::flux::broker_socket::{BrokerSocket, LEAD, SocketError};
+use crate::flux::broker_socket::{BrokerAddress, BrokerSocket, LEAD, SocketError};
 use crate::flux::resources::ids_of;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -25,25 +23,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Jobs that are asked for at most: their ids are for people.
 const JOBS: u32 = 20;
 
-/// The rank of this pod, and the socket of its broker.
+/// The rank of this pod, and its broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OwnRank {
-    /// The broker's local socket.
-    pub(crate) socket: PathBuf,
-    /// Its rank.
+    pub(crate) broker: BrokerAddress,
     pub(crate) rank: u32,
-}
-
-/// The part of the answer of `resource.status` that says who is drained, and why: by idset.
-#[derive(Deserialize)]
-struct Status {
-    drain: BTreeMap<String, Drained>,
-}
-
-#[derive(Deserialize)]
-struct Drained {
-    #[serde(default)]
-    reason: Option<String>,
 }
 
 /// The part of the answer of `job-list.list` that names jobs.
@@ -62,8 +46,8 @@ impl OwnRank {
     /// over. The answer is the ids of those that still run, as people write them.
     pub(crate) async fn leave(&self, patience: Duration) -> Result<Vec<String>, SocketError> {
         let deadline = Instant::now() + patience;
-        let mut socket = BrokerSocket::connect(&self.socket).await?;
-        if status(&mut socket).await?.reason(self.rank).is_none() {
+        let mut socket = self.broker.connect().await?;
+        if reason(&status(&mut socket).await?, self.rank).is_none() {
             let drain = json!({ "targets": self.rank.to_string(), "reason": REASON });
             let () = ask(&mut socket, "resource.drain", drain).await?;
         }
@@ -81,9 +65,9 @@ impl OwnRank {
 
     /// Lifts the drain that the pod that was here before has left; says whether there was one.
     pub(crate) async fn take(&self) -> Result<bool, SocketError> {
-        let mut socket = BrokerSocket::connect(&self.socket).await?;
+        let mut socket = self.broker.connect().await?;
         let status = status(&mut socket).await?;
-        let is_left = status.reason(self.rank) == Some(REASON);
+        let is_left = reason(&status, self.rank) == Some(REASON);
         if is_left {
             let targets = json!({ "targets": self.rank.to_string() });
             let () = ask(&mut socket, "resource.undrain", targets).await?;
@@ -92,7 +76,7 @@ impl OwnRank {
     }
 }
 
-async fn status(socket: &mut BrokerSocket) -> Result<Status, SocketError> {
+async fn status(socket: &mut BrokerSocket) -> Result<Value, SocketError> {
     ask(socket, "resource.status", json!({})).await
 }
 
@@ -106,14 +90,12 @@ async fn ask<Answer: DeserializeOwned>(
     answer.unwrap_or_else(|_| Err(SocketError::Silent { topic: topic.to_owned() }))
 }
 
-impl Status {
-    /// Why `rank` is drained, if it is: ranks with one reason and time stand together. A reason need not be
-    /// given.
-    fn reason(&self, rank: u32) -> Option<&str> {
-        let has = |ranks: &str| ids_of(ranks).is_some_and(|ranks| ranks.contains(&rank));
-        let (_, drained) = self.drain.iter().find(|(ranks, _)| has(ranks))?;
-        Some(drained.reason.as_deref().unwrap_or_default())
-    }
+/// Why `rank` is drained, if it is, by the answer of `resource.status`: ranks with one reason and time stand together. A
+/// reason need not be given.
+fn reason(status: &Value, rank: u32) -> Option<&str> {
+    let has = |ranks: &str| ids_of(ranks).is_some_and(|ranks| ranks.contains(&rank));
+    let (_, drained) = status.get("drain")?.as_object()?.iter().find(|(ranks, _)| has(ranks))?;
+    Some(drained.get("reason").and_then(Value::as_str).unwrap_or_default())
 }
 
 /// The id of a job as Flux prints it (RFC 19): a prefix, and a number in base 58 as Bitcoin writes it.
@@ -132,8 +114,8 @@ mod tests {
 
     #[test]
     fn what_a_person_has_drained_is_told_from_what_a_pod_has_left() {
-        let status: Status = serde_json::from_str(STATUS).unwrap();
-        let reasons = [0, 1, 2, 3, 5].map(|rank| status.reason(rank));
+        let status: Value = serde_json::from_str(STATUS).unwrap();
+        let reasons = [0, 1, 2, 3, 5].map(|rank| reason(&status, rank));
         assert_eq!(reasons, [None, Some(REASON), Some("bad fan"), Some(REASON), Some("")]);
     }
 

@@ -21,19 +21,8 @@ const START: &str = "start";
 /// Event of a job all of whose shells are ready to start its tasks (RFC 21, `guest.exec.eventlog`).
 const SHELLS_READY: &str = "shell.init";
 
-/// The newest job of this user at some moment: those that are newer came after it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Newest {
-    /// There has been none.
-    NoJob,
-    /// Its id, as `flux job last` prints it.
-    Job(String),
-}
-
-/// What became of a submission that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Flux took no job.
     NotSubmitted,
     /// Flux took it and never started the command, for the reason it gives.
     NotStarted(String),
@@ -41,18 +30,17 @@ pub(crate) enum Verdict {
     Started(Option<String>),
 }
 
-/// The newest job of this user, nothing when that cannot be found out.
-pub(crate) async fn newest(client: &FluxClient) -> Option<Newest> {
-    let output = ask(client, &["job", "last"]).await?;
-    let ids = ids(&output)?;
-    Some(ids.into_iter().next().map_or(Newest::NoJob, Newest::Job))
+/// The id of the newest job of this user, if there has been one: those that are newer came after it. Nothing when that
+/// cannot be found out.
+pub(crate) async fn newest(client: &FluxClient) -> Option<Vec<String>> {
+    ids(&ask(client, &["job", "last"]).await?)
 }
 
 /// What became of the jobs since `before`; nothing when that cannot be found out.
-pub(crate) async fn verdict(client: &FluxClient, before: &Newest) -> Option<Verdict> {
+pub(crate) async fn verdict(client: &FluxClient, before: &[String]) -> Option<Verdict> {
     let slice = format!("[:{}]", MOST_JOBS + 1);
     let output = ask(client, &["job", "last", &slice]).await?;
-    let newer = ids(&output)?.into_iter().take_while(|id| Newest::Job(id.clone()) != *before);
+    let newer = ids(&output)?.into_iter().take_while(|id| !before.contains(id));
     let newer: Vec<String> = newer.collect();
     if newer.is_empty() {
         return Some(Verdict::NotSubmitted);
@@ -81,7 +69,7 @@ async fn of_job(client: &FluxClient, id: &str) -> Option<Verdict> {
     judge(&events, execution.as_ref().and_then(self::events).as_deref())
 }
 
-/// Decides by the events of a job and, where they are known, of its execution. A job that was started
+/// Decides by the events of a job and, where they can be had, of its execution. A job that was started
 /// counts as such unless it is certain that none of its shells came as far as to start a task.
 fn judge(events: &[Event], execution: Option<&[Event]>) -> Option<Verdict> {
     let fatal = fatal(events);
@@ -159,38 +147,33 @@ mod tests {
         lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    const SUBMIT: &str =
-        r#"{"timestamp":1.5,"name":"submit","context":{"userid":1000,"version":1}}"#;
-    const STARTED: &str = r#"{"timestamp":2.0,"name":"start"}"#;
-    const READY: &str = r#"{"timestamp":2.0,"name":"shell.init","context":{"leader-rank":0}}"#;
-    const NOT_FOUND: &str = r#"{"timestamp":2.5,"name":"exception","context":{"type":"exec","severity":0,"note":"task 0 (host a): start failed: x: No such file or directory","userid":1000}}"#;
-
-    #[test]
-    fn an_exception_before_the_start_is_flux_that_refuses() {
-        let refused = r#"{"timestamp":2.0,"name":"exception","context":{"type":"alloc","severity":0,"note":"need 9 nodes","userid":1000}}"#;
-        let verdict = judge(&log(&[SUBMIT, refused]), None);
-        assert_eq!(verdict, Some(Verdict::NotStarted("alloc: need 9 nodes".to_owned())));
+    fn exception(kind: &str, severity: u32, note: &str) -> String {
+        let context = serde_json::json!({ "type": kind, "severity": severity, "note": note });
+        serde_json::json!({ "timestamp": 2.5, "name": "exception", "context": context }).to_string()
     }
 
     #[test]
-    fn a_job_that_still_waits_says_nothing() {
-        let warning = r#"{"timestamp":2.0,"name":"exception","context":{"type":"x","severity":3,"note":"","userid":0}}"#;
-        assert_eq!(judge(&log(&[SUBMIT, warning]), None), None);
-    }
-
-    #[test]
-    fn a_command_that_was_started_is_the_users_whatever_comes_after() {
+    fn the_first_exception_and_how_far_the_shells_came_decide() {
+        let submit = r#"{"timestamp":1.5,"name":"submit","context":{"userid":1000,"version":1}}"#;
+        let start = r#"{"timestamp":2.0,"name":"start"}"#;
+        let ready = r#"{"timestamp":2.0,"name":"shell.init","context":{"leader-rank":0}}"#;
         let note = "task 0 (host a): start failed: x: No such file or directory";
-        let events = log(&[SUBMIT, STARTED, NOT_FOUND]);
-        let started = Some(Verdict::Started(Some(note.to_owned())));
-        assert_eq!(judge(&events, None), started, "its execution is not known");
-        assert_eq!(judge(&events, Some(&log(&[READY]))), started);
-        assert_eq!(judge(&log(&[SUBMIT, STARTED]), None), Some(Verdict::Started(None)));
-    }
-
-    #[test]
-    fn shells_that_were_never_ready_have_started_no_task() {
-        let verdict = judge(&log(&[SUBMIT, STARTED, NOT_FOUND]), Some(&log(&[])));
-        assert!(matches!(verdict, Some(Verdict::NotStarted(text)) if text.starts_with("exec: ")));
+        let (refused, failed) = (exception("alloc", 0, "need 9 nodes"), exception("exec", 0, note));
+        let warning = exception("x", 3, "");
+        let not_started = |text: &str| Some(Verdict::NotStarted(text.to_owned()));
+        let started = |note: Option<&str>| Some(Verdict::Started(note.map(str::to_owned)));
+        for (events, execution, verdict) in [
+            (&[submit, &refused][..], None, not_started("alloc: need 9 nodes")),
+            // It still waits.
+            (&[submit, &warning], None, None),
+            // Its execution is not to be found out.
+            (&[submit, start, &failed], None, started(Some(note))),
+            (&[submit, start, &failed], Some(&[ready][..]), started(Some(note))),
+            (&[submit, start], None, started(None)),
+            // Shells that were never ready have started no task.
+            (&[submit, start, &failed], Some(&[]), not_started(&format!("exec: {note}"))),
+        ] {
+            assert_eq!(judge(&log(events), execution.map(log).as_deref()), verdict, "{events:?}");
+        }
     }
 }

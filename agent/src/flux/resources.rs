@@ -5,14 +5,12 @@
 
 use crate::system::root::Root;
 use flux_contract::Hostlist;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-/// Where control groups are, as seen from a container.
 const CONTROL_GROUP: &str = "/sys/fs/cgroup";
 /// Without a limit, version 1 of control groups reports the largest whole number of pages.
 const NO_LIMIT: u64 = 1 << 60;
@@ -30,28 +28,8 @@ pub(crate) struct Resources {
     pub flux_gpus: Option<usize>,
     /// Processors this process may run on (`sched_getaffinity(2)`, and the control group's quota).
     pub processors: Option<usize>,
-    /// The CPU limit in processors.
     pub cpu_limit: Option<f64>,
-    /// The memory limit in bytes.
     pub memory_limit: Option<u64>,
-}
-
-/// The part of a resource set (RFC 20) that says what a host has.
-#[derive(Deserialize)]
-struct ResourceSet {
-    execution: Execution,
-}
-
-#[derive(Deserialize)]
-struct Execution {
-    #[serde(rename = "R_lite")]
-    hosts: Vec<Hosts>,
-}
-
-#[derive(Deserialize)]
-struct Hosts {
-    #[serde(default)]
-    children: BTreeMap<String, String>,
 }
 
 impl Resources {
@@ -73,7 +51,6 @@ impl Resources {
         }
     }
 
-    /// What does not go together, for people.
     pub(crate) fn complaint(&self) -> Option<String> {
         let (cores, limit) = (self.flux_cores?, self.cpu_limit?);
         // A count of cores is far below what a float holds exactly.
@@ -83,21 +60,15 @@ impl Resources {
         })
     }
 
-    /// The table for people.
     pub(crate) fn text(&self) -> String {
-        let number =
-            |value: Option<usize>| value.map_or_else(|| "-".to_owned(), |it| it.to_string());
-        let limit =
-            self.cpu_limit.map_or_else(|| "none".to_owned(), |it| format!("{it:.2} processors"));
-        let memory = self
-            .memory_limit
-            .map_or_else(|| "none".to_owned(), |bytes| format!("{} MiB", bytes / (1024 * 1024)));
+        let number = |it: Option<usize>| it.map_or_else(|| "-".to_owned(), |it| it.to_string());
+        let limit = |it: Option<String>| it.unwrap_or_else(|| "none".to_owned());
         let lines = [
             ("cores for Flux", number(self.flux_cores)),
             ("GPUs for Flux", number(self.flux_gpus)),
             ("processors", number(self.processors)),
-            ("CPU limit", limit),
-            ("memory limit", memory),
+            ("CPU limit", limit(self.cpu_limit.map(|it| format!("{it:.2} processors")))),
+            ("memory limit", limit(self.memory_limit.map(|it| format!("{} MiB", it >> 20)))),
         ];
         let mut text = String::new();
         for (name, value) in lines {
@@ -168,11 +139,12 @@ pub(crate) fn narrowed(text: &str, limit: usize) -> Option<String> {
     changed.then(|| format!("{set}\n"))
 }
 
-/// How many `kind` the first host of a resource set has; 0 when it has none.
+/// How many `kind` the first host of a resource set (RFC 20) has; 0 when it has none.
 fn counted(set: &str, kind: &str) -> Option<usize> {
-    let set: ResourceSet = serde_json::from_str(set).ok()?;
-    let ids = set.execution.hosts.first()?.children.get(kind);
-    ids.map_or(Some(0), |ids| ids_of(ids).map(|ids| ids.len()))
+    let set: Value = serde_json::from_str(set).ok()?;
+    let host = set.pointer("/execution/R_lite/0")?;
+    let ids = host.get("children").and_then(|children| children.get(kind));
+    ids.map_or(Some(0), |ids| ids_of(ids.as_str()?).map(|ids| ids.len()))
 }
 
 /// The ids of an idset (RFC 22) such as `0-3,7`, unless these are more than [`MOST_IDS`].
@@ -211,23 +183,18 @@ fn cpu_limit(text: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flux_contract::Layout;
 
     const SET: &str = r#"{"version":1,"execution":{"R_lite":[
         {"rank":"0-3","children":{"core":"0-3,8","gpu":"1"}}],"nodelist":["a-[0-3]"]}}"#;
 
     #[test]
-    fn ids_are_counted_and_what_a_host_lacks_is_none_of_it() {
+    fn ids_are_counted_up_to_more_than_any_instance_has() {
         assert_eq!((counted(SET, "core"), counted(SET, "gpu")), (Some(5), Some(1)));
-        assert_eq!(counted(SET, "fpga"), Some(0));
-        assert_eq!((counted("{}", "core"), ids_of("3-1")), (None, None));
-    }
-
-    #[test]
-    fn more_ids_than_any_instance_has_are_none() {
+        assert_eq!((counted(SET, "fpga"), counted("{}", "core")), (Some(0), None));
         assert_eq!(ids_of("0-1048575").map(|ids| ids.len()), Some(1 << 20));
-        assert_eq!((ids_of("0-1048576"), ids_of("7,0-1048575")), (None, None));
-        assert_eq!(ids_of("0-4294967295"), None);
+        for text in ["3-1", "0-1048576", "7,0-1048575", "0-4294967295"] {
+            assert_eq!(ids_of(text), None, "{text}");
+        }
     }
 
     #[test]
@@ -257,28 +224,21 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_quota_by_period_and_its_absence_is_no_limit() {
+    fn a_limit_is_quota_by_period_and_one_below_what_flux_schedules_is_said() {
         assert_eq!(cpu_limit("150000 100000"), Some(1.5));
         assert_eq!((cpu_limit("max 100000"), cpu_limit("-1 100000")), (None, None));
-    }
-
-    #[test]
-    fn a_limit_below_what_flux_schedules_is_told() {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::new(directory.path());
-        let set = Layout::default().resource_file();
-        let write = |path: PathBuf, text: &str| {
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        write(root.at(&set), SET);
-        write(root.at("/sys/fs/cgroup/cpu.max"), "150000 100000\n");
-        write(root.at("/sys/fs/cgroup/memory.max"), "268435456\n");
-        let resources = Resources::read(&root, Some(set.clone()));
-        assert_eq!((resources.flux_cores, resources.memory_limit), (Some(5), Some(1 << 28)));
-        assert!(resources.complaint().unwrap().contains("5 cores"), "{}", resources.text());
+        fs::create_dir_all(root.at("/sys/fs/cgroup")).unwrap();
+        fs::write(root.at("/set"), SET).unwrap();
+        fs::write(root.at("/sys/fs/cgroup/memory.max"), "268435456\n").unwrap();
+        for (limit, complaint) in [("150000 100000\n", true), ("max 100000\n", false)] {
+            fs::write(root.at("/sys/fs/cgroup/cpu.max"), limit).unwrap();
+            let resources = Resources::read(&root, Some("/set".into()));
+            assert_eq!((resources.flux_cores, resources.memory_limit), (Some(5), Some(1 << 28)));
+            let said = resources.complaint().is_some_and(|text| text.contains("5 cores"));
+            assert_eq!(said, complaint, "{}", resources.text());
+        }
         assert_eq!(Resources::read(&root, None).flux_cores, None);
-        write(root.at("/sys/fs/cgroup/cpu.max"), "max 100000\n");
-        assert_eq!(Resources::read(&root, Some(set.clone())).complaint(), None);
     }
 }

@@ -309,7 +309,6 @@ mod tests {
             name: "hello-0.hello".to_owned(),
             port: 8050,
             deadline_seconds: 0,
-            configurations: None,
         }
     }
 

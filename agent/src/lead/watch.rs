@@ -134,7 +134,6 @@ mod tests {
             name: "localhost".to_owned(),
             port,
             deadline_seconds: 0,
-            configurations: None,
         }
     }
 

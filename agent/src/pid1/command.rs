@@ -1,8 +1,7 @@
 //! The lead's command: a child of PID 1 that is started, as Flux's user, once the broker is in state `run`.
 
-use crate::flux::cleanup;
-use crate::flux::client::FluxClient;
-use crate::flux::refusal::{self, Newest, Verdict};
+use crate::flux::client::{FluxClient, register_cleanup};
+use crate::flux::refusal::{self, Verdict};
 use crate::plan::environment::DISABLE_JOB_CLEANUP;
 use crate::plan::step::LeadCommand;
 use crate::process::children::Running;
@@ -53,7 +52,6 @@ const OF_OTHER_INSTANCES: [&str; 9] = [
     "NOTIFY_SOCKET",
 ];
 
-/// How the command ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct CommandEnd {
     /// When, by `monotonic_nanoseconds`.
@@ -61,11 +59,9 @@ pub(crate) struct CommandEnd {
     /// Its own code, 128 + N when signal N ended it, 126 or 127 when it could not be started; `None` when
     /// it was killed because its broker had failed.
     pub exit_code: Option<i32>,
-    /// The signal that ended it, if one did.
     pub signal: Option<i32>,
-    /// Why the user's command never ran, where that is certain.
-    pub not_run: Option<NotRun>,
-    /// What is known about its failure besides the code.
+    /// Why the user's command never ran, where that is certain, and the code that says so.
+    pub not_run: Option<(Exit, String)>,
     pub error: Option<String>,
 }
 
@@ -76,46 +72,23 @@ impl CommandEnd {
     }
 }
 
-/// Why the user's command never ran.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NotRun {
-    /// Code to end with.
-    pub exit: Exit,
-    /// The reason, for people.
-    pub reason: String,
-}
-
-/// What a command that runs is sent.
 enum Ask {
     Signal(Signal),
-    /// Its broker has ended: in order or not.
-    BrokerEnded {
-        in_order: bool,
-    },
+    BrokerEnded { in_order: bool },
 }
 
-/// A command from its start to its end.
 pub(crate) struct RunningCommand {
     asks: mpsc::UnboundedSender<Ask>,
     end: Pin<Box<dyn Future<Output = CommandEnd> + Send>>,
 }
 
 impl RunningCommand {
-    /// Starts `command` when its end is first waited for. It has `patience` to end, with all that is in its
-    /// process group, once a signal asks for it.
-    pub(crate) fn new(
-        client: FluxClient,
-        command: LeadCommand,
-        patience: Duration,
-        log: Log,
-        timed: bool,
-    ) -> Self {
+    /// Starts the command when its end is first waited for.
+    pub(crate) fn new(run: CommandRun) -> Self {
         let (asks, taken) = mpsc::unbounded_channel();
-        let run = CommandRun { client, command, patience, log, timed };
         Self { asks, end: Box::pin(run.run(taken)) }
     }
 
-    /// Sends `signal` to everything in the command's process group.
     pub(crate) fn signal(&self, signal: Signal) {
         // One that has just ended needs none.
         let _ = self.asks.send(Ask::Signal(signal));
@@ -134,18 +107,17 @@ impl RunningCommand {
     }
 }
 
-struct CommandRun {
-    client: FluxClient,
-    command: LeadCommand,
-    patience: Duration,
-    log: Log,
-    timed: bool,
+pub(crate) struct CommandRun {
+    pub client: FluxClient,
+    pub command: LeadCommand,
+    /// How long it has to end, with all that is in its process group, once a signal asks for it.
+    pub patience: Duration,
+    pub log: Log,
+    pub timed: bool,
 }
 
-/// How the processes of the command ended.
 struct Ended {
     status: ExitStatus,
-    /// A signal had asked it to.
     stopped: bool,
     without_broker: bool,
     /// The last of what a submission said on stderr.
@@ -167,7 +139,7 @@ impl CommandRun {
             if self.command.may_be_refused { refusal::newest(&self.client).await } else { None };
         let started = monotonic_nanoseconds();
         let (end, without_broker) = match self.until_ended(&mut asks).await {
-            Ok(ended) => (self.explained(before.as_ref(), &ended).await, ended.without_broker),
+            Ok(ended) => (self.explained(before.as_deref(), &ended).await, ended.without_broker),
             Err(error) => (self.not_started(&error), false),
         };
         if self.timed {
@@ -175,7 +147,7 @@ impl CommandRun {
             output::print_stderr(&fluxtime_line("fluxsubmit", elapsed));
         }
         if self.command.cleans_up && !without_broker {
-            cleanup::register_if_needed(&self.client, self.log).await;
+            register_cleanup(&self.client, self.log).await;
         }
         end
     }
@@ -264,8 +236,8 @@ impl CommandRun {
         }
     }
 
-    /// The end with its reason: whether a command that failed ever ran, and what is known besides its code.
-    async fn explained(&self, before: Option<&Newest>, ended: &Ended) -> CommandEnd {
+    /// The end with its reason: whether a command that failed ever ran, and what can be said besides its code.
+    async fn explained(&self, before: Option<&[String]>, ended: &Ended) -> CommandEnd {
         let code = exit_code(ended.status);
         let mut end = CommandEnd {
             ended: monotonic_nanoseconds(),
@@ -280,22 +252,21 @@ impl CommandRun {
             Some(before) => refusal::verdict(&self.client, before).await,
             None => None,
         };
-        let not_run = |exit, reason| Some(NotRun { exit, reason });
         match verdict {
             Some(Verdict::NotSubmitted) => {
                 end.not_run = match self.failure() {
                     Some(reason) if code == i32::from(Exit::Prepare.code()) => {
-                        not_run(Exit::Prepare, reason)
+                        Some((Exit::Prepare, reason))
                     }
                     Some(_) | None => {
                         let text = format!("Flux did not take the command (exit code {code})");
-                        not_run(Exit::FluxRefused, with(text, ended.last_line()))
+                        Some((Exit::FluxRefused, with(text, ended.last_line())))
                     }
                 };
             }
             Some(Verdict::NotStarted(reason)) => {
                 let text = format!("Flux did not start the command: {reason}");
-                end.not_run = not_run(Exit::FluxRefused, text);
+                end.not_run = Some((Exit::FluxRefused, text));
             }
             Some(Verdict::Started(note)) => {
                 end.error = note.map(|note| with(note, shell_hint(&self.command.words)));

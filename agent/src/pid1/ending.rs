@@ -3,25 +3,38 @@
 //! The exit code is the user's whenever the user's command ran. A broker that ends with 0 proves
 //! nothing: Flux does so, too, when it gets SIGTERM while it waits for the quorum.
 
-use crate::pid1::broker_end::BrokerEnd;
-use crate::pid1::command::{CommandEnd, NotRun};
+use crate::execute::error::StepError;
+use crate::pid1::command::CommandEnd;
+use crate::plan::config::ReadConfigError;
+use crate::plan::error::PlanError;
 use crate::process::exit_status::{end_text, exit_code};
 use crate::process::signals::Stop;
-use flux_contract::{Exit, WorkerPolicy};
+use crate::system::output::chain;
+use flux_contract::{Exit, TerminationMessage, WorkerPolicy};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// The end of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct BrokerEnd {
+    /// Its exit code, 128 + N for signal N.
+    pub code: i32,
+    pub stop: Option<Stop>,
+    /// When it did so first, by `monotonic_nanoseconds`.
+    pub stopped: Option<u64>,
+    pub ran: bool,
+    pub lead_lost: bool,
+    /// It was ended because fewer brokers are enough than it waited for.
+    pub quorum_is_smaller: bool,
+    pub started: u64,
+    pub ended: u64,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ended {
-    /// Code of the container.
     pub code: i32,
-    /// The user's command ran and the code is its own.
     pub command_ran: bool,
-    /// The signal that ended the command.
     pub signal: Option<i32>,
-    /// What went wrong.
     pub error: Option<String>,
 }
 
@@ -35,6 +48,31 @@ impl Ended {
     /// The run ended with `code` and there is nothing to say about it.
     pub(crate) const fn well(code: i32) -> Self {
         Self { code, command_ran: false, signal: None, error: None }
+    }
+}
+
+impl From<Ended> for TerminationMessage {
+    fn from(ended: Ended) -> Self {
+        let Ended { code: exit_code, command_ran, signal, error: last_error } = ended;
+        Self { exit_code, command_ran, signal, last_error, ..Self::default() }
+    }
+}
+
+impl From<StepError> for Ended {
+    fn from(error: StepError) -> Self {
+        Self::by_agent(error.exit(), chain(&error))
+    }
+}
+
+impl From<PlanError> for Ended {
+    fn from(error: PlanError) -> Self {
+        Self::by_agent(error.exit(), chain(&error))
+    }
+}
+
+impl From<ReadConfigError> for Ended {
+    fn from(error: ReadConfigError) -> Self {
+        Self::by_agent(Exit::Config, chain(&error))
     }
 }
 
@@ -53,7 +91,7 @@ pub(crate) fn of_lead(command: Option<CommandEnd>, broker: BrokerEnd) -> Ended {
         let text = format!("{stop} before the command had ended; told to stop, {end}");
         return Ended { signal: command.signal, ..Ended::by_agent(stop.exit(), text) };
     }
-    if let Some(NotRun { exit, reason }) = command.not_run {
+    if let Some((exit, reason)) = command.not_run {
         return Ended { error: Some(reason), ..Ended::well(exit.code().into()) };
     }
     let error = match command.exit_code {
@@ -112,10 +150,8 @@ pub(crate) fn of_sidecar(status: ExitStatus, stop: Option<Stop>) -> Ended {
     Ended { code, command_ran: true, signal: status.signal(), error }
 }
 
-/// What a worker does when its broker has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// The run is over.
     Leave(Ended),
     /// The broker is started again; the text says why.
     Restart(String),
@@ -146,7 +182,6 @@ pub(crate) fn of_worker(policy: WorkerPolicy, broker: BrokerEnd) -> Next {
     }
 }
 
-/// Pauses between restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Backoff(Duration);
 
@@ -156,7 +191,6 @@ impl Backoff {
     /// A broker that ran this long was a working one: its end is no continuation of failures.
     const WORKED: Duration = Duration::from_mins(1);
 
-    /// No failure yet.
     pub(crate) const fn new() -> Self {
         Self(Self::FIRST)
     }
@@ -178,125 +212,93 @@ mod tests {
     use nix::sys::signal::Signal;
 
     fn broker(code: i32) -> BrokerEnd {
-        BrokerEnd {
-            code,
-            stop: None,
-            stopped: None,
-            ran: true,
-            lead_lost: false,
-            quorum_is_smaller: false,
-            started: 0,
-            ended: 9_000_000_000,
-        }
+        BrokerEnd { code, ran: true, ended: 9_000_000_000, ..BrokerEnd::default() }
+    }
+
+    /// A broker that was asked to end after four seconds.
+    fn stopped_by(stop: Stop, code: i32) -> BrokerEnd {
+        BrokerEnd { stop: Some(stop), stopped: Some(4_000_000_000), ..broker(code) }
     }
 
     fn stopped(code: i32) -> BrokerEnd {
         stopped_by(Stop::Signal(Signal::SIGTERM), code)
     }
 
-    /// A broker that was told to end after four seconds.
-    fn stopped_by(stop: Stop, code: i32) -> BrokerEnd {
-        BrokerEnd { stop: Some(stop), stopped: Some(4_000_000_000), ..broker(code) }
-    }
-
+    /// A command that ended after five seconds.
     fn command(exit_code: Option<i32>) -> CommandEnd {
         CommandEnd { ended: 5_000_000_000, exit_code, ..CommandEnd::default() }
     }
 
-    fn summary(ended: &Ended) -> (i32, bool) {
-        (ended.code, ended.command_ran)
+    /// That `ended` has this code, is the command's own or not, and says this.
+    fn assert_ended(ended: &Ended, code: i32, command_ran: bool, text: Option<&str>) {
+        assert_eq!((ended.code, ended.command_ran), (code, command_ran), "{ended:?}");
+        match (text, &ended.error) {
+            (Some(text), Some(error)) => assert!(error.contains(text), "{error}"),
+            (text, error) => assert_eq!(text, error.as_deref()),
+        }
     }
 
     #[test]
     fn the_commands_code_stands_whatever_the_broker_says_afterwards() {
-        let ended = of_lead(Some(command(Some(7))), broker(1));
-        assert_eq!(summary(&ended), (7, true));
-        assert!(ended.error.unwrap().contains("exit code 1 after the command had ended with 7"));
-        for code in [0, 7] {
-            let ended = of_lead(Some(command(Some(code))), broker(0));
-            assert_eq!((summary(&ended), ended.error), ((code, true), None));
-        }
+        let lead = |code, end| of_lead(Some(command(Some(code))), end);
+        let after = "exit code 1 after the command had ended with 7";
+        assert_ended(&lead(7, broker(1)), 7, true, Some(after));
+        assert_ended(&lead(7, broker(0)), 7, true, None);
+        assert_ended(&lead(0, broker(0)), 0, true, None);
+        let killed = of_lead(Some(command(None)), broker(137));
+        assert_ended(&killed, 137, true, Some("its broker had ended with exit code 137"));
     }
 
     #[test]
     fn a_command_that_flux_refused_did_not_run_and_one_that_failed_says_what_is_known() {
-        let not_run = NotRun { exit: Exit::FluxRefused, reason: "Flux refused".to_owned() };
+        let not_run = (Exit::FluxRefused, "Flux refused".to_owned());
         let refused = CommandEnd { not_run: Some(not_run), ..command(Some(2)) };
-        let ended = of_lead(Some(refused), broker(0));
-        assert_eq!((summary(&ended), ended.error.as_deref()), ((71, false), Some("Flux refused")));
+        assert_ended(&of_lead(Some(refused), broker(0)), 71, false, Some("Flux refused"));
         let not_found = CommandEnd { error: Some("not found".to_owned()), ..command(Some(127)) };
-        let ended = of_lead(Some(not_found), broker(0));
-        assert_eq!((summary(&ended), ended.error.as_deref()), ((127, true), Some("not found")));
+        assert_ended(&of_lead(Some(not_found), broker(0)), 127, true, Some("not found"));
     }
 
     #[test]
-    fn a_broker_that_ends_well_without_the_command_is_a_failure() {
-        assert_eq!(summary(&of_lead(None, broker(0))), (76, false));
-        assert_eq!(summary(&of_lead(None, stopped(0))), (75, false));
-    }
-
-    #[test]
-    fn a_command_that_was_killed_with_its_broker_did_not_succeed() {
-        let ended = of_lead(Some(command(None)), broker(137));
-        assert_eq!(summary(&ended), (137, true));
-        assert!(ended.error.unwrap().contains("its broker had ended with exit code 137"));
-    }
-
-    #[test]
-    fn an_interactive_lead_ends_with_the_brokers_code_unless_it_was_taken_away() {
-        assert_eq!(summary(&of_interactive_lead(broker(0))), (0, true));
-        assert_eq!(summary(&of_interactive_lead(stopped(0))), (75, false));
+    fn a_broker_that_ends_before_the_command_is_a_failure_however_it_ends() {
+        let before = Some("before the command ran");
         let early = BrokerEnd { ran: false, ..broker(1) };
-        assert_eq!(summary(&of_interactive_lead(early)), (76, false));
-    }
-
-    #[test]
-    fn a_run_that_its_deadline_ended_says_so_whatever_the_command_made_of_it() {
-        let deadline = |code| stopped_by(Stop::Deadline { seconds: 5 }, code);
-        let later = |code| Some(command(Some(code)));
-        for ended in [
-            of_lead(None, deadline(0)),
-            of_lead(later(0), deadline(0)),
-            of_lead(later(143), deadline(1)),
-            of_lead(Some(command(None)), deadline(137)),
-            of_interactive_lead(deadline(0)),
-            of_interactive_lead(deadline(137)),
-        ] {
-            assert_eq!(summary(&ended), (72, false), "{ended:?}");
-            assert!(ended.error.unwrap().starts_with("the deadline of 5 seconds has passed"));
-        }
-        let mut done = command(Some(7));
-        done.ended = 3_900_000_000;
-        assert_eq!(summary(&of_lead(Some(done), deadline(1))), (7, true), "it was done before");
-        let Next::Leave(ended) = of_worker(WorkerPolicy::Rejoin, deadline(0)) else { panic!() };
-        assert_eq!(summary(&ended), (72, false));
+        assert_ended(&of_lead(None, broker(0)), 76, false, before);
+        assert_ended(&of_lead(None, stopped(0)), 75, false, before);
+        assert_ended(&of_interactive_lead(early), 76, false, before);
+        assert_ended(&of_interactive_lead(broker(0)), 0, true, None);
     }
 
     #[test]
     fn a_lead_that_is_stopped_says_so_whatever_command_and_broker_made_of_it() {
-        let later = |code| Some(command(Some(code)));
-        for ended in [
-            of_lead(later(0), stopped(0)),
-            of_lead(later(143), stopped(1)),
-            of_lead(Some(command(None)), stopped(137)),
-            of_interactive_lead(stopped(1)),
-        ] {
-            assert_eq!(summary(&ended), (75, false), "{ended:?}");
-            assert!(ended.error.unwrap().starts_with("stopped by SIGTERM"));
+        let deadline = Stop::Deadline { seconds: 5 };
+        let passed = "the deadline of 5 seconds has passed";
+        for (stop, exit, text) in
+            [(Stop::Signal(Signal::SIGTERM), 75, "stopped by SIGTERM"), (deadline, 72, passed)]
+        {
+            let end = |code| stopped_by(stop, code);
+            for ended in [
+                of_lead(Some(command(Some(0))), end(0)),
+                of_lead(Some(command(Some(143))), end(1)),
+                of_lead(Some(command(None)), end(137)),
+                of_interactive_lead(end(0)),
+                of_interactive_lead(end(137)),
+            ] {
+                assert_ended(&ended, exit, false, Some(text));
+            }
+            let done = CommandEnd { ended: 3_900_000_000, ..command(Some(7)) };
+            assert_ended(&of_lead(Some(done), end(1)), 7, true, None);
         }
-        let mut done = command(Some(7));
-        done.ended = 3_900_000_000;
-        let ended = of_lead(Some(done), stopped(1));
-        assert_eq!((summary(&ended), ended.error), ((7, true), None), "it was done before");
+        let Next::Leave(ended) = of_worker(WorkerPolicy::Rejoin, stopped_by(deadline, 0)) else {
+            panic!()
+        };
+        assert_ended(&ended, 72, false, Some(passed));
     }
 
     #[test]
     fn a_sidecar_ends_with_its_commands_code_and_says_why() {
         let of = |wait_status, stop| of_sidecar(ExitStatus::from_raw(wait_status), stop);
-        assert_eq!(of(0, None), Ended { command_ran: true, ..Ended::well(0) });
-        let failed = of(3 << 8, None);
-        assert_eq!(summary(&failed), (3, true));
-        assert_eq!(failed.error.unwrap(), "the command ended with exit code 3");
+        assert_ended(&of(0, None), 0, true, None);
+        assert_ended(&of(3 << 8, None), 3, true, Some("the command ended with exit code 3"));
         let killed = of(9, None);
         assert_eq!((killed.code, killed.signal), (137, Some(9)));
         let stopped = of(15, Some(Stop::Signal(Signal::SIGTERM)));

@@ -2,11 +2,8 @@
 //! what is kept at the end, and the containers beside it. Everything else of this program serves it.
 
 pub(crate) mod archive;
-pub(crate) mod archive_check;
-pub(crate) mod broker_end;
 pub(crate) mod command;
 pub(crate) mod ending;
-pub(crate) mod quorum;
 pub(crate) mod run;
 pub(crate) mod runner_lock;
 pub(crate) mod sidecar;

@@ -1,21 +1,19 @@
 //! `flux-agent run`: the first process of a pod, from its configuration to its exit code.
 
-use crate::execute::await_lead::await_lead;
 use crate::execute::context::Context;
 use crate::execute::error::StepError;
 use crate::execute::session::Session;
-use crate::execute::steps::{announce, execute, execute_all};
+use crate::execute::steps::{announce, await_lead, execute, execute_all, take_way};
 use crate::lead::watch::LeadWatch;
-use crate::pid1::broker_end::BrokerEnd;
-use crate::pid1::ending::{Backoff, Ended, Next};
+use crate::pid1::ending::{Backoff, BrokerEnd, Ended, Next};
 use crate::pid1::runner_lock::RunnerLock;
 use crate::pid1::supervise::run_broker;
 use crate::pid1::{archive, ending, sidecar};
 use crate::plan::budget::{Budget, Duties};
 use crate::plan::config::read_config;
-use crate::plan::decide::plan;
+use crate::plan::decide;
 use crate::plan::facts::Facts;
-use crate::plan::step::{ArchiveRun, BrokerRun, Plan, WorkerRun};
+use crate::plan::step::{ArchiveRun, Plan, WorkerRun};
 use crate::process::children::Children;
 use crate::process::deadline::Deadline;
 use crate::process::signals::Signals;
@@ -32,10 +30,10 @@ use crate::system::subcommand::own_program;
 use crate::view::{ViewError, link_agent, link_view};
 use flux_contract::{AgentConfig, Exit, Install, TerminationMessage, phase};
 use nix::sys::prctl;
-use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::mem;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::watch;
@@ -45,16 +43,11 @@ use tokio::time::{Instant, timeout};
 /// Where the kubelet looks for the termination message unless the container says otherwise.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
-/// How a run was called.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// The configuration.
     pub config: PathBuf,
-    /// Where paths lie.
     pub root: Root,
-    /// Stands for the pod's own host name.
     pub hostname: Option<String>,
-    /// Run this sidecar instead of the broker.
     pub container: Option<String>,
     /// At which port the kubelet asks whether the pod is ready, if it does.
     pub probe_port: Option<u16>,
@@ -71,54 +64,60 @@ pub(crate) async fn run(options: Options) -> u8 {
     let readiness = options.probe_port.map(ReadinessServer::bind);
     output::log_on_a_thread();
     let root = options.root.clone();
-    match begin(options, signals, readiness).await {
-        Ok(Begun::Runner { mut context, plan, facts, probes, lock: _held_to_the_end }) => {
-            let in_case = in_case_of_a_kill(&root, context.progress.subscribe());
-            let ended = prepare_and_supervise(&mut context, &plan, &facts).await;
-            let ended = finish(&mut context, &plan, ended).await;
-            let phases = context.progress.finish();
-            let well = ended.code == 0;
-            if let Ok(in_case) = in_case {
-                in_case.abort();
-            }
-            let message = TerminationMessage {
-                restarts: context.progress.restarts(),
-                unfinished_jobs: mem::take(&mut context.unfinished_jobs),
-                phases,
-                ..message_of(ended)
-            };
-            let code = leave(&root, &message);
-            context.progress.over(well);
-            if let Some(mut open) = probes {
-                // Those that wait have their answer now. None is waited for: one that comes between this end and
-                // the moment in which the kubelet notices it is a Warning Event, and harms nobody.
-                let _ = timeout(PROBE_END, open.wait_for(|open| *open == 0)).await;
-            }
-            code
-        }
-        Ok(Begun::Sidecar(ended)) => leave(&root, &message_of(ended)),
-        Err((exit, text)) => {
-            Log::new(false, false).error(&text);
-            leave(&root, &message_of(Ended::by_agent(exit, text)))
-        }
-    }
+    try_run(options, signals, readiness).await.unwrap_or_else(|ended| {
+        Log::new(false, false).error(ended.error.as_deref().unwrap_or_default());
+        leave(&root, &ended.into())
+    })
 }
 
-/// The termination message of a run of which nothing is known but its end.
-fn message_of(ended: Ended) -> TerminationMessage {
-    let Ended { code: exit_code, command_ran, signal, error: last_error } = ended;
-    TerminationMessage {
-        exit_code,
-        command_ran,
-        signal,
-        last_error,
-        ..TerminationMessage::default()
+async fn try_run(
+    options: Options,
+    signals: io::Result<Signals>,
+    readiness: Option<Result<ReadinessServer, BindError>>,
+) -> Result<u8, Ended> {
+    let (root, container) = (options.root.clone(), options.container.clone());
+    let began = Instant::now();
+    let Start { mut context, config, facts, lock: _held_to_the_end } =
+        start(options, signals).await?;
+    if let Some(name) = container {
+        let ended = sidecar::run(&mut context, &config, &facts, &name).await?;
+        return Ok(leave(&root, &ended.into()));
     }
+    let plan = decide::plan(&config, &facts)?;
+    context.progress.planned(&plan);
+    if plan.deadline_seconds.is_some()
+        && let Some(deadline) = Deadline::new(config.shutdown, began, context.configuration.clone())
+    {
+        context.signals.keep(deadline);
+    }
+    let probes = serve(&context, &config, readiness);
+    let in_case = in_case_of_a_kill(&root, context.progress.subscribe());
+    let ended = prepare_and_supervise(&mut context, &plan, &config, &facts).await;
+    let ended = finish(&mut context, &plan, ended.unwrap_or_else(|ended| ended)).await;
+    let phases = context.progress.finish();
+    let well = ended.code == 0;
+    if let Ok(in_case) = in_case {
+        in_case.abort();
+    }
+    let message = TerminationMessage {
+        restarts: context.progress.restarts(),
+        unfinished_jobs: mem::take(&mut context.unfinished_jobs),
+        phases,
+        ..ended.into()
+    };
+    let code = leave(&root, &message);
+    context.progress.over(well);
+    if let Some(mut open) = probes {
+        // Those that wait have their answer now. None is waited for: one that comes between this end and
+        // the moment in which the kubelet notices it is a Warning Event, and harms nobody.
+        let _ = timeout(PROBE_END, open.wait_for(|open| *open == 0)).await;
+    }
+    Ok(code)
 }
 
 /// Leaves the termination message and gives the code to end with.
 fn leave(root: &Root, message: &TerminationMessage) -> u8 {
-    if let Err(error) = leave_message(&root.at(TERMINATION_LOG), message) {
+    if let Err(error) = fs::write(root.at(TERMINATION_LOG), message.to_json()) {
         Log::new(false, false).warn(&format!("could not write {TERMINATION_LOG}: {error}"));
     }
     u8::try_from(message.exit_code).unwrap_or(u8::MAX)
@@ -143,52 +142,46 @@ fn in_case_of_a_kill(
             ..TerminationMessage::default()
         };
         // What cannot be written now is said when the last one cannot be.
-        let _ = leave_message(&path, &message);
+        let _ = fs::write(&path, message.to_json());
     }))
 }
 
-enum Begun {
-    Runner {
-        context: Box<Context>,
-        plan: Box<Plan>,
-        facts: Box<Facts>,
-        probes: Option<watch::Receiver<u32>>,
-        lock: Option<RunnerLock>,
-    },
-    Sidecar(Ended),
+struct Start {
+    context: Context,
+    config: AgentConfig,
+    facts: Facts,
+    lock: Option<RunnerLock>,
 }
 
-/// Configuration, facts, plan. Nothing is changed yet but the shared volume: what is in a view is among the
+/// Configuration and facts. Nothing is changed yet but the shared volume: what is in a view is among the
 /// facts, so the runner puts a mounted one in its place, and a sidecar waits for that.
-async fn begin(
-    options: Options,
-    signals: io::Result<Signals>,
-    readiness: Option<Result<ReadinessServer, BindError>>,
-) -> Result<Begun, (Exit, String)> {
+async fn start(options: Options, signals: io::Result<Signals>) -> Result<Start, Ended> {
     let Options { config, root, hostname, container, probe_port: _ } = options;
-    let internal = |what: &str, error: io::Error| (Exit::Internal, format!("{what}: {error}"));
+    let internal =
+        |what: &str, error: io::Error| Ended::by_agent(Exit::Internal, format!("{what}: {error}"));
     let mut signals = signals.map_err(|error| internal("take signals", error))?;
     let progress = Progress::new();
-    let began = Instant::now();
     let config_path = root.at(config);
-    let config = read_config(&config_path).map_err(|error| (Exit::Config, chain(&error)))?;
+    let config = read_config(&config_path)?;
     let log = Log::new(config.logging.quiet, config.logging.debug);
     let lock = if container.is_some() {
         sidecar::await_view(&config, &root, &mut signals).await?;
         None
     } else {
-        prepare_volume(&config, &root, log).map_err(|error| (Exit::View, chain(&error)))?
+        prepare_volume(&config, &root, log)
+            .map_err(|error| Ended::by_agent(Exit::View, chain(&error)))?
     };
-    let facts =
-        Facts::gather(&config, &root, hostname).map_err(|error| (Exit::Internal, chain(&error)))?;
-    let start = Report::of_this_process()
-        .map_err(|error| (Exit::Prepare, format!("enter the working directory: {error}")))?;
+    let facts = Facts::gather(&config, &root, hostname)
+        .map_err(|error| Ended::by_agent(Exit::Internal, chain(&error)))?;
+    let start = Report::of_this_process().map_err(|error| {
+        Ended::by_agent(Exit::Prepare, format!("enter the working directory: {error}"))
+    })?;
     if std::process::id() != 1 {
         // The pod's containers share their processes: another one is PID 1, to whom orphans would go.
         prctl::set_child_subreaper(true).map_err(|errno| internal("take orphans", errno.into()))?;
     }
     let children = Children::reaped().map_err(|error| internal("take signals", error))?;
-    let mut context = Context {
+    let context = Context {
         root,
         log,
         strict: config.logging.strict,
@@ -199,35 +192,28 @@ async fn begin(
         children,
         progress,
         session: Session::new(own_program(), start),
-        configuration: config_path.clone(),
+        configuration: config_path,
         exit_code: 0,
         unfinished_jobs: Vec::new(),
     };
-    if let Some(name) = container {
-        return sidecar::run(&mut context, &config, &facts, &name).await.map(Begun::Sidecar);
-    }
-    let plan = plan(&config, &facts).map_err(|error| (error.exit(), chain(&error)))?;
-    context.progress.planned(&plan);
-    if plan.deadline_seconds.is_some()
-        && let Some(deadline) = Deadline::new(config.shutdown, began, config_path)
-    {
-        context.signals.keep(deadline);
-    }
-    serve_status(&context, &config.layout.agent_socket());
-    let probes = readiness.and_then(|server| answer_the_kubelet(&context, server));
-    Ok(Begun::Runner {
-        context: Box::new(context),
-        plan: Box::new(plan),
-        facts: Box::new(facts),
-        probes,
-        lock,
-    })
+    Ok(Start { context, config, facts, lock })
 }
 
-/// Without the lock sidecars do not notice when this is killed, but the pod runs.
-fn hold_lock(log: Log, path: &Path) -> Option<RunnerLock> {
-    let held = RunnerLock::hold(path);
-    held.inspect_err(|error| log.warn(&format!("lock {}: {error}", path.display()))).ok()
+/// Answers who asks how the run stands, and the kubelet, which gives the number of its open questions. Without the
+/// socket nobody can ask, and without the port the pod never becomes ready, but it runs.
+fn serve(
+    context: &Context,
+    config: &AgentConfig,
+    readiness: Option<Result<ReadinessServer, BindError>>,
+) -> Option<watch::Receiver<u32>> {
+    match StatusServer::bind(&context.root.at(config.layout.agent_socket())) {
+        Ok(server) => drop(tokio::spawn(server.serve(context.progress.subscribe()))),
+        Err(error) => context.log.warn(&chain(&error)),
+    }
+    let server = readiness?.inspect_err(|error| context.log.warn(&chain(error))).ok()?;
+    let open = server.open();
+    tokio::spawn(server.serve(context.progress.subscribe()));
+    Some(open)
 }
 
 /// Makes the shared volume what other containers, and users, may see: puts agent and view in their places
@@ -241,8 +227,11 @@ fn prepare_volume(
     if let Err(error) = files::make_sticky(&volume) {
         log.warn(&format!("keep users from renaming in {}: {error}", volume.display()));
     }
-    // Held before anything can fail that sidecars wait for.
-    let lock = hold_lock(log, &root.at(layout.runner_lock()));
+    // Held before anything can fail that sidecars wait for. Without it they do not notice when this is killed.
+    let path = root.at(layout.runner_lock());
+    let lock = RunnerLock::hold(&path)
+        .inspect_err(|error| log.warn(&format!("lock {}: {error}", path.display())))
+        .ok();
     if config.install == Install::Image {
         link_agent(root, layout)?;
         if config.view.enabled {
@@ -253,48 +242,29 @@ fn prepare_volume(
     Ok(lock)
 }
 
-/// Without the socket nobody can ask how the run stands, but it goes on.
-fn serve_status(context: &Context, path: &Path) {
-    match StatusServer::bind(&context.root.at(path)) {
-        Ok(server) => drop(tokio::spawn(server.serve(context.progress.subscribe()))),
-        Err(error) => context.log.warn(&chain(&error)),
+/// Everything from the first step to the end of the broker.
+async fn prepare_and_supervise(
+    context: &mut Context,
+    plan: &Plan,
+    config: &AgentConfig,
+    facts: &Facts,
+) -> Result<Ended, Ended> {
+    execute_all(context, &plan.steps).await?;
+    match &plan.broker.worker {
+        Some(worker) => of_worker(context, plan, worker, config, facts).await,
+        None => of_lead(context, plan, facts).await,
     }
 }
 
-/// Without the port the pod never becomes ready, but it runs.
-fn answer_the_kubelet(
-    context: &Context,
-    server: Result<ReadinessServer, BindError>,
-) -> Option<watch::Receiver<u32>> {
-    let server = server.inspect_err(|error| context.log.warn(&chain(error))).ok()?;
-    let open = server.open();
-    tokio::spawn(server.serve(context.progress.subscribe()));
-    Some(open)
-}
-
-/// Everything from the first step to the end of the broker.
-async fn prepare_and_supervise(context: &mut Context, plan: &Plan, facts: &Facts) -> Ended {
-    let ended = match execute_all(context, &plan.steps).await {
-        Ok(()) => match &plan.broker.worker {
-            Some(worker) => of_worker(context, plan, worker).await,
-            None => of_lead(context, plan, facts).await,
-        },
-        Err(error) => Err(error),
-    };
-    ended.unwrap_or_else(|error| Ended::by_agent(error.exit(), chain(&error)))
-}
-
-async fn of_lead(context: &mut Context, plan: &Plan, facts: &Facts) -> Result<Ended, StepError> {
-    let mut plan = plan.clone();
+async fn of_lead(context: &mut Context, first: &Plan, facts: &Facts) -> Result<Ended, Ended> {
+    let mut plan = first.clone();
     let (end, command) = loop {
         let (end, command) = run_broker(context, &plan).await?;
         if !end.quorum_is_smaller || end.stop.is_some() {
             break (end, command);
         }
-        match broker_now(context, facts) {
-            Ok(broker) => plan.broker = broker,
-            Err(ended) => return Ok(ended),
-        }
+        // Also the command's own size is as the configuration has it now.
+        plan.broker = decide::plan(&read_config(&context.configuration)?, facts)?.broker;
     };
     if plan.broker.timed {
         let elapsed = Duration::from_nanos(end.ended.saturating_sub(end.started));
@@ -310,28 +280,18 @@ async fn of_lead(context: &mut Context, plan: &Plan, facts: &Facts) -> Result<En
     })
 }
 
-/// The broker, and the command's own size, as the configuration has them now.
-fn broker_now(context: &Context, facts: &Facts) -> Result<BrokerRun, Ended> {
-    let config = read_config(&context.configuration)
-        .map_err(|error| Ended::by_agent(Exit::Config, chain(&error)))?;
-    let plan =
-        plan(&config, facts).map_err(|error| Ended::by_agent(error.exit(), chain(&error)))?;
-    Ok(plan.broker)
-}
-
 /// Keeps the state, unless a stop leaves no time for it.
 async fn keep(context: &mut Context, archive: &ArchiveRun, end: BrokerEnd, ran: bool) {
     let share = context.budget.main + context.budget.for_main().patience;
     let mut signals = mem::take(&mut context.signals);
-    let kept = signals.within(share, archive::keep(context, archive, end, ran)).await;
+    let outcome = signals.within(share, archive::keep(context, archive, end, ran)).await;
     context.signals = signals;
-    if kept.is_none() {
+    if outcome.is_none() {
         let path = archive.path.display();
         let text = format!(
             "archive {path} stays as it was: the pod's grace period left no time to keep the state"
         );
-        context.log.error(&text);
-        context.progress.failed(&text);
+        context.failed(&text);
     }
 }
 
@@ -339,10 +299,15 @@ async fn of_worker(
     context: &mut Context,
     plan: &Plan,
     worker: &WorkerRun,
-) -> Result<Ended, StepError> {
+    config: &AgentConfig,
+    facts: &Facts,
+) -> Result<Ended, Ended> {
     let mut backoff = Backoff::new();
     loop {
-        await_lead(context, &worker.lead).await?;
+        let found = await_lead(context, &worker.lead).await?;
+        let file = |found| decide::broker_config(config, facts, found);
+        let (before, now) = (file(context.session.lead.replace(found))?, file(Some(found))?);
+        take_way(context, &worker.lead, found, &before, &now)?;
         let (end, _) = run_broker(context, plan).await?;
         let why = match ending::of_worker(worker.policy, end) {
             Next::Leave(ended)
@@ -358,7 +323,7 @@ async fn of_worker(
         context.log.info(&text);
         context.progress.failed(&why);
         context.progress.restarted();
-        context.signals.unless_stopped(tokio::time::sleep(pause)).await?;
+        context.signals.unless_stopped(tokio::time::sleep(pause)).await.map_err(StepError::from)?;
     }
 }
 
@@ -376,24 +341,16 @@ async fn another_lead_follows(
 /// What is done at the end in any case. A failure here is said; the code stays what it was.
 async fn finish(context: &mut Context, plan: &Plan, ended: Ended) -> Ended {
     if let Some(error) = &ended.error {
-        context.log.error(error);
-        context.progress.failed(error);
+        context.failed(error);
     }
     context.exit_code = ended.code;
     for step in &plan.finish {
         context.progress.enter(phase::POST);
         announce(context, step);
         if let Err(error) = execute(context, step).await {
-            let text = chain(&error);
-            context.log.error(&text);
-            context.progress.failed(&text);
+            context.failed(&chain(&error));
         }
     }
     let error = ended.error.or_else(|| context.progress.last_error());
     Ended { error, ..ended }
-}
-
-fn leave_message(path: &Path, message: &TerminationMessage) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
-    file.write_all(message.to_json().as_bytes())
 }

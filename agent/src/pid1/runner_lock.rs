@@ -9,7 +9,6 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
 
-/// Held by the runner's agent.
 #[derive(Debug)]
 pub(crate) struct RunnerLock(#[expect(dead_code, reason = "open as long as this lives")] File);
 
@@ -23,18 +22,14 @@ impl RunnerLock {
     }
 }
 
-/// What the lock says of the runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunnerState {
     /// There has been none, or that cannot be found out.
     Unknown,
-    /// It runs.
     Alive,
-    /// There was one and it is gone.
     Gone,
 }
 
-/// Looks at the lock at `path`.
 pub(crate) fn runner_state(path: &Path) -> RunnerState {
     let Ok(file) = files::open_regular(path) else { return RunnerState::Unknown };
     match file.try_lock_shared() {

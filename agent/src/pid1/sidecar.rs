@@ -1,17 +1,14 @@
 //! `flux-agent run --container NAME`: a container beside the runner, with Flux within reach.
 
-use crate::execute::capture::wait_or_stop;
 use crate::execute::context::Context;
 use crate::execute::error::StepError;
-use crate::execute::hook::run_hook;
-use crate::execute::script::PrivateScript;
-use crate::flux::broker_socket::{BrokerSocket, SocketError};
+use crate::execute::hook::{PrivateScript, run_hook, wait_or_stop};
+use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::pid1::ending::{self, Ended};
 use crate::pid1::runner_lock::{RunnerState, runner_state};
 use crate::plan::budget::{Budget, Duties};
-use crate::plan::decide::{ClientEnvironment, client_environment};
+use crate::plan::decide::{client_environment, shell, sidecar_hook};
 use crate::plan::facts::{Facts, MEMORY};
-use crate::plan::hooks::{shell, sidecar_hook};
 use crate::process::signals::Signals;
 use crate::system::environment::Change;
 use crate::system::files;
@@ -22,17 +19,13 @@ use nix::sys::signal::Signal;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How often the shared volume is looked at.
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long before the end of Flux a command may fail and be taken to have failed for it: on a
 /// worker, requests fail before its own broker knows.
 const FORESIGHT: Duration = Duration::from_secs(5);
-/// How long the broker may take to tell its state.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// Most bytes of the marker, in which the runner leaves its exit code.
 const CODE_LIMIT: u64 = 16;
 /// States of a broker that has not begun to end (flux-core, RFC 51).
@@ -48,15 +41,23 @@ pub(crate) async fn run(
     config: &AgentConfig,
     facts: &Facts,
     name: &str,
-) -> Result<Ended, (Exit, String)> {
+) -> Result<Ended, Ended> {
     let sidecar = config.sidecars.get(name).ok_or_else(|| {
-        let known: Vec<&str> = config.sidecars.keys().map(String::as_str).collect();
-        (Exit::Config, format!("no sidecar {name:?} is configured, only {known:?}"))
+        let configured: Vec<&str> = config.sidecars.keys().map(String::as_str).collect();
+        Ended::by_agent(
+            Exit::Config,
+            format!("no sidecar {name:?} is configured, only {configured:?}"),
+        )
     })?;
     context.budget = Budget::new(config.shutdown.grace_seconds, Duties::of_sidecar(sidecar));
-    let environment =
-        client_environment(config, facts).map_err(|error| (error.exit(), chain(&error)))?;
-    let private = private_directory(&context.root)?;
+    let environment = client_environment(config, facts)?;
+    // A directory of this container alone, gone with this value.
+    let memory = context.root.at(MEMORY);
+    let private = tempfile::Builder::new().prefix("flux-agent-").tempdir_in(&memory);
+    let private = private.map_err(|error| {
+        let text = format!("could not make a directory in {}: {error}", memory.display());
+        Ended::by_agent(Exit::Prepare, text)
+    })?;
     context.report_file = private.path().join("hook-environment");
     let patience = Duration::from_secs(config.network.lead_deadline_seconds);
     let runner = Runner {
@@ -66,30 +67,30 @@ pub(crate) async fn run(
         lock: context.root.at(config.layout.runner_lock()),
     };
     let hook = |hook, script| sidecar_hook(config, facts, hook, script);
-    let ran = async {
-        if let Some(init) = hook("commands.init", sidecar.init.as_ref()) {
-            run_hook(context, &init).await?;
-        }
-        change_environment(context, config, &environment);
-        if let Some(pre) = hook("commands.servicePre", sidecar.service_pre.as_ref()) {
-            run_hook(context, &pre).await?;
-        }
-        let ended = main(context, config, facts, sidecar, &runner).await?;
-        if let Some(post) = hook("commands.post", sidecar.post.as_ref())
-            && let Err(error) = run_hook(context, &post).await
-        {
-            // The code stays what it was, as the runner's does.
-            context.log.error(&chain(&error));
-        }
-        if ended.code != 0 {
-            return Ok(ended);
-        }
-        context.log.info("done: staying until the runner has finished");
-        // Told to stop: the sidecar's own work is done.
-        let end = context.signals.unless_stopped(runner.end()).await;
-        Ok(end.ok().filter(|end| *end != RunnerEnd::Finished).map_or(ended, Into::into))
-    };
-    ran.await.map_err(|error: StepError| (error.exit(), chain(&error)))
+    if let Some(init) = hook("commands.init", sidecar.init.as_ref()) {
+        run_hook(context, &init).await?;
+    }
+    context.session.change(&environment.changes);
+    // Flux's own commands refuse to run without one, be it there or not.
+    let home = config.layout.home().display().to_string();
+    context.session.change(&[Change::fallback("HOME", home)]);
+    if let Some(pre) = hook("commands.servicePre", sidecar.service_pre.as_ref()) {
+        run_hook(context, &pre).await?;
+    }
+    let ended = main(context, config, facts, sidecar, &runner).await?;
+    if let Some(post) = hook("commands.post", sidecar.post.as_ref())
+        && let Err(error) = run_hook(context, &post).await
+    {
+        // The code stays what it was, as the runner's does.
+        context.log.error(&chain(&error));
+    }
+    if ended.code != 0 {
+        return Ok(ended);
+    }
+    context.log.info("done: staying until the runner has finished");
+    // A stop ends the wait: the sidecar's own work is done.
+    let end = context.signals.unless_stopped(runner.end()).await;
+    Ok(end.ok().filter(|end| *end != RunnerEnd::Finished).map_or(ended, Into::into))
 }
 
 /// Waits until the view is in its place, where the runner puts it: a sidecar cannot write there.
@@ -97,48 +98,29 @@ pub(crate) async fn await_view(
     config: &AgentConfig,
     root: &Root,
     signals: &mut Signals,
-) -> Result<(), (Exit, String)> {
+) -> Result<(), Ended> {
     if !config.view.enabled || config.install == Install::Copy {
         return Ok(());
     }
     let marker = root.at(config.layout.view_done_marker());
     let lock = root.at(config.layout.runner_lock());
-    let there = async {
-        // The state comes first: a runner that has ended may have made the marker before.
-        loop {
-            let state = runner_state(&lock);
-            if marker.exists() {
-                return Ok(());
-            }
-            if state == RunnerState::Gone {
-                return Err((Exit::Broker, RunnerEnd::Gone.text()));
-            }
-            sleep(PAUSE).await;
+    // The state comes first: a runner that has ended may have made the marker before.
+    let there = until(|| {
+        let state = runner_state(&lock);
+        let gone = || (state == RunnerState::Gone).then(|| Err(RunnerEnd::Gone.into()));
+        if marker.exists() { Some(Ok(())) } else { gone() }
+    });
+    signals.unless_stopped(there).await.map_err(StepError::from)?
+}
+
+/// What `look` gives, as soon as it gives something.
+async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    loop {
+        if let Some(found) = look() {
+            return found;
         }
-    };
-    signals.unless_stopped(there).await.unwrap_or_else(|stop| {
-        let error = StepError::from(stop);
-        Err((error.exit(), chain(&error)))
-    })
-}
-
-/// A directory of this container alone, gone with this value.
-fn private_directory(root: &Root) -> Result<TempDir, (Exit, String)> {
-    let memory = root.at(MEMORY);
-    tempfile::Builder::new().prefix("flux-agent-").tempdir_in(&memory).map_err(|error| {
-        (Exit::Prepare, format!("could not make a directory in {}: {error}", memory.display()))
-    })
-}
-
-fn change_environment(
-    context: &mut Context,
-    config: &AgentConfig,
-    environment: &ClientEnvironment,
-) {
-    context.session.change(&environment.changes);
-    // Flux's own commands refuse to run without one, be it there or not.
-    let home = config.layout.home().display().to_string();
-    context.session.change(&[Change::fallback("HOME", home)]);
+        sleep(PAUSE).await;
+    }
 }
 
 async fn main(
@@ -148,11 +130,18 @@ async fn main(
     sidecar: &SidecarConfig,
     runner: &Runner,
 ) -> Result<Ended, StepError> {
-    if sidecar.wait_for_socket
-        && let Some(end) = end_before_socket(context, runner).await?
-    {
-        context.log.info(&end.text());
-        return Ok(end.into());
+    if sidecar.wait_for_socket {
+        context.log.info(&format!("waiting for the broker's socket {}", runner.socket.display()));
+        let waited = async {
+            tokio::select! {
+                end = runner.end() => Some(end),
+                () = appearance(&runner.socket) => None,
+            }
+        };
+        if let Some(end) = context.signals.unless_stopped(waited).await? {
+            context.log.info(&end.text());
+            return Ok(end.into());
+        }
     }
     let Some(command) = &sidecar.command else { return Ok(Ended::well(0)) };
     let cannot_run = |why: &str| StepError::Hook {
@@ -161,7 +150,8 @@ async fn main(
     };
     let missing = "neither the image nor the view has a shell";
     let shell = shell(config, facts).ok_or_else(|| cannot_run(missing))?;
-    let script = private_script(context, command)?;
+    let directory = context.report_file.parent().unwrap_or(&context.report_file);
+    let script = PrivateScript::write(directory, "command", command)?;
     let mut started = context.session.command(&script.command(&shell));
     let mut running = context.children.spawn(&mut started).or_else(|error| {
         context.session.check_working_directory()?;
@@ -186,27 +176,6 @@ async fn main(
         let _ = timeout(context.budget.for_main().patience, running.wait()).await;
     }
     Ok(end.into())
-}
-
-/// The command as a file that only this container's user reads.
-fn private_script(context: &Context, command: &str) -> Result<PrivateScript, StepError> {
-    let directory = context.report_file.parent().unwrap_or(&context.report_file);
-    PrivateScript::write(directory, "command", command)
-}
-
-/// Waits for the broker's socket; the runner's end, where that came first.
-async fn end_before_socket(
-    context: &mut Context,
-    runner: &Runner,
-) -> Result<Option<RunnerEnd>, StepError> {
-    context.log.info(&format!("waiting for the broker's socket {}", runner.socket.display()));
-    let waited = async {
-        tokio::select! {
-            end = runner.end() => Some(end),
-            () = appearance(&runner.socket) => None,
-        }
-    };
-    Ok(context.signals.unless_stopped(waited).await?)
 }
 
 /// `ended`, unless the command failed because Flux was ending: whoever talks to a broker sees that
@@ -242,7 +211,6 @@ struct Runner {
     lock: PathBuf,
 }
 
-/// How the runner came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RunnerEnd {
     /// It said so.
@@ -276,14 +244,8 @@ impl From<RunnerEnd> for Ended {
 }
 
 impl Runner {
-    /// Waits for its end.
     async fn end(&self) -> RunnerEnd {
-        loop {
-            if let Some(end) = self.present_end() {
-                return end;
-            }
-            sleep(PAUSE).await;
-        }
+        until(|| self.present_end()).await
     }
 
     fn present_end(&self) -> Option<RunnerEnd> {
@@ -293,17 +255,14 @@ impl Runner {
         if state == RunnerState::Alive {
             return None;
         }
-        match files::read_bounded(&self.complete, CODE_LIMIT) {
-            Ok(code) => Some(match String::from_utf8_lossy(&code).trim().parse() {
-                Ok(0) | Err(_) => RunnerEnd::Finished,
-                Ok(code) => RunnerEnd::Failed(code),
-            }),
-            Err(_) => (state == RunnerState::Gone || self.is_late()).then_some(RunnerEnd::Gone),
-        }
-    }
-
-    fn is_late(&self) -> bool {
-        self.expected_until.is_some_and(|until| Instant::now() >= until)
+        let Ok(code) = files::read_bounded(&self.complete, CODE_LIMIT) else {
+            let late = self.expected_until.is_some_and(|until| Instant::now() >= until);
+            return (state == RunnerState::Gone || late).then_some(RunnerEnd::Gone);
+        };
+        Some(match String::from_utf8_lossy(&code).trim().parse() {
+            Ok(0) | Err(_) => RunnerEnd::Finished,
+            Ok(code) => RunnerEnd::Failed(code),
+        })
     }
 
     /// Whether it ends now: how, or nothing when its broker goes on.
@@ -319,18 +278,13 @@ impl Runner {
     }
 
     async fn goes_on(&self) -> bool {
-        let state = async { BrokerSocket::connect(&self.socket).await?.state().await };
-        match timeout(PATIENCE, state).await {
-            Ok(Ok(state)) => GOES_ON.contains(&state.as_str()),
+        let broker = BrokerAddress { socket: self.socket.clone(), owner: None };
+        match broker.state().await {
+            Ok(state) => GOES_ON.contains(&state.as_str()),
             // It is there, but tells strangers nothing.
-            Ok(Err(SocketError::Refused { .. } | SocketError::Failed { .. })) => true,
-            Ok(Err(
-                SocketError::Connect { .. }
-                | SocketError::Exchange { .. }
-                | SocketError::Silent { .. }
-                | SocketError::Malformed { .. },
-            ))
-            | Err(_) => false,
+            Err(error) => {
+                matches!(error, SocketError::Refused { .. } | SocketError::Failed { .. })
+            }
         }
     }
 }
@@ -375,20 +329,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_that_a_dead_broker_left_is_none() {
+    async fn a_socket_that_a_dead_broker_left_is_none_and_one_that_accepts_nobody_holds_up_nothing()
+    {
         let volume = tempfile::tempdir().unwrap();
         let path = volume.path().join("local");
         assert!(!listens(&path).await);
-        let listener = UnixListener::bind(&path).unwrap();
-        assert!(listens(&path).await);
-        drop(listener);
-        assert!(path.exists() && !listens(&path).await);
-    }
-
-    #[tokio::test]
-    async fn a_broker_that_accepts_nobody_holds_up_nothing() {
-        let volume = tempfile::tempdir().unwrap();
-        let path = volume.path().join("local");
         let hung = UnixListener::bind(&path).unwrap();
         listen(&hung, Backlog::new(0).unwrap()).unwrap();
         let mut waiting = Vec::new();
@@ -396,5 +341,7 @@ mod tests {
             waiting.push(stream);
         }
         assert!(!waiting.is_empty() && listens(&path).await);
+        drop(hung);
+        assert!(path.exists() && !listens(&path).await);
     }
 }

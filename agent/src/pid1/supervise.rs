@@ -3,33 +3,36 @@
 
 use crate::execute::context::Context;
 use crate::execute::error::StepError;
-use crate::flux::broker_socket::SocketError;
+use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::flux::broker_watch::{Event, Watch};
 use crate::flux::client::FluxClient;
 use crate::flux::leaving::OwnRank;
 use crate::lead::watch::LeadWatch;
-use crate::pid1::broker_end::BrokerEnd;
-use crate::pid1::command::{CommandEnd, RunningCommand};
-use crate::pid1::{archive, quorum};
-use crate::plan::step::{BrokerRun, Plan, Role};
+use crate::pid1::archive;
+use crate::pid1::command::{CommandEnd, CommandRun, RunningCommand};
+use crate::pid1::ending::BrokerEnd;
+use crate::plan::config::read_config;
+use crate::plan::step::{BrokerRun, Owner, Plan, Role};
 use crate::process::children::Running;
+use crate::process::deadline::LOOK;
 use crate::process::exit_status::exit_code;
 use crate::process::leftovers::Before;
-use crate::process::signals::{Asked, Stop, asks_to_stop, at};
+use crate::process::signals::{Asked, Stop, asks_to_stop, at, end_of};
 use crate::process::terminal::give_terminal;
 use crate::status::timing::monotonic_nanoseconds;
 use crate::system::output::chain;
 use crate::system::words::shown;
 use flux_contract::phase;
 use nix::sys::signal::Signal;
-use std::future::{Future, pending};
+use std::future::Future;
 use std::io::{self, IsTerminal};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::pin::{Pin, pin};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 /// Program and options of `broker`, complete with what depends on the moment it starts.
 fn words(context: &Context, broker: &BrokerRun) -> Result<Vec<String>, StepError> {
@@ -66,65 +69,70 @@ pub(crate) async fn run_broker(
     })?;
     give_terminal(running.pid());
     let (events, mut changes) = mpsc::unbounded_channel();
-    let watch = tokio::spawn(watch(context, broker).run(events));
-    let mut supervision = Supervision::new(broker, plan.role, plan.rank);
+    let owner = context.ids(Owner::Broker).map(|(uid, _)| uid);
+    let address = BrokerAddress { socket: broker.socket.clone(), owner };
+    let watch = Watch { broker: address.clone(), has_lead: broker.worker.is_some() };
+    let watch = tokio::spawn(watch.run(events));
     let lead = broker.worker.as_ref().map(|worker| &worker.lead);
-    let lost = async {
-        match lead {
-            Some(lead) => LeadWatch::default().lost(lead).await,
-            None => pending().await,
-        }
-    };
+    let lost = lead.map(|lead| Box::pin(LeadWatch::default().lost(lead)));
     let configuration = context.configuration.clone();
-    let smaller = async {
-        match plan.role {
-            Role::Lead => quorum::becomes_smaller(&configuration, broker).await,
-            Role::Worker => pending().await,
-        }
+    let waits = (plan.role == Role::Lead).then_some(broker.quorum);
+    let smaller = waits.map(|quorum| Box::pin(smaller_quorum(&configuration, quorum, &address)));
+    let mut supervision = Supervision {
+        broker,
+        role: plan.role,
+        own_rank: OwnRank { broker: address.clone(), rank: plan.rank },
+        end: BrokerEnd { started, ..BrokerEnd::default() },
+        kill_at: None,
+        killed: false,
+        submission: None,
+        command: None,
+        command_end: None,
+        runs: false,
+        leaving: None,
     };
+    let (lost, smaller) = (end_of(lost), end_of(smaller));
     let status = supervision.until_ended(context, &mut running, &mut changes, lost, smaller).await;
     watch.abort();
     context.progress.broker_ended();
-    let ended = monotonic_nanoseconds();
-    drop(supervision.submission.take());
-    let code = exit_code(status.map_err(StepError::no_status)?);
-    if let Some(mut command) = supervision.command.take() {
-        supervision.command_end = Some(command.end_without_broker(code != 0).await);
+    let Supervision { mut end, submission, command, mut command_end, .. } = supervision;
+    end.ended = monotonic_nanoseconds();
+    drop(submission);
+    end.code = exit_code(status.map_err(StepError::no_status)?);
+    if let Some(mut command) = command {
+        command_end = Some(command.end_without_broker(end.code != 0).await);
     }
     clear(context, &before).await;
-    let end = BrokerEnd {
-        code,
-        stop: supervision.stop,
-        stopped: supervision.stopped,
-        ran: supervision.ran,
-        lead_lost: supervision.lead_lost,
-        quorum_is_smaller: supervision.quorum_is_smaller,
-        started,
-        ended,
-    };
-    Ok((end, supervision.command_end))
+    Ok((end, command_end))
+}
+
+/// Waits until the configuration at `config` asks for fewer brokers than `before`, for which `broker`, a lead's, was
+/// started, and gives their number. A broker reads `broker.quorum` once (flux-broker-attributes(7)): where the size of a
+/// MiniCluster is reduced before that is reached, the lead would wait for ever for brokers that nobody starts any more.
+/// One that does not wait at that moment goes on: what its watch has seen last may be seconds old.
+async fn smaller_quorum(config: &Path, before: Option<u32>, broker: &BrokerAddress) -> u32 {
+    loop {
+        sleep(LOOK).await;
+        // What cannot be read changes nothing.
+        let asked = read_config(config).ok().and_then(|config| config.broker.quorum);
+        // A broker without a number waits for all of its hosts, and what is asked for is never that many.
+        if let Some(asked) = asked.filter(|asked| before.is_none_or(|before| *asked < before))
+            && broker.state().await.is_ok_and(|state| state == "quorum")
+        {
+            return asked;
+        }
+    }
 }
 
 /// Ends what the broker has left: it must not work on beside the broker's replacement, nor beside
 /// `commands.post`.
 async fn clear(context: &Context, before: &Before) {
-    let (killed, left) = before.restore(&context.children, context.budget.reserve).await;
+    let (killed, left) = before.kill_newcomers(&context.children, context.budget.reserve).await;
     if killed > 0 {
         context.log.warn(&format!("killed {killed} processes that the broker had left behind"));
     }
     if left > 0 {
         context.log.warn(&format!("{left} of them cannot be killed"));
-    }
-}
-
-fn watch(context: &Context, broker: &BrokerRun) -> Watch {
-    let mut uptime = context.session.broker_command(&[broker.flux.clone(), "uptime".to_owned()]);
-    uptime.env("FLUX_URI", broker.uri());
-    Watch {
-        socket: broker.socket.clone(),
-        uptime,
-        children: context.children.clone(),
-        has_lead: broker.worker.is_some(),
     }
 }
 
@@ -134,44 +142,19 @@ type Leaving = Pin<Box<dyn Future<Output = Result<Vec<String>, SocketError>> + S
 struct Supervision<'run> {
     broker: &'run BrokerRun,
     role: Role,
-    rank: u32,
-    stop: Option<Stop>,
-    stopped: Option<u64>,
-    ran: bool,
-    lead_lost: bool,
-    quorum_is_smaller: bool,
+    own_rank: OwnRank,
+    end: BrokerEnd,
     /// When the broker is killed unless it has ended; once that was done, when it is given up.
     kill_at: Option<Instant>,
     killed: bool,
     submission: Option<Running>,
     command: Option<RunningCommand>,
     command_end: Option<CommandEnd>,
-    /// The broker was seen in state `run` last.
     runs: bool,
     leaving: Option<Leaving>,
 }
 
-impl<'run> Supervision<'run> {
-    const fn new(broker: &'run BrokerRun, role: Role, rank: u32) -> Self {
-        Self {
-            broker,
-            role,
-            rank,
-            stop: None,
-            stopped: None,
-            ran: false,
-            lead_lost: false,
-            quorum_is_smaller: false,
-            kill_at: None,
-            killed: false,
-            submission: None,
-            command: None,
-            command_end: None,
-            runs: false,
-            leaving: None,
-        }
-    }
-
+impl Supervision<'_> {
     async fn until_ended(
         &mut self,
         context: &mut Context,
@@ -187,17 +170,17 @@ impl<'run> Supervision<'run> {
                 // A submission fails because its broker has: the broker's end is the one that counts.
                 status = running.wait() => return status,
                 // Until it has joined, the broker looks for the lead itself, and says so.
-                () = &mut lost, if self.ran && !self.lead_lost => self.lose_lead(context, running),
-                quorum = &mut smaller, if !self.quorum_is_smaller && !self.has_command() && self.stop.is_none() => {
+                () = &mut lost, if self.end.ran && !self.end.lead_lost => self.lose_lead(context, running),
+                quorum = &mut smaller, if !self.end.quorum_is_smaller && !self.has_command() && self.end.stop.is_none() => {
                     context.log.info(&format!(
                         "{quorum} brokers are enough now: starting this one again to wait for no more"
                     ));
-                    self.quorum_is_smaller = true;
+                    self.end.quorum_is_smaller = true;
                     // It runs nothing yet, and an orderly end would take the workers with it for good.
                     running.signal_group(Signal::SIGKILL);
                 }
                 () = at(self.kill_at) => {
-                    if self.killed && self.stop.is_some() {
+                    if self.killed && self.end.stop.is_some() {
                         context.log.error("the broker cannot be killed: going on without its end");
                         return Ok(ExitStatus::from_raw(Signal::SIGKILL as i32));
                     }
@@ -208,23 +191,23 @@ impl<'run> Supervision<'run> {
                 }
                 asked = context.signals.asked() => self.asked(context, running, asked),
                 Some(event) = changes.recv() => self.note(context, running, &event),
-                left = end_of_leaving(&mut self.leaving) => self.has_left(context, running, left),
-                status = end_of(&mut self.submission) => {
+                left = end_of(self.leaving.as_mut()) => self.has_left(context, running, left),
+                status = end_of(self.submission.as_mut().map(Running::wait)) => {
                     self.submission = None;
                     note_submission(context, status);
                 }
-                end = end_of_command(&mut self.command) => self.command_ended(context, running, end),
+                end = end_of(self.command.as_mut().map(RunningCommand::end)) => self.command_ended(context, running, end),
             }
         }
     }
 
     /// Ends the broker of a lead that is gone, unless that was done.
     fn lose_lead(&mut self, context: &Context, running: &Running) {
-        if self.lead_lost {
+        if self.end.lead_lost {
             return;
         }
         context.log.warn("the lead broker is gone: ending this one to look for it anew");
-        self.lead_lost = true;
+        self.end.lead_lost = true;
         running.signal(Signal::SIGTERM);
         // Its last tasks ask the lead, who is gone.
         self.kill_within(context.budget.leave);
@@ -245,16 +228,16 @@ impl<'run> Supervision<'run> {
                 if let Stop::Deadline { .. } = stop {
                     context.log.error(&format!("{stop}: ending the run"));
                 }
-                let is_first = self.stop.is_none();
+                let is_first = self.end.stop.is_none();
                 if is_first {
-                    self.stopped = Some(monotonic_nanoseconds());
+                    self.end.stopped = Some(monotonic_nanoseconds());
                     self.kill_within(context.budget.main);
                 }
                 // A deadline stays the reason, whoever takes the pod away then.
-                if !matches!(self.stop, Some(Stop::Deadline { .. })) {
-                    self.stop = Some(stop);
+                if !matches!(self.end.stop, Some(Stop::Deadline { .. })) {
+                    self.end.stop = Some(stop);
                 }
-                if is_first && self.role == Role::Worker && self.ran && !self.lead_lost {
+                if is_first && self.role == Role::Worker && self.end.ran && !self.end.lead_lost {
                     return self.leave(context, stop);
                 }
                 self.leaving = None;
@@ -275,7 +258,6 @@ impl<'run> Supervision<'run> {
         self.command.is_some() || self.command_end.is_some()
     }
 
-    /// Shuts the instance down after its command.
     fn command_ended(&mut self, context: &mut Context, running: &Running, end: CommandEnd) {
         self.command = None;
         self.command_end = Some(end);
@@ -285,9 +267,8 @@ impl<'run> Supervision<'run> {
         }
     }
 
-    /// Begins to leave an instance that may go on.
     fn leave(&mut self, context: &Context, stop: Stop) {
-        let (rank, patience) = (self.own_rank(), context.budget.drain);
+        let (rank, patience) = (self.own_rank.clone(), context.budget.drain);
         context.log.info(&format!(
             "{stop}: draining rank {}, whose jobs have {patience:?} to end",
             rank.rank
@@ -303,7 +284,7 @@ impl<'run> Supervision<'run> {
         left: Result<Vec<String>, SocketError>,
     ) {
         self.leaving = None;
-        let rank = self.rank;
+        let rank = self.own_rank.rank;
         match left {
             Ok(jobs) if jobs.is_empty() => {
                 context.log.info(&format!("no job runs on rank {rank}: ending the broker"));
@@ -320,16 +301,12 @@ impl<'run> Supervision<'run> {
                 context.log.warn(&text);
             }
         }
-        running.signal(self.stop.map_or(Signal::SIGTERM, Stop::signal));
-    }
-
-    fn own_rank(&self) -> OwnRank {
-        OwnRank { socket: self.broker.socket.clone(), rank: self.rank }
+        running.signal(self.end.stop.map_or(Signal::SIGTERM, Stop::signal));
     }
 
     /// Lifts, beside everything else, the drain that an earlier pod of this rank has left.
     fn take_rank(&self, context: &Context) {
-        let (rank, log) = (self.own_rank(), context.log);
+        let (rank, log) = (self.own_rank.clone(), context.log);
         tokio::spawn(async move {
             match rank.take().await {
                 Ok(true) => log.info(&format!("rank {} is not drained any more", rank.rank)),
@@ -349,21 +326,21 @@ impl<'run> Supervision<'run> {
                 context.progress.broker_state(self.role, state);
                 self.runs = state == "run";
                 if !self.runs
-                    && self.stop.is_none()
+                    && self.end.stop.is_none()
                     && let Some(command) = &self.command
                 {
                     context.log.warn("the broker shuts down: ending the command");
                     command.signal(Signal::SIGTERM);
                 }
-                if self.runs && !self.ran {
-                    self.ran = true;
+                if self.runs && !self.end.ran {
+                    self.end.ran = true;
                     if let Some(entrance) = &self.broker.entrance {
                         context.log.info(&format!("the instance is up; to enter it: {entrance}"));
                     }
                     if self.role == Role::Worker {
                         self.take_rank(context);
                     }
-                    if self.role == Role::Lead && self.stop.is_none() {
+                    if self.role == Role::Lead && self.end.stop.is_none() {
                         self.start(context);
                     }
                 }
@@ -383,15 +360,15 @@ impl<'run> Supervision<'run> {
         if let Some(command) = &self.broker.lead_command {
             context.log.info(&format!("starting the command: {}", shown(&command.words)));
             let (patience, timed) = (context.budget.command, self.broker.timed);
-            let run = RunningCommand::new(client, command.clone(), patience, context.log, timed);
-            self.command = Some(run);
+            let (command, log) = (command.clone(), context.log);
+            let run = CommandRun { client, command, patience, log, timed };
+            self.command = Some(RunningCommand::new(run));
         } else if let Some(words) = &self.broker.submission {
             self.submit(context, &client, words);
         }
         context.progress.command_started();
     }
 
-    /// Submits the command of an interactive MiniCluster.
     fn submit(&mut self, context: &Context, client: &FluxClient, words: &[String]) {
         context.log.info(&format!("submitting: {}", shown(words)));
         let mut command = client.command(words);
@@ -403,31 +380,9 @@ impl<'run> Supervision<'run> {
             Ok(running) => self.submission = Some(running),
             Err(error) => {
                 let text = format!("start {}: {error}", shown(words));
-                context.log.error(&text);
-                context.progress.failed(&text);
+                context.failed(&text);
             }
         }
-    }
-}
-
-async fn end_of_command(command: &mut Option<RunningCommand>) -> CommandEnd {
-    match command {
-        Some(command) => command.end().await,
-        None => pending().await,
-    }
-}
-
-async fn end_of_leaving(leaving: &mut Option<Leaving>) -> Result<Vec<String>, SocketError> {
-    match leaving {
-        Some(leaving) => leaving.await,
-        None => pending().await,
-    }
-}
-
-async fn end_of(running: &mut Option<Running>) -> io::Result<ExitStatus> {
-    match running {
-        Some(running) => running.wait().await,
-        None => pending().await,
     }
 }
 
@@ -438,9 +393,5 @@ fn note_submission(context: &Context, status: io::Result<ExitStatus>) {
         Err(error) => error.to_string(),
     };
     let text = format!("the command could not be submitted: {end}");
-    context.log.error(&text);
-    context.progress.failed(&text);
+    context.failed(&text);
 }
-
-#[cfg(test)]
-mod tests;

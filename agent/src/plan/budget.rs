@@ -16,14 +16,11 @@ pub struct Duties {
     /// The initial program ends when the user's command has: it passes signals on to that, and what that
     /// prints to the log.
     pub command: bool,
-    /// The state is dumped (`archive`).
     pub dump: bool,
-    /// `commands.post` runs.
     pub post: bool,
 }
 
 impl Duties {
-    /// Those of the runner.
     pub fn of_runner(config: &AgentConfig) -> Self {
         Self {
             command: match &config.workload {
@@ -38,7 +35,6 @@ impl Duties {
         }
     }
 
-    /// Those of a sidecar.
     pub const fn of_sidecar(sidecar: &SidecarConfig) -> Self {
         Self { command: false, dump: false, post: sidecar.post.is_some() }
     }
@@ -75,9 +71,7 @@ pub struct Budget {
 /// When a process is to end once a stop was asked for, counted from the stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// When it gets the signal.
     pub ask: Duration,
-    /// When it is killed.
     pub kill: Duration,
     /// How long it is waited for after that: a process in the kernel's hands cannot be killed.
     pub patience: Duration,
@@ -155,10 +149,6 @@ mod tests {
         any::<(bool, bool, bool)>().prop_map(|(command, dump, post)| Duties { command, dump, post })
     }
 
-    fn seconds(duration: Duration) -> f64 {
-        duration.as_secs_f64()
-    }
-
     proptest! {
         #[test]
         fn the_shares_never_exceed_the_grace_period_less_the_reserve(
@@ -196,29 +186,32 @@ mod tests {
         assert_eq!((budget.main, budget.cleanup, budget.drain, budget.all), Default::default());
     }
 
-    #[test]
-    fn kubernetes_own_grace_period_leaves_jobs_about_as_long_as_a_pod_would_have() {
-        let plain = Budget::new(30, Duties::default());
-        assert_eq!((seconds(plain.main), seconds(plain.reserve)), (28.0, 2.0));
-        assert!(seconds(plain.jobs) > 12.0 && seconds(plain.leave) > 6.0, "{plain:?}");
-        assert!(seconds(plain.drain) > 20.0, "{plain:?}");
-        let all = Budget::new(30, Duties { command: true, dump: true, post: true });
-        assert!(seconds(all.command) > 8.0 && seconds(all.jobs) > 2.0, "{all:?}");
-    }
+    type Share = fn(Budget) -> Duration;
 
+    /// Kubernetes' own grace period leaves jobs about as long as a pod would have, a command that has something to
+    /// save gets most of the time, and who gives ten minutes gets nearly all of them for the jobs.
     #[test]
-    fn most_of_the_time_is_that_of_a_command_which_has_something_to_save() {
-        let command =
-            |grace| Budget::new(grace, Duties { command: true, ..Duties::default() }).command;
-        assert!(seconds(command(30)) > 14.0 && seconds(command(60)) > 32.0);
-        assert!(seconds(command(600)) > 420.0);
-    }
-
-    #[test]
-    fn who_gives_ten_minutes_gets_nearly_all_of_them_for_the_jobs() {
-        let budget = Budget::new(600, Duties::default());
-        assert!(seconds(budget.jobs) > 570.0 && seconds(budget.drain) > 585.0, "{budget:?}");
-        assert!(seconds(Budget::new(10, Duties::default()).jobs) > 3.0);
-        assert!(seconds(Budget::new(2, Duties::default()).jobs) > 0.5);
+    fn shares_are_as_users_are_promised() {
+        let (none, saves) = (Duties::default(), Duties { command: true, ..Duties::default() });
+        let all = Duties { command: true, dump: true, post: true };
+        let shares: [(u64, Duties, Share, f64); 11] = [
+            (30, none, |budget| budget.jobs, 12.0),
+            (30, none, |budget| budget.leave, 6.0),
+            (30, none, |budget| budget.drain, 20.0),
+            (30, all, |budget| budget.command, 8.0),
+            (30, all, |budget| budget.jobs, 2.0),
+            (30, saves, |budget| budget.command, 14.0),
+            (60, saves, |budget| budget.command, 32.0),
+            (600, saves, |budget| budget.command, 420.0),
+            (600, none, |budget| budget.jobs, 570.0),
+            (600, none, |budget| budget.drain, 585.0),
+            (2, none, |budget| budget.jobs, 0.5),
+        ];
+        for (grace, duties, share, least) in shares {
+            let budget = Budget::new(grace, duties);
+            assert!(share(budget).as_secs_f64() > least, "{grace} {duties:?}: {budget:?}");
+        }
+        let plain = Budget::new(30, none);
+        assert_eq!((plain.main.as_secs(), plain.reserve.as_secs()), (28, 2));
     }
 }

@@ -5,17 +5,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadConfigError {
-    /// The configuration cannot be read.
     #[error("read {}", path.display())]
     Read {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// The configuration is none.
     #[error("{}", path.display())]
     Parse {
         path: PathBuf,
@@ -24,7 +21,6 @@ pub(crate) enum ReadConfigError {
     },
 }
 
-/// Reads the configuration at `path`.
 pub(crate) fn read_config(path: &Path) -> Result<AgentConfig, ReadConfigError> {
     let text = fs::read_to_string(path)
         .map_err(|source| ReadConfigError::Read { path: path.to_owned(), source })?;

@@ -1,23 +1,28 @@
 //! Configuration and facts become a plan: every decision of a run that can be made beforehand.
 
-use crate::plan::broker_config::{self, BrokerDocument};
 use crate::plan::error::PlanError;
-use crate::plan::facts::Facts;
+use crate::plan::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
 use crate::plan::pod::Pod;
 use crate::plan::step::{
-    AwaitLead, BrokerRun, LeadConfigurations, Plan, Role, Step, Way, WorkerRun,
+    AccountChoice, ArchiveRun, AwaitLead, BrokerRun, FileToWrite, Hook, Plan, Role, Step, WorkerRun,
 };
-use crate::plan::{account, archive, broker_command, environment, files, helpers, hooks, workload};
+use crate::plan::{broker, environment, files, helpers, workload};
 use crate::system::environment::Change;
-use flux_contract::{
-    AgentConfig, Bootstrap, CURVE_MOUNT, CURVE_SECRET_KEY, WorkerPolicy, Workload,
-};
+use flux_contract::{AgentConfig, Bootstrap, WorkerPolicy, Workload};
+use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+
+/// Suffixes by which flux-dump(1) chooses a format; any other would be an error to it.
+const FORMATS: [&str; 8] =
+    [".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tar", ".zip", ".7z", ".cpio"];
+/// Format where the archive's own name says none. Flux finds out by itself when it restores.
+const DEFAULT_FORMAT: &str = ".tgz";
 
 /// Decides what a pod does. All of it is in the returned value; nothing is changed.
 pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
-    let (role, rank) = role(config, facts)?;
-    let pod = Pod { config, facts, role, rank };
+    let pod = pod(config, facts)?;
+    let Pod { role, rank, .. } = pod;
     if role == Role::Lead && facts.replaced > 0 && has_command(&config.workload) {
         return Err(PlanError::LeadLost);
     }
@@ -25,32 +30,31 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
         return Err(PlanError::NoFlux { path: pod.flux().into() });
     }
     let work = workload::workload(pod);
-    let document = broker_config::document(pod, Way::Address);
+    // One pod keeps the deadline: the one whose end is the Job's.
+    let keeps_deadline = facts.hostname == config.cluster.name.pod_hostname(0);
     Ok(Plan {
         role,
         hostname: facts.hostname.clone(),
         rank,
         budget: pod.budget(),
-        deadline_seconds: deadline(config, facts),
+        deadline_seconds: config.shutdown.deadline_seconds.filter(|_| keeps_deadline),
         strict: config.logging.strict,
-        quiet: config.logging.quiet,
-        certificate: Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY),
-        steps: steps(pod, document.as_ref(), &work)?,
+        steps: steps(pod, &work)?,
         broker: BrokerRun {
-            command: broker_command::command(pod),
+            command: broker::command(pod),
             quorum: config.broker.quorum.filter(|_| role == Role::Lead),
-            archive: archive::archive(pod),
+            archive: archive(pod),
             lead_command: work.command,
             submission: work.submission,
             entrance: work.entrance,
             socket: pod.socket(),
             flux: pod.flux(),
             timed: config.logging.timed && role == Role::Lead,
-            worker: worker(pod)?,
+            worker: (role == Role::Worker).then(|| worker(pod)),
         },
-        finish: hooks::post(pod)?
+        finish: hooks(pod, [("commands.post", &config.hooks.post)])?
             .into_iter()
-            .chain([Step::MarkComplete { path: config.layout.complete_marker() }])
+            .chain([Step::MarkComplete(config.layout.complete_marker())])
             .collect(),
     })
 }
@@ -61,6 +65,11 @@ const fn has_command(workload: &Workload) -> bool {
         Workload::Submit { .. } | Workload::Launcher { .. } | Workload::Batch { .. } => true,
         Workload::Interactive { .. } | Workload::Diagnostics {} => false,
     }
+}
+
+fn pod<'run>(config: &'run AgentConfig, facts: &'run Facts) -> Result<Pod<'run>, PlanError> {
+    let (role, rank) = role(config, facts)?;
+    Ok(Pod { config, facts, role, rank })
 }
 
 /// Lead or worker, and the rank: the position in the hostlist, as Flux itself finds it.
@@ -82,69 +91,124 @@ pub(crate) fn role(config: &AgentConfig, facts: &Facts) -> Result<(Role, u32), P
     }
 }
 
-/// One pod keeps the deadline: the one whose end is the Job's.
-fn deadline(config: &AgentConfig, facts: &Facts) -> Option<u64> {
-    let keeps_it = facts.hostname == config.cluster.name.pod_hostname(0);
-    config.shutdown.deadline_seconds.filter(|_| keeps_it)
-}
-
-fn steps(
-    pod: Pod<'_>,
-    document: Option<&BrokerDocument>,
-    work: &workload::Work,
-) -> Result<Vec<Step>, PlanError> {
+fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, PlanError> {
     let Pod { config, role, .. } = pod;
+    let hooks_of = &config.hooks;
+    let of_role = match role {
+        Role::Lead => ("commands.brokerPre", &hooks_of.broker_pre),
+        Role::Worker => ("commands.workerPre", &hooks_of.worker_pre),
+    };
     let mut steps: Vec<Step> = files::left_by_an_earlier_run(pod).into();
-    steps.extend(hooks::init(pod)?);
-    steps.push(account::account(pod));
+    steps.extend(hooks(pod, [("commands.init", &hooks_of.init)])?);
+    steps.push(account(pod));
     steps.extend(files::directories(pod));
     steps.push(files::certificate(pod));
     steps.extend(files::munge_key(pod));
-    steps.push(Step::WriteFile(files::broker_config(pod, document)?));
+    steps.push(Step::WriteFile(broker::configuration(pod, None)));
     steps.push(Step::WriteFile(files::hostlist(pod)));
-    steps.extend(helpers::helpers(pod).into_iter().map(Step::WriteFile));
+    steps.extend(helpers::helpers(pod).map(Step::WriteFile));
     steps.extend(work.files.iter().cloned().map(Step::WriteFile));
-    steps.push(Step::ChangeEnvironment { changes: environment::changes(pod) });
-    steps.extend(hooks::before_broker(pod)?);
-    steps.push(Step::ChangeEnvironment {
-        changes: environment::of_broker(pod, work.command.is_some()),
-    });
+    steps.push(Step::ChangeEnvironment(environment::changes(pod)));
+    let before_broker =
+        [("preCommand", &hooks_of.pre_command), ("commands.pre", &hooks_of.pre), of_role];
+    steps.extend(hooks(pod, before_broker)?);
+    steps.push(Step::ChangeEnvironment(environment::of_broker(pod, work.command.is_some())));
     if !config.view.enabled {
         steps.push(Step::FindFlux);
     }
     steps.push(Step::AdoptWorkingDirectory);
     steps.push(files::resources(pod));
-    if role == Role::Lead {
-        steps.extend(work.batch.clone());
-    }
+    steps.extend(work.batch.clone().filter(|_| role == Role::Lead));
     Ok(steps)
 }
 
-fn worker(pod: Pod<'_>) -> Result<Option<WorkerRun>, PlanError> {
-    if pod.role == Role::Lead {
-        return Ok(None);
-    }
-    let lead = await_lead(pod)?;
-    let Pod { config, .. } = pod;
+/// Started as root, Flux runs as its own user unless the specification says otherwise; started as
+/// anybody else, nothing can or need be changed.
+fn account(pod: Pod<'_>) -> Step {
+    let (user, facts) = (&pod.config.user, pod.facts);
+    let choice = if facts.uid == 0 && !user.run_as_root {
+        AccountChoice::Ensure {
+            name: user.name.clone(),
+            uid: user.uid,
+            home: Path::new("/home").join(&user.name),
+            more_groups: facts.pod_groups(),
+            capabilities: user.capabilities.clone(),
+        }
+    } else {
+        let account = facts.accounts.find_uid(facts.uid);
+        let own = account.as_ref().map(|account| account.home.clone());
+        let homes = [facts.environment.get("HOME").map(PathBuf::from), own];
+        AccountChoice::Keep {
+            name: account.map_or_else(|| user.name.clone(), |account| account.name),
+            uid: facts.uid,
+            gid: facts.gid,
+            // A container runtime sets `/` for a uid without an account.
+            home: homes
+                .into_iter()
+                .flatten()
+                .find(|home| home != Path::new("/") && facts.homes.contains(home)),
+        }
+    };
+    Step::UseAccount { choice, fallback_home: pod.config.layout.home() }
+}
+
+/// Where the lead keeps the state. The dump is in the archive's directory, so that it can be renamed, and has the host's
+/// name, because several clusters may share a volume.
+fn archive(pod: Pod<'_>) -> Option<ArchiveRun> {
+    let archive = pod.config.archive.as_ref().filter(|_| pod.role == Role::Lead)?;
+    let path = PathBuf::from(&archive.path);
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.new", pod.facts.hostname));
+    let staging = path.with_file_name(name);
+    let suffix = FORMATS.into_iter().find(|suffix| archive.path.ends_with(suffix));
+    let dump = staging.join(format!("dump{}", suffix.unwrap_or(DEFAULT_FORMAT)));
+    Some(ArchiveRun { path, staging, dump })
+}
+
+fn worker(pod: Pod<'_>) -> WorkerRun {
+    let config = pod.config;
     let stays_up = config.worker == WorkerPolicy::LeaveWhenDone && !has_command(&config.workload);
-    let lead_may_return_seconds = stays_up.then_some(config.shutdown.grace_seconds);
-    Ok(Some(WorkerRun { lead, policy: config.worker, lead_may_return_seconds }))
+    WorkerRun {
+        lead: await_lead(pod),
+        policy: config.worker,
+        lead_may_return_seconds: stays_up.then_some(config.shutdown.grace_seconds),
+    }
+}
+
+fn await_lead(pod: Pod<'_>) -> AwaitLead {
+    let network = &pod.config.network;
+    let (name, port) = match &network.bootstrap {
+        Bootstrap::Root { .. } => {
+            let lead = pod.config.cluster.name.pod_hostname(0);
+            (broker::fully_qualified(pod, &lead), network.port)
+        }
+        Bootstrap::Child { lead, lead_port, .. } => (lead.clone(), *lead_port),
+    };
+    let address = broker::lead_address(pod);
+    AwaitLead { address, name, port, deadline_seconds: network.lead_deadline_seconds }
 }
 
 /// Where and how long to wait for the lead, from this pod.
 pub fn lead(config: &AgentConfig, facts: &Facts) -> Result<AwaitLead, PlanError> {
-    let (role, rank) = role(config, facts)?;
-    await_lead(Pod { config, facts, role, rank })
+    pod(config, facts).map(await_lead)
+}
+
+/// The broker's configuration once a lead has let this pod in at `found`, or before that. A lead that comes back can be
+/// found another way than the one before it.
+pub fn broker_config(
+    config: &AgentConfig,
+    facts: &Facts,
+    found: Option<IpAddr>,
+) -> Result<FileToWrite, PlanError> {
+    Ok(broker::configuration(pod(config, facts)?, found))
 }
 
 /// What a client of the broker needs to find it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientEnvironment {
-    /// Changes of the environment.
     pub changes: Vec<Change>,
-    /// The broker's local socket.
     pub socket: PathBuf,
-    /// The same as a Flux URI.
     pub uri: String,
 }
 
@@ -153,42 +217,43 @@ pub fn client_environment(
     config: &AgentConfig,
     facts: &Facts,
 ) -> Result<ClientEnvironment, PlanError> {
-    let (role, rank) = role(config, facts)?;
-    let pod = Pod { config, facts, role, rank };
+    let pod = pod(config, facts)?;
     let changes = environment::of_client(pod);
     Ok(ClientEnvironment { changes, socket: pod.socket(), uri: pod.uri() })
 }
 
-fn await_lead(pod: Pod<'_>) -> Result<AwaitLead, PlanError> {
-    let network = &pod.config.network;
-    let configurations = lead_configurations(pod)?;
-    Ok(match &network.bootstrap {
-        Bootstrap::Root { .. } => AwaitLead {
-            address: network.lead_address,
-            name: broker_config::fully_qualified(pod, &pod.config.cluster.name.pod_hostname(0)),
-            port: network.port,
-            deadline_seconds: network.lead_deadline_seconds,
-            configurations,
-        },
-        Bootstrap::Child { lead, lead_port, .. } => AwaitLead {
-            address: lead.parse().ok(),
-            name: lead.clone(),
-            port: *lead_port,
-            deadline_seconds: network.lead_deadline_seconds,
-            configurations,
-        },
-    })
+/// `scripts` as steps, each under the field of the specification that it comes from.
+pub(super) fn hooks<'run>(
+    pod: Pod<'run>,
+    scripts: impl IntoIterator<Item = (&'static str, &'run Option<String>)>,
+) -> Result<Vec<Step>, PlanError> {
+    let given = scripts.into_iter().filter_map(|(name, script)| Some((name, script.as_ref()?)));
+    given
+        .map(|(name, script)| {
+            let shell = shell(pod.config, pod.facts);
+            if shell.is_none() && pod.config.logging.strict {
+                return Err(PlanError::NoShell { hook: name });
+            }
+            Ok(Step::RunHook(Hook { name, shell, script: script.clone() }))
+        })
+        .collect()
 }
 
-/// The broker's configuration for each way to the lead, unless the user gave all of it.
-fn lead_configurations(pod: Pod<'_>) -> Result<Option<LeadConfigurations>, PlanError> {
-    if pod.config.broker.custom_config.is_some() {
-        return Ok(None);
-    }
-    let file = |way| files::broker_config(pod, broker_config::document(pod, way).as_ref());
-    Ok(Some(LeadConfigurations {
-        address: file(Way::Address)?,
-        ipv4: file(Way::Name { ipv6: false })?,
-        ipv6: file(Way::Name { ipv6: true })?,
-    }))
+/// The shell for scripts of the user: the image's, else the view's.
+pub(crate) fn shell(config: &AgentConfig, facts: &Facts) -> Option<PathBuf> {
+    let image = IMAGE_SHELLS.iter().map(PathBuf::from);
+    let view = VIEW_SHELLS.iter().filter(|_| config.view.enabled);
+    let view = view.map(|path| config.layout.view().join(path));
+    image.chain(view).find(|path| facts.executables.contains(path))
+}
+
+/// A hook of a sidecar.
+pub fn sidecar_hook(
+    config: &AgentConfig,
+    facts: &Facts,
+    name: &'static str,
+    script: Option<&String>,
+) -> Option<Hook> {
+    let shell = shell(config, facts);
+    script.map(|script| Hook { name, shell, script: script.clone() })
 }

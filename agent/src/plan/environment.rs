@@ -1,7 +1,6 @@
 //! The environment that everything after the set-up sees.
 
 use crate::plan::facts::{Facts, IMAGE_SHELLS, MEMORY, VIEW_SHELLS};
-use crate::plan::fluxion;
 use crate::plan::pod::Pod;
 use crate::system::environment::Change;
 use flux_contract::{AgentConfig, DEFAULT_OUTPUT_DIRECTORY, Workload};
@@ -10,7 +9,6 @@ use std::path::{Path, PathBuf};
 /// The variable that keeps Flux from registering its cleanup, and its value: some releases ask for this one.
 pub(crate) const DISABLE_JOB_CLEANUP: (&str, &str) = ("FLUX_DISABLE_JOB_CLEANUP", "t");
 
-/// The directory of the jobs' output files.
 pub(super) fn output_directory(pod: Pod<'_>) -> &str {
     match &pod.config.workload {
         Workload::Batch { output_directory, .. } => output_directory,
@@ -37,8 +35,21 @@ pub(super) fn lists(pod: Pod<'_>) -> Vec<Change> {
     let own = pod.facts.site_packages.as_deref();
     let packages = pod.config.view.python_path.as_deref().map(Path::new).or(own);
     lists.extend(packages.map(|packages| append("PYTHONPATH", packages)));
-    lists.extend(fluxion::search_paths(pod).iter().map(|(list, path)| append(list, path)));
+    lists.extend(fluxion_paths(pod).iter().map(|(list, path)| append(list, path)));
     lists
+}
+
+/// The lists on which a view with Fluxion has to be, with what they lack. Flux looks below the
+/// prefix it was compiled for; where the view is made of links, as Spack does it, that is
+/// flux-core's own, and Fluxion is in another one.
+fn fluxion_paths(pod: Pod<'_>) -> Vec<(&'static str, PathBuf)> {
+    let Some(modules) = &pod.facts.fluxion_modules else { return vec![] };
+    let view = pod.config.layout.view();
+    vec![
+        ("FLUX_MODULE_PATH", modules.clone()),
+        ("FLUX_MODPROBE_PATH_APPEND", view.join("etc/flux/modprobe")),
+        ("FLUX_EXEC_PATH", view.join("libexec/flux/cmd")),
+    ]
 }
 
 /// `flux` of a client: first, so that neither the view's nor one of the image is taken for it.
@@ -46,7 +57,6 @@ pub(super) fn client_first(pod: Pod<'_>) -> Change {
     Change::prepend("PATH", pod.config.layout.bin_dir().display().to_string())
 }
 
-/// What a client of this pod's broker needs.
 pub(super) fn of_client(pod: Pod<'_>) -> Vec<Change> {
     let mut changes = changes(pod);
     changes.push(client_first(pod));
@@ -72,7 +82,6 @@ pub(super) fn cleans_up_later(facts: &Facts) -> bool {
     !facts.environment.contains_key(DISABLE_JOB_CLEANUP.0)
 }
 
-/// The changes, in order.
 pub(super) fn changes(pod: Pod<'_>) -> Vec<Change> {
     let (config, facts) = (pod.config, pod.facts);
     let layout = &config.layout;

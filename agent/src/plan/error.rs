@@ -43,13 +43,6 @@ pub enum PlanError {
         "an earlier pod of the lead was lost, and its command may have run: it is not run a second time, unless spec.backoffLimit allows that"
     )]
     LeadLost,
-    /// The broker's configuration cannot be written as TOML.
-    #[error("write the broker's configuration")]
-    Render {
-        /// Why.
-        #[source]
-        source: toml::ser::Error,
-    },
 }
 
 impl PlanError {
@@ -60,7 +53,6 @@ impl PlanError {
             Self::NoFlux { .. } => Exit::View,
             Self::NoShell { .. } => Exit::Hook,
             Self::LeadLost => Exit::LeadLost,
-            Self::Render { .. } => Exit::Internal,
         }
     }
 }

@@ -5,9 +5,10 @@ use crate::system::files::is_executable;
 use crate::system::root::Root;
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{AgentConfig, CURVE_MOUNT};
+use nix::errno::Errno;
 use nix::unistd::{self, AccessFlags, Gid};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -76,7 +77,6 @@ pub(crate) const ENV: &str = "/usr/bin/env";
 /// Shells of a view, relative to its root.
 pub(crate) const VIEW_SHELLS: [&str; 2] = ["bin/bash", "bin/sh"];
 
-/// The executables whose presence the plan depends on.
 pub(crate) fn candidates(
     config: &AgentConfig,
     environment: &BTreeMap<String, String>,
@@ -102,18 +102,15 @@ impl Facts {
         root: &Root,
         hostname: Option<String>,
     ) -> Result<Self, FactsError> {
-        let hostname = match hostname {
-            Some(hostname) => hostname,
-            None => own_hostname()?,
-        };
+        let unknown = |what| move |errno: Errno| FactsError { what, source: errno.into() };
+        let own = || unistd::gethostname().map(|name| name.to_string_lossy().into_owned());
+        let hostname = hostname.map_or_else(own, Ok).map_err(unknown("the host name"))?;
+        let lossy = |text: OsString| text.to_string_lossy().into_owned();
         let environment: BTreeMap<String, String> =
-            std::env::vars_os().map(|(name, value)| (lossy(&name), lossy(&value))).collect();
+            std::env::vars_os().map(|(name, value)| (lossy(name), lossy(value))).collect();
         let accounts = databases(root);
         let (uid, gid) = (unistd::getuid().as_raw(), unistd::getgid().as_raw());
-        let groups = unistd::getgroups().map_err(|source| FactsError {
-            what: "this process's groups",
-            source: source.into(),
-        })?;
+        let groups = unistd::getgroups().map_err(unknown("this process's groups"))?;
         let executables = candidates(config, &environment)
             .into_iter()
             .filter(|path| is_executable(&root.at(path)))
@@ -136,7 +133,9 @@ impl Facts {
             has_temporary_directories: TEMPORARY_DIRECTORIES
                 .iter()
                 .all(|path| takes_files(&root.at(path))),
-            processors: processors(),
+            // The standard library asks `sched_getaffinity(2)`, which a cpuset narrows as well, and the quotas of the
+            // control group and of all above it that are to be seen, in both versions.
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
             replaced: replaced(&environment),
             view_has_libc: root.at(config.layout.view().join("lib/libc.so.6")).exists(),
             executables,
@@ -159,26 +158,9 @@ impl Facts {
     }
 }
 
-/// The standard library asks `sched_getaffinity(2)`, which a cpuset narrows as well, and the quotas of the
-/// control group and of all above it that are to be seen, in both versions.
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// What the variables of [`REPLACED_VARIABLES`] add up to.
 fn replaced(environment: &BTreeMap<String, String>) -> u32 {
     let counts = REPLACED_VARIABLES.iter().filter_map(|(name, _)| environment.get(*name));
     counts.filter_map(|count| count.parse::<u32>().ok()).sum()
-}
-
-fn own_hostname() -> Result<String, FactsError> {
-    unistd::gethostname()
-        .map(|name| name.to_string_lossy().into_owned())
-        .map_err(|errno| FactsError { what: "the host name", source: errno.into() })
-}
-
-fn lossy(text: &OsStr) -> String {
-    text.to_string_lossy().into_owned()
 }
 
 /// The user database; a file that is missing or closed to us counts as empty.
@@ -191,7 +173,6 @@ pub(crate) fn databases(root: &Root) -> Databases {
     }
 }
 
-/// Whether files can be made in directory `path`.
 fn takes_files(path: &Path) -> bool {
     path.is_dir() && unistd::access(path, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
 }
@@ -277,16 +258,16 @@ mod tests {
     }
 
     #[test]
-    fn the_cluster_domain_is_what_follows_the_namespaces_service_domain() {
+    fn the_cluster_domain_is_what_follows_the_namespaces_service_domain_in_the_last_search_line() {
         let text = "search team.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.96.0.10\noptions ndots:5\n";
-        assert_eq!(cluster_domain(text, "team"), Some("cluster.local".to_owned()));
-        assert_eq!(cluster_domain(text, "other"), None);
-        assert_eq!(cluster_domain("nameserver 10.0.0.1\n", "team"), None);
-    }
-
-    #[test]
-    fn the_last_search_line_counts_and_a_final_dot_does_not() {
-        let text = "search team.svc.old\nsearch example.org\tteam.svc.k8s.example.org.\n";
-        assert_eq!(cluster_domain(text, "team"), Some("k8s.example.org".to_owned()));
+        let last = "search team.svc.old\nsearch example.org\tteam.svc.k8s.example.org.\n";
+        for (text, namespace, domain) in [
+            (text, "team", Some("cluster.local")),
+            (text, "other", None),
+            ("nameserver 10.0.0.1\n", "team", None),
+            (last, "team", Some("k8s.example.org")),
+        ] {
+            assert_eq!(cluster_domain(text, namespace).as_deref(), domain, "{text}");
+        }
     }
 }

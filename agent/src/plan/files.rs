@@ -1,9 +1,7 @@
 //! Directories and files that the broker needs.
 
 use crate::flux::resources;
-use crate::plan::broker_config::BrokerDocument;
 use crate::plan::environment::{output_directory, temporary};
-use crate::plan::error::PlanError;
 use crate::plan::pod::Pod;
 use crate::plan::step::{FileToWrite, Owner, Role, Step};
 use flux_contract::{
@@ -13,9 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Where munged(8) looks for its key.
 const MUNGE_KEY: &str = "/etc/munge/munge.key";
-/// File name of the batch script.
 pub(crate) const BATCH_SCRIPT: &str = "flux-job.batch";
-/// Variable that names the batch script.
 pub(crate) const BATCH_SCRIPT_VARIABLE: &str = "FLUX_BATCH_SCRIPT";
 
 /// Directories, parents first. Those in which only the agent writes belong to the container's user, so that
@@ -57,7 +53,7 @@ pub(super) fn directories(pod: Pod<'_>) -> Vec<Step> {
 /// own: it comes first, before anything can fail.
 pub(super) fn left_by_an_earlier_run(pod: Pod<'_>) -> [Step; 2] {
     let layout = &pod.config.layout;
-    [layout.complete_marker(), layout.command_failure()].map(|path| Step::RemoveFile { path })
+    [layout.complete_marker(), layout.command_failure()].map(Step::RemoveFile)
 }
 
 fn directory(path: PathBuf, mode: u32, owner: Owner) -> Step {
@@ -68,7 +64,7 @@ pub(super) fn certificate(pod: Pod<'_>) -> Step {
     Step::InstallCertificate {
         from: Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY),
         to: pod.config.layout.curve_certificate(),
-        link: Some(pod.config.layout.curve_certificate_link()),
+        link: pod.config.layout.curve_certificate_link(),
     }
 }
 
@@ -81,16 +77,6 @@ pub(super) fn munge_key(pod: Pod<'_>) -> Option<Step> {
         to: MUNGE_KEY.into(),
         owner: owner.filter(|_| pod.facts.uid == 0),
     })
-}
-
-/// `broker.toml`: `document`, or the user's own text where there is none.
-pub(super) fn broker_config(
-    pod: Pod<'_>,
-    document: Option<&BrokerDocument>,
-) -> Result<FileToWrite, PlanError> {
-    let custom = pod.config.broker.custom_config.clone().unwrap_or_default();
-    let content = document.map_or(Ok(custom), BrokerDocument::text)?;
-    Ok(file(pod.config.layout.broker_toml(), 0o644, content))
 }
 
 pub(super) fn hostlist(pod: Pod<'_>) -> FileToWrite {

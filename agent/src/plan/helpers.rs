@@ -10,7 +10,7 @@ use crate::system::words::quoted;
 use std::fmt::Write as _;
 
 /// `flux-view.sh`, `flux-connect.sh` and `load-fluxion.sh`.
-pub(super) fn helpers(pod: Pod<'_>) -> Vec<FileToWrite> {
+pub(super) fn helpers(pod: Pod<'_>) -> [FileToWrite; 3] {
     let layout = &pod.config.layout;
     let view_helper = quoted(&layout.view_helper().display().to_string());
     let agent = quoted(&layout.agent().display().to_string());
@@ -27,7 +27,7 @@ pub(super) fn helpers(pod: Pod<'_>) -> Vec<FileToWrite> {
          . {view_helper}\n\
          {agent} {FLUXION}\n"
     );
-    vec![
+    [
         file(layout.view_helper(), 0o644, view(pod)),
         file(layout.connect_helper(), 0o755, connect),
         file(layout.fluxion_helper(), 0o755, fluxion),

@@ -1,27 +1,20 @@
 //! Every decision of a run that can be made beforehand: configuration and facts become a plan, a value
 //! that can be printed and compared. Only `config` and `facts` read anything, and nothing is changed.
 
-pub(crate) mod account;
-pub(crate) mod archive;
-pub(crate) mod broker_command;
-pub(crate) mod broker_config;
+pub(crate) mod broker;
 pub(crate) mod budget;
 pub(crate) mod config;
 pub(crate) mod decide;
-pub(crate) mod display;
 pub(crate) mod environment;
 pub(crate) mod error;
 pub(crate) mod facts;
 pub(crate) mod files;
-pub(crate) mod fluxion;
 pub(crate) mod helpers;
-pub(crate) mod hooks;
 pub(crate) mod pod;
 pub(crate) mod step;
 pub(crate) mod workload;
 
-pub use decide::{client_environment, lead, plan};
+pub use decide::{broker_config, client_environment, lead, plan, sidecar_hook};
 pub use error::PlanError;
 pub use facts::Facts;
-pub use hooks::sidecar_hook;
-pub use step::{AwaitLead, Plan, Step, Way};
+pub use step::{AwaitLead, Plan, Step};

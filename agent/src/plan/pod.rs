@@ -16,7 +16,6 @@ pub(crate) struct Pod<'run> {
 }
 
 impl Pod<'_> {
-    /// The broker's local socket.
     pub(crate) fn socket(&self) -> PathBuf {
         let layout = &self.config.layout;
         if self.config.broker.local_socket {
@@ -26,7 +25,6 @@ impl Pod<'_> {
         }
     }
 
-    /// The broker's local socket as a Flux URI.
     pub(crate) fn uri(&self) -> String {
         format!("local://{}", self.socket().display())
     }
@@ -56,13 +54,7 @@ impl Pod<'_> {
         self.role == Role::Lead && self.facts.replaced == 0 && !self.config.submitted
     }
 
-    /// What a stop of this pod's run may take.
     pub(crate) fn budget(&self) -> Budget {
         Budget::new(self.config.shutdown.grace_seconds, Duties::of_runner(self.config))
-    }
-
-    /// Domain of the Kubernetes cluster.
-    pub(crate) fn cluster_domain(&self) -> &str {
-        self.facts.cluster_domain.as_deref().unwrap_or("cluster.local")
     }
 }

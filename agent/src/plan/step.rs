@@ -5,32 +5,26 @@
 
 use crate::plan::budget::Budget;
 use crate::system::environment::Change;
+use crate::system::words::shown;
 use flux_contract::WorkerPolicy;
 use serde::Serialize;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// What a pod is within its Flux instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Rank 0: runs the command.
     Lead,
-    /// Any other rank.
     Worker,
 }
 
 impl fmt::Display for Role {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Lead => "lead",
-            Self::Worker => "worker",
-        })
+        formatter.write_str(if *self == Self::Lead { "lead" } else { "worker" })
     }
 }
 
-/// Whose a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Owner {
@@ -42,59 +36,42 @@ pub enum Owner {
 
 impl fmt::Display for Owner {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Container => "container's user",
-            Self::Broker => "broker's user",
-        })
+        write!(formatter, "{}'s user", if *self == Self::Broker { "broker" } else { "container" })
     }
 }
 
-/// A file to write, of the container's own user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileToWrite {
-    /// Where.
     pub path: PathBuf,
-    /// Permission bits.
     pub mode: u32,
-    /// What is in it.
     pub content: String,
 }
 
-/// A script of the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Hook {
     /// Field of the specification it comes from, as `commands.pre`.
     pub name: &'static str,
     /// The shell that runs it; `None` when neither image nor view has one.
     pub shell: Option<PathBuf>,
-    /// Its text.
     pub script: String,
 }
 
-/// Who the broker runs as.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AccountChoice {
     /// Account `name`, made with `uid` unless the image has it.
     Ensure {
-        /// Login name.
         name: String,
-        /// uid and gid of a new account.
         uid: u32,
-        /// Home directory of a new account.
         home: PathBuf,
         /// Groups to run with besides the account's own.
         more_groups: Vec<u32>,
-        /// Root's capabilities to keep.
         capabilities: Vec<String>,
     },
-    /// The container's own user.
     Keep {
         /// Login name; the configured one when /etc/passwd does not know the uid.
         name: String,
-        /// uid.
         uid: u32,
-        /// gid.
         gid: u32,
         /// Home directory: of the account, else of the environment, if there is one.
         home: Option<PathBuf>,
@@ -129,10 +106,7 @@ pub enum Step {
         required: bool,
     },
     /// Remove what an earlier run left.
-    RemoveFile {
-        /// Which file.
-        path: PathBuf,
-    },
+    RemoveFile(PathBuf),
     /// Write a file in one step: under a temporary name, then renamed.
     WriteFile(FileToWrite),
     /// Check the CURVE certificate and copy it for the broker, mode 0600.
@@ -142,7 +116,7 @@ pub enum Step {
         /// The broker's copy.
         to: PathBuf,
         /// A link to the copy.
-        link: Option<PathBuf>,
+        link: PathBuf,
     },
     /// Copy the munge key (`flux.mungeSecret`) to where munge looks for it, mode 0400.
     InstallMungeKey {
@@ -154,10 +128,7 @@ pub enum Step {
         owner: Option<(u32, u32)>,
     },
     /// Change the environment of everything that follows.
-    ChangeEnvironment {
-        /// In this order.
-        changes: Vec<Change>,
-    },
+    ChangeEnvironment(Vec<Change>),
     /// Check that `flux` is on the `PATH` (the view is disabled).
     FindFlux,
     /// Hand the working directory to the broker's user if it is the image's own.
@@ -183,30 +154,21 @@ pub enum Step {
         content: String,
     },
     /// Leave a marker for other containers.
-    MarkComplete {
-        /// The marker.
-        path: PathBuf,
-    },
+    MarkComplete(PathBuf),
 }
 
 impl Step {
     /// Whether the step is housekeeping, of interest only to somebody who looks for a fault.
     pub const fn is_detail(&self) -> bool {
-        match self {
-            Self::MakeDirectory { .. }
-            | Self::RemoveFile { .. }
-            | Self::WriteFile(_)
-            | Self::ChangeEnvironment { .. }
-            | Self::FindFlux
-            | Self::AdoptWorkingDirectory
-            | Self::MarkComplete { .. } => true,
+        !matches!(
+            self,
             Self::RunHook(_)
-            | Self::UseAccount { .. }
-            | Self::InstallCertificate { .. }
-            | Self::InstallMungeKey { .. }
-            | Self::EncodeResources { .. }
-            | Self::WriteBatchScript { .. } => false,
-        }
+                | Self::UseAccount { .. }
+                | Self::InstallCertificate { .. }
+                | Self::InstallMungeKey { .. }
+                | Self::EncodeResources { .. }
+                | Self::WriteBatchScript { .. }
+        )
     }
 }
 
@@ -221,61 +183,10 @@ pub struct AwaitLead {
     pub port: u16,
     /// Deadline in seconds.
     pub deadline_seconds: u64,
-    /// The broker's configuration for each way to the lead; none where the user gave all of it.
-    pub configurations: Option<LeadConfigurations>,
 }
 
-impl AwaitLead {
-    /// The way to a lead that let this pod in at `address`.
-    pub fn way_to(&self, address: IpAddr) -> Way {
-        if self.address == Some(address) {
-            Way::Address
-        } else {
-            Way::Name { ipv6: address.is_ipv6() }
-        }
-    }
-
-    /// The configuration to write for the way `now`, where the one for `before` is there. A lead that
-    /// comes back can be found another way than the one before it.
-    pub fn rewritten(&self, before: Way, now: Way) -> Option<&FileToWrite> {
-        let configurations = self.configurations.as_ref().filter(|_| before != now)?;
-        Some(match now {
-            Way::Address => &configurations.address,
-            Way::Name { ipv6: false } => &configurations.ipv4,
-            Way::Name { ipv6: true } => &configurations.ipv6,
-        })
-    }
-}
-
-/// The way to the lead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// Its address where there is one, which says its kind itself; else its name.
-    Address,
-    /// Its name, which led to an address of this kind. `ZeroMQ` asks for IPv6 addresses alone where it
-    /// may use any, and for IPv4 addresses alone where it may not; one of the others may be what let
-    /// us in.
-    Name {
-        /// It was an IPv6 address.
-        ipv6: bool,
-    },
-}
-
-/// The broker's configuration for each way to the lead.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct LeadConfigurations {
-    /// By the lead's address; the one that is there first.
-    pub address: FileToWrite,
-    /// When an IPv4 address of the lead's name let us in.
-    pub ipv4: FileToWrite,
-    /// When an IPv6 address did.
-    pub ipv6: FileToWrite,
-}
-
-/// The broker and what belongs to its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BrokerRun {
-    /// The broker's own command line.
     pub command: Vec<String>,
     /// Brokers that the lead waits for before it runs anything (flux-broker-attributes(7), `broker.quorum`);
     /// `None`: all of its hosts. Only rank 0 asks.
@@ -288,11 +199,8 @@ pub struct BrokerRun {
     pub submission: Option<Vec<String>>,
     /// What people type to enter the instance: said once it is up. `None` where it ends by itself.
     pub entrance: Option<String>,
-    /// The broker's own socket.
     pub socket: PathBuf,
-    /// The `flux` program.
     pub flux: String,
-    /// Print the `FLUXTIME` line.
     pub timed: bool,
     /// A worker: wait for the lead first, and start again by this policy.
     pub worker: Option<WorkerRun>,
@@ -305,16 +213,13 @@ impl BrokerRun {
         self.command.iter().cloned().chain(quorum).collect()
     }
 
-    /// The broker's own socket as a Flux URI.
     pub fn uri(&self) -> String {
         format!("local://{}", self.socket.display())
     }
 }
 
-/// The lead's command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LeadCommand {
-    /// Program and arguments.
     pub words: Vec<String>,
     /// Find out, when it has failed, whether Flux refused it.
     pub may_be_refused: bool,
@@ -324,7 +229,6 @@ pub struct LeadCommand {
     pub failure: Option<PathBuf>,
 }
 
-/// Where the state of an instance is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ArchiveRun {
     /// Restored from if it is there when the broker starts; replaced at the end.
@@ -335,12 +239,9 @@ pub struct ArchiveRun {
     pub dump: PathBuf,
 }
 
-/// What only a worker does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WorkerRun {
-    /// Whom to wait for.
     pub lead: AwaitLead,
-    /// What to do when the broker ends.
     pub policy: WorkerPolicy,
     /// Where people end the instance, its lead comes back when its pod is lost, and a worker whose broker
     /// has ended well cannot know which of the two it was. If the lead's port closes within these seconds, it
@@ -363,14 +264,195 @@ pub struct Plan {
     pub deadline_seconds: Option<u64>,
     /// A failing hook ends the run.
     pub strict: bool,
-    /// Say nothing but errors.
-    pub quiet: bool,
-    /// Certificate with which a worker asks the lead; where it is mounted.
-    pub certificate: PathBuf,
     /// What is done before the broker starts, in order.
     pub steps: Vec<Step>,
     /// The broker.
     pub broker: BrokerRun,
     /// What is done at the end, whatever happened.
     pub finish: Vec<Step>,
+}
+
+fn indented(text: &str) -> String {
+    text.lines().fold(String::new(), |mut all, line| {
+        let _ = write!(all, "\n    {line}");
+        all
+    })
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let full = formatter.alternate();
+        match self {
+            Self::RunHook(Hook { name, shell, script }) => {
+                match shell {
+                    Some(shell) => write!(formatter, "run {name} with {}", shell.display())?,
+                    None => write!(formatter, "run {name}: there is no shell")?,
+                }
+                if full { formatter.write_str(&indented(script)) } else { Ok(()) }
+            }
+            Self::UseAccount { choice, fallback_home } => account(formatter, choice, fallback_home),
+            Self::MakeDirectory { path, mode, owner, ours: _, required } => {
+                let optional = if *required { "" } else { ", if possible" };
+                write!(
+                    formatter,
+                    "make directory {} ({mode:04o}, {owner}{optional})",
+                    path.display()
+                )
+            }
+            Self::RemoveFile(path) => write!(formatter, "remove {}", path.display()),
+            Self::WriteFile(file) => file.fmt(formatter),
+            Self::InstallCertificate { from, to, link } => {
+                let [from, to, link] = [from, to, link].map(|path| path.display());
+                write!(
+                    formatter,
+                    "copy the CURVE certificate {from} to {to} (0600, broker's user) and link {link} to it"
+                )
+            }
+            Self::InstallMungeKey { from, to, owner } => munge_key(formatter, from, to, *owner),
+            Self::ChangeEnvironment(changes) => {
+                formatter.write_str("change the environment:")?;
+                changes.iter().try_for_each(|change| write!(formatter, " {change}"))
+            }
+            Self::FindFlux => formatter.write_str("find flux on the PATH"),
+            Self::AdoptWorkingDirectory => formatter
+                .write_str("hand the working directory to the broker's user if it is the image's"),
+            Self::EncodeResources { command, cores, path } => {
+                let (command, path) = (shown(command), path.display());
+                write!(
+                    formatter,
+                    "write what {command:?} prints to {path}, at most {cores} cores a host"
+                )
+            }
+            Self::WriteBatchScript { name, fallback_directory, variable: _, content } => {
+                write!(
+                    formatter,
+                    "write {name} in the working directory, else in {}",
+                    fallback_directory.display()
+                )?;
+                if full { formatter.write_str(&indented(content)) } else { Ok(()) }
+            }
+            Self::MarkComplete(path) => write!(formatter, "leave marker {}", path.display()),
+        }
+    }
+}
+
+fn account(
+    formatter: &mut fmt::Formatter<'_>,
+    choice: &AccountChoice,
+    fallback_home: &Path,
+) -> fmt::Result {
+    match choice {
+        AccountChoice::Ensure { name, uid, home, more_groups, capabilities } => {
+            write!(
+                formatter,
+                "run Flux as user {name}, made with uid {uid} and home {} unless the image has it",
+                home.display()
+            )?;
+            if !more_groups.is_empty() {
+                write!(formatter, ", with the pod's groups {more_groups:?}")?;
+            }
+            if !capabilities.is_empty() {
+                write!(formatter, ", with the capabilities {}", capabilities.join(", "))?;
+            }
+            Ok(())
+        }
+        AccountChoice::Keep { name, uid, gid, home } => write!(
+            formatter,
+            "run Flux as the container's own user {name} ({uid}:{gid}), home {}",
+            home.as_deref().unwrap_or(fallback_home).display()
+        ),
+    }
+}
+
+fn munge_key(
+    formatter: &mut fmt::Formatter<'_>,
+    from: &Path,
+    to: &Path,
+    owner: Option<(u32, u32)>,
+) -> fmt::Result {
+    write!(formatter, "copy the munge key {} to {} (0400, ", from.display(), to.display())?;
+    match owner {
+        Some((uid, gid)) => write!(formatter, "munge's user {uid}:{gid})"),
+        None => formatter.write_str("container's user)"),
+    }
+}
+
+impl fmt::Display for FileToWrite {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, mode, content } = self;
+        write!(formatter, "write {} ({mode:04o})", path.display())?;
+        if formatter.alternate() { formatter.write_str(&indented(content)) } else { Ok(()) }
+    }
+}
+
+impl fmt::Display for AwaitLead {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, name, port, deadline_seconds } = self;
+        write!(formatter, "wait for the lead broker at ")?;
+        if let Some(address) = address {
+            write!(formatter, "{address}, else ")?;
+        }
+        write!(formatter, "{name}, port {port}, at most {deadline_seconds} s")
+    }
+}
+
+impl fmt::Display for BrokerRun {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(WorkerRun { lead, policy, lead_may_return_seconds }) = &self.worker {
+            writeln!(formatter, "{lead}")?;
+            write!(formatter, "when the broker ends: {}", policy_text(*policy))?;
+            if let Some(seconds) = lead_may_return_seconds {
+                write!(
+                    formatter,
+                    "; if the lead closes its port within {seconds} s, wait for another"
+                )?;
+            }
+            formatter.write_str("\n")?;
+        }
+        write!(formatter, "start the broker: {}", shown(&self.command_with_quorum()))?;
+        if let Some(ArchiveRun { path, dump, staging: _ }) = &self.archive {
+            let (path, dump) = (path.display(), dump.display());
+            write!(formatter, "\n    restored from {path} if it exists")?;
+            write!(formatter, "\n    dumped to {dump}, renamed to {path} when whole")?;
+        }
+        if let Some(command) = &self.lead_command {
+            write!(formatter, "\n    once it runs, and ending with it: {}", shown(&command.words))?;
+        }
+        if let Some(submission) = &self.submission {
+            write!(formatter, "\n    once it runs: {}", shown(submission))?;
+        }
+        if let Some(entrance) = &self.entrance {
+            write!(formatter, "\n    to enter it: {entrance}")?;
+        }
+        Ok(())
+    }
+}
+
+const fn policy_text(policy: WorkerPolicy) -> &'static str {
+    match policy {
+        WorkerPolicy::LeaveWhenDone => "leave when it ended with 0, else start it again",
+        WorkerPolicy::LeaveAlways => "leave",
+        WorkerPolicy::Rejoin => "start it again",
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(formatter, "{} {} rank {}", self.role, self.hostname, self.rank)?;
+        for step in &self.steps {
+            step.fmt(formatter)?;
+            formatter.write_str("\n")?;
+        }
+        writeln!(formatter, "{}", self.broker)?;
+        if let Some(seconds) = self.deadline_seconds {
+            writeln!(formatter, "after {seconds} s: end the run")?;
+        }
+        writeln!(formatter, "{}", self.budget)?;
+        for step in &self.finish {
+            formatter.write_str("finally: ")?;
+            step.fmt(formatter)?;
+            formatter.write_str("\n")?;
+        }
+        Ok(())
+    }
 }

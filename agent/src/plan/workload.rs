@@ -15,16 +15,13 @@ const RUN: [&str; 2] = ["flux", "run"];
 const BULK: [&str; 8] =
     ["--cc", "--bcc", "--wait", "--watch", "--log", "--log-stderr", "--progress", "--jps"];
 
-/// Files, command and submission of a workload.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Work {
     /// Needed on every pod.
     pub(super) files: Vec<FileToWrite>,
-    /// The batch script, on the lead.
     pub(super) batch: Option<Step>,
     /// What the lead runs and ends with.
     pub(super) command: Option<LeadCommand>,
-    /// Run beside the broker of an interactive MiniCluster.
     pub(super) submission: Option<Vec<String>>,
     /// What people type to enter the instance, where it stays up for them.
     pub(super) entrance: Option<String>,
@@ -164,7 +161,6 @@ fn submits_itself(submission: &Submission) -> bool {
     submission.prefix.is_empty() && is_flux_submit(&submission.submit)
 }
 
-/// Submits the script and waits for its end.
 fn batch(pod: Pod<'_>, prefix: &[String], flags: &[String]) -> Option<LeadCommand> {
     let failure = pod.config.layout.command_failure();
     let mut words = call(&pod.facts.agent, BATCH);
@@ -187,7 +183,6 @@ fn entrance(pod: Pod<'_>) -> String {
     format!("kubectl exec -it -n {namespace} job/{name} -c {name} -- {agent} {CONNECT}")
 }
 
-/// Says how the instance stands and keeps it up.
 fn diagnose(pod: Pod<'_>) -> Vec<String> {
     [call(&pod.facts.agent, DIAGNOSE), vec!["--flux".to_owned(), pod.flux()]].concat()
 }
@@ -202,10 +197,7 @@ fn lead_command(pod: Pod<'_>, words: Vec<String>) -> Option<LeadCommand> {
         let start = [call(&pod.facts.agent, START), vec!["--".to_owned()]].concat();
         [vec![flux, "env".to_owned()], start, words].concat()
     };
-    (pod.role == Role::Lead).then(|| LeadCommand {
-        words,
-        may_be_refused: false,
-        cleans_up: environment::cleans_up_later(pod.facts),
-        failure: None,
-    })
+    let cleans_up = environment::cleans_up_later(pod.facts);
+    let command = LeadCommand { words, may_be_refused: false, cleans_up, failure: None };
+    Some(command).filter(|_| pod.role == Role::Lead)
 }

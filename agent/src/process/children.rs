@@ -13,8 +13,9 @@ use rustix::process::{WaitOptions, wait};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
+use std::process::{Child, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -48,19 +49,31 @@ impl Children {
     pub fn spawn(&self, command: &mut Command) -> io::Result<Running> {
         // Nobody reaps in between: its status could not be told from an orphan's.
         self.with_own(|own| {
-            let mut child = command.as_std_mut().process_group(0).spawn()?;
+            let child = command.as_std_mut().process_group(0).spawn()?;
             let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
             let (status, ended) = watch::channel(None);
             own.insert(pid, status);
-            Ok(Running {
-                pid: Pid::from_raw(pid),
-                stdin: child.stdin.take(),
-                stdout: child.stdout.take(),
-                stderr: child.stderr.take(),
-                ended,
-                children: self.clone(),
-            })
+            Ok(Running { pid: Pid::from_raw(pid), child, ended, children: self.clone() })
         })
+    }
+
+    /// What `command` gives for `input`. Whoever drops this kills it, and its process group.
+    pub(crate) async fn output(
+        &self,
+        command: &mut Command,
+        input: Option<&str>,
+    ) -> io::Result<Output> {
+        command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = self.spawn(command)?;
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        if let (Some(input), Some(mut stdin)) = (input, running.stdin()) {
+            stdin.write_all(input.as_bytes()).await?;
+        }
+        if let (Some(mut out), Some(mut err)) = (running.stdout(), running.stderr()) {
+            tokio::try_join!(out.read_to_end(&mut stdout), err.read_to_end(&mut stderr))?;
+        }
+        Ok(Output { status: running.wait().await?, stdout, stderr })
     }
 
     /// Whether `pid` is a child that was started here and has not been waited for.
@@ -68,7 +81,6 @@ impl Children {
         self.with_own(|own| own.contains_key(&pid))
     }
 
-    /// Reaps every child that has ended.
     fn reap(&self) {
         self.with_own(|own| {
             loop {
@@ -95,9 +107,8 @@ impl Children {
 #[derive(Debug)]
 pub struct Running {
     pid: Pid,
-    stdin: Option<ChildStdin>,
-    stdout: Option<ChildStdout>,
-    stderr: Option<ChildStderr>,
+    /// For its streams alone: its end is waited for by the reaper.
+    child: Child,
     ended: watch::Receiver<Option<ExitStatus>>,
     children: Children,
 }
@@ -110,17 +121,23 @@ impl Running {
 
     /// Its standard input, if it was piped and not taken before.
     pub fn stdin(&mut self) -> Option<tokio::process::ChildStdin> {
-        self.stdin.take().and_then(|stream| tokio::process::ChildStdin::from_std(stream).ok())
+        self.child.stdin.take().and_then(|stream| tokio::process::ChildStdin::from_std(stream).ok())
     }
 
     /// Its standard output, if it was piped and not taken before.
     pub fn stdout(&mut self) -> Option<tokio::process::ChildStdout> {
-        self.stdout.take().and_then(|stream| tokio::process::ChildStdout::from_std(stream).ok())
+        self.child
+            .stdout
+            .take()
+            .and_then(|stream| tokio::process::ChildStdout::from_std(stream).ok())
     }
 
     /// Its standard error, if it was piped and not taken before.
     pub fn stderr(&mut self) -> Option<tokio::process::ChildStderr> {
-        self.stderr.take().and_then(|stream| tokio::process::ChildStderr::from_std(stream).ok())
+        self.child
+            .stderr
+            .take()
+            .and_then(|stream| tokio::process::ChildStderr::from_std(stream).ok())
     }
 
     /// Waits for its end. May be called again when it was interrupted.

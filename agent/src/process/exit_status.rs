@@ -10,7 +10,6 @@ pub(crate) fn exit_code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
-/// How a process ended, for people.
 pub(crate) fn end_text(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended with exit code {code}"),
@@ -30,15 +29,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_that_exits_passes_on_its_code() {
-        assert_eq!(exit_code(ExitStatus::from_raw(0)), 0);
-        assert_eq!(exit_code(ExitStatus::from_raw(7 << 8)), 7);
-    }
-
-    #[test]
-    fn a_child_ended_by_a_signal_counts_from_128() {
-        assert_eq!(exit_code(ExitStatus::from_raw(9)), 137);
-        assert_eq!(exit_code(ExitStatus::from_raw(15)), 143);
-        assert_eq!(exit_code(ExitStatus::from_raw(0x80 + 11)), 139, "with a core dump");
+    fn a_code_is_the_childs_own_or_128_and_its_signal() {
+        for (status, code) in [(0, 0), (7 << 8, 7), (9, 137), (15, 143), (0x80 + 11, 139)] {
+            assert_eq!(exit_code(ExitStatus::from_raw(status)), code);
+        }
     }
 }

@@ -22,14 +22,12 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// The processes that there were when this one had no broker.
 #[derive(Debug)]
 pub(crate) struct Before {
-    /// Each by its id and its start.
     processes: BTreeSet<(i32, u64)>,
     /// Their process groups and sessions, but for this process' own.
     groups: BTreeSet<i32>,
 }
 
 impl Before {
-    /// Takes note of what there is.
     pub(crate) fn now() -> Self {
         Self::of(&processes(), own_id())
     }
@@ -57,7 +55,11 @@ impl Before {
     /// Kills all that has come since and is not among `children`, until nothing is left or `patience`
     /// is over: what is killed leaves orphans in turn. Returns how many were killed, and how many of them
     /// are there all the same.
-    pub(crate) async fn restore(&self, children: &Children, patience: Duration) -> (usize, usize) {
+    pub(crate) async fn kill_newcomers(
+        &self,
+        children: &Children,
+        patience: Duration,
+    ) -> (usize, usize) {
         // Where there is no time at all: that of the kernel.
         let until = Instant::now() + patience.max(10 * PAUSE);
         let mut killed = BTreeSet::new();
@@ -77,28 +79,18 @@ impl Before {
     }
 }
 
-/// The processes that are to go: children of `parent` that are neither its `own` nor were there
-/// `before`, and all below them.
+/// The processes that are to go: children of `parent` that are neither its `own` nor were there `before`. What is below
+/// them comes to this process when they are gone.
 fn leftovers(
     processes: &[Process],
     parent: i32,
     own: impl Fn(i32) -> bool,
     before: &Before,
 ) -> Vec<i32> {
-    let is_first =
-        |process: &&Process| process.parent == parent && !own(process.pid) && !before.has(process);
-    let mut found: BTreeSet<i32> = processes.iter().filter(is_first).map(|it| it.pid).collect();
-    loop {
-        let below = |process: &&Process| found.contains(&process.parent);
-        let more: BTreeSet<i32> = processes.iter().filter(below).map(|it| it.pid).collect();
-        let count = found.len();
-        found.extend(more);
-        if found.len() == count {
-            break;
-        }
-    }
-    let lives = |process: &&Process| !process.ended && found.contains(&process.pid);
-    processes.iter().filter(lives).map(|process| process.pid).collect()
+    let is_left = |process: &&Process| {
+        process.parent == parent && !process.ended && !own(process.pid) && !before.has(process)
+    };
+    processes.iter().filter(is_left).map(|process| process.pid).collect()
 }
 
 fn own_id() -> i32 {
@@ -116,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_are_orphans_since_the_broker_with_all_below_them_and_nobody_elses() {
+    fn leftovers_are_orphans_since_the_broker_and_nobody_elses() {
         let before = [
             process_of(1, 0, 0),
             // Daemons of a hook, of which one has a session of its own.
@@ -147,6 +139,6 @@ mod tests {
             process_of(9, 1, 90),
         ];
         let before = Before::of(&before, 1);
-        assert_eq!(leftovers(&processes, 1, |pid| pid == 12, &before), [14, 15, 9]);
+        assert_eq!(leftovers(&processes, 1, |pid| pid == 12, &before), [14, 9]);
     }
 }

@@ -30,18 +30,13 @@ pub(crate) struct Signals {
     stopping: Option<(Stop, Instant)>,
 }
 
-/// Something asked the run to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Stop {
-    /// A signal.
     #[error("stopped by {0}")]
     Signal(Signal),
     /// The MiniCluster has taken as long as it may.
     #[error("the deadline of {seconds} seconds has passed (spec.deadlineSeconds)")]
-    Deadline {
-        /// How long that is.
-        seconds: u64,
-    },
+    Deadline { seconds: u64 },
 }
 
 impl Stop {
@@ -53,7 +48,6 @@ impl Stop {
         }
     }
 
-    /// The code of a run that it ended.
     pub(crate) const fn exit(self) -> Exit {
         match self {
             Self::Signal(_) => Exit::Stopped,
@@ -62,10 +56,8 @@ impl Stop {
     }
 }
 
-/// What is asked of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// To end.
     Stop(Stop),
     /// Nothing of itself: the signal is the user's, for the command.
     PassOn(Signal),
@@ -91,7 +83,6 @@ impl Signals {
         self.stopping.map(|(_, since)| since)
     }
 
-    /// What asked for an end first.
     pub(crate) fn stopped_by(&self) -> Option<Stop> {
         self.stopping.map(|(stop, _)| stop)
     }
@@ -99,17 +90,11 @@ impl Signals {
     /// What is asked next. Dropping the future loses nothing.
     pub(crate) async fn asked(&mut self) -> Asked {
         let Self { streams, deadline, stopping } = self;
-        let passed = async {
-            match deadline {
-                Some(deadline) => deadline.passed().await,
-                None => pending().await,
-            }
-        };
         let asked = tokio::select! {
             signal = next_of(streams) => {
                 if asks_to_stop(signal) { Asked::Stop(Stop::Signal(signal)) } else { Asked::PassOn(signal) }
             }
-            seconds = passed => Asked::Stop(Stop::Deadline { seconds }),
+            seconds = end_of(deadline.as_mut().map(Deadline::passed)) => Asked::Stop(Stop::Deadline { seconds }),
         };
         if let Asked::Stop(stop) = asked {
             stopping.get_or_insert_with(|| (stop, Instant::now()));
@@ -119,7 +104,6 @@ impl Signals {
         asked
     }
 
-    /// The next that asks for an end.
     pub(crate) async fn stop(&mut self) -> Stop {
         loop {
             if let Asked::Stop(stop) = self.asked().await {
@@ -160,8 +144,13 @@ impl Signals {
 
 /// Waits until `time`; for ever where there is none.
 pub(crate) async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
+    end_of(time.map(sleep_until)).await;
+}
+
+/// What `work` gives; where there is none, nothing ever.
+pub(crate) async fn end_of<T>(work: Option<impl Future<Output = T>>) -> T {
+    match work {
+        Some(work) => work.await,
         None => pending().await,
     }
 }

@@ -43,26 +43,22 @@ pub(crate) struct Batch {
 
 /// Submits the script that the environment names, and returns the code to end with.
 pub(crate) fn run(batch: &Batch) -> u8 {
-    try_run(batch).unwrap_or_else(|(doing, error)| {
-        output::log_line(&format!("{doing}: {error}"));
+    try_run(batch).unwrap_or_else(|text| {
+        output::log_line(&text);
         Exit::Internal.code()
     })
 }
 
-fn try_run(batch: &Batch) -> Result<u8, (String, io::Error)> {
+fn try_run(batch: &Batch) -> Result<u8, String> {
     if let Some(reason) = closed(&batch.output_directory) {
         output::log_line(&reason);
         leave_reason(batch, &reason);
         return Ok(Exit::Prepare.code());
     }
-    let script = env::var_os(BATCH_SCRIPT_VARIABLE).map(PathBuf::from).ok_or_else(|| {
-        (format!("read {BATCH_SCRIPT_VARIABLE}"), io::Error::from(io::ErrorKind::NotFound))
-    })?;
+    let script = env::var_os(BATCH_SCRIPT_VARIABLE).map(PathBuf::from);
+    let script = script.ok_or_else(|| format!("read {BATCH_SCRIPT_VARIABLE}: it is not set"))?;
     let directory = script.parent().unwrap_or(&script);
-    let fail = |what: &str| {
-        let doing = format!("run {} {what}", batch.flux);
-        move |error| (doing, error)
-    };
+    let fail = |what, error: io::Error| format!("run {} {what}: {error}", batch.flux);
     let submitted = Command::new(&batch.flux)
         .arg("batch")
         .arg(format!("--output={}/flux-{{{{id}}}}.out", directory.display()))
@@ -72,7 +68,7 @@ fn try_run(batch: &Batch) -> Result<u8, (String, io::Error)> {
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
-        .map_err(fail("batch"))?;
+        .map_err(|error| fail("batch", error))?;
     if !submitted.status.success() {
         return Ok(code(submitted.status));
     }
@@ -82,7 +78,7 @@ fn try_run(batch: &Batch) -> Result<u8, (String, io::Error)> {
     }
     let mut status = Command::new(&batch.flux);
     let ended = status.args(["job", "status", &job]).stdin(Stdio::null()).status();
-    let code = code(ended.map_err(fail("job status"))?);
+    let code = code(ended.map_err(|error| fail("job status", error))?);
     if code != 0 {
         show(batch, directory, &job);
     }
@@ -125,7 +121,6 @@ fn show(batch: &Batch, directory: &Path, job: &str) {
     }
 }
 
-/// Leaves `reason` for PID 1.
 fn leave_reason(batch: &Batch, reason: &str) {
     if let Err(error) = fs::write(&batch.failure, reason) {
         output::log_line(&format!("write {}: {error}", batch.failure.display()));
@@ -157,7 +152,6 @@ fn output_names(job: &str) -> [String; 2] {
     [format!("flux-{job}.out"), format!("flux-f{bare}.out")]
 }
 
-/// An id without its first letter.
 fn bare_id(id: &str) -> &str {
     id.strip_prefix('ƒ').or_else(|| id.strip_prefix('f')).unwrap_or(id)
 }
@@ -177,9 +171,7 @@ fn end_of_file(path: &Path) -> io::Result<String> {
 struct Line {
     /// `job-<number>`, as its output files are called.
     name: String,
-    /// What the user wrote.
     command: String,
-    /// What Flux said.
     why: String,
 }
 
@@ -225,7 +217,6 @@ fn is_id(text: &str) -> bool {
     bare.len() < text.len() && !bare.is_empty() && bare.chars().all(char::is_alphanumeric)
 }
 
-/// The failure in one sentence.
 fn reason(failed: &[Line]) -> Option<String> {
     let named = failed.iter().take(NAMED);
     let named: Vec<String> =

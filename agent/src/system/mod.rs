@@ -12,8 +12,3 @@ pub(crate) mod subcommand;
 pub(crate) mod words;
 
 pub use root::below;
-
-/// The unit test that has this is the only one with children: one that waits for all children of this process takes
-/// those of the others.
-#[cfg(test)]
-pub(crate) static CHILDREN_OF_TESTS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());

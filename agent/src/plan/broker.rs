@@ -1,0 +1,166 @@
+//! The command that starts the broker (flux-start(1), flux-broker(1)), and its configuration (flux-config(5)).
+
+use crate::plan::files::file;
+use crate::plan::pod::Pod;
+use crate::plan::step::{FileToWrite, Role};
+use flux_contract::{Bootstrap, Workload};
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::Path;
+use std::time::Duration;
+use toml::{Table, Value};
+
+/// Left to itself Fluxion begins with the highest rank: a batch would leave its output where no hook
+/// of the lead finds it, and the pods that go first when a cluster shrinks would be the busy ones.
+const LOWEST_NODE_FIRST: &str = "lonode";
+
+/// `duration` in Flux Standard Duration (RFC 23).
+fn flux_duration(duration: Duration) -> String {
+    format!("{}ms", duration.as_millis())
+}
+
+/// Program and options, without the quorum. No broker has an initial program: PID 1 starts the lead's command.
+///
+/// `tbon.fanout` is not among the options: any value would switch the topology of the
+/// configuration off.
+pub(super) fn command(pod: Pod<'_>) -> Vec<String> {
+    let (config, layout) = (pod.config, &pod.config.layout);
+    let broker = &config.broker;
+    let mut words = vec![pod.flux(), "start".to_owned()];
+    if let Some(wrap) = &broker.wrap {
+        words.push(format!("--wrap={wrap}"));
+    }
+    words.push(format!("-o--config-path={}", layout.broker_config_dir().display()));
+    let mut set = |name: &str, value: &str| words.push(format!("-S{name}={value}"));
+    set("cron.directory", &layout.cron_dir().display().to_string());
+    set("rundir", &layout.run_dir().display().to_string());
+    set("statedir", &layout.state_dir().display().to_string());
+    if broker.local_socket {
+        set("local-uri", &layout.local_uri());
+    }
+    if let Some(timeout) = &broker.connect_timeout {
+        set("tbon.connect_timeout", timeout);
+    }
+    if let Some(topology) = &broker.topology {
+        set("tbon.topo", topology);
+    }
+    if broker.zeromq_debug {
+        set("tbon.zmqdebug", "1");
+    }
+    let budget = pod.budget();
+    set("broker.cleanup-timeout", &flux_duration(budget.cleanup));
+    set("broker.shutdown-timeout", &flux_duration(budget.leave));
+    set("log-stderr-level", &broker.log_level.to_string());
+    // Each pod's log shows its own broker.
+    set("log-stderr-mode", "local");
+    if pod.role == Role::Lead || matches!(config.workload, Workload::Interactive { .. }) {
+        words.push("-Sbroker.rc2_none".to_owned());
+    }
+    words
+}
+
+/// `broker.toml`: the user's own text where there is one, else with the way to a lead that let this pod in at
+/// `found`; before that, with its address where it has one.
+pub(super) fn configuration(pod: Pod<'_>, found: Option<IpAddr>) -> FileToWrite {
+    let custom = pod.config.broker.custom_config.clone();
+    let content = custom.unwrap_or_else(|| document(pod, found).to_string());
+    file(pod.config.layout.broker_toml(), 0o644, content)
+}
+
+/// Every pod of an instance gets the same hosts in the same order.
+fn document(pod: Pod<'_>, found: Option<IpAddr>) -> Table {
+    let config = pod.config;
+    let mut document = table([
+        // People who enter the pod as another user may look; those who enter as root may ask and shut down.
+        ("access", table([("allow-guest-user", true), ("allow-root-owner", true)])),
+        ("bootstrap", bootstrap(pod, found)),
+        // How long a job that is cancelled, as all are in a stop, has from SIGTERM to SIGKILL.
+        ("exec", table([("kill-timeout", flux_duration(pod.budget().jobs))])),
+        ("resource", table([("path", text(&config.layout.resource_file()))])),
+        ("sched-fluxion-qmanager", table([("queue-policy", config.broker.queue_policy.clone())])),
+        ("sched-fluxion-resource", table([("match-policy", LOWEST_NODE_FIRST)])),
+    ]);
+    if config.broker.simple_scheduler {
+        // flux-modprobe(1): which module provides a service that several could.
+        let simple = ["sched", "feasibility"].map(|service| (service, "sched-simple"));
+        document.extend(table([("modules", table([("alternatives", table(simple))]))]));
+    }
+    document
+}
+
+/// flux-config-bootstrap(5).
+fn bootstrap(pod: Pod<'_>, found: Option<IpAddr>) -> Table {
+    let network = &pod.config.network;
+    let (lead, enable_ipv6) = lead(pod, found);
+    let others = network.bootstrap.hosts().without_first();
+    let mut hosts = vec![lead];
+    if !others.is_empty() {
+        hosts.push(table([("host", others.to_string())]));
+    }
+    let mut bootstrap = table::<Value, 5>([
+        ("curve_cert", text(&pod.config.layout.curve_certificate()).into()),
+        ("default_port", i64::from(network.port).into()),
+        // Never an interface by name: not every network calls it eth0.
+        ("default_bind", "tcp://*:%p".into()),
+        ("default_connect", format!("tcp://{}:%p", fully_qualified(pod, "%h")).into()),
+        ("hosts", hosts.into()),
+    ]);
+    if enable_ipv6 {
+        bootstrap.extend(table([("enable_ipv6", true)]));
+    }
+    bootstrap
+}
+
+/// The entry of rank 0, and whether this broker's sockets take IPv6.
+///
+/// A lead that has an address is connected to by that, unless another one let this pod in. By its name, `ZeroMQ` asks
+/// for IPv6 addresses alone where it may use any, and for IPv4 addresses alone where it may not.
+fn lead(pod: Pod<'_>, found: Option<IpAddr>) -> (Table, bool) {
+    let network = &pod.config.network;
+    let address = lead_address(pod);
+    let mut host = table([("host", network.bootstrap.hosts().first().unwrap_or_default())]);
+    let connect = match &network.bootstrap {
+        Bootstrap::Root { .. } => {
+            host.extend(table([("bind", format!("tcp://*:{}", network.port))]));
+            let address = address.filter(|address| found.is_none_or(|found| found == *address));
+            address.map(|address| endpoint(&address.to_string(), network.port))
+        }
+        Bootstrap::Child { lead, lead_port, .. } => Some(endpoint(lead, *lead_port)),
+    };
+    host.extend(connect.map(|connect| ("connect".to_owned(), connect.into())));
+    // The lead connects to nobody, and `ZeroMQ` then listens for IPv4 as well; without IPv6 in the
+    // kernel, for IPv4 alone.
+    let ipv6 = pod.role == Role::Lead || found.or(address).is_some_and(|it| it.is_ipv6());
+    (host, ipv6)
+}
+
+/// The lead's address where it has one that does not change.
+pub(super) fn lead_address(pod: Pod<'_>) -> Option<IpAddr> {
+    match &pod.config.network.bootstrap {
+        Bootstrap::Root { .. } => pod.config.network.lead_address,
+        Bootstrap::Child { lead, .. } => lead.parse().ok(),
+    }
+}
+
+/// Name of pod `host` in the cluster's DNS, complete with the cluster's domain.
+pub(super) fn fully_qualified(pod: Pod<'_>, host: &str) -> String {
+    let (service, namespace) =
+        (&pod.config.network.headless_service, &pod.config.cluster.namespace);
+    let domain = pod.facts.cluster_domain.as_deref().unwrap_or("cluster.local");
+    format!("{host}.{service}.{namespace}.svc.{domain}")
+}
+
+/// `ZeroMQ` endpoint of `host`, a name or an address.
+fn endpoint(host: &str, port: u16) -> String {
+    match host.parse::<Ipv6Addr>() {
+        Ok(address) => format!("tcp://[{address}]:{port}"),
+        Err(_) => format!("tcp://{host}:{port}"),
+    }
+}
+
+fn table<V: Into<Value>, const N: usize>(entries: [(&str, V); N]) -> Table {
+    entries.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
