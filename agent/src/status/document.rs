@@ -4,10 +4,6 @@
 //! reach it. A request is one JSON document: `{"ask":"status"}` is answered at once,
 //! `{"ask":"ready","milliseconds":50000}` when the pod is ready, the run is over, or that time is. The
 //! answer is a [`StatusReport`] or `{"error":"..."}`.
-//!
-//! Who asks does so with the crate `zeromq`. PID 1 answers by its own code: the crate's REP socket
-//! reads a frame of any length into memory, keeps any number of clients, and takes a whole core once a
-//! client broke off within a frame.
 
 use flux_contract::Phase;
 use serde::{Deserialize, Serialize};
@@ -15,7 +11,6 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::Instant;
-use zeromq::ZmqError;
 
 /// Longest path of a Unix socket (unix(7): 108 bytes with the terminating one).
 pub(super) const PATH_LIMIT: usize = 107;
@@ -108,7 +103,7 @@ pub enum StatusError {
         path: PathBuf,
         /// What was wrong.
         #[source]
-        cause: ZmqError,
+        cause: omq_proto::Error,
     },
     /// No answer came in time.
     #[error("the agent at {} gave no answer within {} ms", path.display(), after.as_millis())]

@@ -2,11 +2,13 @@
 //! long for each.
 
 use crate::status::document::{PATH_LIMIT, Refusal, Request, StatusError, StatusReport};
-use crate::status::rep::Connection;
 use crate::status::timing::milliseconds;
 use crate::system::files;
+use crate::system::zmtp::Link;
+use bytes::Bytes;
+use omq_proto::proto::{ConnectionConfig, Role};
+use omq_proto::{Message, SocketType};
 use std::fs::{self, DirBuilder, Permissions};
-use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +19,8 @@ use tokio::time::{sleep, timeout};
 
 /// Clients that are served at a time; others wait for their turn.
 const CLIENTS: usize = 32;
+/// Bytes that a question may have, frames and all. Ours have some fifty.
+const QUESTION_LIMIT: usize = 4096;
 /// How long a client may take to ask, and to take its answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause before the next client when one could not be accepted, as with too many open files.
@@ -55,7 +59,6 @@ impl StatusServer {
                     let reports = reports.clone();
                     tokio::spawn(async move {
                         let _place = place;
-                        // It went away, took too long, or speaks no ZMTP.
                         let _ = converse(stream, reports).await;
                     });
                 }
@@ -65,22 +68,25 @@ impl StatusServer {
     }
 }
 
-/// Answers one client for as long as it asks.
-async fn converse(
-    stream: UnixStream,
-    mut reports: watch::Receiver<StatusReport>,
-) -> io::Result<()> {
-    let mut connection = timeout(CLIENT_TIMEOUT, Connection::accept(stream)).await??;
+/// Answers one client for as long as it asks: until it has gone, takes too long or breaks the protocol.
+async fn converse(stream: UnixStream, mut reports: watch::Receiver<StatusReport>) -> Option<()> {
+    let config = ConnectionConfig::new(Role::Server, SocketType::Rep);
+    let mut link = Link::new(stream, config.max_message_size(QUESTION_LIMIT));
+    timeout(CLIENT_TIMEOUT, link.ready()).await.ok()?.ok()?;
     loop {
-        let question = timeout(CLIENT_TIMEOUT, connection.question()).await??;
-        let request = serde_json::from_slice(&question);
+        let message = timeout(CLIENT_TIMEOUT, link.receive()).await.ok()?.ok()?;
+        // The envelope of REQ, which the answer has as well, ends with an empty part.
+        let mut parts: Vec<Bytes> = message.iter().collect();
+        let end = parts.iter().position(Bytes::is_empty)?;
+        let request = serde_json::from_slice(parts.get(end + 1)?);
         if let Ok(Request::Ready { milliseconds }) = request {
             let wait = Duration::from_millis(milliseconds).min(LONGEST_WAIT);
             let settled = reports.wait_for(|report| report.ready || report.over);
             tokio::select! {
                 // The answer is that of the moment, be it settled or not.
                 _ = timeout(wait, settled) => {}
-                () = connection.gone() => return Ok(()),
+                // It has gone, or says something though it is not its turn.
+                _ = link.receive() => return None,
             }
         }
         let report = now(&reports.borrow());
@@ -90,7 +96,10 @@ async fn converse(
                 serde_json::to_string(&Refusal { error: format!("unknown request: {error}") })
             }
         };
-        timeout(CLIENT_TIMEOUT, connection.answer(&text.unwrap_or_default())).await??;
+        parts.truncate(end + 1);
+        parts.push(text.unwrap_or_default().into());
+        let answer = Message::multipart(parts);
+        timeout(CLIENT_TIMEOUT, link.send(&answer)).await.ok()?.ok()?;
     }
 }
 
