@@ -220,13 +220,9 @@ fn stage(link: &Link<TcpStream>) -> Stage {
 /// libzmq says so by closing the connection (RFC 26 forbids to answer).
 fn failed(link: &Link<TcpStream>, error: &Error) -> Outcome {
     let stage = stage(link);
-    let closed = match error {
-        Error::Closed => true,
-        Error::Io(error) => {
-            [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe].contains(&error.kind())
-        }
-        _ => false,
-    };
+    let gone = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+    let closed = matches!(error, Error::Closed)
+        || matches!(error, Error::Io(error) if gone.contains(&error.kind()));
     match (stage, error) {
         (_, Error::HandshakeRefused(refusal)) => {
             Outcome::Refused { status: refusal.reason.clone() }

@@ -5,6 +5,7 @@
 //! `{"ask":"ready","milliseconds":50000}` when the pod is ready, the run is over, or that time is. The
 //! answer is a [`StatusReport`] or `{"error":"..."}`.
 
+use crate::status::timing::milliseconds;
 use flux_contract::Phase;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -56,6 +57,17 @@ pub struct StatusReport {
     /// When the phase that runs began, the last of `phases`: each answer counts it up to then.
     #[serde(skip)]
     pub since: Option<Instant>,
+}
+
+impl StatusReport {
+    /// All phases; the one that runs ends `now`.
+    pub(crate) fn phases_until(&self, now: Instant) -> Vec<Phase> {
+        let mut phases = self.phases.clone();
+        if let (Some(since), Some(phase)) = (self.since, phases.last_mut()) {
+            phase.duration_milliseconds = milliseconds(now - since);
+        }
+        phases
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]

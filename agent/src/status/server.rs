@@ -2,7 +2,6 @@
 //! long for each.
 
 use crate::status::document::{PATH_LIMIT, Refusal, Request, StatusError, StatusReport};
-use crate::status::timing::milliseconds;
 use crate::system::files;
 use crate::system::zmtp::Link;
 use bytes::Bytes;
@@ -15,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Clients that are served at a time; others wait for their turn.
 const CLIENTS: usize = 32;
@@ -89,7 +88,8 @@ async fn converse(stream: UnixStream, mut reports: watch::Receiver<StatusReport>
                 _ = link.receive() => return None,
             }
         }
-        let report = now(&reports.borrow());
+        let mut report = reports.borrow().clone();
+        report.phases = report.phases_until(Instant::now());
         let text = match request {
             Ok(Request::Status {} | Request::Ready { .. }) => serde_json::to_string(&report),
             Err(error) => {
@@ -101,15 +101,6 @@ async fn converse(stream: UnixStream, mut reports: watch::Receiver<StatusReport>
         let answer = Message::multipart(parts);
         timeout(CLIENT_TIMEOUT, link.send(&answer)).await.ok()?.ok()?;
     }
-}
-
-/// `report` with the time that the running phase has taken up to now.
-fn now(report: &StatusReport) -> StatusReport {
-    let mut report = report.clone();
-    if let (Some(since), Some(phase)) = (report.since, report.phases.last_mut()) {
-        phase.duration_milliseconds = milliseconds(since.elapsed());
-    }
-    report
 }
 
 fn make_private_directory(directory: &Path) -> Result<(), StatusError> {
