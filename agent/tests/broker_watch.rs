@@ -76,7 +76,7 @@ async fn reports_with_the_lead_answering(errno: u8) -> Vec<Event> {
     let directory = TempDir::new().unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
-    pod::broker_that(&directory.path().join("local"), move |topic, _| {
+    pod::broker::broker_that(&directory.path().join("local"), move |topic, _| {
         if topic == "state-machine.monitor" {
             return Err(38);
         }
@@ -121,7 +121,7 @@ async fn a_broker_that_is_slow_once_is_asked_over_its_socket_again() {
     let listener = std::os::unix::net::UnixListener::bind(directory.path().join("local")).unwrap();
     std::thread::spawn(move || {
         let _silent = listener.accept().unwrap();
-        pod::answer(listener.accept().unwrap().0, "run")
+        pod::broker::answer(listener.accept().unwrap().0, "run")
     });
     let (events, mut changes) = mpsc::unbounded_channel();
     let watching = tokio::spawn(watch(&directory, "echo >> calls; echo 1:00 run 1s,").run(events));

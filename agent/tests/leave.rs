@@ -6,7 +6,8 @@ mod pod;
 mod support;
 
 use nix::sys::signal::Signal;
-use pod::{Background, PATIENCE, Pod, await_that, broker_that, stopped};
+use pod::broker::broker_that;
+use pod::{Background, PATIENCE, Pod, await_that, stopped};
 use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;

@@ -6,8 +6,9 @@ mod support;
 
 use flux_contract::{AgentConfig, Archive, Exit, Hooks, SidecarConfig, TerminationMessage};
 use nix::sys::signal::Signal;
+use pod::broker::broker_in_state;
 use pod::namespace::{FirstProcess, first_process};
-use pod::{Background, Pod, await_that, broker_in_state, sidecar, stopped};
+use pod::{Background, Pod, await_that, sidecar, stopped};
 use std::fs;
 use std::time::{Duration, Instant};
 

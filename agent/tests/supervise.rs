@@ -5,9 +5,9 @@ mod support;
 
 use flux_contract::{Exit, Hooks, SidecarConfig, WorkerPolicy, Workload};
 use nix::sys::signal::Signal;
+use pod::broker::broker_in_state;
 use pod::{
-    Background, PATIENCE, Pod, await_that, broker_in_state, closed_port, code, sidecar, stderr,
-    stdout, stopped,
+    Background, PATIENCE, Pod, await_that, closed_port, code, sidecar, stderr, stdout, stopped,
 };
 use std::fs;
 use std::time::Instant;
