@@ -245,11 +245,9 @@ mod tests {
 
     #[test]
     fn when_every_number_is_taken_that_is_an_error() {
-        let taken = |ids: std::ops::RangeInclusive<u32>| {
-            let passwd = ids.map(|id| format!("u{id}:x:{id}:{id}::/:\n")).collect::<String>();
-            databases(&passwd, "")
-        };
-        assert_eq!(taken(FIRST_FREE..=FIRST_FREE + 3).free_id(), Some(FIRST_FREE + 4));
+        let ids = FIRST_FREE..=FIRST_FREE + 3;
+        let passwd: Vec<String> = ids.map(|id| format!("u{id}:x:{id}:{id}::/:\n")).collect();
+        assert_eq!(databases(&passwd.concat(), "").free_id(), Some(FIRST_FREE + 4));
         assert_eq!(NoFreeId.to_string(), "no user id from 1000 to 60000 is free");
     }
 

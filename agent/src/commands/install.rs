@@ -34,8 +34,8 @@ pub(crate) fn view(request: &InstallRequest, with_agent: bool) -> Result<(), Com
     if with_agent {
         agent(&Layout::new(&request.destination).bin_dir())?;
     }
-    let report = install_view(request, &mut log_line)
-        .map_err(|error| CommandError::new(Exit::View, &error))?;
+    let report =
+        install_view(request, &log_line).map_err(|error| CommandError::new(Exit::View, &error))?;
     log_line(&report.to_string());
     Ok(())
 }

@@ -58,7 +58,7 @@ pub enum ViewError {
         #[source]
         cause: io::Error,
     },
-    /// The threads for copying could not be started, or were lost.
+    /// The threads for copying could not be started.
     #[error("could not copy with several threads: {reason}")]
     Threads {
         /// Why.
