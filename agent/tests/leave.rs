@@ -161,11 +161,9 @@ fn only_the_drain_that_a_pod_has_left_is_lifted() {
 
 #[test]
 fn a_broker_that_was_never_up_is_ended_at_once() {
-    let pod = Pod::called("hello-1");
-    pod.broker_does(ENDS_AT_SIGTERM);
     let (_lead, port) = support::lead(&pod::certificate());
-    let mut config = pod.config(&["true"]);
-    config.network.port = port;
+    let (pod, config) = Pod::worker(port);
+    pod.broker_does(ENDS_AT_SIGTERM);
     let run = Background::start(pod.prepared(&config));
     pod.await_file("up");
     run.signal(Signal::SIGTERM);

@@ -7,7 +7,7 @@ use flux_agent::accounts::Databases;
 use flux_agent::plan::{Facts, Plan, Step, plan};
 use flux_contract::{AgentConfig, Bootstrap, Hostlist, Workload};
 use proptest::collection::{btree_map, vec};
-use proptest::option::of;
+use proptest::option::{of, weighted};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ prop_compose! {
     /// A configuration with another value in the place of some.
     fn config()(
         config in prop::sample::select(settings::full()),
-        others in vec(of(other()), 80), environment in btree_map(text(), text(), 0..4),
+        others in vec(weighted(0.3, other()), 80), environment in btree_map(text(), text(), 0..4),
         sidecar in text(),
     ) -> AgentConfig {
         let places = settings::values(&config).into_keys();

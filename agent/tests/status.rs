@@ -78,19 +78,10 @@ async fn a_stale_socket_is_no_agent_and_does_not_keep_a_new_one_from_starting() 
     let path = directory.path().join("agent/status.sock");
     fs::create_dir(path.parent().unwrap()).unwrap();
     drop(UnixListener::bind(&path).unwrap());
-    assert!(matches!(ask(&path, TIMEOUT).await, Err(StatusError::NotRunning { .. })));
+    assert!(matches!(ask(&path, TIMEOUT).await, Err(StatusError::NotRunning(..))));
     let (_reports, receiver) = watch::channel(report("quorum"));
     tokio::spawn(StatusServer::bind(&path).unwrap().serve(receiver));
     assert_eq!(ask(&path, TIMEOUT).await.unwrap().phase, "quorum");
-}
-
-#[tokio::test]
-async fn where_no_agent_runs_that_is_said_at_once() {
-    let error = ask(Path::new("/nonexistent/status.sock"), TIMEOUT).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "no agent runs here: nothing listens on /nonexistent/status.sock"
-    );
 }
 
 #[tokio::test]
@@ -99,13 +90,13 @@ async fn an_agent_that_does_not_answer_is_given_up() {
     let path = directory.path().join("silent.sock");
     let _listener = UnixListener::bind(&path).unwrap();
     let error = ask(&path, Duration::from_millis(100)).await.unwrap_err();
-    assert!(matches!(error, StatusError::TimedOut { .. }), "{error}");
+    assert!(matches!(error, StatusError::TimedOut(..)), "{error}");
 }
 
 #[tokio::test]
 async fn a_path_longer_than_a_unix_socket_may_have_is_named() {
     let path = PathBuf::from(format!("/tmp/{}/status.sock", "x".repeat(120)));
-    assert!(matches!(StatusServer::bind(&path), Err(StatusError::LongPath { .. })));
+    assert!(matches!(StatusServer::bind(&path), Err(StatusError::LongPath(..))));
 }
 
 #[tokio::test]
@@ -223,18 +214,4 @@ async fn clients_that_say_nothing_make_room_for_others_after_a_while() {
     }
     let minute = Duration::from_mins(1);
     assert_eq!(ask(&agent.path, minute).await.unwrap(), report("hooks"));
-}
-
-#[tokio::test]
-async fn many_clients_at_once_all_get_their_answer() {
-    let agent = agent();
-    let asked: Vec<_> = (0..20)
-        .map(|_| {
-            let path = agent.path.clone();
-            tokio::spawn(async move { ask(&path, TIMEOUT).await.unwrap() })
-        })
-        .collect();
-    for answer in asked {
-        assert_eq!(answer.await.unwrap(), report("hooks"));
-    }
 }

@@ -282,11 +282,9 @@ kill -KILL $$
 
 #[test]
 fn nothing_of_a_dead_broker_runs_beside_the_next_but_what_a_hook_started_does() {
-    let pod = Pod::called("hello-1");
-    pod.broker_does(LEAVES_A_JOB);
     let (_lead, port) = support::lead(&pod::certificate());
-    let mut config = config(&pod);
-    config.network.port = port;
+    let (pod, mut config) = Pod::worker(port);
+    pod.broker_does(LEAVES_A_JOB);
     // Two daemons: one with a session of its own, and one in the process group of its hook. Once the broker
     // runs, each starts a process and leaves it to PID 1.
     fs::write(

@@ -69,9 +69,7 @@ fn a_signal_during_a_hook_ends_hook_and_run_at_once_and_the_post_hook_runs() {
 
 #[test]
 fn a_worker_that_waits_for_the_lead_ends_at_once_when_told_to() {
-    let pod = Pod::called("hello-1");
-    let mut config = pod.config(&["true"]);
-    config.network.port = closed_port();
+    let (pod, config) = Pod::worker(closed_port());
     let run = Background::start(pod.prepared(&config));
     let status = || {
         let output = pod.for_this_pod("status").args(["--output", "json"]).output().unwrap();
@@ -90,9 +88,7 @@ fn a_worker_that_waits_for_the_lead_ends_at_once_when_told_to() {
 
 #[test]
 fn a_worker_gives_up_at_its_deadline_and_says_what_it_saw() {
-    let pod = Pod::called("hello-1");
-    let mut config = pod.config(&["true"]);
-    config.network.port = closed_port();
+    let (pod, mut config) = Pod::worker(closed_port());
     config.network.lead_deadline_seconds = 0;
     let output = pod.run(&config);
     assert_eq!(code(&output), i32::from(Exit::LeadUnreachable.code()), "{}", stderr(&output));
@@ -167,11 +163,9 @@ fn broker_and_command_lead_process_groups_of_their_own() {
 
 #[test]
 fn a_worker_starts_its_broker_again_after_a_failure_and_leaves_when_the_instance_ends() {
-    let pod = Pod::called("hello-1");
-    pod.broker_does("[ -e $POD/second ] && exit 0; touch $POD/second; exit 1");
     let (_lead, port) = support::lead(&pod::certificate());
-    let mut config = pod.config(&["true"]);
-    config.network.port = port;
+    let (pod, mut config) = Pod::worker(port);
+    pod.broker_does("[ -e $POD/second ] && exit 0; touch $POD/second; exit 1");
     let output = pod.run(&config);
     let error = stderr(&output);
     assert_eq!(code(&output), 0, "{error}");

@@ -52,37 +52,20 @@ impl fmt::Display for Stage {
 pub enum Outcome {
     /// The handshake was completed: a broker with our certificate listens there.
     Accepted,
-    /// The server has our certificate but does not let it in; `status` is that of ZAP (RFC 27).
-    Refused {
-        /// The status code, usually `400`.
-        status: String,
-    },
-    /// Something else listens there.
-    NotCurve {
-        /// What it says of itself.
-        seen: String,
-    },
+    /// The server has our certificate but does not let it in; the status is that of ZAP (RFC 27), usually `400`.
+    Refused(String),
+    /// Something else listens there, which says this of itself.
+    NotCurve(String),
     /// The server has another certificate.
     WrongKey,
     /// Nothing listens on the port, or the service in front of it has no endpoint yet.
     ConnectionRefused,
-    /// There is no way to the address.
-    Unreachable {
-        /// What the system said.
-        error: String,
-    },
-    /// No answer came in time.
-    TimedOut {
-        /// What was awaited.
-        stage: Stage,
-    },
-    /// The peer speaks CURVE but not as it should, or went away in between.
-    Protocol {
-        /// When.
-        stage: Stage,
-        /// What was wrong.
-        error: String,
-    },
+    /// There is no way to the address; this is what the system said.
+    Unreachable(String),
+    /// No answer came in time to what was awaited.
+    TimedOut(Stage),
+    /// The peer speaks CURVE but not as it should, or went away in between: when, and what was wrong.
+    Protocol(Stage, String),
 }
 
 impl Outcome {
@@ -94,7 +77,7 @@ impl Outcome {
     /// True when a server is there that will not let this certificate in. Waiting rarely helps;
     /// the pod of a cluster that is being replaced may answer so for a moment, though.
     pub const fn is_certificate_problem(&self) -> bool {
-        matches!(self, Self::WrongKey | Self::Refused { .. })
+        matches!(self, Self::WrongKey | Self::Refused(_))
     }
 }
 
@@ -102,11 +85,11 @@ impl fmt::Display for Outcome {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Accepted => formatter.write_str("accepted"),
-            Self::Refused { status } => write!(
+            Self::Refused(status) => write!(
                 formatter,
                 "the server refused this certificate with status {status}: it is not among those it lets in"
             ),
-            Self::NotCurve { seen } => write!(
+            Self::NotCurve(seen) => write!(
                 formatter,
                 "what listens there is no broker with a CURVE certificate: it answered with {seen}"
             ),
@@ -116,12 +99,12 @@ impl fmt::Display for Outcome {
             Self::ConnectionRefused => {
                 formatter.write_str("connection refused: nothing listens there yet")
             }
-            Self::Unreachable { error } => write!(formatter, "unreachable: {error}"),
-            Self::TimedOut { stage: Stage::Connect } => formatter.write_str(
+            Self::Unreachable(error) => write!(formatter, "unreachable: {error}"),
+            Self::TimedOut(Stage::Connect) => formatter.write_str(
                 "no answer to the connection attempt: packets may be dropped on the way, as by a network policy",
             ),
-            Self::TimedOut { stage } => write!(formatter, "connected, but no answer {stage}"),
-            Self::Protocol { stage, error } => write!(formatter, "{error} {stage}"),
+            Self::TimedOut(stage) => write!(formatter, "connected, but no answer {stage}"),
+            Self::Protocol(stage, error) => write!(formatter, "{error} {stage}"),
         }
     }
 }
@@ -158,7 +141,7 @@ pub async fn probe(
     let stream = match connected {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return not_connected(&error),
-        Err(_) => return Outcome::TimedOut { stage: Stage::Connect },
+        Err(_) => return Outcome::TimedOut(Stage::Connect),
     };
     // Small messages go back and forth; without this option the probe is only slower.
     let _ = stream.set_nodelay(true);
@@ -169,7 +152,7 @@ pub async fn probe(
     match timeout_at(deadline, handshake(&mut link)).await {
         Ok(Ok(())) => Outcome::Accepted,
         Ok(Err(error)) => failed(&link, &error),
-        Err(_) => Outcome::TimedOut { stage: stage(&link) },
+        Err(_) => Outcome::TimedOut(stage(&link)),
     }
 }
 
@@ -177,9 +160,9 @@ fn not_connected(error: &io::Error) -> Outcome {
     if error.kind() == ErrorKind::ConnectionRefused {
         Outcome::ConnectionRefused
     } else if error.kind() == ErrorKind::TimedOut {
-        Outcome::TimedOut { stage: Stage::Connect }
+        Outcome::TimedOut(Stage::Connect)
     } else {
-        Outcome::Unreachable { error: error.to_string() }
+        Outcome::Unreachable(error.to_string())
     }
 }
 
@@ -224,19 +207,15 @@ fn failed(link: &Link<TcpStream>, error: &Error) -> Outcome {
     let closed = matches!(error, Error::Closed)
         || matches!(error, Error::Io(error) if gone.contains(&error.kind()));
     match (stage, error) {
-        (_, Error::HandshakeRefused(refusal)) => {
-            Outcome::Refused { status: refusal.reason.clone() }
-        }
+        (_, Error::HandshakeRefused(refusal)) => Outcome::Refused(refusal.reason.clone()),
         (Stage::Hello, Error::HandshakeFailed(_)) => Outcome::WrongKey,
         (Stage::Hello, _) if closed => Outcome::WrongKey,
-        (_, _) if closed => {
-            Outcome::Protocol { stage, error: "the peer closed the connection".to_owned() }
-        }
+        (_, _) if closed => Outcome::Protocol(stage, "the peer closed the connection".to_owned()),
         (_, Error::Io(error)) => {
-            Outcome::Protocol { stage, error: format!("the connection failed: {error}") }
+            Outcome::Protocol(stage, format!("the connection failed: {error}"))
         }
-        (Stage::Greeting, _) => Outcome::NotCurve { seen: seen(&link.greeting) },
-        (_, error) => Outcome::Protocol { stage, error: error.to_string() },
+        (Stage::Greeting, _) => Outcome::NotCurve(seen(&link.greeting)),
+        (_, error) => Outcome::Protocol(stage, error.to_string()),
     }
 }
 

@@ -244,7 +244,7 @@ mod tests {
         let probe = async |address: SocketAddr, patience: Patience| {
             probed.borrow_mut().push(began.elapsed());
             let outcome = outcome(began.elapsed(), address.ip());
-            if outcome == (Outcome::TimedOut { stage: Stage::Connect }) {
+            if outcome == Outcome::TimedOut(Stage::Connect) {
                 sleep(patience.connection.min(patience.whole)).await;
             }
             outcome
@@ -276,7 +276,7 @@ mod tests {
         let outcome = |now, _| if now < up { REFUSED } else { Outcome::Accepted };
         let waited = run(Some(SERVICE), 60, outcome, |_| Ok(Vec::new())).await;
         assert!(waited.found().elapsed < up + LONGEST_PAUSE);
-        let pauses = waited.probed.windows(2).map(|pair| (pair[1] - pair[0]).as_millis());
+        let pauses = waited.probed.windows(2).map(|pair| pair[1].abs_diff(pair[0]).as_millis());
         let pauses: Vec<_> = pauses.collect();
         let eager = pauses.iter().take_while(|pause| **pause <= 52).count();
         assert!((55..=61).contains(&eager), "{pauses:?}");
@@ -289,7 +289,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn packets_that_are_dropped_at_first_cost_a_quarter_of_a_second_at_most() {
         let until = Duration::from_millis(1_100);
-        let lost = Outcome::TimedOut { stage: Stage::Connect };
+        let lost = Outcome::TimedOut(Stage::Connect);
         let outcome = |now, _| if now < until { lost.clone() } else { Outcome::Accepted };
         let waited = run(Some(SERVICE), 60, outcome, |_| unknown()).await;
         assert!(waited.found().elapsed < until + EAGER_CONNECTION + FIRST_PAUSE);

@@ -30,20 +30,20 @@ async fn exchange(
     request: &Request,
     timeout: Duration,
 ) -> Result<StatusReport, StatusError> {
-    let Ok(stream) = UnixStream::connect(path).await else {
-        return Err(StatusError::NotRunning { path: path.to_owned() });
+    let path = path.to_owned();
+    let Ok(stream) = UnixStream::connect(&path).await else {
+        return Err(StatusError::NotRunning(path));
     };
-    let answer = tokio::time::timeout(timeout, send_and_receive(stream, request))
-        .await
-        .map_err(|_| StatusError::TimedOut { path: path.to_owned(), after: timeout })?
-        .map_err(|cause| StatusError::Ask { path: path.to_owned(), cause })?;
-    serde_json::from_slice(&answer).map_err(|_| StatusError::Answer {
-        path: path.to_owned(),
-        answer: String::from_utf8_lossy(&answer).into_owned(),
-    })
+    let answer = match tokio::time::timeout(timeout, send_and_receive(stream, request)).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => return Err(StatusError::Ask(path, error)),
+        Err(_) => return Err(StatusError::TimedOut(path, timeout)),
+    };
+    serde_json::from_slice(&answer)
+        .map_err(|_| StatusError::Answer(path, String::from_utf8_lossy(&answer).into_owned()))
 }
 
-/// What REP answers; between the envelope of REQ and the text there is an empty part.
+/// The text that REP answers with. The part before it is the empty one with which REQ begins.
 async fn send_and_receive(stream: UnixStream, request: &Request) -> Result<Vec<u8>, Error> {
     let mut link = Link::new(stream, ConnectionConfig::new(Role::Client, SocketType::Req));
     link.ready().await?;

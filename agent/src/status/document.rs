@@ -82,57 +82,27 @@ pub(super) struct Refusal {
     pub(super) error: String,
 }
 
-/// Why the state of a run could not be served or queried.
+/// Why the state of a run could not be served or queried; a path is that of the socket.
 #[derive(Debug, thiserror::Error)]
 pub enum StatusError {
-    /// The socket's directory or a stale socket is in the way.
-    #[error("could not {doing} {}", path.display())]
-    Prepare {
-        /// What was being done.
-        doing: &'static str,
-        /// To what.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        cause: io::Error,
-    },
+    /// The socket's directory or a stale socket is in the way: what was being done, to what.
+    #[error("could not {} {}", .0, .1.display())]
+    Prepare(&'static str, PathBuf, #[source] io::Error),
     /// Unix sockets have a length limit.
-    #[error("the path {} is longer than the {PATH_LIMIT} bytes a Unix socket may have", path.display())]
-    LongPath {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("the path {} is longer than the {PATH_LIMIT} bytes a Unix socket may have", .0.display())]
+    LongPath(PathBuf),
     /// There is no agent that could answer.
-    #[error("no agent runs here: nothing listens on {}", path.display())]
-    NotRunning {
-        /// The socket.
-        path: PathBuf,
-    },
+    #[error("no agent runs here: nothing listens on {}", .0.display())]
+    NotRunning(PathBuf),
     /// The question could not be asked.
-    #[error("could not ask the agent at {}", path.display())]
-    Ask {
-        /// The socket.
-        path: PathBuf,
-        /// What was wrong.
-        #[source]
-        cause: omq_proto::Error,
-    },
+    #[error("could not ask the agent at {}", .0.display())]
+    Ask(PathBuf, #[source] omq_proto::Error),
     /// No answer came in time.
-    #[error("the agent at {} gave no answer within {} ms", path.display(), after.as_millis())]
-    TimedOut {
-        /// The socket.
-        path: PathBuf,
-        /// How long was waited.
-        after: Duration,
-    },
+    #[error("the agent at {} gave no answer within {} ms", .0.display(), .1.as_millis())]
+    TimedOut(PathBuf, Duration),
     /// The answer was no report.
-    #[error("the agent at {} answered with something else than a status: {answer}", path.display())]
-    Answer {
-        /// The socket.
-        path: PathBuf,
-        /// What it answered.
-        answer: String,
-    },
+    #[error("the agent at {} answered with something else than a status: {}", .0.display(), .1)]
+    Answer(PathBuf, String),
 }
 
 #[cfg(test)]

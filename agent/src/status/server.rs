@@ -38,13 +38,21 @@ impl StatusServer {
     /// that an earlier run left behind is removed.
     pub fn bind(path: &Path) -> Result<Self, StatusError> {
         if path.as_os_str().len() > PATH_LIMIT {
-            return Err(StatusError::LongPath { path: path.to_owned() });
+            return Err(StatusError::LongPath(path.to_owned()));
         }
-        make_private_directory(path.parent().unwrap_or(path))?;
-        let prepare =
-            |doing| move |cause| StatusError::Prepare { doing, path: path.to_owned(), cause };
-        files::remove(path).map_err(prepare("remove stale socket"))?;
-        let listener = UnixListener::bind(path).map_err(prepare("listen on"))?;
+        let failed = |doing, path: &Path| {
+            let path = path.to_owned();
+            move |cause| StatusError::Prepare(doing, path, cause)
+        };
+        let directory = path.parent().unwrap_or(path);
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .and_then(|()| fs::set_permissions(directory, Permissions::from_mode(0o700)))
+            .map_err(failed("make private directory", directory))?;
+        files::remove(path).map_err(failed("remove stale socket", path))?;
+        let listener = UnixListener::bind(path).map_err(failed("listen on", path))?;
         Ok(Self { listener })
     }
 
@@ -101,16 +109,4 @@ async fn converse(stream: UnixStream, mut reports: watch::Receiver<StatusReport>
         let answer = Message::multipart(parts);
         timeout(CLIENT_TIMEOUT, link.send(&answer)).await.ok()?.ok()?;
     }
-}
-
-fn make_private_directory(directory: &Path) -> Result<(), StatusError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
-        .and_then(|()| fs::set_permissions(directory, Permissions::from_mode(0o700)))
-        .map_err(|cause| {
-            let path = directory.to_owned();
-            StatusError::Prepare { doing: "make private directory", path, cause }
-        })
 }

@@ -70,6 +70,14 @@ impl Pod {
         Self { hostname: hostname.to_owned(), ..Self::new() }
     }
 
+    /// A worker's pod, and its configuration, whose lead answers at `port`.
+    pub fn worker(port: u16) -> (Self, AgentConfig) {
+        let pod = Self::called("hello-1");
+        let mut config = pod.config(&["true"]);
+        config.network.port = port;
+        (pod, config)
+    }
+
     /// The lead's pod, open to every user; `None`, and a word why, where nobody else can be become.
     pub fn of_root() -> Option<Self> {
         if !nix::unistd::getuid().is_root() || !has_other_users() {
