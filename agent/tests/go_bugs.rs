@@ -1,7 +1,6 @@
 //! The bugs of the operator in Go, and where it disagrees with its document, that show in a pod; by
 //! the numbers in `operator/tests/it/go_differences.txt`. Each test runs the real binary and would fail on what the
 //! scripts of that operator do.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod pod;
 

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 async fn ask(address: SocketAddr, certificate: &CurveCertificate) -> Outcome {
-    probe(address, certificate, PATIENCE.into()).await
+    probe(address, certificate, PATIENCE, PATIENCE).await
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn another_protocol_is_shown_by_its_first_bytes() {
 #[tokio::test]
 async fn a_silent_listener_times_out_while_its_greeting_is_awaited() {
     let (_listener, address) = listen().await;
-    let outcome = probe(address, &certificate(1), Duration::from_millis(100).into()).await;
+    let outcome = probe(address, &certificate(1), PATIENCE, Duration::from_millis(100)).await;
     assert_eq!(outcome, Outcome::TimedOut(Stage::Greeting));
 }
 

@@ -20,25 +20,31 @@ touch $POD/trapped
 while :; do sleep 0.02; done
 ";
 
+/// Sends each signal to `run`, whose program notes what it gets under that name.
+fn all_are_noted(pod: &Pod, run: &Background, signals: &[(Signal, &str)]) {
+    let mut seen = String::new();
+    for (signal, name) in signals {
+        run.signal(*signal);
+        seen.push_str(name);
+        await_that(name, || fs::read_to_string(pod.at("signals")).is_ok_and(|text| text == seen));
+    }
+}
+
 #[test]
 fn every_signal_is_passed_on_to_the_broker_and_only_term_ends_this_one() {
     let pod = Pod::new();
     pod.broker_does(NOTES_SIGNALS);
     let run = Background::start(pod.prepared(&pod.config(&["true"])));
     pod.await_file("trapped");
-    let mut seen = String::new();
-    for (signal, name) in [
+    let signals = [
         (Signal::SIGUSR1, "USR1\n"),
         (Signal::SIGUSR2, "USR2\n"),
         (Signal::SIGHUP, "HUP\n"),
         (Signal::SIGINT, "INT\n"),
         (Signal::SIGQUIT, "QUIT\n"),
         (Signal::SIGTERM, "TERM\n"),
-    ] {
-        run.signal(signal);
-        seen.push_str(name);
-        await_that(name, || fs::read_to_string(pod.at("signals")).is_ok_and(|text| text == seen));
-    }
+    ];
+    all_are_noted(&pod, &run, &signals);
     let (code, _, error) = run.end();
     assert_eq!(code, stopped(), "{error}");
     assert!(pod.message().last_error.unwrap().contains("SIGTERM"));
@@ -258,14 +264,9 @@ fn a_command_gets_its_users_signals_as_they_are_and_sigterm_for_any_that_asks_fo
     let pod = Pod::new();
     let run = Background::start(pod.prepared(&pod.launcher(NOTES_SIGNALS)));
     pod.await_file("trapped");
-    let mut seen = String::new();
-    for (signal, name) in
-        [(Signal::SIGUSR1, "USR1\n"), (Signal::SIGUSR2, "USR2\n"), (Signal::SIGINT, "TERM\n")]
-    {
-        run.signal(signal);
-        seen.push_str(name);
-        await_that(name, || fs::read_to_string(pod.at("signals")).is_ok_and(|text| text == seen));
-    }
+    let signals =
+        [(Signal::SIGUSR1, "USR1\n"), (Signal::SIGUSR2, "USR2\n"), (Signal::SIGINT, "TERM\n")];
+    all_are_noted(&pod, &run, &signals);
     let (code, _, error) = run.end();
     assert_eq!(code, stopped(), "{error}");
     assert!(error.contains("told to stop, it ended with exit code 3"), "{error}");
@@ -297,17 +298,6 @@ fn an_instance_that_is_shut_down_asks_its_command_to_end_and_the_code_is_the_com
     assert!(pod.message().command_ran);
 }
 
-#[test]
-fn exec_reports_what_could_not_be_started_as_shells_do() {
-    let Some(pod) = Pod::of_root() else { return };
-    let exec = |program: &str| {
-        let output =
-            pod.agent(&["exec", "--uid=1000", "--gid=1000", "--", program]).output().unwrap();
-        code(&output)
-    };
-    assert_eq!((exec("/no/such/program"), exec("/etc"), exec("true")), (127, 126, 0));
-}
-
 /// A sidecar without hooks, whose command begins when there is a broker.
 fn waiting(command: &str) -> SidecarConfig {
     SidecarConfig { wait_for_socket: true, ..sidecar(command) }
@@ -316,6 +306,15 @@ fn waiting(command: &str) -> SidecarConfig {
 /// Runs `sidecar` in `pod`.
 fn beside(pod: &Pod, sidecar: SidecarConfig) -> Background {
     Background::start(pod.beside(pod.config(&["true"]), sidecar))
+}
+
+/// Output and complaints of a sidecar that ends well because its runner has finished.
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+fn end_with_runner(pod: &Pod, run: Background) -> (String, String) {
+    fs::write(pod.layout().complete_marker(), "").unwrap();
+    let (code, output, error) = run.end();
+    assert_eq!(code, 0, "{error}");
+    (output, error)
 }
 
 #[test]
@@ -330,9 +329,7 @@ fn a_sidecar_waits_for_the_socket_and_ends_when_the_runner_has() {
     let run = beside(&pod, sidecar);
     broker_in_state(&pod.layout().local_socket(), "run");
     pod.await_file("work/started");
-    fs::write(pod.layout().complete_marker(), "").unwrap();
-    let (code, output, error) = run.end();
-    assert_eq!(code, 0, "{error}");
+    let (output, _) = end_with_runner(&pod, run);
     assert_eq!(output, format!("pre 1\n2 {}\npost\n", pod.layout().local_uri()));
 }
 
@@ -343,9 +340,7 @@ fn a_sidecars_command_of_any_length_runs_and_its_text_is_in_no_command_line() {
     let command = format!("TEXT={filler}; echo ${{#TEXT}} $(wc -c </proc/$$/cmdline); touch said");
     let run = beside(&pod, sidecar(&command));
     pod.await_file("work/said");
-    fs::write(pod.layout().complete_marker(), "").unwrap();
-    let (code, output, error) = run.end();
-    assert_eq!(code, 0, "{error}");
+    let (output, _) = end_with_runner(&pod, run);
     let (length, arguments) = output.trim().split_once(' ').unwrap();
     assert_eq!(length, "200000");
     assert!(arguments.parse::<usize>().unwrap() < 1000, "{output}");
@@ -357,9 +352,7 @@ fn a_sidecar_whose_command_has_ended_stays_until_the_runner_has() {
     let post = Some("touch posted".to_owned());
     let run = beside(&pod, SidecarConfig { post, ..sidecar("true") });
     pod.await_file("work/posted");
-    fs::write(pod.layout().complete_marker(), "").unwrap();
-    let (code, _, error) = run.end();
-    assert_eq!(code, 0, "{error}");
+    let (_, error) = end_with_runner(&pod, run);
     assert!(error.contains("staying until the runner has finished"), "{error}");
 }
 
@@ -385,9 +378,7 @@ fn a_sidecar_whose_command_fails_because_flux_ends_has_not_failed() {
     let run = beside(&pod, waiting("echo $$ > pid; mv pid failed; exit 3"));
     let process = format!("/proc/{}", pod.await_file("work/failed").trim());
     await_that("the command's end is seen", || !fs::exists(&process).unwrap());
-    fs::write(pod.layout().complete_marker(), "").unwrap();
-    let (code, _, error) = run.end();
-    assert_eq!(code, 0, "{error}");
+    let (_, error) = end_with_runner(&pod, run);
     assert!(error.contains("ended with exit code 3"), "said all the same: {error}");
 }
 

@@ -3,7 +3,7 @@
 use crate::accounts::become_user::{self, Target};
 use crate::commands::arguments::{Awaited, OutputArgument, PodArguments};
 use crate::commands::error::{CommandError, report};
-use crate::commands::{client, doctor, env, fluxion, inspect, install, keygen, probe, wait};
+use crate::commands::{client, doctor, fluxion, inspect, install, keygen, probe, wait};
 use crate::flux::resources::memory_limit;
 use crate::pid1::run;
 use crate::program::{batch, diagnose};
@@ -237,7 +237,7 @@ fn dispatch(command: Command) -> u8 {
         }
         Command::Plan { pod, output } => report(inspect::plan(&pod, output.output)),
         Command::Keygen { path, name, force } => report(keygen::run(path.as_deref(), &name, force)),
-        Command::Status { pod, output } => report_async(inspect::status(&pod, output.output)),
+        Command::Status { pod, output } => report_async(wait::status(&pod, output.output)),
         Command::Ready { pod, timeout } => report_async(wait::ready(&pod, timeout)),
         Command::Wait { what, pod, timeout } => report_async(wait::wait(what, &pod, timeout)),
         Command::Probe { pod, target, certificate, timeout, output } => {
@@ -251,8 +251,10 @@ fn dispatch(command: Command) -> u8 {
         Command::Fluxion => report(fluxion::run()),
         Command::Resources { pod, output } => report(inspect::resources(&pod, output.output)),
         Command::Diagnose { flux } => block_on(diagnose::run(&flux), identity),
-        Command::Env { to: Some(file), pod: _, output: _ } => report(env::write_to(&file)),
-        Command::Env { to: None, pod, output } => report(env::run(&pod, output.output)),
+        Command::Env { to: Some(file), pod: _, output: _ } => {
+            report(inspect::write_environment(&file))
+        }
+        Command::Env { to: None, pod, output } => report(inspect::environment(&pod, output.output)),
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) async fn run(
     let mut done = Err(CommandError::printed_no());
     for address in addresses {
         let address = SocketAddr::new(address, port);
-        let outcome = probe(address, &certificate, duration(seconds).into()).await;
+        let outcome = probe(address, &certificate, duration(seconds), duration(seconds)).await;
         if outcome.is_accepted() {
             done = Ok(());
         }

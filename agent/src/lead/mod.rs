@@ -6,5 +6,5 @@ pub(crate) mod resolver;
 pub(crate) mod wait;
 pub(crate) mod watch;
 
-pub use probe::{Outcome, Patience, Stage, probe};
+pub use probe::{Outcome, Stage, probe};
 pub use wait::wait_for_lead;

@@ -109,35 +109,20 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// How long a probe may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
-    /// The TCP connection.
-    pub connection: Duration,
-    /// All of it.
-    pub whole: Duration,
-}
-
-impl From<Duration> for Patience {
-    /// `whole` in all, for whatever takes it.
-    fn from(whole: Duration) -> Self {
-        Self { connection: whole, whole }
-    }
-}
-
-/// Performs a CURVE client handshake with `address` within `patience` and closes the connection.
+/// Performs a CURVE client handshake with `address` within `whole`, of which `connection` may go for the TCP
+/// connection, and closes the connection.
 ///
 /// `certificate` is our own key pair and the server's public key as well: all brokers of a Flux
 /// instance share one.
 pub async fn probe(
     address: SocketAddr,
     certificate: &CurveCertificate,
-    patience: Patience,
+    connection: Duration,
+    whole: Duration,
 ) -> Outcome {
     let begin = Instant::now();
-    let deadline = begin + patience.whole;
-    let connection = (begin + patience.connection).min(deadline);
-    let connected = timeout_at(connection, TcpStream::connect(address)).await;
+    let deadline = begin + whole;
+    let connected = timeout_at(begin + connection.min(whole), TcpStream::connect(address)).await;
     let stream = match connected {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return not_connected(&error),

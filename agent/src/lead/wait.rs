@@ -1,6 +1,6 @@
 //! Waiting until the lead broker answers, and saying all along what is in the way.
 
-use crate::lead::probe::{Outcome, Patience, probe};
+use crate::lead::probe::{Outcome, probe};
 use crate::lead::resolver::lookup;
 use crate::plan::step::AwaitLead;
 use crate::system::output::chain;
@@ -71,7 +71,7 @@ pub async fn wait_for_lead(
     deadline: Duration,
     report: &mut dyn FnMut(&str),
 ) -> Result<LeadFound, LeadError> {
-    let probe = async |address, patience| probe(address, certificate, patience).await;
+    let probe = async |address, connection| probe(address, certificate, connection, PROBE).await;
     let resolve = async |name: &str| lookup(name).await.map_err(|error| chain(&error));
     let spread = |pause| spread(pause, getrandom::u32().unwrap_or(u32::MAX));
     wait(target, deadline, report, probe, resolve, spread).await
@@ -87,7 +87,7 @@ async fn wait(
     target: &AwaitLead,
     deadline: Duration,
     report: &mut dyn FnMut(&str),
-    probe: impl AsyncFn(SocketAddr, Patience) -> Outcome,
+    probe: impl AsyncFn(SocketAddr, Duration) -> Outcome,
     resolve: impl AsyncFn(&str) -> Result<Vec<IpAddr>, String>,
     spread: impl Fn(Duration) -> Duration,
 ) -> Result<LeadFound, LeadError> {
@@ -99,7 +99,7 @@ async fn wait(
         attempts += 1;
         let eager = started.elapsed() < EAGER;
         let connection = if eager { EAGER_CONNECTION } else { PROBE };
-        let probe = |address| probe(address, Patience { connection, whole: PROBE });
+        let probe = |address| probe(address, connection);
         let with_name = target.address.is_none() || started.elapsed() >= ADDRESS_ALONE;
         let seen = match attempt(target, with_name, probe, &resolve).await {
             Ok(address) => {
@@ -241,11 +241,11 @@ mod tests {
     ) -> Waited {
         let (mut reports, probed, began) = (Vec::new(), RefCell::new(Vec::new()), Instant::now());
         let mut report = |text: &str| reports.push(text.to_owned());
-        let probe = async |address: SocketAddr, patience: Patience| {
+        let probe = async |address: SocketAddr, connection: Duration| {
             probed.borrow_mut().push(began.elapsed());
             let outcome = outcome(began.elapsed(), address.ip());
             if outcome == Outcome::TimedOut(Stage::Connect) {
-                sleep(patience.connection.min(patience.whole)).await;
+                sleep(connection).await;
             }
             outcome
         };

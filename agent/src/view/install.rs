@@ -1,7 +1,7 @@
 //! Installing a view: find, copy beside the final place, put in place, mark as done.
 
 use super::copy::{Copied, Copy, Tree};
-use super::error::{Searched, ViewError, failed};
+use super::error::{ViewError, failed};
 use super::find::{Source, SourceLayout, find};
 use super::links::LinkMap;
 use crate::system::files;
@@ -142,8 +142,8 @@ impl Plan {
         map.push((software.clone(), software.clone()));
         let links = LinkMap::new(map);
         if !links.covers(&source.flux) {
-            let reason = format!("bin/flux is {}, which is not copied", source.flux.display());
-            let searched = vec![Searched { place: source.view.clone(), reason }];
+            let (view, flux) = (source.view.display(), source.flux.display());
+            let searched = vec![format!("{view} (bin/flux is {flux}, which is not copied)")];
             return Err(ViewError::NotFound { searched });
         }
         let mut plan = Self { links, trees: Vec::new(), renames: Vec::new() };
