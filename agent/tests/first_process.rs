@@ -168,7 +168,7 @@ fn probe(port: u16) -> impl FnOnce() -> String {
 }
 
 /// A run whose broker waits for the file `go` and then does what `then` says, while the startup probe and a
-/// readiness probe wait: the code, and what the probes were told.
+/// readiness probe wait: the code, and what the probes were answered.
 fn run_and_probe(then: &str) -> Option<(i32, [String; 2])> {
     let pod = Pod::new();
     pod.broker_does(&format!("{AWAIT}await $POD/go\n{then}"));
@@ -188,8 +188,8 @@ fn probes_that_wait_are_answered_before_the_run_ends() {
     for (then, code, line) in
         [("", 0, "HTTP/1.1 200 OK"), ("exit 3", 76, "HTTP/1.1 503 Service Unavailable")]
     {
-        let Some(told) = run_and_probe(then) else { return };
-        assert_eq!(told, (code, [line.to_owned(), line.to_owned()]));
+        let Some(answered) = run_and_probe(then) else { return };
+        assert_eq!(answered, (code, [line.to_owned(), line.to_owned()]));
     }
 }
 

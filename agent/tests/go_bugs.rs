@@ -4,7 +4,7 @@
 
 mod pod;
 
-use flux_contract::{AgentConfig, Hooks};
+use flux_contract::AgentConfig;
 use pod::{Pod, code, stderr, stdout};
 use std::fs;
 
@@ -61,7 +61,7 @@ fn bug_19_the_brokers_configuration_is_verbatim_and_written_anew() {
 fn bug_21_the_post_hook_of_a_strict_run_follows_a_failed_command() {
     let pod = Pod::new();
     let mut config = pod.config(&["sh", "-c", "exit 3"]);
-    config.hooks = Hooks { post: Some("echo post\nexit 1".to_owned()), ..Hooks::default() };
+    config.hooks.post = Some("echo post\nexit 1".to_owned());
     let output = pod.run(&config);
     assert_eq!((code(&output), stdout(&output).as_str()), (3, "post\n"));
     assert!(pod.message().last_error.unwrap().contains("commands.post"));

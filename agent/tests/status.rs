@@ -55,7 +55,7 @@ async fn say(path: &Path, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_latest_report_is_told() {
+async fn the_latest_report_is_the_answer() {
     let agent = agent();
     assert_eq!(ask(&agent.path, TIMEOUT).await.unwrap(), report("hooks"));
     agent.reports.send_replace(report("command"));

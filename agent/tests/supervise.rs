@@ -3,7 +3,7 @@
 mod pod;
 mod support;
 
-use flux_contract::{Exit, Hooks, SidecarConfig, WorkerPolicy, Workload};
+use flux_contract::{Exit, SidecarConfig, WorkerPolicy, Workload};
 use nix::sys::signal::Signal;
 use pod::broker::broker_in_state;
 use pod::{
@@ -54,11 +54,9 @@ fn every_signal_is_passed_on_to_the_broker_and_only_term_ends_this_one() {
 fn a_signal_during_a_hook_ends_hook_and_run_at_once_and_the_post_hook_runs() {
     let pod = Pod::new();
     let mut config = pod.config(&["touch", "ran"]);
-    config.hooks = Hooks {
-        pre: Some("sleep 600 & echo $! > sleeping.new; mv sleeping.new sleeping; wait".to_owned()),
-        post: Some("echo post".to_owned()),
-        ..Hooks::default()
-    };
+    config.hooks.pre =
+        Some("sleep 600 & echo $! > sleeping.new; mv sleeping.new sleeping; wait".to_owned());
+    config.hooks.post = Some("echo post".to_owned());
     let run = Background::start(pod.prepared(&config));
     let sleeping = pod.await_file("work/sleeping");
     let started = Instant::now();

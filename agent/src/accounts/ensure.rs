@@ -1,13 +1,45 @@
 //! The account that the broker runs as, in the image's own /etc.
 
-use crate::accounts::error::AccountError;
-use crate::accounts::passwd::{Databases, User, fits_field};
+use crate::accounts::passwd::{Databases, NoFreeId, User, fits_field};
 use crate::system::files;
 use crate::system::root::below;
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+/// Why there is no usable account.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AccountError {
+    /// The name or home directory cannot be written into passwd(5).
+    #[error("user {text:?} cannot be added: ':' and line breaks do not fit /etc/passwd")]
+    Field { text: String },
+    /// A file of the user database could not be read.
+    #[error("could not read {}", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        cause: io::Error,
+    },
+    /// A file of the user database could not be written.
+    #[error(
+        "could not add user {name:?} to {}; add the user to the image, make the file writable, or set commands.runFluxAsRoot",
+        path.display()
+    )]
+    Write {
+        name: String,
+        path: PathBuf,
+        #[source]
+        cause: io::Error,
+    },
+    /// No number is left.
+    #[error("could not add user {name:?}")]
+    Full {
+        name: String,
+        #[source]
+        cause: NoFreeId,
+    },
+}
 
 /// An account that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -235,26 +235,26 @@ fn dispatch(command: Command) -> u8 {
             };
             block_on(run::run(options), identity)
         }
-        Command::Plan { pod, output } => report(inspect::plan(&pod, output.output)),
+        Command::Plan { pod, output } => report(inspect::plan(&pod, output)),
         Command::Keygen { path, name, force } => report(keygen::run(path.as_deref(), &name, force)),
-        Command::Status { pod, output } => report_async(wait::status(&pod, output.output)),
+        Command::Status { pod, output } => report_async(wait::status(&pod, output)),
         Command::Ready { pod, timeout } => report_async(wait::ready(&pod, timeout)),
         Command::Wait { what, pod, timeout } => report_async(wait::wait(what, &pod, timeout)),
         Command::Probe { pod, target, certificate, timeout, output } => {
-            report_async(probe::run(&pod, target.as_deref(), certificate, timeout, output.output))
+            report_async(probe::run(&pod, target.as_deref(), certificate, timeout, output))
         }
         Command::Exec { target, words } => report(exec(Some(&target), &words)),
         Command::Start { words } => report(exec(None, &words)),
         Command::Batch(batch) => batch::run(&batch),
-        Command::Doctor { pod, output } => report_async(doctor::run(&pod, output.output)),
+        Command::Doctor { pod, output } => report_async(doctor::run(&pod, output)),
         Command::Connect { pod, words } => report(client::connect(&pod, &words)),
         Command::Fluxion => report(fluxion::run()),
-        Command::Resources { pod, output } => report(inspect::resources(&pod, output.output)),
+        Command::Resources { pod, output } => report(inspect::resources(&pod, output)),
         Command::Diagnose { flux } => block_on(diagnose::run(&flux), identity),
         Command::Env { to: Some(file), pod: _, output: _ } => {
             report(inspect::write_environment(&file))
         }
-        Command::Env { to: None, pod, output } => report(inspect::environment(&pod, output.output)),
+        Command::Env { to: None, pod, output } => report(inspect::environment(&pod, output)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a pod is: `flux-agent plan`, what `run` would do in it; `resources`, what Flux takes it to have; `env`, the
 //! environment of a client of its broker, and, for hooks, that of this process.
 
-use crate::commands::arguments::{Format, PodArguments};
+use crate::commands::arguments::{Format, OutputArgument, PodArguments};
 use crate::commands::error::CommandError;
 use crate::commands::pod::PodContext;
 use crate::flux::resources::Resources;
@@ -14,18 +14,21 @@ use flux_contract::Exit;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-pub(crate) fn plan(arguments: &PodArguments, format: Format) -> Result<(), CommandError> {
+pub(crate) fn plan(arguments: &PodArguments, output: OutputArgument) -> Result<(), CommandError> {
     let PodContext { config, facts, .. } = PodContext::read(arguments)?;
     let plan =
         decide::plan(&config, &facts).map_err(|error| CommandError::new(error.exit(), &error))?;
-    format.print(&plan, || format!("{plan:#}"));
+    output.print(&plan, || format!("{plan:#}"));
     Ok(())
 }
 
-pub(crate) fn resources(arguments: &PodArguments, format: Format) -> Result<(), CommandError> {
+pub(crate) fn resources(
+    arguments: &PodArguments,
+    output: OutputArgument,
+) -> Result<(), CommandError> {
     let pod = PodContext::read(arguments)?;
     let resources = Resources::read(&pod.root, pod.resource_set());
-    format.print(&resources, || resources.text());
+    output.print(&resources, || resources.text());
     Ok(())
 }
 
@@ -40,7 +43,10 @@ pub(crate) fn write_environment(file: &Path) -> Result<(), CommandError> {
 }
 
 /// Prints what is to be exported.
-pub(crate) fn environment(arguments: &PodArguments, format: Format) -> Result<(), CommandError> {
+pub(crate) fn environment(
+    arguments: &PodArguments,
+    output: OutputArgument,
+) -> Result<(), CommandError> {
     let environment = PodContext::read(arguments)?.client_environment()?;
     let before: Environment = std::env::vars_os().collect();
     let mut after = before.clone();
@@ -49,7 +55,7 @@ pub(crate) fn environment(arguments: &PodArguments, format: Format) -> Result<()
     }
     let new = after.iter().filter(|(name, value)| before.get(*name) != Some(*value));
     let new = new.map(|(name, value)| (name.to_string_lossy(), value.to_string_lossy()));
-    match format {
+    match output.output {
         Format::Json => print_json(&new.collect::<BTreeMap<_, _>>()),
         Format::Text => {
             for (name, value) in new {

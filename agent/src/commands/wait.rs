@@ -1,7 +1,7 @@
 //! What the agent that runs this pod says of it: `flux-agent status`; `ready`, for people and scripts; `wait`, until
 //! something is there.
 
-use crate::commands::arguments::{Awaited, Format, PodArguments, duration};
+use crate::commands::arguments::{Awaited, OutputArgument, PodArguments, duration};
 use crate::commands::error::CommandError;
 use crate::commands::pod::{PodContext, certificate_at};
 use crate::lead::wait::wait_for_lead;
@@ -105,10 +105,13 @@ fn agent_socket(arguments: &PodArguments) -> PathBuf {
     Root::new(&arguments.root).at(layout(arguments).agent_socket())
 }
 
-pub(crate) async fn status(arguments: &PodArguments, format: Format) -> Result<(), CommandError> {
+pub(crate) async fn status(
+    arguments: &PodArguments,
+    output: OutputArgument,
+) -> Result<(), CommandError> {
     let report = ask(&agent_socket(arguments), ANSWER_TIMEOUT).await;
     let report = report.map_err(|error| CommandError::no(chain(&error)))?;
-    format.print(&report, || status_text(&report));
+    output.print(&report, || status_text(&report));
     Ok(())
 }
 

@@ -1,7 +1,6 @@
 //! Making sure of the account that the broker runs as.
 
-use crate::accounts::ensure::{Account, ensure_user};
-use crate::accounts::error::AccountError;
+use crate::accounts::ensure::{Account, AccountError, ensure_user};
 use crate::execute::context::Context;
 use crate::execute::error::StepError;
 use crate::execute::session::Identity;

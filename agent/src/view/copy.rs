@@ -79,10 +79,12 @@ pub(super) struct Copy<'run> {
     /// Bytes of memory that the copy may take, where it takes any.
     memory_limit: Option<u64>,
     umask: u32,
+    started: Instant,
     state: Mutex<State>,
     stop: AtomicBool,
 }
 
+#[derive(Default)]
 struct State {
     /// First name of each file that has several.
     first_names: HashMap<(u64, u64), PathBuf>,
@@ -92,7 +94,8 @@ struct State {
     modes: Vec<(PathBuf, u32)>,
     copied: Copied,
     memory: u64,
-    reported: Instant,
+    /// When, since the start, the progress was reported.
+    reported: Duration,
     error: Option<ViewError>,
 }
 
@@ -103,24 +106,8 @@ impl<'run> Copy<'run> {
         progress: &'run (dyn Fn(&Copied) + Sync),
         memory_limit: Option<u64>,
     ) -> Self {
-        let state = Mutex::new(State {
-            first_names: HashMap::new(),
-            more_names: Vec::new(),
-            modes: Vec::new(),
-            copied: Copied::default(),
-            memory: OWN_MEMORY,
-            reported: Instant::now(),
-            error: None,
-        });
-        Self {
-            root,
-            links,
-            progress,
-            memory_limit,
-            umask: umask(),
-            state,
-            stop: AtomicBool::new(false),
-        }
+        let (state, stop, started) = (Mutex::default(), AtomicBool::new(false), Instant::now());
+        Self { root, links, progress, memory_limit, umask: umask(), started, state, stop }
     }
 
     /// Copies all `trees`; stops soon after the first failure and returns that. Call it within a
@@ -234,8 +221,9 @@ impl<'run> Copy<'run> {
         let mut state = self.state();
         state.copied.files += 1;
         state.copied.bytes += bytes;
-        if state.reported.elapsed() >= PROGRESS_INTERVAL {
-            state.reported = Instant::now();
+        let elapsed = self.started.elapsed();
+        if elapsed.saturating_sub(state.reported) >= PROGRESS_INTERVAL {
+            state.reported = elapsed;
             (self.progress)(&state.copied);
         }
         Ok(())
@@ -247,7 +235,7 @@ impl<'run> Copy<'run> {
         let Some(limit) = self.memory_limit else { return Ok(()) };
         let mut state = self.state();
         state.memory += bytes.next_multiple_of(PAGE);
-        if state.memory > limit {
+        if OWN_MEMORY + state.memory > limit {
             Err(ViewError::MemoryLimit { limit: limit >> 20 })
         } else {
             Ok(())

@@ -112,12 +112,17 @@ pub fn install_view(
         return Ok(InstallReport { source, copied: None, elapsed: started.elapsed() });
     }
     let plan = Plan::new(request, &source, &layout)?;
-    plan.clear()?;
+    // What an interrupted run left behind, and a view that was not marked as done.
+    for path in plan.trees.iter().flat_map(|(tree, place)| [&tree.to, place]) {
+        files::remove_directory(path).map_err(failed("remove leftover", path))?;
+    }
     let copied = plan.copy(request, &|copied| {
         let rate = Rate(copied.bytes, started.elapsed());
         progress(&format!("copied {} files, {rate}", copied.files));
     })?;
-    plan.put_in_place()?;
+    for (tree, place) in &plan.trees {
+        fs::rename(&tree.to, place).map_err(failed("put in place", place))?;
+    }
     let report = InstallReport { source, copied: Some(copied), elapsed: started.elapsed() };
     let text = format!("{report}\nwhile the node was up as {boot}");
     files::write(&marker, text.as_bytes(), 0o644, None).map_err(failed("write marker", &marker))?;
@@ -126,9 +131,8 @@ pub fn install_view(
 
 struct Plan {
     links: LinkMap,
-    trees: Vec<Tree>,
-    /// Where each tree is copied to first, and its final place.
-    renames: Vec<(PathBuf, PathBuf)>,
+    /// Each tree, which is copied beside its place, and its place.
+    trees: Vec<(Tree, PathBuf)>,
 }
 
 impl Plan {
@@ -146,7 +150,7 @@ impl Plan {
             let searched = vec![format!("{view} (bin/flux is {flux}, which is not copied)")];
             return Err(ViewError::NotFound { searched });
         }
-        let mut plan = Self { links, trees: Vec::new(), renames: Vec::new() };
+        let mut trees = Vec::new();
         let places = [
             (source.view.clone(), "view", layout.view()),
             (software, Layout::SOFTWARE, layout.software()),
@@ -157,18 +161,9 @@ impl Plan {
                 return Err(ViewError::IntoItself { source_path: image, destination });
             }
             let to = request.destination.join(format!(".{name}.partial"));
-            plan.renames.push((to.clone(), place));
-            plan.trees.push(Tree { image, from, to });
+            trees.push((Tree { image, from, to }, place));
         }
-        Ok(plan)
-    }
-
-    /// Removes what an interrupted run left behind, and a view that was not marked as done.
-    fn clear(&self) -> Result<(), ViewError> {
-        for path in self.renames.iter().flat_map(|(partial, place)| [partial, place]) {
-            files::remove_directory(path).map_err(failed("remove leftover", path))?;
-        }
-        Ok(())
+        Ok(Self { links, trees })
     }
 
     fn copy(
@@ -177,7 +172,7 @@ impl Plan {
         progress: &(dyn Fn(&Copied) + Sync),
     ) -> Result<Copied, ViewError> {
         let mut trees = Vec::new();
-        for tree in &self.trees {
+        for (tree, _) in &self.trees {
             if tree.from.is_dir() {
                 trees.push(tree.clone());
             } else {
@@ -189,13 +184,6 @@ impl Plan {
         let limit = request.memory_limit.filter(|_| in_memory);
         let copy = Copy::new(&request.root, &self.links, progress, limit);
         pool()?.install(|| copy.run(trees))
-    }
-
-    fn put_in_place(&self) -> Result<(), ViewError> {
-        for (partial, place) in &self.renames {
-            fs::rename(partial, place).map_err(failed("put in place", place))?;
-        }
-        Ok(())
     }
 }
 

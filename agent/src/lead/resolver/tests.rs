@@ -163,8 +163,8 @@ async fn a_name_server_that_is_not_there_is_a_failure_and_not_an_unknown_name() 
     drop(socket);
     let error =
         Resolver::from_name_server(address, &[], 5).unwrap().lookup(LATE).await.unwrap_err();
-    let told_apart = matches!(error, ResolveError::Failed { .. } | ResolveError::NoAnswer { .. });
-    assert!(told_apart, "{error:?}");
+    let is_a_failure = matches!(error, ResolveError::Failed { .. } | ResolveError::NoAnswer { .. });
+    assert!(is_a_failure, "{error:?}");
 }
 
 #[test]
