@@ -206,18 +206,3 @@ fn a_port_that_another_program_has_is_named_and_the_run_goes_on() {
     let named = format!("listen at port {port}, where the kubelet asks whether this pod is ready");
     assert!(stderr(&output).contains(&named), "{}", stderr(&output));
 }
-
-#[test]
-fn a_worker_that_starts_its_broker_again_and_again_leaves_a_message_that_can_be_read() {
-    let (_lead, port) = support::lead(&pod::certificate());
-    let (pod, config) = Pod::worker(port);
-    pod.broker_does("echo >> $POD/starts; [ $(wc -l < $POD/starts) -lt 4 ] || exit 0; exit 1");
-    let Some(mut run) = first_process(&pod, &pod.prepared(&config)) else { return };
-    let output = run.output().unwrap();
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let message = pod.message();
-    assert_eq!(message.restarts, 3);
-    let names: Vec<&str> = message.phases.iter().map(|phase| phase.name.as_str()).collect();
-    let expected = ["prepare", "wait-for-lead", "quorum", "wait-for-lead", "quorum", "post"];
-    assert_eq!(names, expected, "the first start and the last");
-}

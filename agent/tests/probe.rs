@@ -1,5 +1,4 @@
-//! The CURVE client handshake against an independent implementation of the server, and the wait for
-//! one that comes late.
+//! The CURVE client handshake against servers of all kinds, and the wait for one that comes late.
 
 mod support;
 

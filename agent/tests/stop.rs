@@ -241,20 +241,6 @@ fn a_run_that_reaches_its_deadline_ends_in_order_and_says_so() {
 }
 
 #[test]
-fn a_deadline_that_was_moved_while_it_runs_counts_as_it_is_then() {
-    let pod = Pod::new();
-    let mut config = config(&pod);
-    config.shutdown.deadline_seconds = Some(2);
-    let run = Background::start(pod.prepared(&config));
-    pod.await_file("broker-pid");
-    config.shutdown.deadline_seconds = Some(4);
-    pod.write_config(&config);
-    let (code, _, error) = run.end();
-    assert_eq!(code, i32::from(Exit::Deadline.code()), "{error}");
-    assert!(pod.message().last_error.unwrap().contains("the deadline of 4 seconds"), "{error}");
-}
-
-#[test]
 fn a_deadline_during_a_hook_ends_it_as_a_signal_would_and_a_worker_keeps_none() {
     let mut pod = Pod::new();
     let mut config = config(&pod);

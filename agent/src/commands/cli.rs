@@ -14,7 +14,6 @@ use crate::view::InstallRequest;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use flux_contract::{Exit, INSTALL_MOUNT, Layout};
-use std::convert::identity;
 use std::ffi::OsString;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -224,7 +223,13 @@ pub fn main() -> ExitCode {
 fn dispatch(command: Command) -> u8 {
     match command {
         Command::Install { directory } => report(install::agent(&directory)),
-        Command::View { command } => report(view(command)),
+        Command::View {
+            command: ViewCommand::Install { destination, mount_path, source, agent, root },
+        } => {
+            let memory_limit = memory_limit(&Root::new("/"));
+            let request = InstallRequest { root, destination, mount_path, source, memory_limit };
+            report(install::view(&request, agent))
+        }
         Command::Run { pod, container, probe_port } => {
             let options = run::Options {
                 config: pod.config,
@@ -233,7 +238,7 @@ fn dispatch(command: Command) -> u8 {
                 container,
                 probe_port,
             };
-            block_on(run::run(options), identity)
+            block_on(run::run(options))
         }
         Command::Plan { pod, output } => report(inspect::plan(&pod, output)),
         Command::Keygen { path, name, force } => report(keygen::run(path.as_deref(), &name, force)),
@@ -250,21 +255,11 @@ fn dispatch(command: Command) -> u8 {
         Command::Connect { pod, words } => report(client::connect(&pod, &words)),
         Command::Fluxion => report(fluxion::run()),
         Command::Resources { pod, output } => report(inspect::resources(&pod, output)),
-        Command::Diagnose { flux } => block_on(diagnose::run(&flux), identity),
+        Command::Diagnose { flux } => block_on(diagnose::run(&flux)),
         Command::Env { to: Some(file), pod: _, output: _ } => {
             report(inspect::write_environment(&file))
         }
         Command::Env { to: None, pod, output } => report(inspect::environment(&pod, output)),
-    }
-}
-
-fn view(command: ViewCommand) -> Result<(), CommandError> {
-    match command {
-        ViewCommand::Install { destination, mount_path, source, agent, root } => {
-            let memory_limit = memory_limit(&Root::new("/"));
-            let request = InstallRequest { root, destination, mount_path, source, memory_limit };
-            install::view(&request, agent)
-        }
     }
 }
 
@@ -275,21 +270,21 @@ fn exec(target: Option<&Target>, words: &[String]) -> Result<(), CommandError> {
 }
 
 fn report_async(work: impl Future<Output = Result<(), CommandError>>) -> u8 {
-    block_on(async { report(work.await) }, identity)
+    block_on(async { report(work.await) })
 }
 
-/// Runs `work` on this thread alone; where that cannot be, `failed` has the code to end with. Threads that
-/// still wait for a lock do not hold up the end.
-fn block_on<T>(work: impl Future<Output = T>, failed: impl FnOnce(u8) -> T) -> T {
+/// Runs `work` on this thread alone, and gives the code to end with. Threads that still wait for a lock do not hold
+/// up the end.
+fn block_on(work: impl Future<Output = u8>) -> u8 {
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => {
-            let done = runtime.block_on(work);
+            let code = runtime.block_on(work);
             runtime.shutdown_background();
-            done
+            code
         }
         Err(error) => {
             output::log_line(&format!("start the runtime: {error}"));
-            failed(Exit::Internal.code())
+            Exit::Internal.code()
         }
     }
 }
