@@ -1,6 +1,6 @@
 //! The account that the broker runs as, in the image's own /etc.
 
-use crate::accounts::passwd::{Databases, NoFreeId, User, fits_field};
+use crate::accounts::passwd::{Databases, NewUser, NoFreeId, User, fits_field};
 use crate::system::files;
 use crate::system::root::below;
 use std::fs::{self, OpenOptions, Permissions};
@@ -51,8 +51,6 @@ pub(crate) struct Account {
     pub home: PathBuf,
     /// What to hand to setgroups(2): the primary group, then the supplementary ones.
     pub groups: Vec<u32>,
-    /// True when the account was made just now.
-    pub created: bool,
     /// What a person should know: the number asked for was taken, the home could not be made.
     pub notes: Vec<String>,
 }
@@ -75,35 +73,44 @@ pub(crate) fn ensure_user(
         }
     }
     let databases = read(root)?;
-    let found = databases.find_user(name);
-    let created = found.is_none();
     let mut notes = Vec::new();
-    let user = if let Some(user) = found {
-        user
-    } else {
-        let new = databases.new_user(name, uid, home);
-        let new = new.map_err(|cause| AccountError::Full { name: name.to_owned(), cause })?;
-        for (file, text) in new.added {
-            let path = root.join("etc").join(file);
-            append_to(&path, &text).map_err(|cause| AccountError::Write {
-                name: name.to_owned(),
-                path,
-                cause,
-            })?;
-        }
-        new.user
+    let user = match databases.find_user(name) {
+        Some(user) => user,
+        None => make_user(root, &databases, name, uid, home, &mut notes)?,
     };
-    if created && user.uid != uid {
+    let groups = databases.groups_of(&user);
+    let home = usable_home(root, &user, home, &mut notes);
+    let User { name, uid, gid, .. } = user;
+    Ok(Account { name, uid, gid, home, groups, notes })
+}
+
+fn make_user(
+    root: &Path,
+    databases: &Databases,
+    name: &str,
+    uid: u32,
+    home: &Path,
+    notes: &mut Vec<String>,
+) -> Result<User, AccountError> {
+    let NewUser { user, added } = databases
+        .new_user(name, uid, home)
+        .map_err(|cause| AccountError::Full { name: name.to_owned(), cause })?;
+    for (file, text) in added {
+        let path = root.join("etc").join(file);
+        append_to(&path, &text).map_err(|cause| AccountError::Write {
+            name: name.to_owned(),
+            path,
+            cause,
+        })?;
+    }
+    if user.uid != uid {
         let owner = databases.find_uid(uid).map(|owner| owner.name).unwrap_or_default();
         notes.push(format!(
             "uid {uid} belongs to user {owner:?} of the image: user {name:?} was made with uid {}; set fluxUser to choose another name or uid",
             user.uid
         ));
     }
-    let groups = databases.groups_of(&user);
-    let home = usable_home(root, &user, home, &mut notes);
-    let User { name, uid, gid, .. } = user;
-    Ok(Account { name, uid, gid, home, groups, created, notes })
+    Ok(user)
 }
 
 fn read(root: &Path) -> Result<Databases, AccountError> {
@@ -195,7 +202,7 @@ mod tests {
         let root = image("flux:x:2000:2000::/srv/flux:/bin/sh\n", "wheel:x:10:flux\n");
         fs::create_dir_all(root.path().join("srv/flux")).unwrap();
         let account = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
-        assert_eq!((account.uid, account.gid, account.created), (2000, 2000, false));
+        assert_eq!((account.uid, account.gid), (2000, 2000));
         assert_eq!(account.home, Path::new("/srv/flux"));
         assert_eq!(account.groups, [2000, 10]);
         assert!(account.notes.is_empty(), "{:?}", account.notes);
@@ -211,7 +218,7 @@ mod tests {
         fs::set_permissions(root.path().join("etc/passwd"), Permissions::from_mode(0o664)).unwrap();
         let inode = fs::metadata(root.path().join("etc/passwd")).unwrap().ino();
         let account = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
-        assert_eq!((account.uid, account.gid, account.created), (1000, 1000, true));
+        assert_eq!((account.uid, account.gid), (1000, 1000));
         let home = fs::metadata(root.path().join("home/flux")).unwrap();
         assert_eq!((home.uid(), home.gid(), home.mode() & 0o777), (1000, 1000, 0o700));
         let passwd = fs::metadata(root.path().join("etc/passwd")).unwrap();
@@ -221,7 +228,8 @@ mod tests {
         );
 
         let again = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
-        assert_eq!(again, Account { created: false, ..account });
+        assert_eq!(again, account);
+        assert_eq!(content(root.path(), "passwd").lines().count(), 2);
     }
 
     #[test]
@@ -236,8 +244,7 @@ mod tests {
     #[test]
     fn an_image_without_a_user_database_gets_one() {
         let root = tempfile::tempdir().unwrap();
-        let account = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
-        assert!(account.created);
+        ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
         assert_eq!(content(root.path(), "group"), "flux:x:1000:\n");
         assert!(!root.path().join("etc/shadow").exists());
     }

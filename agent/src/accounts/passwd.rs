@@ -22,8 +22,6 @@ pub struct User {
     pub gid: u32,
     /// Home directory.
     pub home: PathBuf,
-    /// Login shell; empty stands for /bin/sh.
-    pub shell: String,
 }
 
 /// One readable line of group(5).
@@ -109,10 +107,9 @@ impl Databases {
         let gid = gid.unwrap_or(uid);
         // `x` sends the reader to the shadow text; without one, `*` is a password nobody can type.
         let password = if self.shadow.is_some() { "x" } else { "*" };
-        let shell = "/bin/sh".to_owned();
-        let line = format!("{name}:{password}:{uid}:{gid}::{}:{shell}", home.display());
+        let line = format!("{name}:{password}:{uid}:{gid}::{}:/bin/sh", home.display());
         add("passwd", &self.passwd, line);
-        let user = User { name: name.to_owned(), uid, gid, home: home.to_owned(), shell };
+        let user = User { name: name.to_owned(), uid, gid, home: home.to_owned() };
         Ok(NewUser { user, added })
     }
 
@@ -148,8 +145,7 @@ fn user(line: &str) -> Option<User> {
     let (uid, gid) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
     let _comment = fields.next()?;
     let home = PathBuf::from(fields.next()?);
-    let shell = fields.next().unwrap_or_default().to_owned();
-    Some(User { name, uid, gid, home, shell })
+    Some(User { name, uid, gid, home })
 }
 
 fn group(line: &str) -> Option<Group> {
