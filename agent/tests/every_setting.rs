@@ -125,7 +125,7 @@ fn every_setting_changes_what_a_pod_does() {
         })
     };
     let known = |path: &str| ELSEWHERE.iter().any(|(elsewhere, ..)| *elsewhere == path);
-    // Kinds are told apart by the test below.
+    // Kinds are compared by the test below.
     let mut idle: Vec<_> = settings.keys().filter(|path| !path.ends_with("/kind")).collect();
     idle.retain(|path| !known(path) && !works(path));
     assert!(idle.is_empty(), "without effect: {idle:#?}");

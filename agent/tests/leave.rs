@@ -89,7 +89,7 @@ impl Worker {
         await_that(&format!("{what} is asked"), asked);
     }
 
-    /// Waits for the end and returns the jobs that are told of, and the log.
+    /// Waits for the end and returns the jobs that did not end, and the log.
     fn end(self) -> (Vec<String>, String) {
         let (code, _, log) = self.run.end();
         assert_eq!(code, stopped(), "{log}");

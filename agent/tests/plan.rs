@@ -394,7 +394,7 @@ fn a_lead_whose_address_leads_to_it_again_is_connected_to_by_its_address() {
     assert_eq!(lead.rewritten(at_pod, at_pod), None);
 }
 
-/// `ZeroMQ` looks for addresses of one kind only, so the broker must be told which one let us in.
+/// `ZeroMQ` looks for addresses of one kind only, so the broker needs to know which one let us in.
 #[test]
 fn a_lead_found_by_its_name_is_connected_to_over_what_let_this_pod_in() {
     let mut config = config();
