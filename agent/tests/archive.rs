@@ -5,7 +5,7 @@
 
 mod pod;
 
-use flux_contract::{AgentConfig, Archive, Exit, Hooks};
+use flux_contract::{AgentConfig, Archive, Exit};
 use pod::{Pod, code, stderr};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -19,7 +19,7 @@ fn an_archive_is_restored_only_if_it_exists_when_the_broker_starts() {
     pod.run(&config);
     assert!(!pod.read("flux-calls").contains("content.restore"));
     // A hook may be what brings it.
-    config.hooks = Hooks { pre: Some(format!("echo > {}", archive.display())), ..Hooks::default() };
+    config.hooks.pre = Some(format!("echo > {}", archive.display()));
     pod.run(&config);
     let calls = pod.read("flux-calls");
     assert!(calls.contains(&format!("-Scontent.restore={}", archive.display())), "{calls}");

@@ -5,7 +5,7 @@
 
 mod pod;
 
-use flux_contract::{AgentConfig, FluxUser, Hooks};
+use flux_contract::{AgentConfig, FluxUser};
 use pod::{Background, Pod, code, stderr, stdout};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -55,11 +55,9 @@ fn a_job_cannot_replace_the_agent_that_root_runs() {
 #[test]
 fn root_runs_its_own_program_and_not_what_has_come_to_its_path() {
     let Some((pod, mut config)) = attacked("true") else { return };
-    config.hooks = Hooks {
-        pre: Some(format!("cd $POD/mnt/flux\n{PLANT}\ncd $POD/work\nexport CARRIED=over")),
-        post: Some("echo $CARRIED > $POD/posted".to_owned()),
-        ..Hooks::default()
-    };
+    config.hooks.pre =
+        Some(format!("cd $POD/mnt/flux\n{PLANT}\ncd $POD/work\nexport CARRIED=over"));
+    config.hooks.post = Some("echo $CARRIED > $POD/posted".to_owned());
     let (code, error) = end(&pod, &config);
     assert_eq!((code, pod.read("posted").as_str()), (0, "over\n"), "{error}");
     let mut ran_by = pod.read("ran-by");

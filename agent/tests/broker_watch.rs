@@ -30,7 +30,7 @@ async fn reports_with_the_lead_answering(errno: u8) -> Vec<Event> {
     let directory = TempDir::new().unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
-    pod::broker_that(&directory.path().join("local"), move |topic, _| {
+    pod::broker::broker_that(&directory.path().join("local"), move |topic, _| {
         if topic == "state-machine.monitor" {
             return Err(38);
         }
@@ -85,7 +85,7 @@ async fn a_broker_that_lets_nobody_in_but_its_owner_is_asked_as_that_user_once_i
                 stream.write_all(&[1]).unwrap();
                 continue;
             }
-            std::thread::spawn(move || pod::answer(stream, "run"));
+            std::thread::spawn(move || pod::broker::answer(stream, "run"));
         }
     });
     let (events, mut changes) = mpsc::unbounded_channel();

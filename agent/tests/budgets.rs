@@ -60,9 +60,7 @@ fn a_plan_is_there_within_ten_milliseconds_of_processor_time() {
 #[test]
 #[ignore = "measures the agent of the image, which `cargo verify` builds and names"]
 fn it_waits_for_the_lead_in_little_memory() {
-    let pod = Pod::called("hello-1");
-    let mut config = pod.config(&["true"]);
-    config.network.port = closed_port();
+    let (pod, config) = Pod::worker(closed_port());
     let run = Background::start(pod.prepared(&config));
     pod::await_that("it waits for the lead", || {
         stdout(&pod.for_this_pod("status").output().unwrap()).contains("wait-for-lead")

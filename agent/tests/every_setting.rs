@@ -6,49 +6,40 @@ mod pod;
 
 use flux_agent::plan::{client_environment, plan};
 use flux_contract::AgentConfig;
-use pod::settings::{bootstraps, everything, facts, workloads};
+use pod::settings::{bootstraps, everything, facts, full, values, with_value, workloads};
 use pod::{Pod, stderr};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Values for settings that would not be read if their text were merely another one.
 const OTHERS: &[(&str, &str)] = &[
-    ("network.lead_address", "10.96.0.8"),
-    ("network.bootstrap.hosts", "root-0,sample-[0-7]"),
-    ("worker", "rejoin"),
-    ("cluster.name", "another"),
-    ("layout", "/mnt/elsewhere"),
-    ("install", "copy"),
+    ("/network/lead_address", "10.96.0.8"),
+    ("/network/bootstrap/hosts", "root-0,sample-[0-7]"),
+    ("/worker", "rejoin"),
+    ("/cluster/name", "another"),
+    ("/layout", "/mnt/elsewhere"),
+    ("/install", "copy"),
 ];
 
 /// Settings that change no plan: the file and the test that shows what they do.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
-    ("version", "../contract/src/agent_config.rs", "another_version_is_refused_as_a_version"),
+    ("/version", "../contract/src/agent_config.rs", "another_version_is_refused_as_a_version"),
     // What is in the view is among the facts, so it gets its place before them.
-    ("install", "tests/linked_view.rs", "a_run_with_a_mounted_view_is_as_any_other"),
+    ("/install", "tests/linked_view.rs", "a_run_with_a_mounted_view_is_as_any_other"),
     // The operator reads it back to tell a change of the size.
-    ("cluster.size", CHANGES, "another_size_patches_the_job"),
-    ("logging.debug", "tests/every_setting.rs", "debug_tells_the_housekeeping_as_well"),
-    ("sidecars.beside.wait_for_socket", SUPERVISE, STAYS),
-    ("sidecars.beside.command", SUPERVISE, WAITS),
-    ("sidecars.beside.init", SUPERVISE, WAITS),
-    ("sidecars.beside.service_pre", SUPERVISE, WAITS),
-    ("sidecars.beside.post", SUPERVISE, WAITS),
+    ("/cluster/size", CHANGES, "another_size_patches_the_job"),
+    ("/logging/debug", "tests/every_setting.rs", "debug_tells_the_housekeeping_as_well"),
+    ("/sidecars/beside/wait_for_socket", SUPERVISE, STAYS),
+    ("/sidecars/beside/command", SUPERVISE, WAITS),
+    ("/sidecars/beside/init", SUPERVISE, WAITS),
+    ("/sidecars/beside/service_pre", SUPERVISE, WAITS),
+    ("/sidecars/beside/post", SUPERVISE, WAITS),
 ];
 
 const CHANGES: &str = "../operator/tests/it/changes.rs";
 const SUPERVISE: &str = "tests/supervise.rs";
 const WAITS: &str = "a_sidecar_waits_for_the_socket_and_ends_when_the_runner_has";
 const STAYS: &str = "a_sidecar_whose_command_has_ended_stays_until_the_runner_has";
-
-/// A document with everything in it for every kind of work and of instance.
-fn full() -> Vec<AgentConfig> {
-    let mut all = Vec::new();
-    for bootstrap in bootstraps() {
-        all.extend(workloads().into_iter().map(|it| everything(it, bootstrap.clone())));
-    }
-    all
-}
 
 /// The documents again, and without those settings that leave others without a meaning.
 fn contexts() -> Vec<AgentConfig> {
@@ -67,24 +58,13 @@ fn contexts() -> Vec<AgentConfig> {
     [full(), plain, chosen].concat()
 }
 
-/// The settings of a document by their path, with the value of each.
-fn leaves(path: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
-    let mut below = |name: &str, value: &Value| {
-        let separator = if path.is_empty() { "" } else { "." };
-        leaves(&format!("{path}{separator}{name}"), value, found);
-    };
-    match value {
-        Value::Object(fields) => fields.iter().for_each(|(name, value)| below(name, value)),
-        Value::Array(list) => list.iter().take(1).for_each(|value| below("0", value)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            found.insert(path.to_owned(), value.clone());
-        }
-    }
-}
-
+/// The settings of a document by their path, with the value of each. Of a list the first element is one.
 fn settings_of(config: &AgentConfig) -> BTreeMap<String, Value> {
-    let mut found = BTreeMap::new();
-    leaves("", &serde_json::to_value(config).unwrap(), &mut found);
+    let mut found = values(config);
+    found.retain(|path, value| {
+        let later = path.rsplit('/').next().and_then(|it| it.parse::<u8>().ok());
+        !value.is_object() && !value.is_array() && later.is_none_or(|index| index == 0)
+    });
     found
 }
 
@@ -103,11 +83,9 @@ fn other(path: &str, value: &Value) -> Value {
 
 /// `config` with another value at `path`; nothing where it has no such setting.
 fn changed(config: &AgentConfig, path: &str) -> Option<AgentConfig> {
-    let mut document = serde_json::to_value(config).unwrap();
-    let pointer = format!("/{}", path.replace('.', "/"));
-    let place = document.pointer_mut(&pointer)?;
-    *place = other(path, place);
-    Some(serde_json::from_value(document).unwrap_or_else(|error| panic!("{path}: {error}")))
+    let now = values(config).remove(path)?;
+    let changed = with_value(config, path, other(path, &now));
+    Some(changed.unwrap_or_else(|| panic!("{path} takes no other value")))
 }
 
 /// All that lead, workers and sidecars would do, with every file, as root and as another user. What
@@ -147,9 +125,8 @@ fn every_setting_changes_what_a_pod_does() {
         })
     };
     let known = |path: &str| ELSEWHERE.iter().any(|(elsewhere, ..)| *elsewhere == path);
-    // Kinds are told apart by the test below.
-    let mut idle: Vec<_> =
-        settings.keys().filter(|path| path.rsplit('.').next() != Some("kind")).collect();
+    // Kinds are compared by the test below.
+    let mut idle: Vec<_> = settings.keys().filter(|path| !path.ends_with("/kind")).collect();
     idle.retain(|path| !known(path) && !works(path));
     assert!(idle.is_empty(), "without effect: {idle:#?}");
     for (path, ..) in ELSEWHERE {

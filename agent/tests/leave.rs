@@ -6,7 +6,8 @@ mod pod;
 mod support;
 
 use nix::sys::signal::Signal;
-use pod::{Background, PATIENCE, Pod, await_that, broker_that, stopped};
+use pod::broker::broker_that;
+use pod::{Background, PATIENCE, Pod, await_that, stopped};
 use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -88,7 +89,7 @@ impl Worker {
         await_that(&format!("{what} is asked"), asked);
     }
 
-    /// Waits for the end and returns the jobs that are told of, and the log.
+    /// Waits for the end and returns the jobs that did not end, and the log.
     fn end(self) -> (Vec<String>, String) {
         let (code, _, log) = self.run.end();
         assert_eq!(code, stopped(), "{log}");
@@ -160,11 +161,9 @@ fn only_the_drain_that_a_pod_has_left_is_lifted() {
 
 #[test]
 fn a_broker_that_was_never_up_is_ended_at_once() {
-    let pod = Pod::called("hello-1");
-    pod.broker_does(ENDS_AT_SIGTERM);
     let (_lead, port) = support::lead(&pod::certificate());
-    let mut config = pod.config(&["true"]);
-    config.network.port = port;
+    let (pod, config) = Pod::worker(port);
+    pod.broker_does(ENDS_AT_SIGTERM);
     let run = Background::start(pod.prepared(&config));
     pod.await_file("up");
     run.signal(Signal::SIGTERM);

@@ -5,7 +5,8 @@
 mod pod;
 
 use flux_contract::Exit;
-use pod::{Background, Pod, await_that, broker_in_state, closed_port, code, stderr, stdout};
+use pod::broker::broker_in_state;
+use pod::{Background, Pod, await_that, closed_port, code, stderr, stdout};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -305,17 +306,6 @@ fn the_helper_that_connects_runs_a_command_or_a_shell_sourced_and_run() {
     }
 }
 
-#[test]
-fn resources_are_told_as_text_and_as_json() {
-    let pod = Pod::new();
-    pod.write_config(&pod.config(&["true"]));
-    let text = stdout(&pod.for_this_pod("resources").output().unwrap());
-    assert!(text.starts_with("cores for Flux  -\n"), "{text}");
-    let json = pod.for_this_pod("resources").args(["--output", "json"]).output().unwrap();
-    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
-    assert_eq!(json["fluxCores"], Value::Null);
-}
-
 /// A `flux` that keeps a list of modules: `$POD/modules` are loaded, `$POD/view` can be. Like the real
 /// one, it ends when two schedulers want the resources.
 const FLUX_WITH_MODULES: &str = r#"#!/bin/sh
@@ -337,100 +327,65 @@ load)
 esac
 "#;
 
-/// The helper for Fluxion, sourced and run by every shell there is: the modules in the end.
-fn load_fluxion(view: &str, loaded: &str) -> Vec<(String, String)> {
-    load_fluxion_beside("0", "", view, loaded)
-}
-
-/// The same on another rank, and with jobs that are running.
-fn load_fluxion_beside(rank: &str, jobs: &str, view: &str, loaded: &str) -> Vec<(String, String)> {
-    let pod = Pod::new();
-    fs::write(pod.at("rank"), rank).unwrap();
-    fs::write(pod.at("jobs"), jobs).unwrap();
-    assert_eq!(code(&pod.run(&pod.config(&["true"]))), 0);
-    pod.write_executable("mnt/flux/view/bin/flux", FLUX_WITH_MODULES);
-    fs::write(pod.at("view"), view).unwrap();
-    let shells = ["/bin/sh", "/bin/bash"].into_iter().filter(|path| fs::exists(path).unwrap());
-    let calls = shells.flat_map(|shell| [".", shell].map(|how| (shell, how)));
-    let call = |(shell, how): (&str, &str)| {
-        fs::write(pod.at("modules"), loaded).unwrap();
-        let script = format!("set -u; {how} {}; echo $?", pod.layout().fluxion_helper().display());
-        let output = pod.entered(shell).args(["-c", &script]).output().unwrap();
-        (stdout(&output) + &stderr(&output), pod.read("modules"))
-    };
-    calls.map(call).collect()
-}
-
 const SIMPLE: &str = "sched-simple 0 R 0 0 feasibility,sched\n";
+const OTHER: &str = "kvs 1 R 0 0\nsched-backfill 3 R 0 0 sched,feasibility\n";
+const RESOURCE: &str = "sched-fluxion-resource 0 R 0 0\n";
+/// Of an older Fluxion, which has no third module.
+const OLDER: &str = "sched-fluxion-resource 0 R 0 0\nsched-fluxion-qmanager 0 R 0 0 sched\n";
 const FLUXION: &str = "sched-fluxion-resource 0 R 0 0\nsched-fluxion-qmanager 0 R 0 0 sched\n\
                        sched-fluxion-feasibility 0 R 0 0 feasibility\n";
 
-#[test]
-fn fluxion_takes_the_place_of_whichever_scheduler_there_is() {
-    for other in [SIMPLE, "sched-backfill 3 R 0 0 sched,feasibility\n", ""] {
-        for (said, modules) in load_fluxion(FLUXION, &format!("kvs 1 R 0 0\n{other}")) {
-            assert!(said.ends_with("is the scheduler now\n0\n"), "{said}");
-            assert_eq!(modules, format!("kvs 1 R 0 0\n{FLUXION}"), "{said}");
-        }
-    }
-}
+/// Rank, jobs that are running, the modules that can be loaded and those that are; then the modules in the end,
+/// what the helper says and the code that it ends with.
+type FluxionCase<'case> = ([&'case str; 4], &'case str, &'case str, u8);
 
 #[test]
-fn a_worker_has_no_scheduler_to_replace() {
-    for (said, modules) in load_fluxion_beside("1", "", FLUXION, "kvs 1 R 0 0\n") {
-        assert!(said.contains("this is rank 1: run it in the lead") && said.starts_with("1\n"));
-        assert_eq!(modules, "kvs 1 R 0 0\n");
-    }
-}
-
-#[test]
-fn jobs_that_are_running_keep_their_scheduler() {
-    for (said, modules) in load_fluxion_beside("0", "{\"id\":7}\n", FLUXION, SIMPLE) {
-        assert!(said.contains("jobs are running") && said.starts_with("1\n"), "{said}");
-        assert_eq!(modules, SIMPLE);
-    }
-}
-
-#[test]
-fn an_older_fluxion_without_its_third_module_is_taken_as_it_is() {
-    let older = FLUXION.split_inclusive('\n').take(2).collect::<String>();
-    for (said, modules) in load_fluxion(&older, SIMPLE) {
-        assert!(said.contains("is the scheduler now\n0\n"), "{said}");
-        assert!(said.contains("going on without"), "{said}");
-        assert_eq!(modules, older);
-    }
-}
-
-#[test]
-fn fluxion_that_is_the_scheduler_already_stays_it() {
-    for (said, modules) in load_fluxion(FLUXION, FLUXION) {
-        assert_eq!(said, "load-fluxion.sh: Fluxion is the scheduler already\n0\n");
-        assert_eq!(modules, FLUXION);
-    }
-}
-
-#[test]
-fn a_view_without_fluxion_keeps_its_scheduler_and_says_so() {
-    for (view, missing) in [
-        (SIMPLE.to_owned(), "sched-fluxion-resource"),
-        (format!("{SIMPLE}sched-fluxion-resource 0 R 0 0\n"), "sched-fluxion-qmanager"),
-    ] {
-        for (said, modules) in load_fluxion(&view, SIMPLE) {
-            assert!(said.contains(&format!("{missing}: module not found")), "{said}");
-            assert!(said.contains("sched-simple stays") && said.starts_with("1\n"), "{said}");
-            assert_eq!(modules, SIMPLE);
-        }
-    }
-}
-
-/// The longest number there is, as somebody writes who means for ever.
-#[test]
-fn a_probe_may_take_for_ever() {
-    let for_ever = u64::MAX.to_string();
+fn fluxion_takes_the_place_of_whichever_scheduler_there_is_where_it_can() {
+    let (with_resource, with_other) =
+        (format!("{SIMPLE}{RESOURCE}"), format!("kvs 1 R 0 0\n{FLUXION}"));
+    let (now, no_module) = ("Fluxion is the scheduler now", ": module not found");
+    let cases: [FluxionCase; 10] = [
+        (["0", "", FLUXION, SIMPLE], FLUXION, now, 0),
+        (["0", "", FLUXION, OTHER], &with_other, now, 0),
+        (["0", "", FLUXION, ""], FLUXION, now, 0),
+        (["0", "", OLDER, SIMPLE], OLDER, "going on without", 0),
+        (
+            ["0", "", FLUXION, FLUXION],
+            FLUXION,
+            "load-fluxion.sh: Fluxion is the scheduler already",
+            0,
+        ),
+        (["1", "", FLUXION, SIMPLE], SIMPLE, "this is rank 1: run it in the lead", 1),
+        (["0", "{\"id\":7}\n", FLUXION, SIMPLE], SIMPLE, "jobs are running", 1),
+        (["0", "", SIMPLE, SIMPLE], SIMPLE, "sched-simple stays", 1),
+        (["0", "", SIMPLE, SIMPLE], SIMPLE, &format!("sched-fluxion-resource{no_module}"), 1),
+        (
+            ["0", "", &with_resource, SIMPLE],
+            SIMPLE,
+            &format!("sched-fluxion-qmanager{no_module}"),
+            1,
+        ),
+    ];
     let pod = Pod::new();
-    pod.write_config(&pod.config(&["true"]));
-    let target = format!("127.0.0.1:{}", closed_port());
-    let probe = pod.for_this_pod("probe").args([&target, "--timeout", &for_ever]).output().unwrap();
-    assert_eq!(code(&probe), 1, "{}", stderr(&probe));
-    assert!(stdout(&probe).contains("refused"), "{}", stdout(&probe));
+    assert_eq!(code(&pod.run(&pod.config(&["true"]))), 0);
+    pod.write_executable("mnt/flux/view/bin/flux", FLUX_WITH_MODULES);
+    let shells = ["/bin/sh", "/bin/bash"].into_iter().filter(|path| fs::exists(path).unwrap());
+    for (shell, how) in shells.flat_map(|shell| [".", shell].map(|how| (shell, how))) {
+        for ([rank, jobs, view, loaded], modules, says, code) in cases {
+            for (file, text) in
+                [("rank", rank), ("jobs", jobs), ("view", view), ("modules", loaded)]
+            {
+                fs::write(pod.at(file), text).unwrap();
+            }
+            let script =
+                format!("set -u; {how} {}; echo $?", pod.layout().fluxion_helper().display());
+            let output = pod.entered(shell).args(["-c", &script]).output().unwrap();
+            let said = stdout(&output) + &stderr(&output);
+            assert!(
+                said.contains(says) && stdout(&output).ends_with(&format!("{code}\n")),
+                "{said}"
+            );
+            assert_eq!(pod.read("modules"), modules, "{said}");
+        }
+    }
 }

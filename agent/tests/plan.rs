@@ -12,7 +12,7 @@ use flux_contract::{
 };
 use settings::words;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 fn paths(paths: &[&str]) -> BTreeSet<PathBuf> {
     paths.iter().map(PathBuf::from).collect()
@@ -101,18 +101,101 @@ fn hooks_in_their_order_and_every_broker_option() {
     insta::assert_snapshot!(shown(&config, &facts("sample-0")));
 }
 
+/// Checks that the plan of `hostname` has each of `texts` after a `change`, or has it not where it begins with `!`.
+fn plan_says(hostname: &str, texts: &[&str], change: impl FnOnce(&mut AgentConfig, &mut Facts)) {
+    let (mut config, mut facts) = (config(), facts(hostname));
+    change(&mut config, &mut facts);
+    let plan = shown(&config, &facts);
+    for text in texts {
+        let (is_there, text) = text.strip_prefix('!').map_or((true, *text), |text| (false, text));
+        assert_eq!(plan.contains(text), is_there, "{text:?}: {plan}");
+    }
+}
+
 #[test]
-fn hooks_and_options_of_a_worker() {
-    let mut config = config();
-    config.hooks.worker_pre = Some("of a worker".to_owned());
-    config.hooks.broker_pre = Some("of the lead".to_owned());
-    config.broker.wrap = Some("strace".to_owned());
-    config.archive = Some(Archive { path: "/archive/state.tgz".to_owned() });
-    config.worker = WorkerPolicy::Rejoin;
-    let text = shown(&config, &facts("sample-1"));
-    assert!(text.contains("of a worker") && !text.contains("of the lead"), "{text}");
-    assert!(text.contains("--wrap=strace") && !text.contains("archive"), "{text}");
-    assert!(text.contains("when the broker ends: start it again\n"), "{text}");
+fn a_worker_has_hooks_and_options_of_its_own() {
+    let texts = ["of a worker", "!of the lead", "--wrap=strace", "!archive", "start it again\n"];
+    plan_says("sample-1", &texts, |config, _| {
+        config.hooks.worker_pre = Some("of a worker".to_owned());
+        config.hooks.broker_pre = Some("of the lead".to_owned());
+        config.broker.wrap = Some("strace".to_owned());
+        config.archive = Some(Archive { path: "/archive/state.tgz".to_owned() });
+        config.worker = WorkerPolicy::Rejoin;
+    });
+}
+
+#[test]
+fn the_lead_alone_asks_for_diagnostics() {
+    let program = "-- /mnt/shared/bin/flux-agent diagnose --flux /mnt/shared/view/bin/flux\n";
+    for (hostname, text) in [("sample-0", program), ("sample-1", "!diagnose")] {
+        plan_says(hostname, &[text], |config, _| config.workload = Workload::Diagnostics {});
+    }
+}
+
+#[test]
+fn an_image_gets_what_it_lacks_and_no_c_library_of_the_view() {
+    let texts = ["make directory /mnt/shared/config/tmp (1777", "TMPDIR?=/mnt/shared/config/tmp"];
+    plan_says("sample-0", &texts, |_, facts| facts.has_temporary_directories = false);
+    plan_says("sample-0", &["!LD_LIBRARY_PATH"], |_, facts| facts.view_has_libc = true);
+    // Flux gets the view's bash, hooks keep the image's own sh.
+    let texts = ["SHELL?=/mnt/shared/view/bin/bash", "run commands.pre with /bin/sh"];
+    plan_says("sample-0", &texts, |config, facts| {
+        config.hooks.pre = Some("true".to_owned());
+        facts.executables.remove(Path::new("/bin/bash"));
+    });
+    let texts = ["run commands.pre with /mnt/shared/view/bin/bash"];
+    plan_says("sample-0", &texts, |config, facts| {
+        config.hooks.pre = Some("true".to_owned());
+        facts.executables.retain(|path| path.starts_with("/mnt"));
+    });
+}
+
+#[test]
+fn variables_of_the_container_are_heeded_unless_they_name_what_is_not_there() {
+    let with = |name: &str, value: &str, texts: &[&str]| {
+        let variable = (name.to_owned(), value.to_owned());
+        plan_says("sample-0", texts, |_, facts| facts.environment = [variable].into());
+    };
+    with("SHELL", "/usr/bin/fish", &[" SHELL=/bin/bash "]);
+    with("FLUX_DISABLE_JOB_CLEANUP", "1", &["!CLEANUP", "!--cleanup"]);
+}
+
+#[test]
+fn an_interactive_lead_submits_its_command_once_and_workers_wait_for_the_next_lead() {
+    let interactive = || Workload::Interactive { submission: Some(submission()) };
+    for (hostname, submitted, replaced, text) in [
+        ("sample-0", false, 0, "flux submit"),
+        // The archive has it, or the lead before has submitted it.
+        ("sample-0", true, 0, "!flux submit"),
+        ("sample-0", false, 1, "!flux submit"),
+        ("sample-2", false, 0, "s, wait for another"),
+    ] {
+        plan_says(hostname, &[text], |config, facts| {
+            config.workload = interactive();
+            (config.submitted, facts.replaced) = (submitted, replaced);
+        });
+    }
+}
+
+#[test]
+fn an_ipv6_address_is_written_in_brackets_and_switches_ipv6_on() {
+    let texts = ["enable_ipv6 = true", "connect = \"tcp://[fd00::7]:8051\""];
+    plan_says("sample-1", &texts, |config, _| {
+        config.network.lead_address = Some("fd00::7".parse().unwrap());
+    });
+    let texts = ["connect = \"tcp://[fd00::9]:9\"", "wait for the lead broker at fd00::9"];
+    plan_says("sample-1", &texts, |config, _| {
+        let (lead, hosts) = ("fd00::9".to_owned(), Hostlist::parse("far-0,sample-1").unwrap());
+        config.network.lead_address = None;
+        config.network.bootstrap = Bootstrap::Child { lead, lead_port: 9, hosts };
+    });
+}
+
+#[test]
+fn the_simple_scheduler_is_chosen_in_the_configuration() {
+    plan_says("sample-0", &["!alternatives"], |_, _| ());
+    let simple = "[modules.alternatives]\n    sched = \"sched-simple\"\n    feasibility = \"sched-simple\"\n";
+    plan_says("sample-0", &[simple], |config, _| config.broker.simple_scheduler = true);
 }
 
 #[test]
@@ -160,23 +243,6 @@ fn batch() {
 }
 
 #[test]
-fn diagnostics() {
-    let mut config = config();
-    config.workload = Workload::Diagnostics {};
-    let text = commands(&config, "sample-0");
-    let program = "-- /mnt/shared/bin/flux-agent diagnose --flux /mnt/shared/view/bin/flux\n";
-    assert!(text.contains(program), "{text}");
-    assert!(!commands(&config, "sample-1").contains("diagnose"));
-}
-
-#[test]
-fn an_image_without_a_place_for_temporary_files_gets_one() {
-    let text = shown(&config(), &Facts { has_temporary_directories: false, ..facts("sample-0") });
-    assert!(text.contains("make directory /mnt/shared/config/tmp (1777"), "{text}");
-    assert!(text.contains("TMPDIR?=/mnt/shared/config/tmp"), "{text}");
-}
-
-#[test]
 fn a_script_keeps_its_shells_options_where_the_image_lacks_the_shell() {
     let of = |first: &str, executables: &[&str]| {
         let script = format!("{first}\nhostname\n");
@@ -217,12 +283,6 @@ fn a_script_keeps_its_shells_options_where_the_image_lacks_the_shell() {
 }
 
 #[test]
-fn programs_of_the_image_are_not_led_to_a_c_library_of_the_view() {
-    let text = shown(&config(), &Facts { view_has_libc: true, ..facts("sample-0") });
-    assert!(!text.contains("LD_LIBRARY_PATH"), "{text}");
-}
-
-#[test]
 fn a_dump_keeps_the_format_that_the_archives_name_asks_for() {
     let dump = |path: &str| {
         let mut config = config();
@@ -247,29 +307,12 @@ fn launcher_timed() {
 }
 
 #[test]
-fn a_command_that_the_archive_has_is_not_submitted_again() {
-    let workload = Workload::Interactive { submission: Some(submission()) };
-    let archive = Some(Archive { path: "/state/sample.tgz".to_owned() });
-    let mut config = AgentConfig { workload, archive, ..config() };
-    assert!(shown(&config, &facts("sample-0")).contains("flux submit"));
-    config.submitted = true;
-    assert!(!shown(&config, &facts("sample-0")).contains("flux submit"));
-}
-
-#[test]
-fn a_lead_that_follows_a_lost_one_runs_no_command_and_submits_none() {
+fn a_lead_that_follows_a_lost_one_runs_no_command() {
     let again = |hostname: &str| Facts { replaced: 1, ..facts(hostname) };
     let refused = plan(&config(), &again("sample-0")).unwrap_err();
     assert_eq!(refused.exit(), Exit::LeadLost);
     assert!(refused.to_string().contains("spec.backoffLimit"), "{refused}");
     assert!(plan(&config(), &again("sample-2")).is_ok(), "a worker has nothing to repeat");
-
-    let mut config = config();
-    config.workload = Workload::Interactive { submission: Some(submission()) };
-    assert!(shown(&config, &facts("sample-0")).contains("flux submit"));
-    assert!(!shown(&config, &again("sample-0")).contains("flux submit"));
-    let worker = shown(&config, &facts("sample-2"));
-    assert!(worker.contains("s, wait for another"), "{worker}");
 }
 
 #[test]
@@ -330,24 +373,6 @@ fn without_the_view_flux_is_the_images_own() {
     insta::assert_snapshot!(shown(&config, &facts));
 }
 
-#[test]
-fn an_ipv6_address_is_written_in_brackets_and_switches_ipv6_on() {
-    let mut config = config();
-    config.network.lead_address = Some("fd00::7".parse().unwrap());
-    let text = shown(&config, &facts("sample-1"));
-    assert!(text.contains("enable_ipv6 = true"), "{text}");
-    assert!(text.contains("connect = \"tcp://[fd00::7]:8051\""), "{text}");
-    config.network.lead_address = None;
-    config.network.bootstrap = Bootstrap::Child {
-        lead: "fd00::9".to_owned(),
-        lead_port: 9,
-        hosts: Hostlist::parse("far-0,sample-1").unwrap(),
-    };
-    let text = shown(&config, &facts("sample-1"));
-    assert!(text.contains("connect = \"tcp://[fd00::9]:9\""), "{text}");
-    assert!(text.contains("wait for the lead broker at fd00::9"), "{text}");
-}
-
 /// A name may lead to a pod of before for as long as DNS remembers; the address never does.
 #[test]
 fn a_lead_whose_address_leads_to_it_again_is_connected_to_by_its_address() {
@@ -364,7 +389,7 @@ fn a_lead_whose_address_leads_to_it_again_is_connected_to_by_its_address() {
     assert!(!by_name.content.contains("10.96.0.5"), "{}", by_name.content);
 }
 
-/// `ZeroMQ` looks for addresses of one kind only, so the broker must be told which one let us in.
+/// `ZeroMQ` looks for addresses of one kind only, so the broker needs to know which one let us in.
 #[test]
 fn a_lead_found_by_its_name_is_connected_to_over_what_let_this_pod_in() {
     let mut config = config();
@@ -393,50 +418,6 @@ fn a_lead_found_by_its_name_is_connected_to_over_what_let_this_pod_in() {
         assert!(!over_ipv4.contains("enable_ipv6"), "{over_ipv4}");
         assert!(over_ipv6.contains("enable_ipv6 = true"), "{over_ipv6}");
     }
-}
-
-#[test]
-fn an_image_without_bash_gets_the_views_as_shell_of_flux_but_keeps_its_own_sh_for_hooks() {
-    let mut config = config();
-    config.hooks.pre = Some("true".to_owned());
-    let executables = paths(&["/bin/sh", "/mnt/shared/view/bin/flux", "/mnt/shared/view/bin/bash"]);
-    let text = shown(&config, &Facts { executables, ..facts("sample-0") });
-    assert!(text.contains("SHELL?=/mnt/shared/view/bin/bash"), "{text}");
-    assert!(text.contains("run commands.pre with /bin/sh"), "{text}");
-}
-
-#[test]
-fn an_image_without_any_shell_gets_the_views() {
-    let mut config = config();
-    config.hooks.pre = Some("true".to_owned());
-    let executables = paths(&["/mnt/shared/view/bin/flux", "/mnt/shared/view/bin/bash"]);
-    let text = shown(&config, &Facts { executables, ..facts("sample-0") });
-    assert!(text.contains("run commands.pre with /mnt/shared/view/bin/bash"), "{text}");
-}
-
-#[test]
-fn a_shell_variable_that_names_no_program_is_replaced() {
-    let missing = [("SHELL".to_owned(), "/usr/bin/fish".to_owned())];
-    let facts = Facts { environment: missing.into(), ..facts("sample-0") };
-    assert!(shown(&config(), &facts).contains(" SHELL=/bin/bash "));
-}
-
-#[test]
-fn who_has_switched_fluxs_cleanup_off_has_none() {
-    let set = [("FLUX_DISABLE_JOB_CLEANUP".to_owned(), "1".to_owned())];
-    let facts = Facts { environment: set.into(), ..facts("sample-0") };
-    let text = shown(&config(), &facts);
-    assert!(!text.contains("CLEANUP") && !text.contains("--cleanup"), "{text}");
-}
-
-#[test]
-fn the_simple_scheduler_is_chosen_in_the_configuration() {
-    let mut config = config();
-    assert!(!shown(&config, &facts("sample-0")).contains("alternatives"));
-    config.broker.simple_scheduler = true;
-    let text = shown(&config, &facts("sample-0"));
-    let chosen = "[modules.alternatives]\n    feasibility = \"sched-simple\"\n    sched = \"sched-simple\"\n";
-    assert!(text.contains(chosen), "{text}");
 }
 
 #[test]

@@ -4,19 +4,14 @@
 mod settings;
 
 use flux_agent::accounts::Databases;
-use flux_agent::plan::Facts;
-use flux_agent::plan::{Plan, Step};
-use flux_agent::plan::{client_environment, lead, plan, sidecar_hook};
-use flux_contract::{
-    AgentConfig, Archive, Bootstrap, Broker, ClusterName, FluxUser, Hooks, Hostlist, Install,
-    Layout, Logging, Network, Shutdown, SidecarConfig, Submission, View, WorkerPolicy, Workload,
-};
+use flux_agent::plan::{Facts, Plan, Step, plan};
+use flux_contract::{AgentConfig, Bootstrap, Hostlist, Workload};
 use proptest::collection::{btree_map, vec};
-use proptest::option::of;
+use proptest::option::{of, weighted};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
+use serde_json::{Value, json};
 use std::io::Write;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -53,6 +48,8 @@ fn text() -> impl Strategy<Value = String> {
         "ä\u{1f980}",
         "\u{7f}\u{1}",
         "[x]\n",
+        "fd00::7",
+        "10.0.0.1",
         "\"\"\"",
         "'''",
     ];
@@ -63,136 +60,38 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-fn words() -> impl Strategy<Value = Vec<String>> {
-    vec(text(), 0..4)
-}
-
 fn path() -> impl Strategy<Value = PathBuf> {
     text().prop_map(|text| Path::new("/").join(text))
 }
 
-fn address() -> impl Strategy<Value = IpAddr> {
-    prop_oneof![any::<[u8; 4]>().prop_map(IpAddr::from), any::<[u16; 8]>().prop_map(IpAddr::from)]
-}
-
-prop_compose! {
-    fn submission()(
-        prefix in words(), submit in words(), flags in words(), command in words(), script in of(text()),
-    ) -> Submission {
-        Submission { prefix, submit, flags, command, script }
-    }
-}
-
-fn workload() -> impl Strategy<Value = Workload> {
+/// What somebody may write in the place of a setting, be it of that kind or not.
+fn other() -> impl Strategy<Value = Value> {
     prop_oneof![
-        of(submission()).prop_map(|submission| Workload::Interactive { submission }),
-        submission().prop_map(|submission| Workload::Submit { submission }),
-        (words(), words()).prop_map(|(prefix, command)| Workload::Launcher { prefix, command }),
-        (words(), words(), text(), text()).prop_map(|(prefix, flags, script, output_directory)| {
-            Workload::Batch { prefix, flags, script, output_directory }
-        }),
-        Just(Workload::Diagnostics {}),
-    ]
-}
-
-fn bootstrap() -> impl Strategy<Value = Bootstrap> {
-    let hosts = |last| Hostlist::of_range("sample", 0..last);
-    let child = move |(lead, lead_port, last)| {
-        let mut all = Hostlist::parse("root-0").unwrap();
-        all.append(&hosts(last)).unwrap();
-        Bootstrap::Child { lead, lead_port, hosts: all }
-    };
-    prop_oneof![
-        (1..9_u32).prop_map(move |last| Bootstrap::Root { hosts: hosts(last) }),
-        (text(), any::<u16>(), 0..9_u32).prop_map(child),
+        1 => Just(Value::Null),
+        4 => text().prop_map(Value::from),
+        2 => prop_oneof![0..1_000_u64, (0..=u64::MAX >> 1)].prop_map(Value::from),
+        1 => any::<bool>().prop_map(Value::from),
+        1 => vec(text(), 0..4).prop_map(Value::from),
     ]
 }
 
 prop_compose! {
-    fn network()(
-        headless_service in text(), port in any::<u16>(), lead_address in of(address()),
-        bootstrap in bootstrap(), lead_deadline_seconds in any::<u32>().prop_map(u64::from),
-    ) -> Network {
-        Network { headless_service, port, lead_address, bootstrap, lead_deadline_seconds }
-    }
-}
-
-prop_compose! {
-    fn broker()(
-        quorum in of(any::<u32>()), connect_timeout in of(text()), topology in of(text()),
-        log_level in any::<u8>(), switches in any::<[bool; 3]>(), wrap in of(text()),
-        custom_config in of(text()), queue_policy in text(),
-    ) -> Broker {
-        let [local_socket, zeromq_debug, simple_scheduler] = switches;
-        Broker {
-            quorum, connect_timeout, topology, log_level, local_socket, zeromq_debug, wrap,
-            custom_config, queue_policy, simple_scheduler,
-        }
-    }
-}
-
-/// Any time that the API has.
-fn seconds() -> impl Strategy<Value = u64> {
-    prop_oneof![
-        0..1_000_u64,
-        any::<i64>()
-            .prop_map(i64::unsigned_abs)
-            .prop_filter("of the API", |it| i64::try_from(*it).is_ok())
-    ]
-}
-
-prop_compose! {
-    fn hooks()(scripts in prop::array::uniform6(of(text()))) -> Hooks {
-        let [init, pre_command, pre, broker_pre, worker_pre, post] = scripts;
-        Hooks { init, pre_command, pre, broker_pre, worker_pre, post }
-    }
-}
-
-prop_compose! {
-    fn sidecar()(
-        wait_for_socket in any::<bool>(), scripts in prop::array::uniform4(of(text())),
-    ) -> SidecarConfig {
-        let [command, init, service_pre, post] = scripts;
-        SidecarConfig { wait_for_socket, command, init, service_pre, post }
-    }
-}
-
-prop_compose! {
+    /// A configuration with another value in the place of some.
     fn config()(
-        (namespace, size, mount) in (text(), any::<u32>(), path()),
-        (enabled, python_path) in (any::<bool>(), of(text())),
-        (name, uid, run_as_root) in (text(), any::<u32>(), any::<bool>()),
-        capabilities in vec(text(), 0..3),
-        // Boxed: values of all strategies in one another do not fit the stack of a test.
-        (network, broker, workload) in (network().boxed(), broker().boxed(), workload().boxed()),
-        worker in prop::sample::select(vec![
-            WorkerPolicy::LeaveWhenDone, WorkerPolicy::LeaveAlways, WorkerPolicy::Rejoin,
-        ]),
-        [quiet, strict, timed, debug] in any::<[bool; 4]>(),
-        (hooks, archive, munge) in (hooks().boxed(), of(text()).boxed(), any::<bool>()),
-        (grace_seconds, deadline_seconds) in (seconds(), of(seconds())),
-        environment in btree_map(text(), text(), 0..4),
-        sidecars in btree_map(text(), sidecar().boxed(), 0..3).boxed(),
-        (private, mounted, submitted) in (of(text()), any::<bool>(), any::<bool>()),
+        config in prop::sample::select(settings::full()),
+        others in vec(weighted(0.3, other()), 80), environment in btree_map(text(), text(), 0..4),
+        sidecar in text(),
     ) -> AgentConfig {
-        let layout = Layout::new(mount);
-        AgentConfig {
-            version: AgentConfig::VERSION,
-            cluster: flux_contract::ClusterIdentity {
-                name: ClusterName::new("sample").unwrap(), namespace, size,
-            },
-            layout: match private {
-                Some(private) => layout.with_private(private),
-                None => layout,
-            },
-            install: if mounted { Install::Image } else { Install::Copy },
-            view: View { enabled, python_path },
-            user: FluxUser { name, uid, run_as_root, capabilities },
-            logging: Logging { quiet, strict, timed, debug },
-            archive: archive.map(|path| Archive { path }),
-            shutdown: Shutdown { grace_seconds, deadline_seconds },
-            network, broker, worker, workload, hooks, munge, environment, submitted, sidecars,
-        }
+        let places = settings::values(&config).into_keys();
+        let others = places.zip(others).filter_map(|(path, other)| Some((path, other?)));
+        let change = |config, (path, other): (String, Value)| {
+            settings::with_value(&config, &path, other).unwrap_or(config)
+        };
+        let mut config = others.fold(config, change);
+        config.version = AgentConfig::VERSION;
+        config.environment.extend(environment);
+        config.sidecars = config.sidecars.into_values().map(|it| (sidecar.clone(), it)).collect();
+        config
     }
 }
 
@@ -227,16 +126,6 @@ prop_compose! {
 fn pod() -> impl Strategy<Value = (AgentConfig, Facts)> {
     let facts = |config: AgentConfig| (Just(config.clone()), any_facts(config).boxed());
     config().boxed().prop_flat_map(facts)
-}
-
-/// Everything that is decided about a pod, as text.
-fn decided(config: &AgentConfig, facts: &Facts) -> String {
-    let plan = plan(config, facts);
-    let shown = plan.as_ref().map(|plan| format!("{plan} {plan:#}"));
-    let hook = |name: &String| sidecar_hook(config, facts, "commands.init", Some(name));
-    let hooks: Vec<_> = config.sidecars.keys().map(hook).collect();
-    let (around, lead) = (client_environment(config, facts), lead(config, facts));
-    format!("{plan:#?} {shown:?} {around:#?} {lead:#?} {hooks:#?}")
 }
 
 /// What `plan` writes to `path`.
@@ -282,7 +171,7 @@ proptest! {
 
     #[test]
     fn any_configuration_is_planned_or_refused_and_twice_the_same((config, facts) in pod()) {
-        prop_assert_eq!(decided(&config, &facts), decided(&config, &facts));
+        prop_assert_eq!(settings::decided(&config, &facts), settings::decided(&config, &facts));
     }
 
     #[test]
@@ -293,8 +182,8 @@ proptest! {
     }
 
     #[test]
-    fn the_brokers_configuration_is_a_document_whatever_is_in_it((config, facts) in pod()) {
-        prop_assume!(config.broker.custom_config.is_none());
+    fn the_brokers_configuration_is_a_document_whatever_is_in_it((mut config, facts) in pod()) {
+        config.broker.custom_config = None;
         let Ok(plan) = plan(&config, &facts) else { return Ok(()) };
         let document: toml::Table = written(&plan, &config.layout.broker_toml()).parse().unwrap();
         prop_assert!(document.contains_key("bootstrap"));
@@ -336,5 +225,67 @@ proptest! {
         let output = Command::new("/bin/sh").args(["-c", &script]).output().unwrap();
         let values = environment.values().map(|value| format!("{value}\0"));
         prop_assert_eq!(String::from_utf8_lossy(&output.stdout), values.collect::<String>());
+    }
+}
+
+/// The longest text that the definition of MiniCluster lets a user write.
+const TEXT_LIMIT: usize = 65_536;
+
+/// Pieces of text that something reads, splits, quotes, escapes or counts.
+const PIECES: [&str; 4] = ["'", "a\n", "\u{7f}", "ƒ["];
+
+/// What `decide` gives on a thread with a small stack: nothing may recurse over its input.
+fn on_a_small_stack<T: Send>(decide: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(512 << 10);
+        thread.spawn_scoped(scope, decide).unwrap().join().unwrap()
+    })
+}
+
+/// How much text is decided about the lead and a worker.
+fn length_of_decisions(config: &AgentConfig) -> usize {
+    let of = |hostname| settings::decided(config, &settings::facts(config, hostname, 0)).len();
+    ["sample-0", "sample-1"].map(of).iter().sum()
+}
+
+#[test]
+fn every_text_may_be_long() {
+    let mut tried = 0;
+    for config in settings::full().into_iter().step_by(3) {
+        let values = settings::values(&config).into_iter();
+        for (index, (path, _)) in values.filter(|(_, value)| value.is_string()).enumerate() {
+            let text: String =
+                PIECES[index % PIECES.len()].chars().cycle().take(TEXT_LIMIT).collect();
+            let Some(config) = settings::with_value(&config, &path, json!(text)) else { continue };
+            let length = on_a_small_stack(|| {
+                let document = config.to_toml().unwrap();
+                assert_eq!(AgentConfig::from_toml(&document).unwrap(), config);
+                length_of_decisions(&config)
+            });
+            // Shown three times for each of two pods, escaped twice; the mount path is in some thirty paths.
+            assert!(length < 600 * TEXT_LIMIT, "{path}: {length}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 110, "{tried}");
+}
+
+#[test]
+fn a_hundred_thousand_hosts_are_planned_as_two_are() {
+    let bootstrap = Bootstrap::Root { hosts: Hostlist::of_range("sample", 0..100_000) };
+    let config = settings::everything(Workload::Diagnostics {}, bootstrap);
+    let length = on_a_small_stack(|| length_of_decisions(&config));
+    assert!(length < 200_000, "{length}");
+}
+
+#[test]
+fn documents_nested_without_end_are_refused() {
+    for text in [
+        format!("version = 1\na = {}", "[".repeat(100_000)),
+        format!("version = 1\na = {}", "{a = ".repeat(100_000)),
+        format!("version = 1\n{}a = 1", "a.".repeat(100_000)),
+        format!("version = 1\n[{}a]", "a.".repeat(100_000)),
+    ] {
+        assert!(on_a_small_stack(|| AgentConfig::from_toml(&text).is_err()));
     }
 }

@@ -3,7 +3,7 @@
 
 mod pod;
 
-use flux_contract::{Exit, Hooks};
+use flux_contract::Exit;
 use pod::{Pod, code, stderr, stdout};
 use std::fs;
 use std::process::Stdio;
@@ -29,8 +29,8 @@ fn a_submission_that_flux_does_not_take_is_no_failed_command() {
     let refuses =
         "echo usage >&2; echo 'flux submit: error: unrecognized arguments: --x' >&2; exit 2";
     fs::write(pod.at("refuses"), refuses).unwrap();
-    let told = "Flux did not take the command (exit code 2): flux submit: error: unrecognized arguments: --x";
-    assert_eq!(end(&pod, &["true"]), (refused(), false, told.to_owned()));
+    let expected = "Flux did not take the command (exit code 2): flux submit: error: unrecognized arguments: --x";
+    assert_eq!(end(&pod, &["true"]), (refused(), false, expected.to_owned()));
     // Jobs of an earlier instance, restored from an archive, are not this one's.
     fs::write(pod.at("history"), "old\n").unwrap();
     assert_eq!(end(&pod, &["true"]).0, refused());
@@ -42,9 +42,9 @@ fn a_submission_that_flux_does_not_take_is_no_failed_command() {
 fn a_job_that_flux_never_started_is_no_failed_command() {
     let pod = Pod::new();
     fs::write(pod.at("events"), EXCEPTION).unwrap();
-    let told =
+    let expected =
         "Flux did not start the command: alloc: need 2 node(s) with 25 cores each, only 0 eligible";
-    assert_eq!(end(&pod, &["sh", "-c", "exit 1"]), (refused(), false, told.to_owned()));
+    assert_eq!(end(&pod, &["sh", "-c", "exit 1"]), (refused(), false, expected.to_owned()));
 }
 
 #[test]
@@ -115,8 +115,8 @@ fn a_batch_that_fails_shows_what_it_printed_and_names_the_line() {
         "{error}"
     );
     assert!(!error.contains("\nhello\n"), "only what failed is shown: {error}");
-    let told = "job-2 (false -x): task(s) exited with exit code 2";
-    assert_eq!(message.last_error.unwrap(), told);
+    let expected = "job-2 (false -x): task(s) exited with exit code 2";
+    assert_eq!(message.last_error.unwrap(), expected);
     assert_eq!(stdout(&output), "", "not even the id of the job");
 }
 
@@ -133,7 +133,7 @@ fn a_batch_that_flux_does_not_take_is_no_failed_command() {
 fn a_directory_for_outputs_that_takes_no_files_is_named_before_anything_is_submitted() {
     let pod = Pod::new();
     let mut config = pod.batch("true\n");
-    config.hooks = Hooks { pre: Some("rmdir $POD/outputs".to_owned()), ..Hooks::default() };
+    config.hooks.pre = Some("rmdir $POD/outputs".to_owned());
     let output = pod.run(&config);
     let error = stderr(&output);
     assert_eq!(code(&output), i32::from(Exit::Prepare.code()), "{error}");

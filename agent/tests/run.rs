@@ -11,9 +11,10 @@ use std::process::Command;
 #[test]
 fn the_lead_runs_the_command_and_passes_on_its_output_and_code() {
     let pod = Pod::new();
-    let output = pod.run(&pod.config(&["sh", "-c", "echo hello world; exit 7"]));
+    let argument = "a \"b  c\" $HOME `id` 'd'";
+    let output = pod.run(&pod.config(&["sh", "-c", "echo \"$1\"; exit 7", "sh", argument]));
     let error = stderr(&output);
-    assert_eq!((code(&output), stdout(&output).as_str()), (7, "hello world\n"), "{error}");
+    assert_eq!((code(&output), stdout(&output)), (7, format!("{argument}\n")), "{error}");
     let message = pod.message();
     assert_eq!((message.exit_code, message.command_ran, message.signal), (7, true, None));
     let phases: Vec<&str> = message.phases.iter().map(|phase| phase.name.as_str()).collect();
@@ -43,6 +44,8 @@ fn files_are_where_users_and_flux_look_for_them() {
     assert_eq!(pod.mode("mnt/flux/flux-connect.sh"), 0o755);
     assert!(pod.at("mnt/flux/flux-operator-complete.txt").exists());
     assert!(pod.at("mnt/flux/config/run/flux").is_dir());
+    let calls = pod.read("flux-calls");
+    assert!(!calls.contains(" /mnt/flux") && !calls.contains("=/mnt/flux"), "{calls}");
 }
 
 #[test]
@@ -51,7 +54,10 @@ fn what_a_hook_exports_unsets_and_changes_to_holds_for_later_hooks_and_the_broke
     let mut config = pod.config(&["sh", "-c", "echo \"$FROM_INIT $FROM_PRE\"; pwd"]);
     let elsewhere = pod.at("elsewhere");
     config.hooks = Hooks {
-        init: Some("export FROM_INIT='a  b'\nunset UNWANTED".to_owned()),
+        init: Some(
+            "export FROM_INIT='a  b'\nunset UNWANTED\nset -e\nexit 0\nexport FROM_INIT=late"
+                .to_owned(),
+        ),
         pre: Some(format!(
             "mkdir {0}; cd {0}\nexport FROM_PRE=\"$FROM_INIT!\"\nlocal_only=1",
             elsewhere.display()
@@ -81,7 +87,7 @@ fn a_hook_of_any_length_runs_and_its_text_is_in_no_command_line() {
     let pre = format!(
         "TEXT={filler}\nLENGTH=${{#TEXT}}; export LENGTH; unset TEXT\ntr '\\0' ' ' </proc/$$/cmdline"
     );
-    config.hooks = Hooks { pre: Some(pre), ..Hooks::default() };
+    config.hooks.pre = Some(pre);
     let output = pod.run(&config);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let text = stdout(&output);
@@ -90,17 +96,6 @@ fn a_hook_of_any_length_runs_and_its_text_is_in_no_command_line() {
     let private = pod.layout().private_directory();
     let left = fs::read_dir(private).unwrap().flatten().map(|entry| entry.file_name());
     assert!(left.into_iter().all(|name| name != "commands.pre"), "it is gone afterwards");
-}
-
-#[test]
-fn a_hook_that_exits_well_early_still_reports_what_it_exported() {
-    let pod = Pod::new();
-    let mut config = pod.config(&["sh", "-c", "echo $A"]);
-    config.hooks = Hooks {
-        pre: Some("set -e\nexport A=1\nexit 0\nexport A=2".to_owned()),
-        ..Hooks::default()
-    };
-    assert_eq!(stdout(&pod.run(&config)), "1\n");
 }
 
 /// A pod whose only shell is the view's, and that cannot be started.
@@ -116,7 +111,7 @@ fn with_a_broken_shell() -> Pod {
 fn a_shell_that_cannot_be_started_fails_its_hook_and_no_view() {
     let pod = with_a_broken_shell();
     let mut config = pod.config(&["touch", "ran"]);
-    config.hooks = Hooks { pre: Some("true".to_owned()), ..Hooks::default() };
+    config.hooks.pre = Some("true".to_owned());
     let output = pod.run(&config);
     let error = stderr(&output);
     assert_eq!(code(&output), i32::from(Exit::Hook.code()), "{error}");
@@ -138,11 +133,8 @@ fn a_shell_that_cannot_be_started_fails_its_hook_and_no_view() {
 fn a_working_directory_that_a_hook_has_removed_is_named() {
     let pod = Pod::new();
     let mut config = pod.config(&["true"]);
-    config.hooks = Hooks {
-        pre: Some("mkdir $POD/gone; cd $POD/gone".to_owned()),
-        broker_pre: Some("rmdir $POD/gone".to_owned()),
-        ..Hooks::default()
-    };
+    config.hooks.pre = Some("mkdir $POD/gone; cd $POD/gone".to_owned());
+    config.hooks.broker_pre = Some("rmdir $POD/gone".to_owned());
     let output = pod.run(&config);
     assert_eq!(code(&output), i32::from(Exit::Prepare.code()), "{}", stderr(&output));
     let text = pod.message().last_error.unwrap();
@@ -153,11 +145,8 @@ fn a_working_directory_that_a_hook_has_removed_is_named() {
 fn a_failing_hook_ends_a_strict_run_by_name_and_the_post_hook_still_runs() {
     let pod = Pod::new();
     let mut config = pod.config(&["touch", "ran"]);
-    config.hooks = Hooks {
-        pre: Some("export A=seen\nset -e\nfalse\ntrue".to_owned()),
-        post: Some("echo post $A".to_owned()),
-        ..Hooks::default()
-    };
+    config.hooks.pre = Some("export A=seen\nset -e\nfalse\ntrue".to_owned());
+    config.hooks.post = Some("echo post $A".to_owned());
     let output = pod.run(&config);
     assert_eq!(code(&output), i32::from(Exit::Hook.code()), "{}", stderr(&output));
     assert_eq!(stdout(&output), "post seen\n");
@@ -168,13 +157,15 @@ fn a_failing_hook_ends_a_strict_run_by_name_and_the_post_hook_still_runs() {
 }
 
 #[test]
-fn a_failing_hook_of_a_lenient_run_is_reported_and_the_command_runs() {
+fn a_failing_hook_of_a_lenient_run_is_reported_and_the_code_is_the_commands() {
     let pod = Pod::new();
-    let mut config = pod.config(&["sh", "-c", "echo $A"]);
+    let mut config = pod.config(&["sh", "-c", "echo $A; exit 4"]);
     config.logging.strict = false;
-    config.hooks = Hooks { pre: Some("export A=1\nexit 3".to_owned()), ..Hooks::default() };
+    config.hooks.pre = Some("export A=1\nexit 3".to_owned());
+    config.hooks.post = Some("true".to_owned());
     let output = pod.run(&config);
-    assert_eq!((code(&output), stdout(&output).as_str()), (0, "1\n"));
+    assert_eq!((code(&output), stdout(&output).as_str()), (4, "1\n"));
+    assert_eq!(pod.message().exit_code, 4);
     assert!(stderr(&output).contains("hook commands.pre ended with exit code 3"));
 }
 
@@ -242,7 +233,7 @@ fn as_root_flux_runs_as_its_own_user_who_owns_what_the_broker_needs() {
     let Some(pod) = Pod::of_root() else { return };
     let mut config = pod.config(&["sh", "-c", "id -u; id -g; id -G; echo $HOME $USER; touch here"]);
     config.user = user(&[]);
-    config.hooks = Hooks { pre: Some("id -u > hook-uid".to_owned()), ..Hooks::default() };
+    config.hooks.pre = Some("id -u > hook-uid".to_owned());
     let output = pod.run(&config);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert_eq!(stdout(&output), "1234\n1234\n1234\n/home/flux flux\n");
@@ -350,22 +341,9 @@ fn without_a_view_flux_is_found_on_the_path_that_hooks_may_have_set() {
     assert_eq!(code(&output), i32::from(Exit::View.code()));
     assert!(pod.message().last_error.unwrap().contains("/usr/bin:/bin"));
     let own = pod.at("mnt/flux/view/bin");
-    config.hooks =
-        Hooks { pre: Some(format!("export PATH=$PATH:{}", own.display())), ..Hooks::default() };
+    config.hooks.pre = Some(format!("export PATH=$PATH:{}", own.display()));
     let output = pod.prepared(&config).env("PATH", "/usr/bin:/bin").output().unwrap();
     assert_eq!((code(&output), stdout(&output).as_str()), (0, "found\n"), "{}", stderr(&output));
-}
-
-#[test]
-fn plan_prints_what_a_run_would_do_and_changes_nothing() {
-    let pod = Pod::new();
-    pod.write_config(&pod.config(&["true"]));
-    let text = stdout(&pod.for_this_pod("plan").output().unwrap());
-    assert!(text.starts_with("lead hello-0 rank 0\n") && text.contains("broker.toml"), "{text}");
-    let json = stdout(&pod.for_this_pod("plan").args(["--output", "json"]).output().unwrap());
-    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json["role"], "lead");
-    assert!(!pod.at("mnt/flux/config").exists());
 }
 
 #[test]

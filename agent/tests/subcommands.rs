@@ -6,7 +6,7 @@ mod pod;
 
 use flux_contract::Exit;
 use pod::namespace::first_process;
-use pod::{Pod, code, stderr, stdout};
+use pod::{Background, Pod, stdout};
 use std::collections::BTreeSet;
 use std::fs;
 
@@ -31,6 +31,7 @@ fn cases(pod: &Pod) -> Vec<Case> {
     let (copy, key) = (pod.at("copy").display().to_string(), pod.at("key").display().to_string());
     let volume = pod.at("volume").display().to_string();
     fs::create_dir(&volume).unwrap();
+    let for_ever = u64::MAX.to_string();
     let not_up = i32::from(Exit::Broker.code());
     vec![
         case(&["help"], 0, "Usage: flux-agent"),
@@ -50,11 +51,14 @@ fn cases(pod: &Pod) -> Vec<Case> {
             0,
             "",
         ),
-        in_this_pod(&["plan"], 0, "hello"),
-        in_this_pod(&["resources"], 0, "processors"),
+        in_this_pod(&["plan"], 0, "lead hello-0 rank 0\n"),
+        in_this_pod(&["plan", "--output", "json"], 0, "\"role\": \"lead\""),
+        in_this_pod(&["resources"], 0, "cores for Flux  -\n"),
+        in_this_pod(&["resources", "--output", "json"], 0, "\"fluxCores\": null"),
         in_this_pod(&["env"], 0, "PATH"),
         in_this_pod(&["doctor"], 1, "broker"),
-        in_this_pod(&["probe", "--timeout", "1", "127.0.0.1:1"], 1, "127.0.0.1"),
+        // The longest number there is, as somebody writes who means for ever.
+        in_this_pod(&["probe", "--timeout", &for_ever, "127.0.0.1:1"], 1, "refused"),
         in_this_pod(&["ready"], 1, ""),
         in_this_pod(&["status"], 1, "no agent runs here"),
         in_this_pod(&["wait", "broker", "--timeout", "0"], 1, "still waiting"),
@@ -93,11 +97,13 @@ fn every_subcommand_answers() {
             let Some(first) = first_process(&pod, &command) else { continue };
             command = first;
         }
-        let output = command.output().unwrap();
-        let said = format!("{}{}", stdout(&output), stderr(&output));
-        if code(&output) != expected || !said.contains(prints) {
-            wrong.push(format!("{words:?}, {expected}, {prints:?}: {} {said}", code(&output)));
+        let (code, output, error) = Background::start(command).end();
+        let said = output + &error;
+        if code != expected || !said.contains(prints) {
+            wrong.push(format!("{words:?}, {expected}, {prints:?}: {code} {said}"));
         }
+        let changed = pod.at("mnt/flux/config").exists();
+        assert_eq!(changed, words[0] == "run", "nothing else changes what a run finds");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -3,11 +3,11 @@
 mod pod;
 mod support;
 
-use flux_contract::{Exit, Hooks, SidecarConfig, WorkerPolicy, Workload};
+use flux_contract::{Exit, SidecarConfig, WorkerPolicy, Workload};
 use nix::sys::signal::Signal;
+use pod::broker::broker_in_state;
 use pod::{
-    Background, PATIENCE, Pod, await_that, broker_in_state, closed_port, code, sidecar, stderr,
-    stdout, stopped,
+    Background, PATIENCE, Pod, await_that, closed_port, code, sidecar, stderr, stdout, stopped,
 };
 use std::fs;
 use std::time::Instant;
@@ -20,25 +20,31 @@ touch $POD/trapped
 while :; do sleep 0.02; done
 ";
 
+/// Sends each signal to `run`, whose program notes what it gets under that name.
+fn all_are_noted(pod: &Pod, run: &Background, signals: &[(Signal, &str)]) {
+    let mut seen = String::new();
+    for (signal, name) in signals {
+        run.signal(*signal);
+        seen.push_str(name);
+        await_that(name, || fs::read_to_string(pod.at("signals")).is_ok_and(|text| text == seen));
+    }
+}
+
 #[test]
 fn every_signal_is_passed_on_to_the_broker_and_only_term_ends_this_one() {
     let pod = Pod::new();
     pod.broker_does(NOTES_SIGNALS);
     let run = Background::start(pod.prepared(&pod.config(&["true"])));
     pod.await_file("trapped");
-    let mut seen = String::new();
-    for (signal, name) in [
+    let signals = [
         (Signal::SIGUSR1, "USR1\n"),
         (Signal::SIGUSR2, "USR2\n"),
         (Signal::SIGHUP, "HUP\n"),
         (Signal::SIGINT, "INT\n"),
         (Signal::SIGQUIT, "QUIT\n"),
         (Signal::SIGTERM, "TERM\n"),
-    ] {
-        run.signal(signal);
-        seen.push_str(name);
-        await_that(name, || fs::read_to_string(pod.at("signals")).is_ok_and(|text| text == seen));
-    }
+    ];
+    all_are_noted(&pod, &run, &signals);
     let (code, _, error) = run.end();
     assert_eq!(code, stopped(), "{error}");
     assert!(pod.message().last_error.unwrap().contains("SIGTERM"));
@@ -48,11 +54,9 @@ fn every_signal_is_passed_on_to_the_broker_and_only_term_ends_this_one() {
 fn a_signal_during_a_hook_ends_hook_and_run_at_once_and_the_post_hook_runs() {
     let pod = Pod::new();
     let mut config = pod.config(&["touch", "ran"]);
-    config.hooks = Hooks {
-        pre: Some("sleep 600 & echo $! > sleeping.new; mv sleeping.new sleeping; wait".to_owned()),
-        post: Some("echo post".to_owned()),
-        ..Hooks::default()
-    };
+    config.hooks.pre =
+        Some("sleep 600 & echo $! > sleeping.new; mv sleeping.new sleeping; wait".to_owned());
+    config.hooks.post = Some("echo post".to_owned());
     let run = Background::start(pod.prepared(&config));
     let sleeping = pod.await_file("work/sleeping");
     let started = Instant::now();
@@ -69,9 +73,7 @@ fn a_signal_during_a_hook_ends_hook_and_run_at_once_and_the_post_hook_runs() {
 
 #[test]
 fn a_worker_that_waits_for_the_lead_ends_at_once_when_told_to() {
-    let pod = Pod::called("hello-1");
-    let mut config = pod.config(&["true"]);
-    config.network.port = closed_port();
+    let (pod, config) = Pod::worker(closed_port());
     let run = Background::start(pod.prepared(&config));
     let status = || {
         let output = pod.for_this_pod("status").args(["--output", "json"]).output().unwrap();
@@ -90,9 +92,7 @@ fn a_worker_that_waits_for_the_lead_ends_at_once_when_told_to() {
 
 #[test]
 fn a_worker_gives_up_at_its_deadline_and_says_what_it_saw() {
-    let pod = Pod::called("hello-1");
-    let mut config = pod.config(&["true"]);
-    config.network.port = closed_port();
+    let (pod, mut config) = Pod::worker(closed_port());
     config.network.lead_deadline_seconds = 0;
     let output = pod.run(&config);
     assert_eq!(code(&output), i32::from(Exit::LeadUnreachable.code()), "{}", stderr(&output));
@@ -167,17 +167,19 @@ fn broker_and_command_lead_process_groups_of_their_own() {
 
 #[test]
 fn a_worker_starts_its_broker_again_after_a_failure_and_leaves_when_the_instance_ends() {
-    let pod = Pod::called("hello-1");
-    pod.broker_does("[ -e $POD/second ] && exit 0; touch $POD/second; exit 1");
     let (_lead, port) = support::lead(&pod::certificate());
-    let mut config = pod.config(&["true"]);
-    config.network.port = port;
+    let (pod, mut config) = Pod::worker(port);
+    pod.broker_does("echo >> $POD/starts; [ $(wc -l < $POD/starts) -lt 4 ] || exit 0; exit 1");
     let output = pod.run(&config);
     let error = stderr(&output);
     assert_eq!(code(&output), 0, "{error}");
     assert!(error.contains("ended with exit code 1; starting it again in 0.5 s"), "{error}");
-    assert_eq!(pod.read("flux-calls").matches("flux start").count(), 2);
-    assert_eq!(error.matches("the lead broker answers").count(), 2, "{error}");
+    assert_eq!(pod.read("flux-calls").matches("flux start").count(), 4);
+    assert_eq!(error.matches("the lead broker answers").count(), 4, "{error}");
+    let message = pod.message();
+    let names: Vec<&str> = message.phases.iter().map(|phase| phase.name.as_str()).collect();
+    let expected = ["prepare", "wait-for-lead", "quorum", "wait-for-lead", "quorum", "post"];
+    assert_eq!((message.restarts, &names[..]), (3, &expected[..]), "the first start and the last");
     config.worker = WorkerPolicy::LeaveAlways;
     pod.broker_does("exit 1");
     assert_eq!(code(&pod.run(&config)), 0);
@@ -264,14 +266,9 @@ fn a_command_gets_its_users_signals_as_they_are_and_sigterm_for_any_that_asks_fo
     let pod = Pod::new();
     let run = Background::start(pod.prepared(&pod.launcher(NOTES_SIGNALS)));
     pod.await_file("trapped");
-    let mut seen = String::new();
-    for (signal, name) in
-        [(Signal::SIGUSR1, "USR1\n"), (Signal::SIGUSR2, "USR2\n"), (Signal::SIGINT, "TERM\n")]
-    {
-        run.signal(signal);
-        seen.push_str(name);
-        await_that(name, || fs::read_to_string(pod.at("signals")).is_ok_and(|text| text == seen));
-    }
+    let signals =
+        [(Signal::SIGUSR1, "USR1\n"), (Signal::SIGUSR2, "USR2\n"), (Signal::SIGINT, "TERM\n")];
+    all_are_noted(&pod, &run, &signals);
     let (code, _, error) = run.end();
     assert_eq!(code, stopped(), "{error}");
     assert!(error.contains("told to stop, it ended with exit code 3"), "{error}");
@@ -303,17 +300,6 @@ fn an_instance_that_is_shut_down_asks_its_command_to_end_and_the_code_is_the_com
     assert!(pod.message().command_ran);
 }
 
-#[test]
-fn exec_reports_what_could_not_be_started_as_shells_do() {
-    let Some(pod) = Pod::of_root() else { return };
-    let exec = |program: &str| {
-        let output =
-            pod.agent(&["exec", "--uid=1000", "--gid=1000", "--", program]).output().unwrap();
-        code(&output)
-    };
-    assert_eq!((exec("/no/such/program"), exec("/etc"), exec("true")), (127, 126, 0));
-}
-
 /// A sidecar without hooks, whose command begins when there is a broker.
 fn waiting(command: &str) -> SidecarConfig {
     SidecarConfig { wait_for_socket: true, ..sidecar(command) }
@@ -322,6 +308,15 @@ fn waiting(command: &str) -> SidecarConfig {
 /// Runs `sidecar` in `pod`.
 fn beside(pod: &Pod, sidecar: SidecarConfig) -> Background {
     Background::start(pod.beside(pod.config(&["true"]), sidecar))
+}
+
+/// Output and complaints of a sidecar that ends well because its runner has finished.
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+fn end_with_runner(pod: &Pod, run: Background) -> (String, String) {
+    fs::write(pod.layout().complete_marker(), "").unwrap();
+    let (code, output, error) = run.end();
+    assert_eq!(code, 0, "{error}");
+    (output, error)
 }
 
 #[test]
@@ -336,9 +331,7 @@ fn a_sidecar_waits_for_the_socket_and_ends_when_the_runner_has() {
     let run = beside(&pod, sidecar);
     broker_in_state(&pod.layout().local_socket(), "run");
     pod.await_file("work/started");
-    fs::write(pod.layout().complete_marker(), "").unwrap();
-    let (code, output, error) = run.end();
-    assert_eq!(code, 0, "{error}");
+    let (output, _) = end_with_runner(&pod, run);
     assert_eq!(output, format!("pre 1\n2 {}\npost\n", pod.layout().local_uri()));
 }
 
@@ -349,9 +342,7 @@ fn a_sidecars_command_of_any_length_runs_and_its_text_is_in_no_command_line() {
     let command = format!("TEXT={filler}; echo ${{#TEXT}} $(wc -c </proc/$$/cmdline); touch said");
     let run = beside(&pod, sidecar(&command));
     pod.await_file("work/said");
-    fs::write(pod.layout().complete_marker(), "").unwrap();
-    let (code, output, error) = run.end();
-    assert_eq!(code, 0, "{error}");
+    let (output, _) = end_with_runner(&pod, run);
     let (length, arguments) = output.trim().split_once(' ').unwrap();
     assert_eq!(length, "200000");
     assert!(arguments.parse::<usize>().unwrap() < 1000, "{output}");
@@ -363,9 +354,7 @@ fn a_sidecar_whose_command_has_ended_stays_until_the_runner_has() {
     let post = Some("touch posted".to_owned());
     let run = beside(&pod, SidecarConfig { post, ..sidecar("true") });
     pod.await_file("work/posted");
-    fs::write(pod.layout().complete_marker(), "").unwrap();
-    let (code, _, error) = run.end();
-    assert_eq!(code, 0, "{error}");
+    let (_, error) = end_with_runner(&pod, run);
     assert!(error.contains("staying until the runner has finished"), "{error}");
 }
 
@@ -391,9 +380,7 @@ fn a_sidecar_whose_command_fails_because_flux_ends_has_not_failed() {
     let run = beside(&pod, waiting("echo $$ > pid; mv pid failed; exit 3"));
     let process = format!("/proc/{}", pod.await_file("work/failed").trim());
     await_that("the command's end is seen", || !fs::exists(&process).unwrap());
-    fs::write(pod.layout().complete_marker(), "").unwrap();
-    let (code, _, error) = run.end();
-    assert_eq!(code, 0, "{error}");
+    let (_, error) = end_with_runner(&pod, run);
     assert!(error.contains("ended with exit code 3"), "said all the same: {error}");
 }
 

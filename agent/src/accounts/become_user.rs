@@ -100,24 +100,6 @@ impl ExecError {
     }
 }
 
-/// Which part of the change was refused.
-enum ChangeError {
-    Identity(nix::Error),
-    Capabilities(CapsError),
-}
-
-impl From<nix::Error> for ChangeError {
-    fn from(errno: nix::Error) -> Self {
-        Self::Identity(errno)
-    }
-}
-
-impl From<CapsError> for ChangeError {
-    fn from(error: CapsError) -> Self {
-        Self::Capabilities(error)
-    }
-}
-
 /// Becomes `target`, if there is one, and then `words`; returns only when that failed.
 pub(crate) fn exec(target: Option<&Target>, words: &[String]) -> ExecError {
     if let Some(Err(error)) = target.map(change_user) {
@@ -128,30 +110,24 @@ pub(crate) fn exec(target: Option<&Target>, words: &[String]) -> ExecError {
     ExecError::Start { program, source }
 }
 
-pub(crate) fn change_user(target: &Target) -> Result<(), ExecError> {
-    let Target { uid, gid, .. } = *target;
-    change(target).map_err(|error| match error {
-        ChangeError::Identity(errno) => ExecError::Identity { uid, gid, source: errno.into() },
-        ChangeError::Capabilities(source) => {
-            let names = target.capabilities.join(", ");
-            ExecError::Capabilities { names, uid, source }
-        }
-    })
-}
-
 /// Groups first: afterwards the right to change them is gone.
-fn change(target: &Target) -> Result<(), ChangeError> {
-    let groups: Vec<Gid> = target.groups.iter().copied().map(Gid::from_raw).collect();
-    let (uid, gid) = (Uid::from_raw(target.uid), Gid::from_raw(target.gid));
-    let retained = capabilities_to_retain(&target.capabilities)?;
-    caps::securebits::set_keepcaps(!retained.is_empty())?;
-    setgroups(&groups)?;
-    setresgid(gid, gid, gid)?;
-    setresuid(uid, uid, uid)?;
+pub(crate) fn change_user(target: &Target) -> Result<(), ExecError> {
+    let Target { uid, gid, groups, capabilities } = target;
+    let denied =
+        |errno: nix::Error| ExecError::Identity { uid: *uid, gid: *gid, source: errno.into() };
+    let lost =
+        |source| ExecError::Capabilities { names: capabilities.join(", "), uid: *uid, source };
+    let groups: Vec<Gid> = groups.iter().copied().map(Gid::from_raw).collect();
+    let (uid, gid) = (Uid::from_raw(*uid), Gid::from_raw(*gid));
+    let retained = capabilities_to_retain(capabilities).map_err(lost)?;
+    caps::securebits::set_keepcaps(!retained.is_empty()).map_err(lost)?;
+    setgroups(&groups).map_err(denied)?;
+    setresgid(gid, gid, gid).map_err(denied)?;
+    setresuid(uid, uid, uid).map_err(denied)?;
     if !retained.is_empty() {
         // What is ambient stays through execve(2) of programs without privileges (capabilities(7)).
         for set in [CapSet::Inheritable, CapSet::Ambient, CapSet::Permitted] {
-            caps::set(None, set, &retained)?;
+            caps::set(None, set, &retained).map_err(lost)?;
         }
     }
     Ok(())

@@ -1,12 +1,45 @@
 //! The account that the broker runs as, in the image's own /etc.
 
-use crate::accounts::error::AccountError;
-use crate::accounts::files as database;
-use crate::accounts::passwd::{self, User};
+use crate::accounts::passwd::{Databases, NewUser, NoFreeId, User, fits_field};
 use crate::system::files;
 use crate::system::root::below;
-use std::io;
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+/// Why there is no usable account.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AccountError {
+    /// The name or home directory cannot be written into passwd(5).
+    #[error("user {text:?} cannot be added: ':' and line breaks do not fit /etc/passwd")]
+    Field { text: String },
+    /// A file of the user database could not be read.
+    #[error("could not read {}", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        cause: io::Error,
+    },
+    /// A file of the user database could not be written.
+    #[error(
+        "could not add user {name:?} to {}; add the user to the image, make the file writable, or set commands.runFluxAsRoot",
+        path.display()
+    )]
+    Write {
+        name: String,
+        path: PathBuf,
+        #[source]
+        cause: io::Error,
+    },
+    /// No number is left.
+    #[error("could not add user {name:?}")]
+    Full {
+        name: String,
+        #[source]
+        cause: NoFreeId,
+    },
+}
 
 /// An account that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,8 +51,6 @@ pub(crate) struct Account {
     pub home: PathBuf,
     /// What to hand to setgroups(2): the primary group, then the supplementary ones.
     pub groups: Vec<u32>,
-    /// True when the account was made just now.
-    pub created: bool,
     /// What a person should know: the number asked for was taken, the home could not be made.
     pub notes: Vec<String>,
 }
@@ -37,29 +68,81 @@ pub(crate) fn ensure_user(
     home: &Path,
 ) -> Result<Account, AccountError> {
     for text in [name, &home.to_string_lossy()] {
-        if text.is_empty() || !passwd::fits_field(text) {
+        if text.is_empty() || !fits_field(text) {
             return Err(AccountError::Field { text: text.to_owned() });
         }
     }
-    let before = database::read(root)?;
-    let created = before.find_user(name).is_none();
-    let mut after = before.clone();
-    let user = after
-        .add_user(name, uid, home)
-        .map_err(|cause| AccountError::Full { name: name.to_owned(), cause })?;
-    database::append(root, &before, &after, name)?;
+    let databases = read(root)?;
     let mut notes = Vec::new();
-    if created && user.uid != uid {
-        let owner = before.find_uid(uid).map(|owner| owner.name).unwrap_or_default();
+    let user = match databases.find_user(name) {
+        Some(user) => user,
+        None => make_user(root, &databases, name, uid, home, &mut notes)?,
+    };
+    let groups = databases.groups_of(&user);
+    let home = usable_home(root, &user, home, &mut notes);
+    let User { name, uid, gid, .. } = user;
+    Ok(Account { name, uid, gid, home, groups, notes })
+}
+
+fn make_user(
+    root: &Path,
+    databases: &Databases,
+    name: &str,
+    uid: u32,
+    home: &Path,
+    notes: &mut Vec<String>,
+) -> Result<User, AccountError> {
+    let NewUser { user, added } = databases
+        .new_user(name, uid, home)
+        .map_err(|cause| AccountError::Full { name: name.to_owned(), cause })?;
+    for (file, text) in added {
+        let path = root.join("etc").join(file);
+        append_to(&path, &text).map_err(|cause| AccountError::Write {
+            name: name.to_owned(),
+            path,
+            cause,
+        })?;
+    }
+    if user.uid != uid {
+        let owner = databases.find_uid(uid).map(|owner| owner.name).unwrap_or_default();
         notes.push(format!(
             "uid {uid} belongs to user {owner:?} of the image: user {name:?} was made with uid {}; set fluxUser to choose another name or uid",
             user.uid
         ));
     }
-    let groups = after.groups_of(&user);
-    let home = usable_home(root, &user, home, &mut notes);
-    let User { name, uid, gid, .. } = user;
-    Ok(Account { name, uid, gid, home, groups, created, notes })
+    Ok(user)
+}
+
+fn read(root: &Path) -> Result<Databases, AccountError> {
+    let text = |name| {
+        let path = root.join("etc").join(name);
+        match fs::read(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(None),
+            Err(cause) => Err(AccountError::Read { path, cause }),
+        }
+    };
+    Ok(Databases {
+        passwd: text("passwd")?.unwrap_or_default(),
+        group: text("group")?.unwrap_or_default(),
+        // Where it is closed to us it is left alone: nothing in it is needed to find a user.
+        shadow: text("shadow").unwrap_or_default(),
+    })
+}
+
+/// Appends `text` to the file at `path`, which is made if it is missing: readable for everybody, whatever the
+/// umask is. The file itself stays: it may be a mount, which cannot be replaced.
+fn append_to(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = match OpenOptions::new().append(true).open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            fs::create_dir_all(path.parent().unwrap_or(path))?;
+            let file = OpenOptions::new().append(true).create_new(true).open(path)?;
+            file.set_permissions(Permissions::from_mode(0o644))?;
+            file
+        }
+        opened => opened?,
+    };
+    file.write_all(text.as_bytes())
 }
 
 /// The account's own home directory, made if it is missing; else `wanted`; else the account's own
@@ -93,8 +176,7 @@ fn make_home(home: &Path, user: &User) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::{self, Permissions};
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::fs::MetadataExt;
 
     const HOME: &str = "/home/flux";
 
@@ -120,11 +202,11 @@ mod tests {
         let root = image("flux:x:2000:2000::/srv/flux:/bin/sh\n", "wheel:x:10:flux\n");
         fs::create_dir_all(root.path().join("srv/flux")).unwrap();
         let account = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
-        assert_eq!((account.uid, account.gid, account.created), (2000, 2000, false));
+        assert_eq!((account.uid, account.gid), (2000, 2000));
         assert_eq!(account.home, Path::new("/srv/flux"));
         assert_eq!(account.groups, [2000, 10]);
         assert!(account.notes.is_empty(), "{:?}", account.notes);
-        assert!(!root.path().join("etc/.pwd.lock").exists());
+        assert_eq!(content(root.path(), "passwd"), "flux:x:2000:2000::/srv/flux:/bin/sh\n");
     }
 
     #[test]
@@ -134,18 +216,20 @@ mod tests {
             return; // Only root may give the home directory to the new user.
         }
         fs::set_permissions(root.path().join("etc/passwd"), Permissions::from_mode(0o664)).unwrap();
+        let inode = fs::metadata(root.path().join("etc/passwd")).unwrap().ino();
         let account = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
-        assert_eq!((account.uid, account.gid, account.created), (1000, 1000, true));
+        assert_eq!((account.uid, account.gid), (1000, 1000));
         let home = fs::metadata(root.path().join("home/flux")).unwrap();
         assert_eq!((home.uid(), home.gid(), home.mode() & 0o777), (1000, 1000, 0o700));
         let passwd = fs::metadata(root.path().join("etc/passwd")).unwrap();
-        assert_eq!(passwd.mode() & 0o777, 0o664, "the mode of the image stays");
+        assert_eq!((passwd.mode() & 0o777, passwd.ino()), (0o664, inode), "the file itself stays");
         assert!(
             content(root.path(), "passwd").ends_with("\nflux:*:1000:1000::/home/flux:/bin/sh\n")
         );
 
         let again = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
-        assert_eq!(again, Account { created: false, ..account });
+        assert_eq!(again, account);
+        assert_eq!(content(root.path(), "passwd").lines().count(), 2);
     }
 
     #[test]
@@ -160,8 +244,7 @@ mod tests {
     #[test]
     fn an_image_without_a_user_database_gets_one() {
         let root = tempfile::tempdir().unwrap();
-        let account = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
-        assert!(account.created);
+        ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
         assert_eq!(content(root.path(), "group"), "flux:x:1000:\n");
         assert!(!root.path().join("etc/shadow").exists());
     }

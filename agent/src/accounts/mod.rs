@@ -3,8 +3,6 @@
 
 pub(crate) mod become_user;
 pub(crate) mod ensure;
-pub(crate) mod error;
-pub(crate) mod files;
 pub(crate) mod passwd;
 
 pub use passwd::Databases;

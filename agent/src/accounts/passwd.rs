@@ -22,25 +22,20 @@ pub struct User {
     pub gid: u32,
     /// Home directory.
     pub home: PathBuf,
-    /// Login shell; empty stands for /bin/sh.
-    pub shell: String,
 }
 
 /// One readable line of group(5).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group {
-    /// Group name.
-    pub name: String,
-    /// Group id.
-    pub gid: u32,
+struct Group {
+    name: String,
+    gid: u32,
     /// Names of the users for whom this is a supplementary group.
-    pub members: Vec<String>,
+    members: Vec<String>,
 }
 
 /// A number was asked for and none is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no user id from {FIRST_FREE} to {LAST_FREE} is free")]
-pub struct NoFreeId;
+pub(crate) struct NoFreeId;
 
 /// The three texts of the user database.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -69,21 +64,15 @@ impl Databases {
         self.users().find(|user| user.uid == uid)
     }
 
-    /// The group called `name`.
-    pub fn find_group(&self, name: &str) -> Option<Group> {
-        lines(&self.group).filter_map(group).find(|group| group.name == name)
-    }
-
-    /// The group with number `gid`.
-    pub fn find_gid(&self, gid: u32) -> Option<Group> {
-        lines(&self.group).filter_map(group).find(|group| group.gid == gid)
+    fn groups(&self) -> impl Iterator<Item = Group> {
+        lines(&self.group).filter_map(group)
     }
 
     /// What initgroups(3) would set for `user`: its primary group first, then every group that
     /// lists it as a member, each once, in the order of the text.
     pub fn groups_of(&self, user: &User) -> Vec<u32> {
         let mut groups = vec![user.gid];
-        for group in lines(&self.group).filter_map(group) {
+        for group in self.groups() {
             if group.members.contains(&user.name) && !groups.contains(&group.gid) {
                 groups.push(group.gid);
             }
@@ -91,47 +80,52 @@ impl Databases {
         groups
     }
 
-    /// Adds user `name` with number `uid` and home directory `home`, and returns the line made.
-    /// A user of that name stays as it is and is returned instead.
+    /// What makes a user `name`, who is not there yet, with number `uid` and home directory `home`.
     ///
     /// When another user has `uid`, the next number from 1000 that neither a user nor a group has
     /// is taken: images come with a user 1000 of their own (`ubuntu` in those of Ubuntu 24.04),
     /// and sharing its number would be sharing its files. The primary group is the one called
     /// `name`; else the one with the user's number, whoever owns it, so that `uid:gid` is the pair
     /// people expect on volumes; else a new one.
-    pub fn add_user(&mut self, name: &str, uid: u32, home: &Path) -> Result<User, NoFreeId> {
-        if let Some(user) = self.find_user(name) {
-            return Ok(user);
-        }
+    pub(crate) fn new_user(&self, name: &str, uid: u32, home: &Path) -> Result<NewUser, NoFreeId> {
         let uid = if self.find_uid(uid).is_some() { self.free_id().ok_or(NoFreeId)? } else { uid };
-        let gid = match (self.find_group(name), self.find_gid(uid)) {
-            (Some(group), _) | (None, Some(group)) => group.gid,
-            (None, None) => {
-                append(&mut self.group, &format!("{name}:x:{uid}:"));
-                uid
-            }
+        let mut added = Vec::new();
+        let mut add = |file, text: &[u8], line: String| {
+            let end = if text.last().is_none_or(|byte| *byte == b'\n') { "" } else { "\n" };
+            added.push((file, format!("{end}{line}\n")));
         };
-        let home = home.to_owned();
-        let user = User { name: name.to_owned(), uid, gid, home, shell: "/bin/sh".to_owned() };
+        let named = self.groups().find(|group| group.name == name);
+        let gid = named.or_else(|| self.groups().find(|group| group.gid == uid)).map(|it| it.gid);
+        if gid.is_none() {
+            add("group", &self.group, format!("{name}:x:{uid}:"));
+        }
+        if let Some(shadow) = &self.shadow
+            && !lines(shadow).any(|line| line.split(':').next() == Some(name))
+        {
+            add("shadow", shadow, format!("{name}:!:::::::"));
+        }
+        let gid = gid.unwrap_or(uid);
         // `x` sends the reader to the shadow text; without one, `*` is a password nobody can type.
         let password = if self.shadow.is_some() { "x" } else { "*" };
-        append(
-            &mut self.passwd,
-            &format!("{name}:{password}:{uid}:{gid}::{}:{}", user.home.display(), user.shell),
-        );
-        if let Some(shadow) = self.shadow.as_mut() {
-            let exists = lines(shadow).any(|line| line.split(':').next() == Some(name));
-            if !exists {
-                append(shadow, &format!("{name}:!:::::::"));
-            }
-        }
-        Ok(user)
+        let line = format!("{name}:{password}:{uid}:{gid}::{}:/bin/sh", home.display());
+        add("passwd", &self.passwd, line);
+        let user = User { name: name.to_owned(), uid, gid, home: home.to_owned() };
+        Ok(NewUser { user, added })
     }
 
     fn free_id(&self) -> Option<u32> {
         (FIRST_FREE..=LAST_FREE)
-            .find(|id| self.find_uid(*id).is_none() && self.find_gid(*id).is_none())
+            .find(|id| self.find_uid(*id).is_none() && self.groups().all(|group| group.gid != *id))
     }
+}
+
+/// A user, and what makes it.
+#[derive(Debug)]
+pub(crate) struct NewUser {
+    pub(crate) user: User,
+    /// Files below /etc with the text that each gets at its end. passwd comes last, so that a user that can be
+    /// found is complete.
+    pub(crate) added: Vec<(&'static str, String)>,
 }
 
 /// Whether `text` can stand in a field of these files.
@@ -151,8 +145,7 @@ fn user(line: &str) -> Option<User> {
     let (uid, gid) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
     let _comment = fields.next()?;
     let home = PathBuf::from(fields.next()?);
-    let shell = fields.next().unwrap_or_default().to_owned();
-    Some(User { name, uid, gid, home, shell })
+    Some(User { name, uid, gid, home })
 }
 
 fn group(line: &str) -> Option<Group> {
@@ -170,25 +163,16 @@ fn entry_name(name: &str) -> Option<String> {
     (!name.is_empty() && !name.starts_with(['#', '+', '-'])).then(|| name.to_owned())
 }
 
-fn append(text: &mut Vec<u8>, line: &str) {
-    if text.last().is_some_and(|byte| *byte != b'\n') {
-        text.push(b'\n');
-    }
-    text.extend_from_slice(line.as_bytes());
-    text.push(b'\n');
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const HOME: &str = "/home/flux";
+
     fn databases(passwd: &str, group: &str) -> Databases {
-        Databases {
-            passwd: passwd.as_bytes().to_vec(),
-            group: group.as_bytes().to_vec(),
-            shadow: Some(b"root:*:19000:0:99999:7:::\n".to_vec()),
-        }
+        let shadow = Some(b"root:*:19000:0:99999:7:::\n".to_vec());
+        Databases { passwd: passwd.into(), group: group.into(), shadow }
     }
 
     fn ubuntu() -> Databases {
@@ -198,61 +182,55 @@ mod tests {
         )
     }
 
-    #[test]
-    fn users_and_groups_are_found_by_name_and_number() {
-        let databases = ubuntu();
-        let ubuntu = databases.find_user("ubuntu").unwrap();
-        assert_eq!((ubuntu.uid, ubuntu.home.as_path()), (1000, Path::new("/home/ubuntu")));
-        assert_eq!(databases.find_uid(1000), Some(ubuntu));
-        assert_eq!(databases.find_user("flux"), None);
-        assert_eq!(databases.find_gid(27).unwrap().members, ["ubuntu", "flux"]);
+    fn flux(databases: &Databases) -> NewUser {
+        databases.new_user("flux", 1000, Path::new(HOME)).unwrap()
     }
 
     #[test]
-    fn groups_of_a_user_begin_with_the_primary_one() {
+    fn users_are_found_by_name_and_number_and_their_groups_begin_with_the_primary_one() {
         let databases = ubuntu();
-        let user = databases.find_user("ubuntu").unwrap();
-        assert_eq!(databases.groups_of(&user), [1000, 4, 27]);
+        let ubuntu = databases.find_user("ubuntu").unwrap();
+        assert_eq!((ubuntu.uid, ubuntu.home.as_path()), (1000, Path::new("/home/ubuntu")));
+        assert_eq!(databases.groups_of(&ubuntu), [1000, 4, 27]);
+        assert_eq!(databases.find_uid(1000), Some(ubuntu));
+        assert_eq!(databases.find_user("flux"), None);
     }
 
     #[test]
     fn a_new_user_gets_the_number_asked_for_and_a_group_of_its_own() {
-        let mut databases = databases("root:x:0:0:root:/root:/bin/sh", "root:x:0:");
-        let user = databases.add_user("flux", 1000, Path::new("/home/flux")).unwrap();
-        assert_eq!((user.uid, user.gid), (1000, 1000));
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        assert_eq!(
-            text(&databases.passwd),
-            "root:x:0:0:root:/root:/bin/sh\nflux:x:1000:1000::/home/flux:/bin/sh\n"
-        );
-        assert_eq!(text(&databases.group), "root:x:0:\nflux:x:1000:\n");
-        assert!(text(databases.shadow.as_ref().unwrap()).ends_with("\nflux:!:::::::\n"));
+        let new = flux(&databases("root:x:0:0:root:/root:/bin/sh", "root:x:0:\n"));
+        assert_eq!((new.user.uid, new.user.gid), (1000, 1000));
+        let expected = [
+            ("group", "flux:x:1000:\n"),
+            ("shadow", "flux:!:::::::\n"),
+            ("passwd", "\nflux:x:1000:1000::/home/flux:/bin/sh\n"),
+        ];
+        assert_eq!(new.added, expected.map(|(file, text)| (file, text.to_owned())));
     }
 
     #[test]
     fn a_taken_number_moves_the_user_to_the_next_that_is_free_of_users_and_groups() {
         let mut databases = ubuntu();
-        append(&mut databases.group, "staff:x:1001:");
-        let user = databases.add_user("flux", 1000, Path::new("/home/flux")).unwrap();
+        databases.group.extend(b"staff:x:1001:\n");
+        let user = flux(&databases).user;
         assert_eq!((user.uid, user.gid), (1002, 1002));
         assert_eq!(databases.groups_of(&user), [1002, 27]);
     }
 
     #[test]
     fn a_group_of_that_name_or_else_of_that_number_is_reused() {
-        let mut named = databases("", "flux:x:500:\nusers:x:1000:\n");
-        assert_eq!(named.add_user("flux", 1000, Path::new("/h")).unwrap().gid, 500);
-        let mut numbered = databases("", "users:x:1000:\n");
-        assert_eq!(numbered.add_user("flux", 1000, Path::new("/h")).unwrap().gid, 1000);
-        assert_eq!(numbered.group, b"users:x:1000:\n");
+        for (group, gid) in [("flux:x:500:\nusers:x:1000:\n", 500), ("users:x:1000:\n", 1000)] {
+            let new = flux(&databases("", group));
+            assert_eq!((new.user.gid, new.added[0].0), (gid, "shadow"));
+        }
     }
 
     #[test]
     fn an_image_without_shadow_gets_no_shadow_and_a_password_nobody_can_type() {
-        let mut databases = Databases::default();
-        databases.add_user("flux", 1000, Path::new("/home/flux")).unwrap();
-        assert_eq!(databases.passwd, b"flux:*:1000:1000::/home/flux:/bin/sh\n");
-        assert_eq!(databases.shadow, None);
+        let added = flux(&Databases::default()).added;
+        let files: Vec<&str> = added.iter().map(|(file, _)| *file).collect();
+        assert_eq!(files, ["group", "passwd"]);
+        assert!(added[1].1.starts_with("flux:*:1000:"), "{added:?}");
     }
 
     #[test]
@@ -263,31 +241,30 @@ mod tests {
 
     #[test]
     fn when_every_number_is_taken_that_is_an_error() {
-        let mut databases = Databases::default();
-        for id in FIRST_FREE..=FIRST_FREE + 3 {
-            append(&mut databases.passwd, &format!("u{id}:x:{id}:{id}::/:"));
-        }
-        assert_eq!(databases.free_id(), Some(FIRST_FREE + 4));
+        let ids = FIRST_FREE..=FIRST_FREE + 3;
+        let passwd: Vec<String> = ids.map(|id| format!("u{id}:x:{id}:{id}::/:\n")).collect();
+        assert_eq!(databases(&passwd.concat(), "").free_id(), Some(FIRST_FREE + 4));
         assert_eq!(NoFreeId.to_string(), "no user id from 1000 to 60000 is free");
     }
 
     proptest! {
         #[test]
-        fn unknown_lines_survive_byte_for_byte_and_adding_twice_changes_nothing(
+        fn a_user_that_was_added_is_found_whatever_there_is(
             passwd: Vec<u8>, group: Vec<u8>, shadow: Option<Vec<u8>>, uid in 1u32..70_000,
         ) {
-            let before = Databases { passwd, group, shadow };
-            let mut after = before.clone();
-            let added = after.add_user("flux", uid, Path::new("/home/flux")).unwrap();
-            prop_assert!(after.passwd.starts_with(&before.passwd));
-            prop_assert!(after.group.starts_with(&before.group));
-            prop_assert_eq!(after.shadow.is_some(), before.shadow.is_some());
-            prop_assert!(after.shadow.clone().unwrap_or_default()
-                .starts_with(&before.shadow.clone().unwrap_or_default()));
-            prop_assert_eq!(after.find_user("flux"), Some(added.clone()));
-            let mut again = after.clone();
-            prop_assert_eq!(again.add_user("flux", uid, Path::new("/elsewhere")).unwrap(), added);
-            prop_assert_eq!(again, after);
+            let mut databases = Databases { passwd, group, shadow };
+            let NewUser { user, added } = databases.new_user("flux", uid, Path::new(HOME)).unwrap();
+            let had_shadow = databases.shadow.is_some();
+            for (file, text) in added {
+                let database = match file {
+                    "passwd" => &mut databases.passwd,
+                    "group" => &mut databases.group,
+                    _ => databases.shadow.as_mut().unwrap(),
+                };
+                database.extend(text.into_bytes());
+            }
+            prop_assert_eq!(databases.find_user("flux"), Some(user));
+            prop_assert_eq!(databases.shadow.is_some(), had_shadow);
         }
     }
 }

@@ -50,16 +50,9 @@ pub enum Format {
 impl OutputArgument {
     /// Prints `value` in the form asked for; `text` is the one for people.
     pub fn print(self, value: &impl Serialize, text: impl FnOnce() -> String) {
-        self.output.print(value, text);
-    }
-}
-
-impl Format {
-    /// Prints `value` in this form; `text` is the one for people.
-    pub(super) fn print(self, value: &impl Serialize, text: impl FnOnce() -> String) {
-        match self {
-            Self::Text => print_text(&text()),
-            Self::Json => print_json(value),
+        match self.output {
+            Format::Text => print_text(&text()),
+            Format::Json => print_json(value),
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::accounts::become_user::{self, Target};
 use crate::commands::arguments::{Awaited, OutputArgument, PodArguments};
 use crate::commands::error::{CommandError, report};
-use crate::commands::{client, doctor, env, fluxion, inspect, install, keygen, probe, wait};
+use crate::commands::{client, doctor, fluxion, inspect, install, keygen, probe, wait};
 use crate::flux::resources::memory_limit;
 use crate::pid1::run;
 use crate::program::{batch, diagnose};
@@ -14,7 +14,6 @@ use crate::view::InstallRequest;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use flux_contract::{Exit, INSTALL_MOUNT, Layout};
-use std::convert::identity;
 use std::ffi::OsString;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -224,7 +223,13 @@ pub fn main() -> ExitCode {
 fn dispatch(command: Command) -> u8 {
     match command {
         Command::Install { directory } => report(install::agent(&directory)),
-        Command::View { command } => report(view(command)),
+        Command::View {
+            command: ViewCommand::Install { destination, mount_path, source, agent, root },
+        } => {
+            let memory_limit = memory_limit(&Root::new("/"));
+            let request = InstallRequest { root, destination, mount_path, source, memory_limit };
+            report(install::view(&request, agent))
+        }
         Command::Run { pod, container, probe_port } => {
             let options = run::Options {
                 config: pod.config,
@@ -233,36 +238,28 @@ fn dispatch(command: Command) -> u8 {
                 container,
                 probe_port,
             };
-            block_on(run::run(options), identity)
+            block_on(run::run(options))
         }
-        Command::Plan { pod, output } => report(inspect::plan(&pod, output.output)),
+        Command::Plan { pod, output } => report(inspect::plan(&pod, output)),
         Command::Keygen { path, name, force } => report(keygen::run(path.as_deref(), &name, force)),
-        Command::Status { pod, output } => report_async(inspect::status(&pod, output.output)),
+        Command::Status { pod, output } => report_async(wait::status(&pod, output)),
         Command::Ready { pod, timeout } => report_async(wait::ready(&pod, timeout)),
         Command::Wait { what, pod, timeout } => report_async(wait::wait(what, &pod, timeout)),
         Command::Probe { pod, target, certificate, timeout, output } => {
-            report_async(probe::run(&pod, target.as_deref(), certificate, timeout, output.output))
+            report_async(probe::run(&pod, target.as_deref(), certificate, timeout, output))
         }
         Command::Exec { target, words } => report(exec(Some(&target), &words)),
         Command::Start { words } => report(exec(None, &words)),
         Command::Batch(batch) => batch::run(&batch),
-        Command::Doctor { pod, output } => report_async(doctor::run(&pod, output.output)),
+        Command::Doctor { pod, output } => report_async(doctor::run(&pod, output)),
         Command::Connect { pod, words } => report(client::connect(&pod, &words)),
         Command::Fluxion => report(fluxion::run()),
-        Command::Resources { pod, output } => report(inspect::resources(&pod, output.output)),
-        Command::Diagnose { flux } => block_on(diagnose::run(&flux), identity),
-        Command::Env { to: Some(file), pod: _, output: _ } => report(env::write_to(&file)),
-        Command::Env { to: None, pod, output } => report(env::run(&pod, output.output)),
-    }
-}
-
-fn view(command: ViewCommand) -> Result<(), CommandError> {
-    match command {
-        ViewCommand::Install { destination, mount_path, source, agent, root } => {
-            let memory_limit = memory_limit(&Root::new("/"));
-            let request = InstallRequest { root, destination, mount_path, source, memory_limit };
-            install::view(&request, agent)
+        Command::Resources { pod, output } => report(inspect::resources(&pod, output)),
+        Command::Diagnose { flux } => block_on(diagnose::run(&flux)),
+        Command::Env { to: Some(file), pod: _, output: _ } => {
+            report(inspect::write_environment(&file))
         }
+        Command::Env { to: None, pod, output } => report(inspect::environment(&pod, output)),
     }
 }
 
@@ -273,21 +270,21 @@ fn exec(target: Option<&Target>, words: &[String]) -> Result<(), CommandError> {
 }
 
 fn report_async(work: impl Future<Output = Result<(), CommandError>>) -> u8 {
-    block_on(async { report(work.await) }, identity)
+    block_on(async { report(work.await) })
 }
 
-/// Runs `work` on this thread alone; where that cannot be, `failed` has the code to end with. Threads that
-/// still wait for a lock do not hold up the end.
-fn block_on<T>(work: impl Future<Output = T>, failed: impl FnOnce(u8) -> T) -> T {
+/// Runs `work` on this thread alone, and gives the code to end with. Threads that still wait for a lock do not hold
+/// up the end.
+fn block_on(work: impl Future<Output = u8>) -> u8 {
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => {
-            let done = runtime.block_on(work);
+            let code = runtime.block_on(work);
             runtime.shutdown_background();
-            done
+            code
         }
         Err(error) => {
             output::log_line(&format!("start the runtime: {error}"));
-            failed(Exit::Internal.code())
+            Exit::Internal.code()
         }
     }
 }

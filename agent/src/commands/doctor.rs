@@ -1,7 +1,7 @@
 //! `flux-agent doctor`: checks what a pod needs, one thing after the other, and says for each that is wrong what it
 //! means and what to do about it.
 
-use crate::commands::arguments::{Format, PodArguments};
+use crate::commands::arguments::{OutputArgument, PodArguments};
 use crate::commands::error::CommandError;
 use crate::commands::pod::{PodContext, read_certificate};
 use crate::flux::broker_socket::BrokerSocket;
@@ -35,9 +35,12 @@ const LOW_SPACE_MEBIBYTES: u64 = 64;
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Checks everything and prints it; ends with 1 if a check failed.
-pub(crate) async fn run(arguments: &PodArguments, format: Format) -> Result<(), CommandError> {
+pub(crate) async fn run(
+    arguments: &PodArguments,
+    output: OutputArgument,
+) -> Result<(), CommandError> {
     let checks = all(arguments).await;
-    format.print(&checks, || text(&checks));
+    output.print(&checks, || text(&checks));
     if any_failed(&checks) { Err(CommandError::printed_no()) } else { Ok(()) }
 }
 

@@ -3,7 +3,7 @@
 use crate::commands::error::CommandError;
 use crate::system::files::{self, Attributes};
 use crate::system::output::log_line;
-use crate::view::{InstallRequest, install_view};
+use crate::view::{InstallRequest, ViewError, failed, install_view};
 use flux_contract::{Exit, Layout};
 use std::fs::File;
 use std::io;
@@ -11,16 +11,6 @@ use std::path::{Path, PathBuf};
 
 /// The running binary, whatever it is called and wherever it lies.
 const SELF: &str = "/proc/self/exe";
-
-/// Why the agent could not copy itself.
-#[derive(Debug, thiserror::Error)]
-#[error("could not {doing} {}", path.display())]
-pub(crate) struct InstallError {
-    doing: &'static str,
-    path: PathBuf,
-    #[source]
-    cause: io::Error,
-}
 
 /// Copies this program to `directory`.
 pub(crate) fn agent(directory: &Path) -> Result<(), CommandError> {
@@ -34,8 +24,8 @@ pub(crate) fn view(request: &InstallRequest, with_agent: bool) -> Result<(), Com
     if with_agent {
         agent(&Layout::new(&request.destination).bin_dir())?;
     }
-    let report = install_view(request, &mut log_line)
-        .map_err(|error| CommandError::new(Exit::View, &error))?;
+    let report =
+        install_view(request, &log_line).map_err(|error| CommandError::new(Exit::View, &error))?;
     log_line(&report.to_string());
     Ok(())
 }
@@ -47,7 +37,7 @@ pub(crate) fn view(request: &InstallRequest, with_agent: bool) -> Result<(), Com
 /// init container or a runner that is quick to start never meets half a binary, and replacing a
 /// binary that runs is no error. It is not flushed to the disk, which would wait for all that other
 /// pods write there at the moment: after a crash of the node the init container runs again.
-fn copy_to(directory: &Path) -> Result<PathBuf, InstallError> {
+fn copy_to(directory: &Path) -> Result<PathBuf, ViewError> {
     let installed = directory.join(Layout::AGENT_NAME);
     files::make_directory(directory, 0o755, None).map_err(failed("create directory", directory))?;
     let attributes = Attributes { mode: 0o755, owner: None, durable: false };
@@ -57,11 +47,6 @@ fn copy_to(directory: &Path) -> Result<PathBuf, InstallError> {
     let link = directory.join(Layout::CLIENT_NAME);
     files::link(&link, Path::new(Layout::AGENT_NAME)).map_err(failed("make the link", &link))?;
     Ok(installed)
-}
-
-fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> InstallError {
-    let path = path.to_owned();
-    move |cause| InstallError { doing, path, cause }
 }
 
 #[cfg(test)]

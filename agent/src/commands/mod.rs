@@ -5,7 +5,6 @@ pub(crate) mod arguments;
 pub(crate) mod cli;
 pub(crate) mod client;
 pub(crate) mod doctor;
-pub(crate) mod env;
 pub(crate) mod error;
 pub(crate) mod fluxion;
 pub(crate) mod inspect;

@@ -1,6 +1,6 @@
 //! `flux-agent probe`: whether a broker's port would let this pod in.
 
-use crate::commands::arguments::{Format, PodArguments, duration};
+use crate::commands::arguments::{Format, OutputArgument, PodArguments, duration};
 use crate::commands::error::CommandError;
 use crate::commands::pod::{PodContext, certificate_at};
 use crate::lead::probe::probe;
@@ -16,7 +16,7 @@ pub(crate) async fn run(
     target: Option<&str>,
     certificate: Option<PathBuf>,
     seconds: u64,
-    format: Format,
+    output: OutputArgument,
 ) -> Result<(), CommandError> {
     let (certificate, name, port) = match (target, certificate) {
         (Some(target), Some(path)) => {
@@ -41,11 +41,11 @@ pub(crate) async fn run(
     let mut done = Err(CommandError::printed_no());
     for address in addresses {
         let address = SocketAddr::new(address, port);
-        let outcome = probe(address, &certificate, duration(seconds).into()).await;
+        let outcome = probe(address, &certificate, duration(seconds), duration(seconds)).await;
         if outcome.is_accepted() {
             done = Ok(());
         }
-        match format {
+        match output.output {
             Format::Text => print_line(&format!("{address}: {outcome}")),
             Format::Json => print_json(&serde_json::json!({
                 "address": address.to_string(),

@@ -1,9 +1,8 @@
-//! `flux-agent ready`, for people and scripts: whether this pod is ready; `flux-agent wait`: until something is
-//! there.
+//! What the agent that runs this pod says of it: `flux-agent status`; `ready`, for people and scripts; `wait`, until
+//! something is there.
 
-use crate::commands::arguments::{Awaited, PodArguments, duration};
+use crate::commands::arguments::{Awaited, OutputArgument, PodArguments, duration};
 use crate::commands::error::CommandError;
-use crate::commands::inspect::phase_text;
 use crate::commands::pod::{PodContext, certificate_at};
 use crate::lead::wait::wait_for_lead;
 use crate::plan::config::read_config;
@@ -12,11 +11,12 @@ use crate::status::document::StatusReport;
 use crate::system::output::{chain, log_line};
 use crate::system::root::Root;
 use flux_contract::{Exit, Layout, PRIVATE_MOUNT};
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long the agent may take to answer.
-pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often a state is asked for while waiting for it.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -101,6 +101,85 @@ fn layout(arguments: &PodArguments) -> Layout {
 }
 
 /// The socket of the agent that runs this pod.
-pub(super) fn agent_socket(arguments: &PodArguments) -> PathBuf {
+fn agent_socket(arguments: &PodArguments) -> PathBuf {
     Root::new(&arguments.root).at(layout(arguments).agent_socket())
+}
+
+pub(crate) async fn status(
+    arguments: &PodArguments,
+    output: OutputArgument,
+) -> Result<(), CommandError> {
+    let report = ask(&agent_socket(arguments), ANSWER_TIMEOUT).await;
+    let report = report.map_err(|error| CommandError::no(chain(&error)))?;
+    output.print(&report, || status_text(&report));
+    Ok(())
+}
+
+fn status_text(report: &StatusReport) -> String {
+    let rank = report.rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string());
+    let mut lines = vec![
+        ("host", report.hostname.clone()),
+        ("role", format!("{}, rank {rank}", report.role)),
+        ("phase", phase_text(report)),
+        ("broker", report.broker_state.clone().unwrap_or_else(|| "-".to_owned())),
+        ("ready", report.ready.to_string()),
+        ("restarts", report.restarts.to_string()),
+    ];
+    lines.extend(report.last_error.clone().map(|error| ("error", error)));
+    let mut text = String::new();
+    for (name, value) in lines {
+        let _ = writeln!(text, "{name:<10}{value}");
+    }
+    for phase in &report.phases {
+        let (start, duration) = (phase.start_milliseconds, phase.duration_milliseconds);
+        let _ = writeln!(text, "{:<16}at {start:>7} ms  {duration:>7} ms", phase.name);
+    }
+    text
+}
+
+/// The phase that runs, what it does, and for how long it has.
+fn phase_text(report: &StatusReport) -> String {
+    let doing = report.doing.iter().map(|doing| format!(" ({doing})"));
+    let running = report.phases.last().filter(|phase| phase.name == report.phase);
+    let time = running.map(|phase| {
+        let duration = Duration::from_millis(phase.duration_milliseconds);
+        format!(" for {:.1} s", duration.as_secs_f64())
+    });
+    std::iter::once(report.phase.clone()).chain(doing).chain(time).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flux_contract::Phase;
+
+    #[test]
+    fn the_status_names_what_is_unknown_as_such() {
+        let report = StatusReport {
+            phase: "wait-for-lead".to_owned(),
+            role: "worker".to_owned(),
+            last_error: Some("connection refused".to_owned()),
+            ..StatusReport::default()
+        };
+        let text = status_text(&report);
+        assert!(text.contains("role      worker, rank -\n"), "{text}");
+        assert!(text.contains("error     connection refused\n"), "{text}");
+        assert!(text.contains("phase     wait-for-lead\n"), "{text}");
+    }
+
+    #[test]
+    fn the_status_says_which_hook_runs_and_for_how_long() {
+        let hooks = Phase {
+            name: "hooks".to_owned(),
+            start_milliseconds: 20,
+            duration_milliseconds: 61_240,
+        };
+        let report = StatusReport {
+            phase: "hooks".to_owned(),
+            doing: Some("commands.pre".to_owned()),
+            phases: vec![hooks],
+            ..StatusReport::default()
+        };
+        assert_eq!(phase_text(&report), "hooks (commands.pre) for 61.2 s");
+    }
 }

@@ -1,6 +1,6 @@
 //! Why a step of a run failed, and the exit code that says so.
 
-use crate::accounts::error::AccountError;
+use crate::accounts::ensure::AccountError;
 use crate::lead::wait::LeadError;
 use crate::process::signals::Stop;
 use flux_contract::{CertificateError, Exit};

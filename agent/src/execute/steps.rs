@@ -1,7 +1,6 @@
 //! Does what a plan says, step by step. No step decides anything that the plan could have decided.
 
-use crate::accounts::ensure::{Account, ensure_user};
-use crate::accounts::error::AccountError;
+use crate::accounts::ensure::{Account, AccountError, ensure_user};
 use crate::execute::context::Context;
 use crate::execute::error::{StepError, failed};
 use crate::execute::hook::run_hook;

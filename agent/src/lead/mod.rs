@@ -1,12 +1,10 @@
 //! A worker's way to the lead broker: finding its address, asking its port with CURVE whether it lets
 //! this pod in, waiting for that, and noticing that it is gone.
 
-pub(crate) mod curve;
 pub(crate) mod probe;
 pub(crate) mod resolver;
 pub(crate) mod wait;
 pub(crate) mod watch;
-pub(crate) mod wire;
 
-pub use probe::{Outcome, Patience, Stage, probe};
+pub use probe::{Outcome, Stage, probe};
 pub use wait::wait_for_lead;

@@ -5,16 +5,23 @@
 //! no message. It tells apart what a worker that just connects could not: nobody there, somebody
 //! else there, another certificate, a certificate that is not let in.
 
-use crate::lead::curve::{Client, CurveError, Randomness};
-use crate::lead::wire::{self, Command, GREETING_LENGTH, GREETING_OPENING};
+use crate::system::zmtp::{GREETING_LENGTH, Link};
 use flux_contract::CurveCertificate;
+use omq_proto::proto::{ConnectionConfig, Role};
+use omq_proto::{CurveKeypair, CurvePublicKey, CurveSecretKey, Error, MechanismSetup, SocketType};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
+
+/// How much of our greeting to send before reading: signature and version. libzmq withholds the rest of its
+/// own greeting until it has seen the version of its peer, and closes the connection when a peer of another
+/// mechanism sends everything at once.
+const GREETING_OPENING: usize = 12;
+/// Bytes of a server up to the end of WELCOME (RFC 26): header, name and body of that follow its greeting.
+const THROUGH_WELCOME: usize = GREETING_LENGTH + 2 + 8 + 160;
 
 /// How far a handshake came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,37 +52,20 @@ impl fmt::Display for Stage {
 pub enum Outcome {
     /// The handshake was completed: a broker with our certificate listens there.
     Accepted,
-    /// The server has our certificate but does not let it in; `status` is that of ZAP (RFC 27).
-    Refused {
-        /// The status code, usually `400`.
-        status: String,
-    },
-    /// Something else listens there.
-    NotCurve {
-        /// What it says of itself.
-        seen: String,
-    },
+    /// The server has our certificate but does not let it in; the status is that of ZAP (RFC 27), usually `400`.
+    Refused(String),
+    /// Something else listens there, which says this of itself.
+    NotCurve(String),
     /// The server has another certificate.
     WrongKey,
     /// Nothing listens on the port, or the service in front of it has no endpoint yet.
     ConnectionRefused,
-    /// There is no way to the address.
-    Unreachable {
-        /// What the system said.
-        error: String,
-    },
-    /// No answer came in time.
-    TimedOut {
-        /// What was awaited.
-        stage: Stage,
-    },
-    /// The peer speaks CURVE but not as it should, or went away in between.
-    Protocol {
-        /// When.
-        stage: Stage,
-        /// What was wrong.
-        error: String,
-    },
+    /// There is no way to the address; this is what the system said.
+    Unreachable(String),
+    /// No answer came in time to what was awaited.
+    TimedOut(Stage),
+    /// The peer speaks CURVE but not as it should, or went away in between: when, and what was wrong.
+    Protocol(Stage, String),
 }
 
 impl Outcome {
@@ -87,7 +77,7 @@ impl Outcome {
     /// True when a server is there that will not let this certificate in. Waiting rarely helps;
     /// the pod of a cluster that is being replaced may answer so for a moment, though.
     pub const fn is_certificate_problem(&self) -> bool {
-        matches!(self, Self::WrongKey | Self::Refused { .. })
+        matches!(self, Self::WrongKey | Self::Refused(_))
     }
 }
 
@@ -95,11 +85,11 @@ impl fmt::Display for Outcome {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Accepted => formatter.write_str("accepted"),
-            Self::Refused { status } => write!(
+            Self::Refused(status) => write!(
                 formatter,
                 "the server refused this certificate with status {status}: it is not among those it lets in"
             ),
-            Self::NotCurve { seen } => write!(
+            Self::NotCurve(seen) => write!(
                 formatter,
                 "what listens there is no broker with a CURVE certificate: it answered with {seen}"
             ),
@@ -109,55 +99,45 @@ impl fmt::Display for Outcome {
             Self::ConnectionRefused => {
                 formatter.write_str("connection refused: nothing listens there yet")
             }
-            Self::Unreachable { error } => write!(formatter, "unreachable: {error}"),
-            Self::TimedOut { stage: Stage::Connect } => formatter.write_str(
+            Self::Unreachable(error) => write!(formatter, "unreachable: {error}"),
+            Self::TimedOut(Stage::Connect) => formatter.write_str(
                 "no answer to the connection attempt: packets may be dropped on the way, as by a network policy",
             ),
-            Self::TimedOut { stage } => write!(formatter, "connected, but no answer {stage}"),
-            Self::Protocol { stage, error } => write!(formatter, "{error} {stage}"),
+            Self::TimedOut(stage) => write!(formatter, "connected, but no answer {stage}"),
+            Self::Protocol(stage, error) => write!(formatter, "{error} {stage}"),
         }
     }
 }
 
-/// How long a probe may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
-    /// The TCP connection.
-    pub connection: Duration,
-    /// All of it.
-    pub whole: Duration,
-}
-
-impl From<Duration> for Patience {
-    /// `whole` in all, for whatever takes it.
-    fn from(whole: Duration) -> Self {
-        Self { connection: whole, whole }
-    }
-}
-
-/// Performs a CURVE client handshake with `address` within `patience` and closes the connection.
+/// Performs a CURVE client handshake with `address` within `whole`, of which `connection` may go for the TCP
+/// connection, and closes the connection.
 ///
 /// `certificate` is our own key pair and the server's public key as well: all brokers of a Flux
 /// instance share one.
 pub async fn probe(
     address: SocketAddr,
     certificate: &CurveCertificate,
-    patience: Patience,
+    connection: Duration,
+    whole: Duration,
 ) -> Outcome {
     let begin = Instant::now();
-    let deadline = begin + patience.whole;
-    let connection = (begin + patience.connection).min(deadline);
-    let connected = timeout_at(connection, TcpStream::connect(address)).await;
+    let deadline = begin + whole;
+    let connected = timeout_at(begin + connection.min(whole), TcpStream::connect(address)).await;
     let stream = match connected {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return not_connected(&error),
-        Err(_) => return Outcome::TimedOut { stage: Stage::Connect },
+        Err(_) => return Outcome::TimedOut(Stage::Connect),
     };
     // Small messages go back and forth; without this option the probe is only slower.
     let _ = stream.set_nodelay(true);
-    match (Peer { stream, deadline, received: Vec::new() }).handshake(certificate).await {
-        Ok(()) => Outcome::Accepted,
-        Err(outcome) => outcome,
+    // DEALER is what the children of a broker use.
+    let config =
+        ConnectionConfig::new(Role::Client, SocketType::Dealer).mechanism(client(certificate));
+    let mut link = Link::new(stream, config);
+    match timeout_at(deadline, handshake(&mut link)).await {
+        Ok(Ok(())) => Outcome::Accepted,
+        Ok(Err(error)) => failed(&link, &error),
+        Err(_) => Outcome::TimedOut(stage(&link)),
     }
 }
 
@@ -165,128 +145,89 @@ fn not_connected(error: &io::Error) -> Outcome {
     if error.kind() == ErrorKind::ConnectionRefused {
         Outcome::ConnectionRefused
     } else if error.kind() == ErrorKind::TimedOut {
-        Outcome::TimedOut { stage: Stage::Connect }
+        Outcome::TimedOut(Stage::Connect)
     } else {
-        Outcome::Unreachable { error: error.to_string() }
+        Outcome::Unreachable(error.to_string())
     }
 }
 
-/// A connection and what came over it and is not consumed yet.
-struct Peer {
-    stream: TcpStream,
-    deadline: Instant,
-    received: Vec<u8>,
-}
-
-impl Peer {
-    /// `Err` holds why the handshake ended early.
-    async fn handshake(&mut self, certificate: &CurveCertificate) -> Result<(), Outcome> {
-        self.exchange_greetings().await?;
-
-        let client = Client::new(certificate, &randomness()?);
-        let faulty = |stage| move |error: CurveError| fault(stage, &error);
-        let hello = client.hello().map_err(faulty(Stage::Hello))?;
-        let welcome = self.ask(Stage::Hello, "HELLO", hello, "WELCOME").await?;
-        let welcome = client.open_welcome(&welcome).map_err(|error| match error {
-            CurveError::Decrypt { .. } => Outcome::WrongKey,
-            CurveError::Length { .. } | CurveError::Encrypt { .. } => fault(Stage::Hello, &error),
-        })?;
-        let initiate = client.initiate(&welcome).map_err(faulty(Stage::Initiate))?;
-        let ready = self.ask(Stage::Initiate, "INITIATE", initiate, "READY").await?;
-        client.check_ready(&welcome, &ready).map_err(faulty(Stage::Initiate))
-    }
-
-    async fn exchange_greetings(&mut self) -> Result<(), Outcome> {
-        let ours = wire::client_greeting();
-        let (opening, rest) = ours.split_at(GREETING_OPENING);
-        self.send(Stage::Greeting, opening).await?;
-        let theirs = loop {
-            if !wire::may_be_greeting(&self.received) {
-                return Err(not_curve(&self.received));
-            }
-            if let Some(greeting) = self.received.first_chunk::<GREETING_LENGTH>() {
-                break wire::read_greeting(greeting);
-            }
-            self.receive(Stage::Greeting).await?;
-        };
-        self.received.drain(..GREETING_LENGTH);
-        let (major, minor) = theirs.version;
-        if major < 3 || theirs.mechanism != "CURVE" {
-            let mechanism = theirs.mechanism.escape_default();
-            return Err(Outcome::NotCurve { seen: format!("ZMTP {major}.{minor} {mechanism}") });
-        }
-        self.send(Stage::Greeting, rest).await
-    }
-
-    /// Sends command `name` and returns the body of the answer, which must be `expected`.
-    async fn ask(
-        &mut self,
-        stage: Stage,
-        name: &str,
-        body: Vec<u8>,
-        expected: &str,
-    ) -> Result<Vec<u8>, Outcome> {
-        self.send(stage, &Command::new(name, body).to_frame()).await?;
-        let answer = loop {
-            if let Some(command) =
-                Command::take(&mut self.received).map_err(|error| fault(stage, &error))?
-            {
-                break command;
-            }
-            self.receive(stage).await?;
-        };
-        if answer.name == expected.as_bytes() {
-            Ok(answer.body)
-        } else if answer.name == b"ERROR" {
-            Err(Outcome::Refused { status: answer.error_reason() })
-        } else {
-            let error = format!("{:?} came instead of {expected}", answer.name_text());
-            Err(Outcome::Protocol { stage, error })
-        }
-    }
-
-    async fn send(&mut self, stage: Stage, bytes: &[u8]) -> Result<(), Outcome> {
-        let sent = timeout_at(self.deadline, self.stream.write_all(bytes)).await;
-        sent.map_err(|_| Outcome::TimedOut { stage })?.map_err(|error| gone(stage, &error))
-    }
-
-    async fn receive(&mut self, stage: Stage) -> Result<(), Outcome> {
-        let read = timeout_at(self.deadline, self.stream.read_buf(&mut self.received)).await;
-        match read.map_err(|_| Outcome::TimedOut { stage })? {
-            Ok(0) => Err(gone(stage, &ErrorKind::UnexpectedEof.into())),
-            Ok(_) => Ok(()),
-            Err(error) => Err(gone(stage, &error)),
-        }
+fn client(certificate: &CurveCertificate) -> MechanismSetup {
+    let public = CurvePublicKey::from_bytes(certificate.public_key());
+    let secret = CurveSecretKey::from_bytes(*certificate.secret_key().expose());
+    MechanismSetup::CurveClient {
+        our_keypair: CurveKeypair { public, secret },
+        server_public: public,
     }
 }
 
-/// The connection is gone. A server that cannot open HELLO has another key than we think, and
+async fn handshake(link: &mut Link<TcpStream>) -> Result<(), Error> {
+    link.write(GREETING_OPENING).await?;
+    while link.greeting.len() < GREETING_LENGTH {
+        link.read().await?;
+        if !may_be_greeting(&link.greeting) {
+            return Err(Error::Protocol("it is not ZeroMQ".to_owned()));
+        }
+    }
+    link.ready().await
+}
+
+/// Whether `bytes`, as far as they go, can be the beginning of a greeting.
+fn may_be_greeting(bytes: &[u8]) -> bool {
+    bytes.first().is_none_or(|byte| *byte == 0xff) && bytes.get(9).is_none_or(|byte| *byte == 0x7f)
+}
+
+fn stage(link: &Link<TcpStream>) -> Stage {
+    match link.understood {
+        ..GREETING_LENGTH => Stage::Greeting,
+        GREETING_LENGTH..THROUGH_WELCOME => Stage::Hello,
+        THROUGH_WELCOME.. => Stage::Initiate,
+    }
+}
+
+/// Why the handshake over `link` ended early. A server that cannot open HELLO has another key than we think, and
 /// libzmq says so by closing the connection (RFC 26 forbids to answer).
-fn gone(stage: Stage, error: &io::Error) -> Outcome {
-    let closed = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset, ErrorKind::BrokenPipe]
-        .contains(&error.kind());
-    match (closed, stage) {
-        (true, Stage::Hello) => Outcome::WrongKey,
-        (true, _) => {
-            Outcome::Protocol { stage, error: "the peer closed the connection".to_owned() }
+fn failed(link: &Link<TcpStream>, error: &Error) -> Outcome {
+    let stage = stage(link);
+    let gone = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+    let closed = matches!(error, Error::Closed)
+        || matches!(error, Error::Io(error) if gone.contains(&error.kind()));
+    match (stage, error) {
+        (_, Error::HandshakeRefused(refusal)) => Outcome::Refused(refusal.reason.clone()),
+        (Stage::Hello, Error::HandshakeFailed(_)) => Outcome::WrongKey,
+        (Stage::Hello, _) if closed => Outcome::WrongKey,
+        (_, _) if closed => Outcome::Protocol(stage, "the peer closed the connection".to_owned()),
+        (_, Error::Io(error)) => {
+            Outcome::Protocol(stage, format!("the connection failed: {error}"))
         }
-        (false, _) => Outcome::Protocol { stage, error: format!("the connection failed: {error}") },
+        (Stage::Greeting, _) => Outcome::NotCurve(seen(&link.greeting)),
+        (_, error) => Outcome::Protocol(stage, error.to_string()),
     }
 }
 
-fn fault(stage: Stage, error: &dyn fmt::Display) -> Outcome {
-    Outcome::Protocol { stage, error: error.to_string() }
+/// What a peer without CURVE has said of itself.
+fn seen(greeting: &[u8]) -> String {
+    if let [_, _, _, _, _, _, _, _, _, _, major, rest @ ..] = greeting
+        && may_be_greeting(greeting)
+    {
+        let (minor, mechanism) = rest.split_first().unwrap_or((&0, &[]));
+        let name = mechanism.split(|byte| *byte == 0).next().unwrap_or_default();
+        return format!("ZMTP {major}.{minor} {}", name.escape_ascii());
+    }
+    let start = greeting.get(..24).unwrap_or(greeting).escape_ascii();
+    format!("\"{start}\", which is not ZeroMQ")
 }
 
-fn not_curve(received: &[u8]) -> Outcome {
-    let start = received.get(..24).unwrap_or(received).escape_ascii();
-    Outcome::NotCurve { seen: format!("\"{start}\", which is not ZeroMQ") }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn randomness() -> Result<Randomness, Outcome> {
-    let mut randomness = Randomness { short_term_secret: [0; 32], vouch_nonce: [0; 16] };
-    getrandom::fill(&mut randomness.short_term_secret)
-        .and_then(|()| getrandom::fill(&mut randomness.vouch_nonce))
-        .map_err(|error| fault(Stage::Hello, &format!("no random bytes: {error}")))?;
-    Ok(randomness)
+    #[test]
+    fn a_peer_is_described_by_as_much_of_its_greeting_as_it_sends() {
+        assert_eq!(
+            seen(b"SSH-2.0-OpenSSH_9.2\r\n"),
+            "\"SSH-2.0-OpenSSH_9.2\\r\\n\", which is not ZeroMQ"
+        );
+        assert_eq!(seen(b"\xff\0\0\0\0\0\0\0\x01\x7f\x01"), "ZMTP 1.0 ");
+        assert_eq!(seen(b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\x01PLAIN\0\0"), "ZMTP 3.1 PLAIN");
+    }
 }

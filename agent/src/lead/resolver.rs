@@ -24,28 +24,19 @@ pub(crate) enum ResolveError {
     /// The system's configuration of name servers is missing or unusable.
     #[error("could not read the name servers from /etc/resolv.conf")]
     Configuration {
-        /// What was wrong.
         #[source]
         cause: NetError,
     },
     /// The name servers know no address of that name.
     #[error("name {name} does not exist in DNS (yet)")]
-    Unknown {
-        /// The name.
-        name: String,
-    },
+    Unknown { name: String },
     /// The name servers gave no answer in time.
     #[error("the name servers gave no answer for {name} within {} s", LOOKUP_TIMEOUT.as_secs())]
-    NoAnswer {
-        /// The name.
-        name: String,
-    },
+    NoAnswer { name: String },
     /// The name servers, or the way to them, failed.
     #[error("could not look up {name}")]
     Failed {
-        /// The name.
         name: String,
-        /// What was wrong.
         #[source]
         cause: NetError,
     },

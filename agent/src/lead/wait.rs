@@ -1,6 +1,6 @@
 //! Waiting until the lead broker answers, and saying all along what is in the way.
 
-use crate::lead::probe::{Outcome, Patience, probe};
+use crate::lead::probe::{Outcome, probe};
 use crate::lead::resolver::lookup;
 use crate::plan::step::AwaitLead;
 use crate::system::output::chain;
@@ -71,33 +71,10 @@ pub async fn wait_for_lead(
     deadline: Duration,
     report: &mut dyn FnMut(&str),
 ) -> Result<LeadFound, LeadError> {
-    wait(target, &Network { certificate }, deadline, report).await
-}
-
-/// What an attempt needs of the outside world.
-trait World {
-    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, String>;
-    async fn probe(&self, address: SocketAddr, patience: Patience) -> Outcome;
-    /// `pause`, or less of it.
-    fn spread(&self, pause: Duration) -> Duration;
-}
-
-struct Network<'run> {
-    certificate: &'run CurveCertificate,
-}
-
-impl World for Network<'_> {
-    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, String> {
-        lookup(name).await.map_err(|error| chain(&error))
-    }
-
-    async fn probe(&self, address: SocketAddr, patience: Patience) -> Outcome {
-        probe(address, self.certificate, patience).await
-    }
-
-    fn spread(&self, pause: Duration) -> Duration {
-        spread(pause, getrandom::u32().unwrap_or(u32::MAX))
-    }
+    let probe = async |address, connection| probe(address, certificate, connection, PROBE).await;
+    let resolve = async |name: &str| lookup(name).await.map_err(|error| chain(&error));
+    let spread = |pause| spread(pause, getrandom::u32().unwrap_or(u32::MAX));
+    wait(target, deadline, report, probe, resolve, spread).await
 }
 
 /// A pause between half of `pause` and all of it: the workers of a large cluster start together, and
@@ -108,38 +85,75 @@ fn spread(pause: Duration, random: u32) -> Duration {
 
 async fn wait(
     target: &AwaitLead,
-    world: &impl World,
     deadline: Duration,
     report: &mut dyn FnMut(&str),
+    probe: impl AsyncFn(SocketAddr, Duration) -> Outcome,
+    resolve: impl AsyncFn(&str) -> Result<Vec<IpAddr>, String>,
+    spread: impl Fn(Duration) -> Duration,
 ) -> Result<LeadFound, LeadError> {
     let started = Instant::now();
-    let mut log = Log { started, last: None };
+    let mut reported = None;
     let mut pause = FIRST_PAUSE;
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let with_name = target.address.is_none() || started.elapsed() >= ADDRESS_ALONE;
         let eager = started.elapsed() < EAGER;
         let connection = if eager { EAGER_CONNECTION } else { PROBE };
-        let patience = Patience { connection, whole: PROBE };
-        let attempt = Attempt { target, with_name, patience };
-        let seen = match attempt.run(world).await {
+        let probe = |address| probe(address, connection);
+        let with_name = target.address.is_none() || started.elapsed() >= ADDRESS_ALONE;
+        let seen = match attempt(target, with_name, probe, &resolve).await {
             Ok(address) => {
                 return Ok(LeadFound { address, attempts, elapsed: started.elapsed() });
             }
             Err(seen) => seen,
         };
-        log.note(&seen, attempts, report);
         let elapsed = started.elapsed();
+        if let Some(line) = seen.line(&mut reported, elapsed, attempts) {
+            report(&line);
+        }
         if elapsed >= deadline {
             let (name, port) = (target.name.clone(), target.port);
             return Err(LeadError { name, port, attempts, elapsed, last_seen: seen.text });
         }
-        sleep(world.spread(pause).min(deadline.saturating_sub(elapsed))).await;
+        sleep(spread(pause).min(deadline.saturating_sub(elapsed))).await;
         if !eager {
             pause = pause.mul_f64(1.5).min(LONGEST_PAUSE);
         }
     }
+}
+
+/// One round over every way to the lead: the first address that lets us in, or what was seen at all of them.
+async fn attempt(
+    target: &AwaitLead,
+    with_name: bool,
+    probe: impl AsyncFn(SocketAddr) -> Outcome,
+    resolve: &impl AsyncFn(&str) -> Result<Vec<IpAddr>, String>,
+) -> Result<SocketAddr, Seen> {
+    let mut seen = Vec::new();
+    let mut certificate_problem = false;
+    for by_name in [false, true].into_iter().take(if with_name { 2 } else { 1 }) {
+        let addresses = if by_name {
+            resolve(&target.name).await
+        } else {
+            Ok(target.address.into_iter().collect())
+        };
+        let addresses = addresses.unwrap_or_else(|error| {
+            seen.push(error);
+            Vec::new()
+        });
+        // What the address itself has shown need not be asked again by its name.
+        let new = addresses.into_iter().filter(|it| !(by_name && target.address == Some(*it)));
+        for address in new {
+            let address = SocketAddr::new(address, target.port);
+            let outcome = probe(address).await;
+            if outcome.is_accepted() {
+                return Ok(address);
+            }
+            certificate_problem |= outcome.is_certificate_problem();
+            seen.push(format!("{address}: {outcome}"));
+        }
+    }
+    Err(Seen { text: seen.join("; "), certificate_problem })
 }
 
 /// What a failed attempt found.
@@ -149,77 +163,30 @@ struct Seen {
     certificate_problem: bool,
 }
 
-/// One round over every way to the lead.
-struct Attempt<'run> {
-    target: &'run AwaitLead,
-    with_name: bool,
-    patience: Patience,
-}
-
-impl Attempt<'_> {
-    /// The first address that lets us in, or what was seen at all of them.
-    async fn run(&self, world: &impl World) -> Result<SocketAddr, Seen> {
-        let mut seen = Vec::new();
-        let mut certificate_problem = false;
-        let mut addresses: Vec<IpAddr> = self.target.address.into_iter().collect();
-        let mut at = 0;
-        let mut resolved = false;
-        loop {
-            while let Some(address) = addresses.get(at) {
-                let address = SocketAddr::new(*address, self.target.port);
-                let outcome = world.probe(address, self.patience).await;
-                if outcome.is_accepted() {
-                    return Ok(address);
+impl Seen {
+    /// What is to be reported of it, `elapsed` after the start: a change at once, and what stays as it was every
+    /// ten seconds. `reported` is what was reported last, and when.
+    fn line(
+        &self,
+        reported: &mut Option<(Self, Duration)>,
+        elapsed: Duration,
+        attempts: u32,
+    ) -> Option<String> {
+        let urgency = if self.certificate_problem { "WARNING: " } else { "" };
+        let (text, seconds) = (&self.text, elapsed.as_secs());
+        let line = match reported {
+            Some((last, when)) if last == self => {
+                if elapsed.saturating_sub(*when) < REPORT_INTERVAL {
+                    return None;
                 }
-                certificate_problem |= outcome.is_certificate_problem();
-                seen.push(format!("{address}: {outcome}"));
-                at += 1;
+                format!(
+                    "{urgency}still waiting for the lead broker after {seconds} s ({attempts} attempts): {text}"
+                )
             }
-            if resolved || !self.with_name {
-                return Err(Seen { text: seen.join("; "), certificate_problem });
-            }
-            resolved = true;
-            match world.resolve(&self.target.name).await {
-                Ok(found) => {
-                    let new: Vec<_> =
-                        found.into_iter().filter(|address| !addresses.contains(address)).collect();
-                    addresses.extend(new);
-                }
-                Err(error) => seen.push(error),
-            }
-        }
-    }
-}
-
-/// What was reported last, and when.
-struct Log {
-    started: Instant,
-    last: Option<(Seen, Instant)>,
-}
-
-impl Log {
-    fn note(&mut self, seen: &Seen, attempts: u32, report: &mut dyn FnMut(&str)) {
-        let now = Instant::now();
-        let changed = match &self.last {
-            Some((last, when)) if last == seen => {
-                if now.duration_since(*when) < REPORT_INTERVAL {
-                    return;
-                }
-                false
-            }
-            Some(_) | None => true,
+            Some(_) | None => format!("{urgency}waiting for the lead broker: {text}"),
         };
-        let urgency = if seen.certificate_problem { "WARNING: " } else { "" };
-        let seconds = self.started.elapsed().as_secs();
-        if changed {
-            report(&format!("{urgency}waiting for the lead broker: {}", seen.text));
-        } else {
-            report(&format!(
-                "{urgency}still waiting for the lead broker after {seconds} s ({attempts} attempts): {}",
-                seen.text
-            ));
-        }
-        self.last = Some((seen.clone(), now));
+        *reported = Some((self.clone(), elapsed));
+        Some(line)
     }
 }
 
@@ -229,75 +196,9 @@ mod tests {
     use crate::lead::probe::Stage;
     use std::cell::RefCell;
 
-    /// A world whose answers depend on the time since it began.
-    struct Script<F, G> {
-        began: Instant,
-        probe: F,
-        resolve: G,
-        probed: RefCell<Vec<(Duration, SocketAddr)>>,
-    }
-
-    /// A world in which a connection is lost for ever that is begun too early.
-    struct Dropping {
-        began: Instant,
-        until: Duration,
-    }
-
-    impl World for Dropping {
-        async fn resolve(&self, _name: &str) -> Result<Vec<IpAddr>, String> {
-            unknown()
-        }
-
-        async fn probe(&self, _address: SocketAddr, patience: Patience) -> Outcome {
-            if self.began.elapsed() >= self.until {
-                return Outcome::Accepted;
-            }
-            sleep(patience.connection.min(patience.whole)).await;
-            Outcome::TimedOut { stage: Stage::Connect }
-        }
-
-        fn spread(&self, pause: Duration) -> Duration {
-            pause
-        }
-    }
-
-    impl<F, G> Script<F, G>
-    where
-        F: Fn(Duration, IpAddr) -> Outcome,
-        G: Fn(Duration) -> Result<Vec<IpAddr>, String>,
-    {
-        fn new(probe: F, resolve: G) -> Self {
-            Self { began: Instant::now(), probe, resolve, probed: RefCell::default() }
-        }
-
-        /// The time from each probe of `address` to the next.
-        fn pauses(&self) -> Vec<Duration> {
-            let probed = self.probed.borrow();
-            probed.windows(2).map(|pair| pair[1].0.checked_sub(pair[0].0).unwrap()).collect()
-        }
-    }
-
-    impl<F, G> World for Script<F, G>
-    where
-        F: Fn(Duration, IpAddr) -> Outcome,
-        G: Fn(Duration) -> Result<Vec<IpAddr>, String>,
-    {
-        async fn resolve(&self, _name: &str) -> Result<Vec<IpAddr>, String> {
-            (self.resolve)(self.began.elapsed())
-        }
-
-        async fn probe(&self, address: SocketAddr, _patience: Patience) -> Outcome {
-            self.probed.borrow_mut().push((self.began.elapsed(), address));
-            (self.probe)(self.began.elapsed(), address.ip())
-        }
-
-        fn spread(&self, pause: Duration) -> Duration {
-            pause
-        }
-    }
-
     const SERVICE: &str = "10.96.0.5";
     const POD: &str = "10.244.1.7";
+    const REFUSED: Outcome = Outcome::ConnectionRefused;
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
@@ -316,15 +217,41 @@ mod tests {
         Err("name hello-0.hello does not exist in DNS (yet)".to_owned())
     }
 
+    /// What came of a wait.
+    struct Waited {
+        result: Result<LeadFound, LeadError>,
+        reports: Vec<String>,
+        /// When each probe began.
+        probed: Vec<Duration>,
+    }
+
+    impl Waited {
+        fn found(&self) -> LeadFound {
+            *self.result.as_ref().unwrap()
+        }
+    }
+
+    /// Waits for `seconds` where probes and the name service answer by the time since the start.
     async fn run(
-        target: &AwaitLead,
-        world: &impl World,
+        address: Option<&str>,
         seconds: u64,
-    ) -> (Result<LeadFound, LeadError>, Vec<String>) {
-        let mut reports = Vec::new();
+        outcome: impl Fn(Duration, IpAddr) -> Outcome,
+        resolved: impl Fn(Duration) -> Result<Vec<IpAddr>, String>,
+    ) -> Waited {
+        let (mut reports, probed, began) = (Vec::new(), RefCell::new(Vec::new()), Instant::now());
         let mut report = |text: &str| reports.push(text.to_owned());
-        let result = wait(target, world, Duration::from_secs(seconds), &mut report).await;
-        (result, reports)
+        let probe = async |address: SocketAddr, connection: Duration| {
+            probed.borrow_mut().push(began.elapsed());
+            let outcome = outcome(began.elapsed(), address.ip());
+            if outcome == Outcome::TimedOut(Stage::Connect) {
+                sleep(connection).await;
+            }
+            outcome
+        };
+        let resolve = async |_: &str| resolved(began.elapsed());
+        let deadline = Duration::from_secs(seconds);
+        let result = wait(&target(address), deadline, &mut report, probe, resolve, |it| it).await;
+        Waited { result, reports, probed: probed.into_inner() }
     }
 
     #[test]
@@ -336,63 +263,53 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_lead_that_answers_at_once_costs_no_pause_and_no_report() {
-        let world = Script::new(|_, _| Outcome::Accepted, |_| unknown());
-        let (found, reports) = run(&target(Some(SERVICE)), &world, 60).await;
+        let waited = run(Some(SERVICE), 60, |_, _| Outcome::Accepted, |_| unknown()).await;
         let address = SocketAddr::new(ip(SERVICE), 8050);
-        assert_eq!(found, Ok(LeadFound { address, attempts: 1, elapsed: Duration::ZERO }));
-        assert!(reports.is_empty(), "{reports:?}");
+        assert_eq!(waited.found(), LeadFound { address, attempts: 1, elapsed: Duration::ZERO });
+        assert!(waited.reports.is_empty(), "{:?}", waited.reports);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_refusal_costs_50_milliseconds_for_3_seconds_and_then_pauses_grow_to_500() {
         let up = EAGER + Duration::from_secs(3);
-        let world = Script::new(
-            |now, _| if now < up { Outcome::ConnectionRefused } else { Outcome::Accepted },
-            |_| Ok(Vec::new()),
-        );
-        let (found, _) = run(&target(Some(SERVICE)), &world, 60).await;
-        assert!(found.unwrap().elapsed < up + LONGEST_PAUSE);
-        let mut pauses = world.pauses();
-        let eager = pauses.iter().take_while(|pause| pause.as_millis() <= 52).count();
+        let outcome = |now, _| if now < up { REFUSED } else { Outcome::Accepted };
+        let waited = run(Some(SERVICE), 60, outcome, |_| Ok(Vec::new())).await;
+        assert!(waited.found().elapsed < up + LONGEST_PAUSE);
+        let pauses = waited.probed.windows(2).map(|pair| pair[1].abs_diff(pair[0]).as_millis());
+        let pauses: Vec<_> = pauses.collect();
+        let eager = pauses.iter().take_while(|pause| **pause <= 52).count();
         assert!((55..=61).contains(&eager), "{pauses:?}");
-        let grown: Vec<_> = pauses.drain(eager..).map(|pause| pause.as_millis()).collect();
         // The clock of the test counts whole milliseconds and rounds up.
-        for (pause, expected) in grown.iter().zip([75, 112, 168, 253, 379, 500, 500]) {
-            assert!(pause.abs_diff(expected) <= 2, "{grown:?}");
+        for (pause, expected) in pauses[eager..].iter().zip([75, 112, 168, 253, 379, 500, 500]) {
+            assert!(pause.abs_diff(expected) <= 2, "{pauses:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn packets_that_are_dropped_at_first_cost_a_quarter_of_a_second_at_most() {
-        let world = Dropping { began: Instant::now(), until: Duration::from_millis(1_100) };
-        let (found, _) = run(&target(Some(SERVICE)), &world, 60).await;
-        assert!(found.unwrap().elapsed < world.until + EAGER_CONNECTION + FIRST_PAUSE);
+        let until = Duration::from_millis(1_100);
+        let lost = Outcome::TimedOut(Stage::Connect);
+        let outcome = |now, _| if now < until { lost.clone() } else { Outcome::Accepted };
+        let waited = run(Some(SERVICE), 60, outcome, |_| unknown()).await;
+        assert!(waited.found().elapsed < until + EAGER_CONNECTION + FIRST_PAUSE);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_name_is_tried_when_the_address_keeps_failing_for_five_seconds() {
-        let world = Script::new(
-            |_, address| {
-                if address == ip(POD) { Outcome::Accepted } else { Outcome::ConnectionRefused }
-            },
-            |_| Ok(vec![ip(POD)]),
-        );
-        let (found, _) = run(&target(Some(SERVICE)), &world, 60).await;
-        let found = found.unwrap();
+        let outcome = |_, address| if address == ip(POD) { Outcome::Accepted } else { REFUSED };
+        let found = run(Some(SERVICE), 60, outcome, |_| Ok(vec![ip(POD)])).await.found();
         assert_eq!(found.address.ip(), ip(POD));
         assert!(found.elapsed >= ADDRESS_ALONE && found.elapsed < ADDRESS_ALONE + LONGEST_PAUSE);
     }
 
     #[tokio::test(start_paused = true)]
     async fn without_an_address_the_name_is_looked_up_each_time() {
-        let world = Script::new(
-            |_, _| Outcome::Accepted,
-            |now| if now < Duration::from_secs(1) { unknown() } else { Ok(vec![ip(POD)]) },
-        );
-        let (found, reports) = run(&target(None), &world, 60).await;
-        assert_eq!(found.unwrap().address.ip(), ip(POD));
+        let resolved =
+            |now| if now < Duration::from_secs(1) { unknown() } else { Ok(vec![ip(POD)]) };
+        let waited = run(None, 60, |_, _| Outcome::Accepted, resolved).await;
+        assert_eq!(waited.found().address.ip(), ip(POD));
         assert_eq!(
-            reports,
+            waited.reports,
             ["waiting for the lead broker: name hello-0.hello does not exist in DNS (yet)"]
         );
     }
@@ -400,11 +317,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn reports_come_with_every_change_and_every_ten_seconds() {
         let changes = Duration::from_secs(25);
-        let world = Script::new(
-            |now, _| if now < changes { Outcome::ConnectionRefused } else { Outcome::WrongKey },
-            |_| Ok(Vec::new()),
-        );
-        let (result, reports) = run(&target(Some(SERVICE)), &world, 30).await;
+        let outcome = |now, _| if now < changes { REFUSED } else { Outcome::WrongKey };
+        let Waited { result, reports, .. } =
+            run(Some(SERVICE), 30, outcome, |_| Ok(Vec::new())).await;
         let error = result.unwrap_err();
         assert_eq!(error.elapsed, Duration::from_secs(30), "the deadline is kept exactly");
         assert!(error.last_seen.contains("another CURVE certificate"), "{error}");
@@ -419,21 +334,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_wrong_key_that_goes_away_is_waited_out() {
         let replaced = Duration::from_secs(2);
-        let world = Script::new(
-            |now, _| if now < replaced { Outcome::WrongKey } else { Outcome::Accepted },
-            |_| unknown(),
-        );
-        let (found, reports) = run(&target(Some(SERVICE)), &world, 60).await;
-        assert!(found.is_ok());
-        assert!(reports[0].starts_with("WARNING: "), "{reports:?}");
+        let outcome = |now, _| if now < replaced { Outcome::WrongKey } else { Outcome::Accepted };
+        let waited = run(Some(SERVICE), 60, outcome, |_| unknown()).await;
+        waited.found();
+        assert!(waited.reports[0].starts_with("WARNING: "), "{:?}", waited.reports);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_deadline_of_nothing_still_tries_once() {
-        let world = Script::new(|_, _| Outcome::ConnectionRefused, |_| unknown());
-        let (result, _) = run(&target(Some(SERVICE)), &world, 0).await;
+        let waited = run(Some(SERVICE), 0, |_, _| REFUSED, |_| unknown()).await;
         assert_eq!(
-            result.unwrap_err().to_string(),
+            waited.result.unwrap_err().to_string(),
             "lead broker hello-0.hello port 8050 did not let this pod in within 0 s (1 attempts); last seen: 10.96.0.5:8050: connection refused: nothing listens there yet"
         );
     }

@@ -137,48 +137,55 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_port_that_refuses_all_along_is_a_lost_lead_and_one_that_listens_is_not() {
+    async fn listening() -> (TcpListener, AwaitLead) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let watched = timeout(QUICK.patience * 5, QUICK.lost(&lead(port))).await;
-        assert!(watched.is_err(), "it listens");
+        (listener, lead(port))
+    }
+
+    /// `lead` with another address of its own; its name leads where it did.
+    fn elsewhere(lead: &AwaitLead) -> AwaitLead {
+        AwaitLead { address: Some(Ipv4Addr::new(127, 0, 0, 2).into()), ..lead.clone() }
+    }
+
+    async fn stays(watch: LeadWatch, lead: &AwaitLead) -> bool {
+        timeout(QUICK.patience * 5, watch.lost(lead)).await.is_err()
+    }
+
+    async fn until_lost(watch: LeadWatch, lead: &AwaitLead) {
+        timeout(Duration::from_secs(20), watch.lost(lead)).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_port_that_refuses_all_along_is_a_lost_lead_and_one_that_listens_is_not() {
+        let (listener, lead) = listening().await;
+        assert!(stays(QUICK, &lead).await, "it listens");
         drop(listener);
-        timeout(Duration::from_secs(20), QUICK.lost(&lead(port))).await.unwrap();
+        until_lost(QUICK, &lead).await;
     }
 
     /// The next lead may be there soon: what is seen in between must do.
     #[tokio::test]
     async fn a_lead_that_may_be_about_to_end_is_lost_when_its_own_address_does_not_listen() {
         let short = LeadWatch { silence_counts: true, ..QUICK };
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let watched = timeout(QUICK.patience * 5, short.lost(&lead(port))).await;
-        assert!(watched.is_err(), "it listens");
-        // Its name still leads to a listener.
-        let elsewhere = Some(Ipv4Addr::new(127, 0, 0, 2).into());
-        let gone = AwaitLead { address: elsewhere, ..lead(port) };
-        timeout(Duration::from_secs(20), short.lost(&gone)).await.unwrap();
+        let (_listener, listens) = listening().await;
+        assert!(stays(short, &listens).await, "it listens");
+        until_lost(short, &elsewhere(&listens)).await;
         // A socket whose queue is full lets packets get lost.
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let full = socket.listen(0).unwrap();
         let _queued = TcpStream::connect(full.local_addr().unwrap()).await.unwrap();
         let silent = lead(full.local_addr().unwrap().port());
-        timeout(Duration::from_secs(20), short.lost(&silent)).await.unwrap();
-        let watched = timeout(QUICK.patience * 5, QUICK.lost(&silent)).await;
-        assert!(watched.is_err(), "no answer proves nothing");
+        until_lost(short, &silent).await;
+        assert!(stays(QUICK, &silent).await, "no answer proves nothing");
     }
 
     /// A broker that reached the lead by its name goes on while the lead's Service has no way there.
     #[tokio::test]
     async fn a_lead_whose_name_still_leads_to_it_is_not_lost() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let elsewhere = Some(Ipv4Addr::new(127, 0, 0, 2).into());
-        let found_by_name = AwaitLead { address: elsewhere, ..lead(port) };
-        let watched = timeout(QUICK.patience * 5, QUICK.lost(&found_by_name)).await;
-        assert!(watched.is_err(), "its name leads to a listener");
+        let (_listener, lead) = listening().await;
+        assert!(stays(QUICK, &elsewhere(&lead)).await, "its name leads to a listener");
     }
 
     #[test]

@@ -138,7 +138,7 @@ fn in_case_of_a_kill(
             exit_code: Exit::Stopped.code().into(),
             restarts: reports.borrow().restarts,
             last_error: Some(text.to_owned()),
-            phases: reports.borrow().phases.clone(),
+            phases: reports.borrow().phases_until(Instant::now()),
             ..TerminationMessage::default()
         };
         // What cannot be written now is said when the last one cannot be.

@@ -2,10 +2,12 @@
 
 use crate::status::document::{Request, StatusError, StatusReport};
 use crate::status::timing::milliseconds;
+use crate::system::zmtp::Link;
+use omq_proto::proto::{ConnectionConfig, Role};
+use omq_proto::{Error, Message, SocketType};
 use std::path::Path;
 use std::time::Duration;
 use tokio::net::UnixStream;
-use zeromq::{ReqSocket, Socket, SocketRecv, SocketSend, ZmqError, ZmqMessage};
 
 /// Asks the agent whose socket is at `path`, waiting at most `timeout`.
 pub async fn ask(path: &Path, timeout: Duration) -> Result<StatusReport, StatusError> {
@@ -28,30 +30,24 @@ async fn exchange(
     request: &Request,
     timeout: Duration,
 ) -> Result<StatusReport, StatusError> {
-    // A ZeroMQ socket would try again and again until the time is up; no socket, or one that
-    // nobody serves, is an answer by itself.
-    if UnixStream::connect(path).await.is_err() {
-        return Err(StatusError::NotRunning { path: path.to_owned() });
-    }
-    let reply = tokio::time::timeout(timeout, send_and_receive(path, request))
-        .await
-        .map_err(|_| StatusError::TimedOut { path: path.to_owned(), after: timeout })?
-        .map_err(|cause| StatusError::Ask { path: path.to_owned(), cause })?;
-    let text = first_frame(&reply);
-    serde_json::from_slice(text).map_err(|_| StatusError::Answer {
-        path: path.to_owned(),
-        answer: String::from_utf8_lossy(text).into_owned(),
-    })
+    let path = path.to_owned();
+    let Ok(stream) = UnixStream::connect(&path).await else {
+        return Err(StatusError::NotRunning(path));
+    };
+    let answer = match tokio::time::timeout(timeout, send_and_receive(stream, request)).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => return Err(StatusError::Ask(path, error)),
+        Err(_) => return Err(StatusError::TimedOut(path, timeout)),
+    };
+    serde_json::from_slice(&answer)
+        .map_err(|_| StatusError::Answer(path, String::from_utf8_lossy(&answer).into_owned()))
 }
 
-async fn send_and_receive(path: &Path, request: &Request) -> Result<ZmqMessage, ZmqError> {
-    let mut socket = ReqSocket::new();
-    socket.connect(&format!("ipc://{}", path.display())).await?;
+/// The text that REP answers with. The part before it is the empty one with which REQ begins.
+async fn send_and_receive(stream: UnixStream, request: &Request) -> Result<Vec<u8>, Error> {
+    let mut link = Link::new(stream, ConnectionConfig::new(Role::Client, SocketType::Req));
+    link.ready().await?;
     let request = serde_json::to_string(request).unwrap_or_default();
-    socket.send(request.into()).await?;
-    socket.recv().await
-}
-
-fn first_frame(message: &ZmqMessage) -> &[u8] {
-    message.get(0).map_or(&[], |frame| frame)
+    link.send(&Message::multipart([String::new(), request])).await?;
+    Ok(link.receive().await?.get(1).unwrap_or_default().to_vec())
 }

@@ -4,18 +4,14 @@
 //! reach it. A request is one JSON document: `{"ask":"status"}` is answered at once,
 //! `{"ask":"ready","milliseconds":50000}` when the pod is ready, the run is over, or that time is. The
 //! answer is a [`StatusReport`] or `{"error":"..."}`.
-//!
-//! Who asks does so with the crate `zeromq`. PID 1 answers by its own code: the crate's REP socket
-//! reads a frame of any length into memory, keeps any number of clients, and takes a whole core once a
-//! client broke off within a frame.
 
+use crate::status::timing::milliseconds;
 use flux_contract::Phase;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::Instant;
-use zeromq::ZmqError;
 
 /// Longest path of a Unix socket (unix(7): 108 bytes with the terminating one).
 pub(super) const PATH_LIMIT: usize = 107;
@@ -63,6 +59,17 @@ pub struct StatusReport {
     pub since: Option<Instant>,
 }
 
+impl StatusReport {
+    /// All phases; the one that runs ends `now`.
+    pub(crate) fn phases_until(&self, now: Instant) -> Vec<Phase> {
+        let mut phases = self.phases.clone();
+        if let (Some(since), Some(phase)) = (self.since, phases.last_mut()) {
+            phase.duration_milliseconds = milliseconds(now - since);
+        }
+        phases
+    }
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Request {
@@ -75,57 +82,27 @@ pub(super) struct Refusal {
     pub(super) error: String,
 }
 
-/// Why the state of a run could not be served or queried.
+/// Why the state of a run could not be served or queried; a path is that of the socket.
 #[derive(Debug, thiserror::Error)]
 pub enum StatusError {
-    /// The socket's directory or a stale socket is in the way.
-    #[error("could not {doing} {}", path.display())]
-    Prepare {
-        /// What was being done.
-        doing: &'static str,
-        /// To what.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        cause: io::Error,
-    },
+    /// The socket's directory or a stale socket is in the way: what was being done, to what.
+    #[error("could not {} {}", .0, .1.display())]
+    Prepare(&'static str, PathBuf, #[source] io::Error),
     /// Unix sockets have a length limit.
-    #[error("the path {} is longer than the {PATH_LIMIT} bytes a Unix socket may have", path.display())]
-    LongPath {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("the path {} is longer than the {PATH_LIMIT} bytes a Unix socket may have", .0.display())]
+    LongPath(PathBuf),
     /// There is no agent that could answer.
-    #[error("no agent runs here: nothing listens on {}", path.display())]
-    NotRunning {
-        /// The socket.
-        path: PathBuf,
-    },
+    #[error("no agent runs here: nothing listens on {}", .0.display())]
+    NotRunning(PathBuf),
     /// The question could not be asked.
-    #[error("could not ask the agent at {}", path.display())]
-    Ask {
-        /// The socket.
-        path: PathBuf,
-        /// What was wrong.
-        #[source]
-        cause: ZmqError,
-    },
+    #[error("could not ask the agent at {}", .0.display())]
+    Ask(PathBuf, #[source] omq_proto::Error),
     /// No answer came in time.
-    #[error("the agent at {} gave no answer within {} ms", path.display(), after.as_millis())]
-    TimedOut {
-        /// The socket.
-        path: PathBuf,
-        /// How long was waited.
-        after: Duration,
-    },
+    #[error("the agent at {} gave no answer within {} ms", .0.display(), .1.as_millis())]
+    TimedOut(PathBuf, Duration),
     /// The answer was no report.
-    #[error("the agent at {} answered with something else than a status: {answer}", path.display())]
-    Answer {
-        /// The socket.
-        path: PathBuf,
-        /// What it answered.
-        answer: String,
-    },
+    #[error("the agent at {} answered with something else than a status: {}", .0.display(), .1)]
+    Answer(PathBuf, String),
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ pub(crate) mod client;
 pub(crate) mod document;
 pub(crate) mod progress;
 pub(crate) mod readiness;
-pub(crate) mod rep;
 pub(crate) mod server;
 pub(crate) mod timing;
 

@@ -2,9 +2,10 @@
 
 use crate::plan::step::{Plan, Role};
 use crate::status::document::StatusReport;
-use crate::status::timing::Timeline;
+use crate::status::timing::milliseconds;
 use flux_contract::{Phase, phase};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// States in which a broker is part of its instance (RFC 42: `quorum` waits only for others).
 const ONLINE: [&str; 2] = ["quorum", "run"];
@@ -14,25 +15,23 @@ const RUN: &str = "run";
 /// Bytes of an error that a report has at most.
 const LONGEST_ERROR: usize = 4096;
 
-/// Collects what happens and publishes it.
+/// Collects what happens and publishes it. Of several starts of the broker it keeps the phases of the first and
+/// the last: a worker may start its broker thousands of times.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    timeline: Timeline,
+    origin: Instant,
+    /// How many phases came before the second start.
+    first_start: Option<usize>,
     reports: watch::Sender<StatusReport>,
 }
 
 impl Progress {
     /// Nothing has happened yet; the clock starts.
     pub(crate) fn new() -> Self {
-        let mut timeline = Timeline::new();
-        timeline.start(phase::PREPARE);
-        let report = StatusReport {
-            phase: phase::PREPARE.to_owned(),
-            phases: timeline.phases(),
-            since: timeline.running_since(),
-            ..StatusReport::default()
-        };
-        Self { timeline, reports: watch::Sender::new(report) }
+        let reports = watch::Sender::default();
+        let mut progress = Self { origin: Instant::now(), first_start: None, reports };
+        progress.enter(phase::PREPARE);
+        progress
     }
 
     /// A reader of what is published.
@@ -54,8 +53,16 @@ impl Progress {
         if self.reports.borrow().phase == name {
             return;
         }
-        self.timeline.start(name);
+        let now = Instant::now();
+        let start_milliseconds = milliseconds(now - self.origin);
         self.publish(|report| {
+            report.phases = report.phases_until(now);
+            report.phases.push(Phase {
+                name: name.to_owned(),
+                start_milliseconds,
+                duration_milliseconds: 0,
+            });
+            report.since = Some(now);
             name.clone_into(&mut report.phase);
             report.doing = None;
         });
@@ -100,13 +107,18 @@ impl Progress {
         });
     }
 
-    /// The broker is started once more.
+    /// The broker is started once more. The phases that come take the place of those of the start that was,
+    /// unless that was the first.
     pub(crate) fn restarted(&mut self) {
-        self.timeline.start_again();
+        let first = self.first_start;
         self.publish(|report| {
+            report.phases = report.phases_until(Instant::now());
+            report.phases.truncate(first.unwrap_or(usize::MAX));
+            report.since = None;
             report.restarts += 1;
             report.ready = false;
         });
+        self.first_start.get_or_insert(self.reports.borrow().phases.len());
     }
 
     /// How many times the broker was started again.
@@ -139,24 +151,21 @@ impl Progress {
         self.reports.borrow().last_error.clone()
     }
 
-    /// Ends the phase that runs and returns all of them.
-    pub(crate) fn finish(&mut self) -> Vec<Phase> {
-        self.timeline.finish()
+    /// All phases; the one that runs ends now.
+    pub(crate) fn finish(&self) -> Vec<Phase> {
+        self.reports.borrow().phases_until(Instant::now())
     }
 
     fn publish(&self, change: impl FnOnce(&mut StatusReport)) {
-        let (phases, since) = (self.timeline.phases(), self.timeline.running_since());
-        self.reports.send_modify(|report| {
-            report.phases = phases;
-            report.since = since;
-            change(report);
-        });
+        self.reports.send_modify(change);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+    use tokio::time::advance;
 
     #[test]
     fn a_worker_is_ready_when_its_broker_is_online_and_the_lead_when_it_runs() {
@@ -180,6 +189,35 @@ mod tests {
         }
         let names: Vec<String> = progress.finish().into_iter().map(|phase| phase.name).collect();
         assert_eq!(names, ["prepare", "hooks", "prepare"]);
+    }
+
+    fn phase(name: &str, start_milliseconds: u64, duration_milliseconds: u64) -> Phase {
+        Phase { name: name.to_owned(), start_milliseconds, duration_milliseconds }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_phase_ends_where_the_next_begins() {
+        let mut progress = Progress::new();
+        advance(Duration::from_millis(20)).await;
+        progress.enter(phase::COMMAND);
+        advance(Duration::from_millis(70)).await;
+        assert_eq!(progress.finish(), [phase("prepare", 0, 20), phase("command", 20, 70)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_thousand_starts_the_first_and_the_last_are_kept() {
+        let mut progress = Progress::new();
+        for _ in 0..1000 {
+            progress.enter(phase::WAIT_FOR_LEAD);
+            progress.enter(phase::QUORUM);
+            advance(Duration::from_millis(4)).await;
+            progress.restarted();
+            advance(Duration::from_millis(6)).await;
+        }
+        progress.enter(phase::WAIT_FOR_LEAD);
+        advance(Duration::from_millis(7)).await;
+        let first = [phase("prepare", 0, 0), phase("wait-for-lead", 0, 0), phase("quorum", 0, 4)];
+        assert_eq!(progress.finish(), [&first[..], &[phase("wait-for-lead", 10_000, 7)]].concat());
     }
 
     #[test]

@@ -2,21 +2,24 @@
 //! long for each.
 
 use crate::status::document::{PATH_LIMIT, Refusal, Request, StatusError, StatusReport};
-use crate::status::rep::Connection;
-use crate::status::timing::milliseconds;
 use crate::system::files;
+use crate::system::zmtp::Link;
+use bytes::Bytes;
+use omq_proto::proto::{ConnectionConfig, Role};
+use omq_proto::{Message, SocketType};
 use std::fs::{self, DirBuilder, Permissions};
-use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Clients that are served at a time; others wait for their turn.
 const CLIENTS: usize = 32;
+/// Bytes that a question may have, frames and all. Ours have some fifty.
+const QUESTION_LIMIT: usize = 4096;
 /// How long a client may take to ask, and to take its answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause before the next client when one could not be accepted, as with too many open files.
@@ -35,13 +38,21 @@ impl StatusServer {
     /// that an earlier run left behind is removed.
     pub fn bind(path: &Path) -> Result<Self, StatusError> {
         if path.as_os_str().len() > PATH_LIMIT {
-            return Err(StatusError::LongPath { path: path.to_owned() });
+            return Err(StatusError::LongPath(path.to_owned()));
         }
-        make_private_directory(path.parent().unwrap_or(path))?;
-        let prepare =
-            |doing| move |cause| StatusError::Prepare { doing, path: path.to_owned(), cause };
-        files::remove(path).map_err(prepare("remove stale socket"))?;
-        let listener = UnixListener::bind(path).map_err(prepare("listen on"))?;
+        let failed = |doing, path: &Path| {
+            let path = path.to_owned();
+            move |cause| StatusError::Prepare(doing, path, cause)
+        };
+        let directory = path.parent().unwrap_or(path);
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .and_then(|()| fs::set_permissions(directory, Permissions::from_mode(0o700)))
+            .map_err(failed("make private directory", directory))?;
+        files::remove(path).map_err(failed("remove stale socket", path))?;
+        let listener = UnixListener::bind(path).map_err(failed("listen on", path))?;
         Ok(Self { listener })
     }
 
@@ -55,7 +66,6 @@ impl StatusServer {
                     let reports = reports.clone();
                     tokio::spawn(async move {
                         let _place = place;
-                        // It went away, took too long, or speaks no ZMTP.
                         let _ = converse(stream, reports).await;
                     });
                 }
@@ -65,52 +75,38 @@ impl StatusServer {
     }
 }
 
-/// Answers one client for as long as it asks.
-async fn converse(
-    stream: UnixStream,
-    mut reports: watch::Receiver<StatusReport>,
-) -> io::Result<()> {
-    let mut connection = timeout(CLIENT_TIMEOUT, Connection::accept(stream)).await??;
+/// Answers one client for as long as it asks: until it has gone, takes too long or breaks the protocol.
+async fn converse(stream: UnixStream, mut reports: watch::Receiver<StatusReport>) -> Option<()> {
+    let config = ConnectionConfig::new(Role::Server, SocketType::Rep);
+    let mut link = Link::new(stream, config.max_message_size(QUESTION_LIMIT));
+    timeout(CLIENT_TIMEOUT, link.ready()).await.ok()?.ok()?;
     loop {
-        let question = timeout(CLIENT_TIMEOUT, connection.question()).await??;
-        let request = serde_json::from_slice(&question);
+        let message = timeout(CLIENT_TIMEOUT, link.receive()).await.ok()?.ok()?;
+        // The envelope of REQ, which the answer has as well, ends with an empty part.
+        let mut parts: Vec<Bytes> = message.iter().collect();
+        let end = parts.iter().position(Bytes::is_empty)?;
+        let request = serde_json::from_slice(parts.get(end + 1)?);
         if let Ok(Request::Ready { milliseconds }) = request {
             let wait = Duration::from_millis(milliseconds).min(LONGEST_WAIT);
             let settled = reports.wait_for(|report| report.ready || report.over);
             tokio::select! {
                 // The answer is that of the moment, be it settled or not.
                 _ = timeout(wait, settled) => {}
-                () = connection.gone() => return Ok(()),
+                // It has gone, or says something though it is not its turn.
+                _ = link.receive() => return None,
             }
         }
-        let report = now(&reports.borrow());
+        let mut report = reports.borrow().clone();
+        report.phases = report.phases_until(Instant::now());
         let text = match request {
             Ok(Request::Status {} | Request::Ready { .. }) => serde_json::to_string(&report),
             Err(error) => {
                 serde_json::to_string(&Refusal { error: format!("unknown request: {error}") })
             }
         };
-        timeout(CLIENT_TIMEOUT, connection.answer(&text.unwrap_or_default())).await??;
+        parts.truncate(end + 1);
+        parts.push(text.unwrap_or_default().into());
+        let answer = Message::multipart(parts);
+        timeout(CLIENT_TIMEOUT, link.send(&answer)).await.ok()?.ok()?;
     }
-}
-
-/// `report` with the time that the running phase has taken up to now.
-fn now(report: &StatusReport) -> StatusReport {
-    let mut report = report.clone();
-    if let (Some(since), Some(phase)) = (report.since, report.phases.last_mut()) {
-        phase.duration_milliseconds = milliseconds(since.elapsed());
-    }
-    report
-}
-
-fn make_private_directory(directory: &Path) -> Result<(), StatusError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
-        .and_then(|()| fs::set_permissions(directory, Permissions::from_mode(0o700)))
-        .map_err(|cause| {
-            let path = directory.to_owned();
-            StatusError::Prepare { doing: "make private directory", path, cause }
-        })
 }

@@ -19,57 +19,30 @@ const SHELLS_OWN: [&str; 2] = ["_", "SHLVL"];
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
     /// Adds an entry at the end of a colon-separated list unless it is in there.
-    Append {
-        /// Variable.
-        name: String,
-        /// Entry.
-        value: String,
-    },
+    Append { name: String, value: String },
     /// Puts an entry first in a colon-separated list unless it is the first.
-    Prepend {
-        /// Variable.
-        name: String,
-        /// Entry.
-        value: String,
-    },
+    Prepend { name: String, value: String },
     /// Sets a variable, whatever it was.
-    Set {
-        /// Variable.
-        name: String,
-        /// New value.
-        value: String,
-    },
+    Set { name: String, value: String },
     /// Sets a variable that is not there.
-    Default {
-        /// Variable.
-        name: String,
-        /// Value.
-        value: String,
-    },
+    Default { name: String, value: String },
     /// Removes a variable.
-    Unset {
-        /// Variable.
-        name: String,
-    },
+    Unset { name: String },
 }
 
 impl Change {
-    /// [`Self::Append`]
     pub(crate) fn append(name: &str, value: impl Into<String>) -> Self {
         Self::Append { name: name.to_owned(), value: value.into() }
     }
 
-    /// [`Self::Prepend`]
     pub(crate) fn prepend(name: &str, value: impl Into<String>) -> Self {
         Self::Prepend { name: name.to_owned(), value: value.into() }
     }
 
-    /// [`Self::Set`]
     pub(crate) fn set(name: &str, value: impl Into<String>) -> Self {
         Self::Set { name: name.to_owned(), value: value.into() }
     }
 
-    /// [`Self::Default`]
     pub(crate) fn fallback(name: &str, value: impl Into<String>) -> Self {
         Self::Default { name: name.to_owned(), value: value.into() }
     }

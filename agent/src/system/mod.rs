@@ -10,5 +10,6 @@ pub mod output;
 pub(crate) mod root;
 pub(crate) mod subcommand;
 pub(crate) mod words;
+pub(crate) mod zmtp;
 
 pub use root::below;

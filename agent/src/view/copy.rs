@@ -10,7 +10,6 @@
 use super::error::{ViewError, failed};
 use super::find::resolve;
 use super::links::LinkMap;
-use super::memory_budget::MemoryBudget;
 use crate::system::root::below;
 use rayon::Scope;
 use rustix::fs::sendfile;
@@ -21,8 +20,9 @@ use std::fs::{self, DirBuilder, File, FileTimes, Metadata, OpenOptions, Permissi
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// From this size on a file is a piece of work of its own. A smaller one is copied by whoever lists its
 /// directory: threads that make files in one directory wait for each other.
@@ -35,6 +35,15 @@ const BUILD_RECORDS: [&str; 2] = [".spack", ".spack-db"];
 /// Mode bits that a copy has of its source: root runs what is in the view, so nobody else may write to it.
 const COPIED_MODE: u32 = 0o7755;
 
+/// Memory that the copy itself needs.
+const OWN_MEMORY: u64 = 4 << 20;
+
+/// What is written takes whole pages.
+const PAGE: u64 = 4096;
+
+/// How often a copy that takes long says how far it is.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
+
 /// A tree to be copied.
 #[derive(Debug, Clone)]
 pub(super) struct Tree {
@@ -46,30 +55,31 @@ pub(super) struct Tree {
     pub(super) to: PathBuf,
 }
 
-/// What was copied so far; read while it goes on.
-#[derive(Debug, Default)]
-pub(super) struct Copied {
-    pub(super) files: AtomicU64,
-    pub(super) bytes: AtomicU64,
-}
-
-/// What the end of a copy has to say, beside what was [`Copied`].
-#[derive(Debug, Default)]
-pub(super) struct Summary {
-    pub(super) links: u64,
-    /// Build records, sockets, pipes and devices.
-    pub(super) left_out: u64,
-    /// Links that lead nowhere, or out of what is copied, each with its target.
-    pub(super) unresolved: Vec<String>,
+/// What was copied.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Files whose content was copied.
+    pub files: u64,
+    /// Bytes of content.
+    pub bytes: u64,
+    /// Symbolic links made.
+    pub links: u64,
+    /// Directories with Spack's records of a build, sockets, pipes and devices.
+    pub left_out: u64,
+    /// Links that lead nowhere or out of what was copied, each with its target.
+    pub unresolved: Vec<String>,
 }
 
 /// One copy of several trees.
 pub(super) struct Copy<'run> {
     root: &'run Path,
     links: &'run LinkMap,
-    copied: &'run Copied,
-    budget: Option<MemoryBudget>,
+    /// Takes what was copied so far, in a copy that takes long.
+    progress: &'run (dyn Fn(&Copied) + Sync),
+    /// Bytes of memory that the copy may take, where it takes any.
+    memory_limit: Option<u64>,
     umask: u32,
+    started: Instant,
     state: Mutex<State>,
     stop: AtomicBool,
 }
@@ -82,25 +92,27 @@ struct State {
     more_names: Vec<(PathBuf, PathBuf)>,
     /// Modes of directories that are to get another at the end: one may forbid to write into them.
     modes: Vec<(PathBuf, u32)>,
-    summary: Summary,
+    copied: Copied,
+    memory: u64,
+    /// When, since the start, the progress was reported.
+    reported: Duration,
     error: Option<ViewError>,
 }
 
 impl<'run> Copy<'run> {
-    /// A copy out of the image below `root`, with links changed as `links` says, that takes no more than `budget`.
     pub(super) fn new(
         root: &'run Path,
         links: &'run LinkMap,
-        copied: &'run Copied,
-        budget: Option<MemoryBudget>,
+        progress: &'run (dyn Fn(&Copied) + Sync),
+        memory_limit: Option<u64>,
     ) -> Self {
-        let (state, stop) = (Mutex::default(), AtomicBool::new(false));
-        Self { root, links, copied, budget, umask: umask(), state, stop }
+        let (state, stop, started) = (Mutex::default(), AtomicBool::new(false), Instant::now());
+        Self { root, links, progress, memory_limit, umask: umask(), started, state, stop }
     }
 
     /// Copies all `trees`; stops soon after the first failure and returns that. Call it within a
     /// thread pool.
-    pub(super) fn run(self, trees: Vec<Tree>) -> Result<Summary, ViewError> {
+    pub(super) fn run(self, trees: Vec<Tree>) -> Result<Copied, ViewError> {
         rayon::scope(|scope| {
             for tree in trees {
                 let copy = &self;
@@ -118,9 +130,9 @@ impl<'run> Copy<'run> {
             fs::set_permissions(directory, Permissions::from_mode(*mode))
                 .map_err(failed("set the mode of", directory))?;
         }
-        let mut summary = state.summary;
-        summary.unresolved.sort();
-        Ok(summary)
+        let mut copied = state.copied;
+        copied.unresolved.sort();
+        Ok(copied)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -158,7 +170,7 @@ impl<'run> Copy<'run> {
                 to: tree.to.join(&name),
             };
             if kind.is_dir() && BUILD_RECORDS.map(OsStr::new).contains(&&*name) {
-                self.state().summary.left_out += 1;
+                self.state().copied.left_out += 1;
             } else if kind.is_dir() {
                 scope.spawn(move |scope| self.note(|copy| copy.directory(scope, &part)));
             } else if kind.is_symlink() {
@@ -167,7 +179,7 @@ impl<'run> Copy<'run> {
                 self.file(scope, part)?;
             } else {
                 // Sockets, pipes and devices have no place in a view.
-                self.state().summary.left_out += 1;
+                self.state().copied.left_out += 1;
             }
         }
         Ok(())
@@ -204,13 +216,30 @@ impl<'run> Copy<'run> {
     }
 
     fn content(&self, source: File, metadata: &Metadata, to: &Path) -> Result<(), ViewError> {
-        if let Some(budget) = &self.budget {
-            budget.take(metadata.len())?;
-        }
+        self.take_memory(metadata.len())?;
         let bytes = write_copy(source, to, metadata, self.umask).map_err(failed("write", to))?;
-        self.copied.files.fetch_add(1, Ordering::Relaxed);
-        self.copied.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let mut state = self.state();
+        state.copied.files += 1;
+        state.copied.bytes += bytes;
+        let elapsed = self.started.elapsed();
+        if elapsed.saturating_sub(state.reported) >= PROGRESS_INTERVAL {
+            state.reported = elapsed;
+            (self.progress)(&state.copied);
+        }
         Ok(())
+    }
+
+    /// Accounts for a file of `bytes`. What is written to a volume in memory counts for the memory limit of whoever
+    /// writes it, and the kernel kills whoever exceeds that, without a word: so the copy ends before.
+    fn take_memory(&self, bytes: u64) -> Result<(), ViewError> {
+        let Some(limit) = self.memory_limit else { return Ok(()) };
+        let mut state = self.state();
+        state.memory += bytes.next_multiple_of(PAGE);
+        if OWN_MEMORY + state.memory > limit {
+            Err(ViewError::MemoryLimit { limit: limit >> 20 })
+        } else {
+            Ok(())
+        }
     }
 
     fn is_first_name(&self, metadata: &Metadata, to: &Path) -> bool {
@@ -229,12 +258,12 @@ impl<'run> Copy<'run> {
         let moved = self.links.moved(&part.image, &target);
         symlink(&moved.target, &part.to).map_err(failed("make a link at", &part.to))?;
         let missing = !self.leads_somewhere(part, &target);
-        let summary = &mut self.state().summary;
-        summary.links += 1;
+        let copied = &mut self.state().copied;
+        copied.links += 1;
         if missing || !moved.copied {
             let (link, target) = (part.image.display(), moved.target.display());
             let why = if missing { " (missing)" } else { "" };
-            summary.unresolved.push(format!("{link} -> {target}{why}"));
+            copied.unresolved.push(format!("{link} -> {target}{why}"));
         }
         Ok(())
     }

@@ -1,23 +1,7 @@
 //! Why there is no view.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
-
-/// A place that was searched for Flux, and what is wrong with it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Searched {
-    /// The place, as a path in the image.
-    pub place: PathBuf,
-    /// Why Flux is not taken from there.
-    pub reason: String,
-}
-
-impl fmt::Display for Searched {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} ({})", self.place.display(), self.reason)
-    }
-}
 
 /// Why there is no view.
 #[derive(Debug, thiserror::Error)]
@@ -25,11 +9,11 @@ pub enum ViewError {
     /// No usable Flux in the image.
     #[error(
         "found no Flux in the view image; looked at {}; use a published view image, or install Flux below one of these places",
-        searched.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        searched.join(", ")
     )]
     NotFound {
-        /// Every place that was searched.
-        searched: Vec<Searched>,
+        /// Every place that was searched, each with why Flux is not taken from there.
+        searched: Vec<String>,
     },
     /// The volume is in memory, and the view is larger than what the container may have of it.
     #[error(
@@ -58,7 +42,7 @@ pub enum ViewError {
         #[source]
         cause: io::Error,
     },
-    /// The threads for copying could not be started, or were lost.
+    /// The threads for copying could not be started.
     #[error("could not copy with several threads: {reason}")]
     Threads {
         /// Why.

@@ -1,6 +1,6 @@
 //! Finding Flux in a view image.
 
-use super::error::{Searched, ViewError};
+use super::error::ViewError;
 use super::links::normalized;
 use crate::system::root::below;
 use std::fs;
@@ -49,32 +49,24 @@ pub struct Source {
 /// /opt/view.
 pub fn find(root: &Path, mount_path: &Path, given: Option<&Path>) -> Result<Source, ViewError> {
     let mut searched = Vec::new();
-    let candidates = match given {
-        Some(given) => vec![(normalized(given), SourceLayout::Given)],
-        None => candidates(root, mount_path, &mut searched),
-    };
+    let mut candidates = Vec::new();
+    if let Some(given) = given {
+        candidates.push((normalized(given), SourceLayout::Given));
+    } else {
+        match spack_view(root) {
+            Ok(view) => candidates.push((view, SourceLayout::Spack)),
+            Err(reason) => searched.push(format!("{SPACK_VIEWS} ({reason})")),
+        }
+        candidates.push((mount_path.join("view"), SourceLayout::AtMountPath));
+        candidates.push((OPT_VIEW.into(), SourceLayout::OptView));
+    }
     for (place, layout) in candidates {
         match check(root, &place, layout) {
             Ok(source) => return Ok(source),
-            Err(reason) => searched.push(Searched { place, reason }),
+            Err(reason) => searched.push(format!("{} ({reason})", place.display())),
         }
     }
     Err(ViewError::NotFound { searched })
-}
-
-fn candidates(
-    root: &Path,
-    mount_path: &Path,
-    searched: &mut Vec<Searched>,
-) -> Vec<(PathBuf, SourceLayout)> {
-    let mut candidates = Vec::new();
-    match spack_view(root) {
-        Ok(view) => candidates.push((view, SourceLayout::Spack)),
-        Err(reason) => searched.push(Searched { place: SPACK_VIEWS.into(), reason }),
-    }
-    candidates.push((mount_path.join("view"), SourceLayout::AtMountPath));
-    candidates.push((OPT_VIEW.into(), SourceLayout::OptView));
-    candidates
 }
 
 /// The one view of a published image. Where there are several, /opt/view says which.

@@ -1,23 +1,21 @@
 //! Installing a view: find, copy beside the final place, put in place, mark as done.
 
-use super::copy::{Copied, Copy, Summary, Tree};
-use super::error::{Searched, ViewError, failed};
+use super::copy::{Copied, Copy, Tree};
+use super::error::{ViewError, failed};
 use super::find::{Source, SourceLayout, find};
 use super::links::LinkMap;
-use super::memory_budget::MemoryBudget;
 use crate::system::files;
 use crate::system::root::below;
 use flux_contract::Layout;
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use rustix::fs::{FsWord, statfs};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use std::{fmt, fs, thread};
 
-/// How often a copy that takes long says how far it is.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
+/// `f_type` of a file system in memory (statfs(2)).
+const IN_MEMORY: FsWord = 0x0102_1994;
 /// How many links that lead nowhere are named.
 const NAMED_LINKS: usize = 20;
 /// What is another each time the machine is started.
@@ -45,46 +43,33 @@ pub struct InstallRequest {
 pub struct InstallReport {
     /// Where Flux was found in the image.
     pub source: Source,
-    /// Files whose content was copied.
-    pub files: u64,
-    /// Symbolic links made.
-    pub links: u64,
-    /// Bytes of content.
-    pub bytes: u64,
-    /// Directories with Spack's records of a build, sockets, pipes and devices.
-    pub left_out: u64,
-    /// Links that lead nowhere or out of what was copied, each with its target.
-    pub unresolved: Vec<String>,
+    /// What was copied: nothing when an earlier run had done everything.
+    pub copied: Option<Copied>,
     /// How long it took.
     pub elapsed: Duration,
-    /// True when an earlier run had done everything and nothing was copied.
-    pub already_installed: bool,
 }
 
 impl fmt::Display for InstallReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.already_installed {
+        let Some(Copied { files, bytes, links, left_out, unresolved }) = &self.copied else {
             return formatter.write_str("the view was installed by an earlier run: nothing to do");
-        }
+        };
         let kind = match self.source.layout {
             SourceLayout::Spack => "Spack view",
             SourceLayout::AtMountPath | SourceLayout::OptView => "flat view",
             SourceLayout::Given => "given prefix",
         };
-        let rate = Rate(self.bytes, self.elapsed);
+        let (view, rate) = (self.source.view.display(), Rate(*bytes, self.elapsed));
         write!(
             formatter,
-            "installed the view of {} ({kind}): {} files, {} links, {rate}",
-            self.source.view.display(),
-            self.files,
-            self.links
+            "installed the view of {view} ({kind}): {files} files, {links} links, {rate}"
         )?;
-        if self.left_out > 0 {
-            write!(formatter, "; left out {} records of builds or special files", self.left_out)?;
+        if *left_out > 0 {
+            write!(formatter, "; left out {left_out} records of builds or special files")?;
         }
-        if !self.unresolved.is_empty() {
-            let first = self.unresolved.iter().take(NAMED_LINKS).cloned().collect::<Vec<_>>();
-            let (count, first) = (self.unresolved.len(), first.join(", "));
+        if !unresolved.is_empty() {
+            let first = unresolved.iter().take(NAMED_LINKS).cloned().collect::<Vec<_>>().join(", ");
+            let count = unresolved.len();
             write!(formatter, "; {count} links lead nowhere that is copied: {first}")?;
         }
         Ok(())
@@ -113,7 +98,7 @@ impl fmt::Display for Rate {
 /// `progress` takes lines for the log, in a copy that takes long.
 pub fn install_view(
     request: &InstallRequest,
-    progress: &mut dyn FnMut(&str),
+    progress: &(dyn Fn(&str) + Sync),
 ) -> Result<InstallReport, ViewError> {
     let started = Instant::now();
     let layout = Layout::new(&request.destination);
@@ -123,40 +108,31 @@ pub fn install_view(
     let marker = layout.view_done_marker();
     let already_installed = fs::read_to_string(&marker).is_ok_and(|text| text.ends_with(&boot))
         && layout.view().join("bin/flux").symlink_metadata().is_ok();
-    let copied = Copied::default();
-    let mut summary = Summary::default();
-    if !already_installed {
-        let plan = Plan::new(request, &source, &layout)?;
-        plan.clear()?;
-        summary = plan.copy(request, &copied, progress)?;
-        plan.put_in_place()?;
+    if already_installed {
+        return Ok(InstallReport { source, copied: None, elapsed: started.elapsed() });
     }
-    let Summary { links, left_out, unresolved } = summary;
-    let [files, bytes] = [&copied.files, &copied.bytes].map(|it| it.load(Ordering::Relaxed));
-    let elapsed = started.elapsed();
-    let report = InstallReport {
-        source,
-        files,
-        links,
-        bytes,
-        left_out,
-        unresolved,
-        elapsed,
-        already_installed,
-    };
-    if !already_installed {
-        let text = format!("{report}\nwhile the node was up as {boot}");
-        files::write(&marker, text.as_bytes(), 0o644, None)
-            .map_err(failed("write marker", &marker))?;
+    let plan = Plan::new(request, &source, &layout)?;
+    // What an interrupted run left behind, and a view that was not marked as done.
+    for path in plan.trees.iter().flat_map(|(tree, place)| [&tree.to, place]) {
+        files::remove_directory(path).map_err(failed("remove leftover", path))?;
     }
+    let copied = plan.copy(request, &|copied| {
+        let rate = Rate(copied.bytes, started.elapsed());
+        progress(&format!("copied {} files, {rate}", copied.files));
+    })?;
+    for (tree, place) in &plan.trees {
+        fs::rename(&tree.to, place).map_err(failed("put in place", place))?;
+    }
+    let report = InstallReport { source, copied: Some(copied), elapsed: started.elapsed() };
+    let text = format!("{report}\nwhile the node was up as {boot}");
+    files::write(&marker, text.as_bytes(), 0o644, None).map_err(failed("write marker", &marker))?;
     Ok(report)
 }
 
 struct Plan {
     links: LinkMap,
-    trees: Vec<Tree>,
-    /// Where each tree is copied to first, and its final place.
-    renames: Vec<(PathBuf, PathBuf)>,
+    /// Each tree, which is copied beside its place, and its place.
+    trees: Vec<(Tree, PathBuf)>,
 }
 
 impl Plan {
@@ -170,11 +146,11 @@ impl Plan {
         map.push((software.clone(), software.clone()));
         let links = LinkMap::new(map);
         if !links.covers(&source.flux) {
-            let reason = format!("bin/flux is {}, which is not copied", source.flux.display());
-            let searched = vec![Searched { place: source.view.clone(), reason }];
+            let (view, flux) = (source.view.display(), source.flux.display());
+            let searched = vec![format!("{view} (bin/flux is {flux}, which is not copied)")];
             return Err(ViewError::NotFound { searched });
         }
-        let mut plan = Self { links, trees: Vec::new(), renames: Vec::new() };
+        let mut trees = Vec::new();
         let places = [
             (source.view.clone(), "view", layout.view()),
             (software, Layout::SOFTWARE, layout.software()),
@@ -185,30 +161,18 @@ impl Plan {
                 return Err(ViewError::IntoItself { source_path: image, destination });
             }
             let to = request.destination.join(format!(".{name}.partial"));
-            plan.renames.push((to.clone(), place));
-            plan.trees.push(Tree { image, from, to });
+            trees.push((Tree { image, from, to }, place));
         }
-        Ok(plan)
-    }
-
-    /// Removes what an interrupted run left behind, and a view that was not marked as done.
-    fn clear(&self) -> Result<(), ViewError> {
-        for path in self.renames.iter().flat_map(|(partial, place)| [partial, place]) {
-            files::remove_directory(path).map_err(failed("remove leftover", path))?;
-        }
-        Ok(())
+        Ok(Self { links, trees })
     }
 
     fn copy(
         &self,
         request: &InstallRequest,
-        copied: &Copied,
-        progress: &mut dyn FnMut(&str),
-    ) -> Result<Summary, ViewError> {
-        let started = Instant::now();
-        let pool = pool()?;
+        progress: &(dyn Fn(&Copied) + Sync),
+    ) -> Result<Copied, ViewError> {
         let mut trees = Vec::new();
-        for tree in &self.trees {
+        for (tree, _) in &self.trees {
             if tree.from.is_dir() {
                 trees.push(tree.clone());
             } else {
@@ -216,37 +180,10 @@ impl Plan {
                 fs::create_dir(&tree.to).map_err(failed("create directory", &tree.to))?;
             }
         }
-        let budget = MemoryBudget::for_copy_to(&request.destination, request.memory_limit);
-        let copy = Copy::new(&request.root, &self.links, copied, budget);
-        thread::scope(|scope| {
-            let (sender, receiver) = mpsc::channel();
-            scope.spawn(move || {
-                // The receiver waits until it gets this or the thread is gone.
-                let _ = sender.send(pool.install(|| copy.run(trees)));
-            });
-            loop {
-                match receiver.recv_timeout(PROGRESS_INTERVAL) {
-                    Ok(result) => return result,
-                    Err(RecvTimeoutError::Timeout) => {
-                        let files = copied.files.load(Ordering::Relaxed);
-                        let bytes = copied.bytes.load(Ordering::Relaxed);
-                        let rate = Rate(bytes, started.elapsed());
-                        progress(&format!("copied {files} files, {rate}"));
-                    }
-                    Err(RecvTimeoutError::Disconnected) => {
-                        let reason = "a thread was lost".to_owned();
-                        return Err(ViewError::Threads { reason });
-                    }
-                }
-            }
-        })
-    }
-
-    fn put_in_place(&self) -> Result<(), ViewError> {
-        for (partial, place) in &self.renames {
-            fs::rename(partial, place).map_err(failed("put in place", place))?;
-        }
-        Ok(())
+        let in_memory = statfs(&request.destination).is_ok_and(|found| found.f_type == IN_MEMORY);
+        let limit = request.memory_limit.filter(|_| in_memory);
+        let copy = Copy::new(&request.root, &self.links, progress, limit);
+        pool()?.install(|| copy.run(trees))
     }
 }
 

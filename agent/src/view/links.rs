@@ -102,46 +102,35 @@ mod tests {
         (moved.target.display().to_string(), moved.copied)
     }
 
-    fn unchanged(target: &str) -> (String, bool) {
-        (target.to_owned(), true)
-    }
-
     #[test]
-    fn links_into_software_stay_because_it_is_mounted_at_the_same_place() {
-        let target = "/opt/software/linux/flux-core-1/bin/flux";
-        assert_eq!(moved("bin/flux", target), unchanged(target));
-    }
-
-    #[test]
-    fn relative_links_within_the_view_stay() {
-        assert_eq!(
-            moved("lib/libflux-core.so", "libflux-core.so.2"),
-            unchanged("libflux-core.so.2")
-        );
-        assert_eq!(moved("lib64", "lib"), unchanged("lib"));
-        assert_eq!(moved("bin/python", "../lib/python"), unchanged("../lib/python"));
-    }
-
-    #[test]
-    fn absolute_links_into_the_view_follow_it_whichever_name_they_use() {
-        assert_eq!(
-            moved("bin/python", "/opt/view/bin/python3"),
-            unchanged("/mnt/flux/view/bin/python3")
-        );
-        assert_eq!(moved("a", &format!("{HASH}/lib")), unchanged("/mnt/flux/view/lib"));
-        assert_eq!(moved("a", "/opt/view"), unchanged("/mnt/flux/view"));
-    }
-
-    #[test]
-    fn relative_links_that_leave_the_view_become_absolute() {
-        assert_eq!(moved("bin/x", "../../../../software/x"), unchanged("/opt/software/x"));
-        assert_eq!(moved("bin/x", "../../../../../usr/bin/x"), ("/usr/bin/x".to_owned(), false));
-    }
-
-    #[test]
-    fn links_out_of_everything_copied_stay_and_are_told_apart() {
-        assert_eq!(moved("bin/sh", "/bin/sh"), ("/bin/sh".to_owned(), false));
-        assert_eq!(moved("x", "/opt/views/other"), ("/opt/views/other".to_owned(), false));
+    fn links_lead_where_they_did_from_the_new_place_of_their_tree() {
+        let of_hash = format!("{HASH}/lib");
+        for (link, target, new) in [
+            // Packages are mounted at the same place.
+            (
+                "bin/flux",
+                "/opt/software/flux-core-1/bin/flux",
+                "/opt/software/flux-core-1/bin/flux",
+            ),
+            ("lib/libflux-core.so", "libflux-core.so.2", "libflux-core.so.2"),
+            ("lib64", "lib", "lib"),
+            ("bin/python", "../lib/python", "../lib/python"),
+            // Absolute links into the view follow it, whichever name they use.
+            ("bin/python", "/opt/view/bin/python3", "/mnt/flux/view/bin/python3"),
+            ("a", &of_hash, "/mnt/flux/view/lib"),
+            ("a", "/opt/view", "/mnt/flux/view"),
+            // Relative links that leave the view become absolute.
+            ("bin/x", "../../../../software/x", "/opt/software/x"),
+        ] {
+            assert_eq!(moved(link, target), (new.to_owned(), true), "{link} -> {target}");
+        }
+        for (link, target, new) in [
+            ("bin/x", "../../../../../usr/bin/x", "/usr/bin/x"),
+            ("bin/sh", "/bin/sh", "/bin/sh"),
+            ("x", "/opt/views/other", "/opt/views/other"),
+        ] {
+            assert_eq!(moved(link, target), (new.to_owned(), false), "{link} -> {target}");
+        }
     }
 
     #[test]

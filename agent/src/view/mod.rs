@@ -12,8 +12,8 @@ mod find;
 mod install;
 mod link;
 mod links;
-mod memory_budget;
 
+pub use copy::Copied;
 pub use error::{ViewError, failed};
 pub use find::{Source, SourceLayout, find, follow};
 pub use install::{InstallReport, InstallRequest, install_view};

@@ -4,10 +4,12 @@
 #![allow(unreachable_pub, reason = "each test binary is a crate of its own")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test helper that fails fails its test")]
 
+pub mod broker;
 pub mod namespace;
 #[path = "../settings/mod.rs"]
 pub mod settings;
 
+use broker::NO_SERVICE;
 use flux_contract::{
     AgentConfig, Bootstrap, ClusterName, CurveCertificate, Exit, Hostlist, Layout, Shutdown,
     SidecarConfig, TerminationMessage, Workload,
@@ -17,10 +19,9 @@ use nix::unistd::Pid;
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -29,84 +30,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Stands in for `flux`: writes down how it was called. A lead's broker runs, by the file `up`, until SIGTERM, and
 /// then says by another that it has cleaned up; a worker's ends. `$POD` is the directory of the test.
-const FLUX: &str = r#"#!/bin/sh
-echo "$0 $*" >> "$POD/flux-calls"
-command="$1"
-shift
-case "$command" in
-R)
-    echo '{"version":1,"hosts":"'"$*"'"}'
-    ;;
-start)
-    env > "$POD/broker-environment"
-    pwd > "$POD/broker-directory"
-    id -u > "$POD/broker-uid"
-    echo $$ > "$POD/broker-pid.new"
-    mv "$POD/broker-pid.new" "$POD/broker-pid"
-    if [ -e "$POD/broker" ]; then . "$POD/broker"; fi
-    case "$*" in
-    *broker.rc2_none*)
-        trap 'rm -f "$POD/up"; [ ! -e "$POD/end" ] || . "$POD/end"; touch "$POD/cleaned-up"; exit 0' TERM
-        touch "$POD/up"
-        while :; do sleep 0.02; done
-        ;;
-    esac
-    ;;
-env)
-    exec "$@"
-    ;;
-run | submit)
-    if [ -e "$POD/refuses" ]; then . "$POD/refuses"; fi
-    echo "job-$$" >> "$POD/history"
-    while [ $# -gt 0 ]; do
-        case "$1" in
-        -*) shift ;;
-        *) break ;;
-        esac
-    done
-    "$@"
-    ;;
-batch)
-    if [ -e "$POD/refuses" ]; then . "$POD/refuses"; fi
-    for script; do :; done
-    echo "ƒfakejob" >> "$POD/history"
-    # As Flux does where the locale of the job is not one of UTF-8.
-    "$script" > "$(dirname "$script")/flux-ffakejob.out" 2>&1
-    echo $? > "$POD/batch-code"
-    echo "ƒfakejob"
-    ;;
-module)
-    if [ -e "$POD/active-jobs" ]; then cat "$POD/active-jobs"; else echo 0; fi
-    ;;
-admin)
-    cat > "$POD/cleanup"
-    ;;
-version)
-    echo "commands: fake 1.0"
-    ;;
-job)
-    case "$1 $3" in
-    "status "*) exit "$(cat "$POD/batch-code")" ;;
-    "last "*)
-        if [ -e "$POD/silent" ]; then exit 64; fi
-        if [ ! -e "$POD/history" ]; then echo "flux-job: job history is empty" >&2; exit 1; fi
-        sed '1!G;h;$!d' "$POD/history"
-        ;;
-    "eventlog --path=exec") cat "$POD/execution" ;;
-    "eventlog "*)
-        if [ -e "$POD/events" ]; then cat "$POD/events"; else echo '{"name":"start"}'; fi
-        ;;
-    esac
-    ;;
-*)
-    echo "fake flux: $command" >&2
-    exit 64
-    ;;
-esac
-"#;
-
-/// `ENOSYS`: what a broker answers to a question for a service that it does not have.
-const NO_SERVICE: u8 = 38;
+const FLUX: &str = include_str!("flux.sh");
 
 /// A temporary pod.
 pub struct Pod {
@@ -144,6 +68,14 @@ impl Pod {
     /// The pod of this cluster with another host name: `hello-1` is a worker.
     pub fn called(hostname: &str) -> Self {
         Self { hostname: hostname.to_owned(), ..Self::new() }
+    }
+
+    /// A worker's pod, and its configuration, whose lead answers at `port`.
+    pub fn worker(port: u16) -> (Self, AgentConfig) {
+        let pod = Self::called("hello-1");
+        let mut config = pod.config(&["true"]);
+        config.network.port = port;
+        (pod, config)
     }
 
     /// The lead's pod, open to every user; `None`, and a word why, where nobody else can be become.
@@ -287,8 +219,10 @@ impl Pod {
             let Ok(listener) = UnixListener::bind(&path) else { return };
             // The agent may be another user.
             let _ = fs::set_permissions(&path, Permissions::from_mode(0o777));
-            serve(listener, move |topic, _| match topic {
-                "state-machine.get" => Ok(state_text(if up.exists() { "run" } else { "init" })),
+            broker::serve(listener, move |topic, _| match topic {
+                "state-machine.get" => {
+                    Ok(broker::state_text(if up.exists() { "run" } else { "init" }))
+                }
                 _ => Err(NO_SERVICE),
             });
         });
@@ -402,89 +336,6 @@ impl Drop for Background {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Answers on the socket at `path` as a broker in `state` does, in the background.
-pub fn broker_in_state(path: &Path, state: &'static str) {
-    broker_that(path, move |_, _| Ok(state_text(state)));
-}
-
-fn state_text(state: &str) -> String {
-    format!("{{\"state\":\"{state}\"}}")
-}
-
-/// Answers on the socket at `path`, in the background, what `reply` says to a topic and its payload: a
-/// payload or an errno.
-pub fn broker_that(
-    path: &Path,
-    reply: impl Fn(&str, &str) -> Result<String, u8> + Send + Sync + 'static,
-) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let _ = fs::remove_file(path);
-    serve(UnixListener::bind(path).unwrap(), reply);
-}
-
-fn serve(
-    listener: UnixListener,
-    reply: impl Fn(&str, &str) -> Result<String, u8> + Send + Sync + 'static,
-) {
-    let reply = Arc::new(reply);
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (stream, reply) = (stream.unwrap(), Arc::clone(&reply));
-            // A client that goes away is not this test's concern.
-            std::thread::spawn(move || replies(stream, &*reply));
-        }
-    });
-}
-
-/// Answers on `stream` as a broker in `state` does, until the client goes away.
-pub fn answer(stream: UnixStream, state: &str) -> std::io::Result<()> {
-    replies(stream, &|_: &str, _: &str| Ok(state_text(state)))
-}
-
-fn replies(
-    mut stream: UnixStream,
-    reply: &impl Fn(&str, &str) -> Result<String, u8>,
-) -> std::io::Result<()> {
-    stream.write_all(&[0])?;
-    loop {
-        let mut head = [0; 8];
-        stream.read_exact(&mut head)?;
-        let length = u32::from_be_bytes(head[4..].try_into().unwrap()) as usize;
-        let mut asked = vec![0; length];
-        stream.read_exact(&mut asked)?;
-        let (topic, payload) = question(&asked);
-        let (text, errno) = match reply(&topic, &payload) {
-            Ok(text) => (text, 0),
-            Err(errno) => (String::new(), errno),
-        };
-        let flags = if text.is_empty() { 0 } else { 0x02 };
-        let matchtag = &asked[length - 4..];
-        let protocol = [&[0x8e, 1, 2, flags][..], &[0; 11], &[errno], matchtag].concat();
-        let text = format!("{text}\0");
-        let mut body = Vec::new();
-        for frame in [text.as_bytes()].into_iter().filter(|_| flags != 0).chain([&protocol[..]]) {
-            body.push(u8::try_from(frame.len()).unwrap());
-            body.extend(frame);
-        }
-        let length = u32::try_from(body.len()).unwrap();
-        stream.write_all(&[&head[..4], &length.to_be_bytes(), &body].concat())?;
-    }
-}
-
-/// Topic and payload of a question, none of whose frames is long: behind the empty frame of the route, and
-/// before the one of the protocol.
-fn question(asked: &[u8]) -> (String, String) {
-    let mut frames = Vec::new();
-    let mut rest = asked;
-    while let Some((&length, after)) = rest.split_first() {
-        let (frame, after) = after.split_at(length.into());
-        frames.push(String::from_utf8_lossy(frame).trim_end_matches('\0').to_owned());
-        rest = after;
-    }
-    let payload = if frames.len() > 3 { frames.swap_remove(2) } else { String::new() };
-    (frames.swap_remove(1), payload)
 }
 
 /// Runs `command` with `text` as its standard input.

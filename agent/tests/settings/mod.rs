@@ -3,12 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test helper that fails fails its test")]
 
 use flux_agent::accounts::Databases;
-use flux_agent::plan::Facts;
+use flux_agent::plan::{Facts, client_environment, lead, plan, sidecar_hook};
 use flux_contract::{
     AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, ClusterName, FluxUser, Hooks,
     Hostlist, Install, Layout, Logging, Network, Shutdown, SidecarConfig, Submission, View,
     WorkerPolicy, Workload,
 };
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -118,6 +119,51 @@ pub(crate) fn everything(workload: Workload, bootstrap: Bootstrap) -> AgentConfi
         submitted: true,
         sidecars: [("beside".to_owned(), sidecar())].into(),
     }
+}
+
+/// [`everything`] for every kind of work and of instance.
+pub(crate) fn full() -> Vec<AgentConfig> {
+    let of_each = |bootstrap: Bootstrap| {
+        workloads().into_iter().map(move |workload| everything(workload, bootstrap.clone()))
+    };
+    bootstraps().into_iter().flat_map(of_each).collect()
+}
+
+/// All values in the document of `config`, by their path in it (JSON pointers, RFC 6901).
+pub(crate) fn values(config: &AgentConfig) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![(String::new(), serde_json::to_value(config).unwrap())];
+    while let Some((path, value)) = open.pop() {
+        match &value {
+            Value::Object(fields) => {
+                open.extend(fields.iter().map(|(name, it)| (format!("{path}/{name}"), it.clone())));
+            }
+            Value::Array(list) => {
+                let list = list.iter().enumerate();
+                open.extend(list.map(|(index, it)| (format!("{path}/{index}"), it.clone())));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+        found.insert(path, value);
+    }
+    found
+}
+
+/// `config` with `value` at `path`, if it has such a place and that is a configuration.
+pub(crate) fn with_value(config: &AgentConfig, path: &str, value: Value) -> Option<AgentConfig> {
+    let mut document = serde_json::to_value(config).unwrap();
+    *document.pointer_mut(path)? = value;
+    serde_json::from_value(document).ok()
+}
+
+/// Everything that is decided about a pod, as text.
+pub(crate) fn decided(config: &AgentConfig, facts: &Facts) -> String {
+    let plan = plan(config, facts);
+    let shown = plan.as_ref().map(|plan| format!("{plan} {plan:#}"));
+    let hook = |name: &String| sidecar_hook(config, facts, "commands.init", Some(name));
+    let hooks: Vec<_> = config.sidecars.keys().map(hook).collect();
+    let (client, lead) = (client_environment(config, facts), lead(config, facts));
+    format!("{plan:#?} {shown:?} {client:#?} {lead:#?} {hooks:#?}")
 }
 
 /// A configuration of which every value differs from every default and constant, with every switch off

@@ -1,13 +1,11 @@
-//! `ZeroMQ` servers on loopback, made with an independent implementation of ZMTP and CURVE.
+//! `ZeroMQ` servers on loopback.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 
 use bytes::Bytes;
 use flux_contract::CurveCertificate;
 use omq_proto::proto::{Connection, ConnectionConfig, Role};
-use omq_proto::{
-    CurveKeypair, CurvePublicKey, CurveSecretKey, CurveServerOptions, MechanismSetup, SocketType,
-};
+use omq_proto::{CurveKeypair, CurveSecretKey, CurveServerOptions, MechanismSetup, SocketType};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,17 +19,9 @@ pub(crate) fn certificate(seed: u8) -> CurveCertificate {
     CurveCertificate::new("hello-0", [seed; 32]).unwrap()
 }
 
-/// The key pair that the certificate's own text holds, read by the other implementation.
 fn key_pair(certificate: &CurveCertificate) -> CurveKeypair {
-    let text = certificate.to_text();
-    let value = |key: &str| {
-        let line = text.expose().lines().find(|line| line.trim().starts_with(key)).unwrap();
-        line.split('"').nth(1).unwrap().to_owned()
-    };
-    let public = CurvePublicKey::from_z85(&value("public-key")).unwrap();
-    let secret = CurveSecretKey::from_z85(&value("secret-key")).unwrap();
-    assert_eq!(secret.derive_public().as_bytes(), public.as_bytes());
-    CurveKeypair { public, secret }
+    let secret = CurveSecretKey::from_bytes(*certificate.secret_key().expose());
+    CurveKeypair { public: secret.derive_public(), secret }
 }
 
 /// A server with the key pair of `own` that lets in clients whose public key is that of `allowed`.
@@ -76,7 +66,9 @@ async fn answer(mut stream: TcpStream, mechanism: MechanismSetup) {
     let configuration = ConnectionConfig::new(Role::Server, SocketType::Router);
     let mut connection = Connection::new(configuration.mechanism(mechanism));
     let mut buffer = [0; 4096];
+    let mut fine = true;
     loop {
+        // After a mistake, an ERROR command.
         while connection.has_pending_transmit() {
             let bytes = connection.poll_transmit();
             if stream.write_all(&bytes).await.is_err() {
@@ -84,19 +76,10 @@ async fn answer(mut stream: TcpStream, mechanism: MechanismSetup) {
             }
             connection.advance_transmit(bytes.len());
         }
-        let length = stream.read(&mut buffer).await.unwrap_or(0);
+        let length = if fine { stream.read(&mut buffer).await.unwrap_or(0) } else { 0 };
         if length == 0 {
             return;
         }
-        let fine = connection.handle_input(Bytes::copy_from_slice(&buffer[..length])).is_ok();
-        if !fine {
-            // An ERROR command may still wait to be sent.
-            while connection.has_pending_transmit() {
-                let bytes = connection.poll_transmit();
-                let _ = stream.write_all(&bytes).await;
-                connection.advance_transmit(bytes.len());
-            }
-            return;
-        }
+        fine = connection.handle_input(Bytes::copy_from_slice(&buffer[..length])).is_ok();
     }
 }

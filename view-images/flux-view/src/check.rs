@@ -70,8 +70,7 @@ pub(crate) fn check_view(request: &CheckRequest) -> Vec<Check> {
 
 fn no_flux(error: &ViewError) -> String {
     if let ViewError::NotFound { searched } = error {
-        let places: Vec<_> = searched.iter().map(ToString::to_string).collect();
-        return format!("no Flux in {}", places.join(", "));
+        return format!("no Flux in {}", searched.join(", "));
     }
     chain(error)
 }
