@@ -14,6 +14,7 @@ use crate::hostlist::Hostlist;
 use crate::layout::Layout;
 use crate::names::ClusterName;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -43,6 +44,7 @@ pub enum ConfigError {
 }
 
 /// The whole document.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentConfig {
@@ -76,7 +78,6 @@ pub struct AgentConfig {
     #[serde(default)]
     pub hooks: Hooks,
     /// State to restore from and to dump to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archive: Option<Archive>,
     /// True: a munge key is mounted at [`crate::MUNGE_MOUNT`] (`flux.mungeSecret`). The agent
     /// installs it as `/etc/munge/munge.key` before the broker starts.
@@ -119,13 +120,13 @@ pub enum Install {
 }
 
 /// The Flux installation the agent uses.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct View {
     /// True: Flux is the view in the shared volume. False: `flux` is on the image's own `PATH`.
     pub enabled: bool,
     /// Replaces the view's own site-packages directory on `PYTHONPATH`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python_path: Option<String>,
 }
 
@@ -146,6 +147,7 @@ pub struct FluxUser {
 }
 
 /// How brokers find each other.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
@@ -155,7 +157,6 @@ pub struct Network {
     pub port: u16,
     /// Address of the lead's Service. Workers connect to it without asking DNS. Absent where
     /// there is none (a bursted cluster, a cluster without that Service): then by name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lead_address: Option<IpAddr>,
     /// Hosts in rank order and who among them is the lead.
     pub bootstrap: Bootstrap,
@@ -193,17 +194,15 @@ impl Bootstrap {
 }
 
 /// Options and configuration of a broker.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Broker {
     /// How many brokers must be there before the command runs, when fewer than all hosts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quorum: Option<u32>,
     /// `tbon.connect_timeout` in Flux Standard Duration; absent: Flux's own default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connect_timeout: Option<String>,
     /// `tbon.topo`; absent: flat.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<String>,
     /// `log-stderr-level`, 0 to 7.
     pub log_level: u8,
@@ -212,10 +211,8 @@ pub struct Broker {
     /// True: `tbon.zmqdebug=1`.
     pub zeromq_debug: bool,
     /// Program and arguments put before the broker (`flux start --wrap`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrap: Option<String>,
     /// The whole of `broker.toml`, verbatim, instead of the agent's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom_config: Option<String>,
     /// Queue policy of Fluxion.
     pub queue_policy: String,
@@ -283,6 +280,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 /// A command and the flags of its submission.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Submission {
@@ -296,7 +294,6 @@ pub struct Submission {
     /// Program and arguments.
     pub command: Vec<String>,
     /// Content of [`CUSTOM_SCRIPT_PATH`](crate::CUSTOM_SCRIPT_PATH) (`commands.script`); the command then runs it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
 }
 
@@ -316,6 +313,7 @@ pub struct Logging {
 }
 
 /// How much time an end may take, and when it comes by itself.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shutdown {
@@ -325,7 +323,6 @@ pub struct Shutdown {
     pub grace_seconds: u64,
     /// Seconds from the start of the agent in the pod of index 0 after which that agent ends the run.
     /// Absent: it runs as long as it takes. Read again while the run goes on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_seconds: Option<u64>,
 }
 
@@ -365,26 +362,21 @@ const fn is_default_grace_seconds(seconds: &u64) -> bool {
 }
 
 /// Scripts of the user, run by the container's `sh`; what they export or cd to carries over.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Hooks {
     /// `commands.init`: before everything else.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub init: Option<String>,
     /// `preCommand`: after the environment is set up.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pre_command: Option<String>,
     /// `commands.pre`: on lead and workers.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pre: Option<String>,
     /// `commands.brokerPre`: on the lead.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub broker_pre: Option<String>,
     /// `commands.workerPre`: on workers.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_pre: Option<String>,
     /// `commands.post`: always, at the end.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub post: Option<String>,
 }
 
@@ -397,22 +389,19 @@ pub struct Archive {
 }
 
 /// A container beside the runner.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SidecarConfig {
     /// Wait for the broker's socket before the command.
     pub wait_for_socket: bool,
     /// The command, run by the container's `sh`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// `commands.init`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init: Option<String>,
     /// `commands.servicePre`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_pre: Option<String>,
     /// `commands.post`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post: Option<String>,
 }
 

@@ -1,8 +1,10 @@
 //! The termination message: the one JSON document an ended container leaves for the operator.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// What the agent writes to the container's termination message file (`/dev/termination-log`).
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TerminationMessage {
@@ -12,13 +14,11 @@ pub struct TerminationMessage {
     /// [`crate::Exit`].
     pub command_ran: bool,
     /// The signal that ended the command, if one did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
     /// How many times the broker was started again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restarts: u32,
     /// What went wrong last, for people: names what was being done, to what, and why it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     /// Ids of the jobs of Flux, at most twenty, that ran on a worker's rank when its time to leave was over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
