@@ -12,6 +12,7 @@ mod faults;
 mod flux;
 mod no_effect;
 mod pod;
+mod pod_parts;
 mod queue;
 mod runner;
 mod text;
@@ -25,7 +26,7 @@ pub(crate) use queue::of_kueue;
 
 use super::{Cluster, FixedFields, Identity, Network, Runner};
 use crate::crd::{self, MiniCluster, MiniClusterSpec, deadline_seconds, definition};
-use container::{Containers, containers};
+use container::{Containers, containers, services_pod};
 use flux_contract::Logging;
 use kube::core::cel::{ValidationErrors, validate_compiled};
 use serde_json::Value;
@@ -92,9 +93,12 @@ fn resolve(
     let spec = &cluster.spec;
     let network = network(name_text, spec, faults);
     let flux = flux::flux(name_text, spec, defaults, faults);
-    let Containers { runner, sidecars, services_pod, volumes } =
-        containers(name_text, spec, &flux.view, &network, faults);
-    let pod = pod::pod(spec, volumes, faults);
+    let common = pod::common(spec, &network, faults);
+    let Containers { runner, sidecars, pod } =
+        containers(name_text, spec, &flux.view, &network, &common, faults);
+    let services_name = identity.as_ref().map(|identity| identity.name.companion_pod());
+    let services_pod = services_pod(services_name, spec, &common, faults);
+    let pod = pod::pod(name_text, spec, &network, pod, faults);
     let Identity { name, namespace, owner } = identity?;
     Some(Cluster {
         name,
@@ -108,7 +112,7 @@ fn resolve(
         deadline_seconds: spec.deadline_seconds,
         // A container that is started again would begin to count anew.
         deadline_by_agent: spec.deadline_seconds != deadline_seconds()
-            && pod.restart_policy == "Never",
+            && pod.spec.restart_policy.as_deref() == Some("Never"),
         start_deadline_seconds: spec.start_deadline_seconds.map(i64::unsigned_abs),
         suspend: spec.suspend,
         backoff_limit: spec.backoff_limit.map_or(0, i32::unsigned_abs),
@@ -120,7 +124,6 @@ fn resolve(
             timed: spec.logging.timed,
             debug: spec.logging.debug,
         },
-        zeromq_debug: spec.logging.zeromq,
         archive: archive(spec, runner.as_ref(), faults),
         pod,
         gang: spec.scheduling.gang,
@@ -159,8 +162,9 @@ fn archive(spec: &MiniClusterSpec, runner: Option<&Runner>, faults: &mut Faults)
     } else if let Some(runner) = runner {
         // The overlay may mount what no field here says.
         let overlay = spec.pod.overlay.as_ref();
-        let is_on_a_volume = is_mounted(path, &runner.container.mounts)
-            || overlay.is_some_and(|overlay| overlay.get("containers").is_some());
+        let is_on_a_volume =
+            is_mounted(path, runner.container.volume_mounts.as_deref().unwrap_or_default())
+                || overlay.is_some_and(|overlay| overlay.get("containers").is_some());
         faults.require(is_on_a_volume, "spec.archive.path", || {
             format!("{path:?} is on no volume of the container that runs Flux, so that the state would be gone with its pod: mount a volume there, or give a path on one")
         });

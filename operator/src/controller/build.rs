@@ -2,7 +2,6 @@
 //!
 //! The same cluster gives the same bytes: no clock, no randomness, no unordered map.
 
-mod affinity;
 mod agent_config;
 mod config_map;
 mod containers;
@@ -12,7 +11,6 @@ mod job;
 mod meta;
 mod pod;
 mod services;
-mod services_pod;
 mod unknown_fields;
 mod volumes;
 
@@ -22,7 +20,6 @@ pub use error::BuildError;
 pub use images::Images;
 pub(super) use job::KILLED;
 pub(super) use meta::meta_of;
-pub(super) use pod::pod_resources;
 pub use services::{Services, services};
 pub(super) use unknown_fields::document;
 
@@ -54,7 +51,7 @@ pub fn build(
 ) -> Result<Desired, BuildError> {
     Ok(Desired {
         config_map: config_map::config_map(cluster, config)?,
-        services_pod: services_pod::services_pod(cluster),
+        services_pod: pod::services_pod(cluster),
         job: job::job(cluster, images, config.install, generation)?,
     })
 }

@@ -24,7 +24,7 @@ pub struct Services {
 
 /// The Services of `cluster`.
 pub fn services(cluster: &Cluster) -> Services {
-    let exposed = |sidecar: &&Sidecar| !sidecar.container.ports.is_empty();
+    let exposed = |sidecar: &&Sidecar| sidecar.container.ports.is_some();
     let named = |name: fn(&Cluster, &str) -> String| {
         let sidecars = cluster.sidecars.iter().filter(exposed);
         sidecars.map(|it| of_sidecar(cluster, it, &name(cluster, &it.container.name))).collect()
@@ -47,7 +47,7 @@ fn headless(cluster: &Cluster) -> Service {
         metadata: object_meta(cluster, &network.headless_name),
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".to_owned()),
-            ports: Some(vec![port("flux", OVERLAY_PORT)]),
+            ports: Some(vec![port("flux", OVERLAY_PORT.into())]),
             publish_not_ready_addresses: Some(true),
             selector: Some(if network.minimal_service {
                 lead_selector(cluster)
@@ -66,7 +66,7 @@ fn lead(cluster: &Cluster) -> Service {
         metadata: object_meta(cluster, &cluster.name.lead_service()),
         spec: Some(ServiceSpec {
             type_: Some("ClusterIP".to_owned()),
-            ports: Some(vec![port("flux", OVERLAY_PORT)]),
+            ports: Some(vec![port("flux", OVERLAY_PORT.into())]),
             publish_not_ready_addresses: Some(true),
             selector: Some(lead_selector(cluster)),
             ..ServiceSpec::default()
@@ -79,8 +79,8 @@ fn lead(cluster: &Cluster) -> Service {
 /// nothing of the sidecar.
 fn of_sidecar(cluster: &Cluster, sidecar: &Sidecar, name: &str) -> Service {
     // More than one port needs names; with names from the numbers, one needs no special case.
-    let ports =
-        sidecar.container.ports.iter().map(|&number| port(&format!("port-{number}"), number));
+    let ports = sidecar.container.ports.iter().flatten().map(|it| it.container_port);
+    let ports = ports.map(|number| port(&format!("port-{number}"), number));
     Service {
         metadata: object_meta(cluster, name),
         spec: Some(ServiceSpec {
@@ -94,12 +94,12 @@ fn of_sidecar(cluster: &Cluster, sidecar: &Sidecar, name: &str) -> Service {
     }
 }
 
-fn port(name: &str, number: u16) -> ServicePort {
+fn port(name: &str, number: i32) -> ServicePort {
     ServicePort {
         name: Some(name.to_owned()),
-        port: i32::from(number),
+        port: number,
         protocol: Some("TCP".to_owned()),
-        target_port: Some(IntOrString::Int(i32::from(number))),
+        target_port: Some(IntOrString::Int(number)),
         ..ServicePort::default()
     }
 }

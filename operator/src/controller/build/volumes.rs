@@ -37,7 +37,7 @@ pub(super) fn volumes(cluster: &Cluster, images: &Images, install: Install) -> V
         all.extend(image_volumes(cluster, images));
         all.extend(cluster.flux.view.enabled.then(|| software(cluster)));
     }
-    all.extend(cluster.pod.volumes.iter().cloned());
+    all.extend(cluster.pod.spec.volumes.iter().flatten().cloned());
     all
 }
 
