@@ -7,18 +7,6 @@ use kube::core::cel::{CompiledSchema, compile_schema};
 use serde_json::Value;
 use std::sync::LazyLock;
 
-/// Why the definition cannot be written down.
-#[derive(Debug, thiserror::Error)]
-pub enum DefinitionError {
-    /// The derived definition does not survive a round trip through JSON.
-    #[error("rewrite the definition of MiniCluster")]
-    Rewrite {
-        /// Why.
-        #[source]
-        source: serde_json::Error,
-    },
-}
-
 /// Fields that hold a whole Kubernetes type: their own fields are documented by Kubernetes, and
 /// those descriptions would be most of the definition.
 const KUBERNETES_TYPES: [&str; 4] = ["resources", "securityContext", "tolerations", "conditions"];
@@ -31,15 +19,14 @@ const KUBERNETES_TYPES: [&str; 4] = ["resources", "securityContext", "toleration
 /// - a description's paragraphs are each one line: who shows them breaks them at a width of its own;
 /// - descriptions inside embedded Kubernetes types are left out;
 /// - every text, list and map of the specification has a limit.
-pub fn definition() -> Result<CustomResourceDefinition, DefinitionError> {
-    let rewrite = |source| DefinitionError::Rewrite { source };
-    let mut definition = serde_json::to_value(MiniCluster::crd()).map_err(rewrite)?;
+pub fn definition() -> serde_json::Result<CustomResourceDefinition> {
+    let mut definition = serde_json::to_value(MiniCluster::crd())?;
     for version in definition["spec"]["versions"].as_array_mut().into_iter().flatten() {
         let schema = &mut version["schema"]["openAPIV3Schema"];
         plain(schema);
         bounds::bound("spec", &mut schema["properties"]["spec"]);
     }
-    serde_json::from_value(definition).map_err(rewrite)
+    serde_json::from_value(definition)
 }
 
 /// The CEL rules of `spec` in the definition.
