@@ -23,24 +23,13 @@ use std::net::IpAddr;
 pub enum ConfigError {
     /// Not TOML, or not this document.
     #[error("read the agent's configuration")]
-    Parse {
-        /// Where and why.
-        #[source]
-        source: toml::de::Error,
-    },
+    Parse(#[source] toml::de::Error),
     /// Written for another version of the protocol.
-    #[error("the agent's configuration has version {found}, this agent reads version {expected}: use images of one release", expected = AgentConfig::VERSION)]
-    Version {
-        /// The version found.
-        found: u32,
-    },
+    #[error("the agent's configuration has version {0}, this agent reads version {expected}: use images of one release", expected = AgentConfig::VERSION)]
+    Version(u32),
     /// A value TOML cannot express.
     #[error("write the agent's configuration")]
-    Render {
-        /// Why.
-        #[source]
-        source: toml::ser::Error,
-    },
+    Render(#[source] toml::ser::Error),
 }
 
 /// The whole document.
@@ -417,14 +406,14 @@ impl AgentConfig {
             Err(_) => toml::from_str::<Head>(text).ok().map(|head| head.version),
         };
         match version {
-            Some(found) if found != Self::VERSION => Err(ConfigError::Version { found }),
-            _ => config.map_err(|source| ConfigError::Parse { source }),
+            Some(found) if found != Self::VERSION => Err(ConfigError::Version(found)),
+            _ => config.map_err(ConfigError::Parse),
         }
     }
 
     /// Writes the document: the same value gives the same bytes.
     pub fn to_toml(&self) -> Result<String, ConfigError> {
-        toml::to_string(self).map_err(|source| ConfigError::Render { source })
+        toml::to_string(self).map_err(ConfigError::Render)
     }
 }
 

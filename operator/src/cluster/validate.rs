@@ -96,7 +96,7 @@ fn resolve(
     let common = pod::common(spec, &network, faults);
     let Containers { runner, sidecars, pod } =
         containers(name_text, spec, &flux.view, &network, &common, faults);
-    let services_name = identity.as_ref().map(|identity| identity.name.companion_pod());
+    let services_name = identity.as_ref().map(|identity| identity.name.services_pod());
     let services_pod = services_pod(services_name, spec, &common, faults);
     let pod = pod::pod(name_text, spec, &network, pod, faults);
     let Identity { name, namespace, owner } = identity?;

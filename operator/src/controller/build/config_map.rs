@@ -12,9 +12,9 @@ pub const AGENT_CONFIG_KEY: &str = "agent.toml";
 
 /// The `ConfigMap` that tells the agents what to do. It holds no secret.
 pub(super) fn config_map(cluster: &Cluster, config: &AgentConfig) -> Result<ConfigMap, BuildError> {
-    let text = config.to_toml().map_err(|source| BuildError::AgentConfig { source })?;
+    let text = config.to_toml().map_err(BuildError::AgentConfig)?;
     if text.len() > SIZE_LIMIT {
-        return Err(BuildError::Size { bytes: text.len() });
+        return Err(BuildError::Size(text.len()));
     }
     Ok(ConfigMap {
         metadata: object_meta(cluster, &cluster.name.agent_config_map()),

@@ -10,22 +10,11 @@ pub(super) const SIZE_LIMIT: usize = 1 << 20;
 pub enum BuildError {
     /// The agent's configuration has a value TOML cannot express.
     #[error("write the agent's configuration")]
-    AgentConfig {
-        /// Why.
-        #[source]
-        source: ConfigError,
-    },
+    AgentConfig(#[source] ConfigError),
     /// The agent's configuration fits no `ConfigMap`.
-    #[error("the agents' configuration has {bytes} bytes, at most {limit} fit a ConfigMap: put scripts into a ConfigMap of your own and mount it", limit = SIZE_LIMIT)]
-    Size {
-        /// Its size.
-        bytes: usize,
-    },
+    #[error("the agents' configuration has {0} bytes, at most {limit} fit a ConfigMap: put scripts into a ConfigMap of your own and mount it", limit = SIZE_LIMIT)]
+    Size(usize),
     /// The user's patch is not one of a `PodSpec`.
     #[error("apply the overlay of the pod specification")]
-    Overlay {
-        /// Why.
-        #[source]
-        source: serde_json::Error,
-    },
+    Overlay(#[source] serde_json::Error),
 }

@@ -47,7 +47,7 @@ pub(super) fn services_pod(cluster: &Cluster) -> Option<Pod> {
     let metadata = ObjectMeta {
         labels: Some(services_pod_labels(cluster)),
         annotations: Some(annotations),
-        ..object_meta(cluster, &cluster.name.companion_pod())
+        ..object_meta(cluster, &cluster.name.services_pod())
     };
     Some(Pod { metadata, spec: Some(given.spec.clone()), status: None })
 }
@@ -56,8 +56,8 @@ pub(super) fn services_pod(cluster: &Cluster) -> Option<Pod> {
 /// merged by it, as a strategic merge patch does.
 fn overlaid(mut spec: PodSpec, overlay: Option<&serde_json::Value>) -> Result<PodSpec, BuildError> {
     if let Some(overlay) = overlay {
-        let overlay: PodSpec = serde_json::from_value(overlay.clone())
-            .map_err(|source| BuildError::Overlay { source })?;
+        let overlay: PodSpec =
+            serde_json::from_value(overlay.clone()).map_err(BuildError::Overlay)?;
         spec.merge_from(overlay);
     }
     Ok(spec)
