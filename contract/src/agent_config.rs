@@ -7,7 +7,7 @@
 //! again when such a run changes its size. Therefore **a new field has a serde default, and is left
 //! out at its default**: what an older release wrote is then written again to the byte. The document
 //! `tests/golden/agent.toml` is the test of it (docs/design/operator-and-agent.md). What
-//! cannot be told that way needs another [`AgentConfig::VERSION`]; a run with another version is
+//! cannot be said that way needs another [`AgentConfig::VERSION`]; a run with another version is
 //! left as it is.
 
 use crate::hostlist::Hostlist;

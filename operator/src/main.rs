@@ -72,7 +72,7 @@ fn check(arguments: &[PathBuf]) -> ExitCode {
                 }
             }
             Err(error) => {
-                output::failure(&error.into());
+                output::failure(&error);
                 all_read = false;
             }
         }

@@ -3,8 +3,6 @@
 mod document;
 mod source;
 
-pub use source::ReadError;
-
 use crate::cluster::validate::{Defaults, validate};
 use crate::crd::MiniCluster;
 use document::{Node, documents};
@@ -86,7 +84,7 @@ impl Checker {
         &self,
         argument: &std::path::Path,
         standard_input: &mut dyn Read,
-    ) -> Result<Vec<Findings>, ReadError> {
+    ) -> anyhow::Result<Vec<Findings>> {
         let mut all = Vec::new();
         for path in source::paths(argument)? {
             let (path, text) = source::text(&path, standard_input)?;
@@ -114,13 +112,13 @@ impl Checker {
         };
         for node in documents.into_iter().flat_map(Node::unpacked) {
             let document = node.value();
-            match kind(&document) {
-                Kind::MiniCluster => {
+            match document["kind"].as_str() {
+                Some(kind) if kind.eq_ignore_ascii_case(&MiniCluster::kind(&())) => {
                     findings.checked += 1;
                     add_remarks(&mut findings, &node, &self.remarks(&document), &document);
                 }
-                Kind::Other => {}
-                Kind::Missing => {
+                Some(_) => {}
+                None => {
                     let message = "kind: missing: every object has apiVersion and kind";
                     findings.add_fault(Some(node.line_of("")), None, message);
                 }
@@ -175,21 +173,6 @@ fn field_path(path: &Path<'_>) -> String {
         Path::Some { parent }
         | Path::NewtypeStruct { parent }
         | Path::NewtypeVariant { parent } => field_path(parent),
-    }
-}
-
-/// Which kind of object a document is.
-enum Kind {
-    MiniCluster,
-    Other,
-    Missing,
-}
-
-fn kind(document: &Value) -> Kind {
-    match document["kind"].as_str() {
-        Some(kind) if kind.eq_ignore_ascii_case(&MiniCluster::kind(&())) => Kind::MiniCluster,
-        Some(_) => Kind::Other,
-        None => Kind::Missing,
     }
 }
 

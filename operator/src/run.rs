@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn two_processes_of_one_name_are_told_apart() {
+    fn two_processes_of_one_name_have_two_identities() {
         let (one, other) = (unique("flux-operator").unwrap(), unique("flux-operator").unwrap());
         assert!(one.starts_with("flux-operator_") && one != other, "{one} {other}");
     }

@@ -6,7 +6,6 @@
 //! Kubernetes checks in the objects that are made (quantities, names, labels, tolerations) is left to
 //! the API server, whose answer becomes the condition.
 
-mod architecture;
 mod container;
 mod faults;
 mod flux;

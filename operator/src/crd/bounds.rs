@@ -49,31 +49,21 @@ const TEXTS: [&str; 17] = [
     "workerPre",
 ];
 
-/// Gives `schema`, that of the field `name`, and each schema in it, the limits that it does not have.
-pub(super) fn bound(name: &str, schema: &mut Value) {
-    let Some(fields) = schema.as_object_mut() else { return };
+/// Gives `schema`, that of the field `name`, the limits that it does not have.
+pub(super) fn bound(name: &str, schema: &mut Map<String, Value>) {
     let is_text = TEXTS.contains(&name);
-    match fields.get("type").and_then(Value::as_str) {
-        Some("array") => limit(fields, "maxItems", LIST_LIMIT),
-        Some("object") if !fields.contains_key("properties") => {
-            limit(fields, "maxProperties", MAP_LIMIT);
+    match schema.get("type").and_then(Value::as_str) {
+        Some("array") => limit(schema, "maxItems", LIST_LIMIT),
+        Some("object") if !schema.contains_key("properties") => {
+            limit(schema, "maxProperties", MAP_LIMIT);
         }
-        Some("string") if !fields.contains_key("enum") => {
-            limit(fields, "maxLength", if is_text { TEXT_LIMIT } else { LINE_LIMIT });
+        Some("string") if !schema.contains_key("enum") => {
+            limit(schema, "maxLength", if is_text { TEXT_LIMIT } else { LINE_LIMIT });
         }
-        None if fields.contains_key("x-kubernetes-int-or-string") => {
-            limit(fields, "maxLength", LINE_LIMIT);
+        None if schema.contains_key("x-kubernetes-int-or-string") => {
+            limit(schema, "maxLength", LINE_LIMIT);
         }
         Some(_) | None => {}
-    }
-    let properties = fields.get_mut("properties").and_then(Value::as_object_mut);
-    for (name, property) in properties.into_iter().flatten() {
-        bound(name, property);
-    }
-    for inner in ["items", "additionalProperties"] {
-        if let Some(inner) = fields.get_mut(inner) {
-            bound(name, inner);
-        }
     }
 }
 

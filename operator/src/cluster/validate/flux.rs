@@ -1,12 +1,9 @@
 //! `spec.flux`: where Flux comes from, how brokers are configured, and which hosts there are.
 
 use super::{
-    architecture::{Architecture, architecture},
     faults::Faults,
     max_size,
-    text::{
-        duration_seconds, is_absolute_path, is_label, is_shell_name, non_empty, non_empty_owned,
-    },
+    text::{is_absolute_path, is_duration, is_label, is_shell_name, non_empty, non_empty_owned},
 };
 use crate::{
     cluster::{Curve, Flux, LeadBroker, View},
@@ -119,7 +116,7 @@ fn connect_timeout(flux: &crd::Flux, faults: &mut Faults) -> Option<String> {
     if timeout.is_empty() {
         return None;
     }
-    faults.require(duration_seconds(timeout).is_some(), "spec.flux.connectTimeout", || {
+    faults.require(is_duration(timeout), "spec.flux.connectTimeout", || {
         format!("{timeout:?} is no duration of Flux: write e.g. 5s or 500ms, or \"\" for none")
     });
     Some(timeout.clone())
@@ -257,9 +254,19 @@ fn view(flux: &crd::Flux, defaults: &Defaults, faults: &mut Faults) -> View {
 
 /// The view image where none is named.
 fn default_image(flux: &crd::Flux, defaults: &Defaults) -> String {
-    match architecture(flux) {
-        Some(Architecture::Arm64) => defaults.arm_view_image.clone(),
-        Some(Architecture::Amd64) | None => defaults.view_image.clone(),
+    let is_arm = architecture(flux) == Some(ARM);
+    if is_arm { &defaults.arm_view_image } else { &defaults.view_image }.clone()
+}
+
+/// Go's name of 64-bit ARM.
+const ARM: &str = "arm64";
+
+/// Go's name of the architecture asked for by any of its usual names; `None` when none is asked for.
+pub(super) fn architecture(flux: &crd::Flux) -> Option<&'static str> {
+    match flux.arch.as_deref()? {
+        "amd64" | "x86_64" => Some("amd64"),
+        "arm" | "arm64" | "aarch64" => Some(ARM),
+        _ => None,
     }
 }
 

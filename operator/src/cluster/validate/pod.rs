@@ -4,8 +4,8 @@ mod affinity;
 mod overlay;
 
 use super::{
-    architecture::{ARCHITECTURE_LABEL, architecture},
     faults::Faults,
+    flux::architecture,
     pod_parts::non_empty_list,
     text::{non_empty, non_empty_owned},
 };
@@ -82,14 +82,16 @@ pub(super) fn common(spec: &MiniClusterSpec, network: &Network, faults: &mut Fau
     }
 }
 
+/// Label of its architecture that every node carries (well-known labels of Kubernetes).
+const ARCHITECTURE_LABEL: &str = "kubernetes.io/arch";
+
 /// The labels a node must have: the user's, and the architecture's.
 fn node_selector(spec: &MiniClusterSpec, faults: &mut Faults) -> BTreeMap<String, String> {
     let mut labels = spec.pod.node_selector.clone();
-    let Some(text) = non_empty(spec.flux.arch.as_ref()) else { return labels };
-    let Some(architecture) = architecture(&spec.flux) else { return labels };
-    let label = architecture.label();
+    let Some(label) = architecture(&spec.flux) else { return labels };
     let other = labels.insert(ARCHITECTURE_LABEL.to_owned(), label.to_owned());
     faults.require(other.as_deref().is_none_or(|other| other == label), "spec.flux.arch", || {
+        let text = spec.flux.arch.as_deref().unwrap_or_default();
         format!("{text:?} is not what pod.nodeSelector[{ARCHITECTURE_LABEL}] asks for: keep one")
     });
     labels

@@ -32,7 +32,8 @@ pub(super) fn workload(
     let prefix = split(&format!("{path}.commands.prefix"), commands.prefix.as_ref(), faults)?;
     let flags = flags(spec, faults)?;
     if container.batch {
-        return Some(batch(path, spec, container, prefix, flags, faults));
+        let text = command.or(script).unwrap_or_default();
+        return Some(batch(path, text, spec, container, (prefix, flags), faults));
     }
     let (program, script) = match (command, script) {
         (_, Some(script)) => (script_command(script), Some(script.replace("\\$", "$"))),
@@ -104,10 +105,10 @@ fn flags(spec: &MiniClusterSpec, faults: &mut Faults) -> Option<Vec<String>> {
 
 fn batch(
     path: &str,
+    text: &str,
     spec: &MiniClusterSpec,
     container: &crd::Container,
-    prefix: Vec<String>,
-    flags: Vec<String>,
+    (prefix, flags): (Vec<String>, Vec<String>),
     faults: &mut Faults,
 ) -> Workload {
     let output_directory = non_empty(container.logs.as_ref())
@@ -117,10 +118,6 @@ fn batch(
     faults.require(is_absolute_path(&output_directory), format!("{path}.logs"), || {
         format!("{output_directory:?} is not an absolute path without '..', other than '/'")
     });
-    let text = non_empty(container.command.as_ref()).or_else(|| {
-        container.commands.as_ref().and_then(|commands| non_empty(commands.script.as_ref()))
-    });
-    let text = text.unwrap_or_default();
     if !container.batch_raw {
         check_lines(path, text, faults);
     }

@@ -1,9 +1,7 @@
 //! The containers of a pod.
 
 use super::images::Images;
-use super::volumes::{
-    curve_mount, flux_mounts, install_mount, munge_mount, private_mount, sidecar_mounts,
-};
+use super::volumes::{install_mount, runner_mounts, sidecar_mounts};
 use crate::cluster::{AGENT_CONTAINER, Cluster, Sidecar};
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{Install, Layout, invocation};
@@ -121,10 +119,7 @@ fn helper_resources(runner: &Container) -> Option<ResourceRequirements> {
 
 /// Runs Flux in the user's image.
 fn runner(cluster: &Cluster, images: &Images, install: Install) -> Container {
-    let mut mounts = flux_mounts(cluster, images, install);
-    mounts.push(private_mount(cluster));
-    mounts.push(curve_mount(cluster));
-    mounts.extend(munge_mount(cluster));
+    let mounts = runner_mounts(cluster, images, install);
     let layout = layout(cluster);
     let mut container = mounted(&cluster.runner.container, mounts);
     let replaced = cluster.runs_once().then(|| REPLACED_VARIABLES.map(from_annotation));

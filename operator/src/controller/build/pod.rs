@@ -1,7 +1,7 @@
 //! The pod template of the Job, and the pod of `spec.services`.
 
+use super::BuildError;
 use super::containers::{containers, init_containers};
-use super::error::BuildError;
 use super::images::Images;
 use super::meta::{object_meta, pod_labels, services_pod_labels};
 use super::volumes::volumes;
