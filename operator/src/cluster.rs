@@ -50,8 +50,10 @@ pub struct Cluster {
     pub suspend: bool,
     /// The Job's `backoffLimit`: 0 unless given, so that a failed command is not run again.
     pub backoff_limit: u32,
-    /// Services and affinity.
-    pub network: Network,
+    /// Name of the headless Service, the pods' subdomain.
+    pub headless_name: String,
+    /// Only the lead is reachable by a Service (`flux.minimalService`).
+    pub minimal_service: bool,
     /// Flux itself.
     pub flux: Flux,
     /// How much is said, and how strictly.
@@ -104,17 +106,6 @@ impl Cluster {
             }
         }
     }
-}
-
-/// Services and affinity.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Network {
-    /// Name of the headless Service, the pods' subdomain.
-    pub headless_name: String,
-    /// Prefer one pod a node and one zone for all.
-    pub affinity: bool,
-    /// Only the lead is reachable by a Service (`flux.minimalService`).
-    pub minimal_service: bool,
 }
 
 /// Flux itself.

@@ -23,7 +23,7 @@ pub use faults::{Violation, Violations};
 pub use flux::Defaults;
 pub(crate) use queue::of_kueue;
 
-use super::{Cluster, FixedFields, Identity, Network, Runner};
+use super::{Cluster, FixedFields, Identity, Runner};
 use crate::crd::{self, MiniCluster, MiniClusterSpec, deadline_seconds, definition};
 use container::{Containers, containers, services_pod};
 use flux_contract::Logging;
@@ -90,14 +90,14 @@ fn resolve(
     faults: &mut Faults,
 ) -> Option<Cluster> {
     let spec = &cluster.spec;
-    let network = network(name_text, spec, faults);
+    let headless_name = headless_name(name_text, spec, faults);
     let flux = flux::flux(name_text, spec, defaults, faults);
-    let common = pod::common(spec, &network, faults);
+    let common = pod::common(spec, &headless_name, faults);
     let Containers { runner, sidecars, pod } =
-        containers(name_text, spec, &flux.view, &network, &common, faults);
+        containers(name_text, spec, &flux.view, &common, faults);
     let services_name = identity.as_ref().map(|identity| identity.name.services_pod());
     let services_pod = services_pod(services_name, spec, &common, faults);
-    let pod = pod::pod(name_text, spec, &network, pod, faults);
+    let pod = pod::pod(name_text, spec, pod, faults);
     let Identity { name, namespace, owner } = identity?;
     Some(Cluster {
         name,
@@ -115,7 +115,8 @@ fn resolve(
         start_deadline_seconds: spec.start_deadline_seconds.map(i64::unsigned_abs),
         suspend: spec.suspend,
         backoff_limit: spec.backoff_limit.map_or(0, i32::unsigned_abs),
-        network,
+        headless_name,
+        minimal_service: spec.flux.minimal_service,
         flux,
         logging: Logging {
             quiet: spec.logging.quiet,
@@ -139,7 +140,7 @@ fn max_size(spec: &MiniClusterSpec) -> u32 {
     spec.max_size.unwrap_or(spec.size).unsigned_abs()
 }
 
-fn network(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> Network {
+fn headless_name(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> String {
     let path = "spec.network.headlessName";
     let headless_name = non_empty(spec.network.headless_name.as_ref());
     if let Some(headless_name) = headless_name {
@@ -147,11 +148,7 @@ fn network(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> Network {
             format!("{headless_name:?} is the name of the lead's own Service: use another")
         });
     }
-    Network {
-        headless_name: headless_name.unwrap_or(name).to_owned(),
-        affinity: !spec.network.disable_affinity,
-        minimal_service: spec.flux.minimal_service,
-    }
+    headless_name.unwrap_or(name).to_owned()
 }
 
 fn archive(spec: &MiniClusterSpec, runner: Option<&Runner>, faults: &mut Faults) -> Option<String> {

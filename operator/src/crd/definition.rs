@@ -104,27 +104,4 @@ mod tests {
             assert_eq!(unbroken(text), expected);
         }
     }
-
-    #[test]
-    fn no_description_is_broken_in_the_middle_of_a_sentence() {
-        fn walk(path: &str, schema: &Value) {
-            let text = schema["description"].as_str().unwrap_or_default();
-            let mut lines = text.lines().peekable();
-            while let Some(line) = lines.next() {
-                let next = lines.peek().copied().unwrap_or_default();
-                let may_end = line.is_empty() || next.is_empty() || next.starts_with("- ");
-                assert!(may_end, "{path}: {text}");
-            }
-            for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
-                walk(&format!("{path}.{name}"), inner);
-            }
-            for inner in ["items", "additionalProperties"] {
-                if let Some(inner) = schema.get(inner) {
-                    walk(path, inner);
-                }
-            }
-        }
-        let definition = serde_json::to_value(definition().unwrap()).unwrap();
-        walk("", &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
-    }
 }

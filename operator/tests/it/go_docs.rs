@@ -38,9 +38,9 @@ fn offline_faults(spec: &Value) -> Vec<String> {
 
 #[test]
 fn doc_01_two_clusters_of_a_namespace_have_services_of_their_own() {
-    assert_eq!(of(&json!({})).network.headless_name, "hello");
+    assert_eq!(of(&json!({})).headless_name, "hello");
     let given = of(&json!({ "network": { "headlessName": "flux-service" } }));
-    assert_eq!(given.network.headless_name, "flux-service");
+    assert_eq!(given.headless_name, "flux-service");
 }
 
 #[test]

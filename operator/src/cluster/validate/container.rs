@@ -7,7 +7,7 @@ use super::{
     text::{non_empty, non_empty_owned},
 };
 use crate::{
-    cluster::{FixedFields, Network, Runner, ServicesPod, Sidecar, View},
+    cluster::{FixedFields, Runner, ServicesPod, Sidecar, View},
     crd::{self, MiniClusterSpec},
 };
 use flux_contract::{Layout, SidecarConfig};
@@ -29,7 +29,6 @@ pub(super) fn containers(
     name: &str,
     spec: &MiniClusterSpec,
     view: &View,
-    network: &Network,
     common: &PodSpec,
     faults: &mut Faults,
 ) -> Containers {
@@ -41,7 +40,9 @@ pub(super) fn containers(
     }
     let mut parts = PodParts::new(&paths, pull_secret);
     let position = runner_position(&spec.containers);
-    let mut addresses = BTreeSet::from([network.headless_name.clone(), format!("{name}-lead")]);
+    // The pods' subdomain.
+    let headless_name = common.subdomain.clone().unwrap_or_default();
+    let mut addresses = BTreeSet::from([headless_name, format!("{name}-lead")]);
     let (mut flux, mut sidecars) = (None, Vec::new());
     for (index, container) in spec.containers.iter().enumerate() {
         let path = format!("spec.containers[{index}]");

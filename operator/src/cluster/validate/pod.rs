@@ -9,10 +9,7 @@ use super::{
     pod_parts::non_empty_list,
     text::{non_empty, non_empty_owned},
 };
-use crate::{
-    cluster::{Network, Pod},
-    crd::MiniClusterSpec,
-};
+use crate::{cluster::Pod, crd::MiniClusterSpec};
 use affinity::affinity;
 use flux_contract::Shutdown;
 use k8s_openapi::api::core::v1::{PodSpec, ResourceRequirements};
@@ -20,13 +17,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Resolves and checks what the specification says of the Job's pods; `pod` is that without what only these have.
-pub(super) fn pod(
-    name: &str,
-    spec: &MiniClusterSpec,
-    network: &Network,
-    pod: PodSpec,
-    faults: &mut Faults,
-) -> Pod {
+pub(super) fn pod(name: &str, spec: &MiniClusterSpec, pod: PodSpec, faults: &mut Faults) -> Pod {
     let given = &spec.pod;
     overlay(spec, faults);
     let grace_seconds = grace_seconds(spec, faults);
@@ -43,7 +34,7 @@ pub(super) fn pod(
         grace_seconds,
         overlay: given.overlay.clone(),
         spec: PodSpec {
-            affinity: affinity(name, spec, network),
+            affinity: affinity(name, spec),
             overhead,
             resources: requests.map(|it| ResourceRequirements {
                 requests: Some(it),
@@ -58,7 +49,7 @@ pub(super) fn pod(
 }
 
 /// What the Job's pods and that of `spec.services` have in common.
-pub(super) fn common(spec: &MiniClusterSpec, network: &Network, faults: &mut Faults) -> PodSpec {
+pub(super) fn common(spec: &MiniClusterSpec, headless_name: &str, faults: &mut Faults) -> PodSpec {
     let pod = &spec.pod;
     PodSpec {
         // No container needs the API unless the user says so.
@@ -76,7 +67,7 @@ pub(super) fn common(spec: &MiniClusterSpec, network: &Network, faults: &mut Fau
         // A rank is found by the plain host name, `<name>-<index>`.
         set_hostname_as_fqdn: Some(false),
         share_process_namespace: spec.share_process_namespace.then_some(true),
-        subdomain: Some(network.headless_name.clone()),
+        subdomain: Some(headless_name.to_owned()),
         tolerations: non_empty_list(pod.tolerations.clone()),
         ..PodSpec::default()
     }

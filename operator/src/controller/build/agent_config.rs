@@ -69,7 +69,7 @@ fn network(cluster: &Cluster, lead_address: Option<IpAddr>) -> Network {
         }
     };
     Network {
-        headless_service: cluster.network.headless_name.clone(),
+        headless_service: cluster.headless_name.clone(),
         port: OVERLAY_PORT,
         lead_address,
         bootstrap,

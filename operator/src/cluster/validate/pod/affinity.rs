@@ -1,6 +1,6 @@
 //! Where the pods have to be, and where they would rather be.
 
-use crate::{cluster::Network, crd::MiniClusterSpec};
+use crate::crd::MiniClusterSpec;
 use flux_contract::labels;
 use k8s_openapi::api::core::v1::{
     Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodAffinity,
@@ -13,8 +13,8 @@ const NODE: &str = "kubernetes.io/hostname";
 
 /// Together in one zone and apart on the nodes, as preferences; the user's node affinity as a requirement.
 /// None of it with `network.disableAffinity`.
-pub(super) fn affinity(name: &str, spec: &MiniClusterSpec, network: &Network) -> Option<Affinity> {
-    network.affinity.then(|| Affinity {
+pub(super) fn affinity(name: &str, spec: &MiniClusterSpec) -> Option<Affinity> {
+    (!spec.network.disable_affinity).then(|| Affinity {
         node_affinity: node_affinity(spec),
         pod_affinity: Some(PodAffinity {
             preferred_during_scheduling_ignored_during_execution: Some(vec![near(name, ZONE)]),
