@@ -264,7 +264,7 @@ pub enum Workload {
 }
 
 /// Whether a field is at its default, and so is left out.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
@@ -304,11 +304,11 @@ pub struct Logging {
 /// How much time an end may take, and when it comes by itself.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct Shutdown {
     /// Seconds between SIGTERM and the kubelet's SIGKILL: the pod's `terminationGracePeriodSeconds`.
     /// Everything that a stop does happens in this time.
-    #[serde(default = "default_grace_seconds", skip_serializing_if = "is_default_grace_seconds")]
+    #[serde(skip_serializing_if = "is_default_grace_seconds")]
     pub grace_seconds: u64,
     /// Seconds from the start of the agent in the pod of index 0 after which that agent ends the run.
     /// Absent: it runs as long as it takes. Read again while the run goes on.
@@ -338,10 +338,6 @@ impl Default for Shutdown {
     fn default() -> Self {
         Self { grace_seconds: Self::DEFAULT_GRACE_SECONDS, deadline_seconds: None }
     }
-}
-
-const fn default_grace_seconds() -> u64 {
-    Shutdown::DEFAULT_GRACE_SECONDS
 }
 
 /// Whether to leave out a grace period that is Kubernetes' own.

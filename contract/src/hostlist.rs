@@ -100,7 +100,11 @@ impl Hostlist {
     /// How many of `<prefix>-0`, `<prefix>-1`, ... are listed, up to the first that is not.
     pub fn indexes_of(&self, prefix: &str) -> u32 {
         let listed: HashSet<String> = self.hosts().collect();
-        (0..).find(|index| !listed.contains(&format!("{prefix}-{index}"))).unwrap_or_default()
+        let mut count = 0;
+        while listed.contains(&format!("{prefix}-{count}")) {
+            count += 1;
+        }
+        count
     }
 
     /// A host that is listed more than once, if there is one.

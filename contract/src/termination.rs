@@ -1,5 +1,6 @@
 //! The termination message: the one JSON document an ended container leaves for the operator.
 
+use crate::agent_config::is_default;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
@@ -16,7 +17,7 @@ pub struct TerminationMessage {
     /// The signal that ended the command, if one did.
     pub signal: Option<i32>,
     /// How many times the broker was started again.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub restarts: u32,
     /// What went wrong last, for people: names what was being done, to what, and why it failed.
     pub last_error: Option<String>,
@@ -38,11 +39,6 @@ pub struct Phase {
     pub start_milliseconds: u64,
     /// Milliseconds the phase took.
     pub duration_milliseconds: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
 
 /// Ends a text that was cut.

@@ -135,10 +135,10 @@ impl Checker {
             return remarks;
         };
         match validate(&as_stored(object), &self.defaults) {
-            Ok(cluster) => remarks.notes.extend(cluster.not_acted_on.iter().map(|said| {
-                let (path, detail) = said.split_once(' ').unwrap_or((said, ""));
-                (path.to_owned(), format!("not acted on {detail}").trim_end().to_owned())
-            })),
+            Ok(cluster) => {
+                let fields = cluster.not_acted_on.into_iter();
+                remarks.notes.extend(fields.map(|path| (path, "not acted on".to_owned())));
+            }
             Err(violations) => {
                 let faults = violations.0.into_iter();
                 remarks.faults.extend(faults.map(|fault| (fault.path, fault.message)));
@@ -225,8 +225,6 @@ fn identity_faults(document: &Value) -> Vec<(String, String)> {
 /// The object with what the API server would have filled in.
 fn as_stored(mut object: MiniCluster) -> MiniCluster {
     let metadata = &mut object.metadata;
-    metadata.uid.get_or_insert_with(|| "00000000-0000-0000-0000-000000000000".to_owned());
-    metadata.namespace.get_or_insert_with(|| "default".to_owned());
     if let (None, Some(prefix)) = (&metadata.name, &metadata.generate_name) {
         metadata.name = Some(format!("{prefix}xxxxx"));
     }

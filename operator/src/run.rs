@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 /// Longest silence of the API server on a connection in use: above the 290 s that a watch may be
 /// silent. Single requests are given up earlier, with the reconcile that makes them.
@@ -120,7 +120,7 @@ struct Operator {
     readiness: Readiness,
     metrics: Arc<Metrics>,
     workers: Handle,
-    stop: watch::Receiver<bool>,
+    stop: CancellationToken,
 }
 
 impl Operator {
@@ -133,7 +133,7 @@ impl Operator {
         tokio::select! {
             // A stand-by that can read the Lease does all that is asked of it.
             () = candidate.gain(|| self.readiness.set(true)) => {}
-            () = stopped(self.stop.clone()) => {
+            () = self.stop.cancelled() => {
                 candidate.release().await;
                 return Ok(());
             }
@@ -156,12 +156,12 @@ impl Operator {
             tracing::info!("all MiniClusters are known");
             readiness.set(true);
         };
-        let stop = stopped(self.stop.clone());
-        let work = controller::run(self.context, self.scope, synced, stopped(self.stop));
+        let stop = self.stop.clone();
+        let work = controller::run(self.context, self.scope, synced, self.stop.cancelled_owned());
         let mut tasks = JoinSet::new();
         tasks.spawn_on(work, &self.workers);
         let impatient = async {
-            stop.await;
+            stop.cancelled().await;
             sleep(PATIENCE).await;
         };
         tokio::select! {
@@ -186,30 +186,22 @@ pub async fn while_held<T>(
     }
 }
 
-/// A channel that turns true on SIGTERM or SIGINT.
-fn stop_signal() -> Result<watch::Receiver<bool>> {
+/// A token that SIGTERM and SIGINT cancel.
+fn stop_signal() -> Result<CancellationToken> {
     let listen = |kind| signal(kind).context("wait for signals");
     let (mut terminate, mut interrupt) =
         (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-    let (sender, receiver) = watch::channel(false);
+    let token = CancellationToken::new();
+    let stop = token.clone();
     tokio::spawn(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
         tracing::info!("asked to stop");
-        // Nobody listens any more: then everything has stopped already.
-        let _ = sender.send(true);
+        stop.cancel();
     });
-    Ok(receiver)
-}
-
-/// Resolves when asked to stop.
-async fn stopped(mut stop: watch::Receiver<bool>) {
-    // A sender that is gone will never ask; wait for ever instead of stopping for no reason.
-    if stop.wait_for(|stop| *stop).await.is_err() {
-        pending::<()>().await;
-    }
+    Ok(token)
 }
 
 #[cfg(test)]

@@ -50,17 +50,17 @@ pub(super) fn not_acted_on(spec: &MiniClusterSpec) -> Vec<String> {
     let runner = runner_position(&spec.containers);
     let containers = spec.containers.iter().enumerate().flat_map(|(index, container)| {
         let fields = without_effect(spec, container, runner == Some(index));
-        given(format!("spec.containers[{index}]"), container, fields)
+        given(&format!("spec.containers[{index}]"), container, fields)
     });
     let services = spec.services.iter().enumerate().flat_map(|(index, container)| {
         let fields = vec![NOT_IN_SERVICES, NOT_IN_SIDECARS];
-        given(format!("spec.services[{index}]"), container, fields)
+        given(&format!("spec.services[{index}]"), container, fields)
     });
     containers.chain(services).collect()
 }
 
 /// Those of `fields` that `container`, at `path`, has and that say something.
-fn given(path: String, container: &Container, fields: Vec<&[&str]>) -> Vec<String> {
+fn given(path: &str, container: &Container, fields: Vec<&[&str]>) -> Vec<String> {
     // A container is read from JSON and can be written as such.
     let container = serde_json::to_value(container).unwrap_or_default();
     let says_something = |field: &&str| {

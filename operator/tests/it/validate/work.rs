@@ -47,7 +47,7 @@ fn without_a_command_the_instance_is_interactive() {
 fn an_interactive_instance_submits_its_command_once() {
     match good(json!({ "interactive": true })).runner.workload {
         Workload::Interactive { submission: Some(submission) } => {
-            assert_eq!(submission.command, ["run"])
+            assert_eq!(submission.command, ["run"]);
         }
         other => panic!("{other:?}"),
     }
