@@ -31,24 +31,14 @@ impl Readiness {
     }
 }
 
-/// What the endpoints tell of.
-#[derive(Debug, Clone)]
-pub(crate) struct Endpoints {
-    /// Answers `/readyz`.
-    pub(crate) readiness: Readiness,
-    /// Answers `/healthz`.
-    pub(crate) health: Arc<Health>,
-    /// Answers `/metrics`.
-    pub(crate) metrics: Arc<Metrics>,
-}
-
 /// Serves the endpoints until it fails; with two equal addresses, on one listener.
 pub(crate) async fn serve(
     health_address: SocketAddr,
     metrics_address: SocketAddr,
-    endpoints: Endpoints,
+    readiness: Readiness,
+    health: Arc<Health>,
+    metrics: Arc<Metrics>,
 ) -> Result<()> {
-    let Endpoints { readiness, health, metrics } = endpoints;
     let probes = probe_routes(readiness, health);
     if health_address == metrics_address {
         return listen(health_address, probes.merge(metrics_routes(metrics))).await;

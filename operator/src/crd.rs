@@ -21,7 +21,7 @@ mod scheduling;
 mod status;
 
 pub use bounds::SPECIFICATION_LIMIT;
-pub(crate) use bounds::{out_of_range, too_large};
+pub(crate) use bounds::{broken, out_of_range, too_large};
 pub use container::{
     Commands, Container, ContainerVolume, DEFAULT_IMAGE, LifeCycle, SecretKey, UserAccount,
 };

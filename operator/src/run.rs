@@ -4,7 +4,7 @@
 //! signals), and one that reconciles. However long a decision takes, the Lease is renewed and
 //! `/healthz` says what is going on.
 
-use crate::admin::{self, Endpoints, Readiness};
+use crate::admin::{self, Readiness};
 use crate::cli::{RunArguments, defaults};
 use crate::controller::{self, Context, Images, Scope};
 use crate::health::{BEAT, Health};
@@ -61,8 +61,13 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
     };
     let health = Arc::new(Health::new(Instant::now()));
     workers.spawn(beat(Arc::clone(&health)));
-    let endpoints =
-        Endpoints { readiness: readiness.clone(), health, metrics: Arc::clone(&metrics) };
+    let served = admin::serve(
+        arguments.health_bind,
+        arguments.metrics_bind,
+        readiness.clone(),
+        health,
+        Arc::clone(&metrics),
+    );
     let operator = Operator {
         context: Arc::new(context),
         scope: Scope { namespace: arguments.namespace, concurrency: arguments.concurrency },
@@ -73,9 +78,7 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
     };
     tokio::select! {
         ended = operator.act(candidate) => ended,
-        served = admin::serve(arguments.health_bind, arguments.metrics_bind, endpoints) => {
-            served.context("serve health and metrics")
-        }
+        served = served => served.context("serve health and metrics"),
     }
 }
 

@@ -34,7 +34,9 @@ use volume::is_mounted;
 
 /// What is so large in `specification` that nothing may be made of it.
 fn check_size(specification: &Value, faults: &mut Faults) {
-    for (path, message) in crd::too_large(&definition::SPECIFICATION_SCHEMA, specification) {
+    for (path, message) in
+        crd::broken(&definition::SPECIFICATION_SCHEMA, specification, crd::too_large)
+    {
         faults.add(path, message);
     }
     let (bytes, limit) = (specification.to_string().len(), crd::SPECIFICATION_LIMIT);
@@ -45,7 +47,9 @@ fn check_size(specification: &Value, faults: &mut Faults) {
 
 /// What the API server refuses by the definition: values out of range, and the CEL rules.
 fn check_definition(mut specification: Value, faults: &mut Faults) {
-    for (path, message) in crd::out_of_range(&definition::SPECIFICATION_SCHEMA, &specification) {
+    for (path, message) in
+        crd::broken(&definition::SPECIFICATION_SCHEMA, &specification, crd::out_of_range)
+    {
         faults.add(path, message);
     }
     // No rule is about it, and it may be nested more deeply than rules should be evaluated.
