@@ -7,13 +7,14 @@
 //! again when such a run changes its size. Therefore **a new field has a serde default, and is left
 //! out at its default**: what an older release wrote is then written again to the byte. The document
 //! `tests/golden/agent.toml` is the test of it (docs/design/operator-and-agent.md). What
-//! cannot be told that way needs another [`AgentConfig::VERSION`]; a run with another version is
+//! cannot be said that way needs another [`AgentConfig::VERSION`]; a run with another version is
 //! left as it is.
 
 use crate::hostlist::Hostlist;
 use crate::layout::Layout;
 use crate::names::ClusterName;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -22,27 +23,17 @@ use std::net::IpAddr;
 pub enum ConfigError {
     /// Not TOML, or not this document.
     #[error("read the agent's configuration")]
-    Parse {
-        /// Where and why.
-        #[source]
-        source: toml::de::Error,
-    },
+    Parse(#[source] toml::de::Error),
     /// Written for another version of the protocol.
-    #[error("the agent's configuration has version {found}, this agent reads version {expected}: use images of one release", expected = AgentConfig::VERSION)]
-    Version {
-        /// The version found.
-        found: u32,
-    },
+    #[error("the agent's configuration has version {0}, this agent reads version {expected}: use images of one release", expected = AgentConfig::VERSION)]
+    Version(u32),
     /// A value TOML cannot express.
     #[error("write the agent's configuration")]
-    Render {
-        /// Why.
-        #[source]
-        source: toml::ser::Error,
-    },
+    Render(#[source] toml::ser::Error),
 }
 
 /// The whole document.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentConfig {
@@ -76,7 +67,6 @@ pub struct AgentConfig {
     #[serde(default)]
     pub hooks: Hooks,
     /// State to restore from and to dump to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archive: Option<Archive>,
     /// True: a munge key is mounted at [`crate::MUNGE_MOUNT`] (`flux.mungeSecret`). The agent
     /// installs it as `/etc/munge/munge.key` before the broker starts.
@@ -119,13 +109,13 @@ pub enum Install {
 }
 
 /// The Flux installation the agent uses.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct View {
     /// True: Flux is the view in the shared volume. False: `flux` is on the image's own `PATH`.
     pub enabled: bool,
     /// Replaces the view's own site-packages directory on `PYTHONPATH`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python_path: Option<String>,
 }
 
@@ -146,6 +136,7 @@ pub struct FluxUser {
 }
 
 /// How brokers find each other.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
@@ -155,7 +146,6 @@ pub struct Network {
     pub port: u16,
     /// Address of the lead's Service. Workers connect to it without asking DNS. Absent where
     /// there is none (a bursted cluster, a cluster without that Service): then by name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lead_address: Option<IpAddr>,
     /// Hosts in rank order and who among them is the lead.
     pub bootstrap: Bootstrap,
@@ -193,17 +183,15 @@ impl Bootstrap {
 }
 
 /// Options and configuration of a broker.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Broker {
     /// How many brokers must be there before the command runs, when fewer than all hosts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quorum: Option<u32>,
     /// `tbon.connect_timeout` in Flux Standard Duration; absent: Flux's own default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connect_timeout: Option<String>,
     /// `tbon.topo`; absent: flat.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<String>,
     /// `log-stderr-level`, 0 to 7.
     pub log_level: u8,
@@ -212,10 +200,8 @@ pub struct Broker {
     /// True: `tbon.zmqdebug=1`.
     pub zeromq_debug: bool,
     /// Program and arguments put before the broker (`flux start --wrap`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrap: Option<String>,
     /// The whole of `broker.toml`, verbatim, instead of the agent's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom_config: Option<String>,
     /// Queue policy of Fluxion.
     pub queue_policy: String,
@@ -278,11 +264,12 @@ pub enum Workload {
 }
 
 /// Whether a field is at its default, and so is left out.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
 /// A command and the flags of its submission.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Submission {
@@ -296,7 +283,6 @@ pub struct Submission {
     /// Program and arguments.
     pub command: Vec<String>,
     /// Content of [`CUSTOM_SCRIPT_PATH`](crate::CUSTOM_SCRIPT_PATH) (`commands.script`); the command then runs it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
 }
 
@@ -316,16 +302,16 @@ pub struct Logging {
 }
 
 /// How much time an end may take, and when it comes by itself.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct Shutdown {
     /// Seconds between SIGTERM and the kubelet's SIGKILL: the pod's `terminationGracePeriodSeconds`.
     /// Everything that a stop does happens in this time.
-    #[serde(default = "default_grace_seconds", skip_serializing_if = "is_default_grace_seconds")]
+    #[serde(skip_serializing_if = "is_default_grace_seconds")]
     pub grace_seconds: u64,
     /// Seconds from the start of the agent in the pod of index 0 after which that agent ends the run.
     /// Absent: it runs as long as it takes. Read again while the run goes on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_seconds: Option<u64>,
 }
 
@@ -354,10 +340,6 @@ impl Default for Shutdown {
     }
 }
 
-const fn default_grace_seconds() -> u64 {
-    Shutdown::DEFAULT_GRACE_SECONDS
-}
-
 /// Whether to leave out a grace period that is Kubernetes' own.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
 const fn is_default_grace_seconds(seconds: &u64) -> bool {
@@ -365,26 +347,21 @@ const fn is_default_grace_seconds(seconds: &u64) -> bool {
 }
 
 /// Scripts of the user, run by the container's `sh`; what they export or cd to carries over.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Hooks {
     /// `commands.init`: before everything else.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub init: Option<String>,
     /// `preCommand`: after the environment is set up.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pre_command: Option<String>,
     /// `commands.pre`: on lead and workers.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pre: Option<String>,
     /// `commands.brokerPre`: on the lead.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub broker_pre: Option<String>,
     /// `commands.workerPre`: on workers.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_pre: Option<String>,
     /// `commands.post`: always, at the end.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub post: Option<String>,
 }
 
@@ -397,22 +374,19 @@ pub struct Archive {
 }
 
 /// A container beside the runner.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SidecarConfig {
     /// Wait for the broker's socket before the command.
     pub wait_for_socket: bool,
     /// The command, run by the container's `sh`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// `commands.init`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init: Option<String>,
     /// `commands.servicePre`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_pre: Option<String>,
     /// `commands.post`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post: Option<String>,
 }
 
@@ -428,14 +402,14 @@ impl AgentConfig {
             Err(_) => toml::from_str::<Head>(text).ok().map(|head| head.version),
         };
         match version {
-            Some(found) if found != Self::VERSION => Err(ConfigError::Version { found }),
-            _ => config.map_err(|source| ConfigError::Parse { source }),
+            Some(found) if found != Self::VERSION => Err(ConfigError::Version(found)),
+            _ => config.map_err(ConfigError::Parse),
         }
     }
 
     /// Writes the document: the same value gives the same bytes.
     pub fn to_toml(&self) -> Result<String, ConfigError> {
-        toml::to_string(self).map_err(|source| ConfigError::Render { source })
+        toml::to_string(self).map_err(ConfigError::Render)
     }
 }
 

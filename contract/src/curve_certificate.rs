@@ -158,7 +158,7 @@ mod tests {
         let certificate = sample();
         let secret = z85::encode([7; 32]);
         assert!(certificate.to_text().expose().contains(&secret));
-        assert!(!format!("{certificate:?} {}", certificate.to_text()).contains(&secret));
+        assert!(!format!("{certificate:?} {:?}", certificate.to_text()).contains(&secret));
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub enum Exit {
     Broker = 76,
     /// The pod of the lead before this one was lost, and its command may have run: it is not run again.
     LeadLost = 77,
-    /// The agent was told to stop (SIGTERM) before the command had ended, whatever that made of it.
+    /// The agent was asked to stop (SIGTERM) before the command had ended, whatever that made of it.
     Stopped = 75,
     /// The answer of a subcommand could not be written.
     Answer = 74,

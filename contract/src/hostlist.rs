@@ -11,11 +11,12 @@ pub use error::HostlistError;
 
 use error::{BRACKETS_LIMIT, DIGITS_LIMIT, Fault, NAME_LIMIT, SIZE_LIMIT, TEXT_LIMIT, excerpt};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 
 /// Most ranges that Flux reads between two brackets (flux-core, libhostlist, `MAX_RANGES`).
 const RANGES_LIMIT: usize = 10_240;
+
 /// Host names in rank order.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -32,7 +33,7 @@ impl Hostlist {
         let mut list = Self::default();
         if !indexes.is_empty() {
             let numbers = Numbers::new(indexes.start.into(), u64::from(indexes.end) - 1, 0);
-            list.push(Range { prefix: format!("{prefix}-"), numbers: Some(numbers) });
+            list.push(Range::new(format!("{prefix}-"), numbers));
         }
         list
     }
@@ -46,20 +47,18 @@ impl Hostlist {
         if text.len() > TEXT_LIMIT {
             return Err(Fault::Text);
         }
-        let (mut list, mut hosts, mut written) = (Self::default(), 0, 0);
+        let (mut list, mut hosts, mut expanded) = (Self::default(), 0, 0);
         for part in split_outside_brackets(text)? {
             let pattern = Pattern::read(part.trim())?;
-            hosts = pattern.count().saturating_add(hosts);
+            hosts = pattern.hosts().saturating_add(hosts);
             if hosts > SIZE_LIMIT {
                 return Err(Fault::Size);
             }
-            for range in pattern.ranges() {
-                written += list.push(range);
-                // What was pushed is estimated, so the whole is measured below.
-                if written > 2 * TEXT_LIMIT {
-                    return Err(Fault::Text);
-                }
+            expanded += pattern.expanded_length();
+            if expanded > TEXT_LIMIT {
+                return Err(Fault::Text);
             }
+            pattern.expand_into(&mut list);
         }
         list.check()?;
         Ok(list)
@@ -67,7 +66,7 @@ impl Hostlist {
 
     /// The hosts in rank order, one by one. What can do with ranks or with the text is faster.
     pub fn hosts(&self) -> impl Iterator<Item = String> {
-        self.ranges.iter().cloned().flat_map(Range::into_hosts)
+        self.ranges.iter().flat_map(Range::hosts)
     }
 
     /// The host with rank 0.
@@ -78,18 +77,12 @@ impl Hostlist {
     /// All hosts but the one with rank 0.
     #[must_use]
     pub fn without_first(&self) -> Self {
-        let mut rest = Self::default();
-        for (position, range) in self.ranges.iter().cloned().enumerate() {
-            match range.numbers.filter(|_| position == 0) {
-                _ if position > 0 => rest.push(range),
-                Some(Numbers { first, last, width }) if first < last => {
-                    let numbers = Some(Numbers::new(first + 1, last, width));
-                    rest.push(Range { numbers, ..range })
-                }
-                Some(_) | None => 0,
-            };
-        }
-        rest
+        let Some((first, rest)) = self.ranges.split_first() else { return Self::default() };
+        let others = first.numbers.filter(|numbers| numbers.first < numbers.last);
+        let others = others.map(|Numbers { first: lead, last, width }| {
+            Range::new(first.prefix.clone(), Numbers::new(lead + 1, last, width))
+        });
+        Self { ranges: others.into_iter().chain(rest.iter().cloned()).collect() }
     }
 
     /// The rank of `host`: its first position.
@@ -106,27 +99,12 @@ impl Hostlist {
 
     /// How many of `<prefix>-0`, `<prefix>-1`, ... are listed, up to the first that is not.
     pub fn indexes_of(&self, prefix: &str) -> u32 {
-        let prefix = format!("{prefix}-");
-        let mut listed = BTreeSet::new();
-        for range in self.ranges.iter().filter(|range| range.prefix.starts_with(&prefix)) {
-            match range.numbers {
-                Some(Numbers { first, last, width: 0 }) if range.prefix == prefix => {
-                    listed.insert((first, last));
-                }
-                Some(_) | None => listed.extend(range.clone().into_hosts().filter_map(|host| {
-                    let digits = host.strip_prefix(&prefix)?;
-                    let index = digits.parse::<u64>().ok()?;
-                    (index.to_string() == digits).then_some((index, index))
-                })),
-            }
+        let listed: HashSet<String> = self.hosts().collect();
+        let mut count = 0;
+        while listed.contains(&format!("{prefix}-{count}")) {
+            count += 1;
         }
-        let count = listed.iter().fold(
-            0,
-            |count, &(first, last)| {
-                if first <= count { count.max(last + 1) } else { count }
-            },
-        );
-        u32::try_from(count).unwrap_or(u32::MAX)
+        count
     }
 
     /// A host that is listed more than once, if there is one.
@@ -148,9 +126,7 @@ impl Hostlist {
     /// Appends the hosts of `other` behind the own ones; changes nothing where that is too much.
     pub fn append(&mut self, other: &Self) -> Result<(), HostlistError> {
         let mut joined = self.clone();
-        for range in &other.ranges {
-            joined.push(range.clone());
-        }
+        other.ranges.iter().cloned().for_each(|range| joined.push(range));
         joined.check().map_err(|fault| HostlistError::new(&other.to_string(), fault))?;
         *self = joined;
         Ok(())
@@ -166,27 +142,17 @@ impl Hostlist {
         Ok(())
     }
 
-    /// Appends `range`, to the last range where it continues that. Gives at least as many characters as
-    /// the text grows by.
-    fn push(&mut self, range: Range) -> usize {
-        let range = range.split_as_read();
-        let Some(last) = self.ranges.last_mut() else {
-            self.ranges.push(range);
-            return NAME_LIMIT;
-        };
-        if let (Some(numbers), Some(more)) = (&mut last.numbers, range.numbers)
+    /// Appends `range`, to the last range where it continues that.
+    fn push(&mut self, range: Range) {
+        if let Some(last) = self.ranges.last_mut()
+            && let (Some(numbers), Some(more)) = (&mut last.numbers, range.numbers)
             && last.prefix == range.prefix
             && numbers.is_continued_by(more)
         {
             numbers.last = more.last;
-            return 0;
+        } else {
+            self.ranges.push(range);
         }
-        let name = if last.has_brackets_with(&range) { 0 } else { range.prefix.len() + "[]".len() };
-        let numbers = range
-            .numbers
-            .map_or(0, |Numbers { last, width, .. }| 2 * digits(last).max(width) + "-".len());
-        self.ranges.push(range);
-        name + numbers + ",".len()
     }
 }
 
@@ -243,6 +209,17 @@ struct Range {
 }
 
 impl Range {
+    /// The hosts `prefix` with each of `numbers`. A single one is split as [`Self::one`] splits it, so that
+    /// a list equals the one that is read from its text.
+    fn new(prefix: String, numbers: Numbers) -> Self {
+        match numbers {
+            Numbers { first, last, width } if first == last => {
+                Self::one(&format!("{prefix}{first:0width$}"))
+            }
+            numbers => Self { prefix, numbers: Some(numbers) },
+        }
+    }
+
     /// One host, split before its trailing number. Of a number with more digits than can be counted
     /// the first ones belong to the prefix.
     fn one(host: &str) -> Self {
@@ -253,27 +230,14 @@ impl Range {
         Self { prefix: prefix.to_owned(), numbers }
     }
 
-    /// A single host is split as [`Self::one`] splits it, whatever brackets it was written with, so that
-    /// a list equals the one that is read from its text.
-    fn split_as_read(self) -> Self {
-        match self.numbers {
-            Some(Numbers { first, last, width }) if first == last => {
-                Self::one(&format!("{}{first:0width$}", self.prefix))
-            }
-            Some(_) | None => self,
-        }
-    }
-
     fn count(&self) -> usize {
         self.numbers.map_or(1, Numbers::count)
     }
 
-    fn into_hosts(self) -> impl Iterator<Item = String> {
-        let Self { prefix, numbers } = self;
-        let plain = numbers.is_none().then(|| prefix.clone());
-        let width = numbers.map_or(0, |numbers| numbers.width);
-        let numbers = numbers.into_iter().flat_map(|Numbers { first, last, .. }| first..=last);
-        numbers.map(move |number| format!("{prefix}{number:0width$}")).chain(plain)
+    fn hosts(&self) -> impl Iterator<Item = String> {
+        let plain = self.numbers.is_none().then(|| self.prefix.clone());
+        let numbers = self.numbers.into_iter().flat_map(Numbers::texts);
+        numbers.map(|number| format!("{}{number}", self.prefix)).chain(plain)
     }
 
     /// Where among these hosts `host` is.
@@ -284,7 +248,7 @@ impl Range {
         };
         let number = digits.parse::<u64>().ok().filter(|number| (first..=last).contains(number))?;
         let is_written_so = format!("{number:0width$}") == digits;
-        is_written_so.then(|| Numbers::new(first, number, width).count() - 1)
+        is_written_so.then(|| Numbers { first, last: number, width }.count() - 1)
     }
 
     /// Whether both can be written between the same brackets.
@@ -308,8 +272,32 @@ impl Numbers {
         Self { first, last, width: if digits(first) < width { width } else { 0 } }
     }
 
+    /// Reads `N` or `N-M`.
+    fn read(range: &str) -> Result<Self, Fault> {
+        let invalid = || Fault::Range(excerpt(range));
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let is_number =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_number(first) || !is_number(last) {
+            return Err(invalid());
+        }
+        let (width, longest) = (first.len(), first.len().max(last.len()));
+        if longest > DIGITS_LIMIT {
+            return Err(Fault::Digits(longest));
+        }
+        match (first.parse(), last.parse()) {
+            (Ok(first), Ok(last)) if first <= last => Ok(Self::new(first, last, width)),
+            _ => Err(invalid()),
+        }
+    }
+
     fn count(self) -> usize {
         usize::try_from(self.last - self.first).map_or(usize::MAX, |more| more.saturating_add(1))
+    }
+
+    fn texts(self) -> impl Iterator<Item = String> {
+        let width = self.width;
+        (self.first..=self.last).map(move |number| format!("{number:0width$}"))
     }
 
     /// Whether `next` follows, written with the same padding.
@@ -353,8 +341,10 @@ fn split_outside_brackets(text: &str) -> Result<Vec<&str>, Fault> {
 
 /// What stands between two commas: a host name, with brackets in it or none.
 struct Pattern<'text> {
-    /// What stands before each bracket, and the numbers in it.
-    brackets: Vec<(&'text str, Vec<Numbers>)>,
+    /// What stands before each bracket whose numbers are written out, and its numbers.
+    outer: Vec<(&'text str, Vec<Numbers>)>,
+    /// The same of a bracket with nothing behind it: its numbers stay ranges.
+    last: Option<(&'text str, Vec<Numbers>)>,
     /// What stands behind the last bracket.
     end: &'text str,
 }
@@ -367,108 +357,67 @@ impl<'text> Pattern<'text> {
         if let Some(character) = part.chars().find(|character| !character.is_ascii_graphic()) {
             return Err(Fault::Character(character));
         }
-        let (mut brackets, mut end, mut longest) = (Vec::new(), part, 0);
+        let (mut outer, mut end, mut longest) = (Vec::new(), part, 0);
         while let Some((before, rest)) = end.split_once('[') {
-            if brackets.len() == BRACKETS_LIMIT {
+            if outer.len() == BRACKETS_LIMIT {
                 return Err(Fault::Brackets);
             }
             let (inside, rest) = rest.split_once(']').ok_or(Fault::Bracket)?;
-            let numbers: Vec<Numbers> = inside.split(',').map(numbers).collect::<Result<_, _>>()?;
+            let numbers: Vec<_> = inside.split(',').map(Numbers::read).collect::<Result<_, _>>()?;
             let lengths = numbers.iter().map(|it| digits(it.last).max(it.width));
             longest += before.len() + lengths.max().unwrap_or_default();
-            brackets.push((before, numbers));
+            outer.push((before, numbers));
             end = rest;
         }
         longest += end.len();
         if longest > NAME_LIMIT {
             return Err(Fault::Name(longest));
         }
-        Ok(Self { brackets, end })
+        let last = if end.is_empty() { outer.pop() } else { None };
+        Ok(Self { outer, last, end })
     }
 
     /// How many hosts it stands for.
-    fn count(&self) -> usize {
-        combinations(&self.brackets)
+    fn hosts(&self) -> usize {
+        combinations(self.outer.iter().chain(&self.last))
     }
 
-    /// Its hosts. The numbers of the last bracket stay ranges where nothing stands behind it.
-    fn ranges(&self) -> Box<dyn Iterator<Item = Range> + '_> {
-        let Some(((before, inner), outer)) = self.brackets.split_last() else {
-            return Box::new(std::iter::once(Range::one(self.end)));
-        };
-        let prefixes = (0..combinations(outer)).map(move |index| prefix(outer, index) + before);
-        Box::new(prefixes.flat_map(move |prefix| {
-            inner.iter().flat_map(move |numbers| self.last_bracket(prefix.clone(), *numbers))
-        }))
+    /// At least so many characters are written where its outer brackets are.
+    fn expanded_length(&self) -> usize {
+        let name: usize = self.outer.iter().map(|(before, _)| before.len() + 1).sum();
+        let name = name + self.end.len() + self.last.as_ref().map_or(0, |(before, _)| before.len());
+        if self.outer.is_empty() { 0 } else { name * combinations(&self.outer) }
     }
 
-    /// The hosts `prefix` with each of `numbers` and what stands behind them.
-    fn last_bracket(
-        &self,
-        prefix: String,
-        numbers: Numbers,
-    ) -> Box<dyn Iterator<Item = Range> + '_> {
-        if self.end.is_empty() {
-            return Box::new(std::iter::once(Range { prefix, numbers: Some(numbers) }));
+    /// Appends its hosts to `list`: the numbers of the last bracket count fastest.
+    fn expand_into(&self, list: &mut Hostlist) {
+        let mut prefixes = vec![String::new()];
+        for (before, numbers) in &self.outer {
+            let longer = prefixes.iter().flat_map(|prefix| {
+                let numbers = numbers.iter().copied().flat_map(Numbers::texts);
+                numbers.map(move |number| format!("{prefix}{before}{number}"))
+            });
+            prefixes = longer.collect();
         }
-        let hosts = Range { prefix, numbers: Some(numbers) }.into_hosts();
-        Box::new(hosts.map(move |host| Range::one(&(host + self.end))))
+        for prefix in prefixes {
+            let Some((before, numbers)) = &self.last else {
+                list.push(Range::one(&(prefix + self.end)));
+                continue;
+            };
+            for numbers in numbers {
+                list.push(Range::new(format!("{prefix}{before}"), *numbers));
+            }
+        }
     }
 }
 
 /// How many ways there are to choose a number from each of `brackets`.
-fn combinations(brackets: &[(&str, Vec<Numbers>)]) -> usize {
-    let counts = brackets
-        .iter()
-        .map(|(_, numbers)| numbers.iter().map(|it| it.count()).fold(0, usize::saturating_add));
-    counts.fold(1, usize::saturating_mul)
-}
-
-/// The text of `brackets` where their numbers are chosen for the `index`-th time: the last bracket
-/// counts fastest.
-fn prefix(brackets: &[(&str, Vec<Numbers>)], mut index: usize) -> String {
-    let mut text = String::new();
-    for (before, numbers) in brackets.iter().rev() {
-        let count: usize = numbers.iter().map(|it| it.count()).sum();
-        text.insert_str(0, &(before.to_string() + &nth(numbers, index % count)));
-        index /= count;
-    }
-    text
-}
-
-/// The number at this position among all that `ranges` have.
-fn nth(ranges: &[Numbers], mut position: usize) -> String {
-    for range in ranges {
-        let width = range.width;
-        match u64::try_from(position) {
-            Ok(more) if position < range.count() => {
-                return format!("{:0width$}", range.first + more);
-            }
-            _ => position -= range.count(),
-        }
-    }
-    String::new()
-}
-
-/// `N` or `N-M` between brackets.
-fn numbers(range: &str) -> Result<Numbers, Fault> {
-    let invalid = || Fault::Range(excerpt(range));
-    let (first, last) = range.split_once('-').unwrap_or((range, range));
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_number(first) || !is_number(last) {
-        return Err(invalid());
-    }
-    let longest = first.len().max(last.len());
-    if longest > DIGITS_LIMIT {
-        return Err(Fault::Digits(longest));
-    }
-    let width = first.len();
-    let first = first.parse().map_err(|_| invalid())?;
-    let last = last.parse().map_err(|_| invalid())?;
-    if first > last {
-        return Err(invalid());
-    }
-    Ok(Numbers::new(first, last, width))
+fn combinations<'all>(
+    brackets: impl IntoIterator<Item = &'all (&'all str, Vec<Numbers>)>,
+) -> usize {
+    let count =
+        |numbers: &[Numbers]| numbers.iter().map(|it| it.count()).fold(0, usize::saturating_add);
+    brackets.into_iter().map(|(_, numbers)| count(numbers)).fold(1, usize::saturating_mul)
 }
 
 #[cfg(test)]

@@ -74,16 +74,6 @@ impl Layout {
         &self.shared
     }
 
-    fn at(&self, relative: &str) -> PathBuf {
-        self.shared.join(relative)
-    }
-
-    /// Directory of the agent's binary and of its link [`Self::client`]. People and clients have it
-    /// first on their `PATH`.
-    pub fn bin_dir(&self) -> PathBuf {
-        self.at("bin")
-    }
-
     /// Name of the agent's binary, and of its processes.
     pub const AGENT_NAME: &str = "flux-agent";
     /// Name of the `flux` command: of the agent where it goes by it, and of the view's own.
@@ -99,133 +89,84 @@ impl Layout {
         self.bin_dir().join(Self::CLIENT_NAME)
     }
 
-    /// The Flux installation.
-    pub fn view(&self) -> PathBuf {
-        self.at("view")
-    }
-
-    /// What the view's links into `/opt/software` lead to (Spack views); mounted there too.
-    pub fn software(&self) -> PathBuf {
-        self.at(Self::SOFTWARE)
-    }
-
     /// [`Self::software`] relative to the shared volume, as a `subPath`.
     pub const SOFTWARE: &str = "software";
 
     /// Where Spack views expect [`Self::software`] to be found.
     pub const SOFTWARE_MOUNT: &str = "/opt/software";
 
-    /// Root of everything the agent configures.
-    pub fn config_root(&self) -> PathBuf {
-        self.at("config")
-    }
-
-    /// Directory handed to the broker as its configuration path.
-    pub fn broker_config_dir(&self) -> PathBuf {
-        self.at("config/etc/flux/config")
-    }
-
-    /// The broker's configuration.
-    pub fn broker_toml(&self) -> PathBuf {
-        self.at("config/etc/flux/config/broker.toml")
-    }
-
-    /// The hosts in rank order, one line, RFC 29.
-    pub fn hostlist(&self) -> PathBuf {
-        self.at("config/etc/flux/system/hostlist")
-    }
-
-    /// The resource set, RFC 20.
-    pub fn resource_file(&self) -> PathBuf {
-        self.at("config/etc/flux/system/R")
-    }
-
-    /// Empty directory the broker's cron module is pointed at.
-    pub fn cron_dir(&self) -> PathBuf {
-        self.at("config/etc/flux/system/cron.d")
-    }
-
-    /// The certificate the broker reads: mode 0600, owned by the broker's user.
-    pub fn curve_certificate(&self) -> PathBuf {
-        self.private.join("curve/curve.cert")
-    }
-
-    /// A link to [`Self::curve_certificate`], for configurations of the broker that users wrote for the Go
-    /// operator.
-    pub fn curve_certificate_link(&self) -> PathBuf {
-        self.at("config/curve/curve.cert")
-    }
-
-    /// The broker's state directory.
-    pub fn state_dir(&self) -> PathBuf {
-        self.at("config/var/lib/flux")
-    }
-
-    /// The broker's run directory.
-    pub fn run_dir(&self) -> PathBuf {
-        self.at("config/run/flux")
-    }
-
-    /// The broker's local socket.
-    pub fn local_socket(&self) -> PathBuf {
-        self.at("config/run/flux/local")
-    }
-
     /// The broker's local socket as a Flux URI.
     pub fn local_uri(&self) -> String {
         format!("local://{}", self.local_socket().display())
-    }
-
-    /// Helper for people: puts Flux on the paths of a shell that sources it.
-    pub fn view_helper(&self) -> PathBuf {
-        self.at("flux-view.sh")
-    }
-
-    /// Helper for people: opens a shell connected to the broker.
-    pub fn connect_helper(&self) -> PathBuf {
-        self.at("flux-connect.sh")
-    }
-
-    /// Helper for people: loads the Fluxion scheduler.
-    pub fn fluxion_helper(&self) -> PathBuf {
-        self.at("load-fluxion.sh")
-    }
-
-    /// Marker: the view is in place.
-    pub fn view_done_marker(&self) -> PathBuf {
-        self.at("flux-operator-done.txt")
-    }
-
-    /// Marker: the runner has finished.
-    pub fn complete_marker(&self) -> PathBuf {
-        self.at("flux-operator-complete.txt")
-    }
-
-    /// Locked by the runner's agent as long as it lives, so that sidecars see it go whatever ended it.
-    pub fn runner_lock(&self) -> PathBuf {
-        self.at("runner.lock")
-    }
-
-    /// Directory of mode 0700 of the container's own user: the runner's agent keeps there what
-    /// concerns nobody else, its socket and what hooks are given and leave.
-    pub fn private_directory(&self) -> PathBuf {
-        self.private.join("agent")
-    }
-
-    /// Home directory of a user that has none in the image.
-    pub fn home(&self) -> PathBuf {
-        self.at("home")
-    }
-
-    /// Where the lead's command may leave a sentence about its failure for PID 1.
-    pub fn command_failure(&self) -> PathBuf {
-        self.at("config/run/command.failure")
     }
 
     /// `ZeroMQ` REP socket on which PID 1 answers `status` and the readiness probe.
     pub fn agent_socket(&self) -> PathBuf {
         self.private_directory().join("status.sock")
     }
+}
+
+/// Defines a function for each path below a volume.
+macro_rules! paths {
+    ($($(#[$doc:meta])* $name:ident = $volume:ident / $path:expr;)*) => {
+        impl Layout {
+            $($(#[$doc])* pub fn $name(&self) -> PathBuf {
+                self.$volume.join($path)
+            })*
+        }
+    };
+}
+
+paths! {
+    /// Directory of the agent's binary and of its link [`Self::client`]. People and clients have it
+    /// first on their `PATH`.
+    bin_dir = shared / "bin";
+    /// The Flux installation.
+    view = shared / "view";
+    /// What the view's links into `/opt/software` lead to (Spack views); mounted there too.
+    software = shared / Layout::SOFTWARE;
+    /// Root of everything the agent configures.
+    config_root = shared / "config";
+    /// Directory handed to the broker as its configuration path.
+    broker_config_dir = shared / "config/etc/flux/config";
+    /// The broker's configuration.
+    broker_toml = shared / "config/etc/flux/config/broker.toml";
+    /// The hosts in rank order, one line, RFC 29.
+    hostlist = shared / "config/etc/flux/system/hostlist";
+    /// The resource set, RFC 20.
+    resource_file = shared / "config/etc/flux/system/R";
+    /// Empty directory the broker's cron module is pointed at.
+    cron_dir = shared / "config/etc/flux/system/cron.d";
+    /// The certificate the broker reads: mode 0600, owned by the broker's user.
+    curve_certificate = private / "curve/curve.cert";
+    /// A link to [`Self::curve_certificate`], for configurations of the broker that users wrote for the Go
+    /// operator.
+    curve_certificate_link = shared / "config/curve/curve.cert";
+    /// The broker's state directory.
+    state_dir = shared / "config/var/lib/flux";
+    /// The broker's run directory.
+    run_dir = shared / "config/run/flux";
+    /// The broker's local socket.
+    local_socket = shared / "config/run/flux/local";
+    /// Helper for people: puts Flux on the paths of a shell that sources it.
+    view_helper = shared / "flux-view.sh";
+    /// Helper for people: opens a shell connected to the broker.
+    connect_helper = shared / "flux-connect.sh";
+    /// Helper for people: loads the Fluxion scheduler.
+    fluxion_helper = shared / "load-fluxion.sh";
+    /// Marker: the view is in place.
+    view_done_marker = shared / "flux-operator-done.txt";
+    /// Marker: the runner has finished.
+    complete_marker = shared / "flux-operator-complete.txt";
+    /// Locked by the runner's agent as long as it lives, so that sidecars see it go whatever ended it.
+    runner_lock = shared / "runner.lock";
+    /// Directory of mode 0700 of the container's own user: the runner's agent keeps there what
+    /// concerns nobody else, its socket and what hooks are given and leave.
+    private_directory = private / "agent";
+    /// Home directory of a user that has none in the image.
+    home = shared / "home";
+    /// Where the lead's command may leave a sentence about its failure for PID 1.
+    command_failure = shared / "config/run/command.failure";
 }
 
 impl Default for Layout {
@@ -237,15 +178,6 @@ impl Default for Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_path_follows_the_mount() {
-        let layout = Layout::new("/srv/shared");
-        for path in [layout.agent(), layout.broker_toml(), layout.run_dir()] {
-            assert!(path.starts_with("/srv/shared"), "{}", path.display());
-        }
-        assert_eq!(layout.local_uri(), "local:///srv/shared/config/run/flux/local");
-    }
 
     #[test]
     fn what_is_private_lies_in_the_private_volume() {
@@ -261,7 +193,7 @@ mod tests {
     fn paths_that_users_rely_on_stay_where_they_were() {
         let layout = Layout::default();
         assert_eq!(layout.view_helper(), Path::new("/mnt/flux/flux-view.sh"));
-        assert_eq!(layout.local_socket(), Path::new("/mnt/flux/config/run/flux/local"));
+        assert_eq!(layout.local_uri(), "local:///mnt/flux/config/run/flux/local");
     }
 
     #[test]

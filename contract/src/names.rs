@@ -16,7 +16,7 @@ pub mod labels {
     /// Index of a pod within the MiniCluster: `0` is the lead.
     pub const JOB_INDEX: &str = "job-index";
     /// Value of [`JOB_INDEX`] on the pod of `spec.services`.
-    pub const COMPANION_INDEX: &str = "services";
+    pub const SERVICES_INDEX: &str = "services";
     /// Set by the Job controller on every pod of an Indexed Job (KEP-4017, stable since 1.32).
     pub const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
     /// Set by the Job controller on every pod of a Job.
@@ -86,60 +86,47 @@ impl ClusterName {
         format!("{}-curve-{run}", self.0)
     }
 
-    /// The volume with that Secret.
-    pub fn curve_volume(&self) -> String {
-        format!("{}-curve", self.0)
-    }
-
-    /// The volume with the munge key.
-    pub fn munge_volume(&self) -> String {
-        format!("{}-munge", self.0)
-    }
-
-    /// The volume in memory that only the runner mounts.
-    pub fn private_volume(&self) -> String {
-        format!("{}-private", self.0)
-    }
-
-    /// The volume with the agent's image.
-    pub fn agent_image_volume(&self) -> String {
-        format!("{}-agent-bin", self.0)
-    }
-
-    /// The volume with the view's image.
-    pub fn view_image_volume(&self) -> String {
-        format!("{}-view-image", self.0)
-    }
-
-    /// The volume with links to the packages of the view's image.
-    pub fn software_volume(&self) -> String {
-        format!("{}-view-software", self.0)
-    }
-
-    /// The `ConfigMap` that holds `agent.toml`.
-    pub fn agent_config_map(&self) -> String {
-        format!("{}-agent", self.0)
-    }
-
-    /// The Service in front of the lead broker.
-    pub fn lead_service(&self) -> String {
-        format!("{}-lead", self.0)
-    }
-
     /// The Service in front of the ports of the container `sidecar`.
     pub fn sidecar_service(&self, sidecar: &str) -> String {
         format!("{}-{sidecar}", self.0)
-    }
-
-    /// The pod of `spec.services`.
-    pub fn companion_pod(&self) -> String {
-        format!("{}-services", self.0)
     }
 
     /// Host name of the pod with `index`, set by the Job controller for an Indexed Job.
     pub fn pod_hostname(&self, index: u32) -> String {
         format!("{}-{index}", self.0)
     }
+}
+
+/// Defines a function for each name that is the MiniCluster's with a suffix.
+macro_rules! suffixed {
+    ($($(#[$doc:meta])* $name:ident = $suffix:literal;)*) => {
+        impl ClusterName {
+            $($(#[$doc])* pub fn $name(&self) -> String {
+                format!("{self}-{}", $suffix)
+            })*
+        }
+    };
+}
+
+suffixed! {
+    /// The volume with the CURVE certificate.
+    curve_volume = "curve";
+    /// The volume with the munge key.
+    munge_volume = "munge";
+    /// The volume in memory that only the runner mounts.
+    private_volume = "private";
+    /// The volume with the agent's image.
+    agent_image_volume = "agent-bin";
+    /// The volume with the view's image.
+    view_image_volume = "view-image";
+    /// The volume with links to the packages of the view's image.
+    software_volume = "view-software";
+    /// The `ConfigMap` that holds `agent.toml`.
+    agent_config_map = "agent";
+    /// The Service in front of the lead broker.
+    lead_service = "lead";
+    /// The pod of `spec.services`.
+    services_pod = "services";
 }
 
 impl fmt::Display for ClusterName {
@@ -174,7 +161,7 @@ mod tests {
             name.agent_image_volume(),
             name.agent_config_map(),
             name.lead_service(),
-            name.companion_pod(),
+            name.services_pod(),
             name.pod_hostname(i32::MAX.unsigned_abs()),
         ] {
             assert!(derived.len() <= 63, "{derived}");

@@ -87,7 +87,15 @@ mod tests {
     #[test]
     fn what_asks_for_a_shell_is_named() {
         for (text, name) in [
+            ("echo $HOME", "`$`"),
             ("echo \"$HOME\"", "`$`"),
+            ("a; b", "`;`"),
+            ("a && b", "`&`"),
+            ("a > b", "`>`"),
+            ("(a)", "`(`"),
+            ("echo `a`", "```"),
+            ("ls *.txt", "`*`"),
+            ("a # comment", "`#`"),
             ("a | b", "`|`"),
             ("ls ~/x", "`~`"),
             ("a\nb", "second line"),

@@ -2,6 +2,7 @@
 
 use crate::health::Health;
 use crate::metrics::Metrics;
+use anyhow::{Context as _, Result};
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -13,29 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use tokio::net::TcpListener;
-
-/// Why an endpoint does not answer.
-#[derive(Debug, thiserror::Error)]
-pub enum AdminError {
-    /// The address cannot be listened on.
-    #[error("listen on {address}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The server ended.
-    #[error("serve {address}")]
-    Serve {
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-}
 
 /// Whether the operator is ready: it stands by, or it knows every MiniCluster there is.
 #[derive(Debug, Clone, Default)]
@@ -53,24 +31,14 @@ impl Readiness {
     }
 }
 
-/// What the endpoints tell of.
-#[derive(Debug, Clone)]
-pub(crate) struct Endpoints {
-    /// Answers `/readyz`.
-    pub(crate) readiness: Readiness,
-    /// Answers `/healthz`.
-    pub(crate) health: Arc<Health>,
-    /// Answers `/metrics`.
-    pub(crate) metrics: Arc<Metrics>,
-}
-
 /// Serves the endpoints until it fails; with two equal addresses, on one listener.
 pub(crate) async fn serve(
     health_address: SocketAddr,
     metrics_address: SocketAddr,
-    endpoints: Endpoints,
-) -> Result<(), AdminError> {
-    let Endpoints { readiness, health, metrics } = endpoints;
+    readiness: Readiness,
+    health: Arc<Health>,
+    metrics: Arc<Metrics>,
+) -> Result<()> {
     let probes = probe_routes(readiness, health);
     if health_address == metrics_address {
         return listen(health_address, probes.merge(metrics_routes(metrics))).await;
@@ -93,13 +61,11 @@ fn metrics_routes(metrics: Arc<Metrics>) -> Router {
 }
 
 async fn healthy(State(health): State<Arc<Health>>) -> (StatusCode, String) {
-    match health.check(Instant::now()) {
-        Ok(()) => (StatusCode::OK, "ok".to_owned()),
-        Err(stuck) => {
-            tracing::error!(%stuck, "not healthy");
-            (StatusCode::SERVICE_UNAVAILABLE, stuck.to_string())
-        }
-    }
+    let Some(stuck) = health.stuck(Instant::now()) else {
+        return (StatusCode::OK, "ok".to_owned());
+    };
+    tracing::error!(stuck, "not healthy");
+    (StatusCode::SERVICE_UNAVAILABLE, stuck)
 }
 
 async fn ready(State(readiness): State<Readiness>) -> (StatusCode, &'static str) {
@@ -115,10 +81,10 @@ async fn text(State(metrics): State<Arc<Metrics>>) -> impl IntoResponse {
     metrics.text().map(|text| (content, text)).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-async fn listen(address: SocketAddr, routes: Router) -> Result<(), AdminError> {
-    let listener = bind(address).await.map_err(|source| AdminError::Listen { address, source })?;
+async fn listen(address: SocketAddr, routes: Router) -> Result<()> {
+    let listener = bind(address).await.with_context(|| format!("listen on {address}"))?;
     tracing::info!(%address, "listening");
-    axum::serve(listener, routes).await.map_err(|source| AdminError::Serve { address, source })
+    axum::serve(listener, routes).await.with_context(|| format!("serve {address}"))
 }
 
 /// `[::]` is every address, of IPv4 too; where the kernel has no IPv6, it is those of IPv4.

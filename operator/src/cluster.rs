@@ -12,12 +12,10 @@ pub use fixed_fields::FixedFields;
 pub(crate) use identity::Identity;
 
 use crate::crd::{Gang, Install, Medium};
-use flux_contract::{ClusterName, FluxUser, Hooks, Hostlist, Logging};
-use k8s_openapi::api::core::v1::{
-    NodeAffinity, PodSecurityContext, ResourceRequirements, SecurityContext, Toleration, Volume,
-    VolumeMount,
+use flux_contract::{
+    Broker, ClusterName, FluxUser, Hooks, Hostlist, Logging, SidecarConfig, Workload,
 };
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements, SecurityContext};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use std::collections::BTreeMap;
 
@@ -52,14 +50,14 @@ pub struct Cluster {
     pub suspend: bool,
     /// The Job's `backoffLimit`: 0 unless given, so that a failed command is not run again.
     pub backoff_limit: u32,
-    /// Services and affinity.
-    pub network: Network,
+    /// Name of the headless Service, the pods' subdomain.
+    pub headless_name: String,
+    /// Only the lead is reachable by a Service (`flux.minimalService`).
+    pub minimal_service: bool,
     /// Flux itself.
     pub flux: Flux,
     /// How much is said, and how strictly.
     pub logging: Logging,
-    /// More from the `ZeroMQ` sockets in the broker's log.
-    pub zeromq_debug: bool,
     /// File the instance's state is restored from and dumped to.
     pub archive: Option<String>,
     /// What all pods of the Job have in common.
@@ -90,7 +88,7 @@ impl Cluster {
 
     /// Pods are never restarted in place. Only for those the API server takes a failure policy.
     pub(crate) fn never_restarts(&self) -> bool {
-        self.pod.restart_policy == "Never"
+        self.pod.spec.restart_policy.as_deref() == Some("Never")
     }
 
     /// A command is never run a second time, and pods that are lost are made again all the same.
@@ -110,17 +108,6 @@ impl Cluster {
     }
 }
 
-/// Services and affinity.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Network {
-    /// Name of the headless Service, the pods' subdomain.
-    pub headless_name: String,
-    /// Prefer one pod a node and one zone for all.
-    pub affinity: bool,
-    /// Only the lead is reachable by a Service (`flux.minimalService`).
-    pub minimal_service: bool,
-}
-
 /// Flux itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flux {
@@ -130,22 +117,10 @@ pub struct Flux {
     pub install: Install,
     /// A worker leaves after its broker's first end.
     pub complete_workers: bool,
-    /// `tbon.topo`.
-    pub topology: Option<String>,
-    /// `log-stderr-level`.
-    pub log_level: u8,
-    /// `flux start --wrap`.
-    pub wrap: Option<String>,
-    /// Fluxion's queue policy.
-    pub queue_policy: String,
-    /// The scheduler of flux-core even where the view has Fluxion.
-    pub simple_scheduler: bool,
-    /// `broker.toml` verbatim.
-    pub broker_config: Option<String>,
+    /// Options and configuration of every broker; the quorum is decided when they are written.
+    pub broker: Broker,
     /// Where the CURVE certificate comes from.
     pub curve: Curve,
-    /// `tbon.connect_timeout`; absent: Flux's own default.
-    pub connect_timeout: Option<String>,
     /// Hosts in rank order, and the lead if it is elsewhere.
     pub hosts: Hostlist,
     /// The lead of another cluster that this one extends.
@@ -154,8 +129,6 @@ pub struct Flux {
     pub munge_secret: Option<String>,
     /// Lines for `flux-view.sh`.
     pub environment: BTreeMap<String, String>,
-    /// The broker listens on a local socket at the documented path.
-    pub local_socket: bool,
 }
 
 /// Where the CURVE certificate comes from.
@@ -189,8 +162,6 @@ pub struct View {
     pub image: String,
     /// `Always` or `IfNotPresent`.
     pub pull_policy: String,
-    /// Pull secret of the image.
-    pub pull_secret: Option<String>,
     /// Working directory of the init container.
     pub working_dir: Option<String>,
     /// Where the shared volume is mounted.
@@ -200,7 +171,7 @@ pub struct View {
     /// Replaces the view's site-packages directory.
     pub python_path: Option<String>,
     /// Resources of the init container.
-    pub resources: ResourceRequirements,
+    pub resources: Option<ResourceRequirements>,
     /// Security context of the init container.
     pub security_context: Option<SecurityContext>,
 }
@@ -212,40 +183,12 @@ pub struct Pod {
     pub labels: BTreeMap<String, String>,
     /// Annotations of the user.
     pub annotations: BTreeMap<String, String>,
-    /// Pod-level resources.
-    pub resources: BTreeMap<String, Quantity>,
-    /// `Never`, or `OnFailure` where the user asks for it.
-    pub restart_policy: String,
-    /// Service account.
-    pub service_account_name: Option<String>,
-    /// Runtime class.
-    pub runtime_class_name: Option<String>,
-    /// Whether pods get an API token.
-    pub automount_service_account_token: bool,
-    /// Scheduler.
-    pub scheduler_name: Option<String>,
-    /// Node selector, with the architecture if one is given (`flux.arch`).
-    pub node_selector: BTreeMap<String, String>,
-    /// Required node affinity.
-    pub node_affinity: Option<NodeAffinity>,
-    /// Tolerations.
-    pub tolerations: Vec<Toleration>,
-    /// DNS policy.
-    pub dns_policy: Option<String>,
     /// How many seconds the kubelet gives a pod to end.
     pub grace_seconds: u64,
-    /// Host IPC namespace.
-    pub host_ipc: bool,
-    /// Host PID namespace.
-    pub host_pid: bool,
-    /// One process namespace for all containers of a pod.
-    pub share_process_namespace: bool,
-    /// Security context, whole.
-    pub security_context: Option<PodSecurityContext>,
     /// Strategic-merge patch of the `PodSpec`, applied last.
     pub overlay: Option<serde_json::Value>,
-    /// Volumes of the user, by name, each once.
-    pub volumes: Vec<Volume>,
+    /// What the specification says of the pods. The containers, and the operator's own volumes, are not in it.
+    pub spec: PodSpec,
 }
 
 /// Name of the init container that copies the agent.
@@ -257,107 +200,34 @@ pub const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
 /// Tells a container's scripts how many cores the user means it to use (`cores`).
 pub const CORES_VARIABLE: &str = "FLUX_CORES";
 
-/// What every container has.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Container {
-    /// Name of the container.
-    pub name: String,
-    /// Image.
-    pub image: String,
-    /// Pull policy.
-    pub pull_policy: String,
-    /// Pull secret.
-    pub pull_secret: Option<String>,
-    /// Working directory.
-    pub working_dir: Option<String>,
-    /// Ports.
-    pub ports: Vec<u16>,
-    /// Literal environment, in order of the names.
-    pub environment: BTreeMap<String, String>,
-    /// Environment from Secrets: variable to (Secret, key).
-    pub secrets: BTreeMap<String, (String, String)>,
-    /// Value of the variable [`CORES_VARIABLE`], unless the environment has one of that name.
-    pub cores: u32,
-    /// Mounts of the user's volumes: this container's own, no other's.
-    pub mounts: Vec<VolumeMount>,
-    /// Resources.
-    pub resources: ResourceRequirements,
-    /// Security context.
-    pub security_context: Option<SecurityContext>,
-    /// argv run after the container's start.
-    pub post_start: Option<Vec<String>>,
-    /// argv run before the container's stop.
-    pub pre_stop: Option<Vec<String>>,
-}
-
 /// The container that runs Flux.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Runner {
-    /// Its container; the name is the MiniCluster's.
+    /// Its container, without what the operator adds; the name is the MiniCluster's.
     pub container: Container,
     /// Who Flux runs as.
     pub user: FluxUser,
     /// Scripts of the user.
     pub hooks: Hooks,
-    /// What the lead runs.
-    pub work: Work,
-}
-
-/// What the lead runs, with its node, task and option flags already decided.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Work {
-    /// Nothing, or a command submitted once: the instance stays.
-    Interactive(Option<flux_contract::Submission>),
-    /// The instance ends with the command.
-    Submit(flux_contract::Submission),
-    /// The command is the initial program.
-    Launcher {
-        /// Goes before the command.
-        prefix: Vec<String>,
-        /// Program and arguments.
-        command: Vec<String>,
-    },
-    /// A script for `flux batch`.
-    Batch {
-        /// Goes before the batch program.
-        prefix: Vec<String>,
-        /// Flags of `flux batch`.
-        flags: Vec<String>,
-        /// The script.
-        script: String,
-        /// Directory of the jobs' output.
-        output_directory: String,
-    },
-    /// Flux's own diagnostics in place of the command; the instance stays.
-    Diagnostics,
+    /// What the lead runs, with its node, task and option flags already decided.
+    pub workload: Workload,
 }
 
 /// The pod beside the Job's, `<name>-services`, from `spec.services`: what the workload needs and Flux
 /// does not run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServicesPod {
-    /// Its containers, at least one.
-    pub containers: Vec<ServicesContainer>,
-    /// Volumes of the user, by name, each once.
-    pub volumes: Vec<Volume>,
+    /// What the specification says of it.
+    pub spec: PodSpec,
     /// What a pod that was made from this specification keeps of it.
     pub fixed_fields: FixedFields,
-}
-
-/// A container of that pod.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ServicesContainer {
-    /// The container.
-    pub container: Container,
-    /// A text for the container's `sh`; absent: the image's own entrypoint runs.
-    pub command: Option<String>,
 }
 
 /// A container beside the runner.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sidecar {
-    /// The container.
+    /// The container, without what the operator adds.
     pub container: Container,
     /// Absent: the image's own entrypoint runs (`noWrapEntrypoint`).
-    pub wrapped: Option<flux_contract::SidecarConfig>,
+    pub wrapped: Option<SidecarConfig>,
 }

@@ -22,7 +22,6 @@ pub use build::Images;
 pub use context::{Context, Scope};
 pub use error::Error;
 
-use crate::health::UnderWay;
 use context::{api, notice};
 use failures::FIRST_RETRY;
 use futures::{FutureExt as _, StreamExt as _};
@@ -56,7 +55,6 @@ pub async fn supervise<T>(
     context: &Context,
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    let under_way = UnderWay::new(&context.health);
     let begin = Instant::now();
     let result = guard::guarded(guard::LIMIT, work).await;
     if let Err(error @ (Error::TimedOut { .. } | Error::Internal)) = &result {
@@ -66,7 +64,6 @@ pub async fn supervise<T>(
             tracing::warn!(error = error.chain(), "report why the reconcile was interrupted");
         }
     }
-    drop(under_way);
     context.metrics.observe(begin.elapsed(), result.as_ref().err().map(Error::category));
     if result.is_ok() {
         context.failures.forget(marker.namespace().as_deref(), &marker.name_any());

@@ -21,7 +21,7 @@ mod scheduling;
 mod status;
 
 pub use bounds::SPECIFICATION_LIMIT;
-pub(crate) use bounds::{out_of_range, too_large};
+pub(crate) use bounds::{broken, out_of_range, too_large};
 pub use container::{
     Commands, Container, ContainerVolume, DEFAULT_IMAGE, LifeCycle, SecretKey, UserAccount,
 };
@@ -33,15 +33,19 @@ pub use pod::Pod;
 pub use scheduling::{Gang, Scheduling};
 pub use status::{InstallMethod, Installed, MiniClusterStatus, State, TimelineEntry};
 
+use educe::Educe;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
 /// Most pods of an Indexed Job (Kubernetes, `maxParallelismForIndexedJob`).
 pub const SIZE_LIMIT: i32 = 100_000;
 
 /// A Flux instance of one or more pods, and what it runs.
-#[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[skip_serializing_none]
+#[derive(CustomResource, KubeSchema, Educe, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[educe(Default)]
 #[kube(
     group = "flux-framework.org",
     version = "v1alpha2",
@@ -130,24 +134,24 @@ pub struct MiniClusterSpec {
     /// Number of pods, each one broker of the Flux instance. May be changed afterwards, up to
     /// `maxSize`; the highest indexes go first when it shrinks. Default 1.
     #[serde(default = "one")]
+    #[educe(Default(expression = one()))]
     #[schemars(range(min = 1, max = 100_000))]
     pub size: i32,
 
     /// Number of hosts registered with Flux, hence the largest `size` this MiniCluster can be
     /// scaled to. Flux keeps it while it runs; it may change while the MiniCluster is suspended. Default: `size`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub max_size: Option<i32>,
 
     /// Number of brokers that must be online before the command runs. Default: `size` when fewer
     /// pods than registered hosts are asked for, else all hosts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub min_size: Option<i32>,
 
     /// Number of tasks of the whole command (`-n`). 0 asks for nodes only (`-N <size>`); with at
     /// least as many tasks as pods both are given. Default 1.
     #[serde(default = "one")]
+    #[educe(Default(expression = one()))]
     #[schemars(range(min = 0))]
     pub tasks: i32,
 
@@ -174,13 +178,13 @@ pub struct MiniClusterSpec {
     /// the start of the Job on, with `pod.restartPolicy: OnFailure` and where the deadline was not given
     /// at the start. Default 31500000 (a year, nearly).
     #[serde(default = "deadline_seconds")]
+    #[educe(Default(expression = deadline_seconds()))]
     #[schemars(range(min = 1))]
     pub deadline_seconds: i64,
 
     /// How often the command may be run again after a failure: so many failed pods are replaced. Default: a
     /// failed command fails the Job at once and is not run again, while a worker that is lost is replaced;
     /// so is the lead of an interactive MiniCluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub backoff_limit: Option<i32>,
 
@@ -188,7 +192,6 @@ pub struct MiniClusterSpec {
     /// the MiniCluster fails with reason `StartDeadlineExceeded` and says what it waited for; its pods are
     /// deleted. The time in which the MiniCluster is suspended or waits in a queue does not count, and after that
     /// it counts anew. Default: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub start_deadline_seconds: Option<i64>,
 
@@ -206,7 +209,6 @@ pub struct MiniClusterSpec {
 
     /// Delete the MiniCluster, and with it everything made for it, so many seconds after it has finished, well or
     /// not. It may be given or changed afterwards. Default: it stays.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub ttl_seconds_after_finished: Option<i32>,
 
@@ -227,7 +229,6 @@ pub struct MiniClusterSpec {
     pub logging: Logging,
 
     /// State of the Flux instance kept from one MiniCluster to the next.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archive: Option<Archive>,
 
     /// What all pods have in common.
@@ -270,33 +271,4 @@ const fn one() -> i32 {
 /// `deadlineSeconds` where none is given.
 pub(crate) const fn deadline_seconds() -> i64 {
     31_500_000
-}
-
-impl Default for MiniClusterSpec {
-    fn default() -> Self {
-        Self {
-            size: one(),
-            max_size: None,
-            min_size: None,
-            tasks: one(),
-            interactive: false,
-            launcher: false,
-            job_labels: BTreeMap::new(),
-            deadline_seconds: deadline_seconds(),
-            backoff_limit: None,
-            start_deadline_seconds: None,
-            suspend: false,
-            cleanup: false,
-            ttl_seconds_after_finished: None,
-            share_process_namespace: false,
-            network: Network::default(),
-            flux: Flux::default(),
-            logging: Logging::default(),
-            archive: None,
-            pod: Pod::default(),
-            scheduling: Scheduling::default(),
-            containers: vec![],
-            services: vec![],
-        }
-    }
 }

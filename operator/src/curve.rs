@@ -8,18 +8,10 @@ use flux_contract::{CertificateError, CurveCertificate, Redacted};
 pub enum CurveError {
     /// The system has no random numbers.
     #[error("draw random numbers for a CURVE key pair")]
-    Random {
-        /// Why.
-        #[source]
-        source: getrandom::Error,
-    },
+    Random(#[source] getrandom::Error),
     /// The name does not fit a certificate.
     #[error("make a CURVE certificate")]
-    Certificate {
-        /// Why.
-        #[source]
-        source: CertificateError,
-    },
+    Certificate(#[source] CertificateError),
 }
 
 /// The text of the certificate that goes into the Secret; `None` when the user has an own Secret.
@@ -34,9 +26,9 @@ pub fn certificate(
         Curve::Given(text) => Ok(Some(text.clone())),
         Curve::Generate => {
             let mut secret = [0; 32];
-            draw(&mut secret).map_err(|source| CurveError::Random { source })?;
+            draw(&mut secret).map_err(CurveError::Random)?;
             let certificate = CurveCertificate::new(cluster.name.as_str(), secret)
-                .map_err(|source| CurveError::Certificate { source })?;
+                .map_err(CurveError::Certificate)?;
             Ok(Some(certificate.to_text()))
         }
     }

@@ -5,6 +5,7 @@
 //! [`DURATION`], by its own clock, and only as the version that it has seen. See
 //! `docs/design/operator.md`.
 
+use anyhow::{Context as _, Result, bail};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -21,32 +22,6 @@ pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 pub const RETRY_PERIOD: Duration = Duration::from_secs(2);
 /// Longest time for one attempt: a connection that died must not use up the deadline.
 const ATTEMPT: Duration = Duration::from_secs(4);
-
-/// Why an attempt to get or to keep the Lease has failed. It is made again.
-#[derive(Debug, thiserror::Error)]
-pub enum LeaderError {
-    /// The API server did not do it.
-    #[error("{action} the Lease {namespace}/{name}")]
-    Request {
-        /// What was being done: read, create, write.
-        action: &'static str,
-        /// Namespace of the Lease.
-        namespace: String,
-        /// Its name.
-        name: String,
-        /// Why.
-        #[source]
-        source: Box<kube::Error>,
-    },
-    /// The API server did not answer.
-    #[error("no answer about the Lease {namespace}/{name} for {} s", ATTEMPT.as_secs())]
-    NoAnswer {
-        /// Namespace of the Lease.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
-}
 
 /// Why the Lease is no longer held.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -151,17 +126,16 @@ impl Candidate {
     }
 
     /// Tries once to get or to renew the Lease.
-    async fn attempt(&mut self) -> Result<Standing, LeaderError> {
+    async fn attempt(&mut self) -> Result<Standing> {
         if let Ok(answer) = timeout(ATTEMPT, self.try_once()).await {
             return answer;
         }
         // It may have been done all the same.
         self.mistrust();
-        let (namespace, name) = (self.namespace.clone(), self.name.clone());
-        Err(LeaderError::NoAnswer { namespace, name })
+        bail!("no answer about the Lease {} for {} s", self.lease(), ATTEMPT.as_secs())
     }
 
-    async fn try_once(&mut self) -> Result<Standing, LeaderError> {
+    async fn try_once(&mut self) -> Result<Standing> {
         let begin = Instant::now();
         let found = self.read().await?;
         let claim = claim(found.as_ref(), &self.identity, self.has_expired(), Timestamp::now());
@@ -187,20 +161,20 @@ impl Candidate {
                 self.mistrust();
                 Ok(Standing::Unclear)
             }
-            Err(source) => {
+            Err(error) => {
                 self.mistrust();
-                Err(self.failed(action, source))
+                Err(error).with_context(|| format!("{action} the Lease {}", self.lease()))
             }
         }
     }
 
     /// The Lease as it is: as our last write was answered, else read now.
-    async fn read(&mut self) -> Result<Option<Lease>, LeaderError> {
+    async fn read(&mut self) -> Result<Option<Lease>> {
         if let Some(Seen { lease, ours: true, .. }) = &self.seen {
             return Ok(Some(lease.clone()));
         }
-        let found =
-            self.api.get_opt(&self.name).await.map_err(|source| self.failed("read", source))?;
+        let found = self.api.get_opt(&self.name).await;
+        let found = found.with_context(|| format!("read the Lease {}", self.lease()))?;
         let Some(lease) = found else { return Ok(None) };
         let same = self.seen.as_ref().filter(|seen| seen.lease.spec == lease.spec);
         let since = same.map_or_else(Instant::now, |seen| seen.since);
@@ -224,9 +198,8 @@ impl Candidate {
         })
     }
 
-    fn failed(&self, action: &'static str, source: kube::Error) -> LeaderError {
-        let (namespace, name) = (self.namespace.clone(), self.name.clone());
-        LeaderError::Request { action, namespace, name, source: Box::new(source) }
+    fn lease(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
     }
 }
 
@@ -259,8 +232,8 @@ fn holder(lease: &Lease) -> Option<String> {
     holder.filter(|holder| !holder.is_empty())
 }
 
-fn warn(error: &LeaderError) {
-    let cause = std::error::Error::source(error).map(ToString::to_string);
+fn warn(error: &anyhow::Error) {
+    let cause = error.source().map(ToString::to_string);
     tracing::warn!(%error, cause, "try for the Lease again");
 }
 

@@ -6,7 +6,6 @@ use flux_operator::crd::Install;
 use flux_operator::crd::definition::definition;
 use flux_operator::offline::{Checker, Findings};
 use flux_operator::{images, run, telemetry};
-use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -16,7 +15,6 @@ const CANNOT_READ: u8 = 2;
 /// Everything this program prints, except for the log. A reader that has gone away is its own
 /// business: output that nobody takes is no failure.
 mod output {
-    use std::error::Error;
     use std::io::{Write as _, stderr, stdout};
 
     /// Prints what was asked for.
@@ -30,14 +28,8 @@ mod output {
     }
 
     /// Prints an error and its causes.
-    pub(super) fn failure(error: &dyn Error) {
-        let mut text = format!("flux-operator: {error}");
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            text = format!("{text}: {error}");
-            cause = error.source();
-        }
-        complaint(&text);
+    pub(super) fn failure(error: &anyhow::Error) {
+        complaint(&format!("flux-operator: {error:#}"));
     }
 }
 
@@ -45,13 +37,13 @@ fn main() -> ExitCode {
     match execute(Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {
-            output::failure(error.as_ref());
+            output::failure(&error);
             ExitCode::FAILURE
         }
     }
 }
 
-fn execute(command: Command) -> Result<ExitCode, Box<dyn Error>> {
+fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(arguments) => {
             telemetry::start(arguments.log_format, &arguments.log_level)?;

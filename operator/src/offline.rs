@@ -3,8 +3,6 @@
 mod document;
 mod source;
 
-pub use source::ReadError;
-
 use crate::cluster::validate::{Defaults, validate};
 use crate::crd::MiniCluster;
 use document::{Node, documents};
@@ -86,7 +84,7 @@ impl Checker {
         &self,
         argument: &std::path::Path,
         standard_input: &mut dyn Read,
-    ) -> Result<Vec<Findings>, ReadError> {
+    ) -> anyhow::Result<Vec<Findings>> {
         let mut all = Vec::new();
         for path in source::paths(argument)? {
             let (path, text) = source::text(&path, standard_input)?;
@@ -114,13 +112,13 @@ impl Checker {
         };
         for node in documents.into_iter().flat_map(Node::unpacked) {
             let document = node.value();
-            match kind(&document) {
-                Kind::MiniCluster => {
+            match document["kind"].as_str() {
+                Some(kind) if kind.eq_ignore_ascii_case(&MiniCluster::kind(&())) => {
                     findings.checked += 1;
                     add_remarks(&mut findings, &node, &self.remarks(&document), &document);
                 }
-                Kind::Other => {}
-                Kind::Missing => {
+                Some(_) => {}
+                None => {
                     let message = "kind: missing: every object has apiVersion and kind";
                     findings.add_fault(Some(node.line_of("")), None, message);
                 }
@@ -137,10 +135,10 @@ impl Checker {
             return remarks;
         };
         match validate(&as_stored(object), &self.defaults) {
-            Ok(cluster) => remarks.notes.extend(cluster.not_acted_on.iter().map(|said| {
-                let (path, detail) = said.split_once(' ').unwrap_or((said, ""));
-                (path.to_owned(), format!("not acted on {detail}").trim_end().to_owned())
-            })),
+            Ok(cluster) => {
+                let fields = cluster.not_acted_on.into_iter();
+                remarks.notes.extend(fields.map(|path| (path, "not acted on".to_owned())));
+            }
             Err(violations) => {
                 let faults = violations.0.into_iter();
                 remarks.faults.extend(faults.map(|fault| (fault.path, fault.message)));
@@ -175,21 +173,6 @@ fn field_path(path: &Path<'_>) -> String {
         Path::Some { parent }
         | Path::NewtypeStruct { parent }
         | Path::NewtypeVariant { parent } => field_path(parent),
-    }
-}
-
-/// Which kind of object a document is.
-enum Kind {
-    MiniCluster,
-    Other,
-    Missing,
-}
-
-fn kind(document: &Value) -> Kind {
-    match document["kind"].as_str() {
-        Some(kind) if kind.eq_ignore_ascii_case(&MiniCluster::kind(&())) => Kind::MiniCluster,
-        Some(_) => Kind::Other,
-        None => Kind::Missing,
     }
 }
 
@@ -242,8 +225,6 @@ fn identity_faults(document: &Value) -> Vec<(String, String)> {
 /// The object with what the API server would have filled in.
 fn as_stored(mut object: MiniCluster) -> MiniCluster {
     let metadata = &mut object.metadata;
-    metadata.uid.get_or_insert_with(|| "00000000-0000-0000-0000-000000000000".to_owned());
-    metadata.namespace.get_or_insert_with(|| "default".to_owned());
     if let (None, Some(prefix)) = (&metadata.name, &metadata.generate_name) {
         metadata.name = Some(format!("{prefix}xxxxx"));
     }

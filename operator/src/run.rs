@@ -4,21 +4,22 @@
 //! signals), and one that reconciles. However long a decision takes, the Lease is renewed and
 //! `/healthz` says what is going on.
 
-use crate::admin::{self, AdminError, Endpoints, Readiness};
+use crate::admin::{self, Readiness};
 use crate::cli::{RunArguments, defaults};
 use crate::controller::{self, Context, Images, Scope};
 use crate::health::{BEAT, Health};
 use crate::leader::{Candidate, Lost};
 use crate::metrics::Metrics;
+use anyhow::{Context as _, Result};
 use kube::{Client, Config};
 use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 /// Longest silence of the API server on a connection in use: above the 290 s that a watch may be
 /// silent. Single requests are given up earlier, with the reconcile that makes them.
@@ -27,85 +28,23 @@ const SILENCE: Duration = Duration::from_mins(5);
 /// to be given back before.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Why the operator ended.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// There are no threads.
-    #[error("start the threads")]
-    Threads {
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// There is nothing that says where the API server is.
-    #[error("find a Kubernetes API server")]
-    Infer {
-        /// Why.
-        #[source]
-        source: Box<kube::config::InferConfigError>,
-    },
-    /// There is no way to reach an API server.
-    #[error("make a client of the Kubernetes API server")]
-    Connect {
-        /// Why.
-        #[source]
-        source: Box<kube::Error>,
-    },
-    /// Signals cannot be waited for.
-    #[error("wait for signals")]
-    Signals {
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// There are no random numbers.
-    #[error("draw random numbers for a name in the Lease")]
-    Random {
-        /// Why.
-        #[source]
-        source: getrandom::Error,
-    },
-    /// The endpoints for probes and metrics failed.
-    #[error("serve health and metrics")]
-    Admin {
-        /// Why.
-        #[source]
-        source: AdminError,
-    },
-    /// The controller ended without being asked to.
-    #[error("run the controller")]
-    Controller {
-        /// Why.
-        #[source]
-        source: JoinError,
-    },
-    /// This operator must not act any more, and starts over as a stand-by.
-    #[error("stop acting")]
-    LeaseLost {
-        /// Why.
-        #[source]
-        source: Lost,
-    },
-}
-
 /// Runs until a signal asks to stop, or until something that it depends on fails.
-pub fn run(arguments: RunArguments) -> Result<(), RunError> {
-    let threads = |source| RunError::Threads { source };
-    let workers = Builder::new_current_thread().enable_all().build().map_err(threads)?;
-    let control = Builder::new_current_thread().enable_all().build().map_err(threads)?;
+pub fn run(arguments: RunArguments) -> Result<()> {
+    let threads = "start the threads";
+    let workers = Builder::new_current_thread().enable_all().build().context(threads)?;
+    let control = Builder::new_current_thread().enable_all().build().context(threads)?;
     let handle = workers.handle().clone();
     // One thread is enough for a thousand MiniClusters, and each more keeps memory of its own that it has freed.
     // Nobody waits for its end: a reconcile that computes for ever does not keep the process.
     let reconciles = std::thread::Builder::new().name("reconcile".to_owned());
-    reconciles.spawn(move || workers.block_on(pending::<()>())).map_err(threads)?;
+    reconciles.spawn(move || workers.block_on(pending::<()>())).context(threads)?;
     control.block_on(serve(arguments, &handle))
 }
 
 /// Serves the endpoints and acts, or stands by.
-async fn serve(arguments: RunArguments, workers: &Handle) -> Result<(), RunError> {
+async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
     let stop = stop_signal()?;
-    let config =
-        Config::infer().await.map_err(|source| RunError::Infer { source: Box::new(source) })?;
+    let config = Config::infer().await.context("find a Kubernetes API server")?;
     tracing::info!(?arguments, "start");
     let candidate = candidate(&arguments, &config)?;
     let (readiness, metrics) = (Readiness::default(), Arc::new(Metrics::new()));
@@ -120,10 +59,15 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<(), RunError
             defaults(arguments.view_image, arguments.arm_view_image, arguments.install),
         )
     };
-    let health = context.health();
+    let health = Arc::new(Health::new(Instant::now()));
     workers.spawn(beat(Arc::clone(&health)));
-    let endpoints =
-        Endpoints { readiness: readiness.clone(), health, metrics: Arc::clone(&metrics) };
+    let served = admin::serve(
+        arguments.health_bind,
+        arguments.metrics_bind,
+        readiness.clone(),
+        health,
+        Arc::clone(&metrics),
+    );
     let operator = Operator {
         context: Arc::new(context),
         scope: Scope { namespace: arguments.namespace, concurrency: arguments.concurrency },
@@ -134,22 +78,20 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<(), RunError
     };
     tokio::select! {
         ended = operator.act(candidate) => ended,
-        served = admin::serve(arguments.health_bind, arguments.metrics_bind, endpoints) => {
-            served.map_err(|source| RunError::Admin { source })
-        }
+        served = served => served.context("serve health and metrics"),
     }
 }
 
 /// A client none of whose requests waits for ever.
-fn client(mut config: Config) -> Result<Client, RunError> {
+fn client(mut config: Config) -> Result<Client> {
     config.read_timeout = Some(SILENCE);
     // From the request on, not from the answer before it.
     config.reset_reader_on_write = true;
-    Client::try_from(config).map_err(|source| RunError::Connect { source: Box::new(source) })
+    Client::try_from(config).context("make a client of the Kubernetes API server")
 }
 
 /// A candidate for the Lease, if there is one to hold. It has a client of its own, on this thread.
-fn candidate(arguments: &RunArguments, config: &Config) -> Result<Option<Candidate>, RunError> {
+fn candidate(arguments: &RunArguments, config: &Config) -> Result<Option<Candidate>> {
     if !arguments.leader_elect {
         return Ok(None);
     }
@@ -161,12 +103,12 @@ fn candidate(arguments: &RunArguments, config: &Config) -> Result<Option<Candida
 
 /// `name` with a random end: two processes never hold the Lease as one, be they on one machine or
 /// in one pod, one after the other.
-fn unique(name: &str) -> Result<String, RunError> {
-    let random = getrandom::u64().map_err(|source| RunError::Random { source })?;
+fn unique(name: &str) -> Result<String> {
+    let random = getrandom::u64().context("draw random numbers for a name in the Lease")?;
     Ok(format!("{name}_{random:016x}"))
 }
 
-/// Tells `health` for ever that the thread that reconciles comes round.
+/// Beats `health` for ever, as long as the thread that reconciles comes round.
 async fn beat(health: Arc<Health>) {
     loop {
         health.beat(Instant::now());
@@ -181,12 +123,12 @@ struct Operator {
     readiness: Readiness,
     metrics: Arc<Metrics>,
     workers: Handle,
-    stop: watch::Receiver<bool>,
+    stop: CancellationToken,
 }
 
 impl Operator {
     /// Stands by until the Lease is held, if there is one to hold; then reconciles.
-    async fn act(self, candidate: Option<Candidate>) -> Result<(), RunError> {
+    async fn act(self, candidate: Option<Candidate>) -> Result<()> {
         let Some(mut candidate) = candidate else {
             self.metrics.set_leader(true);
             return self.reconcile().await;
@@ -194,7 +136,7 @@ impl Operator {
         tokio::select! {
             // A stand-by that can read the Lease does all that is asked of it.
             () = candidate.gain(|| self.readiness.set(true)) => {}
-            () = stopped(self.stop.clone()) => {
+            () = self.stop.cancelled() => {
                 candidate.release().await;
                 return Ok(());
             }
@@ -204,35 +146,29 @@ impl Operator {
         let metrics = Arc::clone(&self.metrics);
         let ended = while_held(&mut candidate, self.reconcile()).await;
         metrics.set_leader(false);
-        match ended {
-            Ok(ended) => {
-                candidate.release().await;
-                ended
-            }
-            Err(source) => Err(RunError::LeaseLost { source }),
-        }
+        // When it is lost, the operator starts over as a stand-by.
+        let ended = ended.context("stop acting")?;
+        candidate.release().await;
+        ended
     }
 
     /// Reconciles until asked to stop. When this is dropped, the reconciles under way are too.
-    async fn reconcile(self) -> Result<(), RunError> {
+    async fn reconcile(self) -> Result<()> {
         let readiness = self.readiness;
         let synced = move || {
             tracing::info!("all MiniClusters are known");
             readiness.set(true);
         };
-        let stop = stopped(self.stop.clone());
-        let work = controller::run(self.context, self.scope, synced, stopped(self.stop));
+        let stop = self.stop.clone();
+        let work = controller::run(self.context, self.scope, synced, self.stop.cancelled_owned());
         let mut tasks = JoinSet::new();
         tasks.spawn_on(work, &self.workers);
         let impatient = async {
-            stop.await;
+            stop.cancelled().await;
             sleep(PATIENCE).await;
         };
         tokio::select! {
-            ended = tasks.join_next() => match ended {
-                Some(Err(source)) => Err(RunError::Controller { source }),
-                Some(Ok(())) | None => Ok(()),
-            },
+            ended = tasks.join_next() => ended.unwrap_or(Ok(())).context("run the controller"),
             () = impatient => {
                 tracing::warn!(?PATIENCE, "reconciles are still under way: stop without them");
                 Ok(())
@@ -253,30 +189,22 @@ pub async fn while_held<T>(
     }
 }
 
-/// A channel that turns true on SIGTERM or SIGINT.
-fn stop_signal() -> Result<watch::Receiver<bool>, RunError> {
-    let listen = |kind| signal(kind).map_err(|source| RunError::Signals { source });
+/// A token that SIGTERM and SIGINT cancel.
+fn stop_signal() -> Result<CancellationToken> {
+    let listen = |kind| signal(kind).context("wait for signals");
     let (mut terminate, mut interrupt) =
         (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-    let (sender, receiver) = watch::channel(false);
+    let token = CancellationToken::new();
+    let stop = token.clone();
     tokio::spawn(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
         tracing::info!("asked to stop");
-        // Nobody listens any more: then everything has stopped already.
-        let _ = sender.send(true);
+        stop.cancel();
     });
-    Ok(receiver)
-}
-
-/// Resolves when asked to stop.
-async fn stopped(mut stop: watch::Receiver<bool>) {
-    // A sender that is gone will never ask; wait for ever instead of stopping for no reason.
-    if stop.wait_for(|stop| *stop).await.is_err() {
-        pending::<()>().await;
-    }
+    Ok(token)
 }
 
 #[cfg(test)]
@@ -296,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn two_processes_of_one_name_are_told_apart() {
+    fn two_processes_of_one_name_have_two_identities() {
         let (one, other) = (unique("flux-operator").unwrap(), unique("flux-operator").unwrap());
         assert!(one.starts_with("flux-operator_") && one != other, "{one} {other}");
     }

@@ -1,9 +1,9 @@
 //! The log.
 
+use anyhow::{Context as _, anyhow};
 use clap::ValueEnum;
 use std::io::IsTerminal as _;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::ParseError;
 
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -14,32 +14,11 @@ pub enum LogFormat {
     Text,
 }
 
-/// Why there is no log.
-#[derive(Debug, thiserror::Error)]
-pub enum TelemetryError {
-    /// The level is no filter.
-    #[error("read the log level {level:?}")]
-    Level {
-        /// The text.
-        level: String,
-        /// Why.
-        #[source]
-        source: ParseError,
-    },
-    /// There is a log already.
-    #[error("start the log")]
-    Start {
-        /// Why.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-}
-
 /// Starts the log on stderr. `level` is one of `error`, `warn`, `info`, `debug`, `trace`, or
 /// directives such as `info,kube=debug`.
-pub fn start(format: LogFormat, level: &str) -> Result<(), TelemetryError> {
-    let filter = EnvFilter::try_new(level)
-        .map_err(|source| TelemetryError::Level { level: level.to_owned(), source })?;
+pub fn start(format: LogFormat, level: &str) -> anyhow::Result<()> {
+    let filter =
+        EnvFilter::try_new(level).with_context(|| format!("read the log level {level:?}"))?;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -48,5 +27,5 @@ pub fn start(format: LogFormat, level: &str) -> Result<(), TelemetryError> {
         LogFormat::Json => log.json().flatten_event(true).with_span_list(false).try_init(),
         LogFormat::Text => log.try_init(),
     }
-    .map_err(|source| TelemetryError::Start { source })
+    .map_err(|error| anyhow!(error).context("start the log"))
 }

@@ -31,31 +31,22 @@ impl HostlistError {
 /// What is wrong with a text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
-    /// A `[` without its `]`, or the reverse.
     #[error("has an unmatched bracket")]
     Bracket,
-    /// A range that is not `N` or `N-M` with N not above M; it, or its beginning.
     #[error("has an invalid range {0:?}")]
     Range(String),
-    /// A number of so many digits, more than any host has.
     #[error("has a number of {0} digits, at most {DIGITS_LIMIT} are read")]
     Digits(usize),
-    /// No host at all, or nothing between two commas.
     #[error("has an empty host name")]
     Empty,
-    /// A character that no host name has.
     #[error("has a character {0:?} that no host name has")]
     Character(char),
-    /// A host name of so many characters, more than DNS allows.
     #[error("has a host name of {0} characters, at most {NAME_LIMIT} are allowed")]
     Name(usize),
-    /// More brackets in one host name than anybody needs.
     #[error("has more than {BRACKETS_LIMIT} brackets in one host name")]
     Brackets,
-    /// More hosts than any instance could have: the text is a mistake or an attack.
     #[error("names more than {SIZE_LIMIT} hosts")]
     Size,
-    /// Longer than any instance needs, as it was given or written in ranges.
     #[error("takes more than {TEXT_LIMIT} characters")]
     Text,
 }

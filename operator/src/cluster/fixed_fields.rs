@@ -111,8 +111,8 @@ impl FixedFields {
         let now: Fields<'_> = self.0.iter().map(|(path, hash)| (&**path, &**hash)).collect();
         let paths: BTreeSet<&str> = noted.keys().chain(now.keys()).copied().collect();
         let changed = paths.into_iter().filter(|path| noted.get(path) != now.get(path));
-        let told: BTreeSet<String> = changed.map(|path| told(path, &noted, &now)).collect();
-        told.into_iter().collect()
+        let paths: BTreeSet<String> = changed.map(|path| reported(path, &noted, &now)).collect();
+        paths.into_iter().collect()
     }
 }
 
@@ -139,8 +139,8 @@ fn first_bits(digest: &[u8]) -> u64 {
     digest.first_chunk().copied().map_or(0, u64::from_be_bytes)
 }
 
-/// How a changed field is named: by its list's element where that has come or gone as a whole.
-fn told(path: &str, noted: &Fields<'_>, now: &Fields<'_>) -> String {
+/// The path by which a changed field is reported: its list's element where that has come or gone as a whole.
+fn reported(path: &str, noted: &Fields<'_>, now: &Fields<'_>) -> String {
     let has =
         |fields: &Fields<'_>, element: &str| fields.keys().any(|path| path.starts_with(element));
     let element = path.find("].").map(|end| &path[..=end]);
@@ -195,13 +195,13 @@ mod tests {
     }
 
     /// What the condition says when `before` has become `after`.
-    fn told(before: &Value, after: &Value) -> Vec<String> {
+    fn changed(before: &Value, after: &Value) -> Vec<String> {
         let note = FixedFields::of_instance(&spec(before)).annotation();
         FixedFields::of_instance(&spec(after)).changed_since(&BTreeMap::from([note]))
     }
 
     #[test]
-    fn every_section_has_fields_that_are_told_by_themselves() {
+    fn every_section_has_fields_that_are_reported_by_themselves() {
         for (change, path) in [
             (json!({ "tasks": 2 }), "tasks"),
             (json!({ "flux": { "topology": "kary:2" } }), "flux.topology"),
@@ -212,24 +212,27 @@ mod tests {
             (json!({ "network": { "headlessName": "a" } }), "network.headlessName"),
             (json!({ "pod": { "nodeSelector": { "a": "b" } } }), "pod.nodeSelector"),
         ] {
-            assert_eq!(told(&json!({}), &change), [format!("spec.{path}")]);
-            assert_eq!(told(&change, &json!({})), [format!("spec.{path}")]);
-            assert_eq!(told(&change, &change), [""; 0]);
+            assert_eq!(changed(&json!({}), &change), [format!("spec.{path}")]);
+            assert_eq!(changed(&change, &json!({})), [format!("spec.{path}")]);
+            assert_eq!(changed(&change, &change), [""; 0]);
         }
         let before = json!({ "containers": [{ "command": "a", "commands": { "pre": "b" } }] });
         let after = json!({ "containers": [{ "command": "a", "commands": { "pre": "c" } }] });
-        assert_eq!(told(&before, &after), ["spec.containers[0].commands.pre"]);
+        assert_eq!(changed(&before, &after), ["spec.containers[0].commands.pre"]);
     }
 
     #[test]
-    fn what_may_change_and_what_is_another_pods_is_not_told() {
+    fn what_may_change_and_what_is_another_pods_is_not_reported() {
         let after = json!({
             "size": 2, "maxSize": 9, "minSize": 1, "deadlineSeconds": 5, "backoffLimit": 3,
             "cleanup": true, "flux": { "minimalService": true }, "services": [{ "name": "db" }],
             "jobLabels": { "team": "physics" }, "suspend": true, "startDeadlineSeconds": 60,
             "ttlSecondsAfterFinished": 60,
         });
-        assert_eq!(told(&json!({}), &after), [""; 0]);
+        assert_eq!(changed(&json!({}), &after), [""; 0]);
+        // Nor is anything reported of an object without a note.
+        let fields = FixedFields::of_instance(&spec(&json!({})));
+        assert_eq!(fields.changed_since(&BTreeMap::new()), [""; 0]);
     }
 
     #[test]
@@ -261,14 +264,6 @@ mod tests {
         assert_ne!(run("2", &json!({})), one);
         let keys = ["a", "b"].map(|key| run("1", &json!({ "flux": { "curveCert": key } })));
         assert!(keys[0] != keys[1] && !keys.contains(&one), "{keys:?}");
-    }
-
-    #[test]
-    fn nothing_is_told_of_an_object_without_a_note() {
-        assert_eq!(
-            FixedFields::of_instance(&spec(&json!({}))).changed_since(&BTreeMap::new()),
-            [""; 0]
-        );
     }
 
     #[test]

@@ -6,12 +6,12 @@
 //! Kubernetes checks in the objects that are made (quantities, names, labels, tolerations) is left to
 //! the API server, whose answer becomes the condition.
 
-mod architecture;
 mod container;
 mod faults;
 mod flux;
 mod no_effect;
 mod pod;
+mod pod_parts;
 mod queue;
 mod runner;
 mod text;
@@ -23,9 +23,9 @@ pub use faults::{Violation, Violations};
 pub use flux::Defaults;
 pub(crate) use queue::of_kueue;
 
-use super::{Cluster, FixedFields, Identity, Network, Runner};
+use super::{Cluster, FixedFields, Identity, Runner};
 use crate::crd::{self, MiniCluster, MiniClusterSpec, deadline_seconds, definition};
-use container::{Containers, containers};
+use container::{Containers, containers, services_pod};
 use flux_contract::Logging;
 use kube::core::cel::{ValidationErrors, validate_compiled};
 use serde_json::Value;
@@ -34,7 +34,9 @@ use volume::is_mounted;
 
 /// What is so large in `specification` that nothing may be made of it.
 fn check_size(specification: &Value, faults: &mut Faults) {
-    for (path, message) in crd::too_large(&definition::SPECIFICATION_SCHEMA, specification) {
+    for (path, message) in
+        crd::broken(&definition::SPECIFICATION_SCHEMA, specification, crd::too_large)
+    {
         faults.add(path, message);
     }
     let (bytes, limit) = (specification.to_string().len(), crd::SPECIFICATION_LIMIT);
@@ -45,7 +47,9 @@ fn check_size(specification: &Value, faults: &mut Faults) {
 
 /// What the API server refuses by the definition: values out of range, and the CEL rules.
 fn check_definition(mut specification: Value, faults: &mut Faults) {
-    for (path, message) in crd::out_of_range(&definition::SPECIFICATION_SCHEMA, &specification) {
+    for (path, message) in
+        crd::broken(&definition::SPECIFICATION_SCHEMA, &specification, crd::out_of_range)
+    {
         faults.add(path, message);
     }
     // No rule is about it, and it may be nested more deeply than rules should be evaluated.
@@ -90,11 +94,14 @@ fn resolve(
     faults: &mut Faults,
 ) -> Option<Cluster> {
     let spec = &cluster.spec;
-    let network = network(name_text, spec, faults);
+    let headless_name = headless_name(name_text, spec, faults);
     let flux = flux::flux(name_text, spec, defaults, faults);
-    let Containers { runner, sidecars, services_pod, volumes } =
-        containers(name_text, spec, &flux.view, &network, faults);
-    let pod = pod::pod(spec, volumes, faults);
+    let common = pod::common(spec, &headless_name, faults);
+    let Containers { runner, sidecars, pod } =
+        containers(name_text, spec, &flux.view, &common, faults);
+    let services_name = identity.as_ref().map(|identity| identity.name.services_pod());
+    let services_pod = services_pod(services_name, spec, &common, faults);
+    let pod = pod::pod(name_text, spec, pod, faults);
     let Identity { name, namespace, owner } = identity?;
     Some(Cluster {
         name,
@@ -108,11 +115,12 @@ fn resolve(
         deadline_seconds: spec.deadline_seconds,
         // A container that is started again would begin to count anew.
         deadline_by_agent: spec.deadline_seconds != deadline_seconds()
-            && pod.restart_policy == "Never",
+            && pod.spec.restart_policy.as_deref() == Some("Never"),
         start_deadline_seconds: spec.start_deadline_seconds.map(i64::unsigned_abs),
         suspend: spec.suspend,
         backoff_limit: spec.backoff_limit.map_or(0, i32::unsigned_abs),
-        network,
+        headless_name,
+        minimal_service: spec.flux.minimal_service,
         flux,
         logging: Logging {
             quiet: spec.logging.quiet,
@@ -120,7 +128,6 @@ fn resolve(
             timed: spec.logging.timed,
             debug: spec.logging.debug,
         },
-        zeromq_debug: spec.logging.zeromq,
         archive: archive(spec, runner.as_ref(), faults),
         pod,
         gang: spec.scheduling.gang,
@@ -137,7 +144,7 @@ fn max_size(spec: &MiniClusterSpec) -> u32 {
     spec.max_size.unwrap_or(spec.size).unsigned_abs()
 }
 
-fn network(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> Network {
+fn headless_name(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> String {
     let path = "spec.network.headlessName";
     let headless_name = non_empty(spec.network.headless_name.as_ref());
     if let Some(headless_name) = headless_name {
@@ -145,11 +152,7 @@ fn network(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> Network {
             format!("{headless_name:?} is the name of the lead's own Service: use another")
         });
     }
-    Network {
-        headless_name: headless_name.unwrap_or(name).to_owned(),
-        affinity: !spec.network.disable_affinity,
-        minimal_service: spec.flux.minimal_service,
-    }
+    headless_name.unwrap_or(name).to_owned()
 }
 
 fn archive(spec: &MiniClusterSpec, runner: Option<&Runner>, faults: &mut Faults) -> Option<String> {
@@ -159,8 +162,9 @@ fn archive(spec: &MiniClusterSpec, runner: Option<&Runner>, faults: &mut Faults)
     } else if let Some(runner) = runner {
         // The overlay may mount what no field here says.
         let overlay = spec.pod.overlay.as_ref();
-        let is_on_a_volume = is_mounted(path, &runner.container.mounts)
-            || overlay.is_some_and(|overlay| overlay.get("containers").is_some());
+        let is_on_a_volume =
+            is_mounted(path, runner.container.volume_mounts.as_deref().unwrap_or_default())
+                || overlay.is_some_and(|overlay| overlay.get("containers").is_some());
         faults.require(is_on_a_volume, "spec.archive.path", || {
             format!("{path:?} is on no volume of the container that runs Flux, so that the state would be gone with its pod: mount a volume there, or give a path on one")
         });

@@ -7,7 +7,6 @@ use super::observe::image_volumes::ImageVolumes;
 use super::observe::recent::Recent;
 use super::observe::stores::Stores;
 use crate::cluster::validate::Defaults;
-use crate::health::Health;
 use crate::metrics::Metrics;
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
@@ -27,7 +26,6 @@ pub struct Context {
     pub(super) metrics: Arc<Metrics>,
     pub(super) images: Images,
     pub(super) defaults: Defaults,
-    pub(super) health: Arc<Health>,
     /// What the watches bring, once they have begun.
     pub(super) stores: OnceLock<Stores>,
     pub(super) recent: Arc<Recent>,
@@ -54,7 +52,6 @@ impl Context {
             metrics,
             images,
             defaults,
-            health: Arc::default(),
             stores: OnceLock::new(),
             recent: Arc::default(),
             image_volumes: ImageVolumes::default(),
@@ -73,11 +70,6 @@ impl Context {
     /// one come again, and drop the text.
     pub(super) fn recorder(&self) -> Recorder {
         Recorder::new(self.client.clone(), self.reporter.clone())
-    }
-
-    /// Whether the reconciles get anywhere.
-    pub(crate) fn health(&self) -> Arc<Health> {
-        Arc::clone(&self.health)
     }
 }
 

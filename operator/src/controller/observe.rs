@@ -63,7 +63,7 @@ pub(super) async fn observe(
     now: &Time,
 ) -> Result<Live, Error> {
     let Identity { name, owner, .. } = identity;
-    let (config_name, services_pod_name) = (name.agent_config_map(), name.companion_pod());
+    let (config_name, services_pod_name) = (name.agent_config_map(), name.services_pod());
     let asked_for = cluster.is_some_and(|cluster| cluster.services_pod.is_some());
     let job = client.get_owned(name.as_str(), owner, |stores| &stores.jobs).await?;
     let config_map = async {

@@ -49,31 +49,21 @@ const TEXTS: [&str; 17] = [
     "workerPre",
 ];
 
-/// Gives `schema`, that of the field `name`, and each schema in it, the limits that it does not have.
-pub(super) fn bound(name: &str, schema: &mut Value) {
-    let Some(fields) = schema.as_object_mut() else { return };
+/// Gives `schema`, that of the field `name`, the limits that it does not have.
+pub(super) fn bound(name: &str, schema: &mut Map<String, Value>) {
     let is_text = TEXTS.contains(&name);
-    match fields.get("type").and_then(Value::as_str) {
-        Some("array") => limit(fields, "maxItems", LIST_LIMIT),
-        Some("object") if !fields.contains_key("properties") => {
-            limit(fields, "maxProperties", MAP_LIMIT);
+    match schema.get("type").and_then(Value::as_str) {
+        Some("array") => limit(schema, "maxItems", LIST_LIMIT),
+        Some("object") if !schema.contains_key("properties") => {
+            limit(schema, "maxProperties", MAP_LIMIT);
         }
-        Some("string") if !fields.contains_key("enum") => {
-            limit(fields, "maxLength", if is_text { TEXT_LIMIT } else { LINE_LIMIT });
+        Some("string") if !schema.contains_key("enum") => {
+            limit(schema, "maxLength", if is_text { TEXT_LIMIT } else { LINE_LIMIT });
         }
-        None if fields.contains_key("x-kubernetes-int-or-string") => {
-            limit(fields, "maxLength", LINE_LIMIT);
+        None if schema.contains_key("x-kubernetes-int-or-string") => {
+            limit(schema, "maxLength", LINE_LIMIT);
         }
         Some(_) | None => {}
-    }
-    let properties = fields.get_mut("properties").and_then(Value::as_object_mut);
-    for (name, property) in properties.into_iter().flatten() {
-        bound(name, property);
-    }
-    for inner in ["items", "additionalProperties"] {
-        if let Some(inner) = fields.get_mut(inner) {
-            bound(name, inner);
-        }
     }
 }
 
@@ -84,17 +74,10 @@ fn limit(schema: &mut Map<String, Value>, keyword: &str, limit: u64) {
 /// What a schema has to say about a value: a message where the value breaks the schema.
 type Check = fn(schema: &Value, value: &Value) -> Option<String>;
 
-/// Path and message of each part of `specification` that is larger than `schema` allows.
-pub(crate) fn too_large(schema: &Value, specification: &Value) -> Vec<(String, String)> {
+/// Path and message of each value in `specification` that breaks its part of `schema`, as `check` says.
+pub(crate) fn broken(schema: &Value, specification: &Value, check: Check) -> Vec<(String, String)> {
     let mut found = Vec::new();
-    walk("spec", schema, specification, larger_than_allowed, &mut found);
-    found
-}
-
-/// Path and message of each value in `specification` that `schema` does not allow in its place.
-pub(crate) fn out_of_range(schema: &Value, specification: &Value) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    walk("spec", schema, specification, outside_of_range, &mut found);
+    walk("spec", schema, specification, check, &mut found);
     found
 }
 
@@ -123,7 +106,8 @@ fn walk(
     }
 }
 
-fn larger_than_allowed(schema: &Value, value: &Value) -> Option<String> {
+/// Says of a text, a list or a map that it is larger than the schema allows.
+pub(crate) fn too_large(schema: &Value, value: &Value) -> Option<String> {
     let (count, limit, unit) = match value {
         Value::String(text) => (text.chars().count(), schema["maxLength"].as_u64(), "characters"),
         Value::Array(elements) => (elements.len(), schema["maxItems"].as_u64(), "elements"),
@@ -148,7 +132,8 @@ fn exceeds(count: usize, limit: u64) -> bool {
     u64::try_from(count).is_ok_and(|count| count > limit)
 }
 
-fn outside_of_range(schema: &Value, value: &Value) -> Option<String> {
+/// Says of a value that the schema does not allow it in its place.
+pub(crate) fn out_of_range(schema: &Value, value: &Value) -> Option<String> {
     let limit = |keyword: &str| schema[keyword].as_f64();
     if let Some(allowed) = schema["enum"].as_array().filter(|allowed| !allowed.contains(value)) {
         let allowed = allowed.iter().filter_map(Value::as_str).filter(|value| !value.is_empty());

@@ -1,16 +1,20 @@
 //! `spec.containers[]` and `spec.services[]`.
 
+use educe::Educe;
 use k8s_openapi::api::core::v1::{ResourceRequirements, SecurityContext};
 use kube::KubeSchema;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
 /// Image of a container that names none; the one the API has always had.
 pub const DEFAULT_IMAGE: &str = "ghcr.io/rse-ops/accounting:app-latest";
 
 /// A container of every pod, or of the pod of `spec.services`.
-#[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[skip_serializing_none]
+#[derive(KubeSchema, Educe, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[educe(Default)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!(self.launcher && self.batch)")
@@ -30,10 +34,10 @@ pub struct Container {
     /// Image of the container. It needs no Flux, and no shell unless hooks or shell syntax are
     /// used. Default `ghcr.io/rse-ops/accounting:app-latest`.
     #[serde(default = "image")]
+    #[educe(Default(expression = image()))]
     pub image: String,
 
     /// Name of the container. Needed unless it runs Flux: that one has the MiniCluster's name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 
     /// What the container runs. Where Flux runs: the command that is submitted, split as a shell
@@ -41,15 +45,12 @@ pub struct Container {
     /// container's `sh` runs it. Without one the instance is interactive. In other containers: a
     /// text for `sh`; without one and without hooks the image's own entrypoint runs. In services: a
     /// text for the container's `sh` in place of the image's entrypoint.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 
     /// Name of a pull secret for the image.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_secret: Option<String>,
 
     /// `Always`, `IfNotPresent` or `Never`. Default `IfNotPresent`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<String>,
 
     /// Pull the image at every start; wins over `imagePullPolicy`. Default false.
@@ -57,7 +58,6 @@ pub struct Container {
     pub pull_always: bool,
 
     /// Working directory. Default: the image's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
 
     /// TCP ports the container listens on. Beside the runner, they get a Service
@@ -78,7 +78,6 @@ pub struct Container {
 
     /// Number of cores, told to the container as the variable `FLUX_CORES`. Allocates nothing.
     /// Default 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub cores: Option<i32>,
 
@@ -96,12 +95,10 @@ pub struct Container {
 
     /// With `batch`: directory of the jobs' `job-<line>.out` and `job-<line>.err`. Default
     /// `/tmp/fluxout`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logs: Option<String>,
 
     /// This container runs Flux. Default true for the only container; of several, exactly one runs
     /// Flux: the one with true, or the one without this field when all others have false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_flux: Option<bool>,
 
     /// Keep the image's own entrypoint; `command` and `commands` are not used. Not for the
@@ -121,33 +118,27 @@ pub struct Container {
     pub volumes: BTreeMap<String, ContainerVolume>,
 
     /// What runs when the container has started and before it stops.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub life_cycle: Option<LifeCycle>,
 
     /// Resources of the container. In the one that runs Flux, the CPU limit decides how many cores Flux
     /// schedules on in each pod: as many as the limit has whole ones, at least one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
 
     /// Security context of the container, passed on whole. Where the container starts as root and Flux
     /// runs as its own user, that user keeps the capabilities that `capabilities.add` names.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_context: Option<SecurityContext>,
 
     /// Scripts that run at given points.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commands: Option<Commands>,
 
     /// Script that runs after the environment of Flux is set up, on lead and workers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre_command: Option<String>,
 
     /// User that Flux runs as when the container starts as root.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flux_user: Option<UserAccount>,
 
     /// Same as `fluxUser`.
-    #[serde(default, skip_serializing_if = "Option::is_none", rename = "fluxuser")]
+    #[serde(rename = "fluxuser")]
     pub fluxuser: Option<UserAccount>,
 }
 
@@ -164,39 +155,6 @@ fn ports(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-impl Default for Container {
-    fn default() -> Self {
-        Self {
-            image: image(),
-            name: None,
-            command: None,
-            image_pull_secret: None,
-            image_pull_policy: None,
-            pull_always: false,
-            working_dir: None,
-            ports: vec![],
-            environment: BTreeMap::new(),
-            secrets: BTreeMap::new(),
-            cores: None,
-            launcher: false,
-            batch: false,
-            batch_raw: false,
-            logs: None,
-            run_flux: None,
-            no_wrap_entrypoint: false,
-            diagnostics: false,
-            volumes: BTreeMap::new(),
-            life_cycle: None,
-            resources: None,
-            security_context: None,
-            commands: None,
-            pre_command: None,
-            flux_user: None,
-            fluxuser: None,
-        }
-    }
-}
-
 /// One key of a Secret.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -208,29 +166,31 @@ pub struct SecretKey {
 }
 
 /// What runs when a container has started and before it stops.
+#[skip_serializing_none]
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LifeCycle {
     /// Command run in the container right after its start, read as `command` is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post_start_exec: Option<String>,
 
     /// Command run in the container before it is stopped, read as `command` is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre_stop_exec: Option<String>,
 }
 
 /// The user that Flux runs as.
-#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(KubeSchema, Educe, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[educe(Default)]
 #[serde(rename_all = "camelCase")]
 pub struct UserAccount {
     /// uid of the account if it has to be made. Default 1000.
     #[serde(default = "user_id")]
+    #[educe(Default(expression = user_id()))]
     #[schemars(range(min = 1))]
     pub uid: i64,
 
     /// Name of the account; one that is in the image is used as it is. Default `flux`.
     #[serde(default = "user_name")]
+    #[educe(Default(expression = user_name()))]
     pub name: String,
 }
 
@@ -242,14 +202,9 @@ fn user_name() -> String {
     "flux".to_owned()
 }
 
-impl Default for UserAccount {
-    fn default() -> Self {
-        Self { uid: user_id(), name: user_name() }
-    }
-}
-
 /// Scripts that run at given points, by the container's `sh`. What they export, source or change
 /// to carries over to what runs after them.
+#[skip_serializing_none]
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -264,44 +219,34 @@ impl Default for UserAccount {
 )]
 pub struct Commands {
     /// Goes before the submit, batch or launcher command, e.g. `fusion`; split as a shell does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
 
     /// A script that is run instead of a command, from `/tmp/custom-entrypoint.sh`. Only where Flux
     /// runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
 
     /// Before everything else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init: Option<String>,
 
     /// On lead and workers, when the environment of Flux is set up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre: Option<String>,
 
     /// At the end, in any case.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post: Option<String>,
 
     /// On workers, after `pre`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_pre: Option<String>,
 
     /// Same as `workerPre`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre_worker: Option<String>,
 
     /// On the lead, after `pre`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broker_pre: Option<String>,
 
     /// Same as `brokerPre`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre_broker: Option<String>,
 
     /// In containers beside the runner, before they wait for the broker.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_pre: Option<String>,
 
     /// Flux runs as root when the container does, instead of as the user `flux`. Default false.
@@ -311,6 +256,7 @@ pub struct Commands {
 
 /// An existing volume and where it is mounted. At most one source; with only a `path` it is an
 /// empty directory there.
+#[skip_serializing_none]
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -328,17 +274,14 @@ pub struct Commands {
 )]
 pub struct ContainerVolume {
     /// Where the volume is mounted. Default `/dev/shm` with `emptyDir: true`, else it must be given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub path: Option<String>,
 
     /// Path on the node. Its existence and kind are not checked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub host_path: Option<String>,
 
     /// Name of a `ConfigMap`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub config_map_name: Option<String>,
 
@@ -347,12 +290,10 @@ pub struct ContainerVolume {
     pub items: BTreeMap<String, String>,
 
     /// Name of a `PersistentVolumeClaim`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub claim_name: Option<String>,
 
     /// Name of a Secret.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub secret_name: Option<String>,
 
@@ -366,16 +307,13 @@ pub struct ContainerVolume {
 
     /// Medium of the empty directory: `memory`, or a huge page size (`HugePages-2Mi`). Default: the
     /// node's disk.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub empty_dir_medium: Option<String>,
 
     /// Largest size of the empty directory, as a quantity, e.g. `64Gi`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub empty_dir_size_limit: Option<String>,
 
     /// Name of a CSI driver for an inline volume.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub csi_driver: Option<String>,
 

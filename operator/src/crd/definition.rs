@@ -4,20 +4,8 @@ use super::{MiniCluster, bounds};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use kube::core::cel::{CompiledSchema, compile_schema};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::sync::LazyLock;
-
-/// Why the definition cannot be written down.
-#[derive(Debug, thiserror::Error)]
-pub enum DefinitionError {
-    /// The derived definition does not survive a round trip through JSON.
-    #[error("rewrite the definition of MiniCluster")]
-    Rewrite {
-        /// Why.
-        #[source]
-        source: serde_json::Error,
-    },
-}
 
 /// Fields that hold a whole Kubernetes type: their own fields are documented by Kubernetes, and
 /// those descriptions would be most of the definition.
@@ -31,15 +19,14 @@ const KUBERNETES_TYPES: [&str; 4] = ["resources", "securityContext", "toleration
 /// - a description's paragraphs are each one line: who shows them breaks them at a width of its own;
 /// - descriptions inside embedded Kubernetes types are left out;
 /// - every text, list and map of the specification has a limit.
-pub fn definition() -> Result<CustomResourceDefinition, DefinitionError> {
-    let rewrite = |source| DefinitionError::Rewrite { source };
-    let mut definition = serde_json::to_value(MiniCluster::crd()).map_err(rewrite)?;
+pub fn definition() -> serde_json::Result<CustomResourceDefinition> {
+    let mut definition = serde_json::to_value(MiniCluster::crd())?;
     for version in definition["spec"]["versions"].as_array_mut().into_iter().flatten() {
         let schema = &mut version["schema"]["openAPIV3Schema"];
-        plain(schema);
-        bounds::bound("spec", &mut schema["properties"]["spec"]);
+        for_each_schema("", schema, &mut plain);
+        for_each_schema("spec", &mut schema["properties"]["spec"], &mut bounds::bound);
     }
-    serde_json::from_value(definition).map_err(rewrite)
+    serde_json::from_value(definition)
 }
 
 /// The CEL rules of `spec` in the definition.
@@ -55,29 +42,39 @@ pub(crate) static SPECIFICATION_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     schema["properties"]["spec"].clone()
 });
 
-/// Applies the rules of [`definition`] to a schema and the schemas in it.
-fn plain(schema: &mut Value) {
+/// Applies `change` to `schema`, that of the field `name`, and to each schema in it.
+fn for_each_schema(
+    name: &str,
+    schema: &mut Value,
+    change: &mut impl FnMut(&str, &mut Map<String, Value>),
+) {
     let Some(fields) = schema.as_object_mut() else { return };
-    fields.remove("nullable");
-    if let Some(Value::String(description)) = fields.get_mut("description") {
-        *description = unbroken(description);
-    }
-    if fields.get("default").is_some_and(Value::is_object) {
-        fields.insert("default".to_owned(), Value::Object(serde_json::Map::default()));
-    }
-    for (name, property) in
-        fields.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten()
-    {
-        plain(property);
-        if KUBERNETES_TYPES.contains(&name.as_str()) {
-            undescribed(property, true);
-        }
+    change(name, fields);
+    let properties = fields.get_mut("properties").and_then(Value::as_object_mut);
+    for (name, property) in properties.into_iter().flatten() {
+        for_each_schema(name, property, change);
     }
     for inner in ["items", "additionalProperties"] {
         if let Some(inner) = fields.get_mut(inner) {
-            plain(inner);
+            for_each_schema(name, inner, change);
         }
     }
+}
+
+/// Makes one schema smaller and plainer, as [`definition`] says.
+fn plain(name: &str, schema: &mut Map<String, Value>) {
+    schema.remove("nullable");
+    if schema.get("default").is_some_and(Value::is_object) {
+        schema.insert("default".to_owned(), Value::Object(Map::default()));
+    }
+    let Some(description) = schema.remove("description") else { return };
+    if KUBERNETES_TYPES.contains(&name) {
+        let mut whole = Value::Object(std::mem::take(schema));
+        for_each_schema(name, &mut whole, &mut |_, inner| drop(inner.remove("description")));
+        *schema = whole.as_object().cloned().unwrap_or_default();
+    }
+    let description = description.as_str().map(unbroken);
+    schema.insert("description".to_owned(), description.into());
 }
 
 /// `text` with each paragraph on one line. Entries of lists keep their lines.
@@ -93,27 +90,6 @@ fn unbroken(text: &str) -> String {
     unbroken
 }
 
-/// Removes descriptions inside `schema`, and its own unless it is the outermost.
-fn undescribed(schema: &mut Value, outermost: bool) {
-    let Some(fields) = schema.as_object_mut() else { return };
-    if !outermost {
-        fields.remove("description");
-    }
-    for property in fields
-        .get_mut("properties")
-        .and_then(Value::as_object_mut)
-        .into_iter()
-        .flat_map(serde_json::Map::values_mut)
-    {
-        undescribed(property, false);
-    }
-    for inner in ["items", "additionalProperties"] {
-        if let Some(inner) = fields.get_mut(inner) {
-            undescribed(inner, false);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,28 +103,5 @@ mod tests {
         ] {
             assert_eq!(unbroken(text), expected);
         }
-    }
-
-    #[test]
-    fn no_description_is_broken_in_the_middle_of_a_sentence() {
-        fn walk(path: &str, schema: &Value) {
-            let text = schema["description"].as_str().unwrap_or_default();
-            let mut lines = text.lines().peekable();
-            while let Some(line) = lines.next() {
-                let next = lines.peek().copied().unwrap_or_default();
-                let may_end = line.is_empty() || next.is_empty() || next.starts_with("- ");
-                assert!(may_end, "{path}: {text}");
-            }
-            for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
-                walk(&format!("{path}.{name}"), inner);
-            }
-            for inner in ["items", "additionalProperties"] {
-                if let Some(inner) = schema.get(inner) {
-                    walk(path, inner);
-                }
-            }
-        }
-        let definition = serde_json::to_value(definition().unwrap()).unwrap();
-        walk("", &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
     }
 }

@@ -1,19 +1,21 @@
 //! `spec.flux`, `spec.network`, `spec.logging` and `spec.archive`.
 
 use clap::ValueEnum;
+use educe::Educe;
 use k8s_openapi::api::core::v1::{ResourceRequirements, SecurityContext};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
 /// Services and affinity.
+#[skip_serializing_none]
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Network {
     /// Name of the headless Service and of the pods' subdomain: pods are reached as
     /// `<name>-<index>.<headlessName>`. Default: the name of the MiniCluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headless_name: Option<String>,
 
     /// Leave out the preference for one pod a node and one zone for all, and `pod.nodeAffinity`.
@@ -23,7 +25,8 @@ pub struct Network {
 }
 
 /// How much is said, and how strictly failures are taken.
-#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(KubeSchema, Educe, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[educe(Default)]
 #[serde(rename_all = "camelCase")]
 pub struct Logging {
     /// Only what the command and `commands.post` print, and what goes wrong. Default false.
@@ -33,6 +36,7 @@ pub struct Logging {
     /// A failing `commands.*` hook ends the run with its exit code; when false it is reported and
     /// the run goes on. Default true.
     #[serde(default = "yes")]
+    #[educe(Default(expression = yes()))]
     pub strict: bool,
 
     /// More from Flux about the submission (`-vvv`), and from the agent. Default false.
@@ -53,12 +57,6 @@ const fn yes() -> bool {
     true
 }
 
-impl Default for Logging {
-    fn default() -> Self {
-        Self { quiet: false, strict: yes(), debug: false, zeromq: false, timed: false }
-    }
-}
-
 /// State of the Flux instance kept from one MiniCluster to the next.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -69,7 +67,9 @@ pub struct Archive {
 }
 
 /// Flux itself.
-#[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[skip_serializing_none]
+#[derive(KubeSchema, Educe, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[educe(Default)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!(has(self.curveCert) && self.curveCert != '' && has(self.curveCertSecret) && self.curveCertSecret != '')")
@@ -97,28 +97,25 @@ pub struct Flux {
     /// Architecture of the images: `amd64` (`x86_64`) or `arm64` (`arm`, `aarch64`). The pods then
     /// go to nodes of that architecture (`kubernetes.io/arch`) only, and where no view image is
     /// named the one for it is taken. Default: any node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["", "amd64", "x86_64", "arm64", "arm", "aarch64"]))]
     pub arch: Option<String>,
 
     /// Replaces `flux submit`, e.g. `flux mini submit` for old releases. Without it one job is submitted by
     /// `flux run`, which shows its output at once. Not used with `batch` and `launcher`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submit_command: Option<String>,
 
     /// Goes into `--wrap` of every broker's start, e.g. `strace,-e,network,-tt`. The command is no child of the
     /// broker: it is not wrapped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrap: Option<String>,
 
     /// How long a broker tries one connection to its parent before the next, as a Flux duration
     /// (`5s`, `500ms`). `""` leaves it to Flux. Default `5s`.
     #[serde(default = "connect_timeout")]
+    #[educe(Default(expression = connect_timeout()))]
     pub connect_timeout: String,
 
     /// Flags added to the submission, as on a command line, e.g. `-o cpu-affinity=per-task`. Not used with
     /// `launcher`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub option_flags: Option<String>,
 
     /// Only the lead is reachable by name, not the workers. Default false.
@@ -130,7 +127,6 @@ pub struct Flux {
     pub disable_socket: bool,
 
     /// Shape of the brokers' tree: `kary:N`, `binomial` or `mincrit`. Default: all under the lead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<String>,
 
     /// Containers beside the runner start without waiting for the broker's socket. Default false.
@@ -146,24 +142,22 @@ pub struct Flux {
     /// worker that leaves (the MiniCluster shrinks, a node is drained, a pod is deleted or evicted) drains its
     /// rank and uses most of them to let the jobs there end. An Event `JobsUnfinished` names those that do
     /// not. Default 30.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 604_800))]
     pub drain_seconds: Option<i64>,
 
     /// Most verbose level of the broker's messages in the log: 0 (emergencies) to 7 (debug).
     /// 0 with `logging.quiet`. Default 6.
     #[serde(default = "log_level")]
+    #[educe(Default(expression = log_level()))]
     #[schemars(range(min = 0, max = 7))]
     pub log_level: i32,
 
     /// Text of the CURVE certificate, verbatim, where several clusters must share one (bursting).
     /// Default: one is made. Prefer `curveCertSecret`: whoever may read the MiniCluster may read
     /// this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub curve_cert: Option<String>,
 
     /// Name of a Secret in the same namespace whose key `curve.cert` holds the CURVE certificate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub curve_cert_secret: Option<String>,
 
     /// Scheduler of the Flux instance.
@@ -174,20 +168,16 @@ pub struct Flux {
     /// container that runs Flux, for the image's user `munge` alone, before any hook but
     /// `commands.init`. No munge daemon is started: `commands.pre` can do that, as
     /// `examples/munge` shows. The container has to start as root.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub munge_secret: Option<String>,
 
     /// Clusters that extend this one, or the one this extends.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bursting: Option<Bursting>,
 
     /// Same as `bursting.leadBroker`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lead_broker: Option<LeadBroker>,
 
     /// The whole of the broker's configuration (`broker.toml`), verbatim. What `scheduler` says
     /// would be in there, so it cannot be given as well.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broker_config: Option<String>,
 
     /// Environment that `flux-view.sh` exports, by variable name.
@@ -203,36 +193,9 @@ const fn log_level() -> i32 {
     6
 }
 
-impl Default for Flux {
-    fn default() -> Self {
-        Self {
-            container: FluxContainer::default(),
-            arch: None,
-            submit_command: None,
-            wrap: None,
-            connect_timeout: connect_timeout(),
-            option_flags: None,
-            minimal_service: false,
-            disable_socket: false,
-            topology: None,
-            no_wait_socket: false,
-            complete_workers: false,
-            drain_seconds: None,
-            log_level: log_level(),
-            curve_cert: None,
-            curve_cert_secret: None,
-            scheduler: Scheduler::default(),
-            munge_secret: None,
-            bursting: None,
-            lead_broker: None,
-            broker_config: None,
-            environment: BTreeMap::new(),
-        }
-    }
-}
-
 /// Scheduler of the Flux instance.
-#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(KubeSchema, Educe, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[educe(Default)]
 #[serde(rename_all = "camelCase")]
 pub struct Scheduler {
     /// Use the scheduler of flux-core even where the view has Fluxion. Default false: then Fluxion
@@ -245,6 +208,7 @@ pub struct Scheduler {
     /// Queue policy of Fluxion: `fcfs`, `easy`, `hybrid` or `conservative`. Default `fcfs`. The
     /// scheduler of flux-core has no policies. One that is not the default excludes `brokerConfig`.
     #[serde(default = "queue_policy")]
+    #[educe(Default(expression = queue_policy()))]
     pub queue_policy: String,
 }
 
@@ -252,14 +216,9 @@ fn queue_policy() -> String {
     "fcfs".to_owned()
 }
 
-impl Default for Scheduler {
-    fn default() -> Self {
-        Self { simple: false, queue_policy: queue_policy() }
-    }
-}
-
 /// Clusters that extend this one, or the one this extends. All must list the same clusters in the
 /// same order: the order decides the ranks.
+#[skip_serializing_none]
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -274,12 +233,10 @@ impl Default for Scheduler {
 )]
 pub struct Bursting {
     /// The lead this MiniCluster's brokers join; absent in the cluster that has the lead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lead_broker: Option<LeadBroker>,
 
     /// All hosts in rank order, e.g. `flux-sample-[0-3],gffw-compute-a-[001-003]`, where their names
     /// do not follow `<name>-<index>`. The first is the lead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostlist: Option<String>,
 
     /// The clusters that extend the one with the lead.
@@ -290,20 +247,18 @@ pub struct Bursting {
 }
 
 /// The lead of another MiniCluster, reached from outside.
+#[skip_serializing_none]
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeadBroker {
     /// Host name or address at which the lead is reached from here.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
 
     /// Name of the MiniCluster that has the lead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 
     /// Number of hosts registered by the MiniCluster that has the lead (its `maxSize`). Needed
     /// unless a hostlist is given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub size: Option<i32>,
 
@@ -313,7 +268,6 @@ pub struct LeadBroker {
     pub port: i32,
 
     /// Same as `bursting.hostlist`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostlist: Option<String>,
 }
 
@@ -322,21 +276,22 @@ fn overlay_port() -> i32 {
 }
 
 /// A cluster that extends the one with the lead.
+#[skip_serializing_none]
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BurstCluster {
     /// Name of the cluster, the prefix of its hosts. Default `burst-<position>`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 
     /// Number of its hosts. Default: `size` of this MiniCluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub size: Option<i32>,
 }
 
 /// Where Flux comes from.
-#[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[skip_serializing_none]
+#[derive(KubeSchema, Educe, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[educe(Default)]
 #[serde(rename_all = "camelCase")]
 pub struct FluxContainer {
     /// The application's image has its own Flux: only the configuration is prepared. Default
@@ -345,7 +300,6 @@ pub struct FluxContainer {
     pub disable: bool,
 
     /// How the agent and the view come into the pods.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install: Option<Install>,
 
     /// Where the volume lies that the pod's containers share. `Disk`: on the node's disk. `Memory`:
@@ -360,11 +314,11 @@ pub struct FluxContainer {
 
     /// Name of the volume that holds Flux and, with `Copy`, of the init container. Default `flux-view`.
     #[serde(default = "view_name")]
+    #[educe(Default(expression = view_name()))]
     pub name: String,
 
     /// Image with the view of Flux; its libraries must fit the application's image. Default: the
     /// operator's (`--view-image`, and `--arm-view-image` with `arch: arm`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
 
     /// Pull the image at every start. Default false.
@@ -372,27 +326,23 @@ pub struct FluxContainer {
     pub pull_always: bool,
 
     /// Name of a pull secret for the image.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_secret: Option<String>,
 
     /// Working directory of the init container (`Copy`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
 
     /// Goes onto `PYTHONPATH` instead of the view's own site-packages directory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python_path: Option<String>,
 
     /// Directory at which all containers see Flux. Default `/mnt/flux`.
     #[serde(default = "mount_path")]
+    #[educe(Default(expression = mount_path()))]
     pub mount_path: String,
 
     /// Resources of the init container (`Copy`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
 
     /// Security context of the init container (`Copy`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_context: Option<SecurityContext>,
 }
 
@@ -431,23 +381,4 @@ fn view_name() -> String {
 
 fn mount_path() -> String {
     flux_contract::Layout::DEFAULT_MOUNT.to_owned()
-}
-
-impl Default for FluxContainer {
-    fn default() -> Self {
-        Self {
-            disable: false,
-            install: None,
-            medium: Medium::Disk,
-            name: view_name(),
-            image: None,
-            pull_always: false,
-            image_pull_secret: None,
-            working_dir: None,
-            python_path: None,
-            mount_path: mount_path(),
-            resources: None,
-            security_context: None,
-        }
-    }
 }

@@ -7,9 +7,11 @@ use k8s_openapi::{
 use kube::KubeSchema;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
 /// What all pods have in common.
+#[skip_serializing_none]
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pod {
@@ -29,15 +31,12 @@ pub struct Pod {
 
     /// `Never` or `OnFailure`. Default `Never`: a failed pod is reported, and replaced only as
     /// `backoffLimit` allows. `OnFailure` starts the container again in the same pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_policy: Option<String>,
 
     /// Service account of the pods. Default: the namespace's `default`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
 
     /// Runtime class of the pods, e.g. `nvidia`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_class_name: Option<String>,
 
     /// Give the pods a token of their service account. Default false.
@@ -45,7 +44,6 @@ pub struct Pod {
     pub automount_service_account_token: bool,
 
     /// Scheduler of the pods, e.g. `fluence`. Default: the cluster's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler_name: Option<String>,
 
     /// Labels a node must have.
@@ -65,7 +63,6 @@ pub struct Pod {
 
     /// DNS policy of the pods: `ClusterFirst`, `ClusterFirstWithHostNet`, `Default` or `None`.
     /// Default: the cluster's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns_policy: Option<String>,
 
     /// Use the IPC namespace of the node. Default false.
@@ -77,7 +74,6 @@ pub struct Pod {
     pub host_pid: bool,
 
     /// Security context of the pods, passed on whole.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_context: Option<PodSecurityContext>,
 
     /// Fields of the pods' PodSpec that have no field of their own here, merged in last
@@ -85,7 +81,7 @@ pub struct Pod {
     /// `terminationGracePeriodSeconds`, the same as `flux.drainSeconds`, is what a stop may take: jobs, the
     /// archive's dump and `commands.post` share it. Fields that would take Flux's host names or processes from
     /// it, as `hostNetwork`, are refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schemars(schema_with = "any_object")]
     pub overlay: Option<serde_json::Value>,
 }

@@ -5,9 +5,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::fmt;
 
 /// What the operator observed.
+#[skip_serializing_none]
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MiniClusterStatus {
@@ -29,12 +31,10 @@ pub struct MiniClusterStatus {
     pub maximum_size: i32,
 
     /// Everything below in one word.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
 
     /// The reason of the condition that says most: of `Complete` or `Failed` once it has finished,
     /// of `Accepted` when nothing runs as the specification was refused, else of `Progressing`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 
     /// Brokers that are online, in pods of which no sidecar has failed; none once it has finished.
@@ -42,19 +42,15 @@ pub struct MiniClusterStatus {
     pub ready_brokers: i32,
 
     /// Exit code of the command, once it has ended; of the broker where it never ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
 
     /// When the Job was started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
 
     /// When the Job ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
 
     /// Generation of the specification this status answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
     /// Conditions: Accepted, Progressing, Ready, Suspended, Complete, Failed.
@@ -64,7 +60,6 @@ pub struct MiniClusterStatus {
     pub conditions: Vec<Condition>,
 
     /// How the agent and the view came into the pods.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install: Option<Installed>,
 
     /// Phases of the lead's run, in order.

@@ -222,14 +222,6 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_its_items() {
-        let documents = only("kind: List\nitems:\n- a: 1\n- a: 2\n").unpacked();
-        let values: Vec<Value> = documents.iter().map(Node::value).collect();
-        assert_eq!(values, [json!({ "a": 1 }), json!({ "a": 2 })]);
-        assert_eq!(documents[1].line_of("a"), 4);
-    }
-
-    #[test]
     fn what_is_nested_as_deeply_as_allowed_is_read() {
         for (open, close) in [("[", "]"), ("{a: ", "}")] {
             let nested = |depth: usize| open.repeat(depth) + "1" + &close.repeat(depth);

@@ -1,5 +1,6 @@
 //! Where the texts to be checked come from: files, directories, the standard input.
 
+use anyhow::{Context as _, Result, ensure};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -14,60 +15,41 @@ const STANDARD_INPUT: &str = "-";
 /// Endings of the names of the files in a directory that are read, as kubectl does.
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 
-/// Why something could not be checked.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// It cannot be read.
-    #[error("read {}", path.display())]
-    Read {
-        /// What was to be read.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: io::Error,
-    },
-    /// It is no file that a person has written.
-    #[error("read {}: larger than {} MiB: give a file with MiniClusters", path.display(), SIZE_LIMIT >> 20)]
-    TooLarge {
-        /// What was to be read.
-        path: PathBuf,
-    },
-}
-
 /// What an argument names: a file, the files directly in a directory, or the standard input.
-pub(super) fn paths(argument: &Path) -> Result<Vec<PathBuf>, ReadError> {
+pub(super) fn paths(argument: &Path) -> Result<Vec<PathBuf>> {
     if argument != Path::new(STANDARD_INPUT) && argument.is_dir() {
-        files(argument).map_err(|source| cannot_read(argument, source))
+        files(argument).with_context(|| reading(argument))
     } else {
         Ok(vec![argument.to_owned()])
     }
 }
 
 /// The text at `path`, of `standard_input` if that is named, and the name to show for it.
-pub(super) fn text(
-    path: &Path,
-    standard_input: &mut dyn Read,
-) -> Result<(PathBuf, String), ReadError> {
+pub(super) fn text(path: &Path, standard_input: &mut dyn Read) -> Result<(PathBuf, String)> {
     if path == Path::new(STANDARD_INPUT) {
         let path = PathBuf::from("standard input");
         return Ok((path.clone(), read(&path, standard_input)?));
     }
-    let mut file = File::open(path).map_err(|source| cannot_read(path, source))?;
+    let mut file = File::open(path).with_context(|| reading(path))?;
     Ok((path.to_owned(), read(path, &mut file)?))
 }
 
-fn read(path: &Path, reader: &mut dyn Read) -> Result<String, ReadError> {
+fn read(path: &Path, reader: &mut dyn Read) -> Result<String> {
     let mut text = String::new();
     let limited = &mut reader.take(SIZE_LIMIT + 1);
-    let length = limited.read_to_string(&mut text).map_err(|source| cannot_read(path, source))?;
-    if u64::try_from(length).is_ok_and(|length| length > SIZE_LIMIT) {
-        return Err(ReadError::TooLarge { path: path.to_owned() });
-    }
+    let length = limited.read_to_string(&mut text).with_context(|| reading(path))?;
+    let is_too_large = u64::try_from(length).is_ok_and(|length| length > SIZE_LIMIT);
+    ensure!(
+        !is_too_large,
+        "{}: larger than {} MiB: give a file with MiniClusters",
+        reading(path),
+        SIZE_LIMIT >> 20
+    );
     Ok(text)
 }
 
-fn cannot_read(path: &Path, source: io::Error) -> ReadError {
-    ReadError::Read { path: path.to_owned(), source }
+fn reading(path: &Path) -> String {
+    format!("read {}", path.display())
 }
 
 /// The files in a directory that may hold objects, in the order of their names.

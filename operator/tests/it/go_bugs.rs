@@ -2,8 +2,7 @@
 //! in `go_differences.txt`. Each test would fail on what that operator does.
 
 use crate::support::{built, cluster, config, defaults, documents, faults, hello, pod_spec};
-use flux_contract::Bootstrap;
-use flux_operator::cluster::Work;
+use flux_contract::{Bootstrap, Workload};
 use flux_operator::offline::Checker;
 use k8s_openapi::api::batch::v1::PodFailurePolicyRule;
 use serde_json::{Value, json};
@@ -17,8 +16,10 @@ fn with(container: &Value) -> Value {
 }
 
 fn command(text: &str) -> Vec<String> {
-    let work = cluster(&hello(&with(&json!({ "command": text })))).runner.work;
-    let Work::Submit(submission) = work else { panic!("{text} is not submitted but {work:?}") };
+    let work = cluster(&hello(&with(&json!({ "command": text })))).runner.workload;
+    let Workload::Submit { submission } = work else {
+        panic!("{text} is not submitted but {work:?}")
+    };
     submission.command
 }
 
@@ -216,7 +217,7 @@ fn bug_23_names_are_published_at_once_and_readiness_is_the_brokers() {
 #[test]
 fn a_script_that_names_no_interpreter_is_run_by_bash_as_it_always_was() {
     let script = json!({ "command": null, "commands": { "script": "[[ 1 == 1 ]] && hostname" } });
-    let work = cluster(&hello(&with(&script))).runner.work;
-    let Work::Submit(submission) = work else { panic!("not submitted: {work:?}") };
+    let work = cluster(&hello(&with(&script))).runner.workload;
+    let Workload::Submit { submission } = work else { panic!("not submitted: {work:?}") };
     assert_eq!(submission.command, ["bash", "/tmp/custom-entrypoint.sh"]);
 }

@@ -2,8 +2,8 @@
 //! `go_differences.txt`: what is decided, each in a test that the other choice would fail.
 
 use crate::support::{built, cluster, defaults, documents, hello, pod_spec};
-use flux_contract::Redacted;
-use flux_operator::cluster::{Cluster, Work};
+use flux_contract::{Redacted, Workload};
+use flux_operator::cluster::Cluster;
 use flux_operator::controller::build::secret;
 use flux_operator::offline::Checker;
 use serde_json::{Value, json};
@@ -21,8 +21,8 @@ fn with(container: &Value) -> Cluster {
 }
 
 fn flags(spec: &Value) -> Vec<String> {
-    let work = of(spec).runner.work;
-    let Work::Submit(submission) = work else { panic!("not submitted: {work:?}") };
+    let work = of(spec).runner.workload;
+    let Workload::Submit { submission } = work else { panic!("not submitted: {work:?}") };
     submission.flags
 }
 
@@ -38,9 +38,9 @@ fn offline_faults(spec: &Value) -> Vec<String> {
 
 #[test]
 fn doc_01_two_clusters_of_a_namespace_have_services_of_their_own() {
-    assert_eq!(of(&json!({})).network.headless_name, "hello");
+    assert_eq!(of(&json!({})).headless_name, "hello");
     let given = of(&json!({ "network": { "headlessName": "flux-service" } }));
-    assert_eq!(given.network.headless_name, "flux-service");
+    assert_eq!(given.headless_name, "flux-service");
 }
 
 #[test]
@@ -53,14 +53,18 @@ fn doc_02_failures_of_hooks_are_taken_strictly_unless_it_is_switched_off() {
 fn doc_03_a_container_runs_flux_unless_it_says_otherwise() {
     let web = json!({ "image": "web", "name": "web", "runFlux": false });
     let two = of(&json!({ "containers": [{ "image": "app", "command": "a" }, web] }));
-    assert_eq!(two.runner.container.image, "app");
+    assert_eq!(two.runner.container.image.as_deref(), Some("app"));
     assert_eq!(two.sidecars[0].container.name, "web");
 }
 
 #[test]
 fn doc_04_launcher_is_understood_at_both_places() {
     for cluster in [of(&json!({ "launcher": true })), with(&json!({ "launcher": true }))] {
-        assert!(matches!(cluster.runner.work, Work::Launcher { .. }), "{:?}", cluster.runner.work);
+        assert!(
+            matches!(cluster.runner.workload, Workload::Launcher { .. }),
+            "{:?}",
+            cluster.runner.workload
+        );
     }
 }
 
@@ -83,13 +87,21 @@ fn doc_06_the_documents_fields_of_a_container_exist_and_are_acted_on() {
         "commands": { "runFluxAsRoot": true },
     }));
     assert_eq!(cluster.not_acted_on, Vec::<String>::new());
-    assert_eq!(cluster.runner.container.cores, 3);
+    assert!(
+        cluster
+            .runner
+            .container
+            .env
+            .unwrap()
+            .iter()
+            .any(|it| it.name == "FLUX_CORES" && it.value.as_deref() == Some("3"))
+    );
     assert_eq!(cluster.runner.hooks.pre_command.as_deref(), Some("first"));
     let user = &cluster.runner.user;
     assert_eq!((user.name.as_str(), user.uid, user.run_as_root), ("someone", 77, true));
     assert_eq!(with(&json!({})).runner.user.name, "flux");
     let diagnostics = with(&json!({ "diagnostics": true, "command": null }));
-    assert!(matches!(diagnostics.runner.work, Work::Diagnostics));
+    assert!(matches!(diagnostics.runner.workload, Workload::Diagnostics {}));
 }
 
 #[test]
@@ -156,7 +168,8 @@ fn doc_17_volumes_are_used_and_never_made() {
         let kind = document["kind"].as_str().unwrap();
         assert!(!kind.starts_with("PersistentVolume"), "{kind}");
     }
-    let empty = cluster.pod.volumes.iter().find(|volume| volume.name == "c").unwrap();
+    let empty =
+        cluster.pod.spec.volumes.iter().flatten().find(|volume| volume.name == "c").unwrap();
     assert!(empty.empty_dir.is_some(), "a volume with a path only is an empty directory");
 }
 

@@ -1,18 +1,16 @@
 //! `spec.flux`: where Flux comes from, how brokers are configured, and which hosts there are.
 
 use super::{
-    architecture::{Architecture, architecture},
     faults::Faults,
     max_size,
-    text::{
-        duration_seconds, is_absolute_path, is_label, is_shell_name, non_empty, non_empty_owned,
-    },
+    text::{is_absolute_path, is_duration, is_label, is_shell_name, non_empty, non_empty_owned},
 };
 use crate::{
     cluster::{Curve, Flux, LeadBroker, View},
     crd::{self, Install, MiniClusterSpec},
 };
-use flux_contract::{CurveCertificate, Hostlist, Redacted};
+use flux_contract::{Broker, CurveCertificate, Hostlist, Redacted};
+use k8s_openapi::api::core::v1::ResourceRequirements;
 
 /// Longest mount path: the broker's local socket below it must fit the 107 characters of a Unix
 /// socket's path (unix(7)).
@@ -54,19 +52,29 @@ pub(super) fn flux(
         view: view(flux, defaults, faults),
         install: flux.container.install.unwrap_or(defaults.install),
         complete_workers: flux.complete_workers,
-        topology: topology(flux, faults),
-        log_level: u8::try_from(flux.log_level).unwrap_or_default(),
-        wrap: non_empty_owned(flux.wrap.as_ref()),
-        queue_policy: queue_policy(flux, faults),
-        simple_scheduler: flux.scheduler.simple,
-        broker_config: non_empty_owned(flux.broker_config.as_ref()),
+        broker: broker(spec, faults),
         curve: curve(flux, faults),
-        connect_timeout: connect_timeout(flux, faults),
         hosts: hosts(name, spec, lead, faults),
         lead_broker: lead.map(|lead| lead_broker(lead, faults)),
         munge_secret: non_empty_owned(flux.munge_secret.as_ref()),
         environment: flux.environment.clone(),
+    }
+}
+
+fn broker(spec: &MiniClusterSpec, faults: &mut Faults) -> Broker {
+    let (flux, logging) = (&spec.flux, &spec.logging);
+    let log_level = if logging.quiet { 0 } else { flux.log_level };
+    Broker {
+        quorum: None,
+        connect_timeout: connect_timeout(flux, faults),
+        topology: topology(flux, faults),
+        log_level: u8::try_from(log_level).unwrap_or_default(),
         local_socket: !flux.disable_socket,
+        zeromq_debug: logging.zeromq,
+        wrap: non_empty_owned(flux.wrap.as_ref()),
+        custom_config: non_empty_owned(flux.broker_config.as_ref()),
+        queue_policy: queue_policy(flux, faults),
+        simple_scheduler: flux.scheduler.simple,
     }
 }
 
@@ -108,7 +116,7 @@ fn connect_timeout(flux: &crd::Flux, faults: &mut Faults) -> Option<String> {
     if timeout.is_empty() {
         return None;
     }
-    faults.require(duration_seconds(timeout).is_some(), "spec.flux.connectTimeout", || {
+    faults.require(is_duration(timeout), "spec.flux.connectTimeout", || {
         format!("{timeout:?} is no duration of Flux: write e.g. 5s or 500ms, or \"\" for none")
     });
     Some(timeout.clone())
@@ -235,21 +243,30 @@ fn view(flux: &crd::Flux, defaults: &Defaults, faults: &mut Faults) -> View {
         image: non_empty_owned(container.image.as_ref())
             .unwrap_or_else(|| default_image(flux, defaults)),
         pull_policy: if container.pull_always { "Always" } else { "IfNotPresent" }.to_owned(),
-        pull_secret: non_empty_owned(container.image_pull_secret.as_ref()),
         working_dir: non_empty_owned(container.working_dir.as_ref()),
         mount_path: mount_path(&container.mount_path, faults),
         medium: container.medium,
         python_path: non_empty_owned(container.python_path.as_ref()),
-        resources: container.resources.clone().unwrap_or_default(),
+        resources: container.resources.clone().filter(|it| *it != ResourceRequirements::default()),
         security_context: container.security_context.clone(),
     }
 }
 
 /// The view image where none is named.
 fn default_image(flux: &crd::Flux, defaults: &Defaults) -> String {
-    match architecture(flux) {
-        Some(Architecture::Arm64) => defaults.arm_view_image.clone(),
-        Some(Architecture::Amd64) | None => defaults.view_image.clone(),
+    let is_arm = architecture(flux) == Some(ARM);
+    if is_arm { &defaults.arm_view_image } else { &defaults.view_image }.clone()
+}
+
+/// Go's name of 64-bit ARM.
+const ARM: &str = "arm64";
+
+/// Go's name of the architecture asked for by any of its usual names; `None` when none is asked for.
+pub(super) fn architecture(flux: &crd::Flux) -> Option<&'static str> {
+    match flux.arch.as_deref()? {
+        "amd64" | "x86_64" => Some("amd64"),
+        "arm" | "arm64" | "aarch64" => Some(ARM),
+        _ => None,
     }
 }
 

@@ -1,110 +1,92 @@
 //! Fields that are accepted and have no effect where they are given: the condition names them.
 
-use super::{runner::runner_position, text::non_empty};
-use crate::crd::{Commands, Container, MiniClusterSpec};
-
-/// A field's path in a container, and whether it is given there.
-type Field = (&'static str, fn(&Container) -> bool);
+use super::runner::runner_position;
+use crate::crd::{Container, MiniClusterSpec};
+use serde_json::Value;
 
 /// Fields that have no effect in the container that runs Flux.
-const NOT_IN_RUNNER: &[Field] = &[
-    ("noWrapEntrypoint", |container| container.no_wrap_entrypoint),
-    ("batchRaw", |container| container.batch_raw && !container.batch),
-    ("logs", |container| container.logs.is_some() && !container.batch),
-    ("commands.servicePre", |container| command(container, |it| it.service_pre.as_ref())),
-];
+const NOT_IN_RUNNER: &[&str] = &["noWrapEntrypoint", "commands.servicePre"];
+
+/// Fields that have no effect there without `batch`.
+const NOT_WITHOUT_BATCH: &[&str] = &["batchRaw", "logs"];
 
 /// Fields that have no effect where Flux does not run.
-const NOT_IN_SIDECARS: &[Field] = &[
-    ("diagnostics", |container| container.diagnostics),
-    ("launcher", |container| container.launcher),
-    ("batch", |container| container.batch),
-    ("batchRaw", |container| container.batch_raw),
-    ("logs", |container| container.logs.is_some()),
-    ("preCommand", |container| non_empty(container.pre_command.as_ref()).is_some()),
-    ("fluxUser", |container| container.flux_user.is_some()),
-    ("fluxuser", |container| container.fluxuser.is_some()),
-    ("commands.runFluxAsRoot", |container| {
-        container.commands.as_ref().is_some_and(|commands| commands.run_flux_as_root)
-    }),
-    ("commands.prefix", |container| command(container, |it| it.prefix.as_ref())),
-    ("commands.script", |container| command(container, |it| it.script.as_ref())),
-    ("commands.pre", |container| command(container, |it| it.pre.as_ref())),
-    ("commands.brokerPre", |container| command(container, |it| it.broker_pre.as_ref())),
-    ("commands.preBroker", |container| command(container, |it| it.pre_broker.as_ref())),
-    ("commands.workerPre", |container| command(container, |it| it.worker_pre.as_ref())),
-    ("commands.preWorker", |container| command(container, |it| it.pre_worker.as_ref())),
+const NOT_IN_SIDECARS: &[&str] = &[
+    "diagnostics",
+    "launcher",
+    "batch",
+    "batchRaw",
+    "logs",
+    "preCommand",
+    "fluxUser",
+    "fluxuser",
+    "commands.runFluxAsRoot",
+    "commands.prefix",
+    "commands.script",
+    "commands.pre",
+    "commands.brokerPre",
+    "commands.preBroker",
+    "commands.workerPre",
+    "commands.preWorker",
 ];
 
 /// Fields that have no effect in the pod of `spec.services`.
-const NOT_IN_SERVICES: &[Field] = &[
-    ("runFlux", |container| container.run_flux == Some(true)),
-    ("noWrapEntrypoint", |container| container.no_wrap_entrypoint),
-    ("commands.init", |container| command(container, |it| it.init.as_ref())),
-    ("commands.servicePre", |container| command(container, |it| it.service_pre.as_ref())),
-    ("commands.post", |container| command(container, |it| it.post.as_ref())),
-];
+const NOT_IN_SERVICES: &[&str] =
+    &["runFlux", "noWrapEntrypoint", "commands.init", "commands.servicePre", "commands.post"];
 
 /// Fields that have no effect where the image's own entrypoint is kept.
-const NOT_WITH_OWN_ENTRYPOINT: &[Field] = &[
-    ("command", |container| non_empty(container.command.as_ref()).is_some()),
-    ("commands.init", |container| command(container, |it| it.init.as_ref())),
-    ("commands.servicePre", |container| command(container, |it| it.service_pre.as_ref())),
-    ("commands.post", |container| command(container, |it| it.post.as_ref())),
-];
+const NOT_WITH_OWN_ENTRYPOINT: &[&str] =
+    &["command", "commands.init", "commands.servicePre", "commands.post"];
 
 /// Fields that have no effect where Flux's diagnostics run in place of the command.
-const NOT_WITH_DIAGNOSTICS: &[Field] = &[
-    ("command", |container| non_empty(container.command.as_ref()).is_some()),
-    ("launcher", |container| container.launcher),
-    ("batch", |container| container.batch),
-    ("commands.prefix", |container| command(container, |it| it.prefix.as_ref())),
-    ("commands.script", |container| command(container, |it| it.script.as_ref())),
-];
+const NOT_WITH_DIAGNOSTICS: &[&str] =
+    &["command", "launcher", "batch", "commands.prefix", "commands.script"];
 
 /// Fields that have no effect where the lead is in another cluster: its command runs there.
-const NOT_WITHOUT_LEAD: &[Field] = &[
-    ("command", |container| non_empty(container.command.as_ref()).is_some()),
-    ("commands.script", |container| command(container, |it| it.script.as_ref())),
-    ("commands.brokerPre", |container| command(container, |it| it.broker_pre.as_ref())),
-    ("commands.preBroker", |container| command(container, |it| it.pre_broker.as_ref())),
-];
+const NOT_WITHOUT_LEAD: &[&str] = &["command", "commands.script"];
 
-/// Paths of the fields that are given and that are not acted on.
+/// Paths of the fields of `spec` that are given and not acted on.
 pub(super) fn not_acted_on(spec: &MiniClusterSpec) -> Vec<String> {
     let runner = runner_position(&spec.containers);
     let containers = spec.containers.iter().enumerate().flat_map(|(index, container)| {
-        let tables = tables(spec, container, runner == Some(index));
-        let fields = tables.into_iter().flatten().filter(|(_, given)| given(container));
-        fields.map(move |(field, _)| format!("spec.containers[{index}].{field}"))
+        let fields = without_effect(spec, container, runner == Some(index));
+        given(&format!("spec.containers[{index}]"), container, fields)
     });
     let services = spec.services.iter().enumerate().flat_map(|(index, container)| {
-        let fields = NOT_IN_SERVICES.iter().chain(NOT_IN_SIDECARS);
-        let fields = fields.filter(|(_, given)| given(container));
-        fields.map(move |(field, _)| format!("spec.services[{index}].{field}"))
+        let fields = vec![NOT_IN_SERVICES, NOT_IN_SIDECARS];
+        given(&format!("spec.services[{index}]"), container, fields)
     });
     containers.chain(services).collect()
 }
 
+/// Those of `fields` that `container`, at `path`, has and that say something.
+fn given(path: &str, container: &Container, fields: Vec<&[&str]>) -> Vec<String> {
+    // A container is read from JSON and can be written as such.
+    let container = serde_json::to_value(container).unwrap_or_default();
+    let says_something = |field: &&str| {
+        let value = field.split('.').fold(&container, |value, name| &value[name]);
+        !matches!(value, Value::Null | Value::Bool(false)) && value != ""
+    };
+    let fields = fields.into_iter().flatten().copied().filter(says_something);
+    fields.map(|field| format!("{path}.{field}")).collect()
+}
+
 /// The tables that apply to a container.
-fn tables(spec: &MiniClusterSpec, container: &Container, runs_flux: bool) -> Vec<&'static [Field]> {
+fn without_effect(
+    spec: &MiniClusterSpec,
+    container: &Container,
+    runs_flux: bool,
+) -> Vec<&'static [&'static str]> {
     let bursting = spec.flux.bursting.as_ref();
     let has_lead_elsewhere = spec.flux.lead_broker.is_some()
         || bursting.is_some_and(|bursting| bursting.lead_broker.is_some());
-    let mut tables = vec![if runs_flux { NOT_IN_RUNNER } else { NOT_IN_SIDECARS }];
-    if runs_flux && container.diagnostics {
-        tables.push(NOT_WITH_DIAGNOSTICS);
-    }
-    if runs_flux && has_lead_elsewhere {
-        tables.push(NOT_WITHOUT_LEAD);
-    }
-    if !runs_flux && container.no_wrap_entrypoint {
-        tables.push(NOT_WITH_OWN_ENTRYPOINT);
-    }
-    tables
-}
-
-/// Whether one of the scripts of `commands` is given.
-fn command(container: &Container, script: fn(&Commands) -> Option<&String>) -> bool {
-    container.commands.as_ref().is_some_and(|commands| non_empty(script(commands)).is_some())
+    let tables = [
+        (runs_flux, NOT_IN_RUNNER),
+        (runs_flux && !container.batch, NOT_WITHOUT_BATCH),
+        (!runs_flux, NOT_IN_SIDECARS),
+        (runs_flux && container.diagnostics, NOT_WITH_DIAGNOSTICS),
+        (runs_flux && has_lead_elsewhere, NOT_WITHOUT_LEAD),
+        (!runs_flux && container.no_wrap_entrypoint, NOT_WITH_OWN_ENTRYPOINT),
+    ];
+    tables.into_iter().filter(|(applies, _)| *applies).map(|(_, table)| table).collect()
 }

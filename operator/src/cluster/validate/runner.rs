@@ -1,11 +1,12 @@
 //! The container that runs Flux: which one it is, as whom, and its hooks.
 
-use super::{faults::Faults, text::non_empty_owned, work::work};
+use super::{faults::Faults, text::non_empty_owned, work::workload};
 use crate::{
-    cluster::{self, Runner},
+    cluster::Runner,
     crd::{self, MiniClusterSpec, UserAccount},
 };
 use flux_contract::{FluxUser, Hooks};
+use k8s_openapi::api::core::v1::Container;
 
 /// Largest uid that Kubernetes accepts in a security context.
 const USER_ID_LIMIT: i64 = 2_147_483_647;
@@ -30,7 +31,7 @@ pub(super) fn runner(
     path: &str,
     spec: &MiniClusterSpec,
     container: &crd::Container,
-    common: cluster::Container,
+    common: Container,
     faults: &mut Faults,
 ) -> Option<Runner> {
     let commands = container.commands.clone().unwrap_or_default();
@@ -45,8 +46,8 @@ pub(super) fn runner(
         post: non_empty_owned(commands.post.as_ref()),
     };
     let user = user(path, container, commands.run_flux_as_root, faults);
-    let work = work(path, spec, container, faults)?;
-    Some(Runner { container: common, user, hooks, work })
+    let workload = workload(path, spec, container, faults)?;
+    Some(Runner { container: common, user, hooks, workload })
 }
 
 fn user(

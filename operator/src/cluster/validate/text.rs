@@ -27,22 +27,12 @@ pub(super) fn is_absolute_path(text: &str) -> bool {
     text.starts_with('/') && !text.contains('\0') && !text.split('/').any(|part| part == "..")
 }
 
-/// A Flux Standard Duration (RFC 23): a number with an optional unit, or `inf`. In seconds.
-pub(super) fn duration_seconds(text: &str) -> Option<f64> {
-    if matches!(text, "inf" | "infinity") {
-        return Some(f64::INFINITY);
-    }
+/// A Flux Standard Duration (RFC 23): a number with an optional unit, or `inf`.
+pub(super) fn is_duration(text: &str) -> bool {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
-    let factor = match unit {
-        "ms" => 0.001,
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3_600.0,
-        "d" => 86_400.0,
-        _ => return None,
-    };
-    number.parse::<f64>().ok().map(|number| number * factor)
+    matches!(text, "inf" | "infinity")
+        || matches!(unit, "ms" | "" | "s" | "m" | "h" | "d") && number.parse::<f64>().is_ok()
 }
 
 /// The words of a command line without shell syntax.
@@ -112,23 +102,7 @@ mod tests {
 
     #[test]
     fn commands_with_shell_syntax_go_to_sh_verbatim() {
-        for text in [
-            "echo $HOME",
-            "echo \"$HOME\"",
-            "a; b",
-            "a | b",
-            "a && b",
-            "a > b",
-            "(a)",
-            "echo `a`",
-            "ls *.txt",
-            "ls ~/x",
-            "echo a\necho b",
-            "A=1 env",
-            "a # comment",
-        ] {
-            assert_eq!(vector(text), ["sh", "-c", text], "{text}");
-        }
+        assert_eq!(vector("echo $HOME; a"), ["sh", "-c", "echo $HOME; a"]);
     }
 
     #[test]
@@ -140,11 +114,11 @@ mod tests {
 
     #[test]
     fn durations_are_in_flux_units() {
-        assert_eq!(duration_seconds("500ms"), Some(0.5));
-        assert_eq!(duration_seconds("1.5h"), Some(5_400.0));
-        assert_eq!(duration_seconds("7"), Some(7.0));
+        for text in ["500ms", "1.5h", "7", "inf"] {
+            assert!(is_duration(text), "{text}");
+        }
         for text in ["", "s", "-1s", "5 s", "5sec", "1.2.3s"] {
-            assert_eq!(duration_seconds(text), None, "{text}");
+            assert!(!is_duration(text), "{text}");
         }
     }
 

@@ -155,31 +155,20 @@ fn source(path: &str, volume: &ContainerVolume, faults: &mut Faults) -> Volume {
 /// Refuses fields that belong to one kind of source, given with another.
 fn check_details(path: &str, volume: &ContainerVolume, faults: &mut Faults) {
     let has = |field: &Option<String>| non_empty(field.as_ref()).is_some();
-    let is_empty_dir = ![
-        &volume.csi_driver,
-        &volume.secret_name,
-        &volume.config_map_name,
-        &volume.claim_name,
-        &volume.host_path,
-    ]
-    .into_iter()
-    .any(has);
-    for (field, value) in [
-        ("emptyDirMedium", &volume.empty_dir_medium),
-        ("emptyDirSizeLimit", &volume.empty_dir_size_limit),
+    let of_files = has(&volume.config_map_name) || has(&volume.secret_name);
+    let of_driver = has(&volume.csi_driver);
+    let is_empty_dir =
+        !(of_files || of_driver || has(&volume.claim_name) || has(&volume.host_path));
+    let empty_dir = "an emptyDir";
+    for (field, is_given, applies, source) in [
+        ("emptyDirMedium", has(&volume.empty_dir_medium), is_empty_dir, empty_dir),
+        ("emptyDirSizeLimit", has(&volume.empty_dir_size_limit), is_empty_dir, empty_dir),
+        ("items", !volume.items.is_empty(), of_files, "configMapName and secretName"),
+        ("csiDriverAttributes", !volume.csi_driver_attributes.is_empty(), of_driver, "csiDriver"),
     ] {
-        if has(value) && !is_empty_dir {
-            faults.add(format!("{path}.{field}"), "applies to an emptyDir only: remove it");
-        }
-    }
-    if !volume.items.is_empty() && !has(&volume.config_map_name) && !has(&volume.secret_name) {
-        faults.add(
-            format!("{path}.items"),
-            "applies to configMapName and secretName only: remove it",
-        );
-    }
-    if !volume.csi_driver_attributes.is_empty() && !has(&volume.csi_driver) {
-        faults.add(format!("{path}.csiDriverAttributes"), "applies to csiDriver only: remove it");
+        faults.require(applies || !is_given, format!("{path}.{field}"), || {
+            format!("applies to {source} only: remove it")
+        });
     }
 }
 

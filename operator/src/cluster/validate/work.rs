@@ -4,23 +4,20 @@ use super::{
     faults::Faults,
     text::{argument_vector, is_absolute_path, non_empty, words},
 };
-use crate::{
-    cluster::Work,
-    crd::{self, MiniClusterSpec},
-};
-use flux_contract::{CUSTOM_SCRIPT_PATH, DEFAULT_OUTPUT_DIRECTORY, Submission};
+use crate::crd::{self, MiniClusterSpec};
+use flux_contract::{CUSTOM_SCRIPT_PATH, DEFAULT_OUTPUT_DIRECTORY, Submission, Workload};
 
 /// Most bytes of the script that is made of a batch command's lines: with all else that goes into it,
 /// the agents' `ConfigMap` has to stay below 1 MiB.
 const BATCH_SCRIPT_LIMIT: usize = 524_288;
 
 /// What the container at `path` runs; nothing when a command cannot be read.
-pub(super) fn work(
+pub(super) fn workload(
     path: &str,
     spec: &MiniClusterSpec,
     container: &crd::Container,
     faults: &mut Faults,
-) -> Option<Work> {
+) -> Option<Workload> {
     let commands = container.commands.clone().unwrap_or_default();
     let command = non_empty(container.command.as_ref()).filter(|text| !text.trim().is_empty());
     let script = non_empty(commands.script.as_ref());
@@ -30,20 +27,21 @@ pub(super) fn work(
         "missing: a batch job needs the lines of its script".to_owned()
     });
     if container.diagnostics {
-        return Some(Work::Diagnostics);
+        return Some(Workload::Diagnostics {});
     }
     let prefix = split(&format!("{path}.commands.prefix"), commands.prefix.as_ref(), faults)?;
     let flags = flags(spec, faults)?;
     if container.batch {
-        return Some(batch(path, spec, container, prefix, flags, faults));
+        let text = command.or(script).unwrap_or_default();
+        return Some(batch(path, text, spec, container, (prefix, flags), faults));
     }
     let (program, script) = match (command, script) {
         (_, Some(script)) => (script_command(script), Some(script.replace("\\$", "$"))),
         (Some(text), None) => (plain_command(path, text, faults)?, None),
-        (None, None) => return Some(Work::Interactive(None)),
+        (None, None) => return Some(Workload::Interactive { submission: None }),
     };
     if launcher && !spec.interactive && script.is_none() {
-        return Some(Work::Launcher { prefix, command: program });
+        return Some(Workload::Launcher { prefix, command: program });
     }
     // A workflow manager submits its jobs itself: it needs one place, not all of them.
     let mut flags = if launcher { vec!["-n1".to_owned()] } else { flags };
@@ -57,9 +55,9 @@ pub(super) fn work(
         script,
     };
     Some(if spec.interactive {
-        Work::Interactive(Some(submission))
+        Workload::Interactive { submission: Some(submission) }
     } else {
-        Work::Submit(submission)
+        Workload::Submit { submission }
     })
 }
 
@@ -107,12 +105,12 @@ fn flags(spec: &MiniClusterSpec, faults: &mut Faults) -> Option<Vec<String>> {
 
 fn batch(
     path: &str,
+    text: &str,
     spec: &MiniClusterSpec,
     container: &crd::Container,
-    prefix: Vec<String>,
-    flags: Vec<String>,
+    (prefix, flags): (Vec<String>, Vec<String>),
     faults: &mut Faults,
-) -> Work {
+) -> Workload {
     let output_directory = non_empty(container.logs.as_ref())
         .unwrap_or(DEFAULT_OUTPUT_DIRECTORY)
         .trim_end_matches('/')
@@ -120,10 +118,6 @@ fn batch(
     faults.require(is_absolute_path(&output_directory), format!("{path}.logs"), || {
         format!("{output_directory:?} is not an absolute path without '..', other than '/'")
     });
-    let text = non_empty(container.command.as_ref()).or_else(|| {
-        container.commands.as_ref().and_then(|commands| non_empty(commands.script.as_ref()))
-    });
-    let text = text.unwrap_or_default();
     if !container.batch_raw {
         check_lines(path, text, faults);
     }
@@ -134,16 +128,17 @@ fn batch(
         batch_script(path, text, &directory, faults)
     };
     if !spec.interactive {
-        return Work::Batch { prefix, flags, script, output_directory };
+        return Workload::Batch { prefix, flags, script, output_directory };
     }
     let (first, rest) = script.split_once('\n').unwrap_or((&script, ""));
-    Work::Interactive(Some(Submission {
+    let submission = Some(Submission {
         prefix,
         submit: vec!["flux".to_owned(), "batch".to_owned()],
         flags,
         command: vec![CUSTOM_SCRIPT_PATH.to_owned()],
         script: Some(format!("{first}\nmkdir -p {directory}\n{rest}")),
-    }))
+    });
+    Workload::Interactive { submission }
 }
 
 /// Words that begin or end a compound command (POSIX.1-2024, Shell Command Language, 2.4).

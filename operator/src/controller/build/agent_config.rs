@@ -1,9 +1,9 @@
 //! What the agents are told, from what the specification says.
 
-use crate::cluster::{Cluster, Work};
+use crate::cluster::Cluster;
 use flux_contract::{
     AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, Install, Layout, Network,
-    OVERLAY_PORT, PRIVATE_MOUNT, Shutdown, View, WorkerPolicy, Workload,
+    OVERLAY_PORT, PRIVATE_MOUNT, Shutdown, View, WorkerPolicy,
 };
 use std::net::IpAddr;
 
@@ -30,9 +30,9 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
         },
         user: cluster.runner.user.clone(),
         network: network(cluster, lead_address),
-        broker: broker(cluster),
+        broker: Broker { quorum: quorum(cluster), ..cluster.flux.broker.clone() },
         worker: worker_policy(cluster),
-        workload: workload(&cluster.runner.work),
+        workload: cluster.runner.workload.clone(),
         logging: cluster.logging,
         shutdown: shutdown(cluster),
         hooks: cluster.runner.hooks.clone(),
@@ -69,27 +69,11 @@ fn network(cluster: &Cluster, lead_address: Option<IpAddr>) -> Network {
         }
     };
     Network {
-        headless_service: cluster.network.headless_name.clone(),
+        headless_service: cluster.headless_name.clone(),
         port: OVERLAY_PORT,
         lead_address,
         bootstrap,
         lead_deadline_seconds: START_SECONDS,
-    }
-}
-
-fn broker(cluster: &Cluster) -> Broker {
-    let flux = &cluster.flux;
-    Broker {
-        quorum: quorum(cluster),
-        connect_timeout: flux.connect_timeout.clone(),
-        topology: flux.topology.clone(),
-        log_level: if cluster.logging.quiet { 0 } else { flux.log_level },
-        local_socket: flux.local_socket,
-        zeromq_debug: cluster.zeromq_debug,
-        wrap: flux.wrap.clone(),
-        custom_config: flux.broker_config.clone(),
-        queue_policy: flux.queue_policy.clone(),
-        simple_scheduler: flux.simple_scheduler,
     }
 }
 
@@ -109,17 +93,5 @@ const fn worker_policy(cluster: &Cluster) -> WorkerPolicy {
         WorkerPolicy::Rejoin
     } else {
         WorkerPolicy::LeaveWhenDone
-    }
-}
-
-fn workload(work: &Work) -> Workload {
-    match work.clone() {
-        Work::Diagnostics => Workload::Diagnostics {},
-        Work::Interactive(submission) => Workload::Interactive { submission },
-        Work::Submit(submission) => Workload::Submit { submission },
-        Work::Launcher { prefix, command } => Workload::Launcher { prefix, command },
-        Work::Batch { prefix, flags, script, output_directory } => {
-            Workload::Batch { prefix, flags, script, output_directory }
-        }
     }
 }

@@ -1,16 +1,13 @@
 //! The containers of a pod.
 
 use super::images::Images;
-use super::volumes::{
-    curve_mount, flux_mounts, install_mount, munge_mount, private_mount, sidecar_mounts,
-};
-use crate::cluster::{self, AGENT_CONTAINER, CORES_VARIABLE, Cluster, ServicesContainer, Sidecar};
+use super::volumes::{install_mount, runner_mounts, sidecar_mounts};
+use crate::cluster::{AGENT_CONTAINER, Cluster, Sidecar};
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{Install, Layout, invocation};
 use k8s_openapi::api::core::v1::{
-    Container, ContainerPort, EnvVar, EnvVarSource, ExecAction, HTTPGetAction, Lifecycle,
-    LifecycleHandler, ObjectFieldSelector, Probe, ResourceRequirements, SecretKeySelector,
-    VolumeMount,
+    Container, EnvVar, EnvVarSource, HTTPGetAction, ObjectFieldSelector, Probe,
+    ResourceRequirements, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
@@ -45,7 +42,7 @@ pub(super) fn init_containers(
     };
     let sidecars = cluster.sidecars.iter().filter(|sidecar| sidecar.wrapped.is_none());
     all.extend(sidecars.map(|sidecar| plain(cluster, images, sidecar, install)));
-    some(all)
+    (!all.is_empty()).then_some(all)
 }
 
 /// The main containers: the runner, then the sidecars that the agent starts.
@@ -78,7 +75,7 @@ fn agent(cluster: &Cluster, images: &Images) -> Container {
         image_pull_policy: Some(images.agent_pull_policy.clone()),
         command: Some(invocation::install()),
         volume_mounts: Some(vec![install_mount(cluster)]),
-        resources: helper_resources(&runner.resources),
+        resources: helper_resources(runner),
         security_context: runner.security_context.clone(),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         ..Container::default()
@@ -89,7 +86,6 @@ fn agent(cluster: &Cluster, images: &Images) -> Container {
 fn view(cluster: &Cluster, command: Vec<String>) -> Container {
     let view = &cluster.flux.view;
     let runner = &cluster.runner.container;
-    let own = Some(view.resources.clone()).filter(|own| *own != ResourceRequirements::default());
     Container {
         name: view.name.clone(),
         image: Some(view.image.clone()),
@@ -97,7 +93,7 @@ fn view(cluster: &Cluster, command: Vec<String>) -> Container {
         command: Some(command),
         working_dir: view.working_dir.clone(),
         volume_mounts: Some(vec![install_mount(cluster)]),
-        resources: own.or_else(|| helper_resources(&runner.resources)),
+        resources: view.resources.clone().or_else(|| helper_resources(runner)),
         security_context: view.security_context.clone().or_else(|| runner.security_context.clone()),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         ..Container::default()
@@ -106,13 +102,14 @@ fn view(cluster: &Cluster, command: Vec<String>) -> Container {
 
 /// CPU and memory of the runner for a container that is gone when the runner starts. That asks for
 /// nothing more, keeps a pod `Guaranteed` that would be, and passes a quota that wants limits.
-fn helper_resources(runner: &ResourceRequirements) -> Option<ResourceRequirements> {
+fn helper_resources(runner: &Container) -> Option<ResourceRequirements> {
+    let given = runner.resources.as_ref()?;
     let basic = |list: &Option<BTreeMap<_, _>>| {
         let list = list.clone().unwrap_or_default();
         let basic = list.into_iter().filter(|(name, _)| name == "cpu" || name == "memory");
         Some(basic.collect::<BTreeMap<_, _>>()).filter(|list| !list.is_empty())
     };
-    let (limits, requests) = (basic(&runner.limits), basic(&runner.requests));
+    let (limits, requests) = (basic(&given.limits), basic(&given.requests));
     (limits.is_some() || requests.is_some()).then(|| ResourceRequirements {
         limits,
         requests,
@@ -122,16 +119,12 @@ fn helper_resources(runner: &ResourceRequirements) -> Option<ResourceRequirement
 
 /// Runs Flux in the user's image.
 fn runner(cluster: &Cluster, images: &Images, install: Install) -> Container {
-    let mut mounts = flux_mounts(cluster, images, install);
-    mounts.push(private_mount(cluster));
-    mounts.push(curve_mount(cluster));
-    mounts.extend(munge_mount(cluster));
+    let mounts = runner_mounts(cluster, images, install);
     let layout = layout(cluster);
-    let common = common(&cluster.runner.container, mounts);
+    let mut container = mounted(&cluster.runner.container, mounts);
     let replaced = cluster.runs_once().then(|| REPLACED_VARIABLES.map(from_annotation));
-    let environment = common.env.into_iter().flatten().chain(replaced.into_iter().flatten());
+    container.env.get_or_insert_default().extend(replaced.into_iter().flatten());
     Container {
-        env: some(environment.collect()),
         command: Some(invocation::run(&layout, install)),
         startup_probe: Some(Probe {
             // A kubelet that asks while the container starts finds a closed port, and writes a Warning.
@@ -146,7 +139,7 @@ fn runner(cluster: &Cluster, images: &Images, install: Install) -> Container {
             failure_threshold: Some(1),
             ..ready(READINESS_PATIENCE)
         }),
-        ..common
+        ..container
     }
 }
 
@@ -167,7 +160,7 @@ fn ready(patience: i32) -> Probe {
 fn wrapped(cluster: &Cluster, images: &Images, sidecar: &Sidecar, install: Install) -> Container {
     let command = invocation::run_sidecar(&layout(cluster), install, &sidecar.container.name);
     let mounts = sidecar_mounts(cluster, images, install);
-    Container { command: Some(command), ..common(&sidecar.container, mounts) }
+    Container { command: Some(command), ..mounted(&sidecar.container, mounts) }
 }
 
 /// A sidecar that runs its image's own entrypoint. As a sidecar in the sense of Kubernetes
@@ -175,14 +168,8 @@ fn wrapped(cluster: &Cluster, images: &Images, sidecar: &Sidecar, install: Insta
 fn plain(cluster: &Cluster, images: &Images, sidecar: &Sidecar, install: Install) -> Container {
     Container {
         restart_policy: Some("Always".to_owned()),
-        ..common(&sidecar.container, sidecar_mounts(cluster, images, install))
+        ..mounted(&sidecar.container, sidecar_mounts(cluster, images, install))
     }
-}
-
-/// A container of the pod of `spec.services`, which knows nothing of Flux.
-pub(super) fn of_services_pod(given: &ServicesContainer) -> Container {
-    let command = given.command.as_deref().map(|text| words(["sh", "-c", text]));
-    Container { command, ..common(&given.container, vec![]) }
 }
 
 /// The shared volume as the main containers see it.
@@ -190,56 +177,10 @@ fn layout(cluster: &Cluster) -> Layout {
     Layout::new(cluster.flux.view.mount_path.clone())
 }
 
-/// What every container of the user has; `mounts` come before the container's own.
-fn common(container: &cluster::Container, mut mounts: Vec<VolumeMount>) -> Container {
-    mounts.extend(container.mounts.iter().cloned());
-    Container {
-        name: container.name.clone(),
-        image: Some(container.image.clone()),
-        image_pull_policy: Some(container.pull_policy.clone()),
-        working_dir: container.working_dir.clone(),
-        ports: some(container.ports.iter().map(|&port| container_port(port)).collect()),
-        env: some(environment(container)),
-        volume_mounts: some(mounts),
-        resources: Some(container.resources.clone())
-            .filter(|resources| *resources != ResourceRequirements::default()),
-        security_context: container.security_context.clone(),
-        lifecycle: lifecycle(container),
-        termination_message_policy: Some("File".to_owned()),
-        ..Container::default()
-    }
-}
-
-fn container_port(number: u16) -> ContainerPort {
-    ContainerPort {
-        container_port: i32::from(number),
-        protocol: Some("TCP".to_owned()),
-        ..ContainerPort::default()
-    }
-}
-
-/// The number of cores, literal and secret variables in the order of their names, so that what a
-/// variable may refer to with `$(NAME)` does not depend on chance. The user's own win.
-fn environment(container: &cluster::Container) -> Vec<EnvVar> {
-    let cores = (CORES_VARIABLE, literal(CORES_VARIABLE, &container.cores.to_string()));
-    let literals =
-        container.environment.iter().map(|(name, value)| (name.as_str(), literal(name, value)));
-    let secret = container.secrets.iter().map(|(name, (secret, key))| {
-        let reference =
-            SecretKeySelector { name: secret.clone(), key: key.clone(), optional: None };
-        let source = EnvVarSource { secret_key_ref: Some(reference), ..EnvVarSource::default() };
-        (name.as_str(), EnvVar { name: name.clone(), value: None, value_from: Some(source) })
-    });
-    std::iter::once(cores)
-        .chain(literals)
-        .chain(secret)
-        .collect::<BTreeMap<_, _>>()
-        .into_values()
-        .collect()
-}
-
-fn literal(name: &str, value: &str) -> EnvVar {
-    EnvVar { name: name.to_owned(), value: Some(value.to_owned()), value_from: None }
+/// `container` with the operator's own `mounts` before its own.
+fn mounted(container: &Container, mut mounts: Vec<VolumeMount>) -> Container {
+    mounts.extend(container.volume_mounts.iter().flatten().cloned());
+    Container { volume_mounts: Some(mounts), ..container.clone() }
 }
 
 fn from_annotation((name, annotation): (&str, &str)) -> EnvVar {
@@ -249,27 +190,4 @@ fn from_annotation((name, annotation): (&str, &str)) -> EnvVar {
     };
     let source = EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() };
     EnvVar { name: name.to_owned(), value: None, value_from: Some(source) }
-}
-
-fn lifecycle(container: &cluster::Container) -> Option<Lifecycle> {
-    let handler = |command: &Vec<String>| LifecycleHandler {
-        exec: Some(ExecAction { command: Some(command.clone()) }),
-        ..LifecycleHandler::default()
-    };
-    let post_start = container.post_start.as_ref().map(handler);
-    let pre_stop = container.pre_stop.as_ref().map(handler);
-    (post_start.is_some() || pre_stop.is_some()).then(|| Lifecycle {
-        post_start,
-        pre_stop,
-        ..Lifecycle::default()
-    })
-}
-
-fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
-    words.map(str::to_owned).into()
-}
-
-/// `None` for an empty list, which the API server would drop anyway.
-fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
-    (!list.is_empty()).then_some(list)
 }

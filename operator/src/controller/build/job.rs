@@ -1,7 +1,7 @@
 //! The Indexed Job whose pods are the brokers.
 
+use super::BuildError;
 use super::agent_config::START_SECONDS;
-use super::error::BuildError;
 use super::images::Images;
 use super::meta::{object_labels, object_meta};
 use super::pod::template;

@@ -51,7 +51,7 @@ pub(super) fn pod_labels(cluster: &Cluster) -> BTreeMap<String, String> {
 pub(super) fn services_pod_labels(cluster: &Cluster) -> BTreeMap<String, String> {
     let mut all = pod_labels(cluster);
     all.remove(labels::HPA_SELECTOR);
-    all.insert(labels::JOB_INDEX.to_owned(), labels::COMPANION_INDEX.to_owned());
+    all.insert(labels::JOB_INDEX.to_owned(), labels::SERVICES_INDEX.to_owned());
     all
 }
 

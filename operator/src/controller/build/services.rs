@@ -7,6 +7,7 @@ use crate::cluster::{Cluster, Sidecar};
 use flux_contract::OVERLAY_PORT;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use std::collections::BTreeMap;
 
 /// The Services of a MiniCluster. They follow from the specification alone.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +25,7 @@ pub struct Services {
 
 /// The Services of `cluster`.
 pub fn services(cluster: &Cluster) -> Services {
-    let exposed = |sidecar: &&Sidecar| !sidecar.container.ports.is_empty();
+    let exposed = |sidecar: &&Sidecar| sidecar.container.ports.is_some();
     let named = |name: fn(&Cluster, &str) -> String| {
         let sidecars = cluster.sidecars.iter().filter(exposed);
         sidecars.map(|it| of_sidecar(cluster, it, &name(cluster, &it.container.name))).collect()
@@ -37,69 +38,57 @@ pub fn services(cluster: &Cluster) -> Services {
     }
 }
 
-/// Gives the pods their names: the pods' subdomain.
-///
-/// Addresses are published before the pods are ready, because brokers need each other's names to
-/// become ready. With `flux.minimalService` it holds the lead only.
+/// Gives the pods their names: the pods' subdomain. With `flux.minimalService` it holds the lead only.
 fn headless(cluster: &Cluster) -> Service {
-    let network = &cluster.network;
-    Service {
-        metadata: object_meta(cluster, &network.headless_name),
-        spec: Some(ServiceSpec {
-            cluster_ip: Some("None".to_owned()),
-            ports: Some(vec![port("flux", OVERLAY_PORT)]),
-            publish_not_ready_addresses: Some(true),
-            selector: Some(if network.minimal_service {
-                lead_selector(cluster)
-            } else {
-                pods_selector(cluster)
-            }),
-            ..ServiceSpec::default()
-        }),
-        status: None,
-    }
+    let selector =
+        if cluster.minimal_service { lead_selector(cluster) } else { pods_selector(cluster) };
+    let ports = vec![port("flux", OVERLAY_PORT.into())];
+    let mut service = service(cluster, &cluster.headless_name, selector, ports);
+    let spec = service.spec.get_or_insert_default();
+    (spec.type_, spec.cluster_ip) = (None, Some("None".to_owned()));
+    service
 }
 
 /// Gives the lead an address that is known before its pod exists, so that workers need no DNS.
 fn lead(cluster: &Cluster) -> Service {
-    Service {
-        metadata: object_meta(cluster, &cluster.name.lead_service()),
-        spec: Some(ServiceSpec {
-            type_: Some("ClusterIP".to_owned()),
-            ports: Some(vec![port("flux", OVERLAY_PORT)]),
-            publish_not_ready_addresses: Some(true),
-            selector: Some(lead_selector(cluster)),
-            ..ServiceSpec::default()
-        }),
-        status: None,
-    }
+    let ports = vec![port("flux", OVERLAY_PORT.into())];
+    service(cluster, &cluster.name.lead_service(), lead_selector(cluster), ports)
 }
 
-/// Addresses are published before the pods are ready: ready says that the broker is online, and
-/// nothing of the sidecar.
 fn of_sidecar(cluster: &Cluster, sidecar: &Sidecar, name: &str) -> Service {
     // More than one port needs names; with names from the numbers, one needs no special case.
-    let ports =
-        sidecar.container.ports.iter().map(|&number| port(&format!("port-{number}"), number));
+    let ports = sidecar.container.ports.iter().flatten().map(|it| it.container_port);
+    let ports = ports.map(|number| port(&format!("port-{number}"), number));
+    service(cluster, name, job_selector(cluster), ports.collect())
+}
+
+/// Addresses are published before the pods are ready: brokers need each other's names to become ready,
+/// and ready says nothing of a sidecar.
+fn service(
+    cluster: &Cluster,
+    name: &str,
+    selector: BTreeMap<String, String>,
+    ports: Vec<ServicePort>,
+) -> Service {
     Service {
         metadata: object_meta(cluster, name),
         spec: Some(ServiceSpec {
             type_: Some("ClusterIP".to_owned()),
-            ports: Some(ports.collect()),
+            ports: Some(ports),
             publish_not_ready_addresses: Some(true),
-            selector: Some(job_selector(cluster)),
+            selector: Some(selector),
             ..ServiceSpec::default()
         }),
         status: None,
     }
 }
 
-fn port(name: &str, number: u16) -> ServicePort {
+fn port(name: &str, number: i32) -> ServicePort {
     ServicePort {
         name: Some(name.to_owned()),
-        port: i32::from(number),
+        port: number,
         protocol: Some("TCP".to_owned()),
-        target_port: Some(IntOrString::Int(i32::from(number))),
+        target_port: Some(IntOrString::Int(number)),
         ..ServicePort::default()
     }
 }

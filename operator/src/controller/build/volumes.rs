@@ -37,8 +37,24 @@ pub(super) fn volumes(cluster: &Cluster, images: &Images, install: Install) -> V
         all.extend(image_volumes(cluster, images));
         all.extend(cluster.flux.view.enabled.then(|| software(cluster)));
     }
-    all.extend(cluster.pod.volumes.iter().cloned());
+    all.extend(cluster.pod.spec.volumes.iter().flatten().cloned());
     all
+}
+
+/// Mounts of the runner: those for Flux, and those that no other container has: what its agent shows to
+/// none, the CURVE certificate, and the munge key, if there is one.
+pub(super) fn runner_mounts(
+    cluster: &Cluster,
+    images: &Images,
+    install: Install,
+) -> Vec<VolumeMount> {
+    let name = &cluster.name;
+    let mut mounts = flux_mounts(cluster, images, install);
+    mounts.push(mount(&name.private_volume(), PRIVATE_MOUNT));
+    mounts.push(read_only(mount(&name.curve_volume(), CURVE_MOUNT)));
+    let munge = cluster.flux.munge_secret.as_ref();
+    mounts.extend(munge.map(|_| read_only(mount(&name.munge_volume(), MUNGE_MOUNT))));
+    mounts
 }
 
 /// Mounts of sidecars: those of the runner, read-only. What root executes or reads in any container of the
@@ -52,14 +68,10 @@ pub(super) fn sidecar_mounts(
     flux_mounts(cluster, images, install).into_iter().map(read_only).collect()
 }
 
-/// Mounts of the runner for Flux: the shared volume; the images that are mounted; what the
+/// Mounts for Flux: the shared volume; the images that are mounted; what the
 /// view's links lead to, which are links as well, or, copied, a part of the shared volume; and the agent's
 /// configuration, without which `flux-agent connect` could not reach the broker.
-pub(super) fn flux_mounts(
-    cluster: &Cluster,
-    images: &Images,
-    install: Install,
-) -> Vec<VolumeMount> {
+fn flux_mounts(cluster: &Cluster, images: &Images, install: Install) -> Vec<VolumeMount> {
     let view = &cluster.flux.view;
     let mut mounts = vec![mount(&view.name, &view.mount_path)];
     if install == Install::Image {
@@ -85,22 +97,6 @@ pub(super) fn install_mount(cluster: &Cluster) -> VolumeMount {
     mount(&cluster.flux.view.name, INSTALL_MOUNT)
 }
 
-/// What the runner's agent shows to no other container.
-pub(super) fn private_mount(cluster: &Cluster) -> VolumeMount {
-    mount(&cluster.name.private_volume(), PRIVATE_MOUNT)
-}
-
-/// The CURVE certificate: for the runner, for no other container.
-pub(super) fn curve_mount(cluster: &Cluster) -> VolumeMount {
-    read_only(mount(&cluster.name.curve_volume(), CURVE_MOUNT))
-}
-
-/// The munge key, if there is one: for the runner, for no other container.
-pub(super) fn munge_mount(cluster: &Cluster) -> Option<VolumeMount> {
-    let given = cluster.flux.munge_secret.is_some();
-    given.then(|| read_only(mount(&cluster.name.munge_volume(), MUNGE_MOUNT)))
-}
-
 /// Without a limit of its own also in memory: how large the view is only its image knows, and the pod's
 /// limits hold for what is written there.
 fn shared(cluster: &Cluster) -> Volume {
@@ -109,34 +105,25 @@ fn shared(cluster: &Cluster) -> Volume {
         Medium::Disk => None,
         Medium::Memory => Some(IN_MEMORY.to_owned()),
     };
-    Volume {
-        name: view.name.clone(),
-        empty_dir: Some(EmptyDirVolumeSource { medium, ..EmptyDirVolumeSource::default() }),
-        ..Volume::default()
-    }
+    empty_dir(view.name.clone(), EmptyDirVolumeSource { medium, ..EmptyDirVolumeSource::default() })
 }
 
 /// Has a link for each of the packages of an image that is mounted. A volume of its own, because a part of another
 /// one costs the kubelet two mounts a pod.
 fn software(cluster: &Cluster) -> Volume {
-    Volume {
-        name: cluster.name.software_volume(),
-        empty_dir: Some(EmptyDirVolumeSource::default()),
-        ..Volume::default()
-    }
+    empty_dir(cluster.name.software_volume(), EmptyDirVolumeSource::default())
 }
 
 /// In memory, so that no key comes to lie on the node's disk.
 fn private(cluster: &Cluster) -> Volume {
-    Volume {
-        name: cluster.name.private_volume(),
-        empty_dir: Some(EmptyDirVolumeSource {
-            medium: Some(IN_MEMORY.to_owned()),
-            size_limit: Some(Quantity(PRIVATE_LIMIT.to_owned())),
-            ..EmptyDirVolumeSource::default()
-        }),
-        ..Volume::default()
-    }
+    let size_limit = Some(Quantity(PRIVATE_LIMIT.to_owned()));
+    let medium = Some(IN_MEMORY.to_owned());
+    let source = EmptyDirVolumeSource { medium, size_limit, ..EmptyDirVolumeSource::default() };
+    empty_dir(cluster.name.private_volume(), source)
+}
+
+fn empty_dir(name: String, source: EmptyDirVolumeSource) -> Volume {
+    Volume { name, empty_dir: Some(source), ..Volume::default() }
 }
 
 /// One for each image: the kubelet looks after each volume at every look at the pod, with an Event each time.

@@ -3,7 +3,6 @@
 
 use super::install::InstallChoice;
 use crate::cluster::Cluster;
-use crate::controller::build::pod_resources;
 use flux_contract::Install;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::PodSpec;
@@ -29,7 +28,7 @@ pub(in crate::controller) fn dropped(
             .to_owned()
     });
     let edited = changed.iter().any(|field| field.starts_with(RESOURCES));
-    let asks = pod_resources(&cluster.pod).is_some() && !edited;
+    let asks = cluster.pod.spec.resources.is_some() && !edited;
     let resources = (asks && pod.resources.is_none())
         .then(|| format!("{RESOURCES} (feature PodLevelResources, on from Kubernetes 1.34 on)"));
     images.into_iter().chain(resources).collect()

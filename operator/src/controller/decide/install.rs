@@ -116,7 +116,7 @@ fn needs_copy(cluster: &Cluster) -> Option<String> {
     let overlay = cluster.pod.overlay.as_ref();
     let overlaid = |field: &str| overlay.and_then(|overlay| overlay.get(field));
     let class = overlaid("runtimeClassName").and_then(|class| class.as_str());
-    if let Some(class) = class.or(cluster.pod.runtime_class_name.as_deref()) {
+    if let Some(class) = class.or(cluster.pod.spec.runtime_class_name.as_deref()) {
         return Some(format!(
             "not every runtime mounts images, and there is runtime class {class:?}"
         ));

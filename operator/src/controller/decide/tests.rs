@@ -301,7 +301,7 @@ fn a_specification_that_was_refused_changes_nothing_of_what_runs() {
 }
 
 #[test]
-fn when_the_run_is_over_the_companion_and_addresses_go_and_nothing_is_brought_back() {
+fn when_the_run_is_over_the_services_pod_and_addresses_go_and_nothing_is_brought_back() {
     let mut live = finished(&everything());
     let gone = ["Service hello-lead service", "Service hello-web service", "Service web service"];
     let gone = [&gone[..], &["Pod hello-services pod"]].concat();

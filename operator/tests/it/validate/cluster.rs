@@ -34,7 +34,7 @@ fn the_mini_cluster_owns_what_is_made_for_it() {
 
 #[test]
 fn the_headless_service_has_the_clusters_name_unless_given() {
-    assert_eq!(good(json!({})).network.headless_name, "hello");
+    assert_eq!(good(json!({})).headless_name, "hello");
     let change = json!({ "network": { "headlessName": "hello-lead" } });
     assert_eq!(faults(change), ["spec.network.headlessName"]);
 }

@@ -48,7 +48,8 @@ fn values_that_could_not_work_are_refused_with_their_place() {
 
 #[test]
 fn pull_always_wins_over_the_policy() {
-    let policy = |change: Value| good(container(change)).runner.container.pull_policy;
+    let policy =
+        |change: Value| good(container(change)).runner.container.image_pull_policy.unwrap();
     assert_eq!(policy(json!({})), "IfNotPresent");
     assert_eq!(policy(json!({ "imagePullPolicy": "Never" })), "Never");
     assert_eq!(policy(json!({ "imagePullPolicy": "Never", "pullAlways": true })), "Always");
@@ -57,7 +58,7 @@ fn pull_always_wins_over_the_policy() {
 #[test]
 fn lifecycle_hooks_are_argument_vectors() {
     let hooks = json!({ "lifeCycle": { "postStartExec": "touch /a", "preStopExec": "a; b" } });
-    let container = good(container(hooks)).runner.container;
-    assert_eq!(container.post_start.unwrap(), ["touch", "/a"]);
-    assert_eq!(container.pre_stop.unwrap(), ["sh", "-c", "a; b"]);
+    let lifecycle = json!(good(container(hooks)).runner.container.lifecycle);
+    assert_eq!(lifecycle["postStart"]["exec"]["command"], json!(["touch", "/a"]));
+    assert_eq!(lifecycle["preStop"]["exec"]["command"], json!(["sh", "-c", "a; b"]));
 }

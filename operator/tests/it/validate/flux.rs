@@ -31,8 +31,8 @@ fn values_flux_would_refuse_are_refused_with_their_place() {
 
 #[test]
 fn an_empty_connect_timeout_leaves_it_to_flux() {
-    assert_eq!(good(json!({})).flux.connect_timeout.as_deref(), Some("5s"));
-    assert_eq!(good(json!({ "flux": { "connectTimeout": "" } })).flux.connect_timeout, None);
+    assert_eq!(good(json!({})).flux.broker.connect_timeout.as_deref(), Some("5s"));
+    assert_eq!(good(json!({ "flux": { "connectTimeout": "" } })).flux.broker.connect_timeout, None);
 }
 
 #[test]

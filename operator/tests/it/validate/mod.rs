@@ -11,9 +11,10 @@ mod runner;
 mod volume;
 mod work;
 
+use flux_contract::Workload;
 use flux_operator::{
+    cluster::Cluster,
     cluster::validate::{Defaults, Violations, validate},
-    cluster::{Cluster, Work},
     crd::{Install, MiniCluster},
 };
 use serde_json::{Value, json};
@@ -76,8 +77,8 @@ fn volume(volume: Value) -> Value {
 }
 
 fn submission(change: Value) -> flux_contract::Submission {
-    match good(change).runner.work {
-        Work::Submit(submission) => submission,
+    match good(change).runner.workload {
+        Workload::Submit { submission } => submission,
         other => panic!("{other:?}"),
     }
 }

@@ -43,20 +43,20 @@ fn what_kubernetes_checks_itself_is_left_to_the_api_server() {
         "pod": { "tolerations": tolerations, "labels": { "a b": "" }, "dnsPolicy": "Mine" },
         "containers": [container],
     }));
-    assert_eq!(json!(cluster.pod.tolerations), tolerations);
-    assert_eq!(cluster.pod.dns_policy.as_deref(), Some("Mine"));
+    assert_eq!(json!(cluster.pod.spec.tolerations), tolerations);
+    assert_eq!(cluster.pod.spec.dns_policy.as_deref(), Some("Mine"));
     assert_eq!(json!(cluster.runner.container.resources), resources);
 }
 
 #[test]
 fn node_affinity_asks_for_one_of_the_values_unless_affinity_is_off() {
     let pod = json!({ "nodeAffinity": { "zone": ["a", "b"] } });
-    let affinity = good(json!({ "pod": pod })).pod.node_affinity.unwrap();
+    let affinity = good(json!({ "pod": pod })).pod.spec.affinity.unwrap().node_affinity.unwrap();
     let terms = affinity.required_during_scheduling_ignored_during_execution.unwrap();
     let requirement = terms.node_selector_terms[0].match_expressions.as_ref().unwrap()[0].clone();
     assert_eq!((requirement.key.as_str(), requirement.operator.as_str()), ("zone", "In"));
     let cluster = good(json!({ "pod": pod, "network": { "disableAffinity": true } }));
-    assert_eq!((cluster.pod.node_affinity, cluster.network.affinity), (None, false));
+    assert_eq!(cluster.pod.spec.affinity, None);
 }
 
 #[test]

@@ -15,7 +15,10 @@ fn every_source_of_a_volume_is_understood() {
         "g": { "path": "/g" },
     });
     let cluster = good(container(json!({ "volumes": volumes })));
-    insta::assert_yaml_snapshot!((&cluster.pod.volumes, &cluster.runner.container.mounts));
+    insta::assert_yaml_snapshot!((
+        &cluster.pod.spec.volumes,
+        &cluster.runner.container.volume_mounts
+    ));
 }
 
 #[test]
@@ -54,9 +57,9 @@ fn the_same_volume_in_two_containers_is_one_and_each_has_its_own_mounts() {
         json!({ "path": "/a", "claimName": "c", "readOnly": true }),
         json!({ "path": "/b", "claimName": "c" }),
     ));
-    assert_eq!(cluster.pod.volumes.len(), 2);
-    assert_eq!(cluster.runner.container.mounts.len(), 1);
-    assert_eq!(cluster.sidecars[0].container.mounts.len(), 2);
+    assert_eq!(cluster.pod.spec.volumes.unwrap().len(), 2);
+    assert_eq!(cluster.runner.container.volume_mounts.unwrap().len(), 1);
+    assert_eq!(cluster.sidecars[0].container.volume_mounts.as_ref().unwrap().len(), 2);
     let change = both(json!({ "path": "/a", "claimName": "c" }), json!({ "path": "/a" }));
     assert_eq!(faults(change), ["spec.containers[1].volumes[data]"]);
 }

@@ -1,7 +1,7 @@
 //! What the lead runs.
 
 use crate::validate::{container, faults, good, submission};
-use flux_operator::cluster::Work;
+use flux_contract::Workload;
 use serde_json::json;
 
 #[test]
@@ -36,14 +36,19 @@ fn a_submission_has_prefix_program_and_command() {
 #[test]
 fn without_a_command_the_instance_is_interactive() {
     for command in [json!({}), json!({ "command": "" }), json!({ "command": " \n" })] {
-        assert_eq!(good(container(command)).runner.work, Work::Interactive(None));
+        assert_eq!(
+            good(container(command)).runner.workload,
+            Workload::Interactive { submission: None }
+        );
     }
 }
 
 #[test]
 fn an_interactive_instance_submits_its_command_once() {
-    match good(json!({ "interactive": true })).runner.work {
-        Work::Interactive(Some(submission)) => assert_eq!(submission.command, ["run"]),
+    match good(json!({ "interactive": true })).runner.workload {
+        Workload::Interactive { submission: Some(submission) } => {
+            assert_eq!(submission.command, ["run"]);
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -55,7 +60,7 @@ fn a_launcher_is_not_submitted_wherever_it_is_asked_for() {
     let below = container(json!({ "command": "snakemake -j 4", "launcher": true }));
     for change in [above, below] {
         let command = ["snakemake", "-j", "4"].map(str::to_owned).to_vec();
-        assert_eq!(good(change).runner.work, Work::Launcher { prefix: vec![], command });
+        assert_eq!(good(change).runner.workload, Workload::Launcher { prefix: vec![], command });
     }
 }
 
@@ -66,8 +71,8 @@ fn batch_lines_become_numbered_submissions() {
     );
     // `flux batch` knows no `-vvv`.
     change["logging"] = json!({ "debug": true });
-    match good(change).runner.work {
-        Work::Batch { script, output_directory, flags, .. } => {
+    match good(change).runner.workload {
+        Workload::Batch { script, output_directory, flags, .. } => {
             assert_eq!(output_directory, "/out dir");
             assert_eq!(flags, ["-n1"]);
             insta::assert_snapshot!(script);
@@ -93,8 +98,8 @@ fn batch_lines_that_are_no_whole_command_are_refused_unless_they_are_the_script(
 fn raw_batch_lines_are_the_script() {
     let raw = |command: &str| {
         let change = container(json!({ "batch": true, "batchRaw": true, "command": command }));
-        match good(change).runner.work {
-            Work::Batch { script, output_directory, .. } => {
+        match good(change).runner.workload {
+            Workload::Batch { script, output_directory, .. } => {
                 assert_eq!(output_directory, "/tmp/fluxout");
                 script
             }

@@ -28,7 +28,7 @@ fn the_watches_select_what_the_objects_are_labelled_with() {
     let managed = format!("{}={}", labels::MANAGED_BY, labels::MANAGED_BY_VALUE);
     assert_eq!(MANAGED, managed);
     assert_eq!(LEADS, format!("{managed},{}=0", labels::COMPLETION_INDEX));
-    let services_pods = format!("{managed},{}={}", labels::JOB_INDEX, labels::COMPANION_INDEX);
+    let services_pods = format!("{managed},{}={}", labels::JOB_INDEX, labels::SERVICES_INDEX);
     assert_eq!(SERVICES_PODS, services_pods);
     let index = labels::COMPLETION_INDEX;
     assert_eq!(unfinished_jobs::WORKERS, format!("{managed},{index},{index}!=0"));
