@@ -59,7 +59,7 @@ pub async fn supervise<T>(
     let under_way = UnderWay::new(&context.health);
     let begin = Instant::now();
     let result = guard::guarded(guard::LIMIT, work).await;
-    if let Err(error @ (Error::TimedOut { .. } | Error::Internal)) = &result {
+    if let Err(error @ (Error::TimedOut(_) | Error::Internal)) = &result {
         let report = Box::pin(apply::report::report_interrupted(context, marker, error));
         let reported = guard::guarded(REPORT_LIMIT, report).await;
         if let Err(error) = reported {
@@ -77,7 +77,7 @@ pub async fn supervise<T>(
 /// Tries again after a wait that doubles with each failure in a row. That somebody else has written is no failure.
 #[expect(clippy::needless_pass_by_value, reason = "the signature that `Controller::run` asks for")]
 fn retry(marker: Arc<MiniClusterMeta>, error: &Error, context: Arc<Context>) -> Action {
-    if matches!(error, Error::Conflict { .. }) {
+    if matches!(error, Error::Conflict(_)) {
         return Action::requeue(FIRST_RETRY);
     }
     let (failures, wait) = context.failures.failed(marker.as_ref());
@@ -130,11 +130,12 @@ pub async fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use error::Verb;
     use fixtures::{defaults, images};
     use http::{Request, Response};
     use kube::Client;
     use kube::client::Body;
-    use kube::core::{ObjectMeta, PartialObjectMetaExt as _};
+    use kube::core::{ObjectMeta, PartialObjectMetaExt as _, Status};
 
     #[tokio::test]
     async fn a_conflict_is_tried_again_soon_however_often_and_is_no_failure() {
@@ -144,7 +145,8 @@ mod tests {
         let (marker, context) =
             (Arc::new(ObjectMeta::default().into_response_partial()), Arc::new(context));
         let retry = |error: &Error| retry(Arc::clone(&marker), error, Arc::clone(&context));
-        let conflict = Error::Conflict { kind: "Job".to_owned(), name: "hello".to_owned() };
+        let answer = Status::failure("another version", "Conflict").with_code(409);
+        let conflict = Error::of(Verb::Apply, "Job", "hello")(kube::Error::Api(Box::new(answer)));
         for _ in 0..9 {
             assert_eq!(retry(&conflict), Action::requeue(FIRST_RETRY));
         }

@@ -19,7 +19,7 @@ use super::build::{self, Images};
 use super::error::Error;
 use super::kube_ext::{broker_is_ready, lacks_brokers, lacks_pods};
 use super::observe::{BEGIN, Live};
-use super::schedulers::gang;
+use super::schedulers::gang::{self, Scheduler};
 use crate::cluster::Cluster;
 use crate::cluster::validate::Violations;
 use crate::crd::State;
@@ -34,6 +34,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
+use kube::api::DynamicObject;
 use mode::{Mode, agent_config, mode};
 use serde_json::{Value, json};
 use services_pod::services_pod_change;
@@ -111,7 +112,7 @@ pub(super) struct Writes {
     /// Holds `agent.toml`.
     pub(super) config_map: Change<ConfigMap>,
     /// The PodGroup, where a gang is asked for.
-    pub(super) gang: gang::Changes,
+    pub(super) pod_group: Option<(Scheduler, Change<DynamicObject>)>,
     /// The sidecars' Services.
     pub(super) sidecars: Vec<Change<Service>>,
     /// The same under short names, which somebody else may take.
@@ -227,12 +228,13 @@ fn apply_specification(
     plan.refused.splice(0..0, refused);
     plan.maximum_size = maximum_size(&config).or(plan.maximum_size);
     let mut desired = build::build(&cluster, &config, request.images, request.generation)
-        .map_err(|source| Error::Build { source })?;
+        .map_err(Error::Build)?;
     desired.job.annotations_mut().extend(plan.install.as_ref().map(InstallChoice::annotation));
     suspension::set_suspend(cluster.suspend, live.job.as_ref(), &mut desired.job);
     plan.start = StartDeadline::of(cluster.start_deadline_seconds, live, &request.now);
     plan.start.set_deadline(live.job.as_ref(), &mut desired.job);
-    let gang = gang::join_pod_group(&cluster, &live.gang, live.job.as_ref(), &mut desired.job)?;
+    let pod_group =
+        gang::join_pod_group(&cluster, &live.gang, live.job.as_ref(), &mut desired.job)?;
     let asked = cluster.services_pod.as_ref();
     let (services_pod, refused) =
         services_pod_change(live.services_pod.as_ref(), desired.services_pod, asked);
@@ -252,7 +254,7 @@ fn apply_specification(
             live.config_map.as_ref(),
             desired.config_map,
         ),
-        gang,
+        pod_group,
         sidecars: sidecars.into_iter().map(change).collect(),
         aliases: aliases.into_iter().map(change).collect(),
         job_document: match &live.job {
@@ -277,7 +279,7 @@ fn has_address(service: &Service) -> bool {
 /// The Secret of a new Job, unless the user has one.
 fn secret(request: &Request<'_>, cluster: &Cluster) -> Result<Option<Redacted<Secret>>, Error> {
     let text = curve::certificate(cluster, request.draw);
-    let text = text.map_err(|source| Error::Curve { source })?;
+    let text = text.map_err(Error::Curve)?;
     Ok(text.and_then(|text| build::secret(cluster, &text)))
 }
 

@@ -24,7 +24,7 @@ pub(super) async fn guarded<T>(
             tracing::error!(panic = message(panic.as_ref()), "a panic: this is a defect");
             Err(Error::Internal)
         }
-        Err(_) => Err(Error::TimedOut { limit }),
+        Err(_) => Err(Error::TimedOut(limit)),
     }
 }
 

@@ -17,14 +17,14 @@ use super::kube_ext::is_finished;
 use super::schedulers::gang;
 use super::schedulers::queue::{Queue, queue};
 use crate::cluster::{Cluster, Identity};
-use cached_client::{CachedClient, Owned, is_owned};
+use cached_client::{CachedClient, Owned, is_owned, or_note};
 use flux_contract::labels;
 use futures::future::try_join_all;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::ResourceExt;
-use kube::api::ListParams;
+use kube::api::{ListParams, ObjectList};
 use kube::runtime::reflector::Store;
 use std::collections::BTreeMap;
 use stores::Stores;
@@ -69,7 +69,7 @@ pub(super) async fn observe(
     let config_map = async {
         // Where there is no Job one may be created: what ran before is read live, after the Job.
         if matches!(job, Ok(None)) {
-            client.read_owned(&config_name, owner).await
+            client.objects().read_owned(&config_name, owner).await
         } else {
             client.get_owned(&config_name, owner, |stores| &stores.config_maps).await
         }
@@ -113,13 +113,9 @@ async fn all_services(
     let name = &identity.name;
     let selector =
         format!("{}={},{}={name}", labels::MANAGED_BY, labels::MANAGED_BY_VALUE, labels::NAME);
-    let list = client.api::<Service>().list(&ListParams::default().labels(&selector)).await;
-    let list = list.map_err(|source| Error::Read {
-        kind: "Service".to_owned(),
-        name: selector,
-        source: Box::new(source),
-    })?;
-    let ours = list.into_iter().filter(|service| is_owned(service, &identity.owner));
+    let list: ObjectList<Service> =
+        client.list(&ListParams::default().labels(&selector), "Service", &selector).await?;
+    let ours = list.into_iter().filter(|service| is_owned(service, &identity.owner.uid));
     Ok(ours.map(|service| (service.name_any(), service)).collect())
 }
 
@@ -142,13 +138,8 @@ async fn add_services(
     let needed = needed.into_iter().filter_map(|it| or_note(it, &mut live.services_taken));
     let aliases = aliases.into_iter().filter_map(|it| or_note(it, &mut names_taken));
     live.services = needed.chain(aliases).map(|service| (service.name_any(), service)).collect();
-    live.names_taken = names_taken.into_iter().map(|taken| taken.name).collect();
+    live.names_taken = names_taken.into_iter().map(NameConflict::into_name).collect();
     Ok(())
-}
-
-/// The object if it is ours; one of somebody else goes into `taken`.
-fn or_note<K>(found: Owned<K>, taken: &mut Vec<NameConflict>) -> Option<K> {
-    found.map_err(|other| taken.push(other)).ok().flatten()
 }
 
 fn names<'all>(services: impl Iterator<Item = &'all Service>) -> Vec<String> {

@@ -17,8 +17,8 @@ use crate::cluster::Identity;
 use crate::cluster::validate::{Violations, validate};
 use crate::crd::{MiniCluster, MiniClusterStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
+use kube::{Resource as _, ResourceExt as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ pub(super) async fn reconcile(
     }
     // Nothing else waits for a label that is refused.
     let applied = applied.and(labelled);
-    if let Err(conflict @ Error::Conflict { .. }) = applied {
+    if let Err(conflict @ Error::Conflict(_)) = applied {
         // What was read is out of date already: no reason to tell of it.
         return Err(conflict);
     }
@@ -68,8 +68,8 @@ pub(super) async fn reconcile(
     let status = status(object.status.as_ref(), &name, &facts, now.clone());
     let noted = match note_end(client, &object, &facts, &status).await {
         // Where somebody else has the name of the note, nothing is run again either.
-        Err(error) if !error.is_of_another_owner() => {
-            return Err(report_unnoted_end(context, &mut object, error, now).await);
+        Err(error) if !matches!(error, Error::NameConflict(_)) => {
+            return Err(report_error(context, &mut object, error, now).await);
         }
         noted => noted,
     };
@@ -86,8 +86,8 @@ pub(super) async fn reconcile(
     let deletion =
         if ends { Some(Duration::ZERO) } else { time_until_deletion(&object.spec, &status, &now) };
     if deletion.is_some_and(|rest| rest.is_zero()) {
-        let api = client.api::<MiniCluster>();
-        delete(&api, &name, object.uid(), object.resource_version()).await?;
+        let objects = client.objects::<MiniCluster>();
+        delete(&objects, &name, object.uid(), object.resource_version()).await?;
         return Ok(Action::await_change());
     }
     let next = next_reconcile(&live, &plan, status.state, &name);
@@ -145,7 +145,7 @@ async fn apply_plan(
     apply(client, &plan.writes, live).await?;
     if let Some((from, to)) = plan.writes.scaled_down {
         let event = scaled_down(&object.name_any(), from, to);
-        publish(&context.recorder(), object, &event).await;
+        publish(context, &object.object_ref(&()), &event).await;
     }
     Ok(())
 }
@@ -165,30 +165,19 @@ async fn note_end(
     let Facts { live, plan, .. } = facts;
     let (job, config_map) = (live.job.as_ref(), live.config_map.as_ref());
     let change = ended_run::note(&identity, job, config_map, status, plan.generation);
-    apply_if_changed(client, &change, &mut None).await
+    apply_if_changed(&client.objects(), &change, &mut None).await
 }
 
-/// Says in the status why an end is not told yet, unless what was read is out of date. The answer is `error`.
-async fn report_unnoted_end(
-    context: &Context,
-    object: &mut MiniCluster,
-    error: Error,
-    now: Time,
-) -> Error {
-    if matches!(error, Error::Conflict { .. }) {
-        error
-    } else {
-        report_error(context, object, error, now).await
-    }
-}
-
-/// Says in the status why no more is known, or told. The answer is `error`.
+/// Says in the status why no more is known, or told, unless what was read is out of date. The answer is `error`.
 async fn report_error(
     context: &Context,
     object: &mut MiniCluster,
     error: Error,
     now: Time,
 ) -> Error {
+    if matches!(error, Error::Conflict(_)) {
+        return error;
+    }
     let status = interrupted(object, &error, now);
     if let Err(error) = report(context, object, &status).await {
         tracing::warn!(error = error.chain(), "the status could not be written either");

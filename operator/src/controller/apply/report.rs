@@ -5,14 +5,15 @@
 
 use super::events::events;
 use crate::controller::context::{Context, FIELD_MANAGER};
-use crate::controller::error::Error;
+use crate::controller::error::{Error, Verb};
 use crate::controller::observe::mini_cluster::{Read, read, reported};
 use crate::controller::observe::recent::name_of;
 use crate::controller::observe::stores::MiniClusterMeta;
 use crate::controller::status::interrupted;
 use crate::crd::{MiniCluster, MiniClusterStatus, State};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams};
-use kube::runtime::events::{Event, Recorder};
+use kube::runtime::events::Event;
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -49,19 +50,14 @@ pub(in crate::controller) async fn report(
     // The answer holds the whole object, also one that cannot be read.
     let namespace = cluster.namespace().unwrap_or_default();
     let api = reported(context.client.clone(), &namespace);
-    let answer = match api.patch_status(&name, &parameters, &Patch::Merge(patch)).await {
-        Ok(answer) => answer,
-        Err(kube::Error::Api(status)) if status.is_conflict() => {
-            return Err(Error::conflict::<MiniCluster>(name));
-        }
-        Err(source) => return Err(Error::WriteStatus { name, source: Box::new(source) }),
-    };
+    let answer = api.patch_status(&name, &parameters, &Patch::Merge(patch)).await;
+    let answer = answer.map_err(Error::of(Verb::WriteStatus, "MiniCluster", &name))?;
     cluster.metadata.resource_version.clone_from(&answer.metadata.resource_version);
     context.recent.set_status(answer.metadata, answer.status);
     let old = cluster.status.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();
     log_end(cluster, status);
     for event in events(old, &status.conditions) {
-        publish(&context.recorder(), cluster, &event).await;
+        publish(context, &cluster.object_ref(&()), &event).await;
     }
     Ok(None)
 }
@@ -95,13 +91,13 @@ fn pause(old: &MiniClusterStatus, new: &MiniClusterStatus) -> Option<Duration> {
     only_that.then_some(pause)
 }
 
-/// Publishes an Event about `cluster`. One that cannot be written is no reason to do anything again.
+/// Publishes an Event about a MiniCluster. One that cannot be written is no reason to do anything again.
 pub(in crate::controller) async fn publish(
-    recorder: &Recorder,
-    cluster: &MiniCluster,
+    context: &Context,
+    cluster: &ObjectReference,
     event: &Event,
 ) {
-    if let Err(error) = recorder.publish(event, &cluster.object_ref(&())).await {
+    if let Err(error) = context.recorder().publish(event, cluster).await {
         tracing::warn!(%error, reason = event.reason, "publish an Event");
     }
 }

@@ -33,7 +33,7 @@ pub(in crate::controller) enum Change<K> {
     },
 }
 
-impl<K: Resource<DynamicType = ()> + Serialize> Change<K> {
+impl<K: Resource + Serialize> Change<K> {
     /// From `live`, if there is one, to `desired`: nothing is written where `live` says all of it.
     pub(in crate::controller) fn between(live: Option<&K>, desired: K) -> Self {
         let Some(live) = live else { return Self::Create(Box::new(desired)) };

@@ -4,7 +4,7 @@ use super::*;
 use crate::cluster::validate::Violation;
 use crate::controller::decide::ended_run::ENDED_RUN_ANNOTATION;
 use crate::controller::decide::mode::Unmanaged;
-use crate::controller::error::NameConflict;
+use crate::controller::error::{NameConflict, ObjectName};
 use crate::controller::fixtures::{
     at, cluster, delete_failed_job, ended_job, images, job, pod, running,
 };
@@ -125,7 +125,7 @@ fn deleted(spec: &Value) -> Live {
 }
 
 fn taken(kind: &str, name: &str) -> NameConflict {
-    NameConflict { kind: kind.to_owned(), name: name.to_owned(), by_predecessor: false }
+    NameConflict::Taken(ObjectName { kind: kind.to_owned(), name: name.to_owned() })
 }
 
 fn nothing() -> Vec<String> {
@@ -349,10 +349,11 @@ fn a_missing_object_is_made_again_and_no_other_is_touched() {
 
 #[test]
 fn an_object_of_somebody_else_stops_all_that_needs_it() {
-    for (place, category) in [(taken("Job", "hello"), "NameTaken"), {
-        let by_predecessor = true;
-        (NameConflict { by_predecessor, ..taken("ConfigMap", "hello-agent") }, "WaitingForDeletion")
-    }] {
+    let map = ObjectName { kind: "ConfigMap".to_owned(), name: "hello-agent".to_owned() };
+    for (place, category) in [
+        (taken("Job", "hello"), "NameTaken"),
+        (NameConflict::Predecessor(map), "WaitingForDeletion"),
+    ] {
         let live = Live { taken: vec![place], ..Live::default() };
         let plan = decided(&everything(), 1, &live);
         assert_eq!((lines(&plan), plan.obstacle.unwrap().category()), (nothing(), category));

@@ -10,10 +10,11 @@ use super::stores::{MiniClusterMeta, Stores, stored};
 use super::waiting::Waiting;
 use crate::controller::context::Context;
 use crate::controller::decide::install::ImageVolumeSupport;
-use crate::controller::error::{Error, NameConflict};
+use crate::controller::error::{Error, NameConflict, ObjectName, Verb};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{ApiResource, DynamicObject, ListParams, ObjectList};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -32,6 +33,42 @@ pub(in crate::controller) struct CachedClient<'context> {
 
 /// The object of a name that is ours to give, if there is one, or what somebody else has there.
 pub(in crate::controller) type Owned<K> = Result<Option<K>, NameConflict>;
+
+/// Objects of one kind in the namespace of a MiniCluster, on the API server.
+pub(in crate::controller) struct Objects<K> {
+    pub(in crate::controller) api: Api<K>,
+    pub(in crate::controller) kind: String,
+}
+
+impl<K> Objects<K> {
+    /// The object called `name`, if it is there, and whether it is `owner`'s.
+    pub(in crate::controller) async fn read_owned(
+        &self,
+        name: &str,
+        owner: &OwnerReference,
+    ) -> Result<Owned<K>, Error>
+    where
+        K: Resource + Clone + Debug + DeserializeOwned,
+    {
+        let found = self.api.get_opt(name).await;
+        let Some(object) = found.map_err(Error::of(Verb::Read, &self.kind, name))? else {
+            return Ok(Ok(None));
+        };
+        if is_owned(&object, &owner.uid) {
+            return Ok(Ok(Some(object)));
+        }
+        let mut owners = object.owner_references().iter();
+        let taken = ObjectName { kind: self.kind.clone(), name: name.to_owned() };
+        let namesakes = owners.any(|it| it.kind == owner.kind && it.name == owner.name);
+        let conflict = if namesakes { NameConflict::Predecessor } else { NameConflict::Taken };
+        Ok(Err(conflict(taken)))
+    }
+
+    /// The object `name` is another than the one that was read.
+    pub(in crate::controller) fn conflict(&self, name: &str) -> Error {
+        Error::Conflict(ObjectName { kind: self.kind.clone(), name: name.to_owned() })
+    }
+}
 
 impl<'context> CachedClient<'context> {
     /// A client for a reconcile of `cluster`.
@@ -59,11 +96,18 @@ impl<'context> CachedClient<'context> {
     }
 
     /// Objects of one kind in the namespace of the MiniCluster.
-    pub(in crate::controller) fn api<K>(&self) -> Api<K>
+    pub(in crate::controller) fn objects<K>(&self) -> Objects<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        Api::namespaced(self.client.clone(), &self.cluster.0)
+        let api = Api::namespaced(self.client.clone(), &self.cluster.0);
+        Objects { api, kind: K::kind(&()).into_owned() }
+    }
+
+    /// The same of a kind that this operator has no type for.
+    pub(in crate::controller) fn dynamic(&self, resource: &ApiResource) -> Objects<DynamicObject> {
+        let api = Api::namespaced_with(self.client.clone(), &self.cluster.0, resource);
+        Objects { api, kind: resource.kind.clone() }
     }
 
     /// The MiniCluster itself, if it is there; where it has a Job, as it was read or written last.
@@ -102,39 +146,27 @@ impl<'context> CachedClient<'context> {
             + 'static,
     {
         let stored = self.stores.and_then(|stores| stored(store(stores), &self.cluster.0, name));
-        match stored.filter(|object| is_owned(object, owner)) {
+        match stored.filter(|object| is_owned(object, &owner.uid)) {
             Some(object) => Ok(Ok(Some(object))),
-            None => self.read_owned(name, owner).await,
+            None => self.objects().read_owned(name, owner).await,
         }
     }
 
-    /// The same, read live.
-    pub(in crate::controller) async fn read_owned<K>(
+    /// The objects that `parameters` select; a failure is one to read `kind` and `name`.
+    pub(in crate::controller) async fn list<K>(
         &self,
+        parameters: &ListParams,
+        kind: &str,
         name: &str,
-        owner: &OwnerReference,
-    ) -> Result<Owned<K>, Error>
+    ) -> Result<ObjectList<K>, Error>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + Clone
             + Debug
             + DeserializeOwned,
     {
-        let kind = K::kind(&()).into_owned();
-        let found = self.api::<K>().get_opt(name).await.map_err(|source| Error::Read {
-            kind: kind.clone(),
-            name: name.to_owned(),
-            source: Box::new(source),
-        })?;
-        let Some(object) = found else { return Ok(Ok(None)) };
-        if is_owned(&object, owner) {
-            return Ok(Ok(Some(object)));
-        }
-        let owners = object.owner_references();
-        let namesake =
-            |other: &OwnerReference| other.kind == owner.kind && other.name == owner.name;
-        let by_predecessor = owners.iter().any(namesake);
-        Ok(Err(NameConflict { kind, name: name.to_owned(), by_predecessor }))
+        let answer = self.objects().api.list(parameters).await;
+        answer.map_err(Error::of(Verb::Read, kind, name))
     }
 
     /// The pod of `spec.services`. Where the specification asks for none, one of somebody else is in nobody's way, and
@@ -175,7 +207,15 @@ impl<'context> CachedClient<'context> {
     }
 }
 
-/// True when `owner` is among the owners of `object`.
-pub(in crate::controller) fn is_owned(object: &impl ResourceExt, owner: &OwnerReference) -> bool {
-    object.owner_references().iter().any(|it| it.uid == owner.uid)
+/// True when the object with this uid is among the owners of `object`.
+pub(in crate::controller) fn is_owned(object: &impl ResourceExt, uid: &str) -> bool {
+    object.owner_references().iter().any(|owner| owner.uid == uid)
+}
+
+/// The object if it is ours; one of somebody else goes into `taken`.
+pub(in crate::controller) fn or_note<K>(
+    found: Owned<K>,
+    taken: &mut Vec<NameConflict>,
+) -> Option<K> {
+    found.map_err(|other| taken.push(other)).ok().flatten()
 }

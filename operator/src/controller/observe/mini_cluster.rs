@@ -1,7 +1,7 @@
 //! Reads one MiniCluster, also one whose specification is none.
 
 use crate::cluster::validate::{Violation, Violations};
-use crate::controller::error::Error;
+use crate::controller::error::{Error, Verb};
 use crate::crd::{MiniCluster, MiniClusterSpec, MiniClusterStatus};
 use kube::api::GetParams;
 use kube::core::{ApiResource, Object, Request};
@@ -36,19 +36,16 @@ pub(in crate::controller) async fn read(
     namespace: &str,
     name: &str,
 ) -> Result<Option<Read>, Error> {
-    let failed = |source: kube::Error| Error::Read {
-        kind: "MiniCluster".to_owned(),
-        name: name.to_owned(),
-        source: Box::new(source),
-    };
+    let failed = Error::of(Verb::Read, "MiniCluster", name);
     let request = Request::new(MiniCluster::url_path(&(), Some(namespace)));
-    let request = request
-        .get(name, &GetParams::default())
-        .map_err(|error| failed(kube::Error::BuildRequest(error)))?;
-    let text = match client.request_text(request).await {
-        Ok(text) => text,
+    let text = match request.get(name, &GetParams::default()) {
+        Ok(request) => client.request_text(request).await,
+        Err(error) => Err(kube::Error::BuildRequest(error)),
+    };
+    let text = match text {
         Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
         Err(error) => return Err(failed(error)),
+        Ok(text) => text,
     };
     let size = text.len();
     let error = match serde_json::from_str(&text) {

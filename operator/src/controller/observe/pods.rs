@@ -1,19 +1,21 @@
 //! The Job's pods, and why some of them do not start.
 
-use super::cached_client::CachedClient;
+use super::cached_client::{CachedClient, is_owned};
 use super::waiting::{SILENT_LIMIT, Waiting, event_time, is_silent, waiting};
 use crate::cluster::Identity;
 use crate::controller::build::KILLED;
-use crate::controller::error::Error;
+use crate::controller::error::{Error, Verb};
 use crate::controller::kube_ext::{
     condition, containers, has_failed, is_failed, is_finished, lacks_brokers, lacks_pods, phase,
 };
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{Exit, TerminationMessage, labels};
+use futures::future::try_join_all;
+use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Event, Namespace, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::ListParams;
+use kube::api::{ListParams, ObjectList};
 use kube::{Api, ResourceExt as _};
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -51,36 +53,40 @@ pub(super) async fn pods(
     job: &Job,
     now: &Time,
 ) -> Result<Pods, Error> {
-    let api: Api<Pod> = client.api();
-    let of_job = format!("{}={}", labels::JOB_NAME, identity.name);
+    let runner = identity.name.as_str();
+    let of_job = format!("{}={runner}", labels::JOB_NAME);
     // How a run has ended is read: the watch of the Job may be ahead of that of its pods.
     let stored = if is_finished(job) { None } else { client.leads(&job.uid().unwrap_or_default()) };
     let leads = if let Some(leads) = stored {
         leads
     } else {
-        let lead = labelled(&format!("{of_job},{}=0", labels::COMPLETION_INDEX));
-        list(&api, lead, job, usize::MAX).await?
+        let leads = format!("{of_job},{}=0", labels::COMPLETION_INDEX);
+        list(client, job, ListParams::default().labels(&leads)).try_collect().await?
     };
-    let lead = select_lead(leads, identity.name.as_str());
-    let mut pods = Pods { lead, ..Pods::default() };
+    let mut pods = Pods { lead: select_lead(leads, runner), ..Pods::default() };
     let failed = job.status.as_ref().and_then(|status| status.failed).unwrap_or_default() > 0;
     let lead_failed = pods.lead.as_ref().is_some_and(has_failed);
     if is_failed(job) && failed && !lead_failed {
-        pods.failed_worker = failed_worker(&api, &of_job, job, identity.name.as_str()).await?;
+        let all = ListParams::default().labels(&of_job).fields("status.phase=Failed");
+        // Of a large Job's pods thousands may have failed: one is in memory.
+        let likelier = async |found: Option<Pod>, pod: Pod| {
+            Ok(found.into_iter().chain([pod]).min_by_key(|pod| failure_rank(pod, runner)))
+        };
+        pods.failed_worker = list(client, job, all).try_fold(None, likelier).await?;
     }
     pods.begin = begins(job, now);
     if pods.begin {
         return Ok(pods);
     }
     if lacks_pods(job) {
-        pods.refused = refusal(client, identity, job).await?;
+        pods.refused = refusal(client, job).await?;
         pods.namespace_ends = namespace_ends(client).await?;
     }
     if lacks_brokers(job) {
         pods.waiting = if let Some(asked) = client.waiting(BEGIN) {
             asked.waiting
         } else {
-            let waiting = pending(client, identity, job, now).await?;
+            let waiting = pending(client, job, now).await?;
             client.set_waiting(waiting.clone());
             waiting
         };
@@ -94,31 +100,24 @@ fn begins(job: &Job, now: &Time) -> bool {
     start.is_some_and(|start| now.0.duration_since(start.0).unsigned_abs() < BEGIN)
 }
 
-fn labelled(labels: &str) -> ListParams {
-    ListParams::default().labels(labels).limit(PAGE)
-}
-
 /// Why pods that wait do not start, if they do not only need more time.
 async fn pending(
     client: &CachedClient<'_>,
-    identity: &Identity,
     job: &Job,
     now: &Time,
 ) -> Result<Option<Waiting>, Error> {
-    let api: Api<Pod> = client.api();
     let uid = job.uid().unwrap_or_default();
-    let pending =
-        labelled(&format!("{}={uid}", labels::CONTROLLER_UID)).fields("status.phase=Pending");
-    let mut pods = list(&api, pending, job, ASKED).await?;
+    let of_job = ListParams::default().labels(&format!("{}={uid}", labels::CONTROLLER_UID));
+    let pending = list(client, job, of_job.fields("status.phase=Pending")).take(ASKED);
+    let mut pods: Vec<Pod> = pending.try_collect().await?;
     pods.retain(|pod| phase(pod) == Some("Pending"));
     pods.sort_by_key(index);
     let silent = pods.iter().filter(|pod| is_silent(pod)).take(SILENT_LIMIT);
-    let warnings = silent.map(|pod| {
+    let warnings = silent.map(async |pod| {
         let uid = pod.uid().unwrap_or_default();
-        events(client, identity, "Pod", format!("involvedObject.uid={uid},type=Warning"))
+        events(client, job, "Pod", &format!("involvedObject.uid={uid},type=Warning")).await
     });
-    let warnings: Vec<Event> =
-        futures::future::try_join_all(warnings).await?.into_iter().flatten().collect();
+    let warnings: Vec<Event> = try_join_all(warnings).await?.into_iter().flatten().collect();
     Ok(waiting(&pods, &warnings, now))
 }
 
@@ -130,15 +129,10 @@ fn index(pod: &Pod) -> (u32, String) {
 
 /// What the Job controller says about pods it could not make: an admission plugin refuses them
 /// (Pod Security, a quota), in Events alone.
-async fn refusal(
-    client: &CachedClient<'_>,
-    identity: &Identity,
-    job: &Job,
-) -> Result<Option<String>, Error> {
+async fn refusal(client: &CachedClient<'_>, job: &Job) -> Result<Option<String>, Error> {
     let uid = job.uid().unwrap_or_default();
     let fields = format!("involvedObject.uid={uid},reason=FailedCreate");
-    let events = events(client, identity, "Job", fields).await?;
-    let newest = events.into_iter().max_by_key(event_time);
+    let newest = events(client, job, "Job", &fields).await?.into_iter().max_by_key(event_time);
     Ok(newest.and_then(|event| event.message).map(|message| refused(&message)))
 }
 
@@ -147,29 +141,20 @@ async fn refusal(
 async fn namespace_ends(client: &CachedClient<'_>) -> Result<bool, Error> {
     let api: Api<Namespace> = Api::all(client.client().clone());
     let name = client.namespace();
-    let found = api.get_metadata_opt(name).await.map_err(|source| Error::Read {
-        kind: "Namespace".to_owned(),
-        name: name.to_owned(),
-        source: Box::new(source),
-    })?;
+    let found = api.get_metadata_opt(name).await;
+    let found = found.map_err(Error::of(Verb::Read, "Namespace", name))?;
     Ok(found.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some()))
 }
 
 /// The Events about objects of `kind` that `fields` select.
 async fn events(
     client: &CachedClient<'_>,
-    identity: &Identity,
+    job: &Job,
     kind: &str,
-    fields: String,
+    fields: &str,
 ) -> Result<Vec<Event>, Error> {
-    let api: Api<Event> = client.api();
-    let list = api.list(&ListParams::default().fields(&fields)).await;
-    let list = list.map_err(|source| Error::Read {
-        kind: format!("Events of {kind}"),
-        name: identity.name.to_string(),
-        source: Box::new(source),
-    })?;
-    Ok(list.items)
+    let parameters = ListParams::default().fields(fields);
+    Ok(client.list(&parameters, &format!("Events of {kind}"), &job.name_any()).await?.items)
 }
 
 /// The Job controller's words without the pod's name: it makes another pod each time.
@@ -192,27 +177,8 @@ fn select_lead(mut leads: Vec<Pod>, runner: &str) -> Option<Pod> {
     }
 }
 
-/// The pod whose failure was the Job's: the oldest of those that nobody stopped, before those that were
-/// killed, of which it is one whose index was most often. Of a large Job's pods thousands may have failed.
-async fn failed_worker(
-    api: &Api<Pod>,
-    of_job: &str,
-    job: &Job,
-    runner: &str,
-) -> Result<Option<Pod>, Error> {
-    let mut parameters = labelled(of_job).fields("status.phase=Failed");
-    let mut found = None;
-    loop {
-        let (pods, next) = page(api, &parameters, job).await?;
-        found = found.into_iter().chain(pods).min_by_key(|pod| failure_rank(pod, runner));
-        if next.is_none() {
-            return Ok(found);
-        }
-        parameters.continue_token = next;
-    }
-}
-
-/// Orders pods by how likely it is that their failure was their Job's, the likeliest first.
+/// Orders pods by how likely it is that their failure was their Job's, the likeliest first: the oldest of those that
+/// nobody stopped, then those that were killed, of which it is one whose index was most often.
 fn failure_rank(pod: &Pod, runner: &str) -> impl Ord + use<> {
     let blame = FailureCause::of(pod, runner);
     let kills = if blame == FailureCause::Killed { earlier_failures(pod) } else { 0 };
@@ -268,41 +234,24 @@ fn is_disrupted(pod: &Pod) -> bool {
     disruption.is_some_and(|disruption| disruption.status == "True")
 }
 
-/// Pods of this very Job, and no further page once there are `enough`.
-async fn list(
-    api: &Api<Pod>,
-    mut parameters: ListParams,
-    job: &Job,
-    enough: usize,
-) -> Result<Vec<Pod>, Error> {
-    let mut found = Vec::new();
-    loop {
-        let (pods, next) = page(api, &parameters, job).await?;
-        found.extend(pods);
-        if next.is_none() || found.len() >= enough {
-            return Ok(found);
-        }
-        parameters.continue_token = next;
-    }
-}
-
-/// Pods of this very Job, and where the list goes on, if it does.
-async fn page(
-    api: &Api<Pod>,
-    parameters: &ListParams,
-    job: &Job,
-) -> Result<(Vec<Pod>, Option<String>), Error> {
-    let pods = api.list(parameters).await.map_err(|source| Error::Read {
-        kind: "Pods of Job".to_owned(),
-        name: job.name_any(),
-        source: Box::new(source),
-    })?;
-    // A Job of the same name may have gone a moment ago, and its pods not yet.
-    let owned = |pod: &Pod| {
-        pod.owner_references().iter().any(|owner| Some(&owner.uid) == job.uid().as_ref())
-    };
-    let next = pods.metadata.continue_.filter(|token| !token.is_empty());
-    Ok((pods.items.into_iter().filter(owned).collect(), next))
+/// The pods of this very Job that `parameters` select, read a page at a time.
+fn list<'job>(
+    client: &'job CachedClient<'_>,
+    job: &'job Job,
+    parameters: ListParams,
+) -> impl Stream<Item = Result<Pod, Error>> + 'job {
+    let pages = stream::try_unfold(Some(parameters.limit(PAGE)), async |parameters| {
+        let Some(mut parameters) = parameters else { return Ok::<_, Error>(None) };
+        let page: ObjectList<Pod> =
+            client.list(&parameters, "Pods of Job", &job.name_any()).await?;
+        parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        let next = parameters.continue_token.is_some().then_some(parameters);
+        // A Job of the same name may have gone a moment ago, and its pods not yet.
+        let uid = job.uid().unwrap_or_default();
+        let pods = page.items.into_iter().filter(move |pod| is_owned(pod, &uid)).map(Ok);
+        Ok(Some((stream::iter(pods), next)))
+    });
+    pages.try_flatten()
 }
 
 /// Orders pods by their creation, then by name.

@@ -9,7 +9,7 @@ use crate::controller::kube_ext::{
 };
 use crate::controller::observe::cached_client::CachedClient;
 use k8s_openapi::api::batch::v1::Job;
-use kube::api::{Api, DynamicObject, ListParams};
+use kube::api::ListParams;
 use kube::{ResourceExt as _, discovery};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -95,9 +95,8 @@ fn replace(entries: &mut BTreeMap<String, String>, key: &str, value: Option<&Str
 async fn workload(client: &CachedClient<'_>, job: &str) -> Result<Option<String>, kube::Error> {
     let group = discovery::oneshot::group(client.client(), GROUP).await?;
     let Some((resource, _)) = group.recommended_kind("Workload") else { return Ok(None) };
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(client.client().clone(), client.namespace(), &resource);
-    let list = api.list(&ListParams::default().labels(&format!("{JOB_UID}={job}"))).await?;
+    let of_job = ListParams::default().labels(&format!("{JOB_UID}={job}"));
+    let list = client.dynamic(&resource).api.list(&of_job).await?;
     Ok(list.items.iter().find_map(|workload| waits_for(&workload.data)))
 }
 

@@ -5,6 +5,7 @@ use crate::cluster::validate::{Violation, Violations};
 use crate::controller::decide::Plan;
 use crate::controller::decide::ended_run::EndedRun;
 use crate::controller::decide::mode::{Mode, Unmanaged};
+use crate::controller::error::Verb;
 use crate::controller::fixtures::{
     at, built, cluster, ended, ended_job, job, pod, running, table, waiting,
 };
@@ -520,11 +521,8 @@ fn a_transition_time_moves_only_when_the_condition_flips() {
 fn a_refused_job_is_told_with_the_servers_words() {
     let mut observed = observed(None, None);
     let refused = kube::core::Status::failure("exceeded quota", "Forbidden").with_code(403);
-    observed.error = Some(Error::Apply {
-        kind: "Job".to_owned(),
-        name: "hello".to_owned(),
-        source: Box::new(kube::Error::Api(Box::new(refused))),
-    });
+    let refused = kube::Error::Api(Box::new(refused));
+    observed.error = Some(Error::of(Verb::Apply, "Job", "hello")(refused));
     let status = of(None, &observed);
     assert_eq!(status.state, Some(State::Pending));
     assert_eq!(table(&status)["Progressing"], ("False", "ApplyFailed"));
