@@ -1,6 +1,6 @@
 //! What a Job and a pod say of themselves: how far they are, and what the operator has noted on a Job.
 
-use k8s_openapi::api::batch::v1::{Job, JobStatus};
+use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
 use kube::ResourceExt as _;
 
@@ -33,25 +33,26 @@ pub(super) fn noted_keys<'job>(job: &'job Job, note: &str) -> impl Iterator<Item
     keys.split(',').filter(|key| !key.is_empty())
 }
 
+/// The condition of the Job of that type, where it is true.
+pub(super) fn job_condition<'job>(job: &'job Job, type_: &str) -> Option<&'job JobCondition> {
+    let mut conditions = job.status.as_ref()?.conditions.as_ref()?.iter();
+    conditions.find(|condition| condition.type_ == type_ && condition.status == "True")
+}
+
 /// True once the Job has ended, well or not.
 pub(super) fn is_finished(job: &Job) -> bool {
-    is_any(job, &["Complete", "Failed"])
+    is_failed(job) || job_condition(job, "Complete").is_some()
 }
 
 /// True once the Job has failed.
 pub(super) fn is_failed(job: &Job) -> bool {
-    is_any(job, &["Failed"])
+    job_condition(job, "Failed").is_some()
 }
 
 /// True once it is decided how the Job ends, though pods of it may be left (KEP-3329, KEP-3998).
 pub(super) fn is_ending(job: &Job) -> bool {
-    is_finished(job) || is_any(job, &["FailureTarget", "SuccessCriteriaMet"])
-}
-
-fn is_any(job: &Job, types: &[&str]) -> bool {
-    let conditions = job.status.as_ref().and_then(|status| status.conditions.as_deref());
-    let is_true = |type_: &str| types.contains(&type_);
-    conditions.unwrap_or_default().iter().any(|it| it.status == "True" && is_true(&it.type_))
+    let decided = ["FailureTarget", "SuccessCriteriaMet"];
+    is_finished(job) || decided.iter().any(|type_| job_condition(job, type_).is_some())
 }
 
 /// True while the Job is to have no pods.

@@ -1,6 +1,7 @@
 //! What is known of the end of a lead whose pod is gone: the Job controller's words, which no field repeats.
 
-use super::pod::{Failure, meaning};
+use super::pod::{Outcome, meaning};
+use crate::controller::kube_ext::job_condition;
 use flux_contract::Exit;
 use k8s_openapi::api::batch::v1::{Job, PodFailurePolicyRule};
 use kube::ResourceExt as _;
@@ -10,8 +11,7 @@ use kube::ResourceExt as _;
 /// do not agree with the rules of the Job give no code.
 pub(super) fn exit_code(job: &Job) -> Option<i32> {
     let name = job.name_any();
-    let conditions = job.status.as_ref()?.conditions.as_ref()?;
-    let failed = conditions.iter().find(|it| it.type_ == "Failed" && it.status == "True")?;
+    let failed = job_condition(job, "Failed")?;
     if failed.reason.as_deref() != Some("PodFailurePolicy") {
         return None;
     }
@@ -36,16 +36,16 @@ fn fails_by(rule: &PodFailurePolicyRule, name: &str, code: i32) -> bool {
 
 /// The failure that this code tells of: an agent that has a code of its own for it ended the run, or else it is
 /// the command's.
-pub(super) fn failure(code: i32) -> Failure {
+pub(super) fn failure(code: i32) -> Outcome {
     let gone = "its pod is gone, and its log with it";
     match Exit::from_code(code) {
-        Some(exit) => Failure {
-            reason: exit.reason().to_owned(),
-            message: format!("the lead ended with exit code {code}; {gone}"),
-        },
-        None => Failure {
-            reason: "CommandFailed".to_owned(),
-            message: format!("command exited with code {code}{}; {gone}", meaning(code)),
-        },
+        Some(exit) => {
+            Outcome::new(exit.reason(), format!("the lead ended with exit code {code}; {gone}"))
+        }
+        None => {
+            let meaning = meaning(code);
+            let message = format!("command exited with code {code}{meaning}; {gone}");
+            Outcome::new("CommandFailed", message)
+        }
     }
 }
