@@ -49,3 +49,36 @@ pub(super) fn failure(code: i32) -> Outcome {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::fixtures::{built, cluster, ended_job};
+    use serde_json::json;
+
+    #[test]
+    fn a_lead_whose_pod_is_gone_is_told_by_the_code_that_the_job_has_noted() {
+        let policy = built(&cluster(&json!({})), 1).job.spec.unwrap().pod_failure_policy;
+        for (reason, pod, code, rule, told) in [
+            ("PodFailurePolicy", "hello-0-abcde", 7, 1, Some("CommandFailed")),
+            ("PodFailurePolicy", "hello-0-abcde", 69, 1, Some("HookFailed")),
+            ("PodFailurePolicy", "hello-1-abcde", 73, 1, None),
+            // Words that do not agree with the rules of the Job are not believed.
+            ("PodFailurePolicy", "hello-0-abcde", 75, 1, None),
+            ("PodFailurePolicy", "hello-0-abcde", 7, 0, None),
+            ("PodFailurePolicy", "hello-0-abcde", 7, 2, None),
+            ("PodFailurePolicy", "hello-0-abcde", 7, 9, None),
+            ("BackoffLimitExceeded", "hello-0-abcde", 7, 1, None),
+        ] {
+            let mut job = ended_job("Failed", reason);
+            job.spec.as_mut().unwrap().pod_failure_policy.clone_from(&policy);
+            let conditions = job.status.as_mut().unwrap().conditions.as_mut().unwrap();
+            conditions[0].message = Some(format!(
+                "Container hello for pod default/{pod} failed with exit code {code} matching FailJob rule at index {rule}"
+            ));
+            let found = exit_code(&job);
+            assert_eq!(found, told.map(|_| code), "{reason} {pod} {code} {rule}");
+            assert_eq!(found.map(|code| failure(code).reason).as_deref(), told);
+        }
+    }
+}
