@@ -22,13 +22,13 @@ use super::observe::{BEGIN, Live};
 use super::schedulers::gang::{self, Scheduler};
 use crate::cluster::Cluster;
 use crate::cluster::validate::Violations;
-use crate::crd::State;
+use crate::crd::{Installed, State};
 use crate::curve;
 use agent_change::{Constrained, constrain};
 use change::Change;
 use dropped::dropped;
 use flux_contract::{AgentConfig, Bootstrap, Redacted, Workload, labels};
-use install::{ImageVolumeSupport, InstallChoice, choose};
+use install::ImageVolumeSupport;
 use job_change::{changed_fields, job_patch, shrinks};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
@@ -82,7 +82,7 @@ pub(super) struct Plan {
     pub(super) interactive: bool,
     /// How agent and view come into the pods; absent where there is no Job, nor is to be, where the Job
     /// does not say, and where it depends on what pods can have, which nobody has asked yet.
-    pub(super) install: Option<InstallChoice>,
+    pub(super) install: Option<Installed>,
     /// How it stands with the time in which the quorum must be reached.
     pub(super) start: StartDeadline,
     /// What was asked for and cannot be had while the Job exists, or after it has finished.
@@ -161,8 +161,10 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
         ..Plan::default()
     };
     plan.install = match (&live.job, &plan.mode, cluster) {
-        (Some(job), ..) => InstallChoice::noted_on(job),
-        (None, Mode::Reconcile, Ok(cluster)) => choose(cluster, request.image_volumes.as_ref()),
+        (Some(job), ..) => install::noted_on(job),
+        (None, Mode::Reconcile, Ok(cluster)) => {
+            install::choose(cluster, request.image_volumes.as_ref())
+        }
         (None, ..) => None,
     };
     if let (Some(job), Ok(cluster)) = (&live.job, cluster) {
@@ -222,14 +224,14 @@ fn apply_specification(
     };
     let address = live_lead.spec.as_ref().and_then(|spec| spec.cluster_ip.as_ref());
     let address = address.and_then(|address| address.parse().ok());
-    let install = plan.install.as_ref().map(|choice| choice.method).unwrap_or_default();
+    let install = install::method(plan.install.as_ref());
     let Constrained { cluster, config, refused } =
         constrain(cluster, address, live, running, request.generation, install);
     plan.refused.splice(0..0, refused);
     plan.maximum_size = maximum_size(&config).or(plan.maximum_size);
     let mut desired = build::build(&cluster, &config, request.images, request.generation)
         .map_err(Error::Build)?;
-    desired.job.annotations_mut().extend(plan.install.as_ref().map(InstallChoice::annotation));
+    desired.job.annotations_mut().extend(plan.install.as_ref().map(install::annotation));
     suspension::set_suspend(cluster.suspend, live.job.as_ref(), &mut desired.job);
     plan.start = StartDeadline::of(cluster.start_deadline_seconds, live, &request.now);
     plan.start.set_deadline(live.job.as_ref(), &mut desired.job);

@@ -10,7 +10,6 @@ mod tests;
 
 pub(super) use conditions::{SETTLED_REASONS, kind};
 
-use super::decide::install::InstallChoice;
 use super::decide::mode::Mode;
 use super::decide::suspension::was_taken;
 use super::decide::{Acceptance, Plan};
@@ -78,7 +77,7 @@ pub(super) fn status(
         observed_generation: Some(facts.plan.generation),
         conditions,
         // The Job says so; when it is gone, the status of its run does.
-        install: (facts.plan.install.as_ref().map(InstallChoice::reported))
+        install: (facts.plan.install.clone())
             .or_else(|| old_run.and_then(|old| old.install.clone())),
         timeline,
     }

@@ -97,63 +97,54 @@ mod tests {
         Live { job: Some(job(1)), ..Live::default() }
     }
 
-    fn with_ready_lead() -> Live {
-        let mut lead = pod("hello-0", "Running", "hello", running());
-        let status = lead.status.as_mut().unwrap();
-        status.container_statuses.as_mut().unwrap()[0].ready = true;
-        let mut live = started();
-        live.pods.lead = Some(lead);
-        live
-    }
-
     #[test]
     fn the_time_counts_from_the_start_of_the_job_until_the_quorum_is_reached() {
         let of = |live: &Live, now| StartDeadline::of(Some(60), live, &at(now));
         assert_eq!(of(&started(), 130).rest(), Some(Duration::from_secs(30)));
         assert_eq!(StartDeadline::of(None, &started(), &at(900)), StartDeadline::None);
-        assert_eq!(of(&Live::default(), 900), StartDeadline::None, "there is no Job");
-        let mut live = started();
-        live.job.as_mut().unwrap().spec.as_mut().unwrap().suspend = Some(true);
-        assert_eq!(of(&live, 900), StartDeadline::None, "it is suspended");
-        live.job = Some(ended_job("Failed", "FailedIndexes"));
-        assert_eq!(of(&live, 900), StartDeadline::None, "it has ended");
+        let mut suspended = started();
+        suspended.job.as_mut().unwrap().spec.as_mut().unwrap().suspend = Some(true);
+        let ended = Live { job: Some(ended_job("Failed", "FailedIndexes")), ..Live::default() };
+        for live in [Live::default(), suspended, ended] {
+            assert_eq!(of(&live, 900), StartDeadline::None);
+        }
     }
 
     #[test]
     fn who_has_run_has_started_in_time_whatever_becomes_of_it() {
-        let ran = StartDeadline::of(Some(60), &with_ready_lead(), &at(900));
-        assert!(matches!(&ran, StartDeadline::Ran(_)), "{ran:?}");
+        let mut lead = pod("hello-0", "Running", "hello", running());
+        lead.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].ready = true;
         let mut live = started();
+        live.pods.lead = Some(lead);
+        let of = |live: &Live, now| StartDeadline::of(Some(60), live, &at(now));
+        let ran = of(&live, 900);
+        assert!(matches!(&ran, StartDeadline::Ran(_)), "{ran:?}");
         ran.set_deadline(None, live.job.as_mut().unwrap());
-        assert_eq!(StartDeadline::of(Some(60), &live, &at(900)), ran, "its lead was lost");
+        live.pods.lead = None;
+        assert_eq!(of(&live, 900), ran, "its lead was lost");
         live.job.as_mut().unwrap().status.as_mut().unwrap().start_time = Some(at(500));
-        let of = |now| StartDeadline::of(Some(60), &live, &at(now));
-        assert_eq!(
-            of(540).rest(),
-            Some(Duration::from_secs(20)),
-            "it was suspended, and starts anew"
-        );
+        let rest = of(&live, 540).rest();
+        assert_eq!(rest, Some(Duration::from_secs(20)), "it was suspended, and starts anew");
     }
 
     #[test]
     fn what_was_waited_for_is_noted_and_stays() {
         let mut live = started();
-        let cause = |live: &Live| {
-            let deadline = StartDeadline::of(Some(60), live, &at(160));
-            let StartDeadline::Passed(cause) = deadline else { panic!("{deadline:?}") };
-            cause
+        let passed = |live: &Live, cause: &str| {
+            let begin = "not running after the 60 seconds of spec.startDeadlineSeconds: ";
+            let passed = StartDeadline::of(Some(60), live, &at(160));
+            assert_eq!(passed, StartDeadline::Passed(format!("{begin}{cause}")));
+            passed
         };
-        let begin = "not running after the 60 seconds of spec.startDeadlineSeconds: ";
-        assert_eq!(cause(&live), format!("{begin}1 of 4 brokers are ready"));
+        passed(&live, "1 of 4 brokers are ready");
         live.pods.waiting = Some(Waiting { message: "no node".to_owned(), lasts: true });
-        assert_eq!(cause(&live), format!("{begin}no node"));
+        passed(&live, "no node");
         live.pods.refused = Some("a quota".to_owned());
-        let passed = StartDeadline::of(Some(60), &live, &at(160));
-        assert_eq!(cause(&live), format!("{begin}a quota"));
+        let quota = passed(&live, "a quota");
         let job = live.job.as_mut().unwrap();
-        passed.set_deadline(None, job);
+        quota.set_deadline(None, job);
         assert_eq!(job.spec.as_ref().unwrap().active_deadline_seconds, Some(1));
         (live.pods.refused, live.pods.waiting) = (None, None);
-        assert_eq!(StartDeadline::of(None, &live, &at(170)), passed, "it is not taken back");
+        assert_eq!(StartDeadline::of(None, &live, &at(170)), quota, "it is not taken back");
     }
 }

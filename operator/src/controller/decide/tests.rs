@@ -3,6 +3,7 @@
 use super::*;
 use crate::cluster::validate::Violation;
 use crate::controller::decide::ended_run::ENDED_RUN_ANNOTATION;
+use crate::controller::decide::install::Lack;
 use crate::controller::decide::mode::Unmanaged;
 use crate::controller::error::{NameConflict, ObjectName};
 use crate::controller::fixtures::{
@@ -36,7 +37,7 @@ fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Live) -> P
         Ok(())
     };
     let images = &images("agent");
-    let image_volumes = Some(ImageVolumeSupport::Unknown("nobody knows".to_owned()));
+    let image_volumes = Some(Err(Lack::perhaps("nobody knows")));
     decide(
         &Request {
             generation,
@@ -79,6 +80,19 @@ fn lines(plan: &Plan) -> Vec<String> {
 fn written(plan: &Plan) -> Vec<String> {
     let words = |line: &String| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
     lines(plan).iter().map(words).collect()
+}
+
+/// The patch of `change`; null where it is another change.
+fn patch_of<K>(change: &Change<K>) -> Value {
+    if let Change::Patch { patch, .. } = change { patch.clone() } else { Value::Null }
+}
+
+fn job_patch(plan: &Plan) -> Value {
+    patch_of(&plan.writes.job)
+}
+
+fn config_patch(plan: &Plan) -> Value {
+    patch_of(&plan.writes.config_map)
 }
 
 /// Creates what `plan` says, as the API server would have.
@@ -180,7 +194,7 @@ fn another_size_patches_parallelism_and_completions_of_the_job_that_was_read_alo
     let live = settled(&json!({ "maxSize": 6 }));
     let plan = decided(&json!({ "maxSize": 6, "size": 2 }), 2, &live);
     assert_eq!(written(&plan), ["patch ConfigMap hello-agent", "patch Job hello"]);
-    let Change::Patch { patch, .. } = &plan.writes.job else { panic!() };
+    let patch = job_patch(&plan);
     let expected = json!({
         "metadata": {
             "uid": "job-uid", "resourceVersion": "5",
@@ -188,9 +202,9 @@ fn another_size_patches_parallelism_and_completions_of_the_job_that_was_read_alo
         },
         "spec": { "parallelism": 2, "completions": 2 },
     });
-    assert_eq!(*patch, expected);
+    assert_eq!(patch, expected);
     assert_eq!((plan.writes.scaled_down, plan.maximum_size), (Some((4, 2)), Some(6)));
-    let Change::Patch { patch, .. } = &plan.writes.config_map else { panic!() };
+    let patch = config_patch(&plan);
     let text = patch["data"]["agent.toml"].as_str().unwrap();
     assert!(text.contains("hello-[0-5]") && text.contains("quorum = 2"), "{text}");
     let more = decided(&json!({ "maxSize": 6, "size": 6 }), 2, &live);
@@ -207,7 +221,7 @@ fn what_a_running_instance_cannot_take_is_refused_and_not_written() {
     // Beside it what can be had is written, and a change that is taken back is no longer reported.
     let image = json!({ "containers": [{ "image": "other", "command": "echo hello" }], "size": 2 });
     let plan = decided(&image, 2, &settled(&json!({})));
-    let Change::Patch { patch, .. } = &plan.writes.job else { panic!() };
+    let patch = job_patch(&plan);
     assert_eq!(patch["spec"], json!({ "parallelism": 2, "completions": 2 }));
     assert!(patch["metadata"]["annotations"].is_null() && plan.refused.len() == 1, "{patch}");
     assert_eq!(decided(&json!({}), 3, &settled(&json!({}))).refused, nothing());
@@ -230,7 +244,7 @@ fn a_suspended_instance_is_resumed_at_another_size_when_its_pods_are_gone() {
     let spec = |suspend: bool, size: i32| json!({ "maxSize": 6, "size": size, "suspend": suspend });
     let live = settled(&spec(false, 4));
     let plan = decided(&spec(true, 4), 2, &live);
-    let Change::Patch { patch, .. } = &plan.writes.job else { panic!() };
+    let patch = job_patch(&plan);
     assert_eq!(patch["spec"], json!({ "suspend": true }));
     assert_eq!(patch["metadata"]["annotations"][SUSPENDED_ANNOTATION], "true");
 
@@ -238,32 +252,33 @@ fn a_suspended_instance_is_resumed_at_another_size_when_its_pods_are_gone() {
     let job = suspended.job.as_mut().unwrap();
     job.status = Some(JobStatus { active: Some(0), terminating: Some(1), ..JobStatus::default() });
     let plan = decided(&spec(false, 2), 2, &suspended);
-    let Change::Patch { patch, .. } = &plan.writes.job else { panic!() };
+    let patch = job_patch(&plan);
     assert_eq!(patch["spec"], json!({ "parallelism": 2, "completions": 2 }), "a pod is left");
     suspended.job.as_mut().unwrap().status.as_mut().unwrap().terminating = Some(0);
     let plan = decided(&spec(false, 2), 2, &suspended);
-    let Change::Patch { patch, .. } = &plan.writes.job else { panic!() };
+    let patch = job_patch(&plan);
     assert_eq!(patch["spec"], json!({ "parallelism": 2, "completions": 2, "suspend": false }));
     assert!(patch["metadata"]["annotations"][SUSPENDED_ANNOTATION].is_null());
 }
 
 #[test]
-fn a_command_that_the_archive_has_is_noted_for_the_next_lead() {
+fn a_command_that_the_archive_has_is_noted_for_the_next_lead_of_an_interactive_instance() {
     let volumes = json!({ "state": { "path": "/state", "claimName": "state" } });
-    let spec = json!({
-        "interactive": true,
-        "archive": { "path": "/state/a.tgz" },
-        "containers": [{ "image": "app", "command": "echo hello", "volumes": volumes }],
-    });
-    let mut live = settled(&spec);
-    assert!(matches!(decided(&spec, 1, &live).writes.config_map, Change::Keep));
+    let containers = json!([{ "image": "app", "command": "echo hello", "volumes": volumes }]);
+    let archive = json!({ "path": "/state/a.tgz" });
     let mut lead = pod("hello-0", "Running", "hello", running());
     lead.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].ready = true;
-    live.pods.lead = Some(lead);
-    let plan = decided(&spec, 1, &live);
-    let Change::Patch { patch, .. } = &plan.writes.config_map else { panic!("{plan:?}") };
-    let text = patch["data"]["agent.toml"].as_str().unwrap();
-    assert!(text.contains("submitted = true\n"), "{text}");
+    for (spec, notes) in [
+        (json!({ "interactive": true, "archive": archive, "containers": containers }), true),
+        (json!({ "interactive": true, "containers": containers }), false),
+        (json!({ "archive": archive, "containers": containers }), false),
+    ] {
+        let mut live = settled(&spec);
+        assert!(matches!(decided(&spec, 1, &live).writes.config_map, Change::Keep));
+        live.pods.lead = Some(lead.clone());
+        let patch = config_patch(&decided(&spec, 1, &live));
+        assert_eq!(patch.to_string().contains("submitted = true"), notes, "{patch}");
+    }
 }
 
 #[test]
@@ -277,7 +292,7 @@ fn an_instance_that_does_not_start_in_time_ends_itself_with_the_cause() {
     assert_eq!(next_reconcile(&live, &plan, None, "hello"), Some(Duration::from_secs(10)));
     live.job.as_mut().unwrap().status.as_mut().unwrap().start_time = Some(at(940));
     let plan = decided(&spec, 1, &live);
-    let Change::Patch { patch, .. } = &plan.writes.job else { panic!("{plan:?}") };
+    let patch = job_patch(&plan);
     assert_eq!(patch["spec"], json!({ "activeDeadlineSeconds": 1 }));
     let cause = patch["metadata"]["annotations"][CAUSE_ANNOTATION].as_str().unwrap();
     assert!(cause.contains("the 60 seconds of spec.startDeadlineSeconds"), "{cause}");
@@ -324,7 +339,7 @@ fn another_specification_runs_with_another_secret_and_without_the_note_of_the_ru
     assert_ne!(secret, cluster(&json!({})).curve_secret());
     let secret = format!("create Secret {secret}");
     assert_eq!(written(&plan), [&secret, "patch ConfigMap hello-agent", "create Job hello"]);
-    let Change::Patch { patch, .. } = &plan.writes.config_map else { panic!() };
+    let patch = config_patch(&plan);
     let annotations = &patch["metadata"]["annotations"];
     assert_eq!(*annotations, json!({ ENDED_RUN_ANNOTATION: null }));
 }
