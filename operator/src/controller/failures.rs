@@ -56,39 +56,24 @@ fn backoff(failures: u32) -> Duration {
 mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::Pod;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
-    fn pod(uid: &str) -> Pod {
-        let metadata = ObjectMeta {
-            name: Some("a".to_owned()),
-            namespace: Some("work".to_owned()),
-            uid: Some(uid.to_owned()),
-            ..ObjectMeta::default()
-        };
-        Pod { metadata, ..Pod::default() }
-    }
 
     #[test]
     fn waits_double_up_to_five_minutes() {
-        assert_eq!(backoff(1), Duration::from_secs(1));
-        assert_eq!(backoff(4), Duration::from_secs(8));
-        assert_eq!(backoff(9), Duration::from_secs(256));
-        assert_eq!(backoff(u32::MAX), LAST_RETRY);
+        for (failures, seconds) in [(1, 1), (4, 8), (9, 256), (10, 300), (u32::MAX, 300)] {
+            assert_eq!(backoff(failures), Duration::from_secs(seconds));
+        }
     }
 
     #[test]
-    fn a_namesake_does_not_inherit_the_failures_of_an_object_that_is_gone() {
+    fn failures_are_forgotten_with_an_object_that_did_well_or_was_replaced() {
         let failures = Failures::default();
-        failures.failed(&pod("1"));
-        assert_eq!(failures.failed(&pod("1")).0, 2);
-        assert_eq!(failures.failed(&pod("2")).0, 1);
-    }
-
-    #[test]
-    fn nothing_is_kept_of_an_object_that_did_well_or_is_gone() {
-        let failures = Failures::default();
-        failures.failed(&pod("1"));
-        failures.forget(Some("work"), "a");
+        let failed = |uid: &str| {
+            let mut pod = Pod::default();
+            (pod.metadata.name, pod.metadata.uid) = (Some("a".to_owned()), Some(uid.to_owned()));
+            failures.failed(&pod).0
+        };
+        assert_eq!([failed("1"), failed("1"), failed("2")], [1, 2, 1]);
+        failures.forget(None, "a");
         assert!(failures.streaks().is_empty());
     }
 }

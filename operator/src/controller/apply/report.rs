@@ -128,11 +128,11 @@ pub(in crate::controller) async fn report_interrupted(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{at, defaults, images};
+    use crate::controller::fixtures::{defaults, images};
     use crate::controller::observe::stores::Stores;
+    use crate::crd::MiniClusterSpec;
     use futures::FutureExt as _;
     use http::{Request, Response};
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
     use kube::Client;
     use kube::client::Body;
 
@@ -141,15 +141,12 @@ mod tests {
     }
 
     fn with_condition(type_: &str, reason: &str) -> MiniClusterStatus {
-        let condition = Condition {
-            type_: type_.to_owned(),
-            status: "True".to_owned(),
-            reason: reason.to_owned(),
-            message: "text".to_owned(),
-            observed_generation: None,
-            last_transition_time: at(0),
-        };
-        MiniClusterStatus { conditions: vec![condition], ..status(State::Starting, 1) }
+        let condition = json!({
+            "type": type_, "status": "True", "reason": reason, "message": "text",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        let conditions = vec![serde_json::from_value(condition).unwrap()];
+        MiniClusterStatus { conditions, ..status(State::Starting, 1) }
     }
 
     #[test]
@@ -179,12 +176,7 @@ mod tests {
         let context =
             Context::new(client, None, std::sync::Arc::default(), images("agent"), defaults());
         let _ = context.stores.set(Stores::empty());
-        let mut cluster: MiniCluster = serde_json::from_value(json!({
-            "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
-            "metadata": { "name": "hello", "namespace": "apps", "uid": "u" },
-            "spec": { "containers": [] },
-        }))
-        .unwrap();
+        let mut cluster = MiniCluster::new("hello", MiniClusterSpec::default());
         cluster.status = Some(status(State::Starting, 1));
         let next = |state| {
             let status = status(state, 2);
@@ -195,10 +187,12 @@ mod tests {
         assert_eq!(next(State::Starting).await, None, "nothing was written before");
         context.recent.set_cluster(&cluster);
         context.recent.set_status(cluster.metadata.clone(), cluster.status.clone());
-        let rest = next(State::Starting).await.unwrap().unwrap();
-        assert!(rest <= PAUSE);
-        let longer = next(State::Ending).await.unwrap().unwrap();
-        assert!(longer > PAUSE && longer <= LONG_PAUSE);
+        for (state, least, most) in
+            [(State::Starting, Duration::ZERO, PAUSE), (State::Ending, PAUSE, LONG_PAUSE)]
+        {
+            let rest = next(state).await.unwrap().unwrap();
+            assert!(rest > least && rest <= most);
+        }
         assert_eq!(next(State::Running).await, None, "a quorum is written at once");
     }
 }

@@ -5,7 +5,7 @@
 
 use super::image_volumes::ImageVolumes;
 use super::mini_cluster::{Read, read};
-use super::recent::{Asked, Name, Recent, SIZE_LIMIT, name_of};
+use super::recent::{Name, Recent, name_of};
 use super::stores::{MiniClusterMeta, Stores, stored};
 use super::waiting::Waiting;
 use crate::controller::context::Context;
@@ -119,13 +119,11 @@ impl<'context> CachedClient<'context> {
         let job = ObjectRef::new(name).within(namespace);
         let has_job = self.stores.is_some_and(|stores| stores.jobs.get(&job).is_some());
         if let Some(object) = self.recent.cluster(watched).filter(|_| has_job) {
-            return Ok(Some(Read { object, unreadable: None, size: 0 }));
+            return Ok(Some(Read { object, unreadable: None }));
         }
         let read = read(self.client, namespace, name).await?;
         match &read {
-            Some(Read { object, unreadable: None, size }) if *size <= SIZE_LIMIT => {
-                self.recent.set_cluster(object);
-            }
+            Some(Read { object, unreadable: None }) => self.recent.set_cluster(object),
             Some(_) | None => self.recent.forget(&self.cluster),
         }
         Ok(read)
@@ -191,7 +189,7 @@ impl<'context> CachedClient<'context> {
     }
 
     /// What keeps the pods from starting, if that was asked less than `pause` ago.
-    pub(in crate::controller) fn waiting(&self, pause: Duration) -> Option<Asked> {
+    pub(in crate::controller) fn waiting(&self, pause: Duration) -> Option<Option<Waiting>> {
         self.stores?;
         self.recent.waiting(&self.cluster, pause)
     }

@@ -22,8 +22,6 @@ pub(in crate::controller) struct Read {
     pub(in crate::controller) object: MiniCluster,
     /// Why the specification could not be read.
     pub(in crate::controller) unreadable: Option<Violations>,
-    /// Bytes of JSON that were read.
-    pub(in crate::controller) size: usize,
 }
 
 /// Reads the MiniCluster `name`; nothing where there is none.
@@ -47,9 +45,8 @@ pub(in crate::controller) async fn read(
         Err(error) => return Err(failed(error)),
         Ok(text) => text,
     };
-    let size = text.len();
     let error = match serde_json::from_str(&text) {
-        Ok(object) => return Ok(Some(Read { object, unreadable: None, size })),
+        Ok(object) => return Ok(Some(Read { object, unreadable: None })),
         Err(error) => error,
     };
     let reported: Reported =
@@ -61,5 +58,5 @@ pub(in crate::controller) async fn read(
     };
     let message = format!("cannot be read: {error}");
     let violation = Violation { path: "spec".to_owned(), message };
-    Ok(Some(Read { object, unreadable: Some(Violations(vec![violation])), size }))
+    Ok(Some(Read { object, unreadable: Some(Violations(vec![violation])) }))
 }

@@ -84,7 +84,7 @@ pub(super) async fn pods(
     }
     if lacks_brokers(job) {
         pods.waiting = if let Some(asked) = client.waiting(BEGIN) {
-            asked.waiting
+            asked
         } else {
             let waiting = pending(client, job, now).await?;
             client.set_waiting(waiting.clone());

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Largest MiniCluster that is remembered, in bytes of JSON. A larger one is read by each reconcile.
-pub(in crate::controller) const SIZE_LIMIT: usize = 16 * 1024;
+const SIZE_LIMIT: usize = 16 * 1024;
 /// MiniClusters that are remembered at most.
 const COUNT_LIMIT: usize = 4000;
 
@@ -25,17 +25,10 @@ pub(in crate::controller) struct Recent(Mutex<HashMap<Name, Entry>>);
 struct Entry {
     /// The MiniCluster as it was read or written last, as JSON: as a value it takes several times as much.
     cluster: Option<Box<str>>,
-    waiting: Option<Asked>,
+    /// What kept its pods from starting, and when that was asked.
+    waiting: Option<(Instant, Option<Waiting>)>,
     /// When its status was written last.
     reported: Option<Instant>,
-}
-
-/// What kept the pods of a MiniCluster from starting when that was asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::controller) struct Asked {
-    when: Instant,
-    /// The answer.
-    pub(in crate::controller) waiting: Option<Waiting>,
 }
 
 impl Recent {
@@ -76,15 +69,19 @@ impl Recent {
 
     /// What keeps the pods of `cluster` from starting, if that was asked less than `pause` ago: no watch brings it,
     /// and a start brings many reconciles.
-    pub(in crate::controller) fn waiting(&self, cluster: &Name, pause: Duration) -> Option<Asked> {
-        let asked = self.entries().get(cluster)?.waiting.clone()?;
-        (asked.when.elapsed() < pause).then_some(asked)
+    pub(in crate::controller) fn waiting(
+        &self,
+        cluster: &Name,
+        pause: Duration,
+    ) -> Option<Option<Waiting>> {
+        let (when, waiting) = self.entries().get(cluster)?.waiting.clone()?;
+        (when.elapsed() < pause).then_some(waiting)
     }
 
     /// Remembers what keeps the pods of `cluster` from starting.
     pub(in crate::controller) fn set_waiting(&self, cluster: &Name, waiting: Option<Waiting>) {
-        let asked = Asked { when: Instant::now(), waiting };
-        self.entries().entry(cluster.clone()).or_default().waiting = Some(asked);
+        let asked = Some((Instant::now(), waiting));
+        self.entries().entry(cluster.clone()).or_default().waiting = asked;
     }
 
     /// How much of `pause` is left since the status of `cluster` was written.
@@ -124,7 +121,8 @@ impl Entry {
 
 fn to_text(mut cluster: MiniCluster) -> Option<Box<str>> {
     cluster.metadata.managed_fields = None;
-    serde_json::to_string(&cluster).ok().map(String::into_boxed_str)
+    let text = serde_json::to_string(&cluster).ok().filter(|text| text.len() <= SIZE_LIMIT);
+    text.map(String::into_boxed_str)
 }
 
 /// Namespace and name of a MiniCluster.
@@ -143,56 +141,57 @@ mod tests {
     use kube::core::{PartialObjectMeta, PartialObjectMetaExt as _};
     use serde_json::json;
 
-    fn metadata(uid: &str, version: &str) -> ObjectMeta {
+    fn metadata(uid: &str, version: &str, generation: i64) -> ObjectMeta {
         ObjectMeta {
             name: Some("hello".to_owned()),
             namespace: Some("apps".to_owned()),
             uid: Some(uid.to_owned()),
             resource_version: Some(version.to_owned()),
-            generation: Some(1),
+            generation: Some(generation),
             ..ObjectMeta::default()
         }
     }
 
     fn watched(uid: &str, version: &str) -> PartialObjectMeta<MiniCluster> {
-        metadata(uid, version).into_response_partial()
+        metadata(uid, version, 1).into_response_partial()
     }
 
     /// What is remembered after the MiniCluster was read at `version`.
-    fn read(version: &str) -> Recent {
+    fn read(version: &str, script: usize) -> Recent {
         let mut object: MiniCluster = serde_json::from_value(json!({
             "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "metadata": {},
-            "spec": { "containers": [] },
+            "spec": { "containers": [{ "image": "app", "command": "x".repeat(script) }] },
         }))
         .unwrap();
-        object.metadata = metadata("u", version);
+        object.metadata = metadata("u", version, 1);
         let recent = Recent::default();
         recent.set_cluster(&object);
         recent
     }
 
     #[test]
-    fn a_minicluster_is_remembered_until_the_watch_brings_a_newer_one() {
-        let recent = read("10");
-        assert!(recent.cluster(&watched("u", "10")).is_some());
-        assert!(recent.cluster(&watched("u", "11")).is_none());
-        assert!(recent.cluster(&watched("another", "10")).is_none());
-        recent.set_status(metadata("u", "11"), None);
+    fn a_minicluster_is_remembered_until_the_watch_brings_a_newer_one_or_it_goes() {
+        let recent = read("10", 1);
+        for (uid, version, is_current) in
+            [("u", "10", true), ("u", "11", false), ("v", "10", false)]
+        {
+            assert_eq!(recent.cluster(&watched(uid, version)).is_some(), is_current);
+        }
+        recent.set_status(metadata("u", "11", 1), None);
         assert!(recent.cluster(&watched("u", "11")).is_some());
-        recent.forget(&("apps".to_owned(), "hello".to_owned()));
-        assert!(recent.cluster(&watched("u", "11")).is_none());
+        recent.retain(|namespace, name| (namespace, name) == ("apps", "hello"));
+        assert!(recent.cluster(&watched("u", "11")).is_some());
+        recent.set_status(metadata("u", "12", 2), None);
+        assert!(recent.cluster(&watched("u", "12")).is_none(), "another specification");
+        let recent = read("10", 1);
+        recent.retain(|_, _| false);
+        assert!(recent.cluster(&watched("u", "10")).is_none());
     }
 
     #[test]
-    fn a_version_that_is_no_number_cannot_be_compared() {
-        assert!(read("opaque").cluster(&watched("u", "opaque")).is_none());
-    }
-
-    #[test]
-    fn a_status_that_was_written_to_another_generation_is_not_remembered() {
-        let recent = read("10");
-        recent.set_status(ObjectMeta { generation: Some(2), ..metadata("u", "12") }, None);
-        assert!(recent.cluster(&watched("u", "12")).is_none());
+    fn what_cannot_be_compared_or_is_large_is_not_remembered() {
+        assert!(read("opaque", 1).cluster(&watched("u", "opaque")).is_none());
+        assert!(read("10", SIZE_LIMIT).cluster(&watched("u", "10")).is_none());
     }
 
     #[test]
@@ -201,16 +200,7 @@ mod tests {
         let (recent, hello) = (Recent::default(), ("apps".to_owned(), "hello".to_owned()));
         assert_eq!(recent.waiting(&hello, Duration::from_hours(1)), None);
         recent.set_waiting(&hello, waiting.clone());
-        assert_eq!(recent.waiting(&hello, Duration::from_hours(1)).unwrap().waiting, waiting);
+        assert_eq!(recent.waiting(&hello, Duration::from_hours(1)), Some(waiting));
         assert_eq!(recent.waiting(&hello, Duration::ZERO), None);
-    }
-
-    #[test]
-    fn what_does_not_exist_is_forgotten() {
-        let recent = read("10");
-        recent.retain(|namespace, name| (namespace, name) == ("apps", "hello"));
-        assert!(recent.cluster(&watched("u", "10")).is_some());
-        recent.retain(|_, _| false);
-        assert!(recent.cluster(&watched("u", "10")).is_none());
     }
 }

@@ -197,38 +197,31 @@ struct Budget {
 
 impl Budget {
     /// Leaves the objects of `event` whole as long as [`SIZE_LIMIT`] and [`STORE_LIMIT`] allow it.
-    fn fit<K>(&mut self, event: Event<K>) -> Event<K>
+    fn fit<K>(&mut self, mut event: Event<K>) -> Event<K>
     where
         K: Resource + Serialize + Default,
     {
-        match event {
-            Event::Init => {
-                *self = Self::default();
-                Event::Init
-            }
-            Event::InitApply(object) => Event::InitApply(self.hold(object)),
-            Event::Apply(object) => Event::Apply(self.hold(object)),
-            Event::Delete(object) => {
-                self.release(&object);
-                Event::Delete(object)
-            }
-            Event::InitDone => Event::InitDone,
+        match &mut event {
+            Event::Init => *self = Self::default(),
+            Event::InitApply(object) | Event::Apply(object) => self.hold(object),
+            Event::Delete(object) => drop(self.release(object)),
+            Event::InitDone => {}
         }
+        event
     }
 
-    fn hold<K>(&mut self, mut object: K) -> K
+    fn hold<K>(&mut self, object: &mut K)
     where
         K: Resource + Serialize + Default,
     {
-        let key = self.release(&object);
-        match memory_of(&object).filter(|size| self.sum + size <= STORE_LIMIT) {
+        let key = self.release(object);
+        match memory_of(object).filter(|size| self.sum + size <= STORE_LIMIT) {
             Some(size) => {
                 self.sizes.insert(key, size);
                 self.sum += size;
             }
-            None => leave_identity(&mut object),
+            None => leave_identity(object),
         }
-        object
     }
 
     fn release(&mut self, object: &impl Resource) -> u64 {
@@ -254,11 +247,7 @@ fn without_others<K: Resource>(event: Event<K>, controller: &str) -> Option<Even
             Some(Event::Delete(object))
         }
         Event::InitApply(object) if controller_of(&object, controller).is_none() => None,
-        event @ (Event::Apply(_)
-        | Event::Delete(_)
-        | Event::Init
-        | Event::InitApply(_)
-        | Event::InitDone) => Some(event),
+        event => Some(event),
     }
 }
 

@@ -126,15 +126,16 @@ mod tests {
 
     /// A pod that has a node, with a container in `state`.
     fn scheduled(name: &str, state: &Value) -> Pod {
+        let container = json!({
+            "name": "flux-agent", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": state,
+        });
+        let conditions = [json!({ "type": "PodScheduled", "status": "True" })];
+        let containers = [container];
         pod(
             name,
             &json!({
-                "phase": "Pending",
-                "conditions": [{ "type": "PodScheduled", "status": "True" }],
-                "initContainerStatuses": [{
-                    "name": "flux-agent", "image": "", "imageID": "", "ready": false,
-                    "restartCount": 0, "state": state,
-                }],
+                "phase": "Pending", "conditions": conditions, "initContainerStatuses": containers,
             }),
         )
     }
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_without_a_node_is_told_in_the_schedulers_words_and_the_others_are_counted() {
+    fn a_pod_without_a_node_or_an_image_is_told_in_kubernetes_words_and_the_others_are_counted() {
         let full = "0/1 nodes are available: 1 Insufficient cpu.";
         let pods = [
             silent("hello-0-a"),
@@ -170,16 +171,10 @@ mod tests {
         let expected = format!("pod hello-2-c has no node: {full}; and 1 more pod");
         assert_eq!(said(&pods, &[], 9), Some((expected.clone(), false)));
         assert_eq!(said(&pods, &[], 10), Some((expected, true)));
-    }
-
-    #[test]
-    fn an_image_that_cannot_be_pulled_is_told_with_its_container() {
         let state = json!({ "waiting": { "reason": "ErrImagePull", "message": "not found" } });
-        let (message, _) = said(&[scheduled("hello-1-b", &state)], &[], 1).unwrap();
-        assert_eq!(
-            message,
-            "pod hello-1-b does not start container flux-agent: ErrImagePull not found"
-        );
+        let expected = "pod hello-1-b does not start container flux-agent: ErrImagePull not found";
+        let found = said(&[scheduled("hello-1-b", &state)], &[], 1);
+        assert_eq!(found, Some((expected.to_owned(), false)));
     }
 
     #[test]
@@ -197,10 +192,11 @@ mod tests {
             event("another", "FailedMount", 9, "of another pod"),
         ];
         let told = "pod hello-0-a does not start: FailedMount: secret \"nosuch\" not found";
-        let all = format!("{told}; and 5 more pods");
-        assert_eq!(said(&pods, &events, 30), Some((all, true)));
-        let others_may_start = format!("{told}; and 2 more pods");
-        assert_eq!(said(&pods, &events[..3], 30), Some((others_may_start, true)));
+        // Of four of six the Events were read; where one of them says nothing, the others may start.
+        for (events, others) in [(&events[..], 5), (&events[..3], 2)] {
+            let expected = (format!("{told}; and {others} more pods"), true);
+            assert_eq!(said(&pods, events, 30), Some(expected));
+        }
     }
 
     #[test]

@@ -96,7 +96,7 @@ fn of_a_large_object_its_identity_and_its_controller_are_stored() {
             json!({ "name": "hello", "resourceVersion": "1", "ownerReferences": [owner] });
         let map = json!({ "metadata": metadata, "data": { "text": "x".repeat(text) } });
         let mut map: ConfigMap = serde_json::from_value(map).unwrap();
-        map = Budget::default().hold(map);
+        Budget::default().hold(&mut map);
         assert_eq!(map.metadata.name.as_deref(), Some("hello"));
         (is_whole(&map), controller_of(&map, MINI_CLUSTER).is_some(), map.data.is_some())
     };
