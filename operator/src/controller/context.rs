@@ -17,7 +17,6 @@ use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use std::sync::{Arc, OnceLock};
 
-/// The operator's name as an owner of fields.
 pub(super) const FIELD_MANAGER: &str = "flux-operator";
 
 /// What every reconcile works with.
@@ -31,9 +30,7 @@ pub struct Context {
     /// What the watches bring, once they have begun.
     pub(super) stores: OnceLock<Stores>,
     pub(super) recent: Arc<Recent>,
-    /// Whether pods can have them.
     pub(super) image_volumes: ImageVolumes,
-    /// Of each MiniCluster.
     pub(super) failures: Failures,
     /// Tells the time: the system's, unless it is that of a simulation.
     pub clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
@@ -75,7 +72,6 @@ impl Context {
         Recorder::new(self.client.clone(), self.reporter.clone())
     }
 
-    /// Whether the reconciles get anywhere.
     pub(crate) fn health(&self) -> Arc<Health> {
         Arc::clone(&self.health)
     }

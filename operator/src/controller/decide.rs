@@ -47,34 +47,25 @@ const POLL: Duration = Duration::from_secs(10);
 /// Wait before the next attempt at the short name of a Service that somebody else has.
 const NAME_TAKEN: Duration = Duration::from_mins(1);
 
-/// What is asked for, and what the answer is made with.
 pub(super) struct Request<'request> {
-    /// Generation of the MiniCluster.
     pub(super) generation: i64,
-    /// The time.
     pub(super) now: Time,
     /// True when a finished MiniCluster is deleted sooner or later.
     pub(super) expires: bool,
     /// The specification, validated, or its faults.
     pub(super) cluster: Result<Cluster, Violations>,
-    /// The operator's own images.
     pub(super) images: &'request Images,
     /// Whether pods can have image volumes; absent before anybody has asked.
     pub(super) image_volumes: Option<ImageVolumeSupport>,
-    /// Fills its argument with random bytes.
     pub(super) draw: fn(&mut [u8]) -> Result<(), getrandom::Error>,
 }
 
-/// What is to be done, and what is to be told.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// Generation of the MiniCluster.
     pub(super) generation: i64,
     /// True when a finished MiniCluster is deleted sooner or later.
     pub(super) expires: bool,
-    /// What became of the specification.
     pub(super) acceptance: Acceptance,
-    /// What is done at all.
     pub(super) mode: Mode,
     /// Hosts registered with Flux; absent where nothing says so.
     pub(super) maximum_size: Option<u32>,
@@ -83,15 +74,12 @@ pub(super) struct Plan {
     /// How agent and view come into the pods; absent where there is no Job, nor is to be, where the Job
     /// does not say, and where it depends on what pods can have, which nobody has asked yet.
     pub(super) install: Option<Installed>,
-    /// How it stands with the time in which the quorum must be reached.
     pub(super) start: StartDeadline,
     /// What was asked for and cannot be had while the Job exists, or after it has finished.
     pub(super) refused: Vec<String>,
     /// Name of the lead's pod and the patch that labels it, until it has its label.
     pub(super) lead_label: Option<(String, Value)>,
-    /// What the API server has left out of the Job.
     pub(super) dropped: Vec<String>,
-    /// What is written.
     pub(super) writes: Writes,
     /// Why nothing is written, if something is in the way.
     pub(super) obstacle: Option<Error>,
@@ -107,17 +95,13 @@ pub(super) struct Writes {
     /// The CURVE certificate of a new Job. Shown to nobody: it is in the object that goes to the API
     /// server alone.
     pub(super) secret: Option<Redacted<Secret>>,
-    /// The pod of `spec.services`.
     pub(super) services_pod: Change<Pod>,
-    /// Holds `agent.toml`.
     pub(super) config_map: Change<ConfigMap>,
     /// The PodGroup, where a gang is asked for.
     pub(super) pod_group: Option<(Scheduler, Change<DynamicObject>)>,
-    /// The sidecars' Services.
     pub(super) sidecars: Vec<Change<Service>>,
     /// The same under short names, which somebody else may take.
     pub(super) aliases: Vec<Change<Service>>,
-    /// The Indexed Job.
     pub(super) job: Change<Job>,
     /// What is sent to the API server where the Job is created.
     pub(super) job_document: Value,
@@ -125,12 +109,10 @@ pub(super) struct Writes {
     pub(super) scaled_down: Option<(i64, i64)>,
 }
 
-/// What became of a specification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Acceptance {
     /// It is valid, but for fields that this version does not act on.
     Accepted(Vec<String>),
-    /// It was refused for these faults.
     Refused(Violations),
 }
 
@@ -140,7 +122,6 @@ impl Default for Acceptance {
     }
 }
 
-/// The plan for what is asked for, given what there is.
 pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
     let cluster = request.cluster.as_ref();
     let config = agent_config(live.config_map.as_ref());

@@ -44,7 +44,6 @@ pub enum Error {
     Curve(#[source] CurveError),
 }
 
-/// What is asked of the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     Read,
@@ -65,7 +64,6 @@ impl Verb {
     }
 }
 
-/// Which object it is about.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} {name:?}")]
 pub struct ObjectName {

@@ -10,19 +10,12 @@ pub(super) const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// Longest wait between two attempts.
 const LAST_RETRY: Duration = Duration::from_mins(5);
 
-/// Failures in a row of the objects that fail now.
+/// Failures in a row of the objects that fail now, by namespace and name; each with the uid of the object whose
+/// failures these are: one that takes over the name begins at none.
 #[derive(Debug, Default)]
-pub(super) struct Failures(Mutex<HashMap<Name, Streak>>);
+pub(super) struct Failures(Mutex<Streaks>);
 
-/// Namespace and name.
-type Name = (Option<String>, String);
-
-#[derive(Debug, Default)]
-struct Streak {
-    /// Whose failures these are: an object that takes over the name begins at none.
-    uid: Option<String>,
-    count: u32,
-}
+type Streaks = HashMap<(Option<String>, String), (Option<String>, u32)>;
 
 impl Failures {
     /// Notes a failure; the answer is how many in a row that makes, and the wait before the next
@@ -30,11 +23,9 @@ impl Failures {
     pub(super) fn failed(&self, object: &impl ResourceExt) -> (u32, Duration) {
         let mut streaks = self.streaks();
         let streak = streaks.entry((object.namespace(), object.name_any())).or_default();
-        if streak.uid != object.uid() {
-            *streak = Streak { uid: object.uid(), count: 0 };
-        }
-        streak.count = streak.count.saturating_add(1);
-        (streak.count, backoff(streak.count))
+        let before = if streak.0 == object.uid() { streak.1 } else { 0 };
+        *streak = (object.uid(), before.saturating_add(1));
+        (streak.1, backoff(streak.1))
     }
 
     /// Forgets the failures of an object that did well, or is gone.
@@ -42,7 +33,7 @@ impl Failures {
         self.streaks().remove(&(namespace.map(str::to_owned), name.to_owned()));
     }
 
-    fn streaks(&self) -> MutexGuard<'_, HashMap<Name, Streak>> {
+    fn streaks(&self) -> MutexGuard<'_, Streaks> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -19,7 +19,6 @@ pub(crate) fn at(seconds: i64) -> Time {
     Time(jiff::Timestamp::from_second(seconds).unwrap())
 }
 
-/// The operator's defaults.
 pub(crate) fn defaults() -> Defaults {
     Defaults {
         view_image: "view".to_owned(),
@@ -54,7 +53,6 @@ pub(crate) fn built_with(cluster: &Cluster, install: flux_contract::Install) -> 
     build(cluster, &config, &images("agent"), 1).unwrap()
 }
 
-/// What is built of `cluster`.
 pub(crate) fn built(cluster: &Cluster, generation: i64) -> Desired {
     build(cluster, &agent_config(cluster, None), &images("agent"), generation).unwrap()
 }
@@ -116,12 +114,10 @@ pub(crate) fn pod(name: &str, phase: &str, container: &str, state: ContainerStat
     .unwrap()
 }
 
-/// A container that runs.
 pub(crate) fn running() -> ContainerState {
     serde_json::from_value(json!({ "running": {} })).unwrap()
 }
 
-/// A container that waits.
 pub(crate) fn waiting(reason: &str) -> ContainerState {
     serde_json::from_value(json!({ "waiting": { "reason": reason } })).unwrap()
 }

@@ -22,7 +22,6 @@ pub(super) const RAN_ANNOTATION: &str = "flux-framework.org/running-since-start"
 /// Annotation of the Job: what it waited for when the time to start was over.
 pub(super) const CAUSE_ANNOTATION: &str = "flux-framework.org/start-deadline-exceeded";
 
-/// The generation of the specification that `job` was last in line with.
 pub(super) fn noted_generation(job: &Job) -> Option<i64> {
     job.annotations().get(GENERATION_ANNOTATION)?.parse().ok()
 }
@@ -44,7 +43,6 @@ pub(super) fn is_finished(job: &Job) -> bool {
     is_failed(job) || job_condition(job, "Complete").is_some()
 }
 
-/// True once the Job has failed.
 pub(super) fn is_failed(job: &Job) -> bool {
     job_condition(job, "Failed").is_some()
 }
@@ -60,7 +58,6 @@ pub(super) fn is_suspended(job: &Job) -> bool {
     job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
 }
 
-/// True when the specification has suspended the Job.
 pub(super) fn is_suspended_by_specification(job: &Job) -> bool {
     is_suspended(job) && job.annotations().contains_key(SUSPENDED_ANNOTATION)
 }
@@ -75,9 +72,8 @@ pub(super) fn has_pods(job: &Job) -> bool {
 /// True while the Job is under way and not all of its brokers are ready: then pods may wait for
 /// something, and no change of the Job says so.
 pub(super) fn lacks_brokers(job: &Job) -> bool {
-    let wanted = job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or_default();
     let ready = job.status.as_ref().and_then(|status| status.ready).unwrap_or_default();
-    is_started(job) && ready < wanted
+    is_started(job) && ready < parallelism(job)
 }
 
 /// True when the broker in `pod` is ready, whatever the containers beside it are.
@@ -86,7 +82,10 @@ pub(super) fn broker_is_ready(pod: &Pod, runner: &str) -> bool {
     all.any(|container| container.name == runner && container.ready)
 }
 
-/// True when the Job was started, is not suspended and has not ended.
+pub(super) fn parallelism(job: &Job) -> i32 {
+    job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or_default()
+}
+
 fn is_started(job: &Job) -> bool {
     let started = job.status.as_ref().is_some_and(|status| status.start_time.is_some());
     started && !is_suspended(job) && !is_finished(job)
@@ -96,11 +95,10 @@ fn is_started(job: &Job) -> bool {
 /// change of the Job tells when that ends, or why it is so. Pods that have failed are to be replaced,
 /// so they do not count.
 pub(super) fn lacks_pods(job: &Job) -> bool {
-    let wanted = job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or_default();
     let made: i32 = job.status.as_ref().map_or(0, |status| {
         [status.active, status.succeeded, status.terminating].into_iter().flatten().sum()
     });
-    is_started(job) && made < wanted
+    is_started(job) && made < parallelism(job)
 }
 
 /// True once the pod has failed as a whole.
@@ -108,7 +106,6 @@ pub(super) fn has_failed(pod: &Pod) -> bool {
     phase(pod) == Some("Failed")
 }
 
-/// The pod's phase.
 pub(super) fn phase(pod: &Pod) -> Option<&str> {
     pod.status.as_ref()?.phase.as_deref()
 }

@@ -17,7 +17,7 @@ use super::kube_ext::is_finished;
 use super::schedulers::gang;
 use super::schedulers::queue::{Queue, queue};
 use crate::cluster::{Cluster, Identity};
-use cached_client::{CachedClient, Owned, is_owned, or_note};
+use cached_client::{CachedClient, is_owned, or_note};
 use flux_contract::labels;
 use futures::future::try_join_all;
 use k8s_openapi::api::batch::v1::Job;
@@ -32,19 +32,12 @@ use stores::Stores;
 /// What there is of a MiniCluster.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Live {
-    /// The Job.
     pub(super) job: Option<Job>,
-    /// Holds what the running instance was started with.
     pub(super) config_map: Option<ConfigMap>,
-    /// The pod of `spec.services`.
     pub(super) services_pod: Option<Pod>,
-    /// The Services, by name.
     pub(super) services: BTreeMap<String, Service>,
-    /// What the Job's pods say of themselves.
     pub(super) pods: Pods,
-    /// The queue that the Job waits in, if it does.
     pub(super) queue: Option<Queue>,
-    /// What there is of gangs.
     pub(super) gang: gang::Observed,
     /// Objects of somebody else in the place of the Job, the `ConfigMap`, the pod of `spec.services` or the `PodGroup`.
     pub(super) taken: Vec<NameConflict>,
@@ -74,8 +67,12 @@ pub(super) async fn observe(
             client.get_owned(&config_name, owner, |stores| &stores.config_maps).await
         }
     };
+    let pods_and_queue = async {
+        let Ok(Some(job)) = &job else { return Ok((Pods::default(), None)) };
+        Ok((pods::pods(client, identity, job, now).await?, queue(client, job).await))
+    };
     let ((pods, queue), config_map, services_pod) = futures::try_join!(
-        pods_and_queue(client, identity, &job, now),
+        pods_and_queue,
         config_map,
         client.services_pod(&services_pod_name, owner, asked_for),
     )?;
@@ -119,7 +116,6 @@ async fn all_services(
     Ok(ours.map(|service| (service.name_any(), service)).collect())
 }
 
-/// Adds the Services there are.
 async fn add_services(
     client: &CachedClient<'_>,
     owner: &OwnerReference,
@@ -144,19 +140,4 @@ async fn add_services(
 
 fn names<'all>(services: impl Iterator<Item = &'all Service>) -> Vec<String> {
     services.map(ResourceExt::name_any).collect()
-}
-
-/// Of the Job's pods what its state makes worth asking for, and the queue that it waits in.
-async fn pods_and_queue(
-    client: &CachedClient<'_>,
-    identity: &Identity,
-    job: &Owned<Job>,
-    now: &Time,
-) -> Result<(Pods, Option<Queue>), Error> {
-    match job {
-        Ok(Some(job)) => {
-            Ok((pods::pods(client, identity, job, now).await?, queue(client, job).await))
-        }
-        Ok(None) | Err(_) => Ok((Pods::default(), None)),
-    }
 }

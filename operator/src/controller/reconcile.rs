@@ -49,12 +49,12 @@ pub(super) async fn reconcile(
 
     let mut plan = plan_with_support(client, &mut request, &live).await;
     let labelled = label_lead(client, plan.lead_label.as_ref()).await;
-    let mut applied = apply_plan(context, client, &object, &mut plan, &mut live).await;
+    let mut applied = apply_plan(client, &object, &mut plan, &mut live).await;
     if applied.is_ok() && plan.writes.only_services {
         // The agents' configuration holds the address of the lead's Service, which the API server
         // chooses when it creates it: the rest is decided with its answer.
         plan = plan_with_support(client, &mut request, &live).await;
-        applied = apply_plan(context, client, &object, &mut plan, &mut live).await;
+        applied = apply_plan(client, &object, &mut plan, &mut live).await;
     }
     // Nothing else waits for a label that is refused.
     let applied = applied.and(labelled);
@@ -127,13 +127,13 @@ async fn plan_with_support(
     if !plan.lacks_support() {
         return plan;
     }
-    request.image_volumes = Some(client.image_volumes().await);
+    request.image_volumes =
+        Some(client.context.image_volumes.support(&client.context.client).await);
     decide(request, live)
 }
 
 /// Writes what the plan says, and publishes what follows from it.
 async fn apply_plan(
-    context: &Context,
     client: &CachedClient<'_>,
     object: &MiniCluster,
     plan: &mut Plan,
@@ -145,7 +145,7 @@ async fn apply_plan(
     apply(client, &plan.writes, live).await?;
     if let Some((from, to)) = plan.writes.scaled_down {
         let event = scaled_down(&object.name_any(), from, to);
-        publish(context, &object.object_ref(&()), &event).await;
+        publish(client.context, &object.object_ref(&()), &event).await;
     }
     Ok(())
 }

@@ -14,19 +14,17 @@ use super::decide::mode::Mode;
 use super::decide::suspension::was_taken;
 use super::decide::{Acceptance, Plan};
 use super::error::Error;
-use super::kube_ext::is_suspended_by_specification;
+use super::kube_ext::{is_suspended_by_specification, parallelism};
 use super::observe::Live;
 use crate::crd::{MiniCluster, MiniClusterStatus, State, TimelineEntry};
 use conditions::Conditions;
 use flux_contract::labels;
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 use phase::{Phase, phase};
 use pod::PodView;
 
-/// What a status is made from.
 pub(super) struct Facts<'facts> {
     pub(super) live: &'facts Live,
     pub(super) plan: &'facts Plan,
@@ -140,9 +138,8 @@ impl Brokers {
     fn of(facts: &Facts<'_>, phase: &Phase, old_run: Option<&MiniClusterStatus>) -> Self {
         let job_status = facts.live.job.as_ref().and_then(|job| job.status.as_ref());
         let ready = job_status.and_then(|status| status.ready).unwrap_or_default();
-        let kept = || old_run.map(|old| old.size);
-        let size = |job: &Job| job.spec.as_ref().and_then(|spec| spec.parallelism);
-        let size = facts.live.job.as_ref().map_or_else(kept, size).unwrap_or_default();
+        let kept = old_run.map(|old| old.size);
+        let size = facts.live.job.as_ref().map(parallelism).or(kept).unwrap_or_default();
         // The Job counts its ready pods a moment later than the lead is one of them.
         let least = i32::from(phase.state == State::Running);
         Self { ready: if phase.end.is_some() { 0 } else { ready.max(least) }, size }

@@ -9,7 +9,7 @@ const NOTE_LIMIT: usize = 1000;
 
 /// One Event for each condition that says something else than it did, and that a person should hear
 /// of.
-pub(in crate::controller) fn events(old: &[Condition], new: &[Condition]) -> Vec<Event> {
+pub(crate) fn events(old: &[Condition], new: &[Condition]) -> Vec<Event> {
     new.iter().filter(|new| is_news(old, new)).filter_map(event).collect()
 }
 
@@ -22,7 +22,7 @@ fn is_news(old: &[Condition], new: &Condition) -> bool {
 }
 
 /// The Event that a smaller size makes: what is taken away, before anybody misses it.
-pub(in crate::controller) fn scaled_down(name: &str, from: i64, to: i64) -> Event {
+pub(crate) fn scaled_down(name: &str, from: i64, to: i64) -> Event {
     let leaving = if from - to == 1 {
         format!("{name}-{to} leaves the instance when its jobs have")
     } else {
@@ -40,7 +40,7 @@ pub(in crate::controller) fn scaled_down(name: &str, from: i64, to: i64) -> Even
 }
 
 /// The Event about jobs that still ran when the pod `pod` had no time left to wait for them.
-pub(in crate::controller) fn unfinished(pod: &str, jobs: &[String]) -> Event {
+pub(crate) fn unfinished(pod: &str, jobs: &[String]) -> Event {
     let jobs = jobs.join(", ");
     Event {
         type_: EventType::Warning,

@@ -25,7 +25,7 @@ const LONG_PAUSE: Duration = Duration::from_secs(10);
 
 /// Writes `status` if it differs from the one `cluster` has, and publishes what changed; `cluster` has then the
 /// resource version of the answer. If it can wait and another was written a moment ago, the answer is how long it has to.
-pub(in crate::controller) async fn report(
+pub(crate) async fn report(
     context: &Context,
     cluster: &mut MiniCluster,
     status: &MiniClusterStatus,
@@ -92,11 +92,7 @@ fn pause(old: &MiniClusterStatus, new: &MiniClusterStatus) -> Option<Duration> {
 }
 
 /// Publishes an Event about a MiniCluster. One that cannot be written is no reason to do anything again.
-pub(in crate::controller) async fn publish(
-    context: &Context,
-    cluster: &ObjectReference,
-    event: &Event,
-) {
+pub(crate) async fn publish(context: &Context, cluster: &ObjectReference, event: &Event) {
     if let Err(error) = context.recorder().publish(event, cluster).await {
         tracing::warn!(%error, reason = event.reason, "publish an Event");
     }
@@ -112,7 +108,7 @@ fn log_end(cluster: &MiniCluster, status: &MiniClusterStatus) {
 }
 
 /// Says in the status of a MiniCluster that its reconcile was interrupted by `error`.
-pub(in crate::controller) async fn report_interrupted(
+pub(crate) async fn report_interrupted(
     context: &Context,
     cluster: &MiniClusterMeta,
     error: &Error,

@@ -11,7 +11,7 @@ use crate::controller::observe::stores::{
     JOB, MINI_CLUSTER, controlled_events, controller_of, strip_pod, watch_config,
 };
 use flux_contract::TerminationMessage;
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kube::ResourceExt as _;
 use kube::runtime::reflector::ObjectRef;
@@ -21,12 +21,11 @@ use std::future::ready;
 use std::sync::Arc;
 
 /// Workers of ours.
-pub(in crate::controller) const WORKERS: &str = "app.kubernetes.io/managed-by=flux-operator,batch.kubernetes.io/job-completion-index,batch.kubernetes.io/job-completion-index!=0";
+pub(crate) const WORKERS: &str = "app.kubernetes.io/managed-by=flux-operator,batch.kubernetes.io/job-completion-index,batch.kubernetes.io/job-completion-index!=0";
 /// One that was stopped ends with a code of its own, so that its pod has failed.
 const FAILED: &str = "status.phase=Failed";
 
-/// Publishes Events until `shutdown` resolves.
-pub(in crate::controller) async fn run(
+pub(crate) async fn run(
     context: Arc<Context>,
     scope: &Scope,
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
@@ -40,7 +39,7 @@ pub(in crate::controller) async fn run(
         .for_each_concurrent(usize::from(scope.concurrency), async |(pod, jobs)| {
             let Some(cluster) = cluster_of(&context, &pod) else { return };
             let event = unfinished(&pod.name_any(), &jobs);
-            let published = async { Ok(publish(&context, &cluster, &event).await) };
+            let published = publish(&context, &cluster, &event).map(Ok);
             if let Err(error) = guarded(LIMIT, published).await {
                 tracing::warn!(error = error.chain(), ?jobs, "publish an Event");
             }

@@ -12,7 +12,7 @@ const RESOURCES: &str = "spec.pod.resources";
 
 /// What `job` was to have and does not, each with what has it. `changed` are the fields that were edited since
 /// it was made: it does not have those either.
-pub(in crate::controller) fn dropped(
+pub(crate) fn dropped(
     cluster: &Cluster,
     install: Option<&Installed>,
     changed: &[String],

@@ -8,13 +8,13 @@ use std::time::Duration;
 const LONGEST_WAIT: Duration = Duration::from_hours(24);
 
 /// True when a finished MiniCluster is deleted sooner or later (`cleanup`, `ttlSecondsAfterFinished`).
-pub(in crate::controller) const fn expires(spec: &MiniClusterSpec) -> bool {
+pub(crate) const fn expires(spec: &MiniClusterSpec) -> bool {
     spec.cleanup || spec.ttl_seconds_after_finished.is_some()
 }
 
 /// How long a MiniCluster with this specification and status still stays, a day at most: nothing where it is to
 /// be deleted now; absent where it has not finished, or stays until somebody deletes it.
-pub(in crate::controller) fn time_until_deletion(
+pub(crate) fn time_until_deletion(
     spec: &MiniClusterSpec,
     status: &MiniClusterStatus,
     now: &Time,

@@ -16,47 +16,45 @@ const ANNOTATION: &str = "flux-framework.org/install";
 /// The reason where the specification, or the operator's option, names the method.
 const ASKED_FOR: &str = "asked for";
 
-/// The methods as the annotation names them.
 const METHODS: [(&str, InstallMethod); 2] =
     [("Image", InstallMethod::Image), ("Copy", InstallMethod::Copy)];
 
 /// Whether pods of this cluster can have image volumes.
-pub(in crate::controller) type ImageVolumeSupport = Result<(), Lack>;
+pub(crate) type ImageVolumeSupport = Result<(), Lack>;
 
-/// Why pods may not have image volumes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::controller) struct Lack {
-    pub(in crate::controller) why: String,
+pub(crate) struct Lack {
+    pub(crate) why: String,
     /// Something lacks them. Else they may have been switched on, or it could not be found out.
-    pub(in crate::controller) is_certain: bool,
+    pub(crate) is_certain: bool,
 }
 
 impl Lack {
-    pub(in crate::controller) const fn surely(why: String) -> Self {
+    pub(crate) const fn surely(why: String) -> Self {
         Self { why, is_certain: true }
     }
 
-    pub(in crate::controller) fn perhaps(why: impl Into<String>) -> Self {
+    pub(crate) fn perhaps(why: impl Into<String>) -> Self {
         Self { why: why.into(), is_certain: false }
     }
 }
 
 /// Key and value of the annotation that notes `installed`.
-pub(in crate::controller) fn annotation(installed: &Installed) -> (String, String) {
+pub(crate) fn annotation(installed: &Installed) -> (String, String) {
     let named = METHODS.iter().find(|(_, method)| *method == installed.method);
     let name = named.map(|(name, _)| *name).unwrap_or_default();
     (ANNOTATION.to_owned(), format!("{name}: {}", installed.reason))
 }
 
 /// What `job` was made with; `None` where nothing says so, as with Jobs of releases that only copied.
-pub(in crate::controller) fn noted_on(job: &Job) -> Option<Installed> {
+pub(crate) fn noted_on(job: &Job) -> Option<Installed> {
     let (method, reason) = job.annotations().get(ANNOTATION)?.split_once(": ")?;
     let (_, method) = METHODS.into_iter().find(|(name, _)| *name == method)?;
     Some(Installed { method, reason: reason.to_owned() })
 }
 
 /// The method as agents read it.
-pub(in crate::controller) fn method(installed: Option<&Installed>) -> Install {
+pub(crate) fn method(installed: Option<&Installed>) -> Install {
     match installed.map(|installed| installed.method) {
         Some(InstallMethod::Image) => Install::Image,
         Some(InstallMethod::Copy) => Install::Copy,
@@ -66,10 +64,7 @@ pub(in crate::controller) fn method(installed: Option<&Installed>) -> Install {
 
 /// Chooses for a Job that is made now; `None` where that depends on a `support` that nobody has asked
 /// for yet.
-pub(in crate::controller) fn choose(
-    cluster: &Cluster,
-    support: Option<&ImageVolumeSupport>,
-) -> Option<Installed> {
+pub(crate) fn choose(cluster: &Cluster, support: Option<&ImageVolumeSupport>) -> Option<Installed> {
     let asked_for = ASKED_FOR.to_owned();
     let (method, reason) = match (cluster.flux.install, needs_copy(cluster)) {
         (Wanted::Copy, _) => (InstallMethod::Copy, asked_for),

@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 ///
 /// Besides the change: the fields that are refused. What was asked for is not what runs, a pod cannot
 /// be changed, and to replace it would take from the workload what it is using.
-pub(in crate::controller) fn services_pod_change(
+pub(crate) fn services_pod_change(
     live: Option<&Pod>,
     desired: Option<Pod>,
     asked: Option<&ServicesPod>,
@@ -46,18 +46,18 @@ mod tests {
         let with =
             |image: &str| cluster(&json!({ "services": [{ "image": image, "name": "db" }] }));
         for (phase, deleted, asked, goes, refused) in [
-            ("Running", None, with("a"), false, None),
-            ("Running", None, with("b"), false, Some("spec.services[0].image")),
-            ("Running", None, cluster(&json!({})), false, Some("spec.services")),
-            ("Failed", None, with("a"), true, None),
-            ("Failed", Some(at(1)), with("a"), false, None),
+            ("Running", None, &with("a"), false, None),
+            ("Running", None, &with("b"), false, Some("spec.services[0].image")),
+            ("Running", None, &cluster(&json!({})), false, Some("spec.services")),
+            ("Failed", None, &with("a"), true, None),
+            ("Failed", Some(at(1)), &with("a"), false, None),
         ] {
             let mut live = built(&with("a"), 1).services_pod.unwrap();
             live.status.get_or_insert_default().phase = Some(phase.to_owned());
             live.metadata.deletion_timestamp = deleted;
             // Another release may build the same otherwise.
             live.spec.as_mut().unwrap().restart_policy = Some("Always".to_owned());
-            let desired = built(&asked, 1).services_pod;
+            let desired = built(asked, 1).services_pod;
             let (change, found) =
                 services_pod_change(Some(&live), desired, asked.services_pod.as_ref());
             assert_eq!(change, if goes { Change::delete(&live) } else { Change::Keep });

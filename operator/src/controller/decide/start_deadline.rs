@@ -4,7 +4,7 @@
 //! noted on it. So the operator need not see the end to know why it was.
 
 use crate::controller::kube_ext::{
-    CAUSE_ANNOTATION, RAN_ANNOTATION, broker_is_ready, is_finished, is_suspended,
+    CAUSE_ANNOTATION, RAN_ANNOTATION, broker_is_ready, is_finished, is_suspended, parallelism,
 };
 use crate::controller::observe::Live;
 use k8s_openapi::api::batch::v1::Job;
@@ -12,23 +12,20 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use std::time::Duration;
 
-/// How it stands with the time in which the quorum must be reached.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::controller) enum StartDeadline {
+pub(crate) enum StartDeadline {
     /// None is given, or the Job has not started, or has ended.
     #[default]
     None,
     /// The quorum was reached since the Job started, at this time.
     Ran(String),
-    /// So much time is left.
     Rest(Duration),
     /// It has passed; what was waited for.
     Passed(String),
 }
 
 impl StartDeadline {
-    /// Decides, at the time `now`, for a MiniCluster with `seconds` to start.
-    pub(in crate::controller) fn of(seconds: Option<u64>, live: &Live, now: &Time) -> Self {
+    pub(crate) fn of(seconds: Option<u64>, live: &Live, now: &Time) -> Self {
         let Some(job) = live.job.as_ref().filter(|job| !is_finished(job)) else {
             return Self::None;
         };
@@ -51,7 +48,7 @@ impl StartDeadline {
     }
 
     /// Writes into `job`, the one that is to be, what follows for the one there is.
-    pub(in crate::controller) fn set_deadline(&self, live: Option<&Job>, job: &mut Job) {
+    pub(crate) fn set_deadline(&self, live: Option<&Job>, job: &mut Job) {
         let noted = |key: &str| live.and_then(|live| live.annotations().get(key));
         let note = match self {
             Self::None => noted(RAN_ANNOTATION).map(|ran| (RAN_ANNOTATION, ran)),
@@ -69,18 +66,16 @@ impl StartDeadline {
         job.annotations_mut().extend(note);
     }
 
-    /// The time that is left, if it is counted.
-    pub(in crate::controller) const fn rest(&self) -> Option<Duration> {
+    pub(crate) const fn rest(&self) -> Option<Duration> {
         if let Self::Rest(rest) = self { Some(*rest) } else { None }
     }
 }
 
-/// What is waited for.
 fn cause(live: &Live, job: &Job, seconds: u64) -> String {
     let waiting = live.pods.waiting.as_ref().map(|waiting| waiting.message.clone());
     let found = live.pods.refused.clone().or(waiting).unwrap_or_else(|| {
         let ready = job.status.as_ref().and_then(|status| status.ready).unwrap_or_default();
-        let size = job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or_default();
+        let size = parallelism(job);
         format!("{ready} of {size} brokers are ready")
     });
     format!("not running after the {seconds} seconds of spec.startDeadlineSeconds: {found}")
@@ -105,8 +100,8 @@ mod tests {
         let mut suspended = started();
         suspended.job.as_mut().unwrap().spec.as_mut().unwrap().suspend = Some(true);
         let ended = Live { job: Some(ended_job("Failed", "FailedIndexes")), ..Live::default() };
-        for live in [Live::default(), suspended, ended] {
-            assert_eq!(of(&live, 900), StartDeadline::None);
+        for live in [&Live::default(), &suspended, &ended] {
+            assert_eq!(of(live, 900), StartDeadline::None);
         }
     }
 

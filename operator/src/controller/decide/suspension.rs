@@ -17,7 +17,7 @@ const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
 /// Writes into `job`, the one that is to be, whether it is suspended; `asked`: the specification says so. A Job
 /// is resumed when the last of its pods has gone: a new one would find the state of before.
-pub(in crate::controller) fn set_suspend(asked: bool, live: Option<&Job>, job: &mut Job) {
+pub(crate) fn set_suspend(asked: bool, live: Option<&Job>, job: &mut Job) {
     let ours = live.is_some_and(is_suspended_by_specification);
     let stays = asked || (ours && live.is_some_and(has_pods));
     if let Some(spec) = &mut job.spec {
@@ -31,7 +31,7 @@ pub(in crate::controller) fn set_suspend(asked: bool, live: Option<&Job>, job: &
 /// True when a suspension of `job` has taken the pod `lead`. The Job controller lets go of such a pod before it
 /// deletes it (`deleteJobPods` of Kubernetes 1.36 and 1.37) and counts it nowhere; so it does with what is left
 /// of a Job that ends.
-pub(in crate::controller) fn was_taken(lead: &Pod, job: Option<&Job>) -> bool {
+pub(crate) fn was_taken(lead: &Pod, job: Option<&Job>) -> bool {
     let phase = lead.status.as_ref().and_then(|status| status.phase.as_deref());
     let is_left = lead.metadata.deletion_timestamp.is_some()
         && !lead.finalizers().iter().any(|finalizer| finalizer == JOB_TRACKING);
@@ -40,7 +40,7 @@ pub(in crate::controller) fn was_taken(lead: &Pod, job: Option<&Job>) -> bool {
 
 /// True once the instance that was started with `config` has its command, and would bring it back from its
 /// archive: its lead submits it as soon as it is ready.
-pub(in crate::controller) fn has_submitted(config: &AgentConfig, live: &Live) -> bool {
+pub(crate) fn has_submitted(config: &AgentConfig, live: &Live) -> bool {
     let is_up = |lead: &Pod| broker_is_ready(lead, config.cluster.name.as_str());
     let submits = matches!(config.workload, Workload::Interactive { submission: Some(_) });
     submits && config.archive.is_some() && live.pods.lead.as_ref().is_some_and(is_up)
@@ -52,7 +52,7 @@ mod tests {
     use crate::controller::fixtures::{at, ended, ended_job, job, pod};
 
     /// A Job that is suspended, by the specification or by somebody else, and has pods or none.
-    fn suspended(ours: bool, pods: i32) -> Option<Job> {
+    fn suspended(ours: bool, pods: i32) -> Job {
         let mut job = job(0);
         job.spec.as_mut().unwrap().suspend = Some(true);
         let status = job.status.as_mut().unwrap();
@@ -60,25 +60,25 @@ mod tests {
         if ours {
             job.annotations_mut().insert(SUSPENDED_ANNOTATION.to_owned(), "true".to_owned());
         }
-        Some(job)
+        job
     }
 
     #[test]
     fn the_specification_suspends_and_resumes_what_it_has_suspended_alone() {
         for (asked, live, suspend) in [
             (true, None, Some(true)),
-            (true, Some(job(4)), Some(true)),
-            (true, suspended(false, 0), Some(true)),
+            (true, Some(&job(4)), Some(true)),
+            (true, Some(&suspended(false, 0)), Some(true)),
             // A queue may suspend it on its way, or somebody has.
             (false, None, None),
-            (false, Some(job(4)), None),
-            (false, suspended(false, 0), None),
+            (false, Some(&job(4)), None),
+            (false, Some(&suspended(false, 0)), None),
             // Pods are left, or none.
-            (false, suspended(true, 1), Some(true)),
-            (false, suspended(true, 0), Some(false)),
+            (false, Some(&suspended(true, 1)), Some(true)),
+            (false, Some(&suspended(true, 0)), Some(false)),
         ] {
             let mut desired = job(0);
-            set_suspend(asked, live.as_ref(), &mut desired);
+            set_suspend(asked, live, &mut desired);
             assert_eq!(desired.spec.as_ref().unwrap().suspend, suspend);
             assert_eq!(is_suspended_by_specification(&desired), suspend == Some(true));
         }

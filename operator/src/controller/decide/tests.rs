@@ -52,7 +52,6 @@ fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Live) -> P
     )
 }
 
-/// What is written, in order.
 fn lines(plan: &Plan) -> Vec<String> {
     fn line<K: Resource<DynamicType = ()> + Serialize>(change: &Change<K>) -> Option<String> {
         let kind = K::kind(&());

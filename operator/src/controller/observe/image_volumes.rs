@@ -33,12 +33,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The last answer, shared by all reconciles.
 #[derive(Debug, Default)]
-pub(in crate::controller) struct ImageVolumes(Mutex<Option<(Instant, ImageVolumeSupport)>>);
+pub(crate) struct ImageVolumes(Mutex<Option<(Instant, ImageVolumeSupport)>>);
 
 impl ImageVolumes {
     /// Whether pods can have image volumes. Of several who ask at once, one
     /// asks the API server.
-    pub(in crate::controller) async fn support(&self, client: &Client) -> ImageVolumeSupport {
+    pub(crate) async fn support(&self, client: &Client) -> ImageVolumeSupport {
         let mut last = self.0.lock().await;
         if let Some((since, support)) = &*last {
             let is_certain = support.as_ref().err().is_none_or(|lack| lack.is_certain);

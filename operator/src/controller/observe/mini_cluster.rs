@@ -9,19 +9,17 @@ use kube::{Api, Client, Resource as _};
 use serde::de::IgnoredAny;
 
 /// A MiniCluster whose specification nobody asks for: whatever is in there, it can be read.
-pub(in crate::controller) type Reported = Object<IgnoredAny, MiniClusterStatus>;
+pub(crate) type Reported = Object<IgnoredAny, MiniClusterStatus>;
 
 /// Every MiniCluster of `namespace` without its specification.
-pub(in crate::controller) fn reported(client: Client, namespace: &str) -> Api<Reported> {
+pub(crate) fn reported(client: Client, namespace: &str) -> Api<Reported> {
     Api::namespaced_with(client, namespace, &ApiResource::erase::<MiniCluster>(&()))
 }
 
-/// A MiniCluster as it was read.
-pub(in crate::controller) struct Read {
+pub(crate) struct Read {
     /// The object; with an empty specification where that could not be read.
-    pub(in crate::controller) object: MiniCluster,
-    /// Why the specification could not be read.
-    pub(in crate::controller) unreadable: Option<Violations>,
+    pub(crate) object: MiniCluster,
+    pub(crate) unreadable: Option<Violations>,
 }
 
 /// Reads the MiniCluster `name`; nothing where there is none.
@@ -29,7 +27,7 @@ pub(in crate::controller) struct Read {
 /// The API server stores what the definition of its time allows, and an overlay of any depth. What is
 /// no specification for this operator is a fault of that MiniCluster. The client's own reading would
 /// log the whole object, secrets included.
-pub(in crate::controller) async fn read(
+pub(crate) async fn read(
     client: &Client,
     namespace: &str,
     name: &str,

@@ -22,27 +22,25 @@ use std::time::Duration;
 
 /// Time from the start of a Job, and from one time to the next, in which it is not asked why pods do not
 /// start: most do.
-pub(in crate::controller) const BEGIN: Duration = Duration::from_secs(5);
+pub(crate) const BEGIN: Duration = Duration::from_secs(5);
 /// Pods that are asked why they do not start.
 const ASKED: usize = 100;
 /// Pods that are read at once: others may label theirs like those of a Job, and a pod takes much memory.
 const PAGE: u32 = 20;
 
-/// What there is to know of the pods of a Job.
 #[derive(Debug, Clone, Default)]
-pub(in crate::controller) struct Pods {
+pub(crate) struct Pods {
     /// The newest pod with index 0; where that says that an earlier one has ended the run, the earlier one.
-    pub(in crate::controller) lead: Option<Pod>,
+    pub(crate) lead: Option<Pod>,
     /// A worker's pod that failed, when the Job did.
-    pub(in crate::controller) failed_worker: Option<Pod>,
-    /// What keeps pods from starting.
-    pub(in crate::controller) waiting: Option<Waiting>,
+    pub(crate) failed_worker: Option<Pod>,
+    pub(crate) waiting: Option<Waiting>,
     /// Why the Job gets fewer pods than it asks for.
-    pub(in crate::controller) refused: Option<String>,
+    pub(crate) refused: Option<String>,
     /// The namespace is being deleted, and the Job gets no pods there any more.
-    pub(in crate::controller) namespace_ends: bool,
+    pub(crate) namespace_ends: bool,
     /// True while it is too early to ask for these.
-    pub(in crate::controller) begin: bool,
+    pub(crate) begin: bool,
 }
 
 /// Reads the lead's pod; why pods do not start, while some do not; and, when the Job has failed
@@ -83,18 +81,17 @@ pub(super) async fn pods(
         pods.namespace_ends = namespace_ends(client).await?;
     }
     if lacks_brokers(job) {
-        pods.waiting = if let Some(asked) = client.waiting(BEGIN) {
-            asked
+        pods.waiting = if let Some((_, waiting)) = client.waiting(BEGIN) {
+            waiting
         } else {
             let waiting = pending(client, job, now).await?;
-            client.set_waiting(waiting.clone());
+            client.context.recent.set_waiting(&client.cluster, waiting.clone());
             waiting
         };
     }
     Ok(pods)
 }
 
-/// True while it is too early to ask why pods do not start.
 fn begins(job: &Job, now: &Time) -> bool {
     let start = job.status.as_ref().and_then(|status| status.start_time.as_ref());
     start.is_some_and(|start| now.0.duration_since(start.0).unsigned_abs() < BEGIN)
@@ -139,14 +136,13 @@ async fn refusal(client: &CachedClient<'_>, job: &Job) -> Result<Option<String>,
 /// Whether the namespace is being deleted. Its pods go first (KEP-5080), and the Job keeps those that have failed
 /// until it can make others, which it cannot there: the two wait for each other until the Job goes.
 async fn namespace_ends(client: &CachedClient<'_>) -> Result<bool, Error> {
-    let api: Api<Namespace> = Api::all(client.client().clone());
-    let name = client.namespace();
+    let api: Api<Namespace> = Api::all(client.context.client.clone());
+    let name = &client.cluster.0;
     let found = api.get_metadata_opt(name).await;
     let found = found.map_err(Error::of(Verb::Read, "Namespace", name))?;
     Ok(found.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some()))
 }
 
-/// The Events about objects of `kind` that `fields` select.
 async fn events(
     client: &CachedClient<'_>,
     job: &Job,
@@ -211,7 +207,6 @@ impl FailureCause {
     }
 }
 
-/// The exit code of the pod's runner, if that has ended.
 fn exit_code(pod: &Pod, runner: &str) -> Option<i32> {
     end(pod, runner).map(|end| end.exit_code)
 }
@@ -254,7 +249,6 @@ fn list<'job>(
     pages.try_flatten()
 }
 
-/// Orders pods by their creation, then by name.
 fn age(pod: &Pod) -> (Option<jiff::Timestamp>, String) {
     (pod.creation_timestamp().map(|time| time.0), pod.name_any())
 }

@@ -14,34 +14,32 @@ const SIZE_LIMIT: usize = 16 * 1024;
 /// MiniClusters that are remembered at most.
 const COUNT_LIMIT: usize = 4000;
 
-/// Namespace and name of a MiniCluster.
-pub(in crate::controller) type Name = (String, String);
+pub(crate) type Name = (String, String);
 
-/// What is remembered of all MiniClusters.
 #[derive(Default)]
-pub(in crate::controller) struct Recent(Mutex<HashMap<Name, Entry>>);
+pub(crate) struct Recent(Mutex<HashMap<Name, Entry>>);
 
 #[derive(Default)]
 struct Entry {
     /// The MiniCluster as it was read or written last, as JSON: as a value it takes several times as much.
     cluster: Option<Box<str>>,
-    /// What kept its pods from starting, and when that was asked.
-    waiting: Option<(Instant, Option<Waiting>)>,
-    /// When its status was written last.
+    waiting: Option<Asked>,
     reported: Option<Instant>,
 }
 
+/// When it was asked what keeps pods from starting, and the answer.
+pub(crate) type Asked = (Instant, Option<Waiting>);
+
 impl Recent {
     /// The MiniCluster, if nobody has changed it since it was read or written.
-    pub(in crate::controller) fn cluster(&self, watched: &impl ResourceExt) -> Option<MiniCluster> {
+    pub(crate) fn cluster(&self, watched: &impl ResourceExt) -> Option<MiniCluster> {
         let version = version(watched.meta())?;
         let cluster = self.entries().get(&name_of(watched))?.cluster()?;
         let is_current = self::version(&cluster.metadata).is_some_and(|read| read >= version);
         (is_current && cluster.uid() == watched.uid()).then_some(cluster)
     }
 
-    /// Remembers the MiniCluster that was read.
-    pub(in crate::controller) fn set_cluster(&self, cluster: &MiniCluster) {
+    pub(crate) fn set_cluster(&self, cluster: &MiniCluster) {
         let mut entries = self.entries();
         let has_room = entries.len() < COUNT_LIMIT;
         let entry = entries.entry(name_of(cluster)).or_default();
@@ -49,11 +47,7 @@ impl Recent {
     }
 
     /// Remembers what the API server has answered to a new status, unless the specification was changed meanwhile.
-    pub(in crate::controller) fn set_status(
-        &self,
-        metadata: ObjectMeta,
-        status: Option<MiniClusterStatus>,
-    ) {
+    pub(crate) fn set_status(&self, metadata: ObjectMeta, status: Option<MiniClusterStatus>) {
         let name = metadata.name.clone().unwrap_or_default();
         let mut entries = self.entries();
         let name = (metadata.namespace.clone().unwrap_or_default(), name);
@@ -69,42 +63,35 @@ impl Recent {
 
     /// What keeps the pods of `cluster` from starting, if that was asked less than `pause` ago: no watch brings it,
     /// and a start brings many reconciles.
-    pub(in crate::controller) fn waiting(
-        &self,
-        cluster: &Name,
-        pause: Duration,
-    ) -> Option<Option<Waiting>> {
-        let (when, waiting) = self.entries().get(cluster)?.waiting.clone()?;
-        (when.elapsed() < pause).then_some(waiting)
+    pub(crate) fn waiting(&self, cluster: &Name, pause: Duration) -> Option<Asked> {
+        let asked = self.entries().get(cluster)?.waiting.clone();
+        asked.filter(|(when, _)| when.elapsed() < pause)
     }
 
-    /// Remembers what keeps the pods of `cluster` from starting.
-    pub(in crate::controller) fn set_waiting(&self, cluster: &Name, waiting: Option<Waiting>) {
+    pub(crate) fn set_waiting(&self, cluster: &Name, waiting: Option<Waiting>) {
         let asked = Some((Instant::now(), waiting));
         self.entries().entry(cluster.clone()).or_default().waiting = asked;
     }
 
     /// How much of `pause` is left since the status of `cluster` was written.
-    pub(in crate::controller) fn pause(&self, cluster: &Name, pause: Duration) -> Option<Duration> {
+    pub(crate) fn pause(&self, cluster: &Name, pause: Duration) -> Option<Duration> {
         let reported = self.entries().get(cluster)?.reported?;
         // A pause that ends this moment is over: no time would pass until the next reconcile.
         pause.checked_sub(reported.elapsed()).filter(|rest| !rest.is_zero())
     }
 
-    /// Forgets a MiniCluster.
-    pub(in crate::controller) fn forget(&self, cluster: &Name) {
+    pub(crate) fn forget(&self, cluster: &Name) {
         self.entries().remove(cluster);
     }
 
     /// Forgets all but those of which `exists` is true, by namespace and name. A watch that begins anew brings no event
     /// of those that have gone meanwhile, and a reconcile under way remembers something of one that has.
-    pub(in crate::controller) fn retain(&self, exists: impl Fn(&str, &str) -> bool) {
+    pub(crate) fn retain(&self, exists: impl Fn(&str, &str) -> bool) {
         self.entries().retain(|(namespace, name), _| exists(namespace, name));
     }
 
-    /// True when something is remembered of a MiniCluster.
     #[cfg(test)]
-    pub(in crate::controller) fn has(&self, cluster: &Name) -> bool {
+    pub(crate) fn has(&self, cluster: &Name) -> bool {
         self.entries().contains_key(cluster)
     }
 
@@ -125,8 +112,7 @@ fn to_text(mut cluster: MiniCluster) -> Option<Box<str>> {
     text.map(String::into_boxed_str)
 }
 
-/// Namespace and name of a MiniCluster.
-pub(in crate::controller) fn name_of(cluster: &impl ResourceExt) -> Name {
+pub(crate) fn name_of(cluster: &impl ResourceExt) -> Name {
     (cluster.namespace().unwrap_or_default(), cluster.name_any())
 }
 
@@ -200,7 +186,7 @@ mod tests {
         let (recent, hello) = (Recent::default(), ("apps".to_owned(), "hello".to_owned()));
         assert_eq!(recent.waiting(&hello, Duration::from_hours(1)), None);
         recent.set_waiting(&hello, waiting.clone());
-        assert_eq!(recent.waiting(&hello, Duration::from_hours(1)), Some(waiting));
+        assert_eq!(recent.waiting(&hello, Duration::from_hours(1)).unwrap().1, waiting);
         assert_eq!(recent.waiting(&hello, Duration::ZERO), None);
     }
 }

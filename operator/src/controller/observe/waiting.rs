@@ -10,27 +10,22 @@ use std::time::Duration;
 const NOT_YET: [&str; 2] = ["PodInitializing", "ContainerCreating"];
 
 /// What waits longer is worth an Event: a node may just have been a moment late.
-pub(in crate::controller) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What keeps pods from starting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::controller) struct Waiting {
+pub(crate) struct Waiting {
     /// The first pod that waits, what for, and how many others wait for the same.
-    pub(in crate::controller) message: String,
+    pub(crate) message: String,
     /// It has waited longer than [`PATIENCE`].
-    pub(in crate::controller) lasts: bool,
+    pub(crate) lasts: bool,
 }
 
 /// Pods of which the Events are read when they themselves do not say why they do not start.
-pub(in crate::controller) const SILENT_LIMIT: usize = 4;
+pub(crate) const SILENT_LIMIT: usize = 4;
 
 /// What keeps the first of `pods` that says so from starting; `refusals` are Warning Events of the
 /// first [`SILENT_LIMIT`] that say nothing themselves ([`is_silent`]).
-pub(in crate::controller) fn waiting(
-    pods: &[Pod],
-    refusals: &[Event],
-    now: &Time,
-) -> Option<Waiting> {
+pub(crate) fn waiting(pods: &[Pod], refusals: &[Event], now: &Time) -> Option<Waiting> {
     let said: Vec<(&Pod, String)> = pods
         .iter()
         .filter_map(|pod| Some((pod, hindrance(pod).or_else(|| refusal(pod, refusals))?)))
@@ -69,7 +64,7 @@ fn hindrance(pod: &Pod) -> Option<String> {
 
 /// True when `pod` has a node, none of its containers has begun, and it does not say why: only its
 /// Events do (a volume that cannot be mounted, an address that cannot be had).
-pub(in crate::controller) fn is_silent(pod: &Pod) -> bool {
+pub(crate) fn is_silent(pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return false };
     let begun = |container: &ContainerStatus| {
         let state = container.state.as_ref();
@@ -94,7 +89,7 @@ fn refusal(pod: &Pod, events: &[Event]) -> Option<String> {
 }
 
 /// When an Event was seen last.
-pub(in crate::controller) fn event_time(event: &Event) -> Option<jiff::Timestamp> {
+pub(crate) fn event_time(event: &Event) -> Option<jiff::Timestamp> {
     let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
     let last = event.last_timestamp.as_ref().map(|time| time.0);
     let series = series.map(|time| time.0);

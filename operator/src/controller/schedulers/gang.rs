@@ -34,17 +34,14 @@ const VOLCANO_ANNOTATION: &str = "scheduling.k8s.io/group-name";
 
 /// Whose PodGroup it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::controller) enum Scheduler {
-    /// scheduler-plugins.
+pub(crate) enum Scheduler {
     Coscheduling,
-    /// Volcano.
     Volcano,
 }
 
 impl Scheduler {
     const ALL: [Self; 2] = [Self::Coscheduling, Self::Volcano];
 
-    /// API group and version of its PodGroup.
     const fn api(self) -> (&'static str, &'static str) {
         match self {
             Self::Coscheduling => ("scheduling.x-k8s.io", "v1alpha1"),
@@ -62,15 +59,10 @@ impl Scheduler {
         ApiResource::from_gvk_with_plural(&kind, PLURAL)
     }
 
-    /// Its PodGroups in the namespace of the MiniCluster.
-    pub(in crate::controller) fn pod_groups(
-        self,
-        client: &CachedClient<'_>,
-    ) -> Objects<DynamicObject> {
+    pub(crate) fn pod_groups(self, client: &CachedClient<'_>) -> Objects<DynamicObject> {
         client.dynamic(&self.resource())
     }
 
-    /// Whose PodGroup the pods of `job` belong to, if they are a gang.
     fn noted_on(job: &Job) -> Option<Self> {
         let group = job.annotations().get(ANNOTATION)?;
         Self::ALL.into_iter().find(|scheduler| scheduler.group() == group)
@@ -78,10 +70,10 @@ impl Scheduler {
 }
 
 /// Schedulers whose PodGroups the API server has, or of a Job that was made its own, each with the PodGroup there is.
-pub(in crate::controller) type Observed = Vec<(Scheduler, Option<DynamicObject>)>;
+pub(crate) type Observed = Vec<(Scheduler, Option<DynamicObject>)>;
 
 /// Reads what there is, where a gang is asked for. PodGroups of somebody else go into `taken`.
-pub(in crate::controller) async fn observe(
+pub(crate) async fn observe(
     client: &CachedClient<'_>,
     identity: &Identity,
     cluster: &Cluster,
@@ -106,7 +98,7 @@ pub(in crate::controller) async fn observe(
 
 /// Schedulers whose PodGroups the API server has.
 async fn served(client: &CachedClient<'_>) -> Result<Vec<Scheduler>, Error> {
-    let client = client.client();
+    let client = &client.context.client;
     let failed = |name: &str| Error::of(Verb::Read, "API group", name);
     let groups = client.list_api_groups().await.map_err(failed("scheduling"))?.groups;
     let versions: HashSet<_> =
@@ -125,7 +117,7 @@ async fn served(client: &CachedClient<'_>) -> Result<Vec<Scheduler>, Error> {
 
 /// Makes the pods of `job`, the one that is to be, a gang where `cluster` asks for one, and decides what
 /// is done with the PodGroup. `live_job`: the Job that there is keeps what it was made with.
-pub(in crate::controller) fn join_pod_group(
+pub(crate) fn join_pod_group(
     cluster: &Cluster,
     observed: &Observed,
     live_job: Option<&Job>,

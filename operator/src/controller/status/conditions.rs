@@ -3,21 +3,20 @@
 use crate::crd::MiniClusterStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// The types of the conditions.
-pub(in crate::controller) mod kind {
-    pub(in crate::controller) const ACCEPTED: &str = "Accepted";
+pub(crate) mod kind {
+    pub(crate) const ACCEPTED: &str = "Accepted";
     /// Something is under way; false with a reason when it is not, be it done or stuck.
-    pub(in crate::controller) const PROGRESSING: &str = "Progressing";
-    pub(in crate::controller) const READY: &str = "Ready";
-    pub(in crate::controller) const SUSPENDED: &str = "Suspended";
-    pub(in crate::controller) const COMPLETE: &str = "Complete";
-    pub(in crate::controller) const FAILED: &str = "Failed";
+    pub(crate) const PROGRESSING: &str = "Progressing";
+    pub(crate) const READY: &str = "Ready";
+    pub(crate) const SUSPENDED: &str = "Suspended";
+    pub(crate) const COMPLETE: &str = "Complete";
+    pub(crate) const FAILED: &str = "Failed";
 
     pub(super) const ALL: [&str; 6] = [ACCEPTED, PROGRESSING, READY, SUSPENDED, COMPLETE, FAILED];
 }
 
 /// Reasons of `Progressing=False` that are no trouble.
-pub(in crate::controller) const SETTLED_REASONS: [&str; 3] = ["Running", "Suspended", "Finished"];
+pub(crate) const SETTLED_REASONS: [&str; 3] = ["Running", "Suspended", "Finished"];
 
 /// Longest message: the API server refuses more than 32768 characters.
 const MESSAGE_LIMIT: usize = 8192;
@@ -53,7 +52,6 @@ impl Conditions {
         }
     }
 
-    /// The conditions that were set.
     pub(super) fn into_list(self) -> Vec<Condition> {
         self.list
     }

@@ -38,16 +38,11 @@ fn fails_by(rule: &PodFailurePolicyRule, name: &str, code: i32) -> bool {
 /// the command's.
 pub(super) fn failure(code: i32) -> Outcome {
     let gone = "its pod is gone, and its log with it";
-    match Exit::from_code(code) {
-        Some(exit) => {
-            Outcome::new(exit.reason(), format!("the lead ended with exit code {code}; {gone}"))
-        }
-        None => {
-            let meaning = meaning(code);
-            let message = format!("command exited with code {code}{meaning}; {gone}");
-            Outcome::new("CommandFailed", message)
-        }
-    }
+    let (reason, what) = Exit::from_code(code).map_or_else(
+        || ("CommandFailed", format!("command exited with code {code}{}", meaning(code))),
+        |exit| (exit.reason(), format!("the lead ended with exit code {code}")),
+    );
+    Outcome::new(reason, format!("{what}; {gone}"))
 }
 
 #[cfg(test)]

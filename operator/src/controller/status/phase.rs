@@ -15,7 +15,6 @@ use k8s_openapi::api::batch::v1::{Job, JobCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
-/// Where a MiniCluster is.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Phase {
     pub(super) state: State,
@@ -23,11 +22,9 @@ pub(super) struct Phase {
     pub(super) suspending: bool,
     /// What a pod waits for, if it says so.
     pub(super) waiting: Option<Waiting>,
-    /// How it has ended, once nothing more happens.
     pub(super) end: Option<End>,
 }
 
-/// The end of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct End {
     pub(super) at: Option<Time>,

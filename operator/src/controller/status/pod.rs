@@ -28,7 +28,6 @@ impl Outcome {
     }
 }
 
-/// The end of the runner container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ended {
     pub(super) exit_code: i32,
@@ -44,14 +43,12 @@ pub(super) struct PodView<'pod> {
     runner: &'pod str,
     /// The pod has ended, well or not.
     pub(super) over: bool,
-    /// Its containers run.
     pub(super) running: bool,
     /// Its broker is online; on the lead: the quorum is there. A pod whose sidecar has failed is
     /// not ready, but its runner is.
     pub(super) ready: bool,
     /// It was ready, is not any more, and is too long so to be about to end.
     pub(super) degraded: bool,
-    /// How the runner container ended, if it has.
     pub(super) ended: Option<Ended>,
     /// What keeps it from running, if it is more than a matter of time.
     pub(super) waiting: Option<Waiting>,

@@ -87,13 +87,13 @@ fn each_phase_of_a_start_has_a_state_and_says_what_is_awaited() {
     let image = || lead("Pending", waiting("ImagePullBackOff"));
     for (job, lead, state, reason, words) in [
         (None, None, State::Pending, "Starting", "=waiting for the Job"),
-        (Some(job(0)), None, State::Pending, "Starting", "the lead's pod"),
-        (Some(refused), None, State::Pending, "Starting", "kubectl describe job hello"),
-        (Some(job(0)), Some(image()), State::Pending, "Waiting", "hello-0-abcde"),
-        (Some(job(0)), Some(image()), State::Pending, "Waiting", "ImagePullBackOff"),
-        (Some(job(2)), Some(not_ready), State::Starting, "Starting", "=2 of 4 brokers are ready"),
+        (Some(&job(0)), None, State::Pending, "Starting", "the lead's pod"),
+        (Some(&refused), None, State::Pending, "Starting", "kubectl describe job hello"),
+        (Some(&job(0)), Some(&image()), State::Pending, "Waiting", "hello-0-abcde"),
+        (Some(&job(0)), Some(&image()), State::Pending, "Waiting", "ImagePullBackOff"),
+        (Some(&job(2)), Some(&not_ready), State::Starting, "Starting", "=2 of 4 brokers are ready"),
     ] {
-        let status = of(None, &observed(job, lead));
+        let status = of(None, &observed(job.cloned(), lead.cloned()));
         assert_eq!(status.state, Some(state));
         says(&status, ("Progressing", "True", reason, words));
     }
@@ -407,7 +407,7 @@ fn a_change_of_what_has_finished_runs_nothing_and_says_so() {
 }
 
 #[test]
-fn a_status_and_its_transition_times_change_only_when_something_does() {
+fn a_transition_time_moves_only_when_the_condition_flips() {
     let pending = of(None, &observed(Some(job(0)), None));
     let running = at_second(999, Some(&pending), &ready());
     let times = running.conditions.iter().map(|it| (&*it.type_, it.last_transition_time.clone()));
