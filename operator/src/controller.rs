@@ -25,13 +25,14 @@ pub use error::Error;
 use crate::health::UnderWay;
 use context::{api, notice};
 use failures::FIRST_RETRY;
+use flux_contract::labels;
 use futures::{FutureExt as _, StreamExt as _};
 use kube::ResourceExt as _;
 use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Config};
 use observe::stores::{
-    JOB, LEADS, MANAGED, MINI_CLUSTER, MiniClusterMeta, SERVICES_PODS, Stores, cluster_of,
-    controlled, mini_clusters, strip_job, strip_nothing, strip_pod,
+    JOB, MINI_CLUSTER, MiniClusterMeta, Stores, cluster_of, controlled, managed, mini_clusters,
+    strip_job, strip_nothing, strip_pod,
 };
 use std::future::ready;
 use std::sync::Arc;
@@ -101,14 +102,20 @@ pub async fn run(
         apply::unfinished_jobs::run(Arc::clone(&context), &scope, shutdown.clone());
     let (store, clusters) =
         mini_clusters(api(&client, namespace), Arc::clone(&context.recent), synced);
-    let (jobs, job_changes) = controlled(api(&client, namespace), MANAGED, MINI_CLUSTER, strip_job);
+    let ours = &managed("");
+    let (jobs, job_changes) = controlled(api(&client, namespace), ours, MINI_CLUSTER, strip_job);
     let (services, service_changes) =
-        controlled(api(&client, namespace), MANAGED, MINI_CLUSTER, strip_nothing);
+        controlled(api(&client, namespace), ours, MINI_CLUSTER, strip_nothing);
     let (config_maps, config_map_changes) =
-        controlled(api(&client, namespace), MANAGED, MINI_CLUSTER, strip_nothing);
+        controlled(api(&client, namespace), ours, MINI_CLUSTER, strip_nothing);
+    // Their end must be noticed, and why they do not start.
+    let of_services = managed(&format!(",{}={}", labels::JOB_INDEX, labels::COMPANION_INDEX));
     let (services_pods, services_pod_changes) =
-        controlled(api(&client, namespace), SERVICES_PODS, MINI_CLUSTER, strip_pod);
-    let (leads, lead_changes) = controlled(api(&client, namespace), LEADS, JOB, strip_pod);
+        controlled(api(&client, namespace), &of_services, MINI_CLUSTER, strip_pod);
+    // Of a Job's pods only the leads are stored: a lead's end must be noticed at once, a worker's is the Job's
+    // business.
+    let of_leads = managed(&format!(",{}=0", labels::COMPLETION_INDEX));
+    let (leads, lead_changes) = controlled(api(&client, namespace), &of_leads, JOB, strip_pod);
     // Once for each process: a controller is run once.
     let _ = context.stores.set(Stores { jobs, services, config_maps, services_pods, leads });
     let reconciles = Controller::for_stream(clusters, store)

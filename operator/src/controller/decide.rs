@@ -65,7 +65,10 @@ pub(super) struct Plan {
     pub(super) generation: i64,
     /// True when a finished MiniCluster is deleted sooner or later.
     pub(super) expires: bool,
-    pub(super) acceptance: Acceptance,
+    /// Fields of a valid specification that this version does not act on.
+    pub(super) not_acted_on: Vec<String>,
+    /// Why the specification was refused, if it was.
+    pub(super) violations: Option<Violations>,
     pub(super) mode: Mode,
     /// Hosts registered with Flux; absent where nothing says so.
     pub(super) maximum_size: Option<u32>,
@@ -109,29 +112,14 @@ pub(super) struct Writes {
     pub(super) scaled_down: Option<(i64, i64)>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Acceptance {
-    /// It is valid, but for fields that this version does not act on.
-    Accepted(Vec<String>),
-    Refused(Violations),
-}
-
-impl Default for Acceptance {
-    fn default() -> Self {
-        Self::Accepted(Vec::new())
-    }
-}
-
 pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
     let cluster = request.cluster.as_ref();
     let config = agent_config(live.config_map.as_ref());
     let mut plan = Plan {
         generation: request.generation,
         expires: request.expires,
-        acceptance: match cluster {
-            Ok(cluster) => Acceptance::Accepted(cluster.not_acted_on.clone()),
-            Err(violations) => Acceptance::Refused(violations.clone()),
-        },
+        not_acted_on: cluster.map(|cluster| cluster.not_acted_on.clone()).unwrap_or_default(),
+        violations: cluster.err().cloned(),
         mode: mode(live, config.as_ref(), cluster.ok(), request.generation, request.images),
         maximum_size: (config.as_ref().and_then(maximum_size))
             .or_else(|| cluster.ok().map(|cluster| cluster.max_size)),

@@ -1,7 +1,7 @@
 //! One reconcile of one MiniCluster: observe, decide, apply, report.
 
 use super::apply::events::scaled_down;
-use super::apply::report::{publish, report};
+use super::apply::report::{publish, report, report_error};
 use super::apply::{apply, apply_if_changed, delete, label_lead};
 use super::context::Context;
 use super::decide::ended_run;
@@ -12,7 +12,7 @@ use super::observe::cached_client::CachedClient;
 use super::observe::mini_cluster::Read;
 use super::observe::stores::MiniClusterMeta;
 use super::observe::{Live, observe};
-use super::status::{Facts, interrupted, status};
+use super::status::{Facts, status};
 use crate::cluster::Identity;
 use crate::cluster::validate::{Violations, validate};
 use crate::crd::{MiniCluster, MiniClusterStatus};
@@ -44,7 +44,7 @@ pub(super) async fn reconcile(
     };
     let mut live = match observed {
         Ok(live) => live,
-        Err(error) => return Err(report_error(context, &mut object, error, now).await),
+        Err(error) => return Err(report_error(context, &mut object, error).await),
     };
 
     let mut plan = plan_with_support(client, &mut request, &live).await;
@@ -69,7 +69,7 @@ pub(super) async fn reconcile(
     let noted = match note_end(client, &object, &facts, &status).await {
         // Where somebody else has the name of the note, nothing is run again either.
         Err(error) if !matches!(error, Error::NameConflict(_)) => {
-            return Err(report_error(context, &mut object, error, now).await);
+            return Err(report_error(context, &mut object, error).await);
         }
         noted => noted,
     };
@@ -166,21 +166,4 @@ async fn note_end(
     let (job, config_map) = (live.job.as_ref(), live.config_map.as_ref());
     let change = ended_run::note(&identity, job, config_map, status, plan.generation);
     apply_if_changed(&client.objects(), &change, &mut None).await
-}
-
-/// Says in the status why no more is known, or told, unless what was read is out of date. The answer is `error`.
-async fn report_error(
-    context: &Context,
-    object: &mut MiniCluster,
-    error: Error,
-    now: Time,
-) -> Error {
-    if matches!(error, Error::Conflict(_)) {
-        return error;
-    }
-    let status = interrupted(object, &error, now);
-    if let Err(error) = report(context, object, &status).await {
-        tracing::warn!(error = error.chain(), "the status could not be written either");
-    }
-    error
 }

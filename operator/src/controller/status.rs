@@ -10,9 +10,9 @@ mod tests;
 
 pub(super) use conditions::{SETTLED_REASONS, kind};
 
+use super::decide::Plan;
 use super::decide::mode::Mode;
 use super::decide::suspension::was_taken;
-use super::decide::{Acceptance, Plan};
 use super::error::Error;
 use super::kube_ext::{is_suspended_by_specification, parallelism};
 use super::observe::Live;
@@ -180,12 +180,10 @@ fn record(
 }
 
 fn accepted(conditions: &mut Conditions, facts: &Facts<'_>) {
-    let fields = match &facts.plan.acceptance {
-        Acceptance::Refused(violations) => {
-            return conditions.no(kind::ACCEPTED, "Invalid", violations.to_string());
-        }
-        Acceptance::Accepted(not_acted_on) => not_acted_on.join(", "),
-    };
+    if let Some(violations) = &facts.plan.violations {
+        return conditions.no(kind::ACCEPTED, "Invalid", violations.to_string());
+    }
+    let fields = facts.plan.not_acted_on.join(", ");
     // Nobody asks for a name once the run is over.
     let applies = facts.plan.mode == Mode::Reconcile;
     let taken = if applies { facts.live.names_taken.join(", ") } else { String::new() };

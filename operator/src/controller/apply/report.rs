@@ -107,6 +107,21 @@ fn log_end(cluster: &MiniCluster, status: &MiniClusterStatus) {
     tracing::info!(type_, reason, message, exit_code, "the MiniCluster has ended");
 }
 
+/// Says in the status why no more is known, or told, unless what was read is out of date. The answer is `error`.
+pub(crate) async fn report_error(
+    context: &Context,
+    cluster: &mut MiniCluster,
+    error: Error,
+) -> Error {
+    if !matches!(error, Error::Conflict(_)) {
+        let status = interrupted(cluster, &error, context.now());
+        if let Err(error) = report(context, cluster, &status).await {
+            tracing::warn!(error = error.chain(), "the status could not be written either");
+        }
+    }
+    error
+}
+
 /// Says in the status of a MiniCluster that its reconcile was interrupted by `error`.
 pub(crate) async fn report_interrupted(
     context: &Context,

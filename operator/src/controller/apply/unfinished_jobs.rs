@@ -8,9 +8,9 @@ use super::report::publish;
 use crate::controller::context::{Context, Scope, api};
 use crate::controller::guard::{LIMIT, guarded};
 use crate::controller::observe::stores::{
-    JOB, MINI_CLUSTER, controlled_events, controller_of, strip_pod, watch_config,
+    JOB, MINI_CLUSTER, controlled_events, controller_of, managed, strip_pod, watch_config,
 };
-use flux_contract::TerminationMessage;
+use flux_contract::{TerminationMessage, labels};
 use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kube::ResourceExt as _;
@@ -20,8 +20,6 @@ use std::collections::HashSet;
 use std::future::ready;
 use std::sync::Arc;
 
-/// Workers of ours.
-pub(crate) const WORKERS: &str = "app.kubernetes.io/managed-by=flux-operator,batch.kubernetes.io/job-completion-index,batch.kubernetes.io/job-completion-index!=0";
 /// One that was stopped ends with a code of its own, so that its pod has failed.
 const FAILED: &str = "status.phase=Failed";
 
@@ -31,7 +29,9 @@ pub(crate) async fn run(
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
     let pods = api(&context.client, scope.namespace.as_deref());
-    let config = watch_config().labels(WORKERS).fields(FAILED);
+    let index = labels::COMPLETION_INDEX;
+    let of_workers = managed(&format!(",{index},{index}!=0"));
+    let config = watch_config().labels(&of_workers).fields(FAILED);
     let mut workers = FailedWorkers::default();
     controlled_events(pods, config, JOB, strip_pod)
         .take_until(shutdown)

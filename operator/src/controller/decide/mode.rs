@@ -172,9 +172,11 @@ mod tests {
     }
 
     #[test]
-    fn a_run_whose_configuration_cannot_be_read_is_left_alone() {
+    fn a_run_goes_on_whose_configuration_cannot_be_read_or_whose_specification_was_refused() {
         let mut live = running();
         assert_eq!(decide(&live, &json!({}), 2), Mode::Reconcile);
+        assert_eq!(with_cluster(&live, None, 2), Mode::Unmanaged(Unmanaged::Refused));
+        assert_eq!(with_cluster(&Live::default(), None, 2), Mode::Invalid);
         let data = live.config_map.as_mut().unwrap().data.as_mut().unwrap();
         data.insert(AGENT_CONFIG_KEY.to_owned(), "version = 2\nnews = 1\n".to_owned());
         let other = Mode::Unmanaged(Unmanaged::AnotherRelease("agent".to_owned()));
@@ -200,12 +202,5 @@ mod tests {
         assert_eq!(decide(&live, &json!({}), 1), Mode::Reconcile);
         live.job.as_mut().unwrap().metadata.name = Some("another".to_owned());
         assert!(matches!(decide(&live, &json!({}), 1), Mode::Unmanaged(_)));
-    }
-
-    #[test]
-    fn a_run_goes_on_beside_a_specification_that_was_refused() {
-        let refused = with_cluster(&running(), None, 2);
-        assert_eq!(refused, Mode::Unmanaged(Unmanaged::Refused));
-        assert_eq!(with_cluster(&Live::default(), None, 2), Mode::Invalid);
     }
 }

@@ -176,9 +176,11 @@ fn select_lead(mut leads: Vec<Pod>, runner: &str) -> Option<Pod> {
 /// Orders pods by how likely it is that their failure was their Job's, the likeliest first: the oldest of those that
 /// nobody stopped, then those that were killed, of which it is one whose index was most often.
 fn failure_rank(pod: &Pod, runner: &str) -> impl Ord + use<> {
-    let blame = FailureCause::of(pod, runner);
-    let kills = if blame == FailureCause::Killed { earlier_failures(pod) } else { 0 };
-    (blame, Reverse(kills), age(pod))
+    let code = exit_code(pod, runner);
+    let is_killed = code.is_some_and(|code| KILLED.contains(&code));
+    let is_stopped = code == Some(Exit::Stopped.code().into()) || (!is_killed && is_disrupted(pod));
+    let kills = if is_killed { earlier_failures(pod) } else { 0 };
+    (is_stopped, is_killed, Reverse(kills), age(pod))
 }
 
 /// How often the pod's index had failed when the Job controller made it.
@@ -186,25 +188,6 @@ fn earlier_failures(pod: &Pod) -> u32 {
     let [(_, failures), _] = REPLACED_VARIABLES;
     let count = pod.annotations().get(failures);
     count.and_then(|count| count.parse().ok()).unwrap_or_default()
-}
-
-/// How likely it is that a pod's failure was its Job's, the likeliest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum FailureCause {
-    Failed,
-    Killed,
-    Stopped,
-}
-
-impl FailureCause {
-    fn of(pod: &Pod, runner: &str) -> Self {
-        match exit_code(pod, runner) {
-            Some(code) if code == i32::from(Exit::Stopped.code()) => Self::Stopped,
-            Some(code) if KILLED.contains(&code) => Self::Killed,
-            _ if is_disrupted(pod) => Self::Stopped,
-            _ => Self::Failed,
-        }
-    }
 }
 
 fn exit_code(pod: &Pod, runner: &str) -> Option<i32> {
@@ -276,58 +259,51 @@ mod tests {
 
     #[test]
     fn the_newest_lead_tells_unless_it_refuses_to_repeat_what_an_earlier_one_ran() {
-        let of = |codes: &[Option<i32>]| {
+        for (codes, expected) in [
+            (&[Some(137), None][..], Some(2)),
+            (&[Some(137), Some(77)], Some(1)),
+            // Who ran the command came first.
+            (&[Some(75), Some(137), Some(77)], Some(1)),
+            (&[Some(77)], Some(1)),
+            (&[], None),
+        ] {
             let pods = (1..).zip(codes).map(|(second, code)| made(second, *code));
-            second(select_lead(pods.collect(), "hello"))
-        };
-        assert_eq!(of(&[Some(137), None]), Some(2));
-        assert_eq!(of(&[Some(137), Some(77)]), Some(1));
-        assert_eq!(of(&[Some(75), Some(137), Some(77)]), Some(1), "who ran the command came first");
-        assert_eq!(of(&[Some(77)]), Some(1));
+            assert_eq!(second(select_lead(pods.collect(), "hello")), expected);
+        }
         let mut stopped = made(1, Some(75));
         let containers = stopped.status.as_mut().unwrap().container_statuses.as_mut().unwrap();
         containers[0].state =
             Some(ended(75, "Error", Some(r#"{"exitCode":75,"commandRan":false}"#)));
         let leads = vec![stopped, made(2, Some(77))];
         assert_eq!(second(select_lead(leads, "hello")), Some(2), "it says why nothing was run");
-        assert_eq!(of(&[]), None);
     }
 
     #[test]
-    fn a_failure_of_its_own_is_blamed_before_a_kill_and_a_kill_before_a_stop() {
-        let disrupted = |mut pod: Pod| {
-            let condition = PodCondition {
-                type_: "DisruptionTarget".to_owned(),
-                status: "True".to_owned(),
-                ..PodCondition::default()
-            };
-            pod.status.as_mut().unwrap().conditions.as_mut().unwrap().push(condition);
+    fn a_failure_of_its_own_is_blamed_before_kills_and_the_most_frequent_kill_before_a_stop() {
+        let failed = |second, code| made(second, Some(code));
+        let killed = |second, before: &str| {
+            let mut pod = failed(second, 137);
+            pod.annotations_mut().insert(REPLACED_VARIABLES[0].1.to_owned(), before.to_owned());
             pod
         };
-        let of = |pod: Pod| FailureCause::of(&pod, "hello");
-        assert_eq!(of(made(1, Some(69))), FailureCause::Failed);
-        assert_eq!(of(made(1, Some(137))), FailureCause::Killed);
-        assert_eq!(of(made(1, Some(75))), FailureCause::Stopped);
-        assert_eq!(of(disrupted(made(1, None))), FailureCause::Stopped);
-        assert!(
-            FailureCause::Failed < FailureCause::Killed
-                && FailureCause::Killed < FailureCause::Stopped
-        );
-    }
-
-    #[test]
-    fn of_pods_that_were_killed_it_is_one_whose_index_was_most_often() {
-        let killed = |second: i64, before: &str| {
-            let mut pod = made(second, Some(137));
-            let count = REPLACED_VARIABLES[0].1.to_owned();
-            pod.annotations_mut().insert(count, before.to_owned());
-            pod
+        let mut disrupted = made(1, None);
+        let condition = PodCondition {
+            type_: "DisruptionTarget".to_owned(),
+            status: "True".to_owned(),
+            ..PodCondition::default()
         };
-        let first =
-            |pods: Vec<Pod>| second(pods.into_iter().min_by_key(|it| failure_rank(it, "hello")));
-        assert_eq!(first(vec![killed(1, "0"), killed(2, "5"), killed(3, "6")]), Some(3));
-        assert_eq!(first(vec![killed(1, "6"), made(2, Some(69))]), Some(2), "its own failure");
-        assert_eq!(first(vec![made(1, Some(137)), made(2, Some(137))]), Some(1), "not by index");
+        disrupted.status.as_mut().unwrap().conditions.as_mut().unwrap().push(condition);
+        for (pods, first) in [
+            (vec![killed(1, "6"), failed(2, 69)], 2),
+            (vec![killed(1, "0"), killed(2, "5"), killed(3, "6")], 3),
+            // The Job does not count by index.
+            (vec![failed(1, 137), failed(2, 137)], 1),
+            (vec![failed(1, 75), failed(2, 137)], 2),
+            (vec![disrupted, failed(2, 137)], 2),
+        ] {
+            let found = pods.into_iter().min_by_key(|pod| failure_rank(pod, "hello"));
+            assert_eq!(second(found), Some(first));
+        }
     }
 
     #[test]

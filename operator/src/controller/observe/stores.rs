@@ -8,6 +8,7 @@ use super::recent::Recent;
 use crate::cluster::validate::of_kueue;
 use crate::crd::MiniCluster;
 use flux_contract::invocation::REPLACED_VARIABLES;
+use flux_contract::labels;
 use futures::{FutureExt as _, Stream, TryStreamExt as _};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, ContainerStatus, Pod, PodSpec, Service};
@@ -30,14 +31,10 @@ use std::sync::Arc;
 /// would stop the watch of all.
 pub(crate) type MiniClusterMeta = PartialObjectMeta<MiniCluster>;
 
-/// Everything the operator makes carries this label.
-pub(crate) const MANAGED: &str = "app.kubernetes.io/managed-by=flux-operator";
-/// Of a Job's pods only the leads are stored: a lead's end must be noticed at once, a worker's is the Job's business.
-pub(crate) const LEADS: &str =
-    "app.kubernetes.io/managed-by=flux-operator,batch.kubernetes.io/job-completion-index=0";
-/// The pods of `spec.services`: their end must be noticed, and why they do not start.
-pub(crate) const SERVICES_PODS: &str =
-    "app.kubernetes.io/managed-by=flux-operator,job-index=services";
+/// Selects what the operator makes, of which the labels are as `more` says.
+pub(crate) fn managed(more: &str) -> String {
+    format!("{}={}{more}", labels::MANAGED_BY, labels::MANAGED_BY_VALUE)
+}
 
 pub(crate) const MINI_CLUSTER: &str = "MiniCluster";
 pub(crate) const JOB: &str = "Job";
@@ -148,10 +145,10 @@ pub(crate) fn mini_clusters(
     (store, stream)
 }
 
-/// The objects that `labels` select and an object of kind `controller` controls, and each that is changed or goes.
+/// The objects that `selector` selects and an object of kind `controller` controls, and each that is changed or goes.
 pub(crate) fn controlled<K>(
     api: Api<K>,
-    labels: &str,
+    selector: &str,
     controller: &'static str,
     take_out: fn(&mut K),
 ) -> (Store<K>, impl Stream<Item = watcher::Result<K>> + Send + 'static)
@@ -160,7 +157,7 @@ where
     K: Clone + Default + Debug + Send + Sync + 'static,
 {
     let (store, writer) = reflector::store();
-    let events = controlled_events(api, watch_config().labels(labels), controller, take_out);
+    let events = controlled_events(api, watch_config().labels(selector), controller, take_out);
     (store, events.reflect(writer).touched_objects())
 }
 

@@ -3,7 +3,6 @@
 use super::pod::{Outcome, PodView};
 use super::{Facts, lost_pod};
 use crate::controller::build::KILLED;
-use crate::controller::decide::Acceptance;
 use crate::controller::decide::ended_run::EndedRun;
 use crate::controller::kube_ext::{
     CAUSE_ANNOTATION, has_pods, is_suspended, job_condition, noted_generation,
@@ -69,7 +68,7 @@ pub(super) fn phase(
         return run.into();
     }
     let Some(job) = &facts.live.job else {
-        let refused = matches!(facts.plan.acceptance, Acceptance::Refused(_));
+        let refused = facts.plan.violations.is_some();
         return if refused { State::Invalid } else { State::Pending }.into();
     };
     if let Some(condition) = job_condition(job, "Complete") {

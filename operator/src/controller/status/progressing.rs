@@ -4,7 +4,6 @@ use super::conditions::{Conditions, kind};
 use super::phase::{Phase, generation};
 use super::pod::PodView;
 use super::{Brokers, Facts};
-use crate::controller::decide::Acceptance;
 use crate::controller::decide::mode::{Mode, Unmanaged};
 use crate::crd::State;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -45,7 +44,7 @@ pub(super) fn progressing(
 /// What a change of a finished MiniCluster comes to: nothing. Neither is the specification that was
 /// refused run, but that is said already.
 fn not_run_again(facts: &Facts<'_>) -> Option<String> {
-    let refused = matches!(facts.plan.acceptance, Acceptance::Refused(_));
+    let refused = facts.plan.violations.is_some();
     let changed = generation(facts) != facts.plan.generation || !facts.plan.refused.is_empty();
     if !changed || refused || facts.plan.expires {
         return None;

@@ -463,35 +463,35 @@ fn fields_that_are_not_acted_on_are_named() {
     observed.live.names_taken = vec!["web".to_owned()];
     let service = "the Service web";
     says(&of(None, &observed), ("Accepted", "True", "ServiceNameTaken", service));
-    observed.plan.acceptance = Acceptance::Accepted(vec!["spec.flux.arch".to_owned()]);
+    observed.plan.not_acted_on = vec!["spec.flux.arch".to_owned()];
     let status = of(None, &observed);
     says(&status, ("Accepted", "True", "FieldsNotActedOn", "spec.flux.arch"));
     says(&status, ("Accepted", "True", "FieldsNotActedOn", service));
 }
 
-fn refused() -> Acceptance {
+fn refused() -> Violations {
     let violation = |path: &str| Violation { path: path.to_owned(), message: "bad".to_owned() };
-    Acceptance::Refused(Violations(vec![violation("spec.size"), violation("spec.tasks")]))
+    Violations(vec![violation("spec.size"), violation("spec.tasks")])
 }
 
 #[test]
 fn an_invalid_specification_names_every_fault() {
     let mut invalid = observed(None, None);
-    invalid.plan.acceptance = refused();
+    invalid.plan.violations = Some(refused());
     let status = of(None, &invalid);
     assert_eq!((status.state, status.reason.as_deref()), (Some(State::Invalid), Some("Invalid")));
     assert_eq!(table(&status)["Progressing"], ("False", "Invalid"));
     says(&status, ("Accepted", "False", "Invalid", "=spec.size: bad; spec.tasks: bad"));
     // Of what runs it hides nothing.
     let mut running = ready();
-    running.plan.acceptance = refused();
+    running.plan.violations = Some(refused());
     let status = of(None, &running);
     assert_eq!((status.state, status.ready_brokers), (Some(State::Running), 4));
     assert_eq!(table(&status)["Accepted"], ("False", "Invalid"));
     assert_eq!(table(&status)["Ready"].0, "True");
     let lead = lead("Failed", ended(7, "Error", Some(COMMAND_FAILED)));
     let mut over = observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead);
-    (over.plan.acceptance, over.plan.generation) = (refused(), 2);
+    (over.plan.violations, over.plan.generation) = (Some(refused()), 2);
     let status = of(Some(&status), &over);
     assert_eq!((status.exit_code, status.state), (Some(7), Some(State::Failed)));
     says(&status, ("Failed", "True", "CommandFailed", ""));

@@ -1,6 +1,4 @@
 use super::*;
-use crate::controller::apply::unfinished_jobs;
-use flux_contract::labels;
 use futures::StreamExt as _;
 use http::{Request, Response};
 use kube::Client;
@@ -21,18 +19,6 @@ impl Stores {
             leads: reflector::store().0,
         }
     }
-}
-
-#[test]
-fn the_watches_select_what_the_objects_are_labelled_with() {
-    let managed = format!("{}={}", labels::MANAGED_BY, labels::MANAGED_BY_VALUE);
-    assert_eq!(MANAGED, managed);
-    assert_eq!(LEADS, format!("{managed},{}=0", labels::COMPLETION_INDEX));
-    let services_pods = format!("{managed},{}={}", labels::JOB_INDEX, labels::COMPANION_INDEX);
-    assert_eq!(SERVICES_PODS, services_pods);
-    let index = labels::COMPLETION_INDEX;
-    assert_eq!(unfinished_jobs::WORKERS, format!("{managed},{index},{index}!=0"));
-    assert_eq!((MINI_CLUSTER, JOB), (&*MiniCluster::kind(&()), &*Job::kind(&())));
 }
 
 #[tokio::test]
@@ -83,6 +69,7 @@ fn what_no_minicluster_controls_is_not_stored() {
         assert!(matches!(of(Event::Apply(other)), Some(Event::Delete(_))));
     }
     assert!(matches!(of(Event::InitDone), Some(Event::InitDone)));
+    assert_eq!((MINI_CLUSTER, JOB), (&*MiniCluster::kind(&()), &*Job::kind(&())));
 }
 
 #[test]
