@@ -114,6 +114,13 @@ pub(crate) fn pod(name: &str, phase: &str, container: &str, state: ContainerStat
     .unwrap()
 }
 
+/// The pod of a lead whose broker is ready.
+pub(crate) fn ready_lead() -> Pod {
+    let mut lead = pod("hello-0", "Running", "hello", running());
+    lead.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].ready = true;
+    lead
+}
+
 pub(crate) fn running() -> ContainerState {
     serde_json::from_value(json!({ "running": {} })).unwrap()
 }

@@ -84,7 +84,7 @@ fn cause(live: &Live, job: &Job, seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{at, ended_job, job, pod, running};
+    use crate::controller::fixtures::{at, ended_job, job, ready_lead};
     use crate::controller::observe::waiting::Waiting;
 
     /// A Job that started at second 100 with a lead that runs.
@@ -107,10 +107,8 @@ mod tests {
 
     #[test]
     fn who_has_run_has_started_in_time_whatever_becomes_of_it() {
-        let mut lead = pod("hello-0", "Running", "hello", running());
-        lead.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].ready = true;
         let mut live = started();
-        live.pods.lead = Some(lead);
+        live.pods.lead = Some(ready_lead());
         let of = |live: &Live, now| StartDeadline::of(Some(60), live, &at(now));
         let ran = of(&live, 900);
         assert!(matches!(&ran, StartDeadline::Ran(_)), "{ran:?}");

@@ -4,7 +4,8 @@
 //! else has suspended (a queue, a person) is left to them.
 
 use crate::controller::kube_ext::{
-    SUSPENDED_ANNOTATION, broker_is_ready, has_pods, is_ending, is_suspended_by_specification,
+    SUSPENDED_ANNOTATION, broker_is_ready, has_failed, has_pods, is_ending,
+    is_suspended_by_specification,
 };
 use crate::controller::observe::Live;
 use flux_contract::{AgentConfig, Workload};
@@ -32,10 +33,9 @@ pub(crate) fn set_suspend(asked: bool, live: Option<&Job>, job: &mut Job) {
 /// deletes it (`deleteJobPods` of Kubernetes 1.36 and 1.37) and counts it nowhere; so it does with what is left
 /// of a Job that ends.
 pub(crate) fn was_taken(lead: &Pod, job: Option<&Job>) -> bool {
-    let phase = lead.status.as_ref().and_then(|status| status.phase.as_deref());
     let is_left = lead.metadata.deletion_timestamp.is_some()
         && !lead.finalizers().iter().any(|finalizer| finalizer == JOB_TRACKING);
-    phase == Some("Failed") && is_left && job.is_some_and(|job| !is_ending(job))
+    has_failed(lead) && is_left && job.is_some_and(|job| !is_ending(job))
 }
 
 /// True once the instance that was started with `config` has its command, and would bring it back from its

@@ -7,7 +7,7 @@ use crate::controller::decide::install::Lack;
 use crate::controller::decide::mode::Unmanaged;
 use crate::controller::error::{NameConflict, ObjectName};
 use crate::controller::fixtures::{
-    at, cluster, delete_failed_job, ended_job, images, job, pod, running,
+    at, cluster, delete_failed_job, ended_job, images, job, pod, ready_lead, running,
 };
 use crate::controller::kube_ext::{CAUSE_ANNOTATION, SUSPENDED_ANNOTATION};
 use k8s_openapi::api::batch::v1::JobStatus;
@@ -193,7 +193,6 @@ fn another_size_patches_parallelism_and_completions_of_the_job_that_was_read_alo
     let live = settled(&json!({ "maxSize": 6 }));
     let plan = decided(&json!({ "maxSize": 6, "size": 2 }), 2, &live);
     assert_eq!(written(&plan), ["patch ConfigMap hello-agent", "patch Job hello"]);
-    let patch = job_patch(&plan);
     let expected = json!({
         "metadata": {
             "uid": "job-uid", "resourceVersion": "5",
@@ -201,7 +200,7 @@ fn another_size_patches_parallelism_and_completions_of_the_job_that_was_read_alo
         },
         "spec": { "parallelism": 2, "completions": 2 },
     });
-    assert_eq!(patch, expected);
+    assert_eq!(job_patch(&plan), expected);
     assert_eq!((plan.writes.scaled_down, plan.maximum_size), (Some((4, 2)), Some(6)));
     let patch = config_patch(&plan);
     let text = patch["data"]["agent.toml"].as_str().unwrap();
@@ -242,20 +241,17 @@ fn what_a_running_instance_cannot_take_is_refused_and_not_written() {
 fn a_suspended_instance_is_resumed_at_another_size_when_its_pods_are_gone() {
     let spec = |suspend: bool, size: i32| json!({ "maxSize": 6, "size": size, "suspend": suspend });
     let live = settled(&spec(false, 4));
-    let plan = decided(&spec(true, 4), 2, &live);
-    let patch = job_patch(&plan);
+    let patch = job_patch(&decided(&spec(true, 4), 2, &live));
     assert_eq!(patch["spec"], json!({ "suspend": true }));
     assert_eq!(patch["metadata"]["annotations"][SUSPENDED_ANNOTATION], "true");
 
     let mut suspended = settled(&spec(true, 4));
     let job = suspended.job.as_mut().unwrap();
     job.status = Some(JobStatus { active: Some(0), terminating: Some(1), ..JobStatus::default() });
-    let plan = decided(&spec(false, 2), 2, &suspended);
-    let patch = job_patch(&plan);
+    let patch = job_patch(&decided(&spec(false, 2), 2, &suspended));
     assert_eq!(patch["spec"], json!({ "parallelism": 2, "completions": 2 }), "a pod is left");
     suspended.job.as_mut().unwrap().status.as_mut().unwrap().terminating = Some(0);
-    let plan = decided(&spec(false, 2), 2, &suspended);
-    let patch = job_patch(&plan);
+    let patch = job_patch(&decided(&spec(false, 2), 2, &suspended));
     assert_eq!(patch["spec"], json!({ "parallelism": 2, "completions": 2, "suspend": false }));
     assert!(patch["metadata"]["annotations"][SUSPENDED_ANNOTATION].is_null());
 }
@@ -265,8 +261,6 @@ fn a_command_that_the_archive_has_is_noted_for_the_next_lead_of_an_interactive_i
     let volumes = json!({ "state": { "path": "/state", "claimName": "state" } });
     let containers = json!([{ "image": "app", "command": "echo hello", "volumes": volumes }]);
     let archive = json!({ "path": "/state/a.tgz" });
-    let mut lead = pod("hello-0", "Running", "hello", running());
-    lead.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].ready = true;
     for (spec, notes) in [
         (json!({ "interactive": true, "archive": archive, "containers": containers }), true),
         (json!({ "interactive": true, "containers": containers }), false),
@@ -274,7 +268,7 @@ fn a_command_that_the_archive_has_is_noted_for_the_next_lead_of_an_interactive_i
     ] {
         let mut live = settled(&spec);
         assert!(matches!(decided(&spec, 1, &live).writes.config_map, Change::Keep));
-        live.pods.lead = Some(lead.clone());
+        live.pods.lead = Some(ready_lead());
         let patch = config_patch(&decided(&spec, 1, &live));
         assert_eq!(patch.to_string().contains("submitted = true"), notes, "{patch}");
     }
@@ -290,8 +284,7 @@ fn an_instance_that_does_not_start_in_time_ends_itself_with_the_cause() {
     assert_eq!(lines(&plan), nothing());
     assert_eq!(next_reconcile(&live, &plan, None, "hello"), Some(Duration::from_secs(10)));
     live.job.as_mut().unwrap().status.as_mut().unwrap().start_time = Some(at(940));
-    let plan = decided(&spec, 1, &live);
-    let patch = job_patch(&plan);
+    let patch = job_patch(&decided(&spec, 1, &live));
     assert_eq!(patch["spec"], json!({ "activeDeadlineSeconds": 1 }));
     let cause = patch["metadata"]["annotations"][CAUSE_ANNOTATION].as_str().unwrap();
     assert!(cause.contains("the 60 seconds of spec.startDeadlineSeconds"), "{cause}");
@@ -401,11 +394,9 @@ fn pods_that_nobody_tells_of_are_looked_for_again_soon() {
     let next = |live: &Live, state| next_reconcile(live, &plan, Some(state), "hello");
     let (soon, later) = (Some(POLL), None);
     assert_eq!(next(&live, State::Starting), soon);
-    let mut lead = pod("hello-0-a", "Running", "hello", running());
-    live.pods.lead = Some(lead.clone());
+    live.pods.lead = Some(pod("hello-0-a", "Running", "hello", running()));
     assert_eq!(next(&live, State::Running), soon, "the lead is not ready any more");
-    lead.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].ready = true;
-    live.pods.lead = Some(lead);
+    live.pods.lead = Some(ready_lead());
     // A sidecar that has failed takes readiness from its pod for good: that is no reason to poll.
     assert_eq!(next(&live, State::Running), later);
     live.job.as_mut().unwrap().status.as_mut().unwrap().active = Some(3);

@@ -1,6 +1,6 @@
 //! Why pods do not start, in Kubernetes' own words.
 
-use crate::controller::kube_ext::{condition, containers};
+use crate::controller::kube_ext::{condition, containers, phase};
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
@@ -70,7 +70,7 @@ pub(crate) fn is_silent(pod: &Pod) -> bool {
         let state = container.state.as_ref();
         state.is_some_and(|state| state.running.is_some() || state.terminated.is_some())
     };
-    status.phase.as_deref() == Some("Pending")
+    phase(pod) == Some("Pending")
         && condition(status, "PodScheduled").is_some_and(|it| it.status == "True")
         && hindrance(pod).is_none()
         && !containers(status).any(begun)

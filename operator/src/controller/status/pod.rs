@@ -1,6 +1,6 @@
 //! What a pod's status says about the run inside it.
 
-use crate::controller::kube_ext::{condition, containers};
+use crate::controller::kube_ext::{condition, containers, has_failed, phase};
 use crate::controller::observe::waiting::{Waiting, waiting};
 use flux_contract::{Exit, TerminationMessage};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
@@ -67,7 +67,7 @@ impl<'pod> PodView<'pod> {
     /// Reads the status of `pod`, whose runner container is called `runner`, at the time `now`.
     pub(super) fn new(pod: &'pod Pod, runner: &'pod str, now: &Time) -> Self {
         let status = pod.status.as_ref();
-        let phase = status.and_then(|status| status.phase.as_deref()).unwrap_or_default();
+        let phase = phase(pod).unwrap_or_default();
         let own = status.into_iter().flat_map(containers).find(|it| it.name == runner);
         let ready = status.and_then(|status| condition(status, "Ready"));
         let ended = own.and_then(terminated).map(|end| Ended {
@@ -114,10 +114,7 @@ impl<'pod> PodView<'pod> {
             let (taken, log) = (taken.unwrap_or_default(), self.log_command());
             return Some(Outcome { reason, message: format!("{message}{taken}; {log}") });
         }
-        let status = self.pod.status.as_ref()?;
-        if status.phase.as_deref() != Some("Failed") {
-            return None;
-        }
+        let status = self.pod.status.as_ref().filter(|_| has_failed(self.pod))?;
         if let Some(reason) = self.kubelets_reason() {
             return Some(Outcome { reason, message: status.message.clone().unwrap_or_default() });
         }
