@@ -201,38 +201,30 @@ fn apply_specification(
     let mut desired = build::build(&cluster, &config, request.images, request.generation)
         .map_err(Error::Build)?;
     desired.job.annotations_mut().extend(plan.install.as_ref().map(install::annotation));
-    suspension::set_suspend(cluster.suspend, live.job.as_ref(), &mut desired.job);
+    let job = live.job.as_ref();
+    suspension::set_suspend(cluster.suspend, job, &mut desired.job);
     plan.start = StartDeadline::of(cluster.start_deadline_seconds, live, &request.now);
-    plan.start.set_deadline(live.job.as_ref(), &mut desired.job);
-    let pod_group =
-        gang::join_pod_group(&cluster, &live.gang, live.job.as_ref(), &mut desired.job)?;
+    plan.start.set_deadline(job, &mut desired.job);
+    let pod_group = gang::join_pod_group(&cluster, &live.gang, job, &mut desired.job)?;
     let asked = cluster.services_pod.as_ref();
     let (services_pod, refused) =
         services_pod_change(live.services_pod.as_ref(), desired.services_pod, asked);
     plan.refused.extend(refused);
     let in_line = plan.refused.is_empty();
-    let patch = live.job.as_ref().and_then(|job| job_patch(job, &desired.job, in_line));
-    let both = live.job.as_ref().zip(patch.as_ref());
-    let scaled_down = both.and_then(|(job, patch)| shrinks(job, patch));
+    let patch = job.and_then(|job| job_patch(job, &desired.job, in_line));
+    let scaled_down = job.zip(patch.as_ref()).and_then(|(job, patch)| shrinks(job, patch));
     aliases.retain(|alias| !live.names_taken.contains(&alias.name_any()));
     Ok(Writes {
         services,
         only_services: false,
-        secret: if live.job.is_none() { secret(request, &cluster)? } else { None },
+        secret: if job.is_none() { secret(request, &cluster)? } else { None },
         services_pod,
-        config_map: ended_run::without_note(
-            live.job.as_ref(),
-            live.config_map.as_ref(),
-            desired.config_map,
-        ),
+        config_map: ended_run::without_note(job, live.config_map.as_ref(), desired.config_map),
         pod_group,
         sidecars: sidecars.into_iter().map(change).collect(),
         aliases: aliases.into_iter().map(change).collect(),
-        job_document: match &live.job {
-            None => build::document(&cluster, &desired.job),
-            Some(_) => Value::Null,
-        },
-        job: match (&live.job, patch) {
+        job_document: job.map_or_else(|| build::document(&cluster, &desired.job), |_| Value::Null),
+        job: match (job, patch) {
             (None, _) => Change::Create(Box::new(desired.job)),
             (Some(job), Some(patch)) => Change::patch(job, patch),
             (Some(_), None) => Change::Keep,

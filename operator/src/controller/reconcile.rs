@@ -13,8 +13,8 @@ use super::observe::mini_cluster::Read;
 use super::observe::stores::MiniClusterMeta;
 use super::observe::{Live, observe};
 use super::status::{Facts, status};
-use crate::cluster::Identity;
 use crate::cluster::validate::{Violations, validate};
+use crate::cluster::{Cluster, Identity};
 use crate::crd::{MiniCluster, MiniClusterStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::controller::Action;
@@ -37,16 +37,10 @@ pub(super) async fn reconcile(
     let now = context.now();
     let mut request = request(context, &object, unreadable, &now);
     let cluster = request.cluster.as_ref().ok();
-    let observed = match Identity::of(&object) {
-        Ok(identity) => Box::pin(observe(client, &identity, cluster, &now)).await,
-        // Under a name that cannot be one nothing was ever made.
-        Err(_) => Ok(Live::default()),
-    };
-    let mut live = match observed {
+    let mut live = match observe_named(client, &object, cluster, &now).await {
         Ok(live) => live,
         Err(error) => return Err(report_error(context, &mut object, error).await),
     };
-
     let mut plan = plan_with_support(client, &mut request, &live).await;
     let labelled = label_lead(client, plan.lead_label.as_ref()).await;
     let mut applied = apply_plan(client, &object, &mut plan, &mut live).await;
@@ -81,18 +75,40 @@ pub(super) async fn reconcile(
     applied?;
     let deferred = reported?;
     noted?;
+    let next = next_reconcile(&live, &plan, status.state, &name).into_iter().chain(deferred).min();
     // What goes with its namespace would hold that up.
-    let ends = live.pods.namespace_ends;
-    let deletion =
-        if ends { Some(Duration::ZERO) } else { time_until_deletion(&object.spec, &status, &now) };
+    let ends = live.pods.namespace_ends.then_some(Duration::ZERO);
+    let deletion = ends.or_else(|| time_until_deletion(&object.spec, &status, &now));
+    next_action(client, &object, next, deletion).await
+}
+
+/// When to reconcile again; where the time of the MiniCluster is over it is deleted.
+async fn next_action(
+    client: &CachedClient<'_>,
+    object: &MiniCluster,
+    next: Option<Duration>,
+    deletion: Option<Duration>,
+) -> Result<Action, Error> {
     if deletion.is_some_and(|rest| rest.is_zero()) {
         let objects = client.objects::<MiniCluster>();
-        delete(&objects, &name, object.uid(), object.resource_version()).await?;
+        delete(&objects, &object.name_any(), object.uid(), object.resource_version()).await?;
         return Ok(Action::await_change());
     }
-    let next = next_reconcile(&live, &plan, status.state, &name);
-    let soonest = [next, deferred, deletion].into_iter().flatten().min();
+    let soonest = next.into_iter().chain(deletion).min();
     Ok(soonest.map_or_else(Action::await_change, Action::requeue))
+}
+
+/// What there is. Under a name that cannot be one nothing was ever made.
+async fn observe_named(
+    client: &CachedClient<'_>,
+    object: &MiniCluster,
+    cluster: Option<&Cluster>,
+    now: &Time,
+) -> Result<Live, Error> {
+    match Identity::of(object) {
+        Ok(identity) => Box::pin(observe(client, &identity, cluster, now)).await,
+        Err(_) => Ok(Live::default()),
+    }
 }
 
 /// What is asked for. Where the specification could not be read, its faults are `unreadable`.
