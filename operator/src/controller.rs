@@ -24,13 +24,14 @@ pub use error::Error;
 
 use context::{api, notice};
 use failures::FIRST_RETRY;
+use flux_contract::labels;
 use futures::{FutureExt as _, StreamExt as _};
 use kube::ResourceExt as _;
 use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Config};
 use observe::stores::{
-    JOB, LEADS, MANAGED, MINI_CLUSTER, MiniClusterMeta, SERVICES_PODS, Stores, cluster_of,
-    controlled, mini_clusters, strip_job, strip_nothing, strip_pod,
+    JOB, MINI_CLUSTER, MiniClusterMeta, Stores, cluster_of, controlled, managed, mini_clusters,
+    strip_job, strip_nothing, strip_pod,
 };
 use std::future::ready;
 use std::sync::Arc;
@@ -57,7 +58,7 @@ pub async fn supervise<T>(
 ) -> Result<T, Error> {
     let begin = Instant::now();
     let result = guard::guarded(guard::LIMIT, work).await;
-    if let Err(error @ (Error::TimedOut { .. } | Error::Internal)) = &result {
+    if let Err(error @ (Error::TimedOut(_) | Error::Internal)) = &result {
         let report = Box::pin(apply::report::report_interrupted(context, marker, error));
         let reported = guard::guarded(REPORT_LIMIT, report).await;
         if let Err(error) = reported {
@@ -74,7 +75,7 @@ pub async fn supervise<T>(
 /// Tries again after a wait that doubles with each failure in a row. That somebody else has written is no failure.
 #[expect(clippy::needless_pass_by_value, reason = "the signature that `Controller::run` asks for")]
 fn retry(marker: Arc<MiniClusterMeta>, error: &Error, context: Arc<Context>) -> Action {
-    if matches!(error, Error::Conflict { .. }) {
+    if matches!(error, Error::Conflict(_)) {
         return Action::requeue(FIRST_RETRY);
     }
     let (failures, wait) = context.failures.failed(marker.as_ref());
@@ -98,14 +99,20 @@ pub async fn run(
         apply::unfinished_jobs::run(Arc::clone(&context), &scope, shutdown.clone());
     let (store, clusters) =
         mini_clusters(api(&client, namespace), Arc::clone(&context.recent), synced);
-    let (jobs, job_changes) = controlled(api(&client, namespace), MANAGED, MINI_CLUSTER, strip_job);
+    let ours = &managed("");
+    let (jobs, job_changes) = controlled(api(&client, namespace), ours, MINI_CLUSTER, strip_job);
     let (services, service_changes) =
-        controlled(api(&client, namespace), MANAGED, MINI_CLUSTER, strip_nothing);
+        controlled(api(&client, namespace), ours, MINI_CLUSTER, strip_nothing);
     let (config_maps, config_map_changes) =
-        controlled(api(&client, namespace), MANAGED, MINI_CLUSTER, strip_nothing);
+        controlled(api(&client, namespace), ours, MINI_CLUSTER, strip_nothing);
+    // Their end must be noticed, and why they do not start.
+    let of_services = managed(&format!(",{}={}", labels::JOB_INDEX, labels::SERVICES_INDEX));
     let (services_pods, services_pod_changes) =
-        controlled(api(&client, namespace), SERVICES_PODS, MINI_CLUSTER, strip_pod);
-    let (leads, lead_changes) = controlled(api(&client, namespace), LEADS, JOB, strip_pod);
+        controlled(api(&client, namespace), &of_services, MINI_CLUSTER, strip_pod);
+    // Of a Job's pods only the leads are stored: a lead's end must be noticed at once, a worker's is the Job's
+    // business.
+    let of_leads = managed(&format!(",{}=0", labels::COMPLETION_INDEX));
+    let (leads, lead_changes) = controlled(api(&client, namespace), &of_leads, JOB, strip_pod);
     // Once for each process: a controller is run once.
     let _ = context.stores.set(Stores { jobs, services, config_maps, services_pods, leads });
     let reconciles = Controller::for_stream(clusters, store)
@@ -127,11 +134,12 @@ pub async fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use error::Verb;
     use fixtures::{defaults, images};
     use http::{Request, Response};
     use kube::Client;
     use kube::client::Body;
-    use kube::core::{ObjectMeta, PartialObjectMetaExt as _};
+    use kube::core::{ObjectMeta, PartialObjectMetaExt as _, Status};
 
     #[tokio::test]
     async fn a_conflict_is_tried_again_soon_however_often_and_is_no_failure() {
@@ -141,7 +149,8 @@ mod tests {
         let (marker, context) =
             (Arc::new(ObjectMeta::default().into_response_partial()), Arc::new(context));
         let retry = |error: &Error| retry(Arc::clone(&marker), error, Arc::clone(&context));
-        let conflict = Error::Conflict { kind: "Job".to_owned(), name: "hello".to_owned() };
+        let answer = Status::failure("another version", "Conflict").with_code(409);
+        let conflict = Error::of(Verb::Apply, "Job", "hello")(kube::Error::Api(Box::new(answer)));
         for _ in 0..9 {
             assert_eq!(retry(&conflict), Action::requeue(FIRST_RETRY));
         }

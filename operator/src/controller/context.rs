@@ -16,7 +16,6 @@ use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use std::sync::{Arc, OnceLock};
 
-/// The operator's name as an owner of fields.
 pub(super) const FIELD_MANAGER: &str = "flux-operator";
 
 /// What every reconcile works with.
@@ -29,9 +28,7 @@ pub struct Context {
     /// What the watches bring, once they have begun.
     pub(super) stores: OnceLock<Stores>,
     pub(super) recent: Arc<Recent>,
-    /// Whether pods can have them.
     pub(super) image_volumes: ImageVolumes,
-    /// Of each MiniCluster.
     pub(super) failures: Failures,
     /// Tells the time: the system's, unless it is that of a simulation.
     pub clock: Box<dyn Fn() -> Timestamp + Send + Sync>,

@@ -19,21 +19,22 @@ use super::build::{self, Images};
 use super::error::Error;
 use super::kube_ext::{broker_is_ready, lacks_brokers, lacks_pods};
 use super::observe::{BEGIN, Live};
-use super::schedulers::gang;
+use super::schedulers::gang::{self, Scheduler};
 use crate::cluster::Cluster;
 use crate::cluster::validate::Violations;
-use crate::crd::State;
+use crate::crd::{Installed, State};
 use crate::curve;
 use agent_change::{Constrained, constrain};
 use change::Change;
 use dropped::dropped;
 use flux_contract::{AgentConfig, Bootstrap, Redacted, Workload, labels};
-use install::{ImageVolumeSupport, InstallChoice, choose};
+use install::ImageVolumeSupport;
 use job_change::{changed_fields, job_patch, shrinks};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
+use kube::api::DynamicObject;
 use mode::{Mode, agent_config, mode};
 use serde_json::{Value, json};
 use services_pod::services_pod_change;
@@ -46,34 +47,28 @@ const POLL: Duration = Duration::from_secs(10);
 /// Wait before the next attempt at the short name of a Service that somebody else has.
 const NAME_TAKEN: Duration = Duration::from_mins(1);
 
-/// What is asked for, and what the answer is made with.
 pub(super) struct Request<'request> {
-    /// Generation of the MiniCluster.
     pub(super) generation: i64,
-    /// The time.
     pub(super) now: Time,
     /// True when a finished MiniCluster is deleted sooner or later.
     pub(super) expires: bool,
     /// The specification, validated, or its faults.
     pub(super) cluster: Result<Cluster, Violations>,
-    /// The operator's own images.
     pub(super) images: &'request Images,
     /// Whether pods can have image volumes; absent before anybody has asked.
     pub(super) image_volumes: Option<ImageVolumeSupport>,
-    /// Fills its argument with random bytes.
     pub(super) draw: fn(&mut [u8]) -> Result<(), getrandom::Error>,
 }
 
-/// What is to be done, and what is to be told.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// Generation of the MiniCluster.
     pub(super) generation: i64,
     /// True when a finished MiniCluster is deleted sooner or later.
     pub(super) expires: bool,
-    /// What became of the specification.
-    pub(super) acceptance: Acceptance,
-    /// What is done at all.
+    /// Fields of a valid specification that this version does not act on.
+    pub(super) not_acted_on: Vec<String>,
+    /// Why the specification was refused, if it was.
+    pub(super) violations: Option<Violations>,
     pub(super) mode: Mode,
     /// Hosts registered with Flux; absent where nothing says so.
     pub(super) maximum_size: Option<u32>,
@@ -81,16 +76,13 @@ pub(super) struct Plan {
     pub(super) interactive: bool,
     /// How agent and view come into the pods; absent where there is no Job, nor is to be, where the Job
     /// does not say, and where it depends on what pods can have, which nobody has asked yet.
-    pub(super) install: Option<InstallChoice>,
-    /// How it stands with the time in which the quorum must be reached.
+    pub(super) install: Option<Installed>,
     pub(super) start: StartDeadline,
     /// What was asked for and cannot be had while the Job exists, or after it has finished.
     pub(super) refused: Vec<String>,
     /// Name of the lead's pod and the patch that labels it, until it has its label.
     pub(super) lead_label: Option<(String, Value)>,
-    /// What the API server has left out of the Job.
     pub(super) dropped: Vec<String>,
-    /// What is written.
     pub(super) writes: Writes,
     /// Why nothing is written, if something is in the way.
     pub(super) obstacle: Option<Error>,
@@ -106,17 +98,13 @@ pub(super) struct Writes {
     /// The CURVE certificate of a new Job. Shown to nobody: it is in the object that goes to the API
     /// server alone.
     pub(super) secret: Option<Redacted<Secret>>,
-    /// The pod of `spec.services`.
     pub(super) services_pod: Change<Pod>,
-    /// Holds `agent.toml`.
     pub(super) config_map: Change<ConfigMap>,
     /// The PodGroup, where a gang is asked for.
-    pub(super) gang: gang::Changes,
-    /// The sidecars' Services.
+    pub(super) pod_group: Option<(Scheduler, Change<DynamicObject>)>,
     pub(super) sidecars: Vec<Change<Service>>,
     /// The same under short names, which somebody else may take.
     pub(super) aliases: Vec<Change<Service>>,
-    /// The Indexed Job.
     pub(super) job: Change<Job>,
     /// What is sent to the API server where the Job is created.
     pub(super) job_document: Value,
@@ -124,32 +112,14 @@ pub(super) struct Writes {
     pub(super) scaled_down: Option<(i64, i64)>,
 }
 
-/// What became of a specification.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Acceptance {
-    /// It is valid, but for fields that this version does not act on.
-    Accepted(Vec<String>),
-    /// It was refused for these faults.
-    Refused(Violations),
-}
-
-impl Default for Acceptance {
-    fn default() -> Self {
-        Self::Accepted(Vec::new())
-    }
-}
-
-/// The plan for what is asked for, given what there is.
 pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
     let cluster = request.cluster.as_ref();
     let config = agent_config(live.config_map.as_ref());
     let mut plan = Plan {
         generation: request.generation,
         expires: request.expires,
-        acceptance: match cluster {
-            Ok(cluster) => Acceptance::Accepted(cluster.not_acted_on.clone()),
-            Err(violations) => Acceptance::Refused(violations.clone()),
-        },
+        not_acted_on: cluster.map(|cluster| cluster.not_acted_on.clone()).unwrap_or_default(),
+        violations: cluster.err().cloned(),
         mode: mode(live, config.as_ref(), cluster.ok(), request.generation, request.images),
         maximum_size: (config.as_ref().and_then(maximum_size))
             .or_else(|| cluster.ok().map(|cluster| cluster.max_size)),
@@ -160,8 +130,10 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
         ..Plan::default()
     };
     plan.install = match (&live.job, &plan.mode, cluster) {
-        (Some(job), ..) => InstallChoice::noted_on(job),
-        (None, Mode::Reconcile, Ok(cluster)) => choose(cluster, request.image_volumes.as_ref()),
+        (Some(job), ..) => install::noted_on(job),
+        (None, Mode::Reconcile, Ok(cluster)) => {
+            install::choose(cluster, request.image_volumes.as_ref())
+        }
         (None, ..) => None,
     };
     if let (Some(job), Ok(cluster)) = (&live.job, cluster) {
@@ -221,45 +193,38 @@ fn apply_specification(
     };
     let address = live_lead.spec.as_ref().and_then(|spec| spec.cluster_ip.as_ref());
     let address = address.and_then(|address| address.parse().ok());
-    let install = plan.install.as_ref().map(|choice| choice.method).unwrap_or_default();
+    let install = install::method(plan.install.as_ref());
     let Constrained { cluster, config, refused } =
         constrain(cluster, address, live, running, request.generation, install);
     plan.refused.splice(0..0, refused);
     plan.maximum_size = maximum_size(&config).or(plan.maximum_size);
     let mut desired = build::build(&cluster, &config, request.images, request.generation)
-        .map_err(|source| Error::Build { source })?;
-    desired.job.annotations_mut().extend(plan.install.as_ref().map(InstallChoice::annotation));
-    suspension::set_suspend(cluster.suspend, live.job.as_ref(), &mut desired.job);
+        .map_err(Error::Build)?;
+    desired.job.annotations_mut().extend(plan.install.as_ref().map(install::annotation));
+    let job = live.job.as_ref();
+    suspension::set_suspend(cluster.suspend, job, &mut desired.job);
     plan.start = StartDeadline::of(cluster.start_deadline_seconds, live, &request.now);
-    plan.start.set_deadline(live.job.as_ref(), &mut desired.job);
-    let gang = gang::join_pod_group(&cluster, &live.gang, live.job.as_ref(), &mut desired.job)?;
+    plan.start.set_deadline(job, &mut desired.job);
+    let pod_group = gang::join_pod_group(&cluster, &live.gang, job, &mut desired.job)?;
     let asked = cluster.services_pod.as_ref();
     let (services_pod, refused) =
         services_pod_change(live.services_pod.as_ref(), desired.services_pod, asked);
     plan.refused.extend(refused);
     let in_line = plan.refused.is_empty();
-    let patch = live.job.as_ref().and_then(|job| job_patch(job, &desired.job, in_line));
-    let both = live.job.as_ref().zip(patch.as_ref());
-    let scaled_down = both.and_then(|(job, patch)| shrinks(job, patch));
+    let patch = job.and_then(|job| job_patch(job, &desired.job, in_line));
+    let scaled_down = job.zip(patch.as_ref()).and_then(|(job, patch)| shrinks(job, patch));
     aliases.retain(|alias| !live.names_taken.contains(&alias.name_any()));
     Ok(Writes {
         services,
         only_services: false,
-        secret: if live.job.is_none() { secret(request, &cluster)? } else { None },
+        secret: if job.is_none() { secret(request, &cluster)? } else { None },
         services_pod,
-        config_map: ended_run::without_note(
-            live.job.as_ref(),
-            live.config_map.as_ref(),
-            desired.config_map,
-        ),
-        gang,
+        config_map: ended_run::without_note(job, live.config_map.as_ref(), desired.config_map),
+        pod_group,
         sidecars: sidecars.into_iter().map(change).collect(),
         aliases: aliases.into_iter().map(change).collect(),
-        job_document: match &live.job {
-            None => build::document(&cluster, &desired.job),
-            Some(_) => Value::Null,
-        },
-        job: match (&live.job, patch) {
+        job_document: job.map_or_else(|| build::document(&cluster, &desired.job), |_| Value::Null),
+        job: match (job, patch) {
             (None, _) => Change::Create(Box::new(desired.job)),
             (Some(job), Some(patch)) => Change::patch(job, patch),
             (Some(_), None) => Change::Keep,
@@ -277,7 +242,7 @@ fn has_address(service: &Service) -> bool {
 /// The Secret of a new Job, unless the user has one.
 fn secret(request: &Request<'_>, cluster: &Cluster) -> Result<Option<Redacted<Secret>>, Error> {
     let text = curve::certificate(cluster, request.draw);
-    let text = text.map_err(|source| Error::Curve { source })?;
+    let text = text.map_err(Error::Curve)?;
     Ok(text.and_then(|text| build::secret(cluster, &text)))
 }
 

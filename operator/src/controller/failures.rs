@@ -10,19 +10,12 @@ pub(super) const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// Longest wait between two attempts.
 const LAST_RETRY: Duration = Duration::from_mins(5);
 
-/// Failures in a row of the objects that fail now.
+/// Failures in a row of the objects that fail now, by namespace and name; each with the uid of the object whose
+/// failures these are: one that takes over the name begins at none.
 #[derive(Debug, Default)]
-pub(super) struct Failures(Mutex<HashMap<Name, Streak>>);
+pub(super) struct Failures(Mutex<Streaks>);
 
-/// Namespace and name.
-type Name = (Option<String>, String);
-
-#[derive(Debug, Default)]
-struct Streak {
-    /// Whose failures these are: an object that takes over the name begins at none.
-    uid: Option<String>,
-    count: u32,
-}
+type Streaks = HashMap<(Option<String>, String), (Option<String>, u32)>;
 
 impl Failures {
     /// Notes a failure; the answer is how many in a row that makes, and the wait before the next
@@ -30,11 +23,9 @@ impl Failures {
     pub(super) fn failed(&self, object: &impl ResourceExt) -> (u32, Duration) {
         let mut streaks = self.streaks();
         let streak = streaks.entry((object.namespace(), object.name_any())).or_default();
-        if streak.uid != object.uid() {
-            *streak = Streak { uid: object.uid(), count: 0 };
-        }
-        streak.count = streak.count.saturating_add(1);
-        (streak.count, backoff(streak.count))
+        let before = if streak.0 == object.uid() { streak.1 } else { 0 };
+        *streak = (object.uid(), before.saturating_add(1));
+        (streak.1, backoff(streak.1))
     }
 
     /// Forgets the failures of an object that did well, or is gone.
@@ -42,7 +33,7 @@ impl Failures {
         self.streaks().remove(&(namespace.map(str::to_owned), name.to_owned()));
     }
 
-    fn streaks(&self) -> MutexGuard<'_, HashMap<Name, Streak>> {
+    fn streaks(&self) -> MutexGuard<'_, Streaks> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -56,39 +47,24 @@ fn backoff(failures: u32) -> Duration {
 mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::Pod;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
-    fn pod(uid: &str) -> Pod {
-        let metadata = ObjectMeta {
-            name: Some("a".to_owned()),
-            namespace: Some("work".to_owned()),
-            uid: Some(uid.to_owned()),
-            ..ObjectMeta::default()
-        };
-        Pod { metadata, ..Pod::default() }
-    }
 
     #[test]
     fn waits_double_up_to_five_minutes() {
-        assert_eq!(backoff(1), Duration::from_secs(1));
-        assert_eq!(backoff(4), Duration::from_secs(8));
-        assert_eq!(backoff(9), Duration::from_secs(256));
-        assert_eq!(backoff(u32::MAX), LAST_RETRY);
+        for (failures, seconds) in [(1, 1), (4, 8), (9, 256), (10, 300), (u32::MAX, 300)] {
+            assert_eq!(backoff(failures), Duration::from_secs(seconds));
+        }
     }
 
     #[test]
-    fn a_namesake_does_not_inherit_the_failures_of_an_object_that_is_gone() {
+    fn failures_are_forgotten_with_an_object_that_did_well_or_was_replaced() {
         let failures = Failures::default();
-        failures.failed(&pod("1"));
-        assert_eq!(failures.failed(&pod("1")).0, 2);
-        assert_eq!(failures.failed(&pod("2")).0, 1);
-    }
-
-    #[test]
-    fn nothing_is_kept_of_an_object_that_did_well_or_is_gone() {
-        let failures = Failures::default();
-        failures.failed(&pod("1"));
-        failures.forget(Some("work"), "a");
+        let failed = |uid: &str| {
+            let mut pod = Pod::default();
+            (pod.metadata.name, pod.metadata.uid) = (Some("a".to_owned()), Some(uid.to_owned()));
+            failures.failed(&pod).0
+        };
+        assert_eq!([failed("1"), failed("1"), failed("2")], [1, 2, 1]);
+        failures.forget(None, "a");
         assert!(failures.streaks().is_empty());
     }
 }

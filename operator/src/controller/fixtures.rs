@@ -7,11 +7,8 @@ use crate::controller::decide::ended_run::ENDED_RUN_ANNOTATION;
 use crate::controller::observe::Live;
 use crate::crd::{Install, MiniCluster};
 use flux_contract::AgentConfig;
-use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
-use k8s_openapi::api::core::v1::{
-    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
-    ContainerStatus, Pod, PodCondition, PodStatus,
-};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use serde_json::json;
@@ -22,7 +19,6 @@ pub(crate) fn at(seconds: i64) -> Time {
     Time(jiff::Timestamp::from_second(seconds).unwrap())
 }
 
-/// The operator's defaults.
 pub(crate) fn defaults() -> Defaults {
     Defaults {
         view_image: "view".to_owned(),
@@ -57,43 +53,34 @@ pub(crate) fn built_with(cluster: &Cluster, install: flux_contract::Install) -> 
     build(cluster, &config, &images("agent"), 1).unwrap()
 }
 
-/// What is built of `cluster`.
 pub(crate) fn built(cluster: &Cluster, generation: i64) -> Desired {
     build(cluster, &agent_config(cluster, None), &images("agent"), generation).unwrap()
 }
 
 /// The Job of [`cluster`] of generation 1 with four pods, started at second 100.
 pub(crate) fn job(ready: i32) -> Job {
-    let mut job: Job = serde_json::from_value(json!({
+    serde_json::from_value(json!({
         "metadata": {
             "name": "hello",
             "annotations": { "flux-framework.org/generation": "1" },
         },
         "spec": { "parallelism": 4, "completions": 4, "template": {} },
+        "status": { "active": 4, "ready": ready, "startTime": at(100) },
     }))
-    .unwrap();
-    job.status = Some(JobStatus {
-        active: Some(4),
-        ready: Some(ready),
-        start_time: Some(at(100)),
-        ..JobStatus::default()
-    });
-    job
+    .unwrap()
 }
 
 /// The same Job, ended at second 200.
 pub(crate) fn ended_job(type_: &str, reason: &str) -> Job {
     let mut job = job(0);
-    let status = job.status.as_mut().unwrap();
-    status.active = Some(0);
-    status.failed = Some(i32::from(type_ == "Failed"));
-    status.conditions = Some(vec![JobCondition {
-        type_: type_.to_owned(),
-        status: "True".to_owned(),
-        reason: Some(reason.to_owned()),
-        last_transition_time: Some(at(200)),
-        ..JobCondition::default()
-    }]);
+    let condition = json!({
+        "type": type_, "status": "True", "reason": reason, "lastTransitionTime": at(200),
+    });
+    job.status = serde_json::from_value(json!({
+        "active": 0, "ready": 0, "failed": i32::from(type_ == "Failed"), "startTime": at(100),
+        "conditions": [condition],
+    }))
+    .unwrap();
     job
 }
 
@@ -111,55 +98,41 @@ pub(super) fn delete_failed_job(live: &mut Live) {
 
 /// A pod in `phase` whose container `container` is in `state`.
 pub(crate) fn pod(name: &str, phase: &str, container: &str, state: ContainerState) -> Pod {
-    let ready = phase == "Running" && state.running.is_some();
-    Pod {
-        metadata: kube::core::ObjectMeta {
-            name: Some(name.to_owned()),
-            namespace: Some("apps".to_owned()),
-            ..Default::default()
+    let ready = if phase == "Running" && state.running.is_some() { "True" } else { "False" };
+    let container = ContainerStatus {
+        name: container.to_owned(),
+        state: Some(state),
+        ..ContainerStatus::default()
+    };
+    serde_json::from_value(json!({
+        "metadata": { "name": name, "namespace": "apps" },
+        "status": {
+            "phase": phase, "conditions": [{ "type": "Ready", "status": ready }],
+            "containerStatuses": [container],
         },
-        status: Some(PodStatus {
-            phase: Some(phase.to_owned()),
-            conditions: Some(vec![PodCondition {
-                type_: "Ready".to_owned(),
-                status: if ready { "True" } else { "False" }.to_owned(),
-                ..PodCondition::default()
-            }]),
-            container_statuses: Some(vec![ContainerStatus {
-                name: container.to_owned(),
-                state: Some(state),
-                ..ContainerStatus::default()
-            }]),
-            ..PodStatus::default()
-        }),
-        ..Pod::default()
-    }
+    }))
+    .unwrap()
 }
 
-/// A container that runs.
+/// The pod of a lead whose broker is ready.
+pub(crate) fn ready_lead() -> Pod {
+    let mut lead = pod("hello-0", "Running", "hello", running());
+    lead.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].ready = true;
+    lead
+}
+
 pub(crate) fn running() -> ContainerState {
-    ContainerState { running: Some(ContainerStateRunning::default()), ..ContainerState::default() }
+    serde_json::from_value(json!({ "running": {} })).unwrap()
 }
 
-/// A container that waits.
 pub(crate) fn waiting(reason: &str) -> ContainerState {
-    ContainerState {
-        waiting: Some(ContainerStateWaiting { reason: Some(reason.to_owned()), message: None }),
-        ..ContainerState::default()
-    }
+    serde_json::from_value(json!({ "waiting": { "reason": reason } })).unwrap()
 }
 
 /// A container that ended with `exit_code`, leaving `message`.
 pub(crate) fn ended(exit_code: i32, reason: &str, message: Option<&str>) -> ContainerState {
-    ContainerState {
-        terminated: Some(ContainerStateTerminated {
-            exit_code,
-            reason: Some(reason.to_owned()),
-            message: message.map(str::to_owned),
-            ..ContainerStateTerminated::default()
-        }),
-        ..ContainerState::default()
-    }
+    let end = json!({ "exitCode": exit_code, "reason": reason, "message": message });
+    serde_json::from_value(json!({ "terminated": end })).unwrap()
 }
 
 /// Conditions as `type -> (status, reason)`.

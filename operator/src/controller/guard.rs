@@ -24,11 +24,10 @@ pub(super) async fn guarded<T>(
             tracing::error!(panic = message(panic.as_ref()), "a panic: this is a defect");
             Err(Error::Internal)
         }
-        Err(_) => Err(Error::TimedOut { limit }),
+        Err(_) => Err(Error::TimedOut(limit)),
     }
 }
 
-/// What a panic said.
 fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no text)")

@@ -1,6 +1,6 @@
 //! What a Job and a pod say of themselves: how far they are, and what the operator has noted on a Job.
 
-use k8s_openapi::api::batch::v1::{Job, JobStatus};
+use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
 use kube::ResourceExt as _;
 
@@ -22,7 +22,6 @@ pub(super) const RAN_ANNOTATION: &str = "flux-framework.org/running-since-start"
 /// Annotation of the Job: what it waited for when the time to start was over.
 pub(super) const CAUSE_ANNOTATION: &str = "flux-framework.org/start-deadline-exceeded";
 
-/// The generation of the specification that `job` was last in line with.
 pub(super) fn noted_generation(job: &Job) -> Option<i64> {
     job.annotations().get(GENERATION_ANNOTATION)?.parse().ok()
 }
@@ -33,25 +32,25 @@ pub(super) fn noted_keys<'job>(job: &'job Job, note: &str) -> impl Iterator<Item
     keys.split(',').filter(|key| !key.is_empty())
 }
 
-/// True once the Job has ended, well or not.
-pub(super) fn is_finished(job: &Job) -> bool {
-    is_any(job, &["Complete", "Failed"])
+/// The condition of the Job of that type, where it is true.
+pub(super) fn job_condition<'job>(job: &'job Job, type_: &str) -> Option<&'job JobCondition> {
+    let mut conditions = job.status.as_ref()?.conditions.as_ref()?.iter();
+    conditions.find(|condition| condition.type_ == type_ && condition.status == "True")
 }
 
-/// True once the Job has failed.
+/// True once the Job has ended, well or not.
+pub(super) fn is_finished(job: &Job) -> bool {
+    is_failed(job) || job_condition(job, "Complete").is_some()
+}
+
 pub(super) fn is_failed(job: &Job) -> bool {
-    is_any(job, &["Failed"])
+    job_condition(job, "Failed").is_some()
 }
 
 /// True once it is decided how the Job ends, though pods of it may be left (KEP-3329, KEP-3998).
 pub(super) fn is_ending(job: &Job) -> bool {
-    is_finished(job) || is_any(job, &["FailureTarget", "SuccessCriteriaMet"])
-}
-
-fn is_any(job: &Job, types: &[&str]) -> bool {
-    let conditions = job.status.as_ref().and_then(|status| status.conditions.as_deref());
-    let is_true = |type_: &str| types.contains(&type_);
-    conditions.unwrap_or_default().iter().any(|it| it.status == "True" && is_true(&it.type_))
+    let decided = ["FailureTarget", "SuccessCriteriaMet"];
+    is_finished(job) || decided.iter().any(|type_| job_condition(job, type_).is_some())
 }
 
 /// True while the Job is to have no pods.
@@ -59,7 +58,6 @@ pub(super) fn is_suspended(job: &Job) -> bool {
     job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
 }
 
-/// True when the specification has suspended the Job.
 pub(super) fn is_suspended_by_specification(job: &Job) -> bool {
     is_suspended(job) && job.annotations().contains_key(SUSPENDED_ANNOTATION)
 }
@@ -74,9 +72,8 @@ pub(super) fn has_pods(job: &Job) -> bool {
 /// True while the Job is under way and not all of its brokers are ready: then pods may wait for
 /// something, and no change of the Job says so.
 pub(super) fn lacks_brokers(job: &Job) -> bool {
-    let wanted = job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or_default();
     let ready = job.status.as_ref().and_then(|status| status.ready).unwrap_or_default();
-    is_started(job) && ready < wanted
+    is_started(job) && ready < parallelism(job)
 }
 
 /// True when the broker in `pod` is ready, whatever the containers beside it are.
@@ -85,7 +82,10 @@ pub(super) fn broker_is_ready(pod: &Pod, runner: &str) -> bool {
     all.any(|container| container.name == runner && container.ready)
 }
 
-/// True when the Job was started, is not suspended and has not ended.
+pub(super) fn parallelism(job: &Job) -> i32 {
+    job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or_default()
+}
+
 fn is_started(job: &Job) -> bool {
     let started = job.status.as_ref().is_some_and(|status| status.start_time.is_some());
     started && !is_suspended(job) && !is_finished(job)
@@ -95,11 +95,10 @@ fn is_started(job: &Job) -> bool {
 /// change of the Job tells when that ends, or why it is so. Pods that have failed are to be replaced,
 /// so they do not count.
 pub(super) fn lacks_pods(job: &Job) -> bool {
-    let wanted = job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or_default();
     let made: i32 = job.status.as_ref().map_or(0, |status| {
         [status.active, status.succeeded, status.terminating].into_iter().flatten().sum()
     });
-    is_started(job) && made < wanted
+    is_started(job) && made < parallelism(job)
 }
 
 /// True once the pod has failed as a whole.
@@ -107,7 +106,6 @@ pub(super) fn has_failed(pod: &Pod) -> bool {
     phase(pod) == Some("Failed")
 }
 
-/// The pod's phase.
 pub(super) fn phase(pod: &Pod) -> Option<&str> {
     pod.status.as_ref()?.phase.as_deref()
 }

@@ -17,14 +17,14 @@ use super::kube_ext::is_finished;
 use super::schedulers::gang;
 use super::schedulers::queue::{Queue, queue};
 use crate::cluster::{Cluster, Identity};
-use cached_client::{CachedClient, Owned, is_owned};
+use cached_client::{CachedClient, is_owned, or_note};
 use flux_contract::labels;
 use futures::future::try_join_all;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::ResourceExt;
-use kube::api::ListParams;
+use kube::api::{ListParams, ObjectList};
 use kube::runtime::reflector::Store;
 use std::collections::BTreeMap;
 use stores::Stores;
@@ -32,19 +32,12 @@ use stores::Stores;
 /// What there is of a MiniCluster.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Live {
-    /// The Job.
     pub(super) job: Option<Job>,
-    /// Holds what the running instance was started with.
     pub(super) config_map: Option<ConfigMap>,
-    /// The pod of `spec.services`.
     pub(super) services_pod: Option<Pod>,
-    /// The Services, by name.
     pub(super) services: BTreeMap<String, Service>,
-    /// What the Job's pods say of themselves.
     pub(super) pods: Pods,
-    /// The queue that the Job waits in, if it does.
     pub(super) queue: Option<Queue>,
-    /// What there is of gangs.
     pub(super) gang: gang::Observed,
     /// Objects of somebody else in the place of the Job, the `ConfigMap`, the pod of `spec.services` or the `PodGroup`.
     pub(super) taken: Vec<NameConflict>,
@@ -69,13 +62,17 @@ pub(super) async fn observe(
     let config_map = async {
         // Where there is no Job one may be created: what ran before is read live, after the Job.
         if matches!(job, Ok(None)) {
-            client.read_owned(&config_name, owner).await
+            client.objects().read_owned(&config_name, owner).await
         } else {
             client.get_owned(&config_name, owner, |stores| &stores.config_maps).await
         }
     };
+    let pods_and_queue = async {
+        let Ok(Some(job)) = &job else { return Ok((Pods::default(), None)) };
+        Ok((pods::pods(client, identity, job, now).await?, queue(client, job).await))
+    };
     let ((pods, queue), config_map, services_pod) = futures::try_join!(
-        pods_and_queue(client, identity, &job, now),
+        pods_and_queue,
         config_map,
         client.services_pod(&services_pod_name, owner, asked_for),
     )?;
@@ -113,17 +110,12 @@ async fn all_services(
     let name = &identity.name;
     let selector =
         format!("{}={},{}={name}", labels::MANAGED_BY, labels::MANAGED_BY_VALUE, labels::NAME);
-    let list = client.api::<Service>().list(&ListParams::default().labels(&selector)).await;
-    let list = list.map_err(|source| Error::Read {
-        kind: "Service".to_owned(),
-        name: selector,
-        source: Box::new(source),
-    })?;
-    let ours = list.into_iter().filter(|service| is_owned(service, &identity.owner));
+    let list: ObjectList<Service> =
+        client.list(&ListParams::default().labels(&selector), "Service", &selector).await?;
+    let ours = list.into_iter().filter(|service| is_owned(service, &identity.owner.uid));
     Ok(ours.map(|service| (service.name_any(), service)).collect())
 }
 
-/// Adds the Services there are.
 async fn add_services(
     client: &CachedClient<'_>,
     owner: &OwnerReference,
@@ -142,30 +134,10 @@ async fn add_services(
     let needed = needed.into_iter().filter_map(|it| or_note(it, &mut live.services_taken));
     let aliases = aliases.into_iter().filter_map(|it| or_note(it, &mut names_taken));
     live.services = needed.chain(aliases).map(|service| (service.name_any(), service)).collect();
-    live.names_taken = names_taken.into_iter().map(|taken| taken.name).collect();
+    live.names_taken = names_taken.into_iter().map(NameConflict::into_name).collect();
     Ok(())
-}
-
-/// The object if it is ours; one of somebody else goes into `taken`.
-fn or_note<K>(found: Owned<K>, taken: &mut Vec<NameConflict>) -> Option<K> {
-    found.map_err(|other| taken.push(other)).ok().flatten()
 }
 
 fn names<'all>(services: impl Iterator<Item = &'all Service>) -> Vec<String> {
     services.map(ResourceExt::name_any).collect()
-}
-
-/// Of the Job's pods what its state makes worth asking for, and the queue that it waits in.
-async fn pods_and_queue(
-    client: &CachedClient<'_>,
-    identity: &Identity,
-    job: &Owned<Job>,
-    now: &Time,
-) -> Result<(Pods, Option<Queue>), Error> {
-    match job {
-        Ok(Some(job)) => {
-            Ok((pods::pods(client, identity, job, now).await?, queue(client, job).await))
-        }
-        Ok(None) | Err(_) => Ok((Pods::default(), None)),
-    }
 }

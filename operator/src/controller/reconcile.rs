@@ -1,7 +1,7 @@
 //! One reconcile of one MiniCluster: observe, decide, apply, report.
 
 use super::apply::events::scaled_down;
-use super::apply::report::{publish, report};
+use super::apply::report::{publish, report, report_error};
 use super::apply::{apply, apply_if_changed, delete, label_lead};
 use super::context::Context;
 use super::decide::ended_run;
@@ -12,13 +12,13 @@ use super::observe::cached_client::CachedClient;
 use super::observe::mini_cluster::Read;
 use super::observe::stores::MiniClusterMeta;
 use super::observe::{Live, observe};
-use super::status::{Facts, interrupted, status};
-use crate::cluster::Identity;
+use super::status::{Facts, status};
 use crate::cluster::validate::{Violations, validate};
+use crate::cluster::{Cluster, Identity};
 use crate::crd::{MiniCluster, MiniClusterStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
+use kube::{Resource as _, ResourceExt as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,28 +37,22 @@ pub(super) async fn reconcile(
     let now = context.now();
     let mut request = request(context, &object, unreadable, &now);
     let cluster = request.cluster.as_ref().ok();
-    let observed = match Identity::of(&object) {
-        Ok(identity) => Box::pin(observe(client, &identity, cluster, &now)).await,
-        // Under a name that cannot be one nothing was ever made.
-        Err(_) => Ok(Live::default()),
-    };
-    let mut live = match observed {
+    let mut live = match observe_named(client, &object, cluster, &now).await {
         Ok(live) => live,
-        Err(error) => return Err(report_error(context, &mut object, error, now).await),
+        Err(error) => return Err(report_error(context, &mut object, error).await),
     };
-
     let mut plan = plan_with_support(client, &mut request, &live).await;
     let labelled = label_lead(client, plan.lead_label.as_ref()).await;
-    let mut applied = apply_plan(context, client, &object, &mut plan, &mut live).await;
+    let mut applied = apply_plan(client, &object, &mut plan, &mut live).await;
     if applied.is_ok() && plan.writes.only_services {
         // The agents' configuration holds the address of the lead's Service, which the API server
         // chooses when it creates it: the rest is decided with its answer.
         plan = plan_with_support(client, &mut request, &live).await;
-        applied = apply_plan(context, client, &object, &mut plan, &mut live).await;
+        applied = apply_plan(client, &object, &mut plan, &mut live).await;
     }
     // Nothing else waits for a label that is refused.
     let applied = applied.and(labelled);
-    if let Err(conflict @ Error::Conflict { .. }) = applied {
+    if let Err(conflict @ Error::Conflict(_)) = applied {
         // What was read is out of date already: no reason to tell of it.
         return Err(conflict);
     }
@@ -68,8 +62,8 @@ pub(super) async fn reconcile(
     let status = status(object.status.as_ref(), &name, &facts, now.clone());
     let noted = match note_end(client, &object, &facts, &status).await {
         // Where somebody else has the name of the note, nothing is run again either.
-        Err(error) if !error.is_of_another_owner() => {
-            return Err(report_unnoted_end(context, &mut object, error, now).await);
+        Err(error) if !matches!(error, Error::NameConflict(_)) => {
+            return Err(report_error(context, &mut object, error).await);
         }
         noted => noted,
     };
@@ -81,18 +75,40 @@ pub(super) async fn reconcile(
     applied?;
     let deferred = reported?;
     noted?;
+    let next = next_reconcile(&live, &plan, status.state, &name).into_iter().chain(deferred).min();
     // What goes with its namespace would hold that up.
-    let ends = live.pods.namespace_ends;
-    let deletion =
-        if ends { Some(Duration::ZERO) } else { time_until_deletion(&object.spec, &status, &now) };
+    let ends = live.pods.namespace_ends.then_some(Duration::ZERO);
+    let deletion = ends.or_else(|| time_until_deletion(&object.spec, &status, &now));
+    next_action(client, &object, next, deletion).await
+}
+
+/// When to reconcile again; where the time of the MiniCluster is over it is deleted.
+async fn next_action(
+    client: &CachedClient<'_>,
+    object: &MiniCluster,
+    next: Option<Duration>,
+    deletion: Option<Duration>,
+) -> Result<Action, Error> {
     if deletion.is_some_and(|rest| rest.is_zero()) {
-        let api = client.api::<MiniCluster>();
-        delete(&api, &name, object.uid(), object.resource_version()).await?;
+        let objects = client.objects::<MiniCluster>();
+        delete(&objects, &object.name_any(), object.uid(), object.resource_version()).await?;
         return Ok(Action::await_change());
     }
-    let next = next_reconcile(&live, &plan, status.state, &name);
-    let soonest = [next, deferred, deletion].into_iter().flatten().min();
+    let soonest = next.into_iter().chain(deletion).min();
     Ok(soonest.map_or_else(Action::await_change, Action::requeue))
+}
+
+/// What there is. Under a name that cannot be one nothing was ever made.
+async fn observe_named(
+    client: &CachedClient<'_>,
+    object: &MiniCluster,
+    cluster: Option<&Cluster>,
+    now: &Time,
+) -> Result<Live, Error> {
+    match Identity::of(object) {
+        Ok(identity) => Box::pin(observe(client, &identity, cluster, now)).await,
+        Err(_) => Ok(Live::default()),
+    }
 }
 
 /// What is asked for. Where the specification could not be read, its faults are `unreadable`.
@@ -127,13 +143,13 @@ async fn plan_with_support(
     if !plan.lacks_support() {
         return plan;
     }
-    request.image_volumes = Some(client.image_volumes().await);
+    request.image_volumes =
+        Some(client.context.image_volumes.support(&client.context.client).await);
     decide(request, live)
 }
 
 /// Writes what the plan says, and publishes what follows from it.
 async fn apply_plan(
-    context: &Context,
     client: &CachedClient<'_>,
     object: &MiniCluster,
     plan: &mut Plan,
@@ -145,7 +161,7 @@ async fn apply_plan(
     apply(client, &plan.writes, live).await?;
     if let Some((from, to)) = plan.writes.scaled_down {
         let event = scaled_down(&object.name_any(), from, to);
-        publish(&context.recorder(), object, &event).await;
+        publish(client.context, &object.object_ref(&()), &event).await;
     }
     Ok(())
 }
@@ -165,33 +181,5 @@ async fn note_end(
     let Facts { live, plan, .. } = facts;
     let (job, config_map) = (live.job.as_ref(), live.config_map.as_ref());
     let change = ended_run::note(&identity, job, config_map, status, plan.generation);
-    apply_if_changed(client, &change, &mut None).await
-}
-
-/// Says in the status why an end is not told yet, unless what was read is out of date. The answer is `error`.
-async fn report_unnoted_end(
-    context: &Context,
-    object: &mut MiniCluster,
-    error: Error,
-    now: Time,
-) -> Error {
-    if matches!(error, Error::Conflict { .. }) {
-        error
-    } else {
-        report_error(context, object, error, now).await
-    }
-}
-
-/// Says in the status why no more is known, or told. The answer is `error`.
-async fn report_error(
-    context: &Context,
-    object: &mut MiniCluster,
-    error: Error,
-    now: Time,
-) -> Error {
-    let status = interrupted(object, &error, now);
-    if let Err(error) = report(context, object, &status).await {
-        tracing::warn!(error = error.chain(), "the status could not be written either");
-    }
-    error
+    apply_if_changed(&client.objects(), &change, &mut None).await
 }

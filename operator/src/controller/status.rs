@@ -1,33 +1,36 @@
 //! The status, as a function of what was observed.
 
-mod brokers;
 mod conditions;
-mod end;
-mod facts;
 mod lost_pod;
+mod phase;
 mod pod;
 mod progressing;
 #[cfg(test)]
 mod tests;
 
 pub(super) use conditions::{SETTLED_REASONS, kind};
-pub(super) use facts::Facts;
 
-use super::decide::Acceptance;
-use super::decide::install::InstallChoice;
+use super::decide::Plan;
 use super::decide::mode::Mode;
 use super::decide::suspension::was_taken;
 use super::error::Error;
-use super::kube_ext::is_suspended_by_specification;
+use super::kube_ext::{is_suspended_by_specification, parallelism};
+use super::observe::Live;
 use crate::crd::{MiniCluster, MiniClusterStatus, State, TimelineEntry};
-use brokers::Brokers;
 use conditions::Conditions;
-use end::{Phase, phase};
 use flux_contract::labels;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
+use phase::{Phase, phase};
 use pod::PodView;
+
+pub(super) struct Facts<'facts> {
+    pub(super) live: &'facts Live,
+    pub(super) plan: &'facts Plan,
+    /// What kept the plan from being carried out.
+    pub(super) error: Option<&'facts Error>,
+}
 
 /// The status of the MiniCluster called `name`.
 ///
@@ -46,9 +49,8 @@ pub(super) fn status(
     let phase = phase(name, facts, lead.as_ref(), &now);
     let start_time = start_time(facts);
     let old_run = old.filter(|old| old.start_time.is_some() && old.start_time == start_time);
-    let record = Record::of(old_run, &phase, facts, lead.as_ref());
+    let (exit_code, timeline) = record(old_run, &phase, facts, lead.as_ref());
     let brokers = Brokers::of(facts, &phase, old_run);
-    let state = state(&phase, facts);
     let mut list = Conditions::new(old, facts.plan.generation, now);
     accepted(&mut list, facts);
     progressing::progressing(&mut list, facts, &phase, &brokers);
@@ -64,18 +66,18 @@ pub(super) fn status(
             || old.map(|old| old.maximum_size).unwrap_or_default(),
             |size| i32::try_from(size).unwrap_or(i32::MAX),
         ),
-        state: Some(state),
-        reason: reason(state, &conditions),
+        state: Some(phase.state),
+        reason: reason(phase.state, &conditions),
         ready_brokers: brokers.ready,
-        exit_code: record.exit_code,
+        exit_code,
         start_time,
-        completion_time: phase.ended_at(),
+        completion_time: phase.end.and_then(|end| end.at),
         observed_generation: Some(facts.plan.generation),
         conditions,
         // The Job says so; when it is gone, the status of its run does.
-        install: (facts.plan.install.as_ref().map(InstallChoice::reported))
+        install: (facts.plan.install.clone())
             .or_else(|| old_run.and_then(|old| old.install.clone())),
-        timeline: record.timeline,
+        timeline,
     }
 }
 
@@ -94,12 +96,6 @@ pub(super) fn interrupted(cluster: &MiniCluster, error: &Error, now: Time) -> Mi
         conditions: conditions.with_old(),
         ..old
     }
-}
-
-fn state(phase: &Phase, facts: &Facts<'_>) -> State {
-    let refused = matches!(facts.plan.acceptance, Acceptance::Refused(_));
-    let nothing = facts.live.job.is_none() && facts.plan.mode.ended().is_none();
-    if refused && nothing { State::Invalid } else { phase.state() }
 }
 
 /// The reason of the condition that says most about `state`.
@@ -131,72 +127,134 @@ fn selector(name: &str) -> String {
     format!("{}={name}", labels::HPA_SELECTOR)
 }
 
-/// What is known of the lead's run.
-struct Record {
-    exit_code: Option<i32>,
-    timeline: Vec<TimelineEntry>,
+/// Brokers that are ready, of how many.
+struct Brokers {
+    ready: i32,
+    size: i32,
 }
 
-impl Record {
-    /// From the lead's pod; from the note of the end, or the old status of the same run, where the
-    /// pod is gone.
-    fn of(
-        old_run: Option<&MiniClusterStatus>,
-        phase: &Phase,
-        facts: &Facts<'_>,
-        lead: Option<&PodView<'_>>,
-    ) -> Self {
-        let ended = lead.and_then(|lead| lead.ended.as_ref());
-        let Some(ended) = ended.filter(|_| lead.is_some_and(|lead| lead.over) || phase.is_over())
-        else {
-            let kept = if lead.is_none() || phase.is_over() { old_run } else { None };
-            // A complete Job has a lead that ended well, whether its pod is still there or not.
-            let complete = matches!(phase, Phase::Complete { .. }).then_some(0);
-            let noted = facts.plan.mode.ended().and_then(|run| run.exit_code);
-            let job = facts.live.job.as_ref();
-            let known = noted.or_else(|| kept.and_then(|old| old.exit_code)).or(complete);
-            return Self {
-                exit_code: known.or_else(|| job.and_then(lost_pod::exit_code)),
-                timeline: kept.map(|old| old.timeline.clone()).unwrap_or_default(),
-            };
-        };
-        let phases = ended.message.iter().flat_map(|message| &message.phases);
-        let milliseconds = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        Self {
-            exit_code: Some(ended.exit_code),
-            timeline: phases
-                .map(|phase| TimelineEntry {
-                    name: phase.name.clone(),
-                    start_milliseconds: milliseconds(phase.start_milliseconds),
-                    duration_milliseconds: milliseconds(phase.duration_milliseconds),
-                })
-                .take(64)
-                .collect(),
-        }
+impl Brokers {
+    /// From the Job; its size from the status of the same run where the Job is gone.
+    fn of(facts: &Facts<'_>, phase: &Phase, old_run: Option<&MiniClusterStatus>) -> Self {
+        let job_status = facts.live.job.as_ref().and_then(|job| job.status.as_ref());
+        let ready = job_status.and_then(|status| status.ready).unwrap_or_default();
+        let kept = old_run.map(|old| old.size);
+        let size = facts.live.job.as_ref().map(parallelism).or(kept).unwrap_or_default();
+        // The Job counts its ready pods a moment later than the lead is one of them.
+        let least = i32::from(phase.state == State::Running);
+        Self { ready: if phase.end.is_some() { 0 } else { ready.max(least) }, size }
     }
+
+    fn message(&self) -> String {
+        format!("{} of {} brokers are ready", self.ready, self.size)
+    }
+}
+
+/// Exit code and timeline of the lead's run: from its pod; from the note of the end, or the old status of the same
+/// run, where the pod is gone.
+fn record(
+    old_run: Option<&MiniClusterStatus>,
+    phase: &Phase,
+    facts: &Facts<'_>,
+    lead: Option<&PodView<'_>>,
+) -> (Option<i32>, Vec<TimelineEntry>) {
+    let is_over = phase.end.is_some();
+    let ended = lead.filter(|lead| lead.over || is_over).and_then(|lead| lead.ended.as_ref());
+    let Some(ended) = ended else {
+        let kept = old_run.filter(|_| lead.is_none() || is_over);
+        // A complete Job has a lead that ended well, whether its pod is still there or not.
+        let complete = (phase.state == State::Complete).then_some(0);
+        let noted = facts.plan.mode.ended().and_then(|run| run.exit_code);
+        let exit_code = noted.or_else(|| kept.and_then(|old| old.exit_code)).or(complete);
+        let exit_code = exit_code.or_else(|| facts.live.job.as_ref().and_then(lost_pod::exit_code));
+        return (exit_code, kept.map(|old| old.timeline.clone()).unwrap_or_default());
+    };
+    let phases = ended.message.iter().flat_map(|message| &message.phases);
+    let milliseconds = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let timeline = phases.take(64).map(|phase| TimelineEntry {
+        name: phase.name.clone(),
+        start_milliseconds: milliseconds(phase.start_milliseconds),
+        duration_milliseconds: milliseconds(phase.duration_milliseconds),
+    });
+    (Some(ended.exit_code), timeline.collect())
+}
+
+fn accepted(conditions: &mut Conditions, facts: &Facts<'_>) {
+    if let Some(violations) = &facts.plan.violations {
+        return conditions.no(kind::ACCEPTED, "Invalid", violations.to_string());
+    }
+    let fields = facts.plan.not_acted_on.join(", ");
+    // Nobody asks for a name once the run is over.
+    let applies = facts.plan.mode == Mode::Reconcile;
+    let taken = if applies { facts.live.names_taken.join(", ") } else { String::new() };
+    let dropped = facts.plan.dropped.join(", ");
+    let remarks: Vec<_> = [
+        (&fields, format!("this version does not act on: {fields}")),
+        (&dropped, format!("the API server has left out of the Job: {dropped}")),
+        (
+            &taken,
+            format!(
+                "another object of the namespace has the name of the Service {taken}: the sidecar is \
+                 reached by its long name, <MiniCluster>-<sidecar>, alone"
+            ),
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(found, remark)| (!found.is_empty()).then_some(remark))
+    .collect();
+    let reason = match (fields.is_empty() && dropped.is_empty(), taken.is_empty()) {
+        (true, true) => "Accepted",
+        (true, false) => "ServiceNameTaken",
+        (false, _) => "FieldsNotActedOn",
+    };
+    let message = match remarks.join("; ") {
+        none if none.is_empty() => "the specification is valid".to_owned(),
+        remarks => format!("valid, but {remarks}"),
+    };
+    conditions.yes(kind::ACCEPTED, reason, message);
+}
+
+fn ready(
+    conditions: &mut Conditions,
+    phase: &Phase,
+    brokers: &Brokers,
+    lead: Option<&PodView<'_>>,
+) {
+    let reason = match phase.state {
+        State::Running => {
+            let failed = lead.and_then(PodView::failed_container);
+            let failed = failed.map(|failed| format!("; but its {failed}")).unwrap_or_default();
+            // Why a pod is not ready, it alone knows.
+            let lacking = if brokers.ready < brokers.size {
+                format!("; {}: the logs of the other pods say why", brokers.message())
+            } else {
+                String::new()
+            };
+            let message = format!("the lead is ready: the quorum was reached{lacking}{failed}");
+            return conditions.yes(kind::READY, "QuorumReached", message);
+        }
+        State::Degraded => "LeadNotReady",
+        State::Pending | State::Starting | State::Invalid => "Starting",
+        State::Suspended => "Suspended",
+        State::Ending if phase.suspending => "Suspended",
+        State::Ending | State::Complete | State::Failed => {
+            return conditions.no(kind::READY, "Finished", "the lead has ended".to_owned());
+        }
+    };
+    conditions.no(kind::READY, reason, brokers.message());
 }
 
 fn suspended(conditions: &mut Conditions, phase: &Phase, facts: &Facts<'_>) {
-    match phase {
-        Phase::Suspended => {
-            let (reason, message) = why_suspended(facts);
-            conditions.yes(kind::SUSPENDED, reason, message);
-        }
-        Phase::Suspending => {
-            let message = "the Job is suspended, and its pods have not ended yet".to_owned();
-            conditions.no(kind::SUSPENDED, "Suspending", message);
-        }
-        Phase::Pending(_)
-        | Phase::Starting(_)
-        | Phase::Running(_)
-        | Phase::Degraded
-        | Phase::Ending
-        | Phase::Complete { .. }
-        | Phase::Failed { .. } => {
-            let message = "the Job is not suspended".to_owned();
-            conditions.no(kind::SUSPENDED, "NotSuspended", message);
-        }
+    if phase.state == State::Suspended {
+        let (reason, message) = why_suspended(facts);
+        return conditions.yes(kind::SUSPENDED, reason, message);
     }
+    let (reason, message) = if phase.suspending {
+        ("Suspending", "the Job is suspended, and its pods have not ended yet")
+    } else {
+        ("NotSuspended", "the Job is not suspended")
+    };
+    conditions.no(kind::SUSPENDED, reason, message.to_owned());
 }
 
 /// Who has suspended the Job, and what it waits for.
@@ -212,109 +270,24 @@ fn why_suspended(facts: &Facts<'_>) -> (&'static str, String) {
     ("JobSuspended", "somebody has suspended the Job, and resumes it".to_owned())
 }
 
-fn accepted(conditions: &mut Conditions, facts: &Facts<'_>) {
-    let fields = match &facts.plan.acceptance {
-        Acceptance::Refused(violations) => {
-            return conditions.no(kind::ACCEPTED, "Invalid", violations.to_string());
-        }
-        Acceptance::Accepted(not_acted_on) => not_acted_on.join(", "),
-    };
-    // Nobody asks for a name once the run is over.
-    let applies = facts.plan.mode == Mode::Reconcile;
-    let taken = if applies { facts.live.names_taken.join(", ") } else { String::new() };
-    let dropped = facts.plan.dropped.join(", ");
-    let remarks: Vec<_> = [
-        (fields.as_str(), format!("this version does not act on: {fields}")),
-        (dropped.as_str(), format!("the API server has left out of the Job: {dropped}")),
-        (taken.as_str(), name_taken(&taken)),
-    ]
-    .into_iter()
-    .filter_map(|(found, remark)| (!found.is_empty()).then_some(remark))
-    .collect();
-    let reason = match (fields.is_empty() && dropped.is_empty(), taken.is_empty()) {
-        (true, true) => "Accepted",
-        (true, false) => "ServiceNameTaken",
-        (false, _) => "FieldsNotActedOn",
-    };
-    let message = if remarks.is_empty() {
-        "the specification is valid".to_owned()
-    } else {
-        format!("valid, but {}", remarks.join("; "))
-    };
-    conditions.yes(kind::ACCEPTED, reason, message);
-}
-
-fn name_taken(names: &str) -> String {
-    format!(
-        "another object of the namespace has the name of the Service {names}: the sidecar is reached \
-         by its long name, <MiniCluster>-<sidecar>, alone"
-    )
-}
-
-fn ready(
-    conditions: &mut Conditions,
-    phase: &Phase,
-    brokers: &Brokers,
-    lead: Option<&PodView<'_>>,
-) {
-    match phase {
-        Phase::Running(_) => {
-            let failed = lead.and_then(PodView::failed_container);
-            let failed = failed.map(|failed| format!("; but its {failed}")).unwrap_or_default();
-            let lacking = brokers.lacking().map(|text| format!("; {text}")).unwrap_or_default();
-            let message = format!("the lead is ready: the quorum was reached{lacking}{failed}");
-            conditions.yes(kind::READY, "QuorumReached", message);
-        }
-        Phase::Degraded => conditions.no(kind::READY, "LeadNotReady", brokers.message()),
-        Phase::Pending(_) | Phase::Starting(_) => {
-            conditions.no(kind::READY, "Starting", brokers.message());
-        }
-        Phase::Suspending | Phase::Suspended => {
-            conditions.no(kind::READY, "Suspended", brokers.message());
-        }
-        Phase::Ending | Phase::Complete { .. } | Phase::Failed { .. } => {
-            conditions.no(kind::READY, "Finished", "the lead has ended".to_owned());
-        }
-    }
-}
-
 fn ended(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
-    // The run belongs to the specification it was started from, not to a later one.
-    let generation = end::generation(facts);
-    match phase {
-        Phase::Complete { .. } => {
-            let (reason, message) = success(facts);
-            conditions.yes_of(generation, kind::COMPLETE, &reason, message);
-            conditions.no(kind::FAILED, "NotFailed", "see the condition Complete".to_owned());
-        }
-        Phase::Failed { failure, .. } => {
-            let message = "see the condition Failed".to_owned();
-            conditions.no(kind::COMPLETE, "NotComplete", message);
-            conditions.yes_of(generation, kind::FAILED, &failure.reason, failure.message.clone());
-        }
-        Phase::Pending(_)
-        | Phase::Starting(_)
-        | Phase::Running(_)
-        | Phase::Degraded
-        | Phase::Ending
-        | Phase::Suspending
-        | Phase::Suspended => {
-            let message = || "the MiniCluster has not finished".to_owned();
-            conditions.no(kind::COMPLETE, "NotFinished", message());
-            conditions.no(kind::FAILED, "NotFinished", message());
+    for (type_, state, reason, other) in [
+        (kind::COMPLETE, State::Complete, "NotComplete", kind::FAILED),
+        (kind::FAILED, State::Failed, "NotFailed", kind::COMPLETE),
+    ] {
+        match &phase.end {
+            None => conditions.no(type_, "NotFinished", "the MiniCluster has not finished".into()),
+            // The run belongs to the specification it was started from, not to a later one.
+            Some(end) if phase.state == state => {
+                let generation = phase::generation(facts);
+                conditions.yes_of(
+                    generation,
+                    type_,
+                    &end.outcome.reason,
+                    end.outcome.message.clone(),
+                );
+            }
+            Some(_) => conditions.no(type_, reason, format!("see the condition {other}")),
         }
     }
-}
-
-/// Reason and message of a good end.
-fn success(facts: &Facts<'_>) -> (String, String) {
-    if let Some(run) = facts.plan.mode.ended() {
-        return (run.reason.clone(), run.message.clone());
-    }
-    let (reason, message) = if facts.plan.interactive {
-        ("ShutDown", "the instance was shut down")
-    } else {
-        ("CommandSucceeded", "the command ended with exit code 0")
-    };
-    (reason.to_owned(), message.to_owned())
 }

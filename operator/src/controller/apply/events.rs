@@ -9,7 +9,7 @@ const NOTE_LIMIT: usize = 1000;
 
 /// One Event for each condition that says something else than it did, and that a person should hear
 /// of.
-pub(in crate::controller) fn events(old: &[Condition], new: &[Condition]) -> Vec<Event> {
+pub(crate) fn events(old: &[Condition], new: &[Condition]) -> Vec<Event> {
     new.iter().filter(|new| is_news(old, new)).filter_map(event).collect()
 }
 
@@ -22,7 +22,7 @@ fn is_news(old: &[Condition], new: &Condition) -> bool {
 }
 
 /// The Event that a smaller size makes: what is taken away, before anybody misses it.
-pub(in crate::controller) fn scaled_down(name: &str, from: i64, to: i64) -> Event {
+pub(crate) fn scaled_down(name: &str, from: i64, to: i64) -> Event {
     let leaving = if from - to == 1 {
         format!("{name}-{to} leaves the instance when its jobs have")
     } else {
@@ -40,7 +40,7 @@ pub(in crate::controller) fn scaled_down(name: &str, from: i64, to: i64) -> Even
 }
 
 /// The Event about jobs that still ran when the pod `pod` had no time left to wait for them.
-pub(in crate::controller) fn unfinished(pod: &str, jobs: &[String]) -> Event {
+pub(crate) fn unfinished(pod: &str, jobs: &[String]) -> Event {
     let jobs = jobs.join(", ");
     Event {
         type_: EventType::Warning,
@@ -95,30 +95,30 @@ mod tests {
         }
     }
 
-    fn reasons(old: &[Condition], new: &[Condition]) -> Vec<String> {
-        events(old, new).into_iter().map(|event| event.reason).collect()
-    }
-
     #[test]
-    fn unchanged_conditions_make_no_event() {
-        let same = [condition("Failed", "True", "CommandFailed")];
-        assert!(events(&same, &same).is_empty());
-    }
-
-    #[test]
-    fn a_failure_and_what_waits_for_long_are_told_as_warnings() {
-        for (old, new) in [
+    fn a_calm_stop_is_not_told_and_a_refused_job_is() {
+        let invalid = ["Accepted", "Progressing"].map(|type_| condition(type_, "False", "Invalid"));
+        let of = |type_, status, reason| vec![condition(type_, status, reason)];
+        for (old, new, expected) in [
+            (vec![], of("Progressing", "False", "Running"), None),
+            (vec![], of("Progressing", "False", "ApplyFailed"), Some("ApplyFailed")),
+            (vec![], invalid.to_vec(), Some("Invalid")),
             (
-                condition("Failed", "False", "NotFinished"),
-                condition("Failed", "True", "CommandFailed"),
+                of("Failed", "False", "NotFinished"),
+                of("Failed", "True", "CommandFailed"),
+                Some("CommandFailed"),
             ),
             (
-                condition("Progressing", "True", "Starting"),
-                condition("Progressing", "True", "Waiting"),
+                of("Progressing", "True", "Starting"),
+                of("Progressing", "True", "Waiting"),
+                Some("Waiting"),
             ),
+            (of("Failed", "True", "CommandFailed"), of("Failed", "True", "CommandFailed"), None),
         ] {
-            let events = events(&[old], &[new]);
-            assert_eq!((events.len(), events[0].type_), (1, EventType::Warning));
+            let events = events(&old, &new);
+            let reasons: Vec<&str> = events.iter().map(|event| &*event.reason).collect();
+            assert_eq!(reasons, expected.into_iter().collect::<Vec<_>>());
+            assert!(events.iter().all(|event| event.type_ == EventType::Warning));
         }
     }
 
@@ -141,16 +141,5 @@ mod tests {
         let note = |from, to| scaled_down("hello", from, to).note.unwrap();
         assert!(note(4, 2).starts_with("from 4 to 2 pods: hello-[2-3] leave the instance "));
         assert!(note(4, 3).starts_with("from 4 to 3 pods: hello-3 leaves the instance "));
-    }
-
-    #[test]
-    fn a_calm_stop_is_not_told_and_a_refused_job_is() {
-        assert!(reasons(&[], &[condition("Progressing", "False", "Running")]).is_empty());
-        assert_eq!(
-            reasons(&[], &[condition("Progressing", "False", "ApplyFailed")]),
-            ["ApplyFailed"]
-        );
-        let invalid = ["Accepted", "Progressing"].map(|type_| condition(type_, "False", "Invalid"));
-        assert_eq!(reasons(&[], &invalid), ["Invalid"], "one Event");
     }
 }

@@ -5,14 +5,15 @@
 
 use super::events::events;
 use crate::controller::context::{Context, FIELD_MANAGER};
-use crate::controller::error::Error;
+use crate::controller::error::{Error, Verb};
 use crate::controller::observe::mini_cluster::{Read, read, reported};
 use crate::controller::observe::recent::name_of;
 use crate::controller::observe::stores::MiniClusterMeta;
 use crate::controller::status::interrupted;
 use crate::crd::{MiniCluster, MiniClusterStatus, State};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams};
-use kube::runtime::events::{Event, Recorder};
+use kube::runtime::events::Event;
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -24,7 +25,7 @@ const LONG_PAUSE: Duration = Duration::from_secs(10);
 
 /// Writes `status` if it differs from the one `cluster` has, and publishes what changed; `cluster` has then the
 /// resource version of the answer. If it can wait and another was written a moment ago, the answer is how long it has to.
-pub(in crate::controller) async fn report(
+pub(crate) async fn report(
     context: &Context,
     cluster: &mut MiniCluster,
     status: &MiniClusterStatus,
@@ -49,19 +50,14 @@ pub(in crate::controller) async fn report(
     // The answer holds the whole object, also one that cannot be read.
     let namespace = cluster.namespace().unwrap_or_default();
     let api = reported(context.client.clone(), &namespace);
-    let answer = match api.patch_status(&name, &parameters, &Patch::Merge(patch)).await {
-        Ok(answer) => answer,
-        Err(kube::Error::Api(status)) if status.is_conflict() => {
-            return Err(Error::conflict::<MiniCluster>(name));
-        }
-        Err(source) => return Err(Error::WriteStatus { name, source: Box::new(source) }),
-    };
+    let answer = api.patch_status(&name, &parameters, &Patch::Merge(patch)).await;
+    let answer = answer.map_err(Error::of(Verb::WriteStatus, "MiniCluster", &name))?;
     cluster.metadata.resource_version.clone_from(&answer.metadata.resource_version);
     context.recent.set_status(answer.metadata, answer.status);
     let old = cluster.status.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();
     log_end(cluster, status);
     for event in events(old, &status.conditions) {
-        publish(&context.recorder(), cluster, &event).await;
+        publish(context, &cluster.object_ref(&()), &event).await;
     }
     Ok(None)
 }
@@ -95,13 +91,9 @@ fn pause(old: &MiniClusterStatus, new: &MiniClusterStatus) -> Option<Duration> {
     only_that.then_some(pause)
 }
 
-/// Publishes an Event about `cluster`. One that cannot be written is no reason to do anything again.
-pub(in crate::controller) async fn publish(
-    recorder: &Recorder,
-    cluster: &MiniCluster,
-    event: &Event,
-) {
-    if let Err(error) = recorder.publish(event, &cluster.object_ref(&())).await {
+/// Publishes an Event about a MiniCluster. One that cannot be written is no reason to do anything again.
+pub(crate) async fn publish(context: &Context, cluster: &ObjectReference, event: &Event) {
+    if let Err(error) = context.recorder().publish(event, cluster).await {
         tracing::warn!(%error, reason = event.reason, "publish an Event");
     }
 }
@@ -115,8 +107,23 @@ fn log_end(cluster: &MiniCluster, status: &MiniClusterStatus) {
     tracing::info!(type_, reason, message, exit_code, "the MiniCluster has ended");
 }
 
+/// Says in the status why no more is known, or told, unless what was read is out of date. The answer is `error`.
+pub(crate) async fn report_error(
+    context: &Context,
+    cluster: &mut MiniCluster,
+    error: Error,
+) -> Error {
+    if !matches!(error, Error::Conflict(_)) {
+        let status = interrupted(cluster, &error, context.now());
+        if let Err(error) = report(context, cluster, &status).await {
+            tracing::warn!(error = error.chain(), "the status could not be written either");
+        }
+    }
+    error
+}
+
 /// Says in the status of a MiniCluster that its reconcile was interrupted by `error`.
-pub(in crate::controller) async fn report_interrupted(
+pub(crate) async fn report_interrupted(
     context: &Context,
     cluster: &MiniClusterMeta,
     error: &Error,
@@ -132,11 +139,11 @@ pub(in crate::controller) async fn report_interrupted(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{at, defaults, images};
+    use crate::controller::fixtures::{defaults, images};
     use crate::controller::observe::stores::Stores;
+    use crate::crd::MiniClusterSpec;
     use futures::FutureExt as _;
     use http::{Request, Response};
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
     use kube::Client;
     use kube::client::Body;
 
@@ -145,15 +152,12 @@ mod tests {
     }
 
     fn with_condition(type_: &str, reason: &str) -> MiniClusterStatus {
-        let condition = Condition {
-            type_: type_.to_owned(),
-            status: "True".to_owned(),
-            reason: reason.to_owned(),
-            message: "text".to_owned(),
-            observed_generation: None,
-            last_transition_time: at(0),
-        };
-        MiniClusterStatus { conditions: vec![condition], ..status(State::Starting, 1) }
+        let condition = json!({
+            "type": type_, "status": "True", "reason": reason, "message": "text",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        let conditions = vec![serde_json::from_value(condition).unwrap()];
+        MiniClusterStatus { conditions, ..status(State::Starting, 1) }
     }
 
     #[test]
@@ -183,12 +187,7 @@ mod tests {
         let context =
             Context::new(client, None, std::sync::Arc::default(), images("agent"), defaults());
         let _ = context.stores.set(Stores::empty());
-        let mut cluster: MiniCluster = serde_json::from_value(json!({
-            "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
-            "metadata": { "name": "hello", "namespace": "apps", "uid": "u" },
-            "spec": { "containers": [] },
-        }))
-        .unwrap();
+        let mut cluster = MiniCluster::new("hello", MiniClusterSpec::default());
         cluster.status = Some(status(State::Starting, 1));
         let next = |state| {
             let status = status(state, 2);
@@ -199,10 +198,12 @@ mod tests {
         assert_eq!(next(State::Starting).await, None, "nothing was written before");
         context.recent.set_cluster(&cluster);
         context.recent.set_status(cluster.metadata.clone(), cluster.status.clone());
-        let rest = next(State::Starting).await.unwrap().unwrap();
-        assert!(rest <= PAUSE);
-        let longer = next(State::Ending).await.unwrap().unwrap();
-        assert!(longer > PAUSE && longer <= LONG_PAUSE);
+        for (state, least, most) in
+            [(State::Starting, Duration::ZERO, PAUSE), (State::Ending, PAUSE, LONG_PAUSE)]
+        {
+            let rest = next(state).await.unwrap().unwrap();
+            assert!(rest > least && rest <= most);
+        }
         assert_eq!(next(State::Running).await, None, "a quorum is written at once");
     }
 }

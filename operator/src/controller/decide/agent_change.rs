@@ -17,18 +17,17 @@ use std::net::IpAddr;
 
 /// A cluster cut to what the running instance can take.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::controller) struct Constrained {
+pub(crate) struct Constrained {
     /// The cluster with the hosts, and at most the size, that the instance was started for.
-    pub(in crate::controller) cluster: Cluster,
-    /// What goes into the `ConfigMap`.
-    pub(in crate::controller) config: AgentConfig,
+    pub(crate) cluster: Cluster,
+    pub(crate) config: AgentConfig,
     /// What was asked for and cannot be had before the MiniCluster is started anew.
-    pub(in crate::controller) refused: Vec<String>,
+    pub(crate) refused: Vec<String>,
 }
 
 /// Cuts `cluster` to what the instance can take that runs with `running`, if one does. `generation` is the
 /// MiniCluster's; `install` is how agent and view come into its pods.
-pub(in crate::controller) fn constrain(
+pub(crate) fn constrain(
     cluster: &Cluster,
     lead: Option<IpAddr>,
     live: &Live,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// Annotation of the `ConfigMap` with the note.
-pub(in crate::controller) const ENDED_RUN_ANNOTATION: &str = "flux-framework.org/ended-run";
+pub(crate) const ENDED_RUN_ANNOTATION: &str = "flux-framework.org/ended-run";
 
 /// Longest message that is kept, in bytes.
 const MESSAGE_LIMIT: usize = 2000;
@@ -22,39 +22,28 @@ const MESSAGE_LIMIT: usize = 2000;
 /// What ran, and how it ended. Fields that another release wrote are skipped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::controller) struct EndedRun {
-    /// uid of the Job.
-    pub(in crate::controller) job: String,
+pub(crate) struct EndedRun {
+    pub(crate) job: String,
     /// Generation of the specification that the Job was last in line with.
-    pub(in crate::controller) generation: i64,
+    pub(crate) generation: i64,
     /// [`FixedFields::hash`] of that specification; absent where a Job has no note of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::controller) fields: Option<String>,
-    /// True when it completed, false when it failed.
-    pub(in crate::controller) complete: bool,
-    /// Reason of the condition `Complete` or `Failed`.
-    pub(in crate::controller) reason: String,
-    /// Its message.
-    pub(in crate::controller) message: String,
-    /// Exit code of the command, where it is known.
+    pub(crate) fields: Option<String>,
+    pub(crate) complete: bool,
+    pub(crate) reason: String,
+    pub(crate) message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::controller) exit_code: Option<i32>,
-    /// When the Job was started.
+    pub(crate) exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::controller) start_time: Option<Time>,
-    /// When it ended.
+    pub(crate) start_time: Option<Time>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::controller) completion_time: Option<Time>,
+    pub(crate) completion_time: Option<Time>,
 }
 
 impl EndedRun {
     /// The run of `job` that has ended as `status` says; `None` while it has not. `generation` is
     /// the MiniCluster's: that of a Job without a note.
-    pub(in crate::controller) fn of(
-        job: &Job,
-        status: &MiniClusterStatus,
-        generation: i64,
-    ) -> Option<Self> {
+    pub(crate) fn of(job: &Job, status: &MiniClusterStatus, generation: i64) -> Option<Self> {
         let condition = status.end()?;
         let end = condition.message.floor_char_boundary(MESSAGE_LIMIT);
         Some(Self {
@@ -70,21 +59,20 @@ impl EndedRun {
         })
     }
 
-    /// The run that is noted on `config_map`, if one is.
-    pub(in crate::controller) fn noted_on(config_map: &ConfigMap) -> Option<Self> {
+    pub(crate) fn noted_on(config_map: &ConfigMap) -> Option<Self> {
         serde_json::from_str(config_map.annotations().get(ENDED_RUN_ANNOTATION)?).ok()
     }
 
     /// True when a specification of `generation` asks for what this run has done already: nobody has
     /// edited it since, or what would run is the same.
-    pub(in crate::controller) fn is_of(&self, generation: i64, fields: &FixedFields) -> bool {
+    pub(crate) fn is_of(&self, generation: i64, fields: &FixedFields) -> bool {
         self.generation == generation || self.fields == Some(fields.hash())
     }
 }
 
 /// Notes the run on the `ConfigMap`, and on a new one where there is none any more, if it has ended as
 /// `status` says. Nothing else of it is changed.
-pub(in crate::controller) fn note(
+pub(crate) fn note(
     identity: &Identity,
     job: Option<&Job>,
     config_map: Option<&ConfigMap>,
@@ -103,7 +91,7 @@ pub(in crate::controller) fn note(
 }
 
 /// From the `ConfigMap` there is to `desired`; the note goes before another run begins.
-pub(in crate::controller) fn without_note(
+pub(crate) fn without_note(
     job: Option<&Job>,
     live: Option<&ConfigMap>,
     desired: ConfigMap,

@@ -16,99 +16,78 @@ const ANNOTATION: &str = "flux-framework.org/install";
 /// The reason where the specification, or the operator's option, names the method.
 const ASKED_FOR: &str = "asked for";
 
+const METHODS: [(&str, InstallMethod); 2] =
+    [("Image", InstallMethod::Image), ("Copy", InstallMethod::Copy)];
+
 /// Whether pods of this cluster can have image volumes.
+pub(crate) type ImageVolumeSupport = Result<(), Lack>;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::controller) enum ImageVolumeSupport {
-    /// API server, kubelets and container runtimes have them.
-    Yes,
-    /// Something lacks them: what.
-    No(String),
-    /// Something has them, but switched off unless somebody has switched them on: what.
-    Off(String),
-    /// It could not be found out: why.
-    Unknown(String),
+pub(crate) struct Lack {
+    pub(crate) why: String,
+    /// Something lacks them. Else they may have been switched on, or it could not be found out.
+    pub(crate) is_certain: bool,
 }
 
-/// The method for a new Job, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::controller) struct InstallChoice {
-    /// The method.
-    pub(in crate::controller) method: Install,
-    /// Why, in one line.
-    pub(in crate::controller) reason: String,
+impl Lack {
+    pub(crate) const fn surely(why: String) -> Self {
+        Self { why, is_certain: true }
+    }
+
+    pub(crate) fn perhaps(why: impl Into<String>) -> Self {
+        Self { why: why.into(), is_certain: false }
+    }
 }
 
-impl InstallChoice {
-    const fn new(method: Install, reason: String) -> Self {
-        Self { method, reason }
-    }
+/// Key and value of the annotation that notes `installed`.
+pub(crate) fn annotation(installed: &Installed) -> (String, String) {
+    let named = METHODS.iter().find(|(_, method)| *method == installed.method);
+    let name = named.map(|(name, _)| *name).unwrap_or_default();
+    (ANNOTATION.to_owned(), format!("{name}: {}", installed.reason))
+}
 
-    /// Key and value of the annotation that notes it.
-    pub(in crate::controller) fn annotation(&self) -> (String, String) {
-        let method = match self.method {
-            Install::Image => "Image",
-            Install::Copy => "Copy",
-        };
-        (ANNOTATION.to_owned(), format!("{method}: {}", self.reason))
-    }
+/// What `job` was made with; `None` where nothing says so, as with Jobs of releases that only copied.
+pub(crate) fn noted_on(job: &Job) -> Option<Installed> {
+    let (method, reason) = job.annotations().get(ANNOTATION)?.split_once(": ")?;
+    let (_, method) = METHODS.into_iter().find(|(name, _)| *name == method)?;
+    Some(Installed { method, reason: reason.to_owned() })
+}
 
-    /// What `job` was made with; `None` where nothing says so, as with Jobs of releases that only copied.
-    pub(in crate::controller) fn noted_on(job: &Job) -> Option<Self> {
-        let (method, reason) = job.annotations().get(ANNOTATION)?.split_once(": ")?;
-        let method = match method {
-            "Image" => Install::Image,
-            "Copy" => Install::Copy,
-            _ => return None,
-        };
-        Some(Self::new(method, reason.to_owned()))
-    }
-
-    /// The same as the status has it.
-    pub(in crate::controller) fn reported(&self) -> Installed {
-        let method = match self.method {
-            Install::Image => InstallMethod::Image,
-            Install::Copy => InstallMethod::Copy,
-        };
-        Installed { method, reason: self.reason.clone() }
+/// The method as agents read it.
+pub(crate) fn method(installed: Option<&Installed>) -> Install {
+    match installed.map(|installed| installed.method) {
+        Some(InstallMethod::Image) => Install::Image,
+        Some(InstallMethod::Copy) => Install::Copy,
+        None => Install::default(),
     }
 }
 
 /// Chooses for a Job that is made now; `None` where that depends on a `support` that nobody has asked
 /// for yet.
-pub(in crate::controller) fn choose(
-    cluster: &Cluster,
-    support: Option<&ImageVolumeSupport>,
-) -> Option<InstallChoice> {
+pub(crate) fn choose(cluster: &Cluster, support: Option<&ImageVolumeSupport>) -> Option<Installed> {
+    let asked_for = ASKED_FOR.to_owned();
     let (method, reason) = match (cluster.flux.install, needs_copy(cluster)) {
-        (Wanted::Copy, _) => (Install::Copy, ASKED_FOR.to_owned()),
-        (Wanted::Auto, Some(why)) => (Install::Copy, why),
-        (Wanted::Auto, None) => automatic(support?),
-        (Wanted::Image, _) => (Install::Image, image_reason(support?)),
+        (Wanted::Copy, _) => (InstallMethod::Copy, asked_for),
+        (Wanted::Auto, Some(why)) => (InstallMethod::Copy, why),
+        (Wanted::Auto, None) => match support? {
+            Ok(()) => {
+                let reason = "the API server and all nodes have image volumes";
+                (InstallMethod::Image, reason.to_owned())
+            }
+            Err(lack) => (InstallMethod::Copy, lack.why.clone()),
+        },
+        (Wanted::Image, _) => {
+            let reason = match support? {
+                Ok(()) => asked_for,
+                Err(Lack { why, is_certain: true }) => {
+                    format!("{ASKED_FOR}, but will not work: {why}")
+                }
+                Err(Lack { why, .. }) => format!("{ASKED_FOR}, and may not work: {why}"),
+            };
+            (InstallMethod::Image, reason)
+        }
     };
-    Some(InstallChoice::new(method, reason))
-}
-
-fn automatic(support: &ImageVolumeSupport) -> (Install, String) {
-    match support {
-        ImageVolumeSupport::Yes => {
-            let reason = "the API server and all nodes have image volumes";
-            (Install::Image, reason.to_owned())
-        }
-        ImageVolumeSupport::No(why)
-        | ImageVolumeSupport::Off(why)
-        | ImageVolumeSupport::Unknown(why) => (Install::Copy, why.clone()),
-    }
-}
-
-/// The reason where images are mounted because that was asked for.
-fn image_reason(support: &ImageVolumeSupport) -> String {
-    match support {
-        ImageVolumeSupport::Yes => ASKED_FOR.to_owned(),
-        ImageVolumeSupport::No(why) => format!("{ASKED_FOR}, but will not work: {why}"),
-        ImageVolumeSupport::Off(why) | ImageVolumeSupport::Unknown(why) => {
-            format!("{ASKED_FOR}, and may not work: {why}")
-        }
-    }
+    Some(Installed { method, reason })
 }
 
 /// What in the specification speaks for copying, if anything does.
@@ -136,91 +115,64 @@ fn needs_copy(cluster: &Cluster) -> Option<String> {
 mod tests {
     use super::*;
     use crate::controller::fixtures::{cluster, job};
+    use InstallMethod::{Copy, Image};
     use serde_json::{Value, json};
-
-    fn no() -> ImageVolumeSupport {
-        ImageVolumeSupport::No("node n has 1".to_owned())
-    }
-
-    fn chosen(spec: &Value, support: &ImageVolumeSupport) -> (Install, String) {
-        let InstallChoice { method, reason } = choose(&cluster(spec), Some(support)).unwrap();
-        (method, reason)
-    }
 
     fn wanted(method: &str) -> Value {
         json!({ "flux": { "container": { "install": method } } })
     }
 
     #[test]
-    fn images_are_mounted_where_the_cluster_is_known_to_have_image_volumes() {
-        let all = "the API server and all nodes have image volumes".to_owned();
-        for spec in [json!({}), wanted("Auto")] {
-            assert_eq!(chosen(&spec, &ImageVolumeSupport::Yes), (Install::Image, all.clone()));
-            assert_eq!(chosen(&spec, &no()), (Install::Copy, "node n has 1".to_owned()));
-            for uncertain in [ImageVolumeSupport::Unknown, ImageVolumeSupport::Off] {
-                let support = uncertain("nobody knows".to_owned());
-                assert_eq!(chosen(&spec, &support), (Install::Copy, "nobody knows".to_owned()));
-            }
-        }
-    }
-
-    #[test]
-    fn without_an_answer_nothing_is_chosen_that_depends_on_it() {
-        for spec in [json!({}), wanted("Image")] {
-            assert_eq!(choose(&cluster(&spec), None), None, "{spec}");
-        }
-        for spec in [wanted("Copy"), json!({ "pod": { "runtimeClassName": "gvisor" } })] {
-            let choice = choose(&cluster(&spec), None).unwrap();
-            assert_eq!(choice.method, Install::Copy, "{spec}");
-        }
-    }
-
-    #[test]
-    fn what_was_asked_for_is_taken_and_what_speaks_against_it_is_said() {
-        let asked_for = "asked for".to_owned();
-        assert_eq!(
-            chosen(&wanted("Copy"), &ImageVolumeSupport::Yes),
-            (Install::Copy, asked_for.clone())
-        );
-        assert_eq!(chosen(&wanted("Image"), &ImageVolumeSupport::Yes), (Install::Image, asked_for));
-        let (method, reason) = chosen(&wanted("Image"), &no());
-        assert_eq!(method, Install::Image);
-        assert_eq!(reason, "asked for, but will not work: node n has 1");
-        for uncertain in [ImageVolumeSupport::Unknown, ImageVolumeSupport::Off] {
-            let (_, reason) = chosen(&wanted("Image"), &uncertain("nobody knows".to_owned()));
-            assert_eq!(reason, "asked for, and may not work: nobody knows");
+    fn the_method_is_what_was_asked_for_or_what_the_cluster_has_and_the_reason_says_so() {
+        let (yes, no) = (Ok(()), Err(Lack::surely("node n has 1".to_owned())));
+        let perhaps = Err(Lack::perhaps("nobody knows"));
+        for (wants, support, method, reason) in [
+            ("Auto", &yes, Image, "the API server and all nodes have image volumes"),
+            ("Auto", &no, Copy, "node n has 1"),
+            ("Auto", &perhaps, Copy, "nobody knows"),
+            ("Copy", &yes, Copy, "asked for"),
+            ("Image", &yes, Image, "asked for"),
+            ("Image", &no, Image, "asked for, but will not work: node n has 1"),
+            ("Image", &perhaps, Image, "asked for, and may not work: nobody knows"),
+        ] {
+            let expected = Some(Installed { method, reason: reason.to_owned() });
+            assert_eq!(choose(&cluster(&wanted(wants)), Some(support)), expected);
+            let unasked = (wants == "Copy").then_some(expected).flatten();
+            assert_eq!(choose(&cluster(&wanted(wants)), None), unasked, "{wants}");
         }
     }
 
     #[test]
     fn what_image_volumes_may_not_work_with_is_copied_unless_asked_for() {
+        let mine = json!([{ "name": "mine", "image": "a" }]);
         for (pod, named) in [
-            (json!({ "runtimeClassName": "gvisor" }), "\"gvisor\""),
-            (json!({ "overlay": { "runtimeClassName": "kata" } }), "\"kata\""),
-            (json!({ "overlay": { "hostUsers": false } }), "hostUsers"),
-            (json!({ "overlay": { "initContainers": [{ "name": "flux-view" }] } }), "flux-view"),
+            (json!({ "runtimeClassName": "gvisor" }), Some("\"gvisor\"")),
+            (json!({ "overlay": { "runtimeClassName": "kata" } }), Some("\"kata\"")),
+            (json!({ "overlay": { "hostUsers": false } }), Some("hostUsers")),
+            (
+                json!({ "overlay": { "initContainers": [{ "name": "flux-view" }] } }),
+                Some("flux-view"),
+            ),
+            (json!({ "overlay": { "initContainers": mine } }), None),
         ] {
-            let (method, reason) = chosen(&json!({ "pod": pod }), &ImageVolumeSupport::Yes);
-            assert_eq!(method, Install::Copy, "{pod}");
-            assert!(reason.contains(named), "{reason}");
+            let auto = choose(&cluster(&json!({ "pod": pod })), Some(&Ok(()))).unwrap();
+            assert_eq!(auto.method, if named.is_some() { Copy } else { Image }, "{pod}");
+            assert!(auto.reason.contains(named.unwrap_or("image volumes")), "{}", auto.reason);
             let asked = json!({ "pod": pod, "flux": wanted("Image")["flux"] });
-            assert_eq!(chosen(&asked, &ImageVolumeSupport::Yes).0, Install::Image, "{pod}");
+            assert_eq!(choose(&cluster(&asked), Some(&Ok(()))).unwrap().method, Image, "{pod}");
         }
-        let other = json!({ "pod": { "overlay": { "initContainers": [{ "name": "mine", "image": "a" }] } } });
-        assert_eq!(chosen(&other, &ImageVolumeSupport::Yes).0, Install::Image);
     }
 
     #[test]
     fn a_job_says_what_it_was_made_with() {
         let mut made = job(0);
-        assert_eq!(InstallChoice::noted_on(&made), None);
-        for method in [Install::Image, Install::Copy] {
-            let choice = InstallChoice::new(method, "node a: containerd 1.7".to_owned());
-            let (key, value) = choice.annotation();
-            made.annotations_mut().insert(key, value);
-            assert_eq!(InstallChoice::noted_on(&made), Some(choice));
+        assert_eq!(noted_on(&made), None);
+        for method in [Image, Copy] {
+            let installed = Installed { method, reason: "node a: containerd 1.7".to_owned() };
+            made.annotations_mut().extend([annotation(&installed)]);
+            assert_eq!(noted_on(&made), Some(installed));
         }
         made.annotations_mut().insert(ANNOTATION.to_owned(), "Teleport: since 3.0".to_owned());
-        assert_eq!(InstallChoice::noted_on(&made), None);
+        assert_eq!(noted_on(&made), None);
     }
 }

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 ///
 /// The two templates are not compared: [`changed_fields`] names what the user cannot change,
 /// and what another release of the operator builds otherwise is no reason to touch a running Job.
-pub(in crate::controller) fn job_patch(live: &Job, desired: &Job, in_line: bool) -> Option<Value> {
+pub(crate) fn job_patch(live: &Job, desired: &Job, in_line: bool) -> Option<Value> {
     if !is_under_way(live) {
         return None;
     }
@@ -41,7 +41,7 @@ pub(in crate::controller) fn job_patch(live: &Job, desired: &Job, in_line: bool)
 }
 
 /// What a smaller size takes away: from how many pods to how many.
-pub(in crate::controller) fn shrinks(live: &Job, patch: &Value) -> Option<(i64, i64)> {
+pub(crate) fn shrinks(live: &Job, patch: &Value) -> Option<(i64, i64)> {
     let size = live.spec.as_ref()?.parallelism?;
     let next = patch["spec"]["parallelism"].as_i64()?;
     (next < size.into()).then_some((size.into(), next))
@@ -49,7 +49,7 @@ pub(in crate::controller) fn shrinks(live: &Job, patch: &Value) -> Option<(i64, 
 
 /// Paths of the fields that were changed since the Job was made and cannot be while it exists, nor
 /// after its end.
-pub(in crate::controller) fn changed_fields(live: &Job, fields: &FixedFields) -> Vec<String> {
+pub(crate) fn changed_fields(live: &Job, fields: &FixedFields) -> Vec<String> {
     let deleted = live.metadata.deletion_timestamp.is_some();
     if deleted { Vec::new() } else { fields.changed_since(live.annotations()) }
 }

@@ -10,9 +10,8 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 
-/// How a MiniCluster is dealt with.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(in crate::controller) enum Mode {
+pub(crate) enum Mode {
     /// Bring the objects in line with the specification: there is no Job yet, or it is under way.
     #[default]
     Reconcile,
@@ -24,12 +23,10 @@ pub(in crate::controller) enum Mode {
     Unmanaged(Unmanaged),
 }
 
-/// Why a run is not touched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::controller) enum Unmanaged {
+pub(crate) enum Unmanaged {
     /// The specification was refused, so there is nothing to bring it in line with.
     Refused,
-    /// The Job was made by another operator.
     AnotherOperator,
     /// Its agents' configuration is one that this operator cannot read, or is gone, and the Job's
     /// agents, of this image, may not read what this operator would write.
@@ -38,19 +35,18 @@ pub(in crate::controller) enum Unmanaged {
 
 impl Mode {
     /// The note of the run, if it has ended and has one.
-    pub(in crate::controller) const fn ended(&self) -> Option<&EndedRun> {
+    pub(crate) const fn ended(&self) -> Option<&EndedRun> {
         if let Self::Finished(Some(run)) = self { Some(run) } else { None }
     }
 
-    /// True when the Job is another operator's.
-    pub(in crate::controller) fn is_of_another_operator(&self) -> bool {
+    pub(crate) fn is_of_another_operator(&self) -> bool {
         *self == Self::Unmanaged(Unmanaged::AnotherOperator)
     }
 }
 
 /// How it is dealt with; `config` is what the agents have, if this operator can read it, and `cluster` is absent where the
 /// specification was refused.
-pub(in crate::controller) fn mode(
+pub(crate) fn mode(
     live: &Live,
     config: Option<&AgentConfig>,
     cluster: Option<&Cluster>,
@@ -84,7 +80,7 @@ pub(in crate::controller) fn mode(
 }
 
 /// The agents' configuration in `config_map`, if this operator can read it.
-pub(in crate::controller) fn agent_config(config_map: Option<&ConfigMap>) -> Option<AgentConfig> {
+pub(crate) fn agent_config(config_map: Option<&ConfigMap>) -> Option<AgentConfig> {
     AgentConfig::from_toml(config_map?.data.as_ref()?.get(AGENT_CONFIG_KEY)?).ok()
 }
 
@@ -176,9 +172,11 @@ mod tests {
     }
 
     #[test]
-    fn a_run_whose_configuration_cannot_be_read_is_left_alone() {
+    fn a_run_goes_on_whose_configuration_cannot_be_read_or_whose_specification_was_refused() {
         let mut live = running();
         assert_eq!(decide(&live, &json!({}), 2), Mode::Reconcile);
+        assert_eq!(with_cluster(&live, None, 2), Mode::Unmanaged(Unmanaged::Refused));
+        assert_eq!(with_cluster(&Live::default(), None, 2), Mode::Invalid);
         let data = live.config_map.as_mut().unwrap().data.as_mut().unwrap();
         data.insert(AGENT_CONFIG_KEY.to_owned(), "version = 2\nnews = 1\n".to_owned());
         let other = Mode::Unmanaged(Unmanaged::AnotherRelease("agent".to_owned()));
@@ -204,12 +202,5 @@ mod tests {
         assert_eq!(decide(&live, &json!({}), 1), Mode::Reconcile);
         live.job.as_mut().unwrap().metadata.name = Some("another".to_owned());
         assert!(matches!(decide(&live, &json!({}), 1), Mode::Unmanaged(_)));
-    }
-
-    #[test]
-    fn a_run_goes_on_beside_a_specification_that_was_refused() {
-        let refused = with_cluster(&running(), None, 2);
-        assert_eq!(refused, Mode::Unmanaged(Unmanaged::Refused));
-        assert_eq!(with_cluster(&Live::default(), None, 2), Mode::Invalid);
     }
 }

@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 ///
 /// Besides the change: the fields that are refused. What was asked for is not what runs, a pod cannot
 /// be changed, and to replace it would take from the workload what it is using.
-pub(in crate::controller) fn services_pod_change(
+pub(crate) fn services_pod_change(
     live: Option<&Pod>,
     desired: Option<Pod>,
     asked: Option<&ServicesPod>,
@@ -38,49 +38,30 @@ pub(in crate::controller) fn services_pod_change(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::Cluster;
     use crate::controller::fixtures::{at, built, cluster};
     use serde_json::json;
 
-    /// A cluster whose pod of `spec.services` has `image`.
-    fn with(image: &str) -> Cluster {
-        cluster(&json!({ "services": [{ "image": image, "name": "db" }] }))
-    }
-
-    fn pod(cluster: &Cluster) -> Option<Pod> {
-        built(cluster, 1).services_pod
-    }
-
-    /// What is decided of `live` when `asked` is asked for.
-    fn change(live: Option<&Pod>, asked: &Cluster) -> (Change<Pod>, Vec<String>) {
-        services_pod_change(live, pod(asked), asked.services_pod.as_ref())
-    }
-
-    fn keep() -> (Change<Pod>, Vec<String>) {
-        (Change::Keep, Vec::new())
-    }
-
     #[test]
-    fn another_image_or_none_at_all_is_refused_while_it_runs() {
-        let live = pod(&with("a"));
-        let refused = |field: &str| (Change::Keep, vec![field.to_owned()]);
-        assert_eq!(change(live.as_ref(), &with("b")), refused("spec.services[0].image"));
-        assert_eq!(change(live.as_ref(), &cluster(&json!({}))), refused("spec.services"));
-    }
-
-    #[test]
-    fn another_way_to_build_the_same_is_no_change() {
-        let mut live = pod(&with("a")).unwrap();
-        live.spec.as_mut().unwrap().restart_policy = Some("Always".to_owned());
-        assert_eq!(change(Some(&live), &with("a")), keep());
-    }
-
-    #[test]
-    fn an_evicted_pod_goes_and_one_that_goes_is_waited_for() {
-        let mut live = pod(&with("a")).unwrap();
-        live.status.get_or_insert_default().phase = Some("Failed".to_owned());
-        assert_eq!(change(Some(&live), &with("a")), (Change::delete(&live), Vec::new()));
-        live.metadata.deletion_timestamp = Some(at(1));
-        assert_eq!(change(Some(&live), &with("a")), keep());
+    fn what_runs_stays_whatever_is_asked_for_and_an_evicted_pod_goes() {
+        let with =
+            |image: &str| cluster(&json!({ "services": [{ "image": image, "name": "db" }] }));
+        for (phase, deleted, asked, goes, refused) in [
+            ("Running", None, &with("a"), false, None),
+            ("Running", None, &with("b"), false, Some("spec.services[0].image")),
+            ("Running", None, &cluster(&json!({})), false, Some("spec.services")),
+            ("Failed", None, &with("a"), true, None),
+            ("Failed", Some(at(1)), &with("a"), false, None),
+        ] {
+            let mut live = built(&with("a"), 1).services_pod.unwrap();
+            live.status.get_or_insert_default().phase = Some(phase.to_owned());
+            live.metadata.deletion_timestamp = deleted;
+            // Another release may build the same otherwise.
+            live.spec.as_mut().unwrap().restart_policy = Some("Always".to_owned());
+            let desired = built(asked, 1).services_pod;
+            let (change, found) =
+                services_pod_change(Some(&live), desired, asked.services_pod.as_ref());
+            assert_eq!(change, if goes { Change::delete(&live) } else { Change::Keep });
+            assert_eq!(found.first().map(String::as_str), refused);
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! noted on it. So the operator need not see the end to know why it was.
 
 use crate::controller::kube_ext::{
-    CAUSE_ANNOTATION, RAN_ANNOTATION, broker_is_ready, is_finished, is_suspended,
+    CAUSE_ANNOTATION, RAN_ANNOTATION, broker_is_ready, is_finished, is_suspended, parallelism,
 };
 use crate::controller::observe::Live;
 use k8s_openapi::api::batch::v1::Job;
@@ -12,23 +12,20 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use std::time::Duration;
 
-/// How it stands with the time in which the quorum must be reached.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::controller) enum StartDeadline {
+pub(crate) enum StartDeadline {
     /// None is given, or the Job has not started, or has ended.
     #[default]
     None,
     /// The quorum was reached since the Job started, at this time.
     Ran(String),
-    /// So much time is left.
     Rest(Duration),
     /// It has passed; what was waited for.
     Passed(String),
 }
 
 impl StartDeadline {
-    /// Decides, at the time `now`, for a MiniCluster with `seconds` to start.
-    pub(in crate::controller) fn of(seconds: Option<u64>, live: &Live, now: &Time) -> Self {
+    pub(crate) fn of(seconds: Option<u64>, live: &Live, now: &Time) -> Self {
         let Some(job) = live.job.as_ref().filter(|job| !is_finished(job)) else {
             return Self::None;
         };
@@ -51,7 +48,7 @@ impl StartDeadline {
     }
 
     /// Writes into `job`, the one that is to be, what follows for the one there is.
-    pub(in crate::controller) fn set_deadline(&self, live: Option<&Job>, job: &mut Job) {
+    pub(crate) fn set_deadline(&self, live: Option<&Job>, job: &mut Job) {
         let noted = |key: &str| live.and_then(|live| live.annotations().get(key));
         let note = match self {
             Self::None => noted(RAN_ANNOTATION).map(|ran| (RAN_ANNOTATION, ran)),
@@ -69,18 +66,16 @@ impl StartDeadline {
         job.annotations_mut().extend(note);
     }
 
-    /// The time that is left, if it is counted.
-    pub(in crate::controller) const fn rest(&self) -> Option<Duration> {
+    pub(crate) const fn rest(&self) -> Option<Duration> {
         if let Self::Rest(rest) = self { Some(*rest) } else { None }
     }
 }
 
-/// What is waited for.
 fn cause(live: &Live, job: &Job, seconds: u64) -> String {
     let waiting = live.pods.waiting.as_ref().map(|waiting| waiting.message.clone());
     let found = live.pods.refused.clone().or(waiting).unwrap_or_else(|| {
         let ready = job.status.as_ref().and_then(|status| status.ready).unwrap_or_default();
-        let size = job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or_default();
+        let size = parallelism(job);
         format!("{ready} of {size} brokers are ready")
     });
     format!("not running after the {seconds} seconds of spec.startDeadlineSeconds: {found}")
@@ -89,7 +84,7 @@ fn cause(live: &Live, job: &Job, seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{at, ended_job, job, pod, running};
+    use crate::controller::fixtures::{at, ended_job, job, ready_lead};
     use crate::controller::observe::waiting::Waiting;
 
     /// A Job that started at second 100 with a lead that runs.
@@ -97,63 +92,52 @@ mod tests {
         Live { job: Some(job(1)), ..Live::default() }
     }
 
-    fn with_ready_lead() -> Live {
-        let mut lead = pod("hello-0", "Running", "hello", running());
-        let status = lead.status.as_mut().unwrap();
-        status.container_statuses.as_mut().unwrap()[0].ready = true;
-        let mut live = started();
-        live.pods.lead = Some(lead);
-        live
-    }
-
     #[test]
     fn the_time_counts_from_the_start_of_the_job_until_the_quorum_is_reached() {
         let of = |live: &Live, now| StartDeadline::of(Some(60), live, &at(now));
         assert_eq!(of(&started(), 130).rest(), Some(Duration::from_secs(30)));
         assert_eq!(StartDeadline::of(None, &started(), &at(900)), StartDeadline::None);
-        assert_eq!(of(&Live::default(), 900), StartDeadline::None, "there is no Job");
-        let mut live = started();
-        live.job.as_mut().unwrap().spec.as_mut().unwrap().suspend = Some(true);
-        assert_eq!(of(&live, 900), StartDeadline::None, "it is suspended");
-        live.job = Some(ended_job("Failed", "FailedIndexes"));
-        assert_eq!(of(&live, 900), StartDeadline::None, "it has ended");
+        let mut suspended = started();
+        suspended.job.as_mut().unwrap().spec.as_mut().unwrap().suspend = Some(true);
+        let ended = Live { job: Some(ended_job("Failed", "FailedIndexes")), ..Live::default() };
+        for live in [&Live::default(), &suspended, &ended] {
+            assert_eq!(of(live, 900), StartDeadline::None);
+        }
     }
 
     #[test]
     fn who_has_run_has_started_in_time_whatever_becomes_of_it() {
-        let ran = StartDeadline::of(Some(60), &with_ready_lead(), &at(900));
-        assert!(matches!(&ran, StartDeadline::Ran(_)), "{ran:?}");
         let mut live = started();
+        live.pods.lead = Some(ready_lead());
+        let of = |live: &Live, now| StartDeadline::of(Some(60), live, &at(now));
+        let ran = of(&live, 900);
+        assert!(matches!(&ran, StartDeadline::Ran(_)), "{ran:?}");
         ran.set_deadline(None, live.job.as_mut().unwrap());
-        assert_eq!(StartDeadline::of(Some(60), &live, &at(900)), ran, "its lead was lost");
+        live.pods.lead = None;
+        assert_eq!(of(&live, 900), ran, "its lead was lost");
         live.job.as_mut().unwrap().status.as_mut().unwrap().start_time = Some(at(500));
-        let of = |now| StartDeadline::of(Some(60), &live, &at(now));
-        assert_eq!(
-            of(540).rest(),
-            Some(Duration::from_secs(20)),
-            "it was suspended, and starts anew"
-        );
+        let rest = of(&live, 540).rest();
+        assert_eq!(rest, Some(Duration::from_secs(20)), "it was suspended, and starts anew");
     }
 
     #[test]
     fn what_was_waited_for_is_noted_and_stays() {
         let mut live = started();
-        let cause = |live: &Live| {
-            let deadline = StartDeadline::of(Some(60), live, &at(160));
-            let StartDeadline::Passed(cause) = deadline else { panic!("{deadline:?}") };
-            cause
+        let passed = |live: &Live, cause: &str| {
+            let begin = "not running after the 60 seconds of spec.startDeadlineSeconds: ";
+            let passed = StartDeadline::of(Some(60), live, &at(160));
+            assert_eq!(passed, StartDeadline::Passed(format!("{begin}{cause}")));
+            passed
         };
-        let begin = "not running after the 60 seconds of spec.startDeadlineSeconds: ";
-        assert_eq!(cause(&live), format!("{begin}1 of 4 brokers are ready"));
+        passed(&live, "1 of 4 brokers are ready");
         live.pods.waiting = Some(Waiting { message: "no node".to_owned(), lasts: true });
-        assert_eq!(cause(&live), format!("{begin}no node"));
+        passed(&live, "no node");
         live.pods.refused = Some("a quota".to_owned());
-        let passed = StartDeadline::of(Some(60), &live, &at(160));
-        assert_eq!(cause(&live), format!("{begin}a quota"));
+        let quota = passed(&live, "a quota");
         let job = live.job.as_mut().unwrap();
-        passed.set_deadline(None, job);
+        quota.set_deadline(None, job);
         assert_eq!(job.spec.as_ref().unwrap().active_deadline_seconds, Some(1));
         (live.pods.refused, live.pods.waiting) = (None, None);
-        assert_eq!(StartDeadline::of(None, &live, &at(170)), passed, "it is not taken back");
+        assert_eq!(StartDeadline::of(None, &live, &at(170)), quota, "it is not taken back");
     }
 }

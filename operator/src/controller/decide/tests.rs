@@ -3,10 +3,11 @@
 use super::*;
 use crate::cluster::validate::Violation;
 use crate::controller::decide::ended_run::ENDED_RUN_ANNOTATION;
+use crate::controller::decide::install::Lack;
 use crate::controller::decide::mode::Unmanaged;
-use crate::controller::error::NameConflict;
+use crate::controller::error::{NameConflict, ObjectName};
 use crate::controller::fixtures::{
-    at, cluster, delete_failed_job, ended_job, images, job, pod, running,
+    at, cluster, delete_failed_job, ended_job, images, job, pod, ready_lead, running,
 };
 use crate::controller::kube_ext::{CAUSE_ANNOTATION, SUSPENDED_ANNOTATION};
 use k8s_openapi::api::batch::v1::JobStatus;
@@ -36,7 +37,7 @@ fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Live) -> P
         Ok(())
     };
     let images = &images("agent");
-    let image_volumes = Some(ImageVolumeSupport::Unknown("nobody knows".to_owned()));
+    let image_volumes = Some(Err(Lack::perhaps("nobody knows")));
     decide(
         &Request {
             generation,
@@ -51,7 +52,6 @@ fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Live) -> P
     )
 }
 
-/// What is written, in order.
 fn lines(plan: &Plan) -> Vec<String> {
     fn line<K: Resource<DynamicType = ()> + Serialize>(change: &Change<K>) -> Option<String> {
         let kind = K::kind(&());
@@ -79,6 +79,19 @@ fn lines(plan: &Plan) -> Vec<String> {
 fn written(plan: &Plan) -> Vec<String> {
     let words = |line: &String| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
     lines(plan).iter().map(words).collect()
+}
+
+/// The patch of `change`; null where it is another change.
+fn patch_of<K>(change: &Change<K>) -> Value {
+    if let Change::Patch { patch, .. } = change { patch.clone() } else { Value::Null }
+}
+
+fn job_patch(plan: &Plan) -> Value {
+    patch_of(&plan.writes.job)
+}
+
+fn config_patch(plan: &Plan) -> Value {
+    patch_of(&plan.writes.config_map)
 }
 
 /// Creates what `plan` says, as the API server would have.
@@ -125,7 +138,7 @@ fn deleted(spec: &Value) -> Live {
 }
 
 fn taken(kind: &str, name: &str) -> NameConflict {
-    NameConflict { kind: kind.to_owned(), name: name.to_owned(), by_predecessor: false }
+    NameConflict::Taken(ObjectName { kind: kind.to_owned(), name: name.to_owned() })
 }
 
 fn nothing() -> Vec<String> {
@@ -180,7 +193,6 @@ fn another_size_patches_parallelism_and_completions_of_the_job_that_was_read_alo
     let live = settled(&json!({ "maxSize": 6 }));
     let plan = decided(&json!({ "maxSize": 6, "size": 2 }), 2, &live);
     assert_eq!(written(&plan), ["patch ConfigMap hello-agent", "patch Job hello"]);
-    let Change::Patch { patch, .. } = &plan.writes.job else { panic!() };
     let expected = json!({
         "metadata": {
             "uid": "job-uid", "resourceVersion": "5",
@@ -188,9 +200,9 @@ fn another_size_patches_parallelism_and_completions_of_the_job_that_was_read_alo
         },
         "spec": { "parallelism": 2, "completions": 2 },
     });
-    assert_eq!(*patch, expected);
+    assert_eq!(job_patch(&plan), expected);
     assert_eq!((plan.writes.scaled_down, plan.maximum_size), (Some((4, 2)), Some(6)));
-    let Change::Patch { patch, .. } = &plan.writes.config_map else { panic!() };
+    let patch = config_patch(&plan);
     let text = patch["data"]["agent.toml"].as_str().unwrap();
     assert!(text.contains("hello-[0-5]") && text.contains("quorum = 2"), "{text}");
     let more = decided(&json!({ "maxSize": 6, "size": 6 }), 2, &live);
@@ -207,7 +219,7 @@ fn what_a_running_instance_cannot_take_is_refused_and_not_written() {
     // Beside it what can be had is written, and a change that is taken back is no longer reported.
     let image = json!({ "containers": [{ "image": "other", "command": "echo hello" }], "size": 2 });
     let plan = decided(&image, 2, &settled(&json!({})));
-    let Change::Patch { patch, .. } = &plan.writes.job else { panic!() };
+    let patch = job_patch(&plan);
     assert_eq!(patch["spec"], json!({ "parallelism": 2, "completions": 2 }));
     assert!(patch["metadata"]["annotations"].is_null() && plan.refused.len() == 1, "{patch}");
     assert_eq!(decided(&json!({}), 3, &settled(&json!({}))).refused, nothing());
@@ -229,41 +241,37 @@ fn what_a_running_instance_cannot_take_is_refused_and_not_written() {
 fn a_suspended_instance_is_resumed_at_another_size_when_its_pods_are_gone() {
     let spec = |suspend: bool, size: i32| json!({ "maxSize": 6, "size": size, "suspend": suspend });
     let live = settled(&spec(false, 4));
-    let plan = decided(&spec(true, 4), 2, &live);
-    let Change::Patch { patch, .. } = &plan.writes.job else { panic!() };
+    let patch = job_patch(&decided(&spec(true, 4), 2, &live));
     assert_eq!(patch["spec"], json!({ "suspend": true }));
     assert_eq!(patch["metadata"]["annotations"][SUSPENDED_ANNOTATION], "true");
 
     let mut suspended = settled(&spec(true, 4));
     let job = suspended.job.as_mut().unwrap();
     job.status = Some(JobStatus { active: Some(0), terminating: Some(1), ..JobStatus::default() });
-    let plan = decided(&spec(false, 2), 2, &suspended);
-    let Change::Patch { patch, .. } = &plan.writes.job else { panic!() };
+    let patch = job_patch(&decided(&spec(false, 2), 2, &suspended));
     assert_eq!(patch["spec"], json!({ "parallelism": 2, "completions": 2 }), "a pod is left");
     suspended.job.as_mut().unwrap().status.as_mut().unwrap().terminating = Some(0);
-    let plan = decided(&spec(false, 2), 2, &suspended);
-    let Change::Patch { patch, .. } = &plan.writes.job else { panic!() };
+    let patch = job_patch(&decided(&spec(false, 2), 2, &suspended));
     assert_eq!(patch["spec"], json!({ "parallelism": 2, "completions": 2, "suspend": false }));
     assert!(patch["metadata"]["annotations"][SUSPENDED_ANNOTATION].is_null());
 }
 
 #[test]
-fn a_command_that_the_archive_has_is_noted_for_the_next_lead() {
+fn a_command_that_the_archive_has_is_noted_for_the_next_lead_of_an_interactive_instance() {
     let volumes = json!({ "state": { "path": "/state", "claimName": "state" } });
-    let spec = json!({
-        "interactive": true,
-        "archive": { "path": "/state/a.tgz" },
-        "containers": [{ "image": "app", "command": "echo hello", "volumes": volumes }],
-    });
-    let mut live = settled(&spec);
-    assert!(matches!(decided(&spec, 1, &live).writes.config_map, Change::Keep));
-    let mut lead = pod("hello-0", "Running", "hello", running());
-    lead.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].ready = true;
-    live.pods.lead = Some(lead);
-    let plan = decided(&spec, 1, &live);
-    let Change::Patch { patch, .. } = &plan.writes.config_map else { panic!("{plan:?}") };
-    let text = patch["data"]["agent.toml"].as_str().unwrap();
-    assert!(text.contains("submitted = true\n"), "{text}");
+    let containers = json!([{ "image": "app", "command": "echo hello", "volumes": volumes }]);
+    let archive = json!({ "path": "/state/a.tgz" });
+    for (spec, notes) in [
+        (json!({ "interactive": true, "archive": archive, "containers": containers }), true),
+        (json!({ "interactive": true, "containers": containers }), false),
+        (json!({ "archive": archive, "containers": containers }), false),
+    ] {
+        let mut live = settled(&spec);
+        assert!(matches!(decided(&spec, 1, &live).writes.config_map, Change::Keep));
+        live.pods.lead = Some(ready_lead());
+        let patch = config_patch(&decided(&spec, 1, &live));
+        assert_eq!(patch.to_string().contains("submitted = true"), notes, "{patch}");
+    }
 }
 
 #[test]
@@ -276,8 +284,7 @@ fn an_instance_that_does_not_start_in_time_ends_itself_with_the_cause() {
     assert_eq!(lines(&plan), nothing());
     assert_eq!(next_reconcile(&live, &plan, None, "hello"), Some(Duration::from_secs(10)));
     live.job.as_mut().unwrap().status.as_mut().unwrap().start_time = Some(at(940));
-    let plan = decided(&spec, 1, &live);
-    let Change::Patch { patch, .. } = &plan.writes.job else { panic!("{plan:?}") };
+    let patch = job_patch(&decided(&spec, 1, &live));
     assert_eq!(patch["spec"], json!({ "activeDeadlineSeconds": 1 }));
     let cause = patch["metadata"]["annotations"][CAUSE_ANNOTATION].as_str().unwrap();
     assert!(cause.contains("the 60 seconds of spec.startDeadlineSeconds"), "{cause}");
@@ -292,7 +299,7 @@ fn a_specification_that_was_refused_changes_nothing_of_what_runs() {
     let settled = settled(&everything());
     for live in [&Live::default(), &settled] {
         let plan = with(faults(), 2, live);
-        assert!(matches!(plan.acceptance, Acceptance::Refused(_)));
+        assert!(plan.violations.is_some());
         assert_eq!(lines(&plan), nothing());
     }
     // Nobody knows its Services then.
@@ -324,7 +331,7 @@ fn another_specification_runs_with_another_secret_and_without_the_note_of_the_ru
     assert_ne!(secret, cluster(&json!({})).curve_secret());
     let secret = format!("create Secret {secret}");
     assert_eq!(written(&plan), [&secret, "patch ConfigMap hello-agent", "create Job hello"]);
-    let Change::Patch { patch, .. } = &plan.writes.config_map else { panic!() };
+    let patch = config_patch(&plan);
     let annotations = &patch["metadata"]["annotations"];
     assert_eq!(*annotations, json!({ ENDED_RUN_ANNOTATION: null }));
 }
@@ -349,10 +356,11 @@ fn a_missing_object_is_made_again_and_no_other_is_touched() {
 
 #[test]
 fn an_object_of_somebody_else_stops_all_that_needs_it() {
-    for (place, category) in [(taken("Job", "hello"), "NameTaken"), {
-        let by_predecessor = true;
-        (NameConflict { by_predecessor, ..taken("ConfigMap", "hello-agent") }, "WaitingForDeletion")
-    }] {
+    let map = ObjectName { kind: "ConfigMap".to_owned(), name: "hello-agent".to_owned() };
+    for (place, category) in [
+        (taken("Job", "hello"), "NameTaken"),
+        (NameConflict::Predecessor(map), "WaitingForDeletion"),
+    ] {
         let live = Live { taken: vec![place], ..Live::default() };
         let plan = decided(&everything(), 1, &live);
         assert_eq!((lines(&plan), plan.obstacle.unwrap().category()), (nothing(), category));
@@ -386,11 +394,9 @@ fn pods_that_nobody_tells_of_are_looked_for_again_soon() {
     let next = |live: &Live, state| next_reconcile(live, &plan, Some(state), "hello");
     let (soon, later) = (Some(POLL), None);
     assert_eq!(next(&live, State::Starting), soon);
-    let mut lead = pod("hello-0-a", "Running", "hello", running());
-    live.pods.lead = Some(lead.clone());
+    live.pods.lead = Some(pod("hello-0-a", "Running", "hello", running()));
     assert_eq!(next(&live, State::Running), soon, "the lead is not ready any more");
-    lead.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].ready = true;
-    live.pods.lead = Some(lead);
+    live.pods.lead = Some(ready_lead());
     // A sidecar that has failed takes readiness from its pod for good: that is no reason to poll.
     assert_eq!(next(&live, State::Running), later);
     live.job.as_mut().unwrap().status.as_mut().unwrap().active = Some(3);

@@ -3,92 +3,105 @@
 //! What makes a Job is read live: the MiniCluster, its Job and its `ConfigMap`, wherever no Job is there. All else may
 //! be out of date, and every write carries the version that it was decided on.
 
-use super::image_volumes::ImageVolumes;
 use super::mini_cluster::{Read, read};
-use super::recent::{Asked, Name, Recent, SIZE_LIMIT, name_of};
+use super::recent::{Asked, Name, name_of};
 use super::stores::{MiniClusterMeta, Stores, stored};
-use super::waiting::Waiting;
 use crate::controller::context::Context;
-use crate::controller::decide::install::ImageVolumeSupport;
-use crate::controller::error::{Error, NameConflict};
+use crate::controller::error::{Error, NameConflict, ObjectName, Verb};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{ApiResource, DynamicObject, ListParams, ObjectList};
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::time::Duration;
 
 /// Reads from the stores, and from the API server what they do not hold.
-pub(in crate::controller) struct CachedClient<'context> {
-    client: &'context Client,
+pub(crate) struct CachedClient<'context> {
+    pub(crate) context: &'context Context,
     /// Absent before the watches begin: then everything is read live.
     stores: Option<&'context Stores>,
-    recent: &'context Recent,
-    image_volumes: &'context ImageVolumes,
-    cluster: Name,
+    pub(crate) cluster: Name,
 }
 
 /// The object of a name that is ours to give, if there is one, or what somebody else has there.
-pub(in crate::controller) type Owned<K> = Result<Option<K>, NameConflict>;
+pub(crate) type Owned<K> = Result<Option<K>, NameConflict>;
+
+/// Objects of one kind in the namespace of a MiniCluster, on the API server.
+pub(crate) struct Objects<K> {
+    pub(crate) api: Api<K>,
+    pub(crate) kind: String,
+}
+
+impl<K> Objects<K> {
+    /// The object called `name`, if it is there, and whether it is `owner`'s.
+    pub(crate) async fn read_owned(
+        &self,
+        name: &str,
+        owner: &OwnerReference,
+    ) -> Result<Owned<K>, Error>
+    where
+        K: Resource + Clone + Debug + DeserializeOwned,
+    {
+        let found = self.api.get_opt(name).await;
+        let Some(object) = found.map_err(Error::of(Verb::Read, &self.kind, name))? else {
+            return Ok(Ok(None));
+        };
+        if is_owned(&object, &owner.uid) {
+            return Ok(Ok(Some(object)));
+        }
+        let mut owners = object.owner_references().iter();
+        let taken = ObjectName { kind: self.kind.clone(), name: name.to_owned() };
+        let namesakes = owners.any(|it| it.kind == owner.kind && it.name == owner.name);
+        let conflict = if namesakes { NameConflict::Predecessor } else { NameConflict::Taken };
+        Ok(Err(conflict(taken)))
+    }
+
+    /// The object `name` is another than the one that was read.
+    pub(crate) fn conflict(&self, name: &str) -> Error {
+        Error::Conflict(ObjectName { kind: self.kind.clone(), name: name.to_owned() })
+    }
+}
 
 impl<'context> CachedClient<'context> {
-    /// A client for a reconcile of `cluster`.
-    pub(in crate::controller) fn new(
-        context: &'context Context,
-        cluster: &MiniClusterMeta,
-    ) -> Self {
-        Self {
-            client: &context.client,
-            stores: context.stores.get(),
-            recent: &context.recent,
-            image_volumes: &context.image_volumes,
-            cluster: name_of(cluster),
-        }
+    pub(crate) fn new(context: &'context Context, cluster: &MiniClusterMeta) -> Self {
+        Self { context, stores: context.stores.get(), cluster: name_of(cluster) }
     }
 
-    /// The client behind this one.
-    pub(in crate::controller) const fn client(&self) -> &Client {
-        self.client
-    }
-
-    /// Namespace of the MiniCluster.
-    pub(in crate::controller) fn namespace(&self) -> &str {
-        &self.cluster.0
-    }
-
-    /// Objects of one kind in the namespace of the MiniCluster.
-    pub(in crate::controller) fn api<K>(&self) -> Api<K>
+    pub(crate) fn objects<K>(&self) -> Objects<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        Api::namespaced(self.client.clone(), &self.cluster.0)
+        let api = Api::namespaced(self.context.client.clone(), &self.cluster.0);
+        Objects { api, kind: K::kind(&()).into_owned() }
+    }
+
+    /// The same of a kind that this operator has no type for.
+    pub(crate) fn dynamic(&self, resource: &ApiResource) -> Objects<DynamicObject> {
+        let api = Api::namespaced_with(self.context.client.clone(), &self.cluster.0, resource);
+        Objects { api, kind: resource.kind.clone() }
     }
 
     /// The MiniCluster itself, if it is there; where it has a Job, as it was read or written last.
-    pub(in crate::controller) async fn cluster(
-        &self,
-        watched: &MiniClusterMeta,
-    ) -> Result<Option<Read>, Error> {
+    pub(crate) async fn cluster(&self, watched: &MiniClusterMeta) -> Result<Option<Read>, Error> {
         let (namespace, name) = &self.cluster;
         let job = ObjectRef::new(name).within(namespace);
         let has_job = self.stores.is_some_and(|stores| stores.jobs.get(&job).is_some());
-        if let Some(object) = self.recent.cluster(watched).filter(|_| has_job) {
-            return Ok(Some(Read { object, unreadable: None, size: 0 }));
+        if let Some(object) = self.context.recent.cluster(watched).filter(|_| has_job) {
+            return Ok(Some(Read { object, unreadable: None }));
         }
-        let read = read(self.client, namespace, name).await?;
+        let read = read(&self.context.client, namespace, name).await?;
         match &read {
-            Some(Read { object, unreadable: None, size }) if *size <= SIZE_LIMIT => {
-                self.recent.set_cluster(object);
-            }
-            Some(_) | None => self.recent.forget(&self.cluster),
+            Some(Read { object, unreadable: None }) => self.context.recent.set_cluster(object),
+            Some(_) | None => self.context.recent.forget(&self.cluster),
         }
         Ok(read)
     }
 
     /// The object called `name`, if it is there, and whether it is `owner`'s; `store` is where the watch puts it.
-    pub(in crate::controller) async fn get_owned<K>(
+    pub(crate) async fn get_owned<K>(
         &self,
         name: &str,
         owner: &OwnerReference,
@@ -102,51 +115,39 @@ impl<'context> CachedClient<'context> {
             + 'static,
     {
         let stored = self.stores.and_then(|stores| stored(store(stores), &self.cluster.0, name));
-        match stored.filter(|object| is_owned(object, owner)) {
+        match stored.filter(|object| is_owned(object, &owner.uid)) {
             Some(object) => Ok(Ok(Some(object))),
-            None => self.read_owned(name, owner).await,
+            None => self.objects().read_owned(name, owner).await,
         }
     }
 
-    /// The same, read live.
-    pub(in crate::controller) async fn read_owned<K>(
+    /// The objects that `parameters` select; a failure is one to read `kind` and `name`.
+    pub(crate) async fn list<K>(
         &self,
+        parameters: &ListParams,
+        kind: &str,
         name: &str,
-        owner: &OwnerReference,
-    ) -> Result<Owned<K>, Error>
+    ) -> Result<ObjectList<K>, Error>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + Clone
             + Debug
             + DeserializeOwned,
     {
-        let kind = K::kind(&()).into_owned();
-        let found = self.api::<K>().get_opt(name).await.map_err(|source| Error::Read {
-            kind: kind.clone(),
-            name: name.to_owned(),
-            source: Box::new(source),
-        })?;
-        let Some(object) = found else { return Ok(Ok(None)) };
-        if is_owned(&object, owner) {
-            return Ok(Ok(Some(object)));
-        }
-        let owners = object.owner_references();
-        let namesake =
-            |other: &OwnerReference| other.kind == owner.kind && other.name == owner.name;
-        let by_predecessor = owners.iter().any(namesake);
-        Ok(Err(NameConflict { kind, name: name.to_owned(), by_predecessor }))
+        let answer = self.objects().api.list(parameters).await;
+        answer.map_err(Error::of(Verb::Read, kind, name))
     }
 
     /// The pod of `spec.services`. Where the specification asks for none, one of somebody else is in nobody's way, and
     /// the store says whether there is one.
-    pub(in crate::controller) async fn services_pod(
+    pub(crate) async fn services_pod(
         &self,
         name: &str,
         owner: &OwnerReference,
         is_asked_for: bool,
     ) -> Result<Owned<Pod>, Error> {
-        let namespace = self.namespace();
-        let is_absent = self.stores.is_some_and(|it| it.lacks_services_pod(namespace, name));
+        let lacks = |stores: &Stores| stores.lacks_services_pod(&self.cluster.0, name);
+        let is_absent = self.stores.is_some_and(lacks);
         if is_absent && !is_asked_for {
             return Ok(Ok(None));
         }
@@ -154,28 +155,22 @@ impl<'context> CachedClient<'context> {
     }
 
     /// The pods with index 0 of the Job with this uid, if the store has them all.
-    pub(in crate::controller) fn leads(&self, job: &str) -> Option<Vec<Pod>> {
+    pub(crate) fn leads(&self, job: &str) -> Option<Vec<Pod>> {
         self.stores?.leads_of(&self.cluster.0, job)
     }
 
     /// What keeps the pods from starting, if that was asked less than `pause` ago.
-    pub(in crate::controller) fn waiting(&self, pause: Duration) -> Option<Asked> {
+    pub(crate) fn waiting(&self, pause: Duration) -> Option<Asked> {
         self.stores?;
-        self.recent.waiting(&self.cluster, pause)
-    }
-
-    /// Remembers what keeps the pods from starting.
-    pub(in crate::controller) fn set_waiting(&self, waiting: Option<Waiting>) {
-        self.recent.set_waiting(&self.cluster, waiting);
-    }
-
-    /// Whether pods can have image volumes.
-    pub(in crate::controller) async fn image_volumes(&self) -> ImageVolumeSupport {
-        self.image_volumes.support(self.client).await
+        self.context.recent.waiting(&self.cluster, pause)
     }
 }
 
-/// True when `owner` is among the owners of `object`.
-pub(in crate::controller) fn is_owned(object: &impl ResourceExt, owner: &OwnerReference) -> bool {
-    object.owner_references().iter().any(|it| it.uid == owner.uid)
+pub(crate) fn is_owned(object: &impl ResourceExt, uid: &str) -> bool {
+    object.owner_references().iter().any(|owner| owner.uid == uid)
+}
+
+/// The object if it is ours; one of somebody else goes into `taken`.
+pub(crate) fn or_note<K>(found: Owned<K>, taken: &mut Vec<NameConflict>) -> Option<K> {
+    found.map_err(|other| taken.push(other)).ok().flatten()
 }

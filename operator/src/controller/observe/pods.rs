@@ -1,46 +1,46 @@
 //! The Job's pods, and why some of them do not start.
 
-use super::cached_client::CachedClient;
+use super::cached_client::{CachedClient, is_owned};
 use super::waiting::{SILENT_LIMIT, Waiting, event_time, is_silent, waiting};
 use crate::cluster::Identity;
 use crate::controller::build::KILLED;
-use crate::controller::error::Error;
+use crate::controller::error::{Error, Verb};
 use crate::controller::kube_ext::{
     condition, containers, has_failed, is_failed, is_finished, lacks_brokers, lacks_pods, phase,
 };
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{Exit, TerminationMessage, labels};
+use futures::future::try_join_all;
+use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Event, Namespace, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::ListParams;
+use kube::api::{ListParams, ObjectList};
 use kube::{Api, ResourceExt as _};
 use std::cmp::Reverse;
 use std::time::Duration;
 
 /// Time from the start of a Job, and from one time to the next, in which it is not asked why pods do not
 /// start: most do.
-pub(in crate::controller) const BEGIN: Duration = Duration::from_secs(5);
+pub(crate) const BEGIN: Duration = Duration::from_secs(5);
 /// Pods that are asked why they do not start.
 const ASKED: usize = 100;
 /// Pods that are read at once: others may label theirs like those of a Job, and a pod takes much memory.
 const PAGE: u32 = 20;
 
-/// What there is to know of the pods of a Job.
 #[derive(Debug, Clone, Default)]
-pub(in crate::controller) struct Pods {
+pub(crate) struct Pods {
     /// The newest pod with index 0; where that says that an earlier one has ended the run, the earlier one.
-    pub(in crate::controller) lead: Option<Pod>,
+    pub(crate) lead: Option<Pod>,
     /// A worker's pod that failed, when the Job did.
-    pub(in crate::controller) failed_worker: Option<Pod>,
-    /// What keeps pods from starting.
-    pub(in crate::controller) waiting: Option<Waiting>,
+    pub(crate) failed_worker: Option<Pod>,
+    pub(crate) waiting: Option<Waiting>,
     /// Why the Job gets fewer pods than it asks for.
-    pub(in crate::controller) refused: Option<String>,
+    pub(crate) refused: Option<String>,
     /// The namespace is being deleted, and the Job gets no pods there any more.
-    pub(in crate::controller) namespace_ends: bool,
+    pub(crate) namespace_ends: bool,
     /// True while it is too early to ask for these.
-    pub(in crate::controller) begin: bool,
+    pub(crate) begin: bool,
 }
 
 /// Reads the lead's pod; why pods do not start, while some do not; and, when the Job has failed
@@ -51,74 +51,70 @@ pub(super) async fn pods(
     job: &Job,
     now: &Time,
 ) -> Result<Pods, Error> {
-    let api: Api<Pod> = client.api();
-    let of_job = format!("{}={}", labels::JOB_NAME, identity.name);
+    let runner = identity.name.as_str();
+    let of_job = format!("{}={runner}", labels::JOB_NAME);
     // How a run has ended is read: the watch of the Job may be ahead of that of its pods.
     let stored = if is_finished(job) { None } else { client.leads(&job.uid().unwrap_or_default()) };
     let leads = if let Some(leads) = stored {
         leads
     } else {
-        let lead = labelled(&format!("{of_job},{}=0", labels::COMPLETION_INDEX));
-        list(&api, lead, job, usize::MAX).await?
+        let leads = format!("{of_job},{}=0", labels::COMPLETION_INDEX);
+        list(client, job, ListParams::default().labels(&leads)).try_collect().await?
     };
-    let lead = select_lead(leads, identity.name.as_str());
-    let mut pods = Pods { lead, ..Pods::default() };
+    let mut pods = Pods { lead: select_lead(leads, runner), ..Pods::default() };
     let failed = job.status.as_ref().and_then(|status| status.failed).unwrap_or_default() > 0;
     let lead_failed = pods.lead.as_ref().is_some_and(has_failed);
     if is_failed(job) && failed && !lead_failed {
-        pods.failed_worker = failed_worker(&api, &of_job, job, identity.name.as_str()).await?;
+        let all = ListParams::default().labels(&of_job).fields("status.phase=Failed");
+        // Of a large Job's pods thousands may have failed: one is in memory.
+        let likelier = async |found: Option<Pod>, pod: Pod| {
+            Ok(found.into_iter().chain([pod]).min_by_key(|pod| failure_rank(pod, runner)))
+        };
+        pods.failed_worker = list(client, job, all).try_fold(None, likelier).await?;
     }
     pods.begin = begins(job, now);
     if pods.begin {
         return Ok(pods);
     }
     if lacks_pods(job) {
-        pods.refused = refusal(client, identity, job).await?;
+        pods.refused = refusal(client, job).await?;
         pods.namespace_ends = namespace_ends(client).await?;
     }
     if lacks_brokers(job) {
-        pods.waiting = if let Some(asked) = client.waiting(BEGIN) {
-            asked.waiting
+        pods.waiting = if let Some((_, waiting)) = client.waiting(BEGIN) {
+            waiting
         } else {
-            let waiting = pending(client, identity, job, now).await?;
-            client.set_waiting(waiting.clone());
+            let waiting = pending(client, job, now).await?;
+            client.context.recent.set_waiting(&client.cluster, waiting.clone());
             waiting
         };
     }
     Ok(pods)
 }
 
-/// True while it is too early to ask why pods do not start.
 fn begins(job: &Job, now: &Time) -> bool {
     let start = job.status.as_ref().and_then(|status| status.start_time.as_ref());
     start.is_some_and(|start| now.0.duration_since(start.0).unsigned_abs() < BEGIN)
 }
 
-fn labelled(labels: &str) -> ListParams {
-    ListParams::default().labels(labels).limit(PAGE)
-}
-
 /// Why pods that wait do not start, if they do not only need more time.
 async fn pending(
     client: &CachedClient<'_>,
-    identity: &Identity,
     job: &Job,
     now: &Time,
 ) -> Result<Option<Waiting>, Error> {
-    let api: Api<Pod> = client.api();
     let uid = job.uid().unwrap_or_default();
-    let pending =
-        labelled(&format!("{}={uid}", labels::CONTROLLER_UID)).fields("status.phase=Pending");
-    let mut pods = list(&api, pending, job, ASKED).await?;
+    let of_job = ListParams::default().labels(&format!("{}={uid}", labels::CONTROLLER_UID));
+    let pending = list(client, job, of_job.fields("status.phase=Pending")).take(ASKED);
+    let mut pods: Vec<Pod> = pending.try_collect().await?;
     pods.retain(|pod| phase(pod) == Some("Pending"));
     pods.sort_by_key(index);
     let silent = pods.iter().filter(|pod| is_silent(pod)).take(SILENT_LIMIT);
-    let warnings = silent.map(|pod| {
+    let warnings = silent.map(async |pod| {
         let uid = pod.uid().unwrap_or_default();
-        events(client, identity, "Pod", format!("involvedObject.uid={uid},type=Warning"))
+        events(client, job, "Pod", &format!("involvedObject.uid={uid},type=Warning")).await
     });
-    let warnings: Vec<Event> =
-        futures::future::try_join_all(warnings).await?.into_iter().flatten().collect();
+    let warnings: Vec<Event> = try_join_all(warnings).await?.into_iter().flatten().collect();
     Ok(waiting(&pods, &warnings, now))
 }
 
@@ -130,46 +126,31 @@ fn index(pod: &Pod) -> (u32, String) {
 
 /// What the Job controller says about pods it could not make: an admission plugin refuses them
 /// (Pod Security, a quota), in Events alone.
-async fn refusal(
-    client: &CachedClient<'_>,
-    identity: &Identity,
-    job: &Job,
-) -> Result<Option<String>, Error> {
+async fn refusal(client: &CachedClient<'_>, job: &Job) -> Result<Option<String>, Error> {
     let uid = job.uid().unwrap_or_default();
     let fields = format!("involvedObject.uid={uid},reason=FailedCreate");
-    let events = events(client, identity, "Job", fields).await?;
-    let newest = events.into_iter().max_by_key(event_time);
+    let newest = events(client, job, "Job", &fields).await?.into_iter().max_by_key(event_time);
     Ok(newest.and_then(|event| event.message).map(|message| refused(&message)))
 }
 
 /// Whether the namespace is being deleted. Its pods go first (KEP-5080), and the Job keeps those that have failed
 /// until it can make others, which it cannot there: the two wait for each other until the Job goes.
 async fn namespace_ends(client: &CachedClient<'_>) -> Result<bool, Error> {
-    let api: Api<Namespace> = Api::all(client.client().clone());
-    let name = client.namespace();
-    let found = api.get_metadata_opt(name).await.map_err(|source| Error::Read {
-        kind: "Namespace".to_owned(),
-        name: name.to_owned(),
-        source: Box::new(source),
-    })?;
+    let api: Api<Namespace> = Api::all(client.context.client.clone());
+    let name = &client.cluster.0;
+    let found = api.get_metadata_opt(name).await;
+    let found = found.map_err(Error::of(Verb::Read, "Namespace", name))?;
     Ok(found.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some()))
 }
 
-/// The Events about objects of `kind` that `fields` select.
 async fn events(
     client: &CachedClient<'_>,
-    identity: &Identity,
+    job: &Job,
     kind: &str,
-    fields: String,
+    fields: &str,
 ) -> Result<Vec<Event>, Error> {
-    let api: Api<Event> = client.api();
-    let list = api.list(&ListParams::default().fields(&fields)).await;
-    let list = list.map_err(|source| Error::Read {
-        kind: format!("Events of {kind}"),
-        name: identity.name.to_string(),
-        source: Box::new(source),
-    })?;
-    Ok(list.items)
+    let parameters = ListParams::default().fields(fields);
+    Ok(client.list(&parameters, &format!("Events of {kind}"), &job.name_any()).await?.items)
 }
 
 /// The Job controller's words without the pod's name: it makes another pod each time.
@@ -192,31 +173,14 @@ fn select_lead(mut leads: Vec<Pod>, runner: &str) -> Option<Pod> {
     }
 }
 
-/// The pod whose failure was the Job's: the oldest of those that nobody stopped, before those that were
-/// killed, of which it is one whose index was most often. Of a large Job's pods thousands may have failed.
-async fn failed_worker(
-    api: &Api<Pod>,
-    of_job: &str,
-    job: &Job,
-    runner: &str,
-) -> Result<Option<Pod>, Error> {
-    let mut parameters = labelled(of_job).fields("status.phase=Failed");
-    let mut found = None;
-    loop {
-        let (pods, next) = page(api, &parameters, job).await?;
-        found = found.into_iter().chain(pods).min_by_key(|pod| failure_rank(pod, runner));
-        if next.is_none() {
-            return Ok(found);
-        }
-        parameters.continue_token = next;
-    }
-}
-
-/// Orders pods by how likely it is that their failure was their Job's, the likeliest first.
+/// Orders pods by how likely it is that their failure was their Job's, the likeliest first: the oldest of those that
+/// nobody stopped, then those that were killed, of which it is one whose index was most often.
 fn failure_rank(pod: &Pod, runner: &str) -> impl Ord + use<> {
-    let blame = FailureCause::of(pod, runner);
-    let kills = if blame == FailureCause::Killed { earlier_failures(pod) } else { 0 };
-    (blame, Reverse(kills), age(pod))
+    let code = exit_code(pod, runner);
+    let is_killed = code.is_some_and(|code| KILLED.contains(&code));
+    let is_stopped = code == Some(Exit::Stopped.code().into()) || (!is_killed && is_disrupted(pod));
+    let kills = if is_killed { earlier_failures(pod) } else { 0 };
+    (is_stopped, is_killed, Reverse(kills), age(pod))
 }
 
 /// How often the pod's index had failed when the Job controller made it.
@@ -226,26 +190,6 @@ fn earlier_failures(pod: &Pod) -> u32 {
     count.and_then(|count| count.parse().ok()).unwrap_or_default()
 }
 
-/// How likely it is that a pod's failure was its Job's, the likeliest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum FailureCause {
-    Failed,
-    Killed,
-    Stopped,
-}
-
-impl FailureCause {
-    fn of(pod: &Pod, runner: &str) -> Self {
-        match exit_code(pod, runner) {
-            Some(code) if code == i32::from(Exit::Stopped.code()) => Self::Stopped,
-            Some(code) if KILLED.contains(&code) => Self::Killed,
-            _ if is_disrupted(pod) => Self::Stopped,
-            _ => Self::Failed,
-        }
-    }
-}
-
-/// The exit code of the pod's runner, if that has ended.
 fn exit_code(pod: &Pod, runner: &str) -> Option<i32> {
     end(pod, runner).map(|end| end.exit_code)
 }
@@ -268,44 +212,26 @@ fn is_disrupted(pod: &Pod) -> bool {
     disruption.is_some_and(|disruption| disruption.status == "True")
 }
 
-/// Pods of this very Job, and no further page once there are `enough`.
-async fn list(
-    api: &Api<Pod>,
-    mut parameters: ListParams,
-    job: &Job,
-    enough: usize,
-) -> Result<Vec<Pod>, Error> {
-    let mut found = Vec::new();
-    loop {
-        let (pods, next) = page(api, &parameters, job).await?;
-        found.extend(pods);
-        if next.is_none() || found.len() >= enough {
-            return Ok(found);
-        }
-        parameters.continue_token = next;
-    }
+/// The pods of this very Job that `parameters` select, read a page at a time.
+fn list<'job>(
+    client: &'job CachedClient<'_>,
+    job: &'job Job,
+    parameters: ListParams,
+) -> impl Stream<Item = Result<Pod, Error>> + 'job {
+    let pages = stream::try_unfold(Some(parameters.limit(PAGE)), async |parameters| {
+        let Some(mut parameters) = parameters else { return Ok::<_, Error>(None) };
+        let page: ObjectList<Pod> =
+            client.list(&parameters, "Pods of Job", &job.name_any()).await?;
+        parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        let next = parameters.continue_token.is_some().then_some(parameters);
+        // A Job of the same name may have gone a moment ago, and its pods not yet.
+        let uid = job.uid().unwrap_or_default();
+        let pods = page.items.into_iter().filter(move |pod| is_owned(pod, &uid)).map(Ok);
+        Ok(Some((stream::iter(pods), next)))
+    });
+    pages.try_flatten()
 }
 
-/// Pods of this very Job, and where the list goes on, if it does.
-async fn page(
-    api: &Api<Pod>,
-    parameters: &ListParams,
-    job: &Job,
-) -> Result<(Vec<Pod>, Option<String>), Error> {
-    let pods = api.list(parameters).await.map_err(|source| Error::Read {
-        kind: "Pods of Job".to_owned(),
-        name: job.name_any(),
-        source: Box::new(source),
-    })?;
-    // A Job of the same name may have gone a moment ago, and its pods not yet.
-    let owned = |pod: &Pod| {
-        pod.owner_references().iter().any(|owner| Some(&owner.uid) == job.uid().as_ref())
-    };
-    let next = pods.metadata.continue_.filter(|token| !token.is_empty());
-    Ok((pods.items.into_iter().filter(owned).collect(), next))
-}
-
-/// Orders pods by their creation, then by name.
 fn age(pod: &Pod) -> (Option<jiff::Timestamp>, String) {
     (pod.creation_timestamp().map(|time| time.0), pod.name_any())
 }
@@ -333,58 +259,51 @@ mod tests {
 
     #[test]
     fn the_newest_lead_tells_unless_it_refuses_to_repeat_what_an_earlier_one_ran() {
-        let of = |codes: &[Option<i32>]| {
+        for (codes, expected) in [
+            (&[Some(137), None][..], Some(2)),
+            (&[Some(137), Some(77)], Some(1)),
+            // Who ran the command came first.
+            (&[Some(75), Some(137), Some(77)], Some(1)),
+            (&[Some(77)], Some(1)),
+            (&[], None),
+        ] {
             let pods = (1..).zip(codes).map(|(second, code)| made(second, *code));
-            second(select_lead(pods.collect(), "hello"))
-        };
-        assert_eq!(of(&[Some(137), None]), Some(2));
-        assert_eq!(of(&[Some(137), Some(77)]), Some(1));
-        assert_eq!(of(&[Some(75), Some(137), Some(77)]), Some(1), "who ran the command came first");
-        assert_eq!(of(&[Some(77)]), Some(1));
+            assert_eq!(second(select_lead(pods.collect(), "hello")), expected);
+        }
         let mut stopped = made(1, Some(75));
         let containers = stopped.status.as_mut().unwrap().container_statuses.as_mut().unwrap();
         containers[0].state =
             Some(ended(75, "Error", Some(r#"{"exitCode":75,"commandRan":false}"#)));
         let leads = vec![stopped, made(2, Some(77))];
         assert_eq!(second(select_lead(leads, "hello")), Some(2), "it says why nothing was run");
-        assert_eq!(of(&[]), None);
     }
 
     #[test]
-    fn a_failure_of_its_own_is_blamed_before_a_kill_and_a_kill_before_a_stop() {
-        let disrupted = |mut pod: Pod| {
-            let condition = PodCondition {
-                type_: "DisruptionTarget".to_owned(),
-                status: "True".to_owned(),
-                ..PodCondition::default()
-            };
-            pod.status.as_mut().unwrap().conditions.as_mut().unwrap().push(condition);
+    fn a_failure_of_its_own_is_blamed_before_kills_and_the_most_frequent_kill_before_a_stop() {
+        let failed = |second, code| made(second, Some(code));
+        let killed = |second, before: &str| {
+            let mut pod = failed(second, 137);
+            pod.annotations_mut().insert(REPLACED_VARIABLES[0].1.to_owned(), before.to_owned());
             pod
         };
-        let of = |pod: Pod| FailureCause::of(&pod, "hello");
-        assert_eq!(of(made(1, Some(69))), FailureCause::Failed);
-        assert_eq!(of(made(1, Some(137))), FailureCause::Killed);
-        assert_eq!(of(made(1, Some(75))), FailureCause::Stopped);
-        assert_eq!(of(disrupted(made(1, None))), FailureCause::Stopped);
-        assert!(
-            FailureCause::Failed < FailureCause::Killed
-                && FailureCause::Killed < FailureCause::Stopped
-        );
-    }
-
-    #[test]
-    fn of_pods_that_were_killed_it_is_one_whose_index_was_most_often() {
-        let killed = |second: i64, before: &str| {
-            let mut pod = made(second, Some(137));
-            let count = REPLACED_VARIABLES[0].1.to_owned();
-            pod.annotations_mut().insert(count, before.to_owned());
-            pod
+        let mut disrupted = made(1, None);
+        let condition = PodCondition {
+            type_: "DisruptionTarget".to_owned(),
+            status: "True".to_owned(),
+            ..PodCondition::default()
         };
-        let first =
-            |pods: Vec<Pod>| second(pods.into_iter().min_by_key(|it| failure_rank(it, "hello")));
-        assert_eq!(first(vec![killed(1, "0"), killed(2, "5"), killed(3, "6")]), Some(3));
-        assert_eq!(first(vec![killed(1, "6"), made(2, Some(69))]), Some(2), "its own failure");
-        assert_eq!(first(vec![made(1, Some(137)), made(2, Some(137))]), Some(1), "not by index");
+        disrupted.status.as_mut().unwrap().conditions.as_mut().unwrap().push(condition);
+        for (pods, first) in [
+            (vec![killed(1, "6"), failed(2, 69)], 2),
+            (vec![killed(1, "0"), killed(2, "5"), killed(3, "6")], 3),
+            // The Job does not count by index.
+            (vec![failed(1, 137), failed(2, 137)], 1),
+            (vec![failed(1, 75), failed(2, 137)], 2),
+            (vec![disrupted, failed(2, 137)], 2),
+        ] {
+            let found = pods.into_iter().min_by_key(|pod| failure_rank(pod, "hello"));
+            assert_eq!(second(found), Some(first));
+        }
     }
 
     #[test]

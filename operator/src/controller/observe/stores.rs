@@ -8,6 +8,7 @@ use super::recent::Recent;
 use crate::cluster::validate::of_kueue;
 use crate::crd::MiniCluster;
 use flux_contract::invocation::REPLACED_VARIABLES;
+use flux_contract::labels;
 use futures::{FutureExt as _, Stream, TryStreamExt as _};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, ContainerStatus, Pod, PodSpec, Service};
@@ -28,21 +29,15 @@ use std::sync::Arc;
 
 /// The metadata of a MiniCluster. Its specification is not watched: of a page of a list one that cannot be decoded
 /// would stop the watch of all.
-pub(in crate::controller) type MiniClusterMeta = PartialObjectMeta<MiniCluster>;
+pub(crate) type MiniClusterMeta = PartialObjectMeta<MiniCluster>;
 
-/// Everything the operator makes carries this label.
-pub(in crate::controller) const MANAGED: &str = "app.kubernetes.io/managed-by=flux-operator";
-/// Of a Job's pods only the leads are stored: a lead's end must be noticed at once, a worker's is the Job's business.
-pub(in crate::controller) const LEADS: &str =
-    "app.kubernetes.io/managed-by=flux-operator,batch.kubernetes.io/job-completion-index=0";
-/// The pods of `spec.services`: their end must be noticed, and why they do not start.
-pub(in crate::controller) const SERVICES_PODS: &str =
-    "app.kubernetes.io/managed-by=flux-operator,job-index=services";
+/// Selects what the operator makes, of which the labels are as `more` says.
+pub(crate) fn managed(more: &str) -> String {
+    format!("{}={}{more}", labels::MANAGED_BY, labels::MANAGED_BY_VALUE)
+}
 
-/// Kind of what controls the objects of a MiniCluster.
-pub(in crate::controller) const MINI_CLUSTER: &str = "MiniCluster";
-/// Kind of what controls the pods of a Job.
-pub(in crate::controller) const JOB: &str = "Job";
+pub(crate) const MINI_CLUSTER: &str = "MiniCluster";
+pub(crate) const JOB: &str = "Job";
 
 /// Objects of a page when a watch begins with a list. Each watch holds a whole page in memory, and an object has up
 /// to 1.5 MiB.
@@ -56,25 +51,23 @@ const STORE_LIMIT: usize = 16 * 1024 * 1024;
 /// Longest name of a controller that a large object is stored with.
 const NAME_LIMIT: usize = 253;
 
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Annotations of the operator begin like this.
 const OURS: &str = "flux-framework.org/";
 /// Label of a stored [`MiniClusterMeta`]: a hash of the labels and annotations that a queue reads, so that a change of
 /// them is seen, however long they are.
 const QUEUE_HASH: &str = "flux-framework.org/queue-hash";
 
-/// The objects of all MiniClusters.
-pub(in crate::controller) struct Stores {
-    pub(in crate::controller) jobs: Store<Job>,
-    pub(in crate::controller) services: Store<Service>,
-    pub(in crate::controller) config_maps: Store<ConfigMap>,
-    pub(in crate::controller) services_pods: Store<Pod>,
-    pub(in crate::controller) leads: Store<Pod>,
+pub(crate) struct Stores {
+    pub(crate) jobs: Store<Job>,
+    pub(crate) services: Store<Service>,
+    pub(crate) config_maps: Store<ConfigMap>,
+    pub(crate) services_pods: Store<Pod>,
+    pub(crate) leads: Store<Pod>,
 }
 
 impl Stores {
     /// The pods with index 0 of the Job with this uid; `None` before all are there, or where one is not stored whole.
-    pub(in crate::controller) fn leads_of(&self, namespace: &str, job: &str) -> Option<Vec<Pod>> {
+    pub(crate) fn leads_of(&self, namespace: &str, job: &str) -> Option<Vec<Pod>> {
         if !is_complete(&self.leads) {
             return None;
         }
@@ -87,14 +80,14 @@ impl Stores {
     }
 
     /// True when there is no pod of this name for `spec.services`.
-    pub(in crate::controller) fn lacks_services_pod(&self, namespace: &str, name: &str) -> bool {
+    pub(crate) fn lacks_services_pod(&self, namespace: &str, name: &str) -> bool {
         let pod = ObjectRef::new(name).within(namespace);
         is_complete(&self.services_pods) && self.services_pods.get(&pod).is_none()
     }
 }
 
 /// The object `name`, if it is stored whole.
-pub(in crate::controller) fn stored<K>(store: &Store<K>, namespace: &str, name: &str) -> Option<K>
+pub(crate) fn stored<K>(store: &Store<K>, namespace: &str, name: &str) -> Option<K>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
@@ -116,14 +109,13 @@ fn is_whole(object: &impl Resource) -> bool {
     object.meta().resource_version.is_some()
 }
 
-/// How all watches begin.
-pub(in crate::controller) fn watch_config() -> watcher::Config {
+pub(crate) fn watch_config() -> watcher::Config {
     watcher::Config::default().page_size(PAGE)
 }
 
 /// Every MiniCluster, and the changes of their specifications and of what a queue reads of them: status writes do not
 /// pass. `synced` is called whenever all that exist are in the store; what is remembered of others is forgotten then.
-pub(in crate::controller) fn mini_clusters(
+pub(crate) fn mini_clusters(
     api: Api<MiniClusterMeta>,
     recent: Arc<Recent>,
     synced: impl Fn() + Send + 'static,
@@ -153,10 +145,10 @@ pub(in crate::controller) fn mini_clusters(
     (store, stream)
 }
 
-/// The objects that `labels` select and an object of kind `controller` controls, and each that is changed or goes.
-pub(in crate::controller) fn controlled<K>(
+/// The objects that `selector` selects and an object of kind `controller` controls, and each that is changed or goes.
+pub(crate) fn controlled<K>(
     api: Api<K>,
-    labels: &str,
+    selector: &str,
     controller: &'static str,
     take_out: fn(&mut K),
 ) -> (Store<K>, impl Stream<Item = watcher::Result<K>> + Send + 'static)
@@ -165,12 +157,12 @@ where
     K: Clone + Default + Debug + Send + Sync + 'static,
 {
     let (store, writer) = reflector::store();
-    let events = controlled_events(api, watch_config().labels(labels), controller, take_out);
+    let events = controlled_events(api, watch_config().labels(selector), controller, take_out);
     (store, events.reflect(writer).touched_objects())
 }
 
 /// What a watch brings of the objects that an object of kind `controller` controls, without what `take_out` takes.
-pub(in crate::controller) fn controlled_events<K>(
+pub(crate) fn controlled_events<K>(
     api: Api<K>,
     config: watcher::Config,
     controller: &'static str,
@@ -184,7 +176,10 @@ where
     watcher(api, config)
         .default_backoff()
         .try_filter_map(move |event| ready(Ok(without_others(event, controller))))
-        .modify(move |object| strip(object, take_out))
+        .modify(move |object| {
+            object.meta_mut().managed_fields = None;
+            take_out(object);
+        })
         .map_ok(move |event| budget.fit(event))
 }
 
@@ -197,38 +192,31 @@ struct Budget {
 
 impl Budget {
     /// Leaves the objects of `event` whole as long as [`SIZE_LIMIT`] and [`STORE_LIMIT`] allow it.
-    fn fit<K>(&mut self, event: Event<K>) -> Event<K>
+    fn fit<K>(&mut self, mut event: Event<K>) -> Event<K>
     where
         K: Resource + Serialize + Default,
     {
-        match event {
-            Event::Init => {
-                *self = Self::default();
-                Event::Init
-            }
-            Event::InitApply(object) => Event::InitApply(self.hold(object)),
-            Event::Apply(object) => Event::Apply(self.hold(object)),
-            Event::Delete(object) => {
-                self.release(&object);
-                Event::Delete(object)
-            }
-            Event::InitDone => Event::InitDone,
+        match &mut event {
+            Event::Init => *self = Self::default(),
+            Event::InitApply(object) | Event::Apply(object) => self.hold(object),
+            Event::Delete(object) => drop(self.release(object)),
+            Event::InitDone => {}
         }
+        event
     }
 
-    fn hold<K>(&mut self, mut object: K) -> K
+    fn hold<K>(&mut self, object: &mut K)
     where
         K: Resource + Serialize + Default,
     {
-        let key = self.release(&object);
-        match memory_of(&object).filter(|size| self.sum + size <= STORE_LIMIT) {
+        let key = self.release(object);
+        match memory_of(object).filter(|size| self.sum + size <= STORE_LIMIT) {
             Some(size) => {
                 self.sizes.insert(key, size);
                 self.sum += size;
             }
-            None => leave_identity(&mut object),
+            None => leave_identity(object),
         }
-        object
     }
 
     fn release(&mut self, object: &impl Resource) -> u64 {
@@ -262,8 +250,7 @@ fn without_others<K: Resource>(event: Event<K>, controller: &str) -> Option<Even
     }
 }
 
-/// The owner of kind `kind` that controls `object`, if one does.
-pub(in crate::controller) fn controller_of<'object>(
+pub(crate) fn controller_of<'object>(
     object: &'object impl Resource,
     kind: &str,
 ) -> Option<&'object OwnerReference> {
@@ -272,19 +259,9 @@ pub(in crate::controller) fn controller_of<'object>(
 }
 
 /// The MiniCluster that a pod of a Job belongs to: the Job has its name.
-pub(in crate::controller) fn cluster_of(pod: &Pod) -> Option<ObjectRef<MiniClusterMeta>> {
+pub(crate) fn cluster_of(pod: &Pod) -> Option<ObjectRef<MiniClusterMeta>> {
     let job = controller_of(pod, JOB)?;
     Some(ObjectRef::new(&job.name).within(pod.metadata.namespace.as_deref()?))
-}
-
-/// Takes out of an object what nobody here reads.
-fn strip<K: Resource>(object: &mut K, take_out: fn(&mut K)) {
-    let metadata = object.meta_mut();
-    metadata.managed_fields = None;
-    if let Some(annotations) = &mut metadata.annotations {
-        annotations.remove(LAST_APPLIED);
-    }
-    take_out(object);
 }
 
 /// Takes out of an object all but its identity: also its version, by which [`is_whole`] knows it.
@@ -307,11 +284,11 @@ fn is_short(owner: &OwnerReference) -> bool {
 }
 
 /// Takes nothing more out of objects whose every field is read.
-pub(in crate::controller) fn strip_nothing<K>(_: &mut K) {}
+pub(crate) fn strip_nothing<K>(_: &mut K) {}
 
 /// Leaves of a Job's pods how they are restarted, the images that are copied or mounted, and resources of a pod as a
 /// whole.
-pub(in crate::controller) fn strip_job(job: &mut Job) {
+pub(crate) fn strip_job(job: &mut Job) {
     let Some(template) = job.spec.as_mut().map(|spec| &mut spec.template) else { return };
     let Some(pod) = mem::take(template).spec else { return };
     let image_of =
@@ -328,7 +305,7 @@ pub(in crate::controller) fn strip_job(job: &mut Job) {
 }
 
 /// Leaves of a pod how it and its containers are, the operator's annotations, and how many pods were there before it.
-pub(in crate::controller) fn strip_pod(pod: &mut Pod) {
+pub(crate) fn strip_pod(pod: &mut Pod) {
     pod.spec = None;
     if let Some(annotations) = &mut pod.metadata.annotations {
         let counts = REPLACED_VARIABLES.map(|(_, annotation)| annotation);

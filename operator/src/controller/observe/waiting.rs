@@ -1,6 +1,6 @@
 //! Why pods do not start, in Kubernetes' own words.
 
-use crate::controller::kube_ext::{condition, containers};
+use crate::controller::kube_ext::{condition, containers, phase};
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
@@ -10,27 +10,22 @@ use std::time::Duration;
 const NOT_YET: [&str; 2] = ["PodInitializing", "ContainerCreating"];
 
 /// What waits longer is worth an Event: a node may just have been a moment late.
-pub(in crate::controller) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What keeps pods from starting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::controller) struct Waiting {
+pub(crate) struct Waiting {
     /// The first pod that waits, what for, and how many others wait for the same.
-    pub(in crate::controller) message: String,
+    pub(crate) message: String,
     /// It has waited longer than [`PATIENCE`].
-    pub(in crate::controller) lasts: bool,
+    pub(crate) lasts: bool,
 }
 
 /// Pods of which the Events are read when they themselves do not say why they do not start.
-pub(in crate::controller) const SILENT_LIMIT: usize = 4;
+pub(crate) const SILENT_LIMIT: usize = 4;
 
 /// What keeps the first of `pods` that says so from starting; `refusals` are Warning Events of the
 /// first [`SILENT_LIMIT`] that say nothing themselves ([`is_silent`]).
-pub(in crate::controller) fn waiting(
-    pods: &[Pod],
-    refusals: &[Event],
-    now: &Time,
-) -> Option<Waiting> {
+pub(crate) fn waiting(pods: &[Pod], refusals: &[Event], now: &Time) -> Option<Waiting> {
     let said: Vec<(&Pod, String)> = pods
         .iter()
         .filter_map(|pod| Some((pod, hindrance(pod).or_else(|| refusal(pod, refusals))?)))
@@ -69,13 +64,13 @@ fn hindrance(pod: &Pod) -> Option<String> {
 
 /// True when `pod` has a node, none of its containers has begun, and it does not say why: only its
 /// Events do (a volume that cannot be mounted, an address that cannot be had).
-pub(in crate::controller) fn is_silent(pod: &Pod) -> bool {
+pub(crate) fn is_silent(pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return false };
     let begun = |container: &ContainerStatus| {
         let state = container.state.as_ref();
         state.is_some_and(|state| state.running.is_some() || state.terminated.is_some())
     };
-    status.phase.as_deref() == Some("Pending")
+    phase(pod) == Some("Pending")
         && condition(status, "PodScheduled").is_some_and(|it| it.status == "True")
         && hindrance(pod).is_none()
         && !containers(status).any(begun)
@@ -94,7 +89,7 @@ fn refusal(pod: &Pod, events: &[Event]) -> Option<String> {
 }
 
 /// When an Event was seen last.
-pub(in crate::controller) fn event_time(event: &Event) -> Option<jiff::Timestamp> {
+pub(crate) fn event_time(event: &Event) -> Option<jiff::Timestamp> {
     let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
     let last = event.last_timestamp.as_ref().map(|time| time.0);
     let series = series.map(|time| time.0);
@@ -126,15 +121,16 @@ mod tests {
 
     /// A pod that has a node, with a container in `state`.
     fn scheduled(name: &str, state: &Value) -> Pod {
+        let container = json!({
+            "name": "flux-agent", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": state,
+        });
+        let conditions = [json!({ "type": "PodScheduled", "status": "True" })];
+        let containers = [container];
         pod(
             name,
             &json!({
-                "phase": "Pending",
-                "conditions": [{ "type": "PodScheduled", "status": "True" }],
-                "initContainerStatuses": [{
-                    "name": "flux-agent", "image": "", "imageID": "", "ready": false,
-                    "restartCount": 0, "state": state,
-                }],
+                "phase": "Pending", "conditions": conditions, "initContainerStatuses": containers,
             }),
         )
     }
@@ -159,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_without_a_node_is_told_in_the_schedulers_words_and_the_others_are_counted() {
+    fn a_pod_without_a_node_or_an_image_is_told_in_kubernetes_words_and_the_others_are_counted() {
         let full = "0/1 nodes are available: 1 Insufficient cpu.";
         let pods = [
             silent("hello-0-a"),
@@ -170,16 +166,10 @@ mod tests {
         let expected = format!("pod hello-2-c has no node: {full}; and 1 more pod");
         assert_eq!(said(&pods, &[], 9), Some((expected.clone(), false)));
         assert_eq!(said(&pods, &[], 10), Some((expected, true)));
-    }
-
-    #[test]
-    fn an_image_that_cannot_be_pulled_is_told_with_its_container() {
         let state = json!({ "waiting": { "reason": "ErrImagePull", "message": "not found" } });
-        let (message, _) = said(&[scheduled("hello-1-b", &state)], &[], 1).unwrap();
-        assert_eq!(
-            message,
-            "pod hello-1-b does not start container flux-agent: ErrImagePull not found"
-        );
+        let expected = "pod hello-1-b does not start container flux-agent: ErrImagePull not found";
+        let found = said(&[scheduled("hello-1-b", &state)], &[], 1);
+        assert_eq!(found, Some((expected.to_owned(), false)));
     }
 
     #[test]
@@ -197,10 +187,11 @@ mod tests {
             event("another", "FailedMount", 9, "of another pod"),
         ];
         let told = "pod hello-0-a does not start: FailedMount: secret \"nosuch\" not found";
-        let all = format!("{told}; and 5 more pods");
-        assert_eq!(said(&pods, &events, 30), Some((all, true)));
-        let others_may_start = format!("{told}; and 2 more pods");
-        assert_eq!(said(&pods, &events[..3], 30), Some((others_may_start, true)));
+        // Of four of six the Events were read; where one of them says nothing, the others may start.
+        for (events, others) in [(&events[..], 5), (&events[..3], 2)] {
+            let expected = (format!("{told}; and {others} more pods"), true);
+            assert_eq!(said(&pods, events, 30), Some(expected));
+        }
     }
 
     #[test]

@@ -5,16 +5,15 @@
 
 use crate::cluster::{Cluster, QUEUE_LABEL};
 use crate::controller::kube_ext::{
-    JOB_LABELS_ANNOTATION, is_suspended, is_suspended_by_specification, noted_keys,
+    JOB_LABELS_ANNOTATION, is_suspended, is_suspended_by_specification, noted_keys, parallelism,
 };
 use crate::controller::observe::cached_client::CachedClient;
 use k8s_openapi::api::batch::v1::Job;
-use kube::api::{Api, DynamicObject, ListParams};
+use kube::api::ListParams;
 use kube::{ResourceExt as _, discovery};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// API group of Kueue.
 const GROUP: &str = "kueue.x-k8s.io";
 /// Annotation of a Job whose number of pods Kueue lets change while it runs (`ElasticJobsViaWorkloadSlices`).
 const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
@@ -26,17 +25,15 @@ const JOB_UID: &str = "kueue.x-k8s.io/job-uid";
 const WAITING_CONDITIONS: [(&str, &str); 3] =
     [("QuotaReserved", "False"), ("Admitted", "False"), ("Evicted", "True")];
 
-/// A queue, and what it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::controller) struct Queue {
-    /// Name of the queue.
-    pub(in crate::controller) name: String,
+pub(crate) struct Queue {
+    pub(crate) name: String,
     /// What the Job waits for; absent where nothing is said, or may not be read.
-    pub(in crate::controller) says: Option<String>,
+    pub(crate) says: Option<String>,
 }
 
 /// The queue that `job` waits in, if it does. What cannot be read is left out: it is a word for people.
-pub(in crate::controller) async fn queue(client: &CachedClient<'_>, job: &Job) -> Option<Queue> {
+pub(crate) async fn queue(client: &CachedClient<'_>, job: &Job) -> Option<Queue> {
     let waits = is_suspended(job) && !is_suspended_by_specification(job);
     let name = job.labels().get(QUEUE_LABEL).filter(|_| waits)?.clone();
     let says = workload(client, &job.uid().unwrap_or_default()).await.unwrap_or_else(|error| {
@@ -51,7 +48,7 @@ pub(in crate::controller) async fn queue(client: &CachedClient<'_>, job: &Job) -
 /// Kueue refuses a running Job another queue. A Job that leaves its queue keeps its quota (`ReconcileGenericJob`
 /// ignores it then), and one whose number of pods is not that of its Workload is stopped with all its pods
 /// (`ensureOneWorkload`).
-pub(in crate::controller) fn constrain(job: &Job, cluster: &mut Cluster) -> Vec<String> {
+pub(crate) fn constrain(job: &Job, cluster: &mut Cluster) -> Vec<String> {
     let mut refused = Vec::new();
     let (has, wants) = (job.labels().get(QUEUE_LABEL), cluster.job_labels.get(QUEUE_LABEL));
     let is_given = noted_keys(job, JOB_LABELS_ANNOTATION).any(|key| key == QUEUE_LABEL);
@@ -69,8 +66,7 @@ pub(in crate::controller) fn constrain(job: &Job, cluster: &mut Cluster) -> Vec<
         refused.push(format!("the annotation {ELASTIC}"));
         replace(&mut cluster.job_annotations, ELASTIC, elastic);
     }
-    let size = job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or_default();
-    let size = u32::try_from(size).unwrap_or_default();
+    let size = u32::try_from(parallelism(job)).unwrap_or_default();
     let admitted = has.filter(|_| !is_suspended(job) && elastic.is_none_or(|it| it != "true"));
     if let Some(queue) = admitted.filter(|_| cluster.size != size) {
         let asked = cluster.size;
@@ -91,17 +87,14 @@ fn replace(entries: &mut BTreeMap<String, String>, key: &str, value: Option<&Str
     };
 }
 
-/// What the Workload of the Job with this uid says.
 async fn workload(client: &CachedClient<'_>, job: &str) -> Result<Option<String>, kube::Error> {
-    let group = discovery::oneshot::group(client.client(), GROUP).await?;
+    let group = discovery::oneshot::group(&client.context.client, GROUP).await?;
     let Some((resource, _)) = group.recommended_kind("Workload") else { return Ok(None) };
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(client.client().clone(), client.namespace(), &resource);
-    let list = api.list(&ListParams::default().labels(&format!("{JOB_UID}={job}"))).await?;
+    let of_job = ListParams::default().labels(&format!("{JOB_UID}={job}"));
+    let list = client.dynamic(&resource).api.list(&of_job).await?;
     Ok(list.items.iter().find_map(|workload| waits_for(&workload.data)))
 }
 
-/// What a Workload says that it waits for.
 fn waits_for(workload: &Value) -> Option<String> {
     let conditions = workload["status"]["conditions"].as_array()?;
     WAITING_CONDITIONS.iter().find_map(|(type_, status)| {
@@ -132,20 +125,26 @@ mod tests {
 
     #[test]
     fn a_job_stays_in_its_queue_and_goes_to_another_only_while_it_waits() {
-        let label = || vec![format!("the label {QUEUE_LABEL}")];
-        let team = || Some("team".to_owned());
-        let mut job = built(&queued(Some("team"), 4), 1).job;
-        assert_eq!(constrained(&job, queued(Some("team"), 4)), (vec![], team(), 4));
-        assert_eq!(constrained(&job, queued(Some("other"), 4)), (label(), team(), 4));
-        assert_eq!(constrained(&job, queued(None, 4)), (label(), team(), 4));
-        job.spec.as_mut().unwrap().suspend = Some(true);
-        let other = (vec![], Some("other".to_owned()), 4);
-        assert_eq!(constrained(&job, queued(Some("other"), 4)), other);
-        assert_eq!(constrained(&job, queued(None, 4)), (label(), team(), 4));
-        let mut without = built(&queued(None, 4), 1).job;
-        assert_eq!(constrained(&without, queued(Some("team"), 4)), (label(), None, 4));
-        without.labels_mut().insert(QUEUE_LABEL.to_owned(), "default".to_owned());
-        assert_eq!(constrained(&without, queued(None, 4)), (vec![], None, 4));
+        let label = format!("the label {QUEUE_LABEL}");
+        let team = Some("team");
+        let built = |queue: Option<&str>| built(&queued(queue, 4), 1).job;
+        let mut waiting = built(team);
+        waiting.spec.as_mut().unwrap().suspend = Some(true);
+        let mut in_default = built(None);
+        in_default.labels_mut().insert(QUEUE_LABEL.to_owned(), "default".to_owned());
+        for (job, asked, is_refused, queue) in [
+            (&built(team), team, false, team),
+            (&built(team), Some("other"), true, team),
+            (&built(team), None, true, team),
+            (&waiting, Some("other"), false, Some("other")),
+            (&waiting, None, true, team),
+            (&built(None), team, true, None),
+            (&in_default, None, false, None),
+        ] {
+            let refused = is_refused.then(|| label.clone()).into_iter().collect();
+            let expected = (refused, queue.map(str::to_owned), 4);
+            assert_eq!(constrained(job, queued(asked, 4)), expected, "{asked:?}");
+        }
     }
 
     #[test]
@@ -155,18 +154,16 @@ mod tests {
             "spec.size: the queue team has admitted 4 pods, and would stop all of them for 2";
         let (refused, _, size) = constrained(&job, queued(Some("team"), 2));
         assert_eq!((refused, size), (vec![told.to_owned()], 4));
-        let elastic = || {
-            let mut cluster = queued(Some("team"), 2);
+        let elastic = |size| {
+            let mut cluster = queued(Some("team"), size);
             cluster.job_annotations.insert(ELASTIC.to_owned(), "true".to_owned());
             cluster
         };
-        assert_eq!(constrained(&job, elastic()).0[0], format!("the annotation {ELASTIC}"));
+        assert_eq!(constrained(&job, elastic(2)).0[0], format!("the annotation {ELASTIC}"));
         job.spec.as_mut().unwrap().suspend = Some(true);
         assert_eq!(constrained(&job, queued(Some("team"), 2)).2, 2, "it waits");
-        let job = built(&elastic(), 1).job;
-        let mut larger = elastic();
-        larger.size = 3;
-        assert_eq!(constrained(&job, larger), (vec![], Some("team".to_owned()), 3));
+        let (refused, _, size) = constrained(&built(&elastic(2), 1).job, elastic(3));
+        assert_eq!((refused, size), (vec![], 3));
     }
 
     #[test]

@@ -3,27 +3,20 @@
 use crate::crd::MiniClusterStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// The types of the conditions.
-pub(in crate::controller) mod kind {
-    /// The specification is valid.
-    pub(in crate::controller) const ACCEPTED: &str = "Accepted";
+pub(crate) mod kind {
+    pub(crate) const ACCEPTED: &str = "Accepted";
     /// Something is under way; false with a reason when it is not, be it done or stuck.
-    pub(in crate::controller) const PROGRESSING: &str = "Progressing";
-    /// The brokers that are needed are online.
-    pub(in crate::controller) const READY: &str = "Ready";
-    /// The Job is suspended.
-    pub(in crate::controller) const SUSPENDED: &str = "Suspended";
-    /// The command ended with exit code 0.
-    pub(in crate::controller) const COMPLETE: &str = "Complete";
-    /// The command failed, or could not be run.
-    pub(in crate::controller) const FAILED: &str = "Failed";
+    pub(crate) const PROGRESSING: &str = "Progressing";
+    pub(crate) const READY: &str = "Ready";
+    pub(crate) const SUSPENDED: &str = "Suspended";
+    pub(crate) const COMPLETE: &str = "Complete";
+    pub(crate) const FAILED: &str = "Failed";
 
-    /// All of them.
     pub(super) const ALL: [&str; 6] = [ACCEPTED, PROGRESSING, READY, SUSPENDED, COMPLETE, FAILED];
 }
 
 /// Reasons of `Progressing=False` that are no trouble.
-pub(in crate::controller) const SETTLED_REASONS: [&str; 3] = ["Running", "Suspended", "Finished"];
+pub(crate) const SETTLED_REASONS: [&str; 3] = ["Running", "Suspended", "Finished"];
 
 /// Longest message: the API server refuses more than 32768 characters.
 const MESSAGE_LIMIT: usize = 8192;
@@ -43,22 +36,22 @@ impl Conditions {
         Self { old, list: Vec::new(), generation, now }
     }
 
-    /// Sets `type_` to true.
     pub(super) fn yes(&mut self, type_: &str, reason: &str, message: String) {
-        self.set(self.generation, type_, "True", reason, message);
+        self.set(type_, true, reason, message);
     }
 
-    /// Sets `type_` to false.
     pub(super) fn no(&mut self, type_: &str, reason: &str, message: String) {
-        self.set(self.generation, type_, "False", reason, message);
+        self.set(type_, false, reason, message);
     }
 
     /// Sets `type_` to true, of what was asked for in `generation`.
     pub(super) fn yes_of(&mut self, generation: i64, type_: &str, reason: &str, message: String) {
-        self.set(generation, type_, "True", reason, message);
+        self.yes(type_, reason, message);
+        if let Some(condition) = self.list.last_mut() {
+            condition.observed_generation = Some(generation);
+        }
     }
 
-    /// The conditions that were set.
     pub(super) fn into_list(self) -> Vec<Condition> {
         self.list
     }
@@ -76,14 +69,8 @@ impl Conditions {
         merged
     }
 
-    fn set(
-        &mut self,
-        generation: i64,
-        type_: &str,
-        status: &str,
-        reason: &str,
-        mut message: String,
-    ) {
+    pub(super) fn set(&mut self, type_: &str, holds: bool, reason: &str, mut message: String) {
+        let status = if holds { "True" } else { "False" };
         let same = |old: &&Condition| old.type_ == type_ && old.status == status;
         let since = self.old.iter().find(same).map(|old| old.last_transition_time.clone());
         message.truncate(message.floor_char_boundary(MESSAGE_LIMIT));
@@ -92,7 +79,7 @@ impl Conditions {
             status: status.to_owned(),
             reason: reason.to_owned(),
             message,
-            observed_generation: Some(generation),
+            observed_generation: Some(self.generation),
             last_transition_time: since.unwrap_or_else(|| self.now.clone()),
         });
     }

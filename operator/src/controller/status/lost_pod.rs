@@ -1,6 +1,7 @@
 //! What is known of the end of a lead whose pod is gone: the Job controller's words, which no field repeats.
 
-use super::pod::{Failure, meaning};
+use super::pod::{Outcome, meaning};
+use crate::controller::kube_ext::job_condition;
 use flux_contract::Exit;
 use k8s_openapi::api::batch::v1::{Job, PodFailurePolicyRule};
 use kube::ResourceExt as _;
@@ -10,8 +11,7 @@ use kube::ResourceExt as _;
 /// do not agree with the rules of the Job give no code.
 pub(super) fn exit_code(job: &Job) -> Option<i32> {
     let name = job.name_any();
-    let conditions = job.status.as_ref()?.conditions.as_ref()?;
-    let failed = conditions.iter().find(|it| it.type_ == "Failed" && it.status == "True")?;
+    let failed = job_condition(job, "Failed")?;
     if failed.reason.as_deref() != Some("PodFailurePolicy") {
         return None;
     }
@@ -36,16 +36,44 @@ fn fails_by(rule: &PodFailurePolicyRule, name: &str, code: i32) -> bool {
 
 /// The failure that this code tells of: an agent that has a code of its own for it ended the run, or else it is
 /// the command's.
-pub(super) fn failure(code: i32) -> Failure {
+pub(super) fn failure(code: i32) -> Outcome {
     let gone = "its pod is gone, and its log with it";
-    match Exit::from_code(code) {
-        Some(exit) => Failure {
-            reason: exit.reason().to_owned(),
-            message: format!("the lead ended with exit code {code}; {gone}"),
-        },
-        None => Failure {
-            reason: "CommandFailed".to_owned(),
-            message: format!("command exited with code {code}{}; {gone}", meaning(code)),
-        },
+    let (reason, what) = Exit::from_code(code).map_or_else(
+        || ("CommandFailed", format!("command exited with code {code}{}", meaning(code))),
+        |exit| (exit.reason(), format!("the lead ended with exit code {code}")),
+    );
+    Outcome::new(reason, format!("{what}; {gone}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::fixtures::{built, cluster, ended_job};
+    use serde_json::json;
+
+    #[test]
+    fn a_lead_whose_pod_is_gone_is_told_by_the_code_that_the_job_has_noted() {
+        let policy = built(&cluster(&json!({})), 1).job.spec.unwrap().pod_failure_policy;
+        for (reason, pod, code, rule, told) in [
+            ("PodFailurePolicy", "hello-0-abcde", 7, 1, Some("CommandFailed")),
+            ("PodFailurePolicy", "hello-0-abcde", 69, 1, Some("HookFailed")),
+            ("PodFailurePolicy", "hello-1-abcde", 73, 1, None),
+            // Words that do not agree with the rules of the Job are not believed.
+            ("PodFailurePolicy", "hello-0-abcde", 75, 1, None),
+            ("PodFailurePolicy", "hello-0-abcde", 7, 0, None),
+            ("PodFailurePolicy", "hello-0-abcde", 7, 2, None),
+            ("PodFailurePolicy", "hello-0-abcde", 7, 9, None),
+            ("BackoffLimitExceeded", "hello-0-abcde", 7, 1, None),
+        ] {
+            let mut job = ended_job("Failed", reason);
+            job.spec.as_mut().unwrap().pod_failure_policy.clone_from(&policy);
+            let conditions = job.status.as_mut().unwrap().conditions.as_mut().unwrap();
+            conditions[0].message = Some(format!(
+                "Container hello for pod default/{pod} failed with exit code {code} matching FailJob rule at index {rule}"
+            ));
+            let found = exit_code(&job);
+            assert_eq!(found, told.map(|_| code), "{reason} {pod} {code} {rule}");
+            assert_eq!(found.map(|code| failure(code).reason).as_deref(), told);
+        }
     }
 }

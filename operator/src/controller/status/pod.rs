@@ -1,6 +1,6 @@
 //! What a pod's status says about the run inside it.
 
-use crate::controller::kube_ext::{condition, containers};
+use crate::controller::kube_ext::{condition, containers, has_failed, phase};
 use crate::controller::observe::waiting::{Waiting, waiting};
 use flux_contract::{Exit, TerminationMessage};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
@@ -14,19 +14,22 @@ const READINESS_PATIENCE: Duration = Duration::from_secs(10);
 /// The kubelet's word for a container of which a process was killed for its memory.
 const OUT_OF_MEMORY: &str = "OOMKilled";
 
-/// Why a run failed.
+/// How a run has ended, for a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failure {
-    /// Reason in `CamelCase`.
+pub(super) struct Outcome {
+    /// In `CamelCase`.
     pub(super) reason: String,
-    /// For people.
     pub(super) message: String,
 }
 
-/// The end of the runner container.
+impl Outcome {
+    pub(super) fn new(reason: &str, message: String) -> Self {
+        Self { reason: reason.to_owned(), message }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ended {
-    /// Its exit code.
     pub(super) exit_code: i32,
     /// What the agent said about it, if it is the agent that wrote the termination message.
     pub(super) message: Option<TerminationMessage>,
@@ -40,14 +43,12 @@ pub(super) struct PodView<'pod> {
     runner: &'pod str,
     /// The pod has ended, well or not.
     pub(super) over: bool,
-    /// Its containers run.
     pub(super) running: bool,
     /// Its broker is online; on the lead: the quorum is there. A pod whose sidecar has failed is
     /// not ready, but its runner is.
     pub(super) ready: bool,
     /// It was ready, is not any more, and is too long so to be about to end.
     pub(super) degraded: bool,
-    /// How the runner container ended, if it has.
     pub(super) ended: Option<Ended>,
     /// What keeps it from running, if it is more than a matter of time.
     pub(super) waiting: Option<Waiting>,
@@ -66,7 +67,7 @@ impl<'pod> PodView<'pod> {
     /// Reads the status of `pod`, whose runner container is called `runner`, at the time `now`.
     pub(super) fn new(pod: &'pod Pod, runner: &'pod str, now: &Time) -> Self {
         let status = pod.status.as_ref();
-        let phase = status.and_then(|status| status.phase.as_deref()).unwrap_or_default();
+        let phase = phase(pod).unwrap_or_default();
         let own = status.into_iter().flat_map(containers).find(|it| it.name == runner);
         let ready = status.and_then(|status| condition(status, "Ready"));
         let ended = own.and_then(terminated).map(|end| Ended {
@@ -104,25 +105,20 @@ impl<'pod> PodView<'pod> {
 
     /// Why the pod failed, if it did: the runner's end, else another container's, else the
     /// kubelet's reason (an eviction).
-    pub(super) fn failure(&self) -> Option<Failure> {
+    pub(super) fn failure(&self) -> Option<Outcome> {
         if let Some(ended) = self.ended.as_ref().filter(|ended| ended.exit_code != 0) {
-            let Failure { reason, message } = self.runner_failure(ended);
+            let Outcome { reason, message } = self.runner_failure(ended);
             let ended_by_itself = ended.message.as_ref().is_some_and(|message| message.command_ran);
             let reason = self.kubelets_reason().filter(|_| !ended_by_itself).unwrap_or(reason);
             let taken = self.taken().map(|why| format!("; the pod was taken away: {why}"));
             let (taken, log) = (taken.unwrap_or_default(), self.log_command());
-            return Some(Failure { reason, message: format!("{message}{taken}; {log}") });
+            return Some(Outcome { reason, message: format!("{message}{taken}; {log}") });
         }
-        let status = self.pod.status.as_ref()?;
-        if status.phase.as_deref() != Some("Failed") {
-            return None;
-        }
+        let status = self.pod.status.as_ref().filter(|_| has_failed(self.pod))?;
         if let Some(reason) = self.kubelets_reason() {
-            let message = status.message.clone().unwrap_or_default();
-            return Some(Failure { reason, message });
+            return Some(Outcome { reason, message: status.message.clone().unwrap_or_default() });
         }
-        let message = self.failed_container()?;
-        Some(Failure { reason: "ContainerFailed".to_owned(), message })
+        Some(Outcome::new("ContainerFailed", self.failed_container()?))
     }
 
     /// Why the kubelet has ended the pod, if it has: `Evicted`, ...
@@ -151,7 +147,7 @@ impl<'pod> PodView<'pod> {
         // The agent's own document, or whatever else the container left.
         let said = match TerminationMessage::from_json(text) {
             Some(message) => message.last_error.unwrap_or_default(),
-            None => last_line(text).to_owned(),
+            None => text.trim_end().lines().last().unwrap_or_default().to_owned(),
         };
         let separator = if said.is_empty() { "" } else { ": " };
         let (name, code) = (&container.name, end.exit_code);
@@ -165,56 +161,39 @@ impl<'pod> PodView<'pod> {
         format!("its log: kubectl logs --namespace {namespace} {name} --container {runner}")
     }
 
-    fn runner_failure(&self, ended: &Ended) -> Failure {
-        let code = ended.exit_code;
-        match &ended.message {
-            // The kubelet knows why a command was ended that can only say that it was.
-            Some(message)
-                if message.command_ran && ended.reason.as_deref() == Some(OUT_OF_MEMORY) =>
-            {
-                Failure {
-                    reason: OUT_OF_MEMORY.to_owned(),
-                    message: format!(
-                        "command exited with code {code}: container {} ran out of the memory that its \
-                         limits allow",
-                        self.runner
-                    ),
-                }
-            }
-            Some(message) if message.command_ran => Failure {
-                reason: "CommandFailed".to_owned(),
-                message: with_error(
-                    message.signal.map_or_else(
-                        || format!("command exited with code {code}{}", meaning(code)),
-                        |signal| format!("command was ended by signal {signal} (exit code {code})"),
-                    ),
-                    message,
-                ),
-            },
-            Some(message) => {
-                // What ended a run that had begun, e.g. its deadline, has a code of its own too.
-                let outcome = if message.command_began() {
-                    "the run was ended"
-                } else {
-                    "the command was not run"
-                };
-                Failure {
-                    // A run that was killed ends with the kernel's code, and has left its own.
-                    reason: Exit::from_code(message.exit_code)
-                        .map_or("AgentFailed", Exit::reason)
-                        .to_owned(),
-                    message: with_error(format!("{outcome} (exit code {code})"), message),
-                }
-            }
-            None => {
-                let word = ended.reason.as_deref().unwrap_or("Error");
-                let reason = if word == "Error" { "ContainerFailed" } else { word };
-                Failure {
-                    reason: camel_case(reason),
-                    message: format!("container {} exited with code {code} ({word})", self.runner),
-                }
-            }
+    fn runner_failure(&self, ended: &Ended) -> Outcome {
+        let (code, runner) = (ended.exit_code, self.runner);
+        let Some(message) = &ended.message else {
+            let word = ended.reason.as_deref().unwrap_or("Error");
+            let reason = if word == "Error" { "ContainerFailed" } else { word };
+            let message = format!("container {runner} exited with code {code} ({word})");
+            return Outcome::new(&camel_case(reason), message);
+        };
+        // The kubelet knows why a command was ended that can only say that it was.
+        if message.command_ran && ended.reason.as_deref() == Some(OUT_OF_MEMORY) {
+            let message = format!(
+                "command exited with code {code}: container {runner} ran out of the memory that its \
+                 limits allow"
+            );
+            return Outcome::new(OUT_OF_MEMORY, message);
         }
+        let (reason, text) = if message.command_ran {
+            let text = match message.signal {
+                Some(signal) => format!("command was ended by signal {signal} (exit code {code})"),
+                None => format!("command exited with code {code}{}", meaning(code)),
+            };
+            ("CommandFailed", text)
+        } else {
+            // What ended a run that had begun, e.g. its deadline, has a code of its own too.
+            let what =
+                if message.command_began() { "run was ended" } else { "command was not run" };
+            // A run that was killed ends with the kernel's code, and has left its own.
+            let reason = Exit::from_code(message.exit_code).map_or("AgentFailed", Exit::reason);
+            (reason, format!("the {what} (exit code {code})"))
+        };
+        let error = message.last_error.as_deref().filter(|error| !error.is_empty());
+        let error = error.map(|error| format!(": {error}")).unwrap_or_default();
+        Outcome::new(reason, format!("{text}{error}"))
     }
 }
 
@@ -227,22 +206,11 @@ pub(super) const fn meaning(code: i32) -> &'static str {
     }
 }
 
-fn with_error(text: String, message: &TerminationMessage) -> String {
-    match message.last_error.as_deref() {
-        Some(error) if !error.is_empty() => format!("{text}: {error}"),
-        Some(_) | None => text,
-    }
-}
-
 /// Reasons must be `CamelCase`; the kubelet's are, but a runtime may say anything.
 fn camel_case(reason: &str) -> String {
     let fits = reason.starts_with(|c: char| c.is_ascii_alphabetic())
         && reason.chars().all(|c| c.is_ascii_alphanumeric());
     if fits { reason.to_owned() } else { "ContainerFailed".to_owned() }
-}
-
-fn last_line(text: &str) -> &str {
-    text.trim_end().lines().last().unwrap_or_default()
 }
 
 fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {

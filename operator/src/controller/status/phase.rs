@@ -1,0 +1,179 @@
+//! Where a MiniCluster is between its Job's creation and its end.
+
+use super::pod::{Outcome, PodView};
+use super::{Facts, lost_pod};
+use crate::controller::build::KILLED;
+use crate::controller::decide::ended_run::EndedRun;
+use crate::controller::kube_ext::{
+    CAUSE_ANNOTATION, has_pods, is_suspended, job_condition, noted_generation,
+};
+use crate::controller::observe::waiting::Waiting;
+use crate::crd::State;
+use flux_contract::Exit;
+use k8s_openapi::api::batch::v1::{Job, JobCondition};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Phase {
+    pub(super) state: State,
+    /// It is ending because its Job is suspended.
+    pub(super) suspending: bool,
+    /// What a pod waits for, if it says so.
+    pub(super) waiting: Option<Waiting>,
+    pub(super) end: Option<End>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct End {
+    pub(super) at: Option<Time>,
+    pub(super) outcome: Outcome,
+}
+
+impl From<State> for Phase {
+    fn from(state: State) -> Self {
+        Self { state, suspending: false, waiting: None, end: None }
+    }
+}
+
+impl Phase {
+    fn ended(state: State, at: Option<Time>, outcome: Outcome) -> Self {
+        Self { end: Some(End { at, outcome }), ..Self::from(state) }
+    }
+}
+
+impl From<&EndedRun> for Phase {
+    fn from(run: &EndedRun) -> Self {
+        let state = if run.complete { State::Complete } else { State::Failed };
+        let outcome = Outcome::new(&run.reason, run.message.clone());
+        Self::ended(state, run.completion_time.clone(), outcome)
+    }
+}
+
+/// The generation of the specification that ran.
+pub(super) fn generation(facts: &Facts<'_>) -> i64 {
+    let noted = facts.live.job.as_ref().and_then(noted_generation);
+    let ended = facts.plan.mode.ended().map(|run| run.generation);
+    noted.or(ended).unwrap_or(facts.plan.generation)
+}
+
+/// Decides from the note of the run's end, else from the Job and the lead's pod.
+pub(super) fn phase(
+    runner: &str,
+    facts: &Facts<'_>,
+    lead: Option<&PodView<'_>>,
+    now: &Time,
+) -> Phase {
+    if let Some(run) = facts.plan.mode.ended() {
+        return run.into();
+    }
+    let Some(job) = &facts.live.job else {
+        let refused = facts.plan.violations.is_some();
+        return if refused { State::Invalid } else { State::Pending }.into();
+    };
+    if let Some(condition) = job_condition(job, "Complete") {
+        let at = job.status.as_ref().and_then(|status| status.completion_time.clone());
+        let at = at.or_else(|| condition.last_transition_time.clone());
+        return Phase::ended(State::Complete, at, success(facts.plan.interactive));
+    }
+    if let Some(condition) = job_condition(job, "Failed") {
+        // The pod's end may be told a moment after the Job's: the exit code is worth the wait,
+        // and the pod's change is what ends it.
+        if lead.is_some_and(PodView::is_about_to_end) {
+            return State::Ending.into();
+        }
+        let failure = failure(runner, facts, lead, condition, now);
+        return Phase::ended(State::Failed, condition.last_transition_time.clone(), failure);
+    }
+    if is_suspended(job) {
+        let suspending = has_pods(job);
+        let state = if suspending { State::Ending } else { State::Suspended };
+        return Phase { suspending, ..state.into() };
+    }
+    let waiting =
+        facts.live.pods.waiting.clone().or_else(|| lead.and_then(|it| it.waiting.clone()));
+    let Some(lead) = lead else {
+        return Phase { waiting: waiting.or_else(|| no_pods(job)), ..State::Pending.into() };
+    };
+    let ready = || job.status.as_ref().and_then(|status| status.ready).unwrap_or_default();
+    let state = if lead.over || (lead.ended.is_some() && !restarts(job)) {
+        let comes_back = facts.plan.interactive && is_replaced(job, lead);
+        if comes_back { State::Pending } else { return State::Ending.into() }
+    } else if lead.ready {
+        State::Running
+    } else if lead.degraded {
+        return State::Degraded.into();
+    } else if lead.running || ready() > 0 {
+        State::Starting
+    } else {
+        State::Pending
+    };
+    Phase { waiting, ..state.into() }
+}
+
+/// A Job that was started and has no pod is being refused its pods.
+fn no_pods(job: &Job) -> Option<Waiting> {
+    let status = job.status.as_ref()?;
+    let none = status.start_time.is_some() && status.active.unwrap_or_default() == 0;
+    let refused = none && status.terminating.unwrap_or_default() == 0;
+    let name = job.name_any();
+    let message = format!("no pod was made yet; `kubectl describe job {name}` says why");
+    refused.then_some(Waiting { message, lasts: false })
+}
+
+/// True when the Job makes the lead's pod, which has ended, again.
+fn is_replaced(job: &Job, lead: &PodView<'_>) -> bool {
+    let by_index = job.spec.as_ref().is_some_and(|spec| spec.backoff_limit_per_index.is_some());
+    let comes_back = |code| code == i32::from(Exit::Stopped.code()) || KILLED.contains(&code);
+    by_index && lead.ended.as_ref().is_none_or(|ended| comes_back(ended.exit_code))
+}
+
+/// True when a container that fails is started again in its pod.
+fn restarts(job: &Job) -> bool {
+    let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    pod.and_then(|pod| pod.restart_policy.as_deref()) == Some("OnFailure")
+}
+
+fn success(interactive: bool) -> Outcome {
+    let (reason, message) = if interactive {
+        ("ShutDown", "the instance was shut down")
+    } else {
+        ("CommandSucceeded", "the command ended with exit code 0")
+    };
+    Outcome::new(reason, message.to_owned())
+}
+
+/// Why the Job failed: what the lead says, else what the worker says, else what the Job says, be it of the lead.
+fn failure(
+    runner: &str,
+    facts: &Facts<'_>,
+    lead: Option<&PodView<'_>>,
+    condition: &JobCondition,
+    now: &Time,
+) -> Outcome {
+    let reason = condition.reason.clone().unwrap_or_else(|| "JobFailed".to_owned());
+    let message = condition.message.clone().unwrap_or_else(|| "the Job failed".to_owned());
+    if reason == "DeadlineExceeded" {
+        let job = facts.live.job.as_ref();
+        if let Some(cause) = job.and_then(|job| job.annotations().get(CAUSE_ANNOTATION)) {
+            return Outcome::new("StartDeadlineExceeded", cause.clone());
+        }
+        let job = job.and_then(|job| job.spec.as_ref());
+        let seconds = job.and_then(|spec| spec.active_deadline_seconds).unwrap_or_default();
+        let message = format!(
+            "the Job's deadline of {seconds} seconds has passed; the lead had not ended the run before"
+        );
+        return Outcome { reason, message };
+    }
+    if let Some(failure) = lead.and_then(PodView::failure) {
+        return failure;
+    }
+    let worker = facts.live.pods.failed_worker.as_ref();
+    let worker = worker.map(|pod| (pod, PodView::new(pod, runner, now)));
+    if let Some((pod, Some(failure))) = worker.map(|(pod, view)| (pod, view.failure())) {
+        let message = format!("pod {}: {}", pod.name_any(), failure.message);
+        return Outcome { message, ..failure };
+    }
+    let code = facts.live.job.as_ref().and_then(lost_pod::exit_code);
+    code.map_or(Outcome { reason, message }, lost_pod::failure)
+}
