@@ -3,9 +3,6 @@
 /// Exit code for everything real Flux can do and the stand-in does not simulate.
 pub(crate) const NOT_SIMULATED: u8 = 64;
 
-/// A command's end: what is written to standard error, and the exit code.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
 pub(crate) struct Failure {
     /// Exit code of the process.
     pub(crate) code: u8,
@@ -16,20 +13,13 @@ pub(crate) struct Failure {
 impl Failure {
     /// An ordinary failure with exit code 1.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { code: 1, message: message.into() }
+        Self::with_code(1, message)
     }
 
-    /// A failure with a code of its own.
     pub(crate) fn with_code(code: u8, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 
-    /// Nothing to say: only an exit code.
-    pub(crate) const fn silent(code: u8) -> Self {
-        Self { code, message: String::new() }
-    }
-
-    /// Something real Flux does and the stand-in does not.
     pub(crate) fn not_simulated(what: &str) -> Self {
         Self::with_code(NOT_SIMULATED, format!("flux: {what}: not simulated by the stand-in"))
     }

@@ -9,7 +9,6 @@ pub(crate) fn line(text: &str) {
     raw(Stream::Output, &format!("{text}\n"));
 }
 
-/// Writes one line to standard error.
 pub(crate) fn error_line(text: &str) {
     eprintln!("{text}");
 }
@@ -17,13 +16,11 @@ pub(crate) fn error_line(text: &str) {
 /// Where task output goes on the watching side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Stream {
-    /// Standard output.
     Output,
-    /// Standard error.
     Error,
 }
 
-/// Writes text as it is, without a newline of its own.
+/// Writes text without a newline of its own.
 pub(crate) fn raw(stream: Stream, text: &str) {
     match stream {
         Stream::Output => {

@@ -7,25 +7,52 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::failure::strerror;
-use crate::text::idset;
+use crate::text;
 
 /// Core ids by rank.
 pub(crate) type Cores = BTreeMap<u32, BTreeSet<u32>>;
 
-/// Names as one hostlist.
-pub(crate) fn compress<S: AsRef<str>>(hosts: &[S]) -> String {
-    let names: Vec<&str> = hosts.iter().map(AsRef::as_ref).collect();
-    let joined = names.join(",");
-    Hostlist::parse(&joined).map_or(joined, |list| list.to_string())
+/// The `[resource]` table, flux-config-resource(5).
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Table {
+    /// The file of the resource set. Without one, Flux discovers what there is.
+    pub(crate) path: String,
+    exclude: Option<String>,
+    /// Whether a broker with fewer cores than configured is used all the same.
+    pub(crate) noverify: bool,
+}
+
+impl Table {
+    /// The cores of every rank, and the ranks that are never scheduled. Every rank opens the file.
+    pub(crate) fn read(&self, hosts: &[String]) -> Result<(Cores, BTreeSet<u32>), String> {
+        let cores = read(&self.path, hosts)?;
+        let excluded = self.exclude.as_ref().map(|text| targets(text, hosts));
+        Ok((cores, excluded.transpose()?.unwrap_or_default()))
+    }
+}
+
+/// Ranks named by an id set or a hostlist.
+fn targets(text: &str, hosts: &[String]) -> Result<BTreeSet<u32>, String> {
+    let invalid = || format!("invalid exclude targets: {text}");
+    let rank_of = |name: &String| (0..).zip(hosts).find(|(_, host)| *host == name);
+    let ranks = match text::decode_ids(text) {
+        Some(ids) => {
+            Some(ids).filter(|ids| ids.iter().all(|id| (0..).zip(hosts).any(|it| it.0 == *id)))
+        }
+        None => Hostlist::parse(text).ok().and_then(|names| {
+            names.hosts().map(|name| rank_of(&name).map(|(rank, _)| rank)).collect()
+        }),
+    };
+    ranks.ok_or_else(invalid)
 }
 
 /// R version 1 of hosts that all have `cores`.
 pub(crate) fn encode(hosts: &[String], cores: &BTreeSet<u32>) -> Value {
-    let ranks = (0..).take(hosts.len());
-    let children = json!({ "core": idset::encode(cores.iter().copied()) });
+    let ranks = (0..).take(hosts.len()).collect();
     json!({ "version": 1, "execution": {
-        "R_lite": [{ "rank": idset::encode(ranks), "children": children }],
-        "starttime": 0.0, "expiration": 0.0, "nodelist": [compress(hosts)],
+        "R_lite": [{ "rank": text::encode_ids(&ranks), "children": { "core": text::encode_ids(cores) } }],
+        "starttime": 0.0, "expiration": 0.0, "nodelist": [text::hostlist(hosts)],
     }})
 }
 
@@ -55,15 +82,15 @@ struct Children {
 
 /// Reads the file at `path` for the brokers named `hosts`, which it must name all and no other. The
 /// rank of a node is that of its host.
-pub(crate) fn read(path: &str, hosts: &[String]) -> Result<Cores, String> {
+fn read(path: &str, hosts: &[String]) -> Result<Cores, String> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("unable to open {path}: {}", strerror(&error)))?;
     let set: ResourceSet =
         serde_json::from_str(&text).map_err(|error| format!("error parsing R: {error}"))?;
     let mut cores = BTreeMap::new();
     for entry in &set.execution.entries {
-        let (ranks, given) = idset::decode(&entry.rank)
-            .zip(idset::decode(&entry.children.core))
+        let (ranks, given) = text::decode_ids(&entry.rank)
+            .zip(text::decode_ids(&entry.children.core))
             .ok_or("error parsing R: invalid idset in R_lite")?;
         cores.extend(ranks.into_iter().map(|rank| (rank, given.clone())));
     }
@@ -99,5 +126,5 @@ pub(crate) fn local_cores() -> BTreeSet<u32> {
         .filter(|cpu| is_allowed(*cpu))
         .map(|cpu| (read(cpu, "physical_package_id"), read(cpu, "core_id")))
         .collect();
-    (0..u32::try_from(cores.len()).unwrap_or(1)).collect()
+    (0..).take(cores.len()).collect()
 }

@@ -3,31 +3,23 @@
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::core::Broker;
-use super::family::Parent;
+use super::core::{Broker, Parent};
 use super::local;
 use super::log::Severity;
-use crate::certificate;
-use crate::config::bootstrap::Bootstrap;
+use crate::config::Bootstrap;
 use crate::failure::{Failure, strerror};
 use crate::overlay::wire::Upward;
-use crate::overlay::{connect, endpoint, listen};
-
-/// Why a part does not start: the module and its words.
-struct Fault(&'static str, String);
+use crate::overlay::{Uplink, accept, endpoint, load_certificate};
 
 impl Broker {
     /// Starts the parts, and with them the state machine.
     pub(super) async fn begin(&mut self) -> Result<(), Failure> {
         self.log(Severity::Info, "this is the flux stand-in, not real Flux");
-        if self.has_crontabs() {
-            return Err(Failure::not_simulated("crontabs in cron.directory"));
-        }
-        let bootstrap = self.setup.bootstrap.take();
+        let bootstrap = self.setup.config.bootstrap.take();
         self.choose_topology(bootstrap.is_some())?;
         match self.start_parts(bootstrap.as_ref()) {
             Ok(()) => self.post("builtins-success"),
-            Err(Fault(module, text)) => {
+            Err((module, text)) => {
                 self.log_as(module, Severity::Error, &text);
                 let text = format!("error loading builtins: {module} is unexpectedly finalizing");
                 self.log(Severity::Error, &text);
@@ -41,83 +33,57 @@ impl Broker {
         Ok(())
     }
 
-    /// Whether rank 0 would load crontabs: the plain files in `cron.directory`, which may well be
-    /// missing (flux-core, `etc/modprobe/rc1.py`).
-    fn has_crontabs(&self) -> bool {
-        let Some(path) = self.setup.attributes.get("cron.directory").filter(|_| self.is_leader())
-        else {
-            return false;
-        };
-        let mut entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-        entries.any(|entry| entry.path().is_file())
-    }
-
     /// Accepts the schemes that put every rank directly under rank 0.
     fn choose_topology(&mut self, configured: bool) -> Result<(), Failure> {
-        let given =
-            self.setup.attributes.get("tbon.topo").or(self.setup.config.tbon.topo.as_deref());
-        let scheme = given.unwrap_or(if configured { "custom" } else { "kary:32" }).to_owned();
-        let deepest = match scheme.split_once(':') {
-            Some(("kary", width)) => {
-                width.parse::<usize>().ok().map(|width| width.saturating_add(1))
-            }
-            Some(_) => None,
-            None => (scheme == "custom").then_some(usize::MAX),
-        };
-        if deepest.is_none_or(|deepest| self.setup.hosts.len() > deepest) {
-            let what = format!("tbon.topo={scheme} of {} brokers", self.setup.hosts.len());
-            return Err(Failure::not_simulated(&what));
+        let default = if configured { "custom" } else { "kary:32" };
+        let size = self.setup.hosts.len();
+        let scheme = self.setup.attributes.entry("tbon.topo".to_owned());
+        let scheme = scheme.or_insert_with(|| default.to_owned());
+        let width = scheme.strip_prefix("kary:").and_then(|width| width.parse().ok());
+        if scheme == "custom" || width.is_some_and(|width: usize| width >= size - 1) {
+            return Ok(());
         }
-        self.setup.attributes.set("tbon.topo", scheme);
-        Ok(())
+        Err(Failure::not_simulated(&format!("tbon.topo={scheme} of {size} brokers")))
     }
 
-    fn start_parts(&mut self, bootstrap: Option<&Bootstrap>) -> Result<(), Fault> {
+    /// The error is the module that does not start, and its words.
+    fn start_parts(&mut self, bootstrap: Option<&Bootstrap>) -> Result<(), (&'static str, String)> {
         let listener = local::bind(&self.setup.socket).map_err(|error| {
-            let text = format!("bind {}: {}", self.setup.socket, strerror(&error));
-            Fault("connector-local", text)
+            ("connector-local", format!("bind {}: {}", self.setup.socket, strerror(&error)))
         })?;
-        let door = local::Door {
-            access: self.setup.config.access,
-            rank: self.setup.rank,
-            news: self.channels.news.clone(),
-            alive: self.channels.alive.downgrade(),
-        };
+        let (access, rank) = (self.setup.config.access, self.setup.rank);
+        let door = local::Door { access, rank, channels: self.channels.clone() };
         tokio::spawn(local::accept(listener, door));
         match bootstrap.filter(|bootstrap| bootstrap.hosts.len() > 1) {
-            Some(bootstrap) => self.join_overlay(bootstrap).map_err(|text| Fault("overlay", text)),
+            Some(bootstrap) => self.join_overlay(bootstrap).map_err(|text| ("overlay", text)),
             None => Ok(()),
         }
     }
 
     fn join_overlay(&mut self, bootstrap: &Bootstrap) -> Result<(), String> {
-        let path = bootstrap.certificate.as_deref().unwrap_or_default();
-        let keys = certificate::load(path)
+        let path = bootstrap.curve_cert.as_deref().unwrap_or_default();
+        let keys = load_certificate(path)
             .map_err(|error| format!("Error loading certificate: {error}"))?;
         let lead = bootstrap.hosts.first().ok_or("no hosts")?;
         let (key, uri) =
             if self.is_leader() { ("bind", &lead.bind) } else { ("connect", &lead.connect) };
-        let uri = uri.as_deref().ok_or_else(|| format!("{key} URI is undefined for rank 0"))?;
+        let uri = uri.clone().ok_or_else(|| format!("{key} URI is undefined for rank 0"))?;
         if self.is_leader() {
-            let fault = |error| format!("error binding to {uri}: {}", strerror(&error));
-            let listener = endpoint::bind(uri, bootstrap.ipv6).map_err(fault)?;
-            listener.set_nonblocking(true).map_err(fault)?;
-            let listener = TcpListener::from_std(listener).map_err(fault)?;
-            let news = self.channels.news.clone();
-            let alive = self.channels.alive.downgrade();
-            tokio::spawn(listen::accept(listener, listen::Server { keys, news, alive }));
+            let listener = endpoint::bind(&uri, bootstrap.enable_ipv6).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                TcpListener::from_std(listener)
+            });
+            let listener = listener
+                .map_err(|error| format!("error binding to {uri}: {}", strerror(&error)))?;
+            tokio::spawn(accept(listener, keys, self.channels.clone()));
             return Ok(());
         }
-        let uplink = connect::Uplink {
-            uri: uri.to_owned(),
-            keys,
-            ipv6: bootstrap.ipv6,
-            connect_timeout: self.setup.limits.connect,
-        };
-        let (sender, outgoing) = unbounded_channel();
-        tokio::spawn(connect::keep_connected(uplink, outgoing, self.channels.news.clone()));
-        self.parent = Some(Parent::new(sender));
         self.log_as("overlay", Severity::Debug, &format!("connecting to {uri}"));
+        let connect_timeout = self.setup.limits.connect;
+        let uplink = Uplink { uri, keys, ipv6: bootstrap.enable_ipv6, connect_timeout };
+        let (sender, outgoing) = unbounded_channel();
+        tokio::spawn(uplink.keep(outgoing, self.channels.news.clone()));
+        self.parent = Some(Parent { sender, responded: false, failed: false, state: None });
         self.send_up(&Upward::Hello(self.setup.rank, self.host(self.setup.rank)));
         Ok(())
     }

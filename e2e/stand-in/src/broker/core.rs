@@ -1,23 +1,21 @@
 //! The broker's state, its log, and the loop of states and events.
 
-use std::collections::{HashMap, VecDeque};
-use std::process::ExitStatus;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-use tokio::sync::mpsc::{Sender, UnboundedSender};
+use bytes::Bytes;
+use tokio::sync::mpsc::{UnboundedSender, WeakSender};
 
-use super::family::{Children, Parent};
 use super::log::Severity;
 use super::startup::Startup;
 use super::state::State;
 use crate::jobs::manager::Manager;
-use crate::jobs::task::Happened;
+use crate::jobs::task::{Happened, Order};
 use crate::overlay::link::LinkEvent;
-use crate::protocol::{Reply, Request};
+use crate::protocol::{Client, Request};
 
 /// Something that falls due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) enum Deadline {
     /// Give up on peers.
     Shutdown,
@@ -35,53 +33,61 @@ pub(crate) enum News {
     Parent(LinkEvent),
     /// On a child's link.
     Child(u64, LinkEvent),
-    /// A client of the local socket, which has this number, asks something and waits for answers.
-    Asked(u64, Request, UnboundedSender<Reply>),
-    /// A client has gone.
-    Gone(u64),
+    /// A client of the local socket asks something.
+    Asked(Request, Client),
     /// A user without a role was turned away from the local socket.
     Stranger(u32),
+    /// The job manager of this broker wants something of it.
+    Order(Order),
     /// To a task of a job.
     Task(u64, u32, Happened),
-    /// The initial program has ended.
-    ProgramEnded(ExitStatus),
-    /// A deadline has come.
     Due(Deadline),
-    /// A signal has come.
     Signal(i32),
 }
 
 /// How news get to a broker; whoever holds `alive` still has something to deliver when it ends.
-pub(super) struct Channels {
-    pub(super) news: UnboundedSender<News>,
-    pub(super) alive: Sender<()>,
+#[derive(Clone)]
+pub(crate) struct Channels {
+    pub(crate) news: UnboundedSender<News>,
+    pub(crate) alive: WeakSender<()>,
 }
 
-/// The initial program while it runs.
-#[derive(Debug)]
-pub(super) struct Running {
-    pub(super) process: i32,
-    pub(super) own_group: bool,
-    pub(super) aborted: bool,
-    pub(super) since: Instant,
+/// The parent, on a worker.
+pub(super) struct Parent {
+    pub(super) sender: UnboundedSender<Bytes>,
+    /// The hello was answered.
+    pub(super) responded: bool,
+    /// The parent refused the hello or sent us away.
+    pub(super) failed: bool,
+    pub(super) state: Option<State>,
 }
 
-/// A broker.
+/// The children, on the lead: all links by number, and the link of each rank that is online.
+#[derive(Default)]
+pub(super) struct Children {
+    pub(super) links: HashMap<u64, UnboundedSender<Bytes>>,
+    pub(super) online: BTreeMap<u32, u64>,
+    /// New ones are sent away.
+    pub(super) spurn: bool,
+}
+
 pub(super) struct Broker {
     pub(super) setup: Startup,
     pub(super) channels: Channels,
     pub(super) parent: Option<Parent>,
     pub(super) children: Children,
     pub(super) manager: Manager,
-    pub(super) clients: HashMap<u64, UnboundedSender<Reply>>,
+    /// Clients of a worker whose requests the lead has, by number.
+    pub(super) clients: HashMap<u64, Client>,
+    pub(super) last_client: u64,
+    /// The processes of the tasks that run here, by job and task.
     pub(super) processes: HashMap<(u64, u32), u32>,
-    pub(super) running: Option<Running>,
     pub(super) has_cleanup: bool,
     pub(super) cleaning: bool,
+    /// Whether a signal has come, after which jobs are not waited for without end.
     pub(super) expedite: bool,
     pub(super) exit_code: i32,
-    pub(super) restored: Option<Value>,
-    state: State,
+    pub(super) state: State,
     since: Instant,
     events: VecDeque<&'static str>,
 }
@@ -95,13 +101,12 @@ impl Broker {
             children: Children::default(),
             manager: Manager::default(),
             clients: HashMap::new(),
+            last_client: 0,
             processes: HashMap::new(),
-            running: None,
             has_cleanup: false,
             cleaning: false,
             expedite: false,
             exit_code: 0,
-            restored: None,
             state: State::LoadBuiltins,
             since: Instant::now(),
             events: VecDeque::new(),
@@ -112,12 +117,7 @@ impl Broker {
         self.setup.rank == 0
     }
 
-    pub(super) fn state(&self) -> State {
-        self.state
-    }
-
-    /// Time in the present state.
-    pub(super) fn in_state(&self) -> f64 {
+    pub(super) fn seconds_in_state(&self) -> f64 {
         self.since.elapsed().as_secs_f64()
     }
 
@@ -164,12 +164,12 @@ impl Broker {
         self.check_cleanup();
         while let Some(event) = self.events.pop_front() {
             let Some(next) = self.state.after(event) else { continue };
-            let (from, to, spent) = (self.state.name(), next.name(), self.in_state());
+            let (from, to, spent) = (self.state.name(), next.name(), self.seconds_in_state());
             self.log(Severity::Info, &format!("{event}: {from}->{to} {spent:.3}s"));
             self.state = next;
             self.since = Instant::now();
             self.enter(next);
-            self.tell_children_state();
+            self.send_state_to_children();
             self.check_cleanup();
         }
     }

@@ -1,35 +1,32 @@
 //! The broker: one event loop that owns all state.
 
-mod attributes;
 mod begin;
-mod content;
 pub(crate) mod core;
-mod directories;
-mod family;
 mod local;
 mod log;
 mod message;
 mod peers;
 mod phases;
-pub(crate) mod program;
-mod rc;
-mod running;
 mod services;
 mod startup;
 pub(crate) mod state;
-mod work;
+
+use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedSender, channel, unbounded_channel};
 
 use self::core::{Broker, Channels, News};
 use self::state::State;
+use crate::client::Call;
 use crate::failure::Failure;
-use crate::front::Environment;
+
+/// How long a broker that is done waits for its peers to take what it said.
+const DELIVERY_LIMIT: Duration = Duration::from_secs(2);
 
 /// Runs a broker to its end and returns its exit code.
-pub(crate) fn run(words: &[String], environment: Environment) -> Result<u8, Failure> {
-    let startup = startup::prepare(words, environment)?;
+pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
+    let startup = startup::prepare(call)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -45,32 +42,30 @@ async fn serve(startup: startup::Startup) -> Result<u8, Failure> {
     let (alive, mut alive_ends) = channel(1);
     catch_signals(&news)
         .map_err(|error| Failure::new(format!("Error installing signal handlers: {error}")))?;
-    let mut broker = Broker::new(startup, Channels { news, alive });
+    let channels = Channels { news, alive: alive.downgrade() };
+    let mut broker = Broker::new(startup, channels);
     broker.begin().await?;
-    while broker.state() != State::Exit {
+    while broker.state != State::Exit {
         let Some(news) = received.recv().await else { break };
         match news {
             News::Signal(number) => broker.signalled(number),
             News::Parent(event) => broker.parent_event(event),
             News::Child(link, event) => broker.child_event(link, event),
-            News::Asked(id, request, sender) => broker.asked(id, request, sender),
-            News::Gone(id) => broker.client_gone(id),
+            News::Asked(request, client) => broker.asked(request, client),
             News::Stranger(user) => broker.stranger(user),
+            News::Order(order) => broker.obey(order),
             News::Task(job, task, happened) => broker.task_news(job, task, happened),
-            News::ProgramEnded(status) => broker.program_ended(status),
             News::Due(deadline) => broker.deadline(deadline),
         }
         broker.settle();
     }
     let (code, directories) = broker.end();
+    drop(alive);
     // What was said last has to be delivered; a peer that does not listen is not waited for.
     drop(tokio::time::timeout(DELIVERY_LIMIT, alive_ends.recv()).await);
     drop(directories);
     Ok(code)
 }
-
-/// How long a broker that is done waits for its peers to take what it said.
-const DELIVERY_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// All signals a broker reacts to.
 fn catch_signals(sender: &UnboundedSender<News>) -> std::io::Result<()> {
@@ -85,9 +80,7 @@ fn catch_signals(sender: &UnboundedSender<News>) -> std::io::Result<()> {
         let sender = sender.clone();
         tokio::spawn(async move {
             while stream.recv().await.is_some() {
-                if sender.send(News::Signal(kind.as_raw_value())).is_err() {
-                    return;
-                }
+                drop(sender.send(News::Signal(kind.as_raw_value())));
             }
         });
     }

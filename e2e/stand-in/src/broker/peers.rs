@@ -2,31 +2,39 @@
 
 use std::time::Duration;
 
-use super::core::{Broker, Deadline};
-use super::family::Parent;
+use bytes::Bytes;
+use serde::Serialize;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::core::{Broker, Deadline, Parent};
 use super::log::Severity;
-use super::state::{self, State};
+use super::state::State;
 use crate::overlay::link::LinkEvent;
 use crate::overlay::wire::{Downward, Upward};
 
+/// Sends on a link, now or when it is there. That a link is gone is reported by itself.
+fn send(sender: &UnboundedSender<Bytes>, message: &impl Serialize) {
+    if let Ok(bytes) = serde_json::to_vec(message) {
+        drop(sender.send(Bytes::from(bytes)));
+    }
+}
+
 impl Broker {
-    /// Sends to the parent, now or when there is a link.
     pub(super) fn send_up(&self, message: &Upward) {
         if let Some(parent) = self.parent.as_ref().filter(|parent| !parent.failed) {
-            parent.send(message);
+            send(&parent.sender, message);
         }
     }
 
     /// Whether there is a parent that has accepted us.
     pub(super) fn is_joined(&self) -> bool {
-        self.parent.as_ref().is_some_and(Parent::is_joined)
+        self.parent.as_ref().is_some_and(|parent| parent.responded && !parent.failed)
     }
 
-    /// Something happened on the link to the parent.
     pub(super) fn parent_event(&mut self, event: LinkEvent) {
         match event {
             LinkEvent::Message(bytes) => match serde_json::from_slice(&bytes) {
-                Ok(message) => self.told_by_parent(message),
+                Ok(message) => self.parent_says(message),
                 Err(_) => self.log_as("overlay", Severity::Error, "DROP upstream message"),
             },
             LinkEvent::Unresolved(reason) => {
@@ -39,7 +47,7 @@ impl Broker {
         }
     }
 
-    fn told_by_parent(&mut self, message: Downward) {
+    fn parent_says(&mut self, message: Downward) {
         match message {
             Downward::Welcome => self.change_parent(|parent| parent.responded = true),
             Downward::Refused(reason) => self.parent_failed(&format!("overlay.hello: {reason}")),
@@ -48,15 +56,15 @@ impl Broker {
                 self.parent_failed(&format!("{lead} (rank 0) sent disconnect control message"));
             }
             Downward::State(state) => self.change_parent(|parent| parent.state = Some(state)),
-            Downward::Config(config) => {
-                if self.state() == State::ConfigSync {
-                    self.setup.config = *config;
-                    self.post("sync-success");
-                }
-            }
             Downward::GoodbyeAnswer => self.post("goodbye"),
             Downward::Order(order) => self.obey(order),
-            Downward::Reply(id, reply) => self.tell((None, id), reply),
+            Downward::Reply(id, reply) => {
+                if let Some(client) = self.clients.remove(&id) {
+                    let more = !reply.is_last();
+                    client(reply);
+                    self.clients.extend(more.then_some((id, client)));
+                }
+            }
         }
     }
 
@@ -76,8 +84,8 @@ impl Broker {
     /// Posts what follows from the parent's state in the own one.
     pub(super) fn look_at_parent(&mut self) {
         let Some(parent) = &self.parent else { return };
-        let known = parent.state.filter(|_| parent.responded).unwrap_or(State::LoadBuiltins);
-        if let Some(event) = state::event_of_parent(self.state(), known, parent.failed) {
+        let state = parent.state.filter(|_| parent.responded).unwrap_or(State::LoadBuiltins);
+        if let Some(event) = self.state.event_of_parent(state, parent.failed) {
             self.post(event);
         }
     }
@@ -92,12 +100,11 @@ impl Broker {
         }
     }
 
-    /// Something happened on a child's link.
     pub(super) fn child_event(&mut self, link: u64, event: LinkEvent) {
         match event {
             LinkEvent::Opened(sender) => drop(self.children.links.insert(link, sender)),
             LinkEvent::Message(bytes) => match serde_json::from_slice(&bytes) {
-                Ok(message) => self.told_by_child(link, message),
+                Ok(message) => self.child_says(link, message),
                 Err(_) => self.log_as("overlay", Severity::Error, "DROP downstream message"),
             },
             LinkEvent::Refused => {
@@ -105,7 +112,7 @@ impl Broker {
             }
             LinkEvent::Closed => {
                 self.children.links.remove(&link);
-                if let Some(rank) = self.children.rank_of(link) {
+                if let Some(rank) = self.rank_of(link) {
                     let text = format!("{} (rank {rank}) failed", self.host(rank));
                     self.log_as("overlay", Severity::Error, &text);
                     self.child_gone(rank);
@@ -115,31 +122,37 @@ impl Broker {
         }
     }
 
-    fn told_by_child(&mut self, link: u64, message: Upward) {
-        match (message, self.children.rank_of(link)) {
+    fn rank_of(&self, link: u64) -> Option<u32> {
+        self.children.online.iter().find(|(_, of_rank)| **of_rank == link).map(|(rank, _)| *rank)
+    }
+
+    fn child_says(&mut self, link: u64, message: Upward) {
+        match (message, self.rank_of(link)) {
             (Upward::Hello(rank, hostname), None) if !self.children.spurn => {
                 self.greet(link, rank, &hostname);
             }
-            (message, Some(rank)) => self.told_by_rank(rank, message),
-            (_, None) => self.children.send(link, &Downward::Disconnect),
+            (message, Some(rank)) => self.rank_says(rank, link, message),
+            (_, None) => self.send_down(link, &Downward::Disconnect),
         }
     }
 
-    fn told_by_rank(&mut self, rank: u32, message: Upward) {
+    fn rank_says(&mut self, rank: u32, link: u64, message: Upward) {
+        let Some(sender) = self.children.links.get(&link).cloned() else { return };
         match message {
             Upward::Hello(..) | Upward::Back => {}
-            Upward::ConfigWanted => {
-                let config = Box::new(self.setup.config.clone());
-                self.send_down(rank, &Downward::Config(config));
+            Upward::Online { drained } => {
+                let orders = move |order| send(&sender, &Downward::Order(order));
+                self.came_online(rank, drained, Box::new(orders));
             }
-            Upward::Online { drained } => self.came_online(rank, drained),
             Upward::Goodbye => {
-                self.send_down(rank, &Downward::GoodbyeAnswer);
+                send(&sender, &Downward::GoodbyeAnswer);
                 self.child_gone(rank);
             }
             Upward::Task(job, task, happened) => self.task_news(job, task, happened),
-            Upward::Request(id, request) => self.serve((Some(rank), id), request),
-            Upward::RequestGone(id) => self.manager.forget((Some(rank), id)),
+            Upward::Request(id, request) => {
+                let client = move |reply| send(&sender, &Downward::Reply(id, reply));
+                self.serve(request, Box::new(client));
+            }
         }
     }
 
@@ -152,7 +165,7 @@ impl Broker {
                  {configured} is configured as rank {rank}: mismatched config?"
             );
             self.log_as("overlay", Severity::Error, &text);
-            self.children.send(link, &Downward::Refused("Invalid argument".to_owned()));
+            self.send_down(link, &Downward::Refused("Invalid argument".to_owned()));
             return;
         }
         if self.children.online.contains_key(&rank) {
@@ -160,28 +173,27 @@ impl Broker {
             self.child_gone(rank);
         }
         self.children.online.insert(rank, link);
-        self.send_down(rank, &Downward::Welcome);
-        self.send_down(rank, &Downward::State(self.state()));
+        self.send_down(link, &Downward::Welcome);
+        self.send_down(link, &Downward::State(self.state));
     }
 
-    /// Sends to a child that is online.
-    pub(super) fn send_down(&self, rank: u32, message: &Downward) {
-        if let Some(link) = self.children.online.get(&rank) {
-            self.children.send(*link, message);
+    fn send_down(&self, link: u64, message: &Downward) {
+        if let Some(sender) = self.children.links.get(&link) {
+            send(sender, message);
         }
     }
 
     /// Children follow their parent's state.
-    pub(super) fn tell_children_state(&self) {
+    pub(super) fn send_state_to_children(&self) {
         for link in self.children.online.values() {
-            self.children.send(*link, &Downward::State(self.state()));
+            self.send_down(*link, &Downward::State(self.state));
         }
     }
 
     fn child_gone(&mut self, rank: u32) {
         self.children.online.remove(&rank);
         self.went_offline(rank);
-        if self.state() == State::Shutdown && self.children.online.is_empty() {
+        if self.state == State::Shutdown && self.children.online.is_empty() {
             self.post("children-complete");
         }
     }

@@ -1,15 +1,29 @@
-//! What is done on entry to each state, and what signals and the program's end lead to.
+//! What is done on entry to each state, and what signals and deadlines lead to. rc1 and rc3 come without
+//! their scripts: they are the checks these would make, and the complaints of the modules they load.
+
+use std::path::Path;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
 
-use super::core::{Broker, Deadline};
-use super::directories::Directories;
+use super::core::{Broker, Deadline, News};
 use super::log::Severity;
+use super::startup::Directories;
 use super::state::State;
-use crate::jobs::job::{Exception, JobState};
+use crate::environment::rc1_fault;
+use crate::failure::strerror;
+use crate::jobs::job::Job;
+use crate::jobs::task::Order;
 use crate::overlay::wire::Upward;
-use crate::text::idset;
+use crate::resources::local_cores;
+use crate::text;
+
+/// What real Flux keeps in its content store, in a form of our own.
+#[derive(Serialize, Deserialize)]
+struct Dump<Jobs> {
+    flux_stand_in: Jobs,
+}
 
 impl Broker {
     /// Starts what belongs to a state.
@@ -17,12 +31,11 @@ impl Broker {
         match state {
             State::LoadBuiltins | State::Exit => {}
             State::Join if self.is_leader() => self.post("parent-none"),
-            State::Join => self.look_at_parent(),
+            State::Join | State::Run => self.look_at_parent(),
             State::ConfigSync if self.is_leader() => self.post("sync-none"),
-            State::ConfigSync => self.send_up(&Upward::ConfigWanted),
+            State::ConfigSync => self.post("sync-success"),
             State::Init => self.enter_init(),
             State::Quorum => self.enter_quorum(),
-            State::Run => self.enter_run(),
             State::Cleanup => self.enter_cleanup(),
             State::Shutdown => self.enter_shutdown(),
             State::Finalize => self.enter_finalize(),
@@ -40,51 +53,101 @@ impl Broker {
         self.post(if code == 0 { "rc1-success" } else { "rc1-fail" });
     }
 
+    /// The error is the exit code.
+    fn run_rc1(&mut self) -> Result<(), i32> {
+        if let Some((code, text)) = rc1_fault(&self.setup.environment, self.is_leader()) {
+            self.log(Severity::Error, text);
+            return Err(code);
+        }
+        let disabled = self.setup.environment.contains_key("FLUX_DISABLE_JOB_CLEANUP");
+        self.has_cleanup = self.is_leader() && !disabled;
+        let resources = self.setup.config.resource.read(&self.setup.hosts).map_err(|text| {
+            self.log_as("resource", Severity::Error, &text);
+            self.log_as("resource", Severity::Critical, "module exiting abnormally");
+            1
+        })?;
+        (self.manager.cores, self.manager.excluded) = resources;
+        self.manager.hosts.clone_from(&self.setup.hosts);
+        let path = self.setup.attributes.get("content.restore");
+        if let Some(path) = path.filter(|path| self.is_leader() && Path::new(path).exists()) {
+            self.log(Severity::Info, &format!("rc1.0: restoring content from {path}"));
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            let dump = serde_json::from_str::<Dump<Vec<Job>>>(&text).map_err(|error| {
+                let text = format!("rc1.0: {path}: not a dump of the stand-in: {error}");
+                self.log(Severity::Error, &text);
+                1
+            })?;
+            self.manager.restore(dump.flux_stand_in);
+        }
+        Ok(())
+    }
+
     fn enter_quorum(&mut self) {
         let drained = self.drains_itself();
         if self.is_leader() {
-            self.came_online(0, drained);
+            let news = self.channels.news.clone();
+            let orders = move |order| drop(news.send(News::Order(order)));
+            self.came_online(0, drained, Box::new(orders));
         } else {
             self.send_up(&Upward::Online { drained });
             self.look_at_parent();
         }
     }
 
-    /// Whether enough brokers are online.
-    pub(super) fn check_quorum(&mut self) {
-        let online: Vec<u32> = self.manager.online.iter().copied().collect();
-        if self.state() != State::Quorum || online.len() < self.setup.quorum {
+    /// Whether there are fewer cores here than configured: then this rank drains itself.
+    fn drains_itself(&self) -> bool {
+        let configured = self.manager.cores.get(&self.setup.rank);
+        let missing = configured.is_some_and(|cores| !cores.is_subset(&local_cores()));
+        let drained = missing && !self.setup.config.resource.noverify;
+        if drained {
+            let place = format!("rank {} ({})", self.setup.rank, self.host(self.setup.rank));
+            let text = format!("draining: {place} missing resources");
+            self.log_as("resource", Severity::Error, &text);
+        }
+        drained
+    }
+
+    /// A broker has finished rc1, and gets its `orders` so.
+    pub(super) fn came_online(&mut self, rank: u32, drained: bool, orders: Box<dyn Fn(Order)>) {
+        self.manager.online.insert(rank, orders);
+        if drained {
+            // A drain that is there already keeps its reason.
+            self.manager.drained.entry(rank).or_insert_with(|| "missing resources".to_owned());
+        }
+        let online: Vec<u32> = self.manager.online.keys().copied().collect();
+        if self.state == State::Quorum && online.len() >= self.setup.quorum {
+            let hosts: Vec<String> = online.iter().map(|rank| self.host(*rank)).collect();
+            let (hosts, ranks) = (text::hostlist(&hosts), online.into_iter().collect());
+            let text = format!("online: {hosts} (ranks {})", text::encode_ids(&ranks));
+            self.log(Severity::Info, &text);
+            self.post("quorum-full");
+        }
+        self.manager.schedule();
+    }
+
+    /// A broker that may have been online is not any more.
+    pub(super) fn went_offline(&mut self, rank: u32) {
+        if self.manager.online.remove(&rank).is_none() {
             return;
         }
-        let hosts: Vec<String> = online.iter().map(|rank| self.host(*rank)).collect();
-        let hosts = crate::resources::compress(&hosts);
-        self.log(Severity::Info, &format!("online: {hosts} (ranks {})", idset::encode(online)));
-        self.post("quorum-full");
-    }
-
-    fn enter_run(&mut self) {
-        if !self.is_leader() {
-            self.look_at_parent();
-        } else if let Some(program) = self.setup.program.clone() {
-            self.start_program(&program);
+        if matches!(self.state, State::Run | State::Cleanup) {
+            let text = format!("dead to Flux: {} (rank {rank})", self.host(rank));
+            self.log(Severity::Error, &text);
         }
+        self.manager.lost(rank);
     }
 
-    /// A signal to the broker.
     pub(super) fn signalled(&mut self, number: i32) {
         self.log(Severity::Info, &format!("signal {number}"));
         self.expedite = true;
         // rc1 and rc3 take no time here, and the other states have nothing to abort.
-        let events = [
+        let aborted = [
             (State::Join, "parent-fail"),
-            (State::ConfigSync, "sync-fail"),
             (State::Quorum, "quorum-fail"),
+            (State::Run, "shutdown"),
         ];
-        if let Some((_, event)) = events.iter().find(|(state, _)| *state == self.state()) {
+        if let Some((_, event)) = aborted.iter().find(|(state, _)| *state == self.state) {
             self.post(event);
-        }
-        if self.state() == State::Run {
-            self.abort_run();
         }
         self.abort_cleanup();
     }
@@ -101,16 +164,13 @@ impl Broker {
             self.later(limit, Deadline::Cleanup);
         }
         for id in self.manager.running() {
-            let note = "instance is shutting down".to_owned();
-            let effects = self.manager.raise(id, Exception { kind: "cancel", note });
-            self.carry_out(effects);
+            self.manager.raise(id, "cancel", "instance is shutting down");
         }
     }
 
     /// Cleanup is over when no job runs any more.
     pub(super) fn check_cleanup(&mut self) {
-        let running = self.manager.jobs.values().any(|job| job.state == JobState::Running);
-        if self.state() == State::Cleanup && self.cleaning && !running {
+        if self.state == State::Cleanup && self.cleaning && self.manager.running().is_empty() {
             self.cleaning = false;
             self.post("cleanup-success");
         }
@@ -118,8 +178,7 @@ impl Broker {
 
     fn abort_cleanup(&mut self) {
         if std::mem::take(&mut self.cleaning) {
-            let text = "cleanup.3: flux queue idle --quiet Hangup (rc=129)";
-            self.log(Severity::Error, text);
+            self.log(Severity::Error, "cleanup.3: flux queue idle --quiet Hangup (rc=129)");
             self.fail_with(129);
             self.post("cleanup-fail");
         }
@@ -144,9 +203,24 @@ impl Broker {
         self.post(if result.is_ok() { "rc3-success" } else { "rc3-fail" });
     }
 
+    fn run_rc3(&self) -> Result<(), String> {
+        if !self.is_leader() && !self.is_joined() {
+            return Err("Upstream Flux broker is offline. Try again later.".to_owned());
+        }
+        let path = self.setup.attributes.get("content.dump").filter(|_| self.is_leader());
+        let Some(path) = path else { return Ok(()) };
+        // A batch job's own instance keeps nothing.
+        let jobs = self.manager.jobs.values().filter(|job| job.spec.scope.is_none());
+        let dump = Dump { flux_stand_in: jobs.collect::<Vec<_>>() };
+        let text = serde_json::to_string(&dump).map_err(|error| error.to_string())?;
+        std::fs::write(path, text).map_err(|error| format!("{path}: {}", strerror(&error)))?;
+        self.log(Severity::Info, &format!("rc3.0: dumping content to {path}"));
+        Ok(())
+    }
+
     /// Does what is due.
     pub(super) fn deadline(&mut self, deadline: Deadline) {
-        match (deadline, self.state()) {
+        match (deadline, self.state) {
             (Deadline::Shutdown, State::Shutdown) => {
                 self.log(Severity::Error, "shutdown timeout");
                 self.post("children-complete");
@@ -156,10 +230,7 @@ impl Broker {
                 self.log(Severity::Error, "goodbye timeout");
                 self.post("goodbye");
             }
-            (Deadline::JobKill(id), _) => {
-                let effects = self.manager.kill(id, Signal::SIGKILL as i32);
-                self.carry_out(effects);
-            }
+            (Deadline::JobKill(id), _) => self.signal_tasks(id, Signal::SIGKILL),
             (Deadline::Shutdown | Deadline::Cleanup | Deadline::Goodbye, _) => {}
         }
     }

@@ -1,25 +1,30 @@
-//! The commands that talk to a broker.
+//! The commands, most of which talk to a broker.
 
-pub(crate) mod asking;
-pub(crate) mod batch;
-pub(crate) mod connection;
-pub(crate) mod job;
 pub(crate) mod jobs;
-pub(crate) mod proxy;
 pub(crate) mod resource;
-pub(crate) mod start;
+pub(crate) mod simple;
 pub(crate) mod submit;
-pub(crate) mod submit_options;
 
-use crate::failure::Failure;
-use crate::front::Environment;
-use crate::jobs::spec::Scope;
+use std::io::{BufRead, BufReader, Error, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use serde_json::Value;
+
+use crate::environment::Environment;
+use crate::failure::{Failure, strerror};
 use crate::options::{Parsed, parse};
-use crate::text::jobid;
+use crate::output::Stream;
+use crate::protocol::{Reply, Request, Scope};
+use crate::text;
+
+/// Where brokers of the system listen.
+const DEFAULT_URI: &str = "local:///run/flux/local";
 
 /// One call of a command.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Call {
+    /// The command, with its sub-command.
+    pub(crate) name: &'static str,
     /// The words after the command's name.
     pub(crate) words: Vec<String>,
     /// The environment after the front end's additions.
@@ -27,47 +32,77 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Parses the options of `command`, as [`parse`] describes them.
-    pub(crate) fn options(&self, command: &str, list: &str) -> Result<Parsed, Failure> {
-        parse(command, &self.words, list)
-    }
-
-    /// Parses the options of a sub-command, which the first word has to be.
-    pub(crate) fn of_subcommand(
-        &self,
-        command: &str,
-        known: &str,
-        list: &str,
-    ) -> Result<Parsed, Failure> {
-        match self.words.split_first() {
-            Some((first, rest)) if first == known => parse(command, rest, list),
-            Some((first, _)) => Err(Failure::not_simulated(&format!("{command} {first}"))),
-            None => Err(Failure::new(format!("flux-{command}: missing subcommand"))),
-        }
+    fn options(&self, list: &str) -> Result<Parsed, Failure> {
+        parse(self.name, &self.words, list)
     }
 
     /// The batch job this runs in: its script has an instance of its own.
     pub(crate) fn scope(&self) -> Scope {
-        self.environment.get("FLUX_ENCLOSING_ID").and_then(|text| jobid::decode(text))
+        self.environment.get("FLUX_ENCLOSING_ID").and_then(|text| text::decode_job_id(text))
     }
 
-    /// Refuses what would have to be asked of a batch job's own instance.
-    pub(crate) fn refuse_in_batch(&self, what: &str) -> Result<(), Failure> {
-        match self.scope() {
-            Some(_) => Err(Failure::not_simulated(&format!("{what} inside a batch job"))),
-            None => Ok(()),
+    /// Asks the broker of `FLUX_URI` and returns the answer; output that comes before it goes to
+    /// `print`. The error is what went wrong, behind `prefix`.
+    fn ask_with(
+        &self,
+        prefix: &str,
+        request: &Request,
+        print: &mut dyn FnMut(Stream, &str),
+    ) -> Result<Value, Failure> {
+        let path =
+            socket_path(self.environment.get("FLUX_URI").map_or(DEFAULT_URI, String::as_str))?;
+        let fault = |error: Error| Failure::new(format!("{prefix}: {path}: {}", strerror(&error)));
+        let mut stream = UnixStream::connect(path).and_then(admitted).map_err(fault)?;
+        let mut line = serde_json::to_vec(request).map_err(|error| fault(error.into()))?;
+        line.push(b'\n');
+        stream.write_all(&line).map_err(fault)?;
+        for line in BufReader::new(stream).lines() {
+            let reply = serde_json::from_str(&line.map_err(fault)?);
+            match reply.map_err(|error| fault(error.into()))? {
+                Reply::Done(value) => return Ok(value),
+                Reply::Output(stream, text) => print(stream, &text),
+                Reply::Failed(reason, code) => {
+                    return Err(Failure::with_code(code, format!("{prefix}: {reason}")));
+                }
+            }
         }
+        Err(Failure::new(format!("{prefix}: Connection reset by peer")))
+    }
+
+    fn ask(&self, prefix: &str, request: &Request) -> Result<Value, Failure> {
+        self.ask_with(prefix, request, &mut |_, _| {})
     }
 }
 
-/// A job id, or Flux's text about what is none.
-pub(crate) fn job_id(text: &str) -> Result<u64, Failure> {
-    jobid::decode(text)
-        .ok_or_else(|| Failure::new(format!("flux-job: error parsing jobid: \"{text}\"")))
+/// The path behind a `local://` URI.
+fn socket_path(uri: &str) -> Result<&str, Failure> {
+    uri.strip_prefix("local://")
+        .ok_or_else(|| Failure::not_simulated(&format!("connecting to {uri}")))
+}
+
+/// Reads the byte with which the broker lets a client in, 0, or refuses it, an errno.
+fn admitted(mut stream: UnixStream) -> std::io::Result<UnixStream> {
+    let mut byte = [0_u8; 1];
+    stream.read_exact(&mut byte)?;
+    match byte {
+        [0] => Ok(stream),
+        [errno] => Err(Error::from_raw_os_error(i32::from(errno))),
+    }
+}
+
+/// A line of what `format` makes of values by their names. Real Flux has more names, and other forms.
+fn formatted(format: &str, values: &[(&str, String)]) -> Result<String, Failure> {
+    let line = values
+        .iter()
+        .fold(format.to_owned(), |line, (name, value)| line.replace(&format!("{{{name}}}"), value));
+    if line.contains('{') {
+        return Err(Failure::not_simulated(&format!("format {format}")));
+    }
+    Ok(line)
 }
 
 /// The name of a user id, or the id. The binary is static: the C library is not asked.
-pub(crate) fn user_name(id: u64) -> String {
+fn user_name(id: &Value) -> String {
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let id = id.to_string();
     let name = users.lines().find_map(|line| {

@@ -3,78 +3,58 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::schedule::Allocation;
-use super::spec::JobSpec;
 use crate::output::Stream;
-use crate::protocol::Reply;
-use crate::text::jobid;
+use crate::protocol::{Client, JobSpec, Reply};
+use crate::text;
 
-/// Names a client of this broker or of a worker.
-pub(crate) type ClientId = (Option<u32>, u64);
-
-/// Where a job is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum JobState {
-    /// Waiting for resources.
     Pending,
-    /// Its tasks run.
     Running,
-    /// Over.
     Inactive,
 }
 
 /// A fatal exception.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Exception {
     /// `cancel`, `exec`, `alloc`, `node-failure`.
-    pub(crate) kind: &'static str,
-    /// What is said about it.
+    pub(crate) kind: String,
     pub(crate) note: String,
 }
 
-/// A job.
-#[derive(Debug)]
+/// A job; what a dump keeps of it is all but those who wait for it, and its output.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Job {
-    /// Its id.
     pub(crate) id: u64,
-    /// What was asked for.
     pub(crate) spec: JobSpec,
-    /// Where it is.
     pub(crate) state: JobState,
-    /// When it was submitted, in seconds since 1970.
     pub(crate) submitted_at: f64,
-    /// Whether its tasks were started.
     pub(crate) started: bool,
-    /// What it got.
     pub(crate) allocation: Allocation,
-    /// Tasks that still run, and the rank of each.
+    /// The hosts of the allocation.
+    pub(crate) nodelist: String,
+    /// The tasks that run, and on which rank each does.
+    #[serde(skip)]
     pub(crate) running: BTreeMap<u32, u32>,
-    /// Highest exit code of its tasks.
+    /// The highest code of the tasks so far.
     pub(crate) code: i32,
-    /// The exception that ended it.
     pub(crate) exception: Option<Exception>,
-    /// Output that does not go to files.
+    /// What the tasks wrote, for those who watch later.
+    #[serde(skip)]
     pub(crate) output: Vec<(Stream, String)>,
-    /// Files begun.
+    /// The output files that are open.
+    #[serde(skip)]
     pub(crate) files: BTreeSet<String>,
     /// Who watches, and whether they want output.
-    pub(crate) watchers: Vec<(ClientId, bool)>,
-    /// Whether `flux job wait` has had the result.
-    pub(crate) taken: bool,
+    #[serde(skip)]
+    pub(crate) watchers: Vec<(Client, bool)>,
 }
 
 impl Job {
-    /// Its end, for whoever watches.
-    pub(crate) fn end(&self) -> Reply {
-        let exception = self.exception.as_ref();
-        let exception = exception.map(|it| format!("type={} severity=0 {}", it.kind, it.note));
-        let (code, started) = (self.exit_code(), self.started);
-        Reply::Done(json!({ "code": code, "exception": exception, "started": started }))
-    }
-
-    /// A job that has just been submitted.
     pub(crate) fn new(id: u64, spec: JobSpec, submitted_at: f64) -> Self {
         Self {
             id,
@@ -83,31 +63,35 @@ impl Job {
             submitted_at,
             started: false,
             allocation: Allocation::default(),
+            nodelist: String::new(),
             running: BTreeMap::new(),
             code: 0,
             exception: None,
             output: Vec::new(),
             files: BTreeSet::new(),
             watchers: Vec::new(),
-            taken: false,
         }
     }
 
+    /// Its end, for whoever watches.
+    pub(crate) fn end(&self) -> Reply {
+        let exception = self.exception.as_ref();
+        let exception = exception.map(|it| format!("type={} severity=0 {}", it.kind, it.note));
+        let (code, started) = (self.exit_code(), self.started);
+        Reply::Done(json!({ "code": code, "exception": exception, "started": started }))
+    }
+
     /// Exit code for whoever waited: the tasks' highest, or 1 after an exception before the start.
-    pub(crate) fn exit_code(&self) -> i32 {
+    fn exit_code(&self) -> i32 {
         if self.exception.is_some() { self.code.max(1) } else { self.code }
     }
 
-    /// `R`, `S`... as `flux jobs` abbreviates it, and the result's name.
-    pub(crate) fn status(&self) -> (&'static str, &'static str) {
-        match (self.state, &self.exception, self.code) {
-            (JobState::Pending, _, _) => ("S", ""),
-            (JobState::Running, _, _) => ("R", ""),
-            (JobState::Inactive, Some(exception), _) if exception.kind == "cancel" => {
-                ("CA", "CANCELED")
-            }
-            (JobState::Inactive, None, 0) => ("CD", "COMPLETED"),
-            (JobState::Inactive, _, _) => ("F", "FAILED"),
+    /// Why it failed, if it did, as `flux job wait` says it.
+    pub(crate) fn failure(&self) -> Option<String> {
+        match (&self.exception, self.code) {
+            (Some(exception), _) => Some(format!("Fatal exception type={}", exception.kind)),
+            (None, 0) => None,
+            (None, code) => Some(format!("task(s) exited with exit code {code}")),
         }
     }
 
@@ -117,27 +101,45 @@ impl Job {
             Stream::Output => self.spec.output.as_ref(),
             Stream::Error => self.spec.error.as_ref().or(self.spec.output.as_ref()),
         }?;
-        let file = template.replace("{{id}}", &jobid::encode(self.id));
-        let path = Path::new(&self.spec.directory).join(file);
-        Some(path.display().to_string())
+        let file = template.replace("{{id}}", &text::job_id(self.id));
+        Some(Path::new(&self.spec.directory).join(file).display().to_string())
     }
 
-    /// The job as `flux jobs` shows it, on `hosts`.
-    pub(crate) fn to_json(&self, hosts: &str) -> Value {
-        let (status_abbrev, result) = self.status();
-        let state = match self.state {
-            JobState::Pending => "SCHED",
-            JobState::Running => "RUN",
-            JobState::Inactive => "INACTIVE",
+    /// The job as `flux jobs` shows it.
+    pub(crate) fn to_json(&self) -> Value {
+        let (state, status, abbreviation) = match (self.state, &self.exception, self.code) {
+            (JobState::Pending, ..) => ("SCHED", "SCHED", "S"),
+            (JobState::Running, ..) => ("RUN", "RUN", "R"),
+            (JobState::Inactive, Some(exception), _) if exception.kind == "cancel" => {
+                ("INACTIVE", "CANCELED", "CA")
+            }
+            (JobState::Inactive, None, 0) => ("INACTIVE", "COMPLETED", "CD"),
+            (JobState::Inactive, ..) => ("INACTIVE", "FAILED", "F"),
         };
         json!({
-            "id": self.id, "userid": self.spec.user, "state": state, "name": self.spec.name,
-            "ntasks": self.spec.tasks, "status": if result.is_empty() { state } else { result },
-            "status_abbrev": status_abbrev,
-            "nnodes": self.allocation.cores.len(), "nodelist": hosts,
-            "returncode": (self.state == JobState::Inactive).then(|| self.exit_code()),
-            "spec": (self.state == JobState::Pending).then_some(&self.spec),
-            "submitted": self.submitted_at,
+            "id": self.id, "userid": self.spec.user, "name": self.spec.name, "state": state,
+            "status": status, "status_abbrev": abbreviation, "ntasks": self.spec.tasks,
+            "nnodes": self.allocation.cores.len(), "nodelist": self.nodelist,
         })
+    }
+
+    /// The events of the job, and of its execution (RFC 21).
+    pub(crate) fn events(&self) -> Value {
+        let event = |name: &str| json!({ "timestamp": self.submitted_at, "name": name });
+        let mut events: Vec<Value> = ["submit", "depend", "priority"].map(event).into();
+        if self.started {
+            events.extend(["alloc", "start"].map(event));
+        }
+        if let Some(Exception { kind, note }) = &self.exception {
+            let mut raised = event("exception");
+            raised["context"] =
+                json!({ "type": kind, "severity": 0, "note": note, "userid": self.spec.user });
+            events.push(raised);
+        }
+        if self.state == JobState::Inactive {
+            events.push(event("clean"));
+        }
+        let names = ["init", "starting", "shell.init", "shell.start"];
+        json!({ "eventlog": events, "exec": self.started.then(|| names.map(event)) })
     }
 }

@@ -1,49 +1,43 @@
-//! All jobs of the instance, on rank 0. Every method decides what is to be done and returns it.
+//! All jobs of the instance, on rank 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::job::{ClientId, Exception, Job, JobState};
+use super::job::{Exception, Job, JobState};
 use super::schedule::{Allocation, allocate};
-use super::spec::{JobSpec, Scope};
 use super::task::{Happened, Order, TaskOrder, WriteOrder};
 use crate::output::Stream;
-use crate::protocol::Reply;
+use crate::protocol::{Client, JobSpec, Scope};
 use crate::resources::Cores;
-use crate::text::jobid;
-
-/// Something to be done.
-#[derive(Debug)]
-pub(crate) enum Effect {
-    /// What a rank is to do.
-    Order(u32, Order),
-    /// Tell a client.
-    Tell(ClientId, Reply),
-    /// Kill a job's tasks for good after the kill timeout.
-    KillLater(u64),
-}
+use crate::text;
 
 /// The instance's jobs and resources.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Manager {
-    /// All jobs.
     pub(crate) jobs: BTreeMap<u64, Job>,
-    /// The cores of every rank.
+    /// Names in rank order.
+    pub(crate) hosts: Vec<String>,
     pub(crate) cores: Cores,
-    /// Ranks that are online.
-    pub(crate) online: BTreeSet<u32>,
-    /// Ranks that get no jobs, and why.
-    pub(crate) drained: BTreeMap<u32, String>,
     /// Ranks never scheduled.
     pub(crate) excluded: BTreeSet<u32>,
+    /// Ranks that are online, and how each gets its orders.
+    pub(crate) online: BTreeMap<u32, Box<dyn Fn(Order)>>,
+    /// Ranks that get no jobs, and why.
+    pub(crate) drained: BTreeMap<u32, String>,
     /// Whether allocation is forbidden.
     pub(crate) stopped: bool,
-    pub(super) idlers: Vec<(ClientId, Scope)>,
-    pub(super) waiters: Vec<(ClientId, Scope)>,
-    pub(super) sequence: u64,
+    pub(super) idlers: Vec<(Client, Scope)>,
+    pub(super) waiters: Vec<(Client, Scope)>,
+    sequence: u64,
 }
 
 impl Manager {
+    fn order(&self, rank: u32, order: Order) {
+        if let Some(send) = self.online.get(&rank) {
+            send(order);
+        }
+    }
+
     /// The cores a scope has: all of them, or what its batch job was given.
     fn cores_of(&self, scope: Scope) -> Cores {
         let Some(id) = scope else { return self.cores.clone() };
@@ -51,15 +45,14 @@ impl Manager {
     }
 
     /// Cores of a scope that are free on ranks that may be used now.
-    pub(crate) fn free(&self, scope: Scope) -> Cores {
+    pub(super) fn free(&self, scope: Scope) -> Cores {
         let mut free = self.cores_of(scope);
         free.retain(|rank, _| {
-            self.online.contains(rank)
+            self.online.contains_key(rank)
                 && !self.drained.contains_key(rank)
                 && !self.excluded.contains(rank)
         });
-        let running = |job: &&Job| job.state == JobState::Running && job.spec.scope == scope;
-        for job in self.jobs.values().filter(running) {
+        for job in self.in_state(JobState::Running, scope) {
             for (rank, cores) in &job.allocation.cores {
                 if let Some(left) = free.get_mut(rank) {
                     left.retain(|core| !cores.contains(core));
@@ -69,29 +62,40 @@ impl Manager {
         free
     }
 
+    pub(super) fn in_state(&self, state: JobState, scope: Scope) -> impl Iterator<Item = &Job> {
+        let of_scope = move |job: &&Job| job.state == state && job.spec.scope == scope;
+        self.jobs.values().filter(of_scope)
+    }
+
     /// Takes a job and gives it an id.
-    pub(crate) fn submit(&mut self, spec: JobSpec) -> (u64, Vec<Effect>) {
+    pub(crate) fn submit(&mut self, spec: JobSpec) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.sequence += 1;
         let millis = u64::try_from(now.as_millis()).unwrap_or_default();
         let id = ((millis & 0xff_ffff_ffff) << 24) | (self.sequence & 0xff_ffff);
         self.jobs.insert(id, Job::new(id, spec, now.as_secs_f64()));
-        (id, self.schedule())
+        id
     }
 
-    /// Takes a job of a dump that had not started yet; false for one that is over.
-    pub(crate) fn resume(&mut self, job: &serde_json::Value) -> bool {
-        let spec = serde_json::from_value(job["spec"].clone()).ok();
-        let found = spec.zip(job["id"].as_u64()).zip(job["submitted"].as_f64());
-        let job = found.map(|((spec, id), submitted_at)| Job::new(id, spec, submitted_at));
-        job.map(|job| self.jobs.insert(job.id, job)).is_some()
+    /// Takes the jobs of a dump: those that had not started yet are still to run.
+    pub(crate) fn restore(&mut self, jobs: Vec<Job>) {
+        for mut job in jobs {
+            if job.state == JobState::Running {
+                let note = "lost contact with its instance".to_owned();
+                job.exception = Some(Exception { kind: "node-failure".to_owned(), note });
+            }
+            if job.state != JobState::Pending {
+                job.state = JobState::Inactive;
+                job.spec.waitable = false;
+            }
+            self.jobs.insert(job.id, job);
+        }
     }
 
     /// Starts what can be started, the oldest first; what must wait blocks the rest of its scope.
-    pub(crate) fn schedule(&mut self) -> Vec<Effect> {
-        let mut effects = Vec::new();
+    pub(crate) fn schedule(&mut self) {
         if self.stopped {
-            return effects;
+            return;
         }
         let pending = |job: &&Job| job.state == JobState::Pending;
         let pending: Vec<u64> = self.jobs.values().filter(pending).map(|job| job.id).collect();
@@ -99,111 +103,110 @@ impl Manager {
         for id in pending {
             let Some(job) = self.jobs.get(&id) else { continue };
             let scope = job.spec.scope;
-            if blocked.contains(&scope) {
+            if job.state != JobState::Pending || blocked.contains(&scope) {
                 continue;
             }
             let mut all = self.cores_of(scope);
             all.retain(|rank, _| !self.excluded.contains(rank));
             if allocate(&job.spec, &all, &all).is_none() {
-                let note = "unsatisfiable request".to_owned();
-                effects.extend(self.raise(id, Exception { kind: "alloc", note }));
+                self.raise(id, "alloc", "unsatisfiable request");
             } else if let Some(found) = allocate(&job.spec, &all, &self.free(scope)) {
-                effects.extend(self.start(id, found));
+                self.start(id, found);
             } else {
                 blocked.insert(scope);
             }
         }
-        effects
     }
 
-    fn start(&mut self, id: u64, allocation: Allocation) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        let Some(job) = self.jobs.get_mut(&id) else { return effects };
-        job.allocation = allocation;
+    fn start(&mut self, id: u64, allocation: Allocation) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let ranks = allocation.cores.keys().filter_map(|rank| usize::try_from(*rank).ok());
+        let hosts: Vec<String> = ranks.filter_map(|rank| self.hosts.get(rank).cloned()).collect();
+        job.nodelist = text::hostlist(&hosts);
         job.state = JobState::Running;
         job.started = true;
-        job.running = (0..).zip(job.allocation.tasks.iter().copied()).collect();
+        job.running = (0..).zip(allocation.tasks.iter().copied()).collect();
+        job.allocation = allocation;
         let mut local: BTreeMap<u32, u32> = BTreeMap::new();
-        for (task, rank) in (0_u32..).zip(&job.allocation.tasks) {
+        let mut orders = Vec::new();
+        for (task, rank) in &job.running {
             let index = local.entry(*rank).or_default();
-            effects.push(Effect::Order(*rank, Order::Start(Box::new(order(job, task, *index)))));
+            orders.push((*rank, task_order(job, *task, *index)));
             *index += 1;
         }
-        effects
+        for (rank, order) in orders {
+            self.order(rank, Order::Start(Box::new(order)));
+        }
     }
 
     /// Takes in what happened to a task.
-    pub(crate) fn report(&mut self, id: u64, task: u32, happened: Happened) -> Vec<Effect> {
+    pub(crate) fn report(&mut self, id: u64, task: u32, happened: Happened) {
         match happened {
             Happened::Output(stream, text) => self.output(id, stream, text),
             Happened::Ended(code) => self.task_ended(id, task, code),
             Happened::NotStarted(code, reason) => {
                 let note = format!("task {task}: start failed: {reason}");
-                let text = format!("flux-shell[0]: FATAL: {note}\n");
+                self.output(id, Stream::Error, format!("flux-shell[0]: FATAL: {note}\n"));
                 if let Some(job) = self.jobs.get_mut(&id) {
-                    job.exception.get_or_insert(Exception { kind: "exec", note });
+                    let exception = || Exception { kind: "exec".to_owned(), note };
+                    job.exception.get_or_insert_with(exception);
                 }
-                let mut effects = self.output(id, Stream::Error, text);
-                effects.extend(self.task_ended(id, task, code));
-                effects
+                self.task_ended(id, task, code);
             }
         }
     }
 
-    fn output(&mut self, id: u64, stream: Stream, text: String) -> Vec<Effect> {
-        let Some(job) = self.jobs.get_mut(&id) else { return Vec::new() };
+    fn output(&mut self, id: u64, stream: Stream, text: String) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
         if let Some(path) = job.file(stream) {
             let first = job.files.insert(path.clone());
-            let order = WriteOrder { path, text, first };
-            return vec![Effect::Order(job.allocation.first(), Order::Write(order))];
+            self.write(id, WriteOrder { path, text, first });
+            return;
         }
-        job.output.push((stream, text.clone()));
-        let reply = Reply::Output(stream, text);
-        job.watchers
-            .iter()
-            .filter(|(_, output)| *output)
-            .map(|(client, _)| Effect::Tell(*client, reply.clone()))
-            .collect()
+        for (client, _) in job.watchers.iter().filter(|(_, output)| *output) {
+            client(crate::protocol::Reply::Output(stream, text.clone()));
+        }
+        job.output.push((stream, text));
     }
 
-    fn task_ended(&mut self, id: u64, task: u32, code: i32) -> Vec<Effect> {
-        let Some(job) = self.jobs.get_mut(&id) else { return Vec::new() };
+    /// Writes to an output file on the first node of a job, where real Flux opens it.
+    fn write(&self, id: u64, order: WriteOrder) {
+        let first = self.jobs.get(&id).and_then(|job| job.allocation.cores.keys().next());
+        self.order(first.copied().unwrap_or_default(), Order::Write(order));
+    }
+
+    fn task_ended(&mut self, id: u64, task: u32, code: i32) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
         if job.running.remove(&task).is_none() {
-            return Vec::new();
+            return;
         }
         job.code = job.code.max(code);
-        if job.running.is_empty() { self.finish(id) } else { Vec::new() }
+        if job.running.is_empty() {
+            self.finish(id);
+        }
     }
 
-    fn finish(&mut self, id: u64) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        let Some(job) = self.jobs.get_mut(&id) else { return effects };
-        if job.state == JobState::Inactive {
-            return effects;
-        }
-        let files: Vec<String> = [Stream::Output, Stream::Error]
-            .into_iter()
-            .filter_map(|stream| job.file(stream))
-            .collect();
-        for path in files {
+    fn finish(&mut self, id: u64) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if job.state == JobState::Running {
             // Real Flux creates output files whether or not anything is written to them.
-            if job.state == JobState::Running && job.files.insert(path.clone()) {
-                let order = WriteOrder { path, text: String::new(), first: true };
-                effects.push(Effect::Order(job.allocation.first(), Order::Write(order)));
+            let files = [Stream::Output, Stream::Error].map(|stream| job.file(stream));
+            let mut files: Vec<String> = files.into_iter().flatten().collect();
+            files.retain(|path| job.files.insert(path.clone()));
+            for path in files {
+                self.write(id, WriteOrder { path, text: String::new(), first: true });
             }
         }
+        let Some(job) = self.jobs.get_mut(&id) else { return };
         job.state = JobState::Inactive;
         for (client, _) in std::mem::take(&mut job.watchers) {
-            effects.push(Effect::Tell(client, job.end()));
+            client(job.end());
         }
-        let inner: Vec<u64> = self.active(Some(id));
-        for job in inner {
-            let note = "enclosing instance ended".to_owned();
-            effects.extend(self.raise(job, Exception { kind: "cancel", note }));
+        for inner in self.active(Some(id)) {
+            self.raise(inner, "cancel", "enclosing instance ended");
         }
-        effects.extend(self.settle());
-        effects.extend(self.schedule());
-        effects
+        self.settle();
+        self.schedule();
     }
 
     /// Ids of jobs that are not over, in a scope.
@@ -212,38 +215,41 @@ impl Manager {
         self.jobs.values().filter(active).map(|job| job.id).collect()
     }
 
-    /// Ids of jobs whose tasks run.
+    /// Ids of jobs whose tasks run, in any scope.
     pub(crate) fn running(&self) -> Vec<u64> {
         let running = |job: &&Job| job.state == JobState::Running;
         self.jobs.values().filter(running).map(|job| job.id).collect()
     }
 
     /// Raises a fatal exception on a job.
-    pub(crate) fn raise(&mut self, id: u64, exception: Exception) -> Vec<Effect> {
-        let Some(job) = self.jobs.get_mut(&id) else { return Vec::new() };
-        match job.state {
-            JobState::Inactive => Vec::new(),
-            JobState::Pending => {
-                job.exception = Some(exception);
-                self.finish(id)
-            }
-            JobState::Running => {
-                job.exception.get_or_insert(exception);
-                let mut effects = signal(job, nix::libc::SIGTERM);
-                effects.push(Effect::KillLater(id));
-                effects
-            }
+    pub(crate) fn raise(&mut self, id: u64, kind: &str, note: &str) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if job.state == JobState::Inactive {
+            return;
+        }
+        let exception = || Exception { kind: kind.to_owned(), note: note.to_owned() };
+        job.exception.get_or_insert_with(exception);
+        if job.state == JobState::Pending {
+            self.finish(id);
+        } else {
+            self.order_all(id, Order::Cancel);
         }
     }
 
     /// Signals what is left of a job.
-    pub(crate) fn kill(&self, id: u64, number: i32) -> Vec<Effect> {
-        self.jobs.get(&id).map_or_else(Vec::new, |job| signal(job, number))
+    pub(crate) fn kill(&self, id: u64, signal: i32) {
+        self.order_all(id, |id| Order::Signal(id, signal));
+    }
+
+    fn order_all(&self, id: u64, order: impl Fn(u64) -> Order) {
+        let job = self.jobs.get(&id).filter(|job| job.state == JobState::Running);
+        for rank in job.into_iter().flat_map(|job| job.allocation.cores.keys()) {
+            self.order(*rank, order(id));
+        }
     }
 
     /// A rank is gone: its tasks are lost, and so are the jobs they belong to.
-    pub(crate) fn lost(&mut self, rank: u32) -> Vec<Effect> {
-        let mut effects = Vec::new();
+    pub(crate) fn lost(&mut self, rank: u32) {
         for id in self.running() {
             let Some(job) = self.jobs.get(&id) else { continue };
             if !job.allocation.cores.contains_key(&rank) {
@@ -251,27 +257,17 @@ impl Manager {
             }
             let lost = job.running.iter().filter(|(_, of_task)| **of_task == rank);
             let lost: Vec<u32> = lost.map(|(task, _)| *task).collect();
-            let note = format!("lost contact with rank {rank}");
-            effects.extend(self.raise(id, Exception { kind: "node-failure", note }));
+            self.raise(id, "node-failure", &format!("lost contact with rank {rank}"));
             for task in lost {
-                effects.extend(self.task_ended(id, task, 128 + nix::libc::SIGKILL));
+                self.task_ended(id, task, 128 + nix::libc::SIGKILL);
             }
         }
-        effects
     }
 }
 
-fn signal(job: &Job, number: i32) -> Vec<Effect> {
-    if job.state != JobState::Running {
-        return Vec::new();
-    }
-    let command = || Order::Signal(job.id, number);
-    job.allocation.cores.keys().map(|rank| Effect::Order(*rank, command())).collect()
-}
-
-fn order(job: &Job, task: u32, index: u32) -> TaskOrder {
+fn task_order(job: &Job, task: u32, index: u32) -> TaskOrder {
     let mut spec = job.spec.clone();
-    let id = jobid::encode(job.id);
+    let id = text::job_id(job.id);
     if spec.script.is_some() {
         // A script runs as the initial program of an instance of its own: no task variables.
         spec.environment

@@ -1,57 +1,50 @@
 //! Running tasks on the broker they are placed on.
 
-use std::io::{ErrorKind, Write};
+use std::io::{Error, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
 
-use super::spec::JobSpec;
-use crate::broker::program::rc1_fault;
+use crate::environment::{find_program, rc1_fault};
 use crate::failure::strerror;
-use crate::front::find_program;
 use crate::output::Stream;
+use crate::protocol::JobSpec;
 
 /// What the job manager wants of a broker.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Start a task.
     Start(Box<TaskOrder>),
+    /// End the tasks of a job, those that ignore SIGTERM after the kill timeout.
+    Cancel(u64),
     /// Signal the tasks of a job.
     Signal(u64, i32),
-    /// Append to an output file of a job.
     Write(WriteOrder),
 }
 
-/// A task to start.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct TaskOrder {
-    /// The job.
     pub(crate) job: u64,
-    /// Task rank.
     pub(crate) task: u32,
     /// The job as submitted, with the environment of the task but for `FLUX_URI`.
     pub(crate) spec: JobSpec,
 }
 
-/// Text for an output file.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// Text to be appended to an output file of a job.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct WriteOrder {
-    /// The file.
     pub(crate) path: String,
-    /// The text.
     pub(crate) text: String,
     /// Whether this is the first text: the file is emptied.
     pub(crate) first: bool,
 }
 
 /// What happened to a task.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) enum Happened {
-    /// It wrote something.
     Output(Stream, String),
     /// It could not be started: exit code and reason.
     NotStarted(i32, String),
@@ -72,7 +65,7 @@ pub(crate) fn start(
     match started {
         Ok(child) => {
             let process = child.id();
-            tokio::spawn(follow(child, order.spec.input.clone(), report));
+            tokio::spawn(follow(child, report));
             process
         }
         Err(error) => {
@@ -85,10 +78,12 @@ pub(crate) fn start(
 }
 
 fn command(order: &TaskOrder, rundir: &str) -> std::io::Result<Command> {
-    let mut words = order.spec.command.clone();
-    if let Some(script) = &order.spec.script {
+    let not_found = || Error::from_raw_os_error(nix::libc::ENOENT);
+    let spec = &order.spec;
+    let mut words = spec.command.clone();
+    if let Some(script) = &spec.script {
         // The instance of a batch job runs rc1 like any other.
-        if rc1_fault(&order.spec.environment, true).is_some() {
+        if rc1_fault(&spec.environment, true).is_some() {
             return Err(not_found());
         }
         let path = format!("{rundir}/script-{}", order.job);
@@ -99,31 +94,21 @@ fn command(order: &TaskOrder, rundir: &str) -> std::io::Result<Command> {
     }
     let (program, arguments) = words.split_first().ok_or(ErrorKind::InvalidInput)?;
     // As the shell that starts tasks does, it is looked up in the task's own `PATH`.
-    let path = crate::front::path(&order.spec.environment);
-    let program = find_program(path, program).ok_or_else(not_found)?;
+    let program = find_program(&spec.environment, program).ok_or_else(not_found)?;
     let mut command = Command::new(program);
-    command.args(arguments).env_clear().envs(&order.spec.environment);
-    command.current_dir(&order.spec.directory).process_group(0);
-    // A task's input stays open, as long as nobody attaches to it.
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(arguments).env_clear().envs(&spec.environment);
+    command.current_dir(&spec.directory).process_group(0);
+    command.stdin(if spec.no_input { Stdio::null() } else { Stdio::piped() });
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     Ok(command)
 }
 
-fn not_found() -> std::io::Error {
-    std::io::Error::from_raw_os_error(nix::libc::ENOENT)
-}
-
-async fn follow(mut child: Child, input: Option<String>, report: impl Fn(Happened)) {
-    let mut pipe = child.stdin.take();
-    let feed = async {
-        if let (Some(text), Some(mut pipe)) = (&input, pipe.take_if(|_| input.is_some())) {
-            // A task that does not read its input closes the pipe.
-            drop(pipe.write_all(text.as_bytes()).await);
-        }
-    };
-    let read_output = read(child.stdout.take(), Stream::Output, &report);
-    let read_error = read(child.stderr.take(), Stream::Error, &report);
-    let (status, (), (), ()) = tokio::join!(child.wait(), read_output, read_error, feed);
+async fn follow(mut child: Child, report: impl Fn(Happened)) {
+    // A task's input stays open, as long as nobody attaches to it.
+    let _input = child.stdin.take();
+    let output = read(child.stdout.take(), Stream::Output, &report);
+    let error = read(child.stderr.take(), Stream::Error, &report);
+    let (status, (), ()) = tokio::join!(child.wait(), output, error);
     report(Happened::Ended(status.map_or(1, exit_code)));
 }
 
@@ -146,8 +131,8 @@ pub(crate) fn exit_code(status: ExitStatus) -> i32 {
 pub(crate) fn write(order: &WriteOrder) -> Result<(), String> {
     let mut options = std::fs::OpenOptions::new();
     options.create(true).write(true).truncate(order.first).append(!order.first);
-    let mut file = options
+    options
         .open(&order.path)
-        .map_err(|error| format!("{}: {}", order.path, strerror(&error)))?;
-    file.write_all(order.text.as_bytes()).map_err(|error| format!("{}: {error}", order.path))
+        .and_then(|mut file| file.write_all(order.text.as_bytes()))
+        .map_err(|error| format!("{}: {}", order.path, strerror(&error)))
 }

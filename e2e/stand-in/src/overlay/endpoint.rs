@@ -3,6 +3,9 @@
 use std::io::{Error, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::LookupIpStrategy;
+
 /// Binds to `uri`. The host part is `*`, an address or an interface name, never a DNS name.
 pub(crate) fn bind(uri: &str, ipv6: bool) -> std::io::Result<TcpListener> {
     let (host, port) = host_and_port(uri).ok_or(ErrorKind::InvalidInput)?;
@@ -43,4 +46,16 @@ fn bind_address(host: &str, ipv6: bool) -> Option<IpAddr> {
             address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()))
         }
     })
+}
+
+/// The address `ZeroMQ` would connect to (`ip_resolver_t::resolve_getaddrinfo`): without `enable_ipv6` one
+/// of IPv4, with it one of IPv6 where there is any. The static binary has no resolver of the C library.
+pub(crate) async fn resolve(host: &str, ipv6: bool) -> Result<IpAddr, String> {
+    let fault = |error: &dyn std::fmt::Display| format!("{host}: {error}");
+    let mut builder = TokioResolver::builder_tokio().map_err(|error| fault(&error))?;
+    let (six, four) = (LookupIpStrategy::Ipv6thenIpv4, LookupIpStrategy::Ipv4Only);
+    builder.options_mut().ip_strategy = if ipv6 { six } else { four };
+    let resolver = builder.build().map_err(|error| fault(&error))?;
+    let answer = resolver.lookup_ip(host).await.map_err(|error| fault(&error))?;
+    answer.iter().next().ok_or_else(|| fault(&"Name or service not known"))
 }

@@ -16,14 +16,11 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(30);
 /// Largest message taken from a peer, in bytes.
 const LARGEST_MESSAGE: usize = 64 << 20;
 
-/// What a link reports.
-#[derive(Debug)]
 pub(crate) enum LinkEvent {
     /// It was accepted; this is how to send on it.
     Opened(UnboundedSender<Bytes>),
     /// The handshake is done.
     Ready,
-    /// A message.
     Message(Bytes),
     /// The peer's key is not authorised.
     Refused,
@@ -80,7 +77,7 @@ pub(crate) async fn run(
         if flush(&mut stream, &mut connection).await.is_err() {
             break;
         }
-        tell(&mut connection, &report);
+        report_all(&mut connection, &report);
         let ready = connection.is_ready();
         tokio::select! {
             read = stream.read(&mut buffer) => match read {
@@ -129,7 +126,7 @@ async fn flush(stream: &mut TcpStream, connection: &mut Connection) -> std::io::
     }
 }
 
-fn tell(connection: &mut Connection, report: &impl Fn(LinkEvent)) {
+fn report_all(connection: &mut Connection, report: &impl Fn(LinkEvent)) {
     while let Some(event) = connection.poll_event() {
         if let Event::HandshakeSucceeded { .. } = event {
             report(LinkEvent::Ready);

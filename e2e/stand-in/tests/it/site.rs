@@ -1,11 +1,6 @@
 //! An instance of brokers on loopback, in a directory of its own: of the stand-in, or of the real
 //! Flux that `FLUX_UNDER_TEST` names.
 
-// Each test binary uses its own part of this.
-#![allow(dead_code, reason = "each test binary uses its own part")]
-#![allow(clippy::expect_used, reason = "a test that cannot be set up fails")]
-#![allow(clippy::print_stderr, reason = "why a test is skipped has to be seen")]
-
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -14,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use flux_contract::CurveCertificate;
+use nix::sys::signal::Signal;
 
 /// Nothing here takes longer.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -56,7 +52,6 @@ pub(crate) fn skipped_without_root() -> bool {
 pub(crate) struct Site {
     folder: tempfile::TempDir,
     flux: PathBuf,
-    /// Port of the lead.
     pub(crate) port: u16,
 }
 
@@ -101,17 +96,14 @@ impl Site {
         self.set_mode(name, 0o600);
     }
 
-    /// A path in the site.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// A path in the site, as text.
     pub(crate) fn text(&self, name: &str) -> String {
         self.path(name).to_string_lossy().into_owned()
     }
 
-    /// Writes a file.
     pub(crate) fn write(&self, name: &str, text: &str) -> String {
         std::fs::write(self.path(name), text).expect("writes");
         self.text(name)
@@ -124,7 +116,6 @@ impl Site {
         path
     }
 
-    /// Changes the mode of a file.
     pub(crate) fn set_mode(&self, name: &str, mode: u32) {
         std::fs::set_permissions(self.path(name), PermissionsExt::from_mode(mode)).expect("chmod");
     }
@@ -145,7 +136,6 @@ impl Site {
         command
     }
 
-    /// Runs a `flux` command to its end.
     pub(crate) fn flux(&self, words: &[&str]) -> Output {
         self.command(words).output().expect("runs")
     }
@@ -178,6 +168,7 @@ impl Site {
             format!("-Sstatedir={}", self.text(&format!("state{rank}"))),
             "-Slog-stderr-mode=local".to_owned(),
             "-Slog-stderr-level=6".to_owned(),
+            "-Sbroker.rc2_none".to_owned(),
         ];
         words.extend(more.iter().map(|word| (*word).to_owned()));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -189,9 +180,16 @@ impl Site {
         self.spawn(self.broker("start", rank, more), rank)
     }
 
-    /// Starts the brokers of an instance of two, whose program sleeps.
+    /// Starts the lead of an instance of one.
+    pub(crate) fn start_one(&self) -> Broker {
+        let lead = self.start(0, &[]);
+        self.wait_for_log(0, "quorum->run");
+        lead
+    }
+
+    /// Starts the brokers of an instance of two.
     pub(crate) fn start_two(&self) -> [Broker; 2] {
-        let brokers = [self.start(0, &["sleep", "120"]), self.start(1, &[])];
+        let brokers = [self.start(0, &[]), self.start(1, &[])];
         self.wait_for_log(1, "quorum->run");
         brokers
     }
@@ -222,13 +220,17 @@ impl Broker {
         wait_for("the end of a broker", || self.0.try_wait().expect("waits")).code()
     }
 
-    /// Whether it still runs.
     pub(crate) fn runs(&mut self) -> bool {
         self.0.try_wait().expect("waits").is_none()
     }
 
-    /// Sends a signal.
-    pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
+    /// Asks it to end, and returns its exit code.
+    pub(crate) fn end(&mut self) -> Option<i32> {
+        self.signal(Signal::SIGTERM);
+        self.code()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
         let process = i32::try_from(self.0.id()).expect("a process id");
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(process), signal).expect("signals");
     }
@@ -242,12 +244,10 @@ impl Drop for Broker {
     }
 }
 
-/// Standard output as text.
 pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Standard error as text.
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

@@ -1,8 +1,6 @@
 //! Jobs over two brokers.
 
-mod support;
-
-use support::{Broker, Site, stderr, stdout, wait_for};
+use crate::site::{Broker, Site, stderr, stdout, wait_for};
 
 #[test]
 fn four_tasks_run_on_two_brokers() {
@@ -115,8 +113,7 @@ fn the_events_of_a_job_say_whether_it_was_started() {
 fn requests_that_make_no_sense_are_refused() {
     let site = Site::new(1);
     let script = site.script("script", "#!/bin/bash\ntrue\n");
-    let _lead = site.start(0, &["sleep", "120"]);
-    site.wait_for_log(0, "quorum->run");
+    let _lead = site.start_one();
     for (words, code, text) in [
         (vec!["submit", "-N4", "-n2", "true"], 1, "node count must not be greater than task count"),
         (vec!["submit"], 1, "job command and arguments are missing"),
@@ -169,50 +166,72 @@ fn a_batch_job_has_an_instance_of_its_own() {
     assert_eq!(text.matches("inner\n").count(), 2, "{text}");
     assert!(text.contains("too many\n"), "{text}");
     assert!(text.contains("true COMPLETED\n"), "{text}");
-    let outer = stdout(&site.ask(0, &["jobs", "-ano", "{name} {returncode}"]));
-    assert_eq!(outer, format!("{script} 5\n"));
+    let outer = stdout(&site.ask(0, &["jobs", "-ano", "{name} {status}"]));
+    assert_eq!(outer, format!("{script} FAILED\n"));
 }
 
 #[test]
-fn jobs_are_cancelled_when_the_program_ends() {
-    let task = "trap \"\" TERM; echo $$ > task; sleep 120; sleep 120";
-    let program = format!("flux submit --quiet bash -c '{task}'; until [ -s task ]; do :; done");
-    let tasks = "flux queue stop --quiet --all --nocheckpoint\\nflux cancel --user=all --quiet --states RUN\\n\
-                 flux queue idle --quiet\\n";
-    let count = "flux module stats --parse=active_jobs job-manager";
-    let late = format!("{program}; {count}; printf '{tasks}' | flux admin cleanup-push");
-    for (program, variable) in [(program, "A"), (late, "FLUX_DISABLE_JOB_CLEANUP")] {
+fn jobs_are_cancelled_when_the_instance_ends_unless_the_cleanup_is_disabled() {
+    let task = "trap '' TERM; echo $$ > task; sleep 120; sleep 120";
+    for (disabled, registered, event) in
+        [(false, false, "success"), (true, true, "success"), (true, false, "none")]
+    {
         let site = Site::new(1);
         let config = site.read("broker.toml");
         site.write("broker.toml", &format!("{config}[exec]\nkill-timeout = \"200ms\"\n"));
-        let mut command = site.broker("start", 0, &["bash", "-c", &program]);
-        command.env(variable, "t");
-        assert_eq!(site.spawn(command, 0).code(), Some(0));
-        assert_eq!(site.read("0.out"), if variable == "A" { "" } else { "1\n" });
-        let task = format!("/proc/{}", site.read("task").trim());
-        wait_for("its end", || (!std::path::Path::new(&task).exists()).then_some(()));
+        let mut command = site.broker("start", 0, &[]);
+        command.envs(disabled.then_some(("FLUX_DISABLE_JOB_CLEANUP", "t")));
+        let mut lead = site.spawn(command, 0);
+        site.wait_for_log(0, "quorum->run");
+        assert!(site.ask(0, &["submit", "bash", "-c", task]).status.success());
+        let process = wait_for("the task", || Some(site.read("task")).filter(|it| !it.is_empty()));
+        let count = site.ask(0, &["module", "stats", "--parse=active_jobs", "job-manager"]);
+        assert_eq!(stdout(&count), "1\n");
+        if registered {
+            let tasks = "flux queue stop --quiet --all --nocheckpoint\n\
+                         flux cancel --user=all --quiet --states RUN\nflux queue idle --quiet\n";
+            let input = std::fs::File::open(site.write("cleanup", tasks)).expect("opens");
+            let mut push = site.question(0, &["admin", "cleanup-push"]);
+            assert!(push.stdin(input).status().expect("runs").success());
+        }
+        assert_eq!(lead.end(), Some(0));
+        assert!(site.read("0.err").contains(&format!("cleanup-{event}: cleanup->shutdown")));
+        let process = format!("/proc/{}", process.trim());
+        if event == "success" {
+            let ended = || (!std::path::Path::new(&process).exists()).then_some(());
+            wait_for("the end of the task", ended);
+        }
     }
 }
 
 #[test]
 fn jobs_are_in_the_dump_and_those_that_had_not_started_run_later() {
     let site = Site::new(1);
-    let with = |way: &str| format!("-Scontent.{way}={}", site.text("archive.tgz"));
-    let ran = site.text("ran");
-    let program = format!("flux submit -N1 sleep 600; flux submit -N1 touch {ran}");
-    assert_eq!(site.start(0, &[&with("dump"), &program]).code(), Some(0));
+    let start = |way: &str| {
+        let lead = site.start(0, &[&format!("-Scontent.{way}={}", site.text("archive.tgz"))]);
+        site.wait_for_log(0, "quorum->run");
+        lead
+    };
+    let mut lead = start("dump");
+    for command in [["sleep", "600"], ["touch", "ran"]] {
+        assert!(site.ask(0, &[&["submit", "-N1"], &command[..]].concat()).status.success());
+    }
+    assert_eq!(lead.end(), Some(0));
     assert!(!site.path("ran").exists(), "it ran beside the job that had the node");
-    let list = "flux queue idle --quiet; flux jobs -a -n -o '{name} is {status} on {nodelist}'";
-    let program = format!("{list} | sort; flux jobs -n; test -e {ran}");
-    assert_eq!(site.start(0, &[&with("restore"), &program]).code(), Some(0));
-    assert_eq!(site.read("0.out"), "sleep is CANCELED on a0\ntouch is COMPLETED on a0\n");
+    let _again = start("restore");
+    site.ask(0, &["queue", "idle", "--quiet"]);
+    let list = ["jobs", "-a", "-n", "-o", "{name} is {status} on {nodelist}"];
+    let list = stdout(&site.ask(0, &list));
+    let mut lines: Vec<&str> = list.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["sleep is CANCELED on a0", "touch is COMPLETED on a0"]);
+    assert!(site.path("ran").exists());
 }
 
 #[test]
 fn proxy_runs_commands_through_a_shell() {
     let site = Site::new(1);
-    let _lead = site.start(0, &["sleep", "120"]);
-    site.wait_for_log(0, "quorum->run");
+    let _lead = site.start_one();
     let uri = format!("local://{}", site.text("run0/local-0"));
     let output = site.flux(&["proxy", &uri, "flux", "getattr", "size;", "exit", "3"]);
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(3), "1\n"));
