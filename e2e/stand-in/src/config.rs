@@ -100,7 +100,12 @@ pub(crate) fn load(path: &str) -> Result<Config, Failure> {
 impl Bootstrap {
     /// Expands the table for the broker named `hostname`. The error is what makes Flux refuse it.
     pub(crate) fn expand(mut self, hostname: &str) -> Result<Self, String> {
-        self.hosts = self.listed()?;
+        let hosts = self.hosts.iter().map(|entry| {
+            let names = Hostlist::parse(&entry.name)
+                .map_err(|_| "host key is not a valid RFC 29 hostlist".to_owned())?;
+            Ok(names.hosts().map(|name| Host { name, ..entry.clone() }).collect::<Vec<_>>())
+        });
+        self.hosts = hosts.collect::<Result<Vec<_>, String>>()?.concat();
         if self.hosts.is_empty() {
             self.hosts.push(Host { name: hostname.to_owned(), bind: None, connect: None });
         }
@@ -123,24 +128,5 @@ impl Bootstrap {
             host.bind = bind;
         }
         Ok(self)
-    }
-
-    /// The hosts as they are listed; one named again only gains what it does not have yet.
-    fn listed(&self) -> Result<Vec<Host>, String> {
-        let mut hosts: Vec<Host> = Vec::new();
-        for entry in &self.hosts {
-            let names = Hostlist::parse(&entry.name)
-                .map_err(|_| "host key is not a valid RFC 29 hostlist".to_owned())?;
-            for name in names.hosts() {
-                let (bind, connect) = (entry.bind.clone(), entry.connect.clone());
-                if let Some(listed) = hosts.iter_mut().find(|host| host.name == name) {
-                    listed.bind = listed.bind.take().or(bind);
-                    listed.connect = listed.connect.take().or(connect);
-                } else {
-                    hosts.push(Host { name, bind, connect });
-                }
-            }
-        }
-        Ok(hosts)
     }
 }

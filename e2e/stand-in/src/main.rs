@@ -25,7 +25,7 @@ use failure::Failure;
 /// A command, whether it is simulated in the script of a batch job as well, and what it does.
 type Command = (&'static str, bool, fn(&Call) -> Result<u8, Failure>);
 
-const COMMANDS: [Command; 22] = [
+const COMMANDS: [Command; 21] = [
     ("R encode", true, resource::encode),
     ("admin cleanup-push", false, simple::cleanup_push),
     ("batch", false, submit::batch),
@@ -43,7 +43,6 @@ const COMMANDS: [Command; 22] = [
     ("resource drain", false, resource::drained),
     ("resource list", false, resource::list),
     ("run", true, submit::run),
-    ("shutdown", false, simple::shutdown),
     ("start", false, simple::start),
     ("submit", true, submit::submit),
     ("uptime", false, simple::uptime),

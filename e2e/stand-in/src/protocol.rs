@@ -44,8 +44,6 @@ pub(crate) enum Request {
     /// State of the broker that is asked.
     State,
     LeadState,
-    /// Stop the instance.
-    Shutdown,
     Submit(Box<JobSpec>),
     /// The end of a job, and its output before where that is wanted.
     Watch {
@@ -66,8 +64,8 @@ pub(crate) enum Request {
     Cleanup,
     /// How many cores are free on each rank that has any.
     Resources,
-    Drain(BTreeSet<u32>, String),
-    Undrain(BTreeSet<u32>),
+    /// Give ranks no more jobs, for a reason; or jobs again, without one.
+    Drain(BTreeSet<u32>, Option<String>),
     /// Which ranks are drained, and why.
     Drained,
     /// The jobs that run on one of these ranks, at most so many.
@@ -97,7 +95,7 @@ impl Reply {
 impl Request {
     /// Whether the broker one is connected to answers by itself, in every state.
     pub(crate) fn is_local(&self) -> bool {
-        matches!(self, Self::Attribute(_) | Self::State | Self::Shutdown)
+        matches!(self, Self::Attribute(_) | Self::State)
     }
 
     pub(crate) fn is_for_guests(&self) -> bool {

@@ -18,7 +18,8 @@ pub(crate) type Cores = BTreeMap<u32, BTreeSet<u32>>;
 pub(crate) struct Table {
     /// The file of the resource set. Without one, Flux discovers what there is.
     pub(crate) path: String,
-    exclude: Option<String>,
+    /// Ranks that are never scheduled. Real Flux takes a hostlist as well.
+    exclude: String,
     /// Whether a broker with fewer cores than configured is used all the same.
     pub(crate) noverify: bool,
 }
@@ -27,24 +28,11 @@ impl Table {
     /// The cores of every rank, and the ranks that are never scheduled. Every rank opens the file.
     pub(crate) fn read(&self, hosts: &[String]) -> Result<(Cores, BTreeSet<u32>), String> {
         let cores = read(&self.path, hosts)?;
-        let excluded = self.exclude.as_ref().map(|text| targets(text, hosts));
-        Ok((cores, excluded.transpose()?.unwrap_or_default()))
+        let excluded = text::decode_ids(&self.exclude);
+        let excluded = excluded.filter(|ids| ids.iter().all(|id| cores.contains_key(id)));
+        let invalid = || format!("invalid exclude targets: {}", self.exclude);
+        Ok((cores, excluded.ok_or_else(invalid)?))
     }
-}
-
-/// Ranks named by an id set or a hostlist.
-fn targets(text: &str, hosts: &[String]) -> Result<BTreeSet<u32>, String> {
-    let invalid = || format!("invalid exclude targets: {text}");
-    let rank_of = |name: &String| (0..).zip(hosts).find(|(_, host)| *host == name);
-    let ranks = match text::decode_ids(text) {
-        Some(ids) => {
-            Some(ids).filter(|ids| ids.iter().all(|id| (0..).zip(hosts).any(|it| it.0 == *id)))
-        }
-        None => Hostlist::parse(text).ok().and_then(|names| {
-            names.hosts().map(|name| rank_of(&name).map(|(rank, _)| rank)).collect()
-        }),
-    };
-    ranks.ok_or_else(invalid)
 }
 
 /// R version 1 of hosts that all have `cores`.

@@ -21,8 +21,6 @@ pub(crate) enum Deadline {
     Shutdown,
     /// Give up on jobs.
     Cleanup,
-    /// Give up on the parent's answer to a goodbye.
-    Goodbye,
     /// A job's tasks ignored SIGTERM.
     JobKill(u64),
 }

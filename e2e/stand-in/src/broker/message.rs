@@ -131,8 +131,8 @@ impl Message {
         let invalid = || Refusal(INVALID, Some(format!("failed to decode idset: {ids}")));
         let ids = text::decode_ids(ids).ok_or_else(invalid)?;
         Ok(match self.topic.as_str() {
-            "resource.drain" => Request::Drain(ids, reason.to_owned()),
-            "resource.undrain" => Request::Undrain(ids),
+            "resource.drain" => Request::Drain(ids, Some(reason.to_owned())),
+            "resource.undrain" => Request::Drain(ids, None),
             _ => {
                 let most = most.as_u64().and_then(|most| usize::try_from(most).ok());
                 Request::RunningOn(ids, most.ok_or(Refusal(NO_PROTOCOL, None))?)

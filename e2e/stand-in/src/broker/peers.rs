@@ -1,12 +1,10 @@
 //! What parent and children say, and what is said to them.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use serde::Serialize;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::core::{Broker, Deadline, Parent};
+use super::core::{Broker, Parent};
 use super::log::Severity;
 use super::state::State;
 use crate::overlay::link::LinkEvent;
@@ -87,16 +85,6 @@ impl Broker {
         let state = parent.state.filter(|_| parent.responded).unwrap_or(State::LoadBuiltins);
         if let Some(event) = self.state.event_of_parent(state, parent.failed) {
             self.post(event);
-        }
-    }
-
-    /// Says goodbye to the parent, if it would hear it.
-    pub(super) fn take_leave(&mut self) {
-        if self.is_joined() {
-            self.send_up(&Upward::Goodbye);
-            self.later(Duration::from_mins(1), Deadline::Goodbye);
-        } else {
-            self.post("goodbye");
         }
     }
 

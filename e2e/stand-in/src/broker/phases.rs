@@ -3,8 +3,7 @@
 
 use std::path::Path;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::core::{Broker, Deadline, News};
@@ -39,8 +38,8 @@ impl Broker {
             State::Cleanup => self.enter_cleanup(),
             State::Shutdown => self.enter_shutdown(),
             State::Finalize => self.enter_finalize(),
-            State::Goodbye if self.is_leader() => self.post("goodbye"),
-            State::Goodbye => self.take_leave(),
+            State::Goodbye if self.is_joined() => self.send_up(&Upward::Goodbye),
+            State::Goodbye => self.post("goodbye"),
             State::UnloadBuiltins => self.post("builtins-done"),
         }
     }
@@ -226,21 +225,13 @@ impl Broker {
                 self.post("children-complete");
             }
             (Deadline::Cleanup, State::Cleanup) => self.abort_cleanup(),
-            (Deadline::Goodbye, State::Goodbye) => {
-                self.log(Severity::Error, "goodbye timeout");
-                self.post("goodbye");
-            }
             (Deadline::JobKill(id), _) => self.signal_tasks(id, Signal::SIGKILL),
-            (Deadline::Shutdown | Deadline::Cleanup | Deadline::Goodbye, _) => {}
+            (Deadline::Shutdown | Deadline::Cleanup, _) => {}
         }
     }
 
     /// Lets go of everything; returns the exit code and the directories to be removed last.
     pub(super) fn end(self) -> (u8, Directories) {
-        // A broker that leads its process group takes the group with it.
-        if nix::unistd::getpgrp() == nix::unistd::getpid() {
-            let _ = kill(Pid::from_raw(0), Signal::SIGHUP);
-        }
         // Others may have removed it already.
         drop(std::fs::remove_file(&self.setup.socket));
         (u8::try_from(self.exit_code).unwrap_or(1), self.setup.directories)

@@ -50,7 +50,6 @@ impl Broker {
                 "state": self.state.name(), "duration": self.seconds_in_state(),
                 "size": self.setup.hosts.len(), "owner": nix::unistd::getuid().as_raw(),
             })),
-            Request::Shutdown => self.shut_down(),
             Request::Jobs(scope) => {
                 let jobs = manager.jobs.values().filter(|job| job.spec.scope == scope);
                 Reply::Done(jobs.map(Job::to_json).collect())
@@ -64,8 +63,7 @@ impl Broker {
             }
             Request::Drained => Reply::Done(manager.drained_ranks()),
             Request::RunningOn(ranks, limit) => Reply::Done(manager.running_on(&ranks, limit)),
-            Request::Drain(ranks, reason) => manager.drain(&ranks, &reason),
-            Request::Undrain(ranks) => manager.undrain(&ranks),
+            Request::Drain(ranks, reason) => manager.drain(&ranks, reason.as_deref()),
             Request::Submit(spec) => Reply::Done(json!(manager.submit(*spec))),
             Request::Kill(id, signal) => {
                 manager.kill(id, signal);
@@ -78,18 +76,6 @@ impl Broker {
         client(reply);
         // There may be a job more, or a rank.
         self.manager.schedule();
-    }
-
-    fn shut_down(&mut self) -> Reply {
-        if self.state != State::Run {
-            let state = self.state.name();
-            return Reply::failed(format!("shutdown cannot be initiated in state {state}"));
-        }
-        if !self.is_leader() {
-            return Reply::failed("shutdown may only be initiated on rank 0");
-        }
-        self.post("shutdown");
-        Reply::Done(Value::Null)
     }
 
     /// Does what the job manager wants of this broker.
@@ -114,11 +100,6 @@ impl Broker {
             Order::Signal(job, signal) => {
                 if let Ok(signal) = Signal::try_from(signal) {
                     self.signal_tasks(job, signal);
-                }
-            }
-            Order::Write(order) => {
-                if let Err(error) = task::write(&order) {
-                    self.log_as("job-exec", Severity::Error, &format!("output: {error}"));
                 }
             }
         }

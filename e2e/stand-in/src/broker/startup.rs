@@ -19,9 +19,6 @@ const SETTABLE: &str = "broker.cleanup-timeout broker.quorum broker.rc2_none bro
     content.dump content.restore cron.directory hostname local-uri log-stderr-level log-stderr-mode rundir \
     statedir tbon.connect_timeout tbon.topo tbon.zmqdebug";
 
-/// Set by Flux itself only.
-const READ_ONLY: &str = "broker.pid hostlist instance-level rank security.owner size";
-
 /// Longest path of an `AF_UNIX` socket.
 const LONGEST_SOCKET: usize = 107;
 
@@ -85,12 +82,7 @@ fn attributes(parsed: &Parsed) -> Result<Attributes, Failure> {
     let mut attributes = Attributes::new();
     for text in parsed.values("setattr") {
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
-        let is_of = |list: &str| list.split_whitespace().any(|listed| listed == name);
-        if is_of(READ_ONLY) {
-            let text = format!("broker: {name}: attribute may not be set on the command line");
-            return Err(Failure::new(text));
-        }
-        if !is_of(SETTABLE) {
+        if !SETTABLE.split_whitespace().any(|listed| listed == name) {
             return Err(Failure::not_simulated(&format!("attribute {name}")));
         }
         attributes.insert(name.to_owned(), value.to_owned());

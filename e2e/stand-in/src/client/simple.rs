@@ -123,13 +123,3 @@ pub(crate) fn cleanup_push(call: &Call) -> Result<u8, Failure> {
     call.ask("flux-admin: ERROR", &Request::Cleanup)?;
     Ok(0)
 }
-
-/// `flux shutdown --background`.
-pub(crate) fn shutdown(call: &Call) -> Result<u8, Failure> {
-    let parsed = call.options("background")?;
-    if !parsed.has("background") || !parsed.rest.is_empty() {
-        return Err(Failure::not_simulated("shutdown other than --background"));
-    }
-    call.ask("flux-shutdown", &Request::Shutdown)?;
-    Ok(0)
-}

@@ -1,7 +1,6 @@
 //! One job's life.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -9,7 +8,6 @@ use serde_json::{Value, json};
 use super::schedule::Allocation;
 use crate::output::Stream;
 use crate::protocol::{Client, JobSpec, Reply};
-use crate::text;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum JobState {
@@ -46,9 +44,6 @@ pub(crate) struct Job {
     /// What the tasks wrote, for those who watch later.
     #[serde(skip)]
     pub(crate) output: Vec<(Stream, String)>,
-    /// The output files that are open.
-    #[serde(skip)]
-    pub(crate) files: BTreeSet<String>,
     /// Who watches, and whether they want output.
     #[serde(skip)]
     pub(crate) watchers: Vec<(Client, bool)>,
@@ -68,7 +63,6 @@ impl Job {
             code: 0,
             exception: None,
             output: Vec::new(),
-            files: BTreeSet::new(),
             watchers: Vec::new(),
         }
     }
@@ -93,16 +87,6 @@ impl Job {
             (None, 0) => None,
             (None, code) => Some(format!("task(s) exited with exit code {code}")),
         }
-    }
-
-    /// Where a stream's text goes, `None` where watchers get it.
-    pub(crate) fn file(&self, stream: Stream) -> Option<String> {
-        let template = match stream {
-            Stream::Output => self.spec.output.as_ref(),
-            Stream::Error => self.spec.error.as_ref().or(self.spec.output.as_ref()),
-        }?;
-        let file = template.replace("{{id}}", &text::job_id(self.id));
-        Some(Path::new(&self.spec.directory).join(file).display().to_string())
     }
 
     /// The job as `flux jobs` shows it.

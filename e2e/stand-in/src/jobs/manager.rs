@@ -5,9 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::job::{Exception, Job, JobState};
 use super::schedule::{Allocation, allocate};
-use super::task::{Happened, Order, TaskOrder, WriteOrder};
+use super::task::{Happened, Order, TaskOrder};
 use crate::output::Stream;
-use crate::protocol::{Client, JobSpec, Scope};
+use crate::protocol::{Client, JobSpec, Reply, Scope};
 use crate::resources::Cores;
 use crate::text;
 
@@ -111,7 +111,14 @@ impl Manager {
             if allocate(&job.spec, &all, &all).is_none() {
                 self.raise(id, "alloc", "unsatisfiable request");
             } else if let Some(found) = allocate(&job.spec, &all, &self.free(scope)) {
-                self.start(id, found);
+                let writes = job.spec.output.is_some() || job.spec.error.is_some();
+                if writes && found.tasks.iter().any(|rank| *rank != found.tasks[0]) {
+                    let note =
+                        "one file for the output of several nodes: not simulated by the stand-in";
+                    self.raise(id, "exec", note);
+                } else {
+                    self.start(id, found);
+                }
             } else {
                 blocked.insert(scope);
             }
@@ -144,9 +151,7 @@ impl Manager {
         match happened {
             Happened::Output(stream, text) => self.output(id, stream, text),
             Happened::Ended(code) => self.task_ended(id, task, code),
-            Happened::NotStarted(code, reason) => {
-                let note = format!("task {task}: start failed: {reason}");
-                self.output(id, Stream::Error, format!("flux-shell[0]: FATAL: {note}\n"));
+            Happened::NotStarted(code, note) => {
                 if let Some(job) = self.jobs.get_mut(&id) {
                     let exception = || Exception { kind: "exec".to_owned(), note };
                     job.exception.get_or_insert_with(exception);
@@ -158,21 +163,10 @@ impl Manager {
 
     fn output(&mut self, id: u64, stream: Stream, text: String) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        if let Some(path) = job.file(stream) {
-            let first = job.files.insert(path.clone());
-            self.write(id, WriteOrder { path, text, first });
-            return;
-        }
         for (client, _) in job.watchers.iter().filter(|(_, output)| *output) {
-            client(crate::protocol::Reply::Output(stream, text.clone()));
+            client(Reply::Output(stream, text.clone()));
         }
         job.output.push((stream, text));
-    }
-
-    /// Writes to an output file on the first node of a job, where real Flux opens it.
-    fn write(&self, id: u64, order: WriteOrder) {
-        let first = self.jobs.get(&id).and_then(|job| job.allocation.cores.keys().next());
-        self.order(first.copied().unwrap_or_default(), Order::Write(order));
     }
 
     fn task_ended(&mut self, id: u64, task: u32, code: i32) {
@@ -187,16 +181,6 @@ impl Manager {
     }
 
     fn finish(&mut self, id: u64) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        if job.state == JobState::Running {
-            // Real Flux creates output files whether or not anything is written to them.
-            let files = [Stream::Output, Stream::Error].map(|stream| job.file(stream));
-            let mut files: Vec<String> = files.into_iter().flatten().collect();
-            files.retain(|path| job.files.insert(path.clone()));
-            for path in files {
-                self.write(id, WriteOrder { path, text: String::new(), first: true });
-            }
-        }
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.state = JobState::Inactive;
         for (client, _) in std::mem::take(&mut job.watchers) {
@@ -268,6 +252,9 @@ impl Manager {
 fn task_order(job: &Job, task: u32, index: u32) -> TaskOrder {
     let mut spec = job.spec.clone();
     let id = text::job_id(job.id);
+    for file in [&mut spec.output, &mut spec.error].into_iter().flatten() {
+        *file = file.replace("{{id}}", &id);
+    }
     if spec.script.is_some() {
         // A script runs as the initial program of an instance of its own: no task variables.
         spec.environment

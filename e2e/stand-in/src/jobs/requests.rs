@@ -74,30 +74,24 @@ impl Manager {
         self.jobs.get(&id).map_or(Value::Null, Job::events)
     }
 
-    /// Ranks get no more jobs. One that is drained already fails the request, as without `--update`.
-    pub(crate) fn drain(&mut self, ranks: &BTreeSet<u32>, reason: &str) -> Reply {
+    /// Ranks get no more jobs, for a `reason`; or jobs again, without one. One that is as it is to be fails
+    /// the request, as without `--update`.
+    pub(crate) fn drain(&mut self, ranks: &BTreeSet<u32>, reason: Option<&str>) -> Reply {
         if ranks.iter().any(|rank| !self.cores.contains_key(rank)) {
             return Reply::Failed("idset is out of range".to_owned(), INVALID);
         }
-        let drained = ranks.iter().filter(|rank| self.drained.contains_key(rank));
-        let drained: BTreeSet<u32> = drained.copied().collect();
-        if !drained.is_empty() {
-            let text = format!("rank {} already drained", text::encode_ids(&drained));
-            return Reply::Failed(text, EXISTS);
+        let is_so = |rank: &&u32| self.drained.contains_key(rank) == reason.is_some();
+        let wrong: BTreeSet<u32> = ranks.iter().filter(is_so).copied().collect();
+        if !wrong.is_empty() {
+            let (ids, already) = (text::encode_ids(&wrong), reason.map_or("not", |_| "already"));
+            return Reply::Failed(format!("rank {ids} {already} drained"), EXISTS);
         }
-        self.drained.extend(ranks.iter().map(|rank| (*rank, reason.to_owned())));
-        Reply::Done(Value::Null)
-    }
-
-    /// Ranks get jobs again, if all of them were drained.
-    pub(crate) fn undrain(&mut self, ranks: &BTreeSet<u32>) -> Reply {
-        let others = ranks.iter().filter(|rank| !self.drained.contains_key(rank));
-        let others: BTreeSet<u32> = others.copied().collect();
-        if !others.is_empty() {
-            let text = format!("rank {} not drained", text::encode_ids(&others));
-            return Reply::Failed(text, EXISTS);
+        match reason {
+            Some(reason) => {
+                self.drained.extend(ranks.iter().map(|rank| (*rank, reason.to_owned())));
+            }
+            None => self.drained.retain(|rank, _| !ranks.contains(rank)),
         }
-        self.drained.retain(|rank, _| !ranks.contains(rank));
         Reply::Done(Value::Null)
     }
 

@@ -1,8 +1,10 @@
 //! Running tasks on the broker they are placed on.
 
+use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
 use serde::{Deserialize, Serialize};
@@ -22,7 +24,6 @@ pub(crate) enum Order {
     Cancel(u64),
     /// Signal the tasks of a job.
     Signal(u64, i32),
-    Write(WriteOrder),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -33,13 +34,23 @@ pub(crate) struct TaskOrder {
     pub(crate) spec: JobSpec,
 }
 
-/// Text to be appended to an output file of a job.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct WriteOrder {
-    pub(crate) path: String,
-    pub(crate) text: String,
-    /// Whether this is the first text: the file is emptied.
-    pub(crate) first: bool,
+impl TaskOrder {
+    fn file(&self, name: Option<&String>) -> Option<PathBuf> {
+        name.map(|name| Path::new(&self.spec.directory).join(name))
+    }
+
+    fn error_file(&self) -> Option<PathBuf> {
+        self.file(self.spec.error.as_ref().or(self.spec.output.as_ref()))
+    }
+
+    /// Where a stream goes: into the pipe of whoever watches, or into a file, which the first task begins.
+    fn open(&self, path: Option<PathBuf>) -> std::io::Result<Stdio> {
+        let Some(path) = path else { return Ok(Stdio::piped()) };
+        if self.task == 0 {
+            File::create(&path)?;
+        }
+        OpenOptions::new().append(true).create(true).open(path).map(Stdio::from)
+    }
 }
 
 /// What happened to a task.
@@ -71,7 +82,14 @@ pub(crate) fn start(
         Err(error) => {
             let code = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
             let program = order.spec.command.first().map_or("batch script", String::as_str);
-            report(Happened::NotStarted(code, format!("{program}: {}", strerror(&error))));
+            let note =
+                format!("task {}: start failed: {program}: {}", order.task, strerror(&error));
+            let text = format!("flux-shell[0]: FATAL: {note}\n");
+            match order.error_file().map(|path| OpenOptions::new().append(true).open(path)) {
+                Some(file) => drop(file.and_then(|mut file| file.write_all(text.as_bytes()))),
+                None => report(Happened::Output(Stream::Error, text)),
+            }
+            report(Happened::NotStarted(code, note));
             None
         }
     }
@@ -80,6 +98,8 @@ pub(crate) fn start(
 fn command(order: &TaskOrder, rundir: &str) -> std::io::Result<Command> {
     let not_found = || Error::from_raw_os_error(nix::libc::ENOENT);
     let spec = &order.spec;
+    let output = order.open(order.file(spec.output.as_ref()))?;
+    let error = order.open(order.error_file())?;
     let mut words = spec.command.clone();
     if let Some(script) = &spec.script {
         // The instance of a batch job runs rc1 like any other.
@@ -87,7 +107,7 @@ fn command(order: &TaskOrder, rundir: &str) -> std::io::Result<Command> {
             return Err(not_found());
         }
         let path = format!("{rundir}/script-{}", order.job);
-        let mut options = std::fs::OpenOptions::new();
+        let mut options = OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(0o700).open(&path)?;
         file.write_all(script.as_bytes())?;
         words.insert(0, path);
@@ -99,7 +119,7 @@ fn command(order: &TaskOrder, rundir: &str) -> std::io::Result<Command> {
     command.args(arguments).env_clear().envs(&spec.environment);
     command.current_dir(&spec.directory).process_group(0);
     command.stdin(if spec.no_input { Stdio::null() } else { Stdio::piped() });
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdout(output).stderr(error);
     Ok(command)
 }
 
@@ -125,14 +145,4 @@ async fn read(pipe: Option<impl AsyncRead + Unpin>, stream: Stream, report: &imp
 /// The code a shell would give: 128+N after signal N.
 pub(crate) fn exit_code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
-}
-
-/// Appends to an output file of a job; the error is for the log.
-pub(crate) fn write(order: &WriteOrder) -> Result<(), String> {
-    let mut options = std::fs::OpenOptions::new();
-    options.create(true).write(true).truncate(order.first).append(!order.first);
-    options
-        .open(&order.path)
-        .and_then(|mut file| file.write_all(order.text.as_bytes()))
-        .map_err(|error| format!("{}: {}", order.path, strerror(&error)))
 }

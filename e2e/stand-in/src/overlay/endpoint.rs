@@ -6,11 +6,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::LookupIpStrategy;
 
-/// Binds to `uri`. The host part is `*`, an address or an interface name, never a DNS name.
+/// Binds to `uri`. The host part is `*` or an address, never a DNS name; real Flux takes interfaces as well.
 pub(crate) fn bind(uri: &str, ipv6: bool) -> std::io::Result<TcpListener> {
     let (host, port) = host_and_port(uri).ok_or(ErrorKind::InvalidInput)?;
-    let address =
-        bind_address(host, ipv6).ok_or_else(|| Error::from_raw_os_error(nix::libc::ENODEV))?;
+    let address = match host {
+        "*" if ipv6 => Ipv6Addr::UNSPECIFIED.into(),
+        "*" => Ipv4Addr::UNSPECIFIED.into(),
+        _ => host.parse::<IpAddr>().map_err(|_| Error::from_raw_os_error(nix::libc::ENODEV))?,
+    };
     let listener = TcpListener::bind(SocketAddr::new(address, port));
     // As `ZeroMQ` does where the kernel has no IPv6 (`tcp_open_socket`).
     let without_ipv6 = Some(nix::libc::EAFNOSUPPORT);
@@ -27,25 +30,6 @@ pub(crate) fn host_and_port(uri: &str) -> Option<(&str, u16)> {
     let port: u16 = digits.then(|| port.parse().ok()).flatten()?;
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     (port > 0 && !host.is_empty()).then_some((host, port))
-}
-
-fn bind_address(host: &str, ipv6: bool) -> Option<IpAddr> {
-    if host == "*" {
-        let (six, four) = (Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into());
-        return Some(if ipv6 { six } else { four });
-    }
-    if let Ok(address) = host.parse::<IpAddr>() {
-        return (address.is_ipv4() || ipv6).then_some(address);
-    }
-    let interfaces = nix::ifaddrs::getifaddrs().ok()?;
-    interfaces.filter(|interface| interface.interface_name == host).find_map(|interface| {
-        let address = interface.address?;
-        if ipv6 {
-            address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip()))
-        } else {
-            address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()))
-        }
-    })
 }
 
 /// The address `ZeroMQ` would connect to (`ip_resolver_t::resolve_getaddrinfo`): without `enable_ipv6` one

@@ -1,6 +1,5 @@
 //! Instances of one, two and three brokers: forming, and ending.
 
-use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::site::{Broker, Site, skipped_with_real_flux, stderr, stdout};
@@ -65,18 +64,6 @@ fn a_signal_ends_a_broker_that_waits_for_others() {
 }
 
 #[test]
-fn shutdown_ends_the_instance_from_rank_0_only() {
-    let site = Site::new(2);
-    let [mut lead, mut worker] = site.start_two();
-    let wrong = site.ask(1, &["shutdown", "--background"]);
-    assert_eq!(wrong.status.code(), Some(1));
-    assert!(stderr(&wrong).contains("shutdown may only be initiated on rank 0"));
-    let shutdown = site.ask(0, &["shutdown", "--background"]);
-    assert!(shutdown.status.success(), "{}", stderr(&shutdown));
-    assert_eq!((lead.code(), worker.code()), (Some(0), Some(0)));
-}
-
-#[test]
 fn a_worker_outlives_its_lead_until_a_new_one_sends_it_away() {
     let site = Site::new(2);
     let [lead, mut worker] = site.start_two();
@@ -115,20 +102,6 @@ fn a_mismatched_configuration_is_refused_at_hello() {
     let text =
         "rejecting connection from a1 (rank 2): a2 is configured as rank 2: mismatched config?";
     site.wait_for_log(0, text);
-}
-
-#[test]
-fn a_broker_that_leads_its_process_group_takes_the_group_along() {
-    let site = Site::new(1);
-    let mut command = site.broker("start", 0, &[]);
-    command.process_group(0);
-    let mut lead = site.spawn(command, 0);
-    site.wait_for_log(0, "quorum->run");
-    let group = i32::try_from(lead.0.id()).expect("a process id");
-    let member = Command::new("sleep").arg("120").process_group(group).spawn();
-    let mut member = Broker(member.expect("starts"));
-    assert_eq!(lead.end(), Some(0));
-    assert_eq!(member.code(), None, "it ends with SIGHUP");
 }
 
 #[test]

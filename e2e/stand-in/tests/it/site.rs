@@ -83,7 +83,7 @@ impl Site {
         let (port, last) = (self.port, size - 1);
         format!(
             "[bootstrap]\ncurve_cert = \"{certificate}\"\ndefault_port = {port}\n\
-             default_bind = \"tcp://lo:%p\"\ndefault_connect = \"tcp://127.0.0.1:%p\"\n\
+             default_bind = \"tcp://127.0.0.1:%p\"\ndefault_connect = \"tcp://127.0.0.1:%p\"\n\
              hosts = [{{ host = \"a[0-{last}]\" }}]\n\
              [resource]\nnoverify = true\npath = \"{set}\"\n"
         )
