@@ -52,7 +52,7 @@ impl Broker {
             ("connector-local", format!("bind {}: {}", self.setup.socket, strerror(&error)))
         })?;
         let (access, rank) = (self.setup.config.access, self.setup.rank);
-        let door = local::Door { access, rank, channels: self.channels.clone() };
+        let door = local::Door { access, rank, mailbox: self.mailbox.clone() };
         tokio::spawn(local::accept(listener, door));
         match bootstrap.filter(|bootstrap| bootstrap.hosts.len() > 1) {
             Some(bootstrap) => self.join_overlay(bootstrap).map_err(|text| ("overlay", text)),
@@ -75,14 +75,14 @@ impl Broker {
             });
             let listener = listener
                 .map_err(|error| format!("error binding to {uri}: {}", strerror(&error)))?;
-            tokio::spawn(accept(listener, keys, self.channels.clone()));
+            tokio::spawn(accept(listener, keys, self.mailbox.clone()));
             return Ok(());
         }
         self.log_as("overlay", Severity::Debug, &format!("connecting to {uri}"));
         let connect_timeout = self.setup.limits.connect;
         let uplink = Uplink { uri, keys, ipv6: bootstrap.enable_ipv6, connect_timeout };
         let (sender, outgoing) = unbounded_channel();
-        tokio::spawn(uplink.keep(outgoing, self.channels.news.clone()));
+        tokio::spawn(uplink.keep(outgoing, self.mailbox.clone()));
         self.parent = Some(Parent { sender, responded: false, failed: false, state: None });
         self.send_up(&Upward::Hello(self.setup.rank, self.host(self.setup.rank)));
         Ok(())

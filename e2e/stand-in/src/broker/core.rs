@@ -4,50 +4,34 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tokio::sync::mpsc::{UnboundedSender, WeakSender};
+use tokio::sync::mpsc::{Sender, UnboundedSender, WeakSender};
 
 use super::log::Severity;
 use super::startup::Startup;
 use super::state::State;
 use crate::jobs::manager::Manager;
-use crate::jobs::task::{Happened, Order};
-use crate::overlay::link::LinkEvent;
-use crate::protocol::{Client, Request};
+use crate::protocol::Client;
 
-/// Something that falls due.
-#[derive(Clone, Copy)]
-pub(crate) enum Deadline {
-    /// Give up on peers.
-    Shutdown,
-    /// Give up on jobs.
-    Cleanup,
-    /// A job's tasks ignored SIGTERM.
-    JobKill(u64),
-}
+/// What happens around a broker, as what it makes the broker do.
+type News = Box<dyn FnOnce(&mut Broker) + Send>;
 
-/// What happens around a broker.
-pub(crate) enum News {
-    /// On the link to the parent.
-    Parent(LinkEvent),
-    /// On a child's link.
-    Child(u64, LinkEvent),
-    /// A client of the local socket asks something.
-    Asked(Request, Client),
-    /// A user without a role was turned away from the local socket.
-    Stranger(u32),
-    /// The job manager of this broker wants something of it.
-    Order(Order),
-    /// To a task of a job.
-    Task(u64, u32, Happened),
-    Due(Deadline),
-    Signal(i32),
-}
-
-/// How news get to a broker; whoever holds `alive` still has something to deliver when it ends.
+/// How news get to a broker.
 #[derive(Clone)]
-pub(crate) struct Channels {
-    pub(crate) news: UnboundedSender<News>,
-    pub(crate) alive: WeakSender<()>,
+pub(crate) struct Mailbox {
+    pub(super) news: UnboundedSender<News>,
+    pub(super) alive: WeakSender<()>,
+}
+
+impl Mailbox {
+    /// Reports news; the broker may be gone by then.
+    pub(crate) fn report(&self, news: impl FnOnce(&mut Broker) + Send + 'static) {
+        drop(self.news.send(Box::new(news)));
+    }
+
+    /// Whoever holds this still has something to deliver when the broker ends.
+    pub(crate) fn delivery(&self) -> Option<Sender<()>> {
+        self.alive.upgrade()
+    }
 }
 
 /// The parent, on a worker.
@@ -69,9 +53,9 @@ pub(super) struct Children {
     pub(super) spurn: bool,
 }
 
-pub(super) struct Broker {
+pub(crate) struct Broker {
     pub(super) setup: Startup,
-    pub(super) channels: Channels,
+    pub(super) mailbox: Mailbox,
     pub(super) parent: Option<Parent>,
     pub(super) children: Children,
     pub(super) manager: Manager,
@@ -91,10 +75,10 @@ pub(super) struct Broker {
 }
 
 impl Broker {
-    pub(super) fn new(setup: Startup, channels: Channels) -> Self {
+    pub(super) fn new(setup: Startup, mailbox: Mailbox) -> Self {
         Self {
             setup,
-            channels,
+            mailbox,
             parent: None,
             children: Children::default(),
             manager: Manager::default(),
@@ -131,17 +115,16 @@ impl Broker {
     }
 
     /// Logs as a module.
-    pub(super) fn log_as(&self, source: &str, severity: Severity, text: &str) {
+    pub(crate) fn log_as(&self, source: &str, severity: Severity, text: &str) {
         self.setup.logger.log(source, severity, text);
     }
 
-    /// Reports a deadline after some time.
-    pub(super) fn later(&self, after: Duration, deadline: Deadline) {
-        let sender = self.channels.news.clone();
+    /// Does something after some time.
+    pub(super) fn later(&self, after: Duration, due: impl FnOnce(&mut Self) + Send + 'static) {
+        let mailbox = self.mailbox.clone();
         tokio::spawn(async move {
             tokio::time::sleep(after).await;
-            // The broker may be gone by then.
-            let _ = sender.send(News::Due(deadline));
+            mailbox.report(due);
         });
     }
 

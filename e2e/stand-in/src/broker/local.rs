@@ -5,7 +5,8 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::core::{Channels, News};
+use super::core::{Broker, Mailbox};
+use super::log::Severity;
 use super::message::{self, MAGIC, Message};
 use crate::config::Access;
 use crate::failure::NOT_SIMULATED;
@@ -30,7 +31,7 @@ pub(super) fn bind(path: &str) -> std::io::Result<UnixListener> {
 pub(super) struct Door {
     pub(super) access: Access,
     pub(super) rank: u32,
-    pub(super) channels: Channels,
+    pub(super) mailbox: Mailbox,
 }
 
 /// Accepts clients for as long as the broker lives.
@@ -84,7 +85,11 @@ impl Door {
         let peer = match peer {
             Ok(peer) => peer,
             Err(user) => {
-                drop(self.channels.news.send(News::Stranger(user)));
+                let text = format!("client_authenticate: uid={user} no assigned roles");
+                let log = move |broker: &mut Broker| {
+                    broker.log_as("connector-local", Severity::Error, &text);
+                };
+                self.mailbox.report(log);
                 drop(write.write_all(&[REFUSED]).await);
                 return;
             }
@@ -104,7 +109,7 @@ impl Door {
     fn ask(&self, request: Request) -> UnboundedReceiver<Reply> {
         let (sender, replies) = unbounded_channel();
         let client = Box::new(move |reply| drop(sender.send(reply)));
-        drop(self.channels.news.send(News::Asked(request, client)));
+        self.mailbox.report(|broker| broker.asked(request, client));
         replies
     }
 
@@ -115,7 +120,7 @@ impl Door {
         mut write: OwnedWriteHalf,
         peer: Peer,
     ) -> std::io::Result<()> {
-        let _alive = self.channels.alive.upgrade();
+        let _alive = self.mailbox.delivery();
         let mut line = String::new();
         reader.read_line(&mut line).await?;
         let request: Request = serde_json::from_str(&line)?;
@@ -149,7 +154,7 @@ impl Door {
             let mut body = vec![0; message::length(head)?];
             reader.read_exact(&mut body).await.ok()?;
             let message = Message::parse(&body)?;
-            let _alive = self.channels.alive.upgrade();
+            let _alive = self.mailbox.delivery();
             let reply = match message.request(self.rank, peer.is_owner) {
                 Ok(request) => Ok(self.ask(request).recv().await?),
                 Err(refusal) => Err(refusal),

@@ -3,7 +3,7 @@
 mod begin;
 pub(crate) mod core;
 mod local;
-mod log;
+pub(crate) mod log;
 mod message;
 mod peers;
 mod phases;
@@ -14,9 +14,9 @@ pub(crate) mod state;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc::{UnboundedSender, channel, unbounded_channel};
+use tokio::sync::mpsc::{channel, unbounded_channel};
 
-use self::core::{Broker, Channels, News};
+use self::core::{Broker, Mailbox};
 use self::state::State;
 use crate::client::Call;
 use crate::failure::Failure;
@@ -40,23 +40,14 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
 async fn serve(startup: startup::Startup) -> Result<u8, Failure> {
     let (news, mut received) = unbounded_channel();
     let (alive, mut alive_ends) = channel(1);
-    catch_signals(&news)
+    let mailbox = Mailbox { news, alive: alive.downgrade() };
+    catch_signals(&mailbox)
         .map_err(|error| Failure::new(format!("Error installing signal handlers: {error}")))?;
-    let channels = Channels { news, alive: alive.downgrade() };
-    let mut broker = Broker::new(startup, channels);
+    let mut broker = Broker::new(startup, mailbox);
     broker.begin().await?;
     while broker.state != State::Exit {
         let Some(news) = received.recv().await else { break };
-        match news {
-            News::Signal(number) => broker.signalled(number),
-            News::Parent(event) => broker.parent_event(event),
-            News::Child(link, event) => broker.child_event(link, event),
-            News::Asked(request, client) => broker.asked(request, client),
-            News::Stranger(user) => broker.stranger(user),
-            News::Order(order) => broker.obey(order),
-            News::Task(job, task, happened) => broker.task_news(job, task, happened),
-            News::Due(deadline) => broker.deadline(deadline),
-        }
+        news(&mut broker);
         broker.settle();
     }
     let (code, directories) = broker.end();
@@ -68,7 +59,7 @@ async fn serve(startup: startup::Startup) -> Result<u8, Failure> {
 }
 
 /// All signals a broker reacts to.
-fn catch_signals(sender: &UnboundedSender<News>) -> std::io::Result<()> {
+fn catch_signals(mailbox: &Mailbox) -> std::io::Result<()> {
     let kinds = [
         SignalKind::hangup(),
         SignalKind::interrupt(),
@@ -77,10 +68,10 @@ fn catch_signals(sender: &UnboundedSender<News>) -> std::io::Result<()> {
     ];
     for kind in kinds {
         let mut stream = signal(kind)?;
-        let sender = sender.clone();
+        let mailbox = mailbox.clone();
         tokio::spawn(async move {
             while stream.recv().await.is_some() {
-                drop(sender.send(News::Signal(kind.as_raw_value())));
+                mailbox.report(move |broker| broker.signalled(kind.as_raw_value()));
             }
         });
     }

@@ -29,19 +29,16 @@ impl Broker {
         self.parent.as_ref().is_some_and(|parent| parent.responded && !parent.failed)
     }
 
-    pub(super) fn parent_event(&mut self, event: LinkEvent) {
+    pub(crate) fn parent_event(&mut self, event: LinkEvent) {
         match event {
-            LinkEvent::Message(bytes) => match serde_json::from_slice(&bytes) {
-                Ok(message) => self.parent_says(message),
-                Err(_) => self.log_as("overlay", Severity::Error, "DROP upstream message"),
-            },
-            LinkEvent::Unresolved(reason) => {
-                let text = format!("unable to resolve upstream peer {reason}");
-                self.log_as("overlay", Severity::Warning, &text);
+            LinkEvent::Message(bytes) => {
+                if let Ok(message) = serde_json::from_slice(&bytes) {
+                    self.parent_says(message);
+                }
             }
             // A worker does not mind losing its parent: it connects again, and says so.
             LinkEvent::Ready if self.is_joined() => self.send_up(&Upward::Back),
-            LinkEvent::Ready | LinkEvent::Refused | LinkEvent::Closed | LinkEvent::Opened(_) => {}
+            LinkEvent::Ready | LinkEvent::Closed => {}
         }
     }
 
@@ -88,15 +85,21 @@ impl Broker {
         }
     }
 
-    pub(super) fn child_event(&mut self, link: u64, event: LinkEvent) {
+    pub(crate) fn child_connected(&mut self, link: u64, sender: UnboundedSender<Bytes>) {
+        self.children.links.insert(link, sender);
+    }
+
+    /// Its key is not authorised.
+    pub(crate) fn child_refused(&self) {
+        self.log_as("overlay", Severity::Error, "overlay auth No access");
+    }
+
+    pub(crate) fn child_event(&mut self, link: u64, event: LinkEvent) {
         match event {
-            LinkEvent::Opened(sender) => drop(self.children.links.insert(link, sender)),
-            LinkEvent::Message(bytes) => match serde_json::from_slice(&bytes) {
-                Ok(message) => self.child_says(link, message),
-                Err(_) => self.log_as("overlay", Severity::Error, "DROP downstream message"),
-            },
-            LinkEvent::Refused => {
-                self.log_as("overlay", Severity::Error, "overlay auth No access");
+            LinkEvent::Message(bytes) => {
+                if let Ok(message) = serde_json::from_slice(&bytes) {
+                    self.child_says(link, message);
+                }
             }
             LinkEvent::Closed => {
                 self.children.links.remove(&link);
@@ -106,7 +109,7 @@ impl Broker {
                     self.child_gone(rank);
                 }
             }
-            LinkEvent::Ready | LinkEvent::Unresolved(_) => {}
+            LinkEvent::Ready => {}
         }
     }
 

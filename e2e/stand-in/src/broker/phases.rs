@@ -3,10 +3,9 @@
 
 use std::path::Path;
 
-use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::core::{Broker, Deadline, News};
+use super::core::Broker;
 use super::log::Severity;
 use super::startup::Directories;
 use super::state::State;
@@ -84,8 +83,8 @@ impl Broker {
     fn enter_quorum(&mut self) {
         let drained = self.drains_itself();
         if self.is_leader() {
-            let news = self.channels.news.clone();
-            let orders = move |order| drop(news.send(News::Order(order)));
+            let mailbox = self.mailbox.clone();
+            let orders = move |order| mailbox.report(|broker| broker.obey(order));
             self.came_online(0, drained, Box::new(orders));
         } else {
             self.send_up(&Upward::Online { drained });
@@ -160,7 +159,7 @@ impl Broker {
         self.cleaning = true;
         self.manager.stopped = true;
         if let Some(limit) = self.setup.limits.cleanup.filter(|_| self.expedite) {
-            self.later(limit, Deadline::Cleanup);
+            self.later(limit, Self::abort_cleanup);
         }
         for id in self.manager.running() {
             self.manager.raise(id, "cancel", "instance is shutting down");
@@ -186,10 +185,17 @@ impl Broker {
     fn enter_shutdown(&mut self) {
         self.children.spurn = true;
         if let Some(limit) = self.setup.limits.shutdown.filter(|_| self.is_leader()) {
-            self.later(limit, Deadline::Shutdown);
+            self.later(limit, Self::shutdown_timeout);
         }
         if self.children.online.is_empty() {
             self.post("children-none");
+        }
+    }
+
+    fn shutdown_timeout(&mut self) {
+        if self.state == State::Shutdown {
+            self.log(Severity::Error, "shutdown timeout");
+            self.post("children-complete");
         }
     }
 
@@ -215,19 +221,6 @@ impl Broker {
         std::fs::write(path, text).map_err(|error| format!("{path}: {}", strerror(&error)))?;
         self.log(Severity::Info, &format!("rc3.0: dumping content to {path}"));
         Ok(())
-    }
-
-    /// Does what is due.
-    pub(super) fn deadline(&mut self, deadline: Deadline) {
-        match (deadline, self.state) {
-            (Deadline::Shutdown, State::Shutdown) => {
-                self.log(Severity::Error, "shutdown timeout");
-                self.post("children-complete");
-            }
-            (Deadline::Cleanup, State::Cleanup) => self.abort_cleanup(),
-            (Deadline::JobKill(id), _) => self.signal_tasks(id, Signal::SIGKILL),
-            (Deadline::Shutdown | Deadline::Cleanup, _) => {}
-        }
     }
 
     /// Lets go of everything; returns the exit code and the directories to be removed last.

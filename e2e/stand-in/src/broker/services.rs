@@ -6,8 +6,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use super::core::{Broker, Deadline, News};
-use super::log::Severity;
+use super::core::Broker;
 use super::state::State;
 use crate::jobs::job::Job;
 use crate::jobs::task::{self, Happened, Order};
@@ -19,12 +18,6 @@ use crate::text;
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Broker {
-    /// Somebody was turned away.
-    pub(super) fn stranger(&self, user: u32) {
-        let text = format!("client_authenticate: uid={user} no assigned roles");
-        self.log_as("connector-local", Severity::Error, &text);
-    }
-
     /// A client of this broker's socket asks something.
     pub(super) fn asked(&mut self, request: Request, client: Client) {
         if self.is_leader() || request.is_local() {
@@ -85,8 +78,10 @@ impl Broker {
                 let (job, task) = (order.job, order.task);
                 let attribute =
                     |name: &str| self.setup.attributes.get(name).map_or("", String::as_str);
-                let news = self.channels.news.clone();
-                let report = move |happened| drop(news.send(News::Task(job, task, happened)));
+                let mailbox = self.mailbox.clone();
+                let report = move |happened| {
+                    mailbox.report(move |broker| broker.task_news(job, task, happened));
+                };
                 let (uri, rundir) = (attribute("local-uri"), attribute("rundir"));
                 let started = task::start(&order, uri, rundir, report);
                 self.processes.extend(started.map(|process| ((job, task), process)));
@@ -95,7 +90,7 @@ impl Broker {
                 self.signal_tasks(job, Signal::SIGTERM);
                 let limit = self.setup.config.exec.kill_timeout.as_deref();
                 let limit = limit.and_then(text::duration).unwrap_or(KILL_TIMEOUT);
-                self.later(limit, Deadline::JobKill(job));
+                self.later(limit, move |broker| broker.signal_tasks(job, Signal::SIGKILL));
             }
             Order::Signal(job, signal) => {
                 if let Ok(signal) = Signal::try_from(signal) {

@@ -8,7 +8,7 @@ use omq_proto::proto::{Connection, ConnectionConfig, Event, Role};
 use omq_proto::{CurveKeypair, CurveServerOptions, MechanismSetup, Message, SocketType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 /// ZeroMQ's limit for a handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(30);
@@ -17,17 +17,10 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(30);
 const LARGEST_MESSAGE: usize = 64 << 20;
 
 pub(crate) enum LinkEvent {
-    /// It was accepted; this is how to send on it.
-    Opened(UnboundedSender<Bytes>),
     /// The handshake is done.
     Ready,
     Message(Bytes),
-    /// The peer's key is not authorised.
-    Refused,
-    /// The link is gone.
     Closed,
-    /// The parent's name has no address, for now: the name and why.
-    Unresolved(String),
 }
 
 /// The child's end: it presents the certificate and expects the same one.
@@ -37,17 +30,17 @@ pub(crate) fn client(keys: &CurveKeypair) -> Connection {
     connection(Role::Client, SocketType::Dealer, mechanism)
 }
 
-/// The parent's end: it lets in exactly one client key. `report` gets any other.
+/// The parent's end: it lets in exactly one client key. Any other is `refused`.
 pub(crate) fn server(
     keys: &CurveKeypair,
-    report: impl Fn(LinkEvent) + Send + Sync + 'static,
+    refused: impl Fn() + Send + Sync + 'static,
 ) -> Connection {
     let authorised = keys.public.to_z85();
     let options = CurveServerOptions::new().authenticator(move |peer| {
         let accepted =
             omq_proto::CurvePublicKey::from_bytes(peer.public_key).to_z85() == authorised;
         if !accepted {
-            report(LinkEvent::Refused);
+            refused();
         }
         accepted
     });

@@ -13,10 +13,10 @@ use bytes::Bytes;
 use flux_contract::CurveCertificate;
 use omq_proto::{CurveKeypair, CurvePublicKey, CurveSecretKey};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use self::link::LinkEvent;
-use crate::broker::core::{Channels, News};
+use crate::broker::core::{Broker, Mailbox};
+use crate::broker::log::Severity;
 use crate::failure::strerror;
 
 /// Pause between attempts, as in libzmq.
@@ -39,18 +39,18 @@ pub(crate) fn load_certificate(path: &str) -> Result<CurveKeypair, String> {
 }
 
 /// The lead's side: accepts for as long as the broker lives, and numbers the links.
-pub(crate) async fn accept(listener: TcpListener, keys: CurveKeypair, channels: Channels) {
+pub(crate) async fn accept(listener: TcpListener, keys: CurveKeypair, mailbox: Mailbox) {
     let mut number = 0_u64;
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
         number += 1;
         let (id, (sender, mut outgoing)) = (number, unbounded_channel());
-        let news = channels.news.clone();
-        let report = move |event| drop(news.send(News::Child(id, event)));
-        report(LinkEvent::Opened(sender));
-        let connection = link::server(&keys, report.clone());
-        let alive = channels.alive.upgrade();
+        mailbox.report(move |broker| broker.child_connected(id, sender));
+        let (refused, events, alive) = (mailbox.clone(), mailbox.clone(), mailbox.delivery());
+        let refused = move || refused.report(|broker| broker.child_refused());
+        let connection = link::server(&keys, refused);
         tokio::spawn(async move {
+            let report = |event| events.report(move |broker| broker.child_event(id, event));
             link::run(stream, connection, &mut outgoing, report).await;
             drop(alive);
         });
@@ -70,12 +70,8 @@ pub(crate) struct Uplink {
 impl Uplink {
     /// Connects, and connects again, until `outgoing` is closed. A name that does not resolve is
     /// reported once, and tried again.
-    pub(crate) async fn keep(
-        self,
-        mut outgoing: UnboundedReceiver<Bytes>,
-        news: UnboundedSender<News>,
-    ) {
-        let report = |event| drop(news.send(News::Parent(event)));
+    pub(crate) async fn keep(self, mut outgoing: UnboundedReceiver<Bytes>, mailbox: Mailbox) {
+        let report = |event| mailbox.report(|broker| broker.parent_event(event));
         let mut reported = false;
         while !outgoing.is_closed() {
             match self.attempt().await {
@@ -84,7 +80,11 @@ impl Uplink {
                 }
                 Err(reason) if !reported => {
                     reported = true;
-                    report(LinkEvent::Unresolved(reason));
+                    let text = format!("unable to resolve upstream peer {reason}");
+                    let log = move |broker: &mut Broker| {
+                        broker.log_as("overlay", Severity::Warning, &text);
+                    };
+                    mailbox.report(log);
                 }
                 Ok(None) | Err(_) => {}
             }
