@@ -9,7 +9,6 @@ use serde::Deserialize;
 use toml::Value;
 
 use crate::failure::{Failure, strerror};
-use crate::overlay::endpoint;
 use crate::resources;
 
 #[derive(Deserialize)]
@@ -26,11 +25,12 @@ pub(crate) struct Config {
 }
 
 /// flux-config-access(5).
-#[derive(Clone, Copy, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Access {
-    /// Other users may connect as guests.
-    pub(crate) allow_guest_user: bool,
+    /// Other users may connect as guests, of whom there are none here.
+    #[serde(rename = "allow-guest-user")]
+    _allow_guest_user: bool,
     /// Root acts as the owner.
     pub(crate) allow_root_owner: bool,
 }
@@ -121,7 +121,7 @@ impl Bootstrap {
                 let port = self.default_port.map_or_else(|| "-1".to_owned(), |it| it.to_string());
                 let uri = template.replace("%h", &host.name).replace("%p", &port);
                 let fault = format!("host {}: {uri} is no tcp URI with a port", host.name);
-                endpoint::host_and_port(&uri).map(|_| Some(uri.clone())).ok_or(fault)
+                host_and_port(&uri).map(|_| Some(uri.clone())).ok_or(fault)
             };
             let bind = uri(&host.bind, &self.default_bind)?;
             host.connect = uri(&host.connect, &self.default_connect)?;
@@ -129,4 +129,13 @@ impl Bootstrap {
         }
         Ok(self)
     }
+}
+
+/// Host and port of a `tcp://` URI; the port is a number.
+pub(crate) fn host_and_port(uri: &str) -> Option<(&str, u16)> {
+    let (host, port) = uri.strip_prefix("tcp://")?.rsplit_once(':')?;
+    let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let port: u16 = digits.then(|| port.parse().ok()).flatten()?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    (port > 0 && !host.is_empty()).then_some((host, port))
 }

@@ -1,7 +1,7 @@
 //! How a command ends when it does not succeed.
 
 /// Exit code for everything real Flux can do and the stand-in does not simulate.
-pub(crate) const NOT_SIMULATED: u8 = 64;
+const NOT_SIMULATED: u8 = 64;
 
 pub(crate) struct Failure {
     /// Exit code of the process.

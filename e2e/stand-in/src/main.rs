@@ -19,14 +19,14 @@ mod text;
 
 use std::process::ExitCode;
 
-use client::{Call, jobs as listing, resource, simple, submit};
+use client::{Call, jobs as listing, simple, submit};
 use failure::Failure;
 
 /// A command, whether it is simulated in the script of a batch job as well, and what it does.
 type Command = (&'static str, bool, fn(&Call) -> Result<u8, Failure>);
 
 const COMMANDS: [Command; 21] = [
-    ("R encode", true, resource::encode),
+    ("R encode", true, simple::encode),
     ("admin cleanup-push", false, simple::cleanup_push),
     ("batch", false, submit::batch),
     ("broker", false, broker::run),
@@ -40,8 +40,8 @@ const COMMANDS: [Command; 21] = [
     ("module stats", false, simple::stats),
     ("proxy", true, simple::proxy),
     ("queue idle", true, simple::idle),
-    ("resource drain", false, resource::drained),
-    ("resource list", false, resource::list),
+    ("resource drain", false, simple::drained),
+    ("resource list", false, simple::list),
     ("run", true, submit::run),
     ("start", false, simple::start),
     ("submit", true, submit::submit),

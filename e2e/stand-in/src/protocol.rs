@@ -97,11 +97,4 @@ impl Request {
     pub(crate) fn is_local(&self) -> bool {
         matches!(self, Self::Attribute(_) | Self::State)
     }
-
-    pub(crate) fn is_for_guests(&self) -> bool {
-        matches!(
-            self,
-            Self::Attribute(_) | Self::State | Self::LeadState | Self::Jobs(_) | Self::Resources
-        )
-    }
 }

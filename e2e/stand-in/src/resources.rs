@@ -35,11 +35,12 @@ impl Table {
     }
 }
 
-/// R version 1 of hosts that all have `cores`.
-pub(crate) fn encode(hosts: &[String], cores: &BTreeSet<u32>) -> Value {
-    let ranks = (0..).take(hosts.len()).collect();
+/// R version 1 of hosts that all have the cores of this one.
+pub(crate) fn encode_local(hosts: &[String]) -> Value {
+    let ranks = text::encode_ids(&(0..).take(hosts.len()).collect());
+    let children = json!({ "core": text::encode_ids(&local_cores()) });
     json!({ "version": 1, "execution": {
-        "R_lite": [{ "rank": text::encode_ids(&ranks), "children": { "core": text::encode_ids(cores) } }],
+        "R_lite": [{ "rank": ranks, "children": children }],
         "starttime": 0.0, "expiration": 0.0, "nodelist": [text::hostlist(hosts)],
     }})
 }
@@ -86,20 +87,15 @@ fn read(path: &str, hosts: &[String]) -> Result<Cores, String> {
         .map_err(|error| format!("error parsing R: {error}"))?;
     let named: BTreeMap<String, BTreeSet<u32>> =
         nodelist.hosts().zip(cores.into_values()).collect();
-    rerank(named, hosts).map_err(|error| format!("error reranking R: {error}"))
-}
-
-fn rerank(mut named: BTreeMap<String, BTreeSet<u32>>, hosts: &[String]) -> Result<Cores, String> {
-    let (wanted, found) = (hosts.len(), named.len());
-    if wanted != found {
-        let relation = if wanted > found { "greater" } else { "less" };
-        return Err(format!("Number of hosts ({wanted}) is {relation} than node count ({found})"));
+    if named.len() != hosts.len() {
+        let (hosts, nodes) = (hosts.len(), named.len());
+        return Err(format!("error reranking R: {hosts} hosts and {nodes} nodes"));
     }
-    let found = |(rank, host): (u32, &String)| match named.remove(host) {
-        Some(cores) => Ok((rank, cores)),
-        None => Err(format!("Host {host} not found in resources")),
+    let cores_of = |host: &String| {
+        let missing = || format!("error reranking R: Host {host} not found in resources");
+        named.get(host).cloned().ok_or_else(missing)
     };
-    (0..).zip(hosts).map(found).collect()
+    (0..).zip(hosts).map(|(rank, host)| Ok((rank, cores_of(host)?))).collect()
 }
 
 /// Core ids of this machine that this process may run on, numbered from 0 as Flux numbers them.

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::mpsc::{Sender, UnboundedSender, WeakSender};
 
-use super::log::Severity;
-use super::startup::Startup;
+use super::startup::{Severity, Startup};
 use super::state::State;
 use crate::jobs::manager::Manager;
 use crate::protocol::Client;
@@ -66,8 +65,6 @@ pub(crate) struct Broker {
     pub(super) processes: HashMap<(u64, u32), u32>,
     pub(super) has_cleanup: bool,
     pub(super) cleaning: bool,
-    /// Whether a signal has come, after which jobs are not waited for without end.
-    pub(super) expedite: bool,
     pub(super) exit_code: i32,
     pub(super) state: State,
     since: Instant,
@@ -87,7 +84,6 @@ impl Broker {
             processes: HashMap::new(),
             has_cleanup: false,
             cleaning: false,
-            expedite: false,
             exit_code: 0,
             state: State::LoadBuiltins,
             since: Instant::now(),
@@ -115,7 +111,7 @@ impl Broker {
     }
 
     /// Logs as a module.
-    pub(crate) fn log_as(&self, source: &str, severity: Severity, text: &str) {
+    pub(super) fn log_as(&self, source: &str, severity: Severity, text: &str) {
         self.setup.logger.log(source, severity, text);
     }
 

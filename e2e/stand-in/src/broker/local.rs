@@ -6,10 +6,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::core::{Broker, Mailbox};
-use super::log::Severity;
 use super::message::{self, MAGIC, Message};
-use crate::config::Access;
-use crate::failure::NOT_SIMULATED;
+use super::startup::Severity;
 use crate::protocol::{Reply, Request};
 
 /// `EPERM` of Linux.
@@ -29,7 +27,8 @@ pub(super) fn bind(path: &str) -> std::io::Result<UnixListener> {
 /// What is needed to let clients in.
 #[derive(Clone)]
 pub(super) struct Door {
-    pub(super) access: Access,
+    /// Whether root acts as the owner.
+    pub(super) allow_root_owner: bool,
     pub(super) rank: u32,
     pub(super) mailbox: Mailbox,
 }
@@ -42,67 +41,31 @@ pub(super) async fn accept(listener: UnixListener, door: Door) {
     }
 }
 
-/// Whoever is at the other end of a connection.
-#[derive(Clone, Copy)]
-struct Peer {
-    user: u32,
-    is_owner: bool,
-}
-
-impl Peer {
-    /// Why it may not ask this (flux-core, `modules/job-ingest`, for jobs).
-    fn refusal(self, request: &Request) -> Option<Reply> {
-        let root = self.user == 0 && !nix::unistd::getuid().is_root();
-        match (self.is_owner, matches!(request, Request::Submit(_))) {
-            (false, true) => Some(Reply::failed("only instance owner can use sign-type=none")),
-            (true, true) if root => {
-                Some(Reply::failed("submission of jobs as user root not supported"))
-            }
-            (false, false) if !request.is_for_guests() => {
-                let reason = "requests of guests: not simulated by the stand-in";
-                Some(Reply::Failed(reason.to_owned(), NOT_SIMULATED))
-            }
-            _ => None,
-        }
-    }
-}
-
 impl Door {
-    /// Who the peer is, or the user id of a stranger.
-    fn peer(&self, stream: &UnixStream) -> Result<Peer, u32> {
-        let user = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
-        let is_owner =
-            user == nix::unistd::getuid().as_raw() || (user == 0 && self.access.allow_root_owner);
-        let has_role = is_owner || self.access.allow_guest_user;
-        has_role.then_some(Peer { user, is_owner }).ok_or(user)
-    }
-
     /// Says whether the client may come in (one byte: 0, or an errno), and finds out what it speaks.
     async fn serve(self, stream: UnixStream) {
-        let peer = self.peer(&stream);
+        let user = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
+        let owner = nix::unistd::getuid().as_raw();
         let (read, mut write) = stream.into_split();
         let mut reader = BufReader::new(read);
-        let peer = match peer {
-            Ok(peer) => peer,
-            Err(user) => {
-                let text = format!("client_authenticate: uid={user} no assigned roles");
-                let log = move |broker: &mut Broker| {
-                    broker.log_as("connector-local", Severity::Error, &text);
-                };
-                self.mailbox.report(log);
-                drop(write.write_all(&[REFUSED]).await);
-                return;
-            }
-        };
+        if user != owner && (user != 0 || !self.allow_root_owner) {
+            let text = format!("client_authenticate: uid={user} no assigned roles");
+            let log = move |broker: &mut Broker| {
+                broker.log_as("connector-local", Severity::Error, &text);
+            };
+            self.mailbox.report(log);
+            drop(write.write_all(&[REFUSED]).await);
+            return;
+        }
         if write.write_all(&[0]).await.is_err() {
             return;
         }
         let Ok(&[first, ..]) = reader.fill_buf().await else { return };
         // Who no longer listens, or speaks something else, is of no interest any more.
         let _ = if MAGIC.first() == Some(&first) {
-            self.serve_messages(reader, write, peer).await
+            self.serve_messages(reader, write, owner).await
         } else {
-            self.serve_line(reader, write, peer).await.ok()
+            self.serve_line(reader, write, user == owner).await.ok()
         };
     }
 
@@ -118,21 +81,20 @@ impl Door {
         &self,
         mut reader: BufReader<OwnedReadHalf>,
         mut write: OwnedWriteHalf,
-        peer: Peer,
+        is_owner: bool,
     ) -> std::io::Result<()> {
         let _alive = self.mailbox.delivery();
         let mut line = String::new();
         reader.read_line(&mut line).await?;
         let request: Request = serde_json::from_str(&line)?;
-        let (sender, mut replies) = unbounded_channel();
-        match peer.refusal(&request) {
-            Some(refusal) => drop(sender.send(refusal)),
-            None => replies = self.ask(request),
+        // Only the owner's signature is taken for a job (flux-core, `modules/job-ingest`).
+        if !is_owner && matches!(request, Request::Submit(_)) {
+            let refusal = Reply::failed("submission of jobs as user root not supported");
+            return send(&mut write, &refusal).await;
         }
+        let mut replies = self.ask(request);
         while let Some(reply) = replies.recv().await {
-            let mut line = serde_json::to_vec(&reply)?;
-            line.push(b'\n');
-            write.write_all(&line).await?;
+            send(&mut write, &reply).await?;
             if reply.is_last() {
                 break;
             }
@@ -145,9 +107,8 @@ impl Door {
         &self,
         mut reader: BufReader<OwnedReadHalf>,
         mut write: OwnedWriteHalf,
-        peer: Peer,
+        owner: u32,
     ) -> Option<()> {
-        let owner = nix::unistd::getuid().as_raw();
         loop {
             let mut head = [0_u8; message::HEAD];
             reader.read_exact(&mut head).await.ok()?;
@@ -155,11 +116,17 @@ impl Door {
             reader.read_exact(&mut body).await.ok()?;
             let message = Message::parse(&body)?;
             let _alive = self.mailbox.delivery();
-            let reply = match message.request(self.rank, peer.is_owner) {
+            let reply = match message.request(self.rank) {
                 Ok(request) => Ok(self.ask(request).recv().await?),
                 Err(refusal) => Err(refusal),
             };
             write.write_all(&message.answer(owner, reply)).await.ok()?;
         }
     }
+}
+
+async fn send(write: &mut OwnedWriteHalf, reply: &Reply) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(reply)?;
+    line.push(b'\n');
+    write.write_all(&line).await
 }

@@ -31,8 +31,7 @@ const ANY_NODE: u32 = u32::MAX;
 const ROLES: u32 = 5;
 /// The rank of the broker that has the services of the instance.
 const LEAD: u32 = 0;
-/// Of Linux: `EPERM`, `EINVAL`, `ENOSYS`, `EPROTO` and `EHOSTUNREACH`.
-const NOT_PERMITTED: u32 = 1;
+/// Of Linux: `EINVAL`, `ENOSYS`, `EPROTO` and `EHOSTUNREACH`.
 const INVALID: u32 = 22;
 const NO_SERVICE: u32 = 38;
 const NO_PROTOCOL: u32 = 71;
@@ -87,8 +86,8 @@ impl Message {
         })
     }
 
-    /// What is asked of the broker of `rank`, by its owner or not.
-    pub(super) fn request(&self, rank: u32, is_owner: bool) -> Result<Request, Refusal> {
+    /// What is asked of the broker of `rank`.
+    pub(super) fn request(&self, rank: u32) -> Result<Request, Refusal> {
         if self.topic == STATE_TOPIC {
             return match self.node {
                 node if node == ANY_NODE || node == rank => Ok(Request::State),
@@ -103,10 +102,6 @@ impl Message {
         }
         if self.node != LEAD {
             return Err(Refusal(NO_SUCH_NODE, None));
-        }
-        if !is_owner && self.topic.ends_with("drain") {
-            let text = "Request requires owner credentials".to_owned();
-            return Err(Refusal(NOT_PERMITTED, Some(text)));
         }
         self.of_instance()
     }

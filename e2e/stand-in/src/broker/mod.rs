@@ -1,9 +1,7 @@
 //! The broker: one event loop that owns all state.
 
-mod begin;
 pub(crate) mod core;
 mod local;
-pub(crate) mod log;
 mod message;
 mod peers;
 mod phases;

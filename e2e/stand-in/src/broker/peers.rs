@@ -5,7 +5,7 @@ use serde::Serialize;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::core::{Broker, Parent};
-use super::log::Severity;
+use super::startup::Severity;
 use super::state::State;
 use crate::overlay::link::LinkEvent;
 use crate::overlay::wire::{Downward, Upward};
@@ -87,11 +87,6 @@ impl Broker {
 
     pub(crate) fn child_connected(&mut self, link: u64, sender: UnboundedSender<Bytes>) {
         self.children.links.insert(link, sender);
-    }
-
-    /// Its key is not authorised.
-    pub(crate) fn child_refused(&self) {
-        self.log_as("overlay", Severity::Error, "overlay auth No access");
     }
 
     pub(crate) fn child_event(&mut self, link: u64, event: LinkEvent) {

@@ -4,16 +4,20 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::unbounded_channel;
 
-use super::core::Broker;
-use super::log::Severity;
-use super::startup::Directories;
+use super::core::{Broker, Parent};
+use super::local;
+use super::startup::{Directories, Severity};
 use super::state::State;
+use crate::config::Bootstrap;
 use crate::environment::rc1_fault;
-use crate::failure::strerror;
+use crate::failure::{Failure, strerror};
 use crate::jobs::job::Job;
 use crate::jobs::task::Order;
 use crate::overlay::wire::Upward;
+use crate::overlay::{Uplink, accept, bind, load_certificate};
 use crate::resources::local_cores;
 use crate::text;
 
@@ -24,6 +28,83 @@ struct Dump<Jobs> {
 }
 
 impl Broker {
+    /// Starts the parts, and with them the state machine.
+    pub(super) async fn begin(&mut self) -> Result<(), Failure> {
+        self.log(Severity::Info, "this is the flux stand-in, not real Flux");
+        let bootstrap = self.setup.config.bootstrap.take();
+        self.choose_topology(bootstrap.is_some())?;
+        match self.start_parts(bootstrap.as_ref()) {
+            Ok(()) => self.post("builtins-success"),
+            Err((module, text)) => {
+                self.log_as(module, Severity::Error, &text);
+                let text = format!("error loading builtins: {module} is unexpectedly finalizing");
+                self.log(Severity::Error, &text);
+                self.exit_code = 1;
+                self.post("builtins-fail");
+            }
+        }
+        self.settle();
+        // The socket's and the overlay's tasks start before the first event is waited for.
+        tokio::task::yield_now().await;
+        Ok(())
+    }
+
+    /// Accepts the schemes that put every rank directly under rank 0.
+    fn choose_topology(&mut self, configured: bool) -> Result<(), Failure> {
+        let default = if configured { "custom" } else { "kary:32" };
+        let size = self.setup.hosts.len();
+        let scheme = self.setup.attributes.entry("tbon.topo".to_owned());
+        let scheme = scheme.or_insert_with(|| default.to_owned());
+        let width = scheme.strip_prefix("kary:").and_then(|width| width.parse().ok());
+        if scheme == "custom" || width.is_some_and(|width: usize| width >= size - 1) {
+            return Ok(());
+        }
+        Err(Failure::not_simulated(&format!("tbon.topo={scheme} of {size} brokers")))
+    }
+
+    /// The error is the module that does not start, and its words.
+    fn start_parts(&mut self, bootstrap: Option<&Bootstrap>) -> Result<(), (&'static str, String)> {
+        let listener = local::bind(&self.setup.socket).map_err(|error| {
+            ("connector-local", format!("bind {}: {}", self.setup.socket, strerror(&error)))
+        })?;
+        let allow_root_owner = self.setup.config.access.allow_root_owner;
+        let door =
+            local::Door { allow_root_owner, rank: self.setup.rank, mailbox: self.mailbox.clone() };
+        tokio::spawn(local::accept(listener, door));
+        match bootstrap.filter(|bootstrap| bootstrap.hosts.len() > 1) {
+            Some(bootstrap) => self.join_overlay(bootstrap).map_err(|text| ("overlay", text)),
+            None => Ok(()),
+        }
+    }
+
+    fn join_overlay(&mut self, bootstrap: &Bootstrap) -> Result<(), String> {
+        let path = bootstrap.curve_cert.as_deref().unwrap_or_default();
+        let keys = load_certificate(path)
+            .map_err(|error| format!("Error loading certificate: {error}"))?;
+        let lead = bootstrap.hosts.first().ok_or("no hosts")?;
+        let (key, uri) =
+            if self.is_leader() { ("bind", &lead.bind) } else { ("connect", &lead.connect) };
+        let uri = uri.clone().ok_or_else(|| format!("{key} URI is undefined for rank 0"))?;
+        if self.is_leader() {
+            let listener = bind(&uri, bootstrap.enable_ipv6).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                TcpListener::from_std(listener)
+            });
+            let listener = listener
+                .map_err(|error| format!("error binding to {uri}: {}", strerror(&error)))?;
+            tokio::spawn(accept(listener, keys, self.mailbox.clone()));
+            return Ok(());
+        }
+        self.log_as("overlay", Severity::Debug, &format!("connecting to {uri}"));
+        let connect_timeout = self.setup.limits.connect;
+        let uplink = Uplink { uri, keys, ipv6: bootstrap.enable_ipv6, connect_timeout };
+        let (sender, outgoing) = unbounded_channel();
+        tokio::spawn(uplink.keep(outgoing, self.mailbox.clone()));
+        self.parent = Some(Parent { sender, responded: false, failed: false, state: None });
+        self.send_up(&Upward::Hello(self.setup.rank, self.host(self.setup.rank)));
+        Ok(())
+    }
+
     /// Starts what belongs to a state.
     pub(super) fn enter(&mut self, state: State) {
         match state {
@@ -65,7 +146,6 @@ impl Broker {
             1
         })?;
         (self.manager.cores, self.manager.excluded) = resources;
-        self.manager.hosts.clone_from(&self.setup.hosts);
         let path = self.setup.attributes.get("content.restore");
         if let Some(path) = path.filter(|path| self.is_leader() && Path::new(path).exists()) {
             self.log(Severity::Info, &format!("rc1.0: restoring content from {path}"));
@@ -137,7 +217,6 @@ impl Broker {
 
     pub(super) fn signalled(&mut self, number: i32) {
         self.log(Severity::Info, &format!("signal {number}"));
-        self.expedite = true;
         // rc1 and rc3 take no time here, and the other states have nothing to abort.
         let aborted = [
             (State::Join, "parent-fail"),
@@ -158,7 +237,7 @@ impl Broker {
         }
         self.cleaning = true;
         self.manager.stopped = true;
-        if let Some(limit) = self.setup.limits.cleanup.filter(|_| self.expedite) {
+        if let Some(limit) = self.setup.limits.cleanup {
             self.later(limit, Self::abort_cleanup);
         }
         for id in self.manager.running() {

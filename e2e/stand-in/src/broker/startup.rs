@@ -6,12 +6,12 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::log::{Logger, Severity};
 use crate::client::Call;
 use crate::config::{self, Config};
 use crate::environment::Environment;
 use crate::failure::{Failure, strerror};
 use crate::options::{Parsed, parse};
+use crate::output;
 use crate::text;
 
 /// Attributes that may be set at start (flux-broker-attributes(7)). Flux has many more.
@@ -230,4 +230,37 @@ fn local_socket(attributes: &mut Attributes, rank: u32) -> Result<String, String
         return Err(format!("local-uri length of {} bytes {text}", path.len()));
     }
     Ok(path.to_owned())
+}
+
+/// Severity of a line, RFC 5424.
+#[derive(Clone, Copy)]
+pub(super) enum Severity {
+    Critical = 2,
+    Error = 3,
+    Info = 6,
+    Debug = 7,
+}
+
+/// Shows lines up to a level.
+#[derive(Clone)]
+pub(super) struct Logger {
+    /// Rank, or the host name before the rank is known.
+    pub(super) place: String,
+    pub(super) level: u8,
+}
+
+impl Logger {
+    /// Shows `text`, said by `source`, if it matters enough.
+    pub(super) fn log(&self, source: &str, severity: Severity, text: &str) {
+        let (number, place) = (severity as u8, &self.place);
+        let name = match severity {
+            Severity::Critical => "crit",
+            Severity::Error => "err",
+            Severity::Info => "info",
+            Severity::Debug => "debug",
+        };
+        if number <= self.level {
+            output::error_line(&format!("<{number}>{source}.{name}[{place}]: {text}"));
+        }
+    }
 }

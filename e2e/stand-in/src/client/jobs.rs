@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::submit::follow;
-use super::{Call, formatted, user_name};
+use super::{Call, formatted};
 use crate::failure::Failure;
 use crate::output;
 use crate::protocol::Request;
@@ -30,7 +30,7 @@ pub(crate) fn jobs(call: &Call) -> Result<u8, Failure> {
         return Err(Failure::not_simulated("jobs JOBID, and jobs with one of -n and -o"));
     }
     if format.is_none() {
-        output::line("       JOBID USER     NAME       ST NTASKS NNODES     TIME INFO");
+        output::line("       JOBID USER     NAME       ST NTASKS NNODES     TIME");
     }
     let jobs = own_jobs(call)?;
     for job in jobs.iter().filter(|job| parsed.has("a") || job["state"] != "INACTIVE") {
@@ -38,18 +38,17 @@ pub(crate) fn jobs(call: &Call) -> Result<u8, Failure> {
             |key: &str| job[key].as_str().map_or_else(|| job[key].to_string(), str::to_owned);
         output::line(&match format {
             Some(format) => {
-                let names = ["name", "state", "status", "nodelist"];
+                let names = ["name", "state", "status"];
                 formatted(format, &names.map(|name| (name, text(name))))?
             }
             None => format!(
-                "{id:>12} {user:<8.8} {name:<10.10} {status:>2} {tasks:>6} {nodes:>6}        - {hosts}",
+                "{id:>12} {user:<8.8} {name:<10.10} {status:>2} {tasks:>6} {nodes:>6}        -",
                 id = text::job_id_in_python(job["id"].as_u64().unwrap_or_default()),
-                user = user_name(&job["userid"]),
+                user = text("userid"),
                 name = text("name"),
                 status = text("status_abbrev"),
                 tasks = text("ntasks"),
                 nodes = text("nnodes"),
-                hosts = text("nodelist"),
             ),
         });
     }

@@ -1,7 +1,6 @@
 //! The commands, most of which talk to a broker.
 
 pub(crate) mod jobs;
-pub(crate) mod resource;
 pub(crate) mod simple;
 pub(crate) mod submit;
 
@@ -99,16 +98,4 @@ fn formatted(format: &str, values: &[(&str, String)]) -> Result<String, Failure>
         return Err(Failure::not_simulated(&format!("format {format}")));
     }
     Ok(line)
-}
-
-/// The name of a user id, or the id. The binary is static: the C library is not asked.
-fn user_name(id: &Value) -> String {
-    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let id = id.to_string();
-    let name = users.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1) == Some(&id)).then(|| name.to_owned())
-    });
-    name.unwrap_or(id)
 }

@@ -5,11 +5,15 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{Call, socket_path, user_name};
+use flux_contract::Hostlist;
+use serde_json::Value;
+
+use super::{Call, formatted, socket_path};
 use crate::failure::{Failure, strerror};
 use crate::jobs::task::exit_code;
 use crate::output;
 use crate::protocol::Request;
+use crate::resources;
 
 /// What rc1 registers (flux-core, `push-cleanup` in `etc/modprobe/rc1.py`), in the order in which it runs.
 const CLEANUP: &str = "flux queue stop --quiet --all --nocheckpoint\n\
@@ -68,7 +72,7 @@ pub(crate) fn attribute(call: &Call) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// `flux uptime`: ` 12:34:56 run 1.2m,  owner flux,  depth 0,  size 4`.
+/// `flux uptime`: ` 12:34:56 run 1.2m,  owner 1000,  depth 0,  size 4`.
 pub(crate) fn uptime(call: &Call) -> Result<u8, Failure> {
     call.options("")?;
     let state = call.ask("flux-uptime", &Request::State)?;
@@ -80,7 +84,7 @@ pub(crate) fn uptime(call: &Call) -> Result<u8, Failure> {
         now % 60,
         state["state"].as_str().unwrap_or_default(),
         state["duration"].as_f64().unwrap_or_default(),
-        user_name(&state["owner"]),
+        state["owner"],
         state["size"],
     ));
     Ok(0)
@@ -121,5 +125,52 @@ pub(crate) fn cleanup_push(call: &Call) -> Result<u8, Failure> {
         return Err(Failure::not_simulated("admin cleanup-push of other commands"));
     }
     call.ask("flux-admin: ERROR", &Request::Cleanup)?;
+    Ok(0)
+}
+
+/// `flux resource list --no-header --states=free --format=FORMAT`.
+pub(crate) fn list(call: &Call) -> Result<u8, Failure> {
+    let parsed = call.options("n|no-header o|format= s|states=")?;
+    let format = parsed.value("format").filter(|_| parsed.has("no-header"));
+    let Some(format) = format.filter(|_| parsed.value("states") == Some("free")) else {
+        let what = "resource list but with --no-header, --states=free and --format";
+        return Err(Failure::not_simulated(what));
+    };
+    let free = call.ask("flux-resource: ERROR", &Request::Resources)?;
+    let counts = free.as_array().into_iter().flatten().filter_map(Value::as_u64);
+    let (nodes, cores) = (counts.clone().count(), counts.sum::<u64>());
+    let values = [("nnodes", nodes.to_string()), ("ncores", cores.to_string())];
+    output::line(&formatted(format, &values)?);
+    Ok(0)
+}
+
+/// `flux resource drain --no-header --format=FORMAT` without targets: who is drained, and why.
+pub(crate) fn drained(call: &Call) -> Result<u8, Failure> {
+    let parsed = call.options("n|no-header o|format=")?;
+    let format =
+        parsed.value("format").filter(|_| parsed.has("no-header") && parsed.rest.is_empty());
+    let Some(format) = format else {
+        let what = "resource drain but with --no-header, --format and no targets";
+        return Err(Failure::not_simulated(what));
+    };
+    let answer = call.ask("flux-resource: ERROR", &Request::Drained)?;
+    for (rank, drained) in answer["drain"].as_object().into_iter().flatten() {
+        let reason = drained["reason"].as_str().unwrap_or_default();
+        let values = [("ranks", rank.clone()), ("reason", reason.to_owned())];
+        output::line(&formatted(format, &values)?);
+    }
+    Ok(0)
+}
+
+/// `flux R encode`: needs no broker.
+pub(crate) fn encode(call: &Call) -> Result<u8, Failure> {
+    let parsed = call.options("local hosts=")?;
+    let hosts = parsed.value("hosts").filter(|_| parsed.has("local"));
+    let hosts =
+        hosts.ok_or_else(|| Failure::not_simulated("R encode but with --local and --hosts"))?;
+    let hosts = Hostlist::parse(hosts)
+        .map_err(|_| Failure::new(format!("flux-R: Invalid hostlist '{hosts}'")))?;
+    let hosts: Vec<String> = hosts.hosts().collect();
+    output::line(&resources::encode_local(&hosts).to_string());
     Ok(0)
 }

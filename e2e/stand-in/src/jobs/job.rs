@@ -30,11 +30,8 @@ pub(crate) struct Job {
     pub(crate) id: u64,
     pub(crate) spec: JobSpec,
     pub(crate) state: JobState,
-    pub(crate) submitted_at: f64,
     pub(crate) started: bool,
     pub(crate) allocation: Allocation,
-    /// The hosts of the allocation.
-    pub(crate) nodelist: String,
     /// The tasks that run, and on which rank each does.
     #[serde(skip)]
     pub(crate) running: BTreeMap<u32, u32>,
@@ -50,15 +47,13 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(crate) fn new(id: u64, spec: JobSpec, submitted_at: f64) -> Self {
+    pub(crate) fn new(id: u64, spec: JobSpec) -> Self {
         Self {
             id,
             spec,
             state: JobState::Pending,
-            submitted_at,
             started: false,
             allocation: Allocation::default(),
-            nodelist: String::new(),
             running: BTreeMap::new(),
             code: 0,
             exception: None,
@@ -103,13 +98,13 @@ impl Job {
         json!({
             "id": self.id, "userid": self.spec.user, "name": self.spec.name, "state": state,
             "status": status, "status_abbrev": abbreviation, "ntasks": self.spec.tasks,
-            "nnodes": self.allocation.cores.len(), "nodelist": self.nodelist,
+            "nnodes": self.allocation.cores.len(),
         })
     }
 
     /// The events of the job, and of its execution (RFC 21).
     pub(crate) fn events(&self) -> Value {
-        let event = |name: &str| json!({ "timestamp": self.submitted_at, "name": name });
+        let event = |name: &str| json!({ "timestamp": 0.0, "name": name });
         let mut events: Vec<Value> = ["submit", "depend", "priority"].map(event).into();
         if self.started {
             events.extend(["alloc", "start"].map(event));

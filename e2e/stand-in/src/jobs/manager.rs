@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde_json::{Value, json};
+
 use super::job::{Exception, Job, JobState};
 use super::schedule::{Allocation, allocate};
 use super::task::{Happened, Order, TaskOrder};
@@ -11,12 +13,16 @@ use crate::protocol::{Client, JobSpec, Reply, Scope};
 use crate::resources::Cores;
 use crate::text;
 
+/// `EEXIST` and `EINVAL` of Linux.
+const EXISTS: u8 = 17;
+const INVALID: u8 = 22;
+/// Exit code of `flux job wait` for a job that cannot be waited for.
+const NOT_WAITABLE: u8 = 2;
+
 /// The instance's jobs and resources.
 #[derive(Default)]
 pub(crate) struct Manager {
     pub(crate) jobs: BTreeMap<u64, Job>,
-    /// Names in rank order.
-    pub(crate) hosts: Vec<String>,
     pub(crate) cores: Cores,
     /// Ranks never scheduled.
     pub(crate) excluded: BTreeSet<u32>,
@@ -26,8 +32,8 @@ pub(crate) struct Manager {
     pub(crate) drained: BTreeMap<u32, String>,
     /// Whether allocation is forbidden.
     pub(crate) stopped: bool,
-    pub(super) idlers: Vec<(Client, Scope)>,
-    pub(super) waiters: Vec<(Client, Scope)>,
+    idlers: Vec<(Client, Scope)>,
+    waiters: Vec<(Client, Scope)>,
     sequence: u64,
 }
 
@@ -45,7 +51,7 @@ impl Manager {
     }
 
     /// Cores of a scope that are free on ranks that may be used now.
-    pub(super) fn free(&self, scope: Scope) -> Cores {
+    fn free(&self, scope: Scope) -> Cores {
         let mut free = self.cores_of(scope);
         free.retain(|rank, _| {
             self.online.contains_key(rank)
@@ -62,7 +68,7 @@ impl Manager {
         free
     }
 
-    pub(super) fn in_state(&self, state: JobState, scope: Scope) -> impl Iterator<Item = &Job> {
+    fn in_state(&self, state: JobState, scope: Scope) -> impl Iterator<Item = &Job> {
         let of_scope = move |job: &&Job| job.state == state && job.spec.scope == scope;
         self.jobs.values().filter(of_scope)
     }
@@ -73,7 +79,7 @@ impl Manager {
         self.sequence += 1;
         let millis = u64::try_from(now.as_millis()).unwrap_or_default();
         let id = ((millis & 0xff_ffff_ffff) << 24) | (self.sequence & 0xff_ffff);
-        self.jobs.insert(id, Job::new(id, spec, now.as_secs_f64()));
+        self.jobs.insert(id, Job::new(id, spec));
         id
     }
 
@@ -127,20 +133,12 @@ impl Manager {
 
     fn start(&mut self, id: u64, allocation: Allocation) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        let ranks = allocation.cores.keys().filter_map(|rank| usize::try_from(*rank).ok());
-        let hosts: Vec<String> = ranks.filter_map(|rank| self.hosts.get(rank).cloned()).collect();
-        job.nodelist = text::hostlist(&hosts);
         job.state = JobState::Running;
         job.started = true;
         job.running = (0..).zip(allocation.tasks.iter().copied()).collect();
         job.allocation = allocation;
-        let mut local: BTreeMap<u32, u32> = BTreeMap::new();
-        let mut orders = Vec::new();
-        for (task, rank) in &job.running {
-            let index = local.entry(*rank).or_default();
-            orders.push((*rank, task_order(job, *task, *index)));
-            *index += 1;
-        }
+        let orders: Vec<(u32, TaskOrder)> =
+            job.running.iter().map(|(task, rank)| (*rank, task_order(job, *task))).collect();
         for (rank, order) in orders {
             self.order(rank, Order::Start(Box::new(order)));
         }
@@ -247,9 +245,112 @@ impl Manager {
             }
         }
     }
+
+    /// A client wants to see a job.
+    pub(crate) fn watch(&mut self, client: Client, id: u64, output: bool) {
+        let Some(job) = self.jobs.get_mut(&id) else {
+            return client(Reply::failed("No such file or directory"));
+        };
+        for (stream, text) in job.output.iter().filter(|_| output) {
+            client(Reply::Output(*stream, text.clone()));
+        }
+        if job.state == JobState::Inactive {
+            client(job.end());
+        } else {
+            job.watchers.push((client, output));
+        }
+    }
+
+    /// A client waits for a result, which it takes.
+    pub(crate) fn wait(&mut self, client: Client, scope: Scope) {
+        if !self.jobs.values().any(|job| job.spec.waitable && job.spec.scope == scope) {
+            let reason = "there are no more waitable jobs".to_owned();
+            return client(Reply::Failed(reason, NOT_WAITABLE));
+        }
+        self.waiters.push((client, scope));
+        self.settle();
+    }
+
+    /// A client waits for an idle queue.
+    pub(crate) fn idle(&mut self, client: Client, scope: Scope) {
+        self.idlers.push((client, scope));
+        self.settle();
+    }
+
+    /// Answers the waiting clients whose wait is over.
+    fn settle(&mut self) {
+        for (client, scope) in std::mem::take(&mut self.waiters) {
+            let over = |job: &&mut Job| {
+                job.spec.waitable && job.state == JobState::Inactive && job.spec.scope == scope
+            };
+            if let Some(job) = self.jobs.values_mut().find(over) {
+                job.spec.waitable = false;
+                client(Reply::Done(json!({ "id": job.id, "text": job.failure() })));
+            } else {
+                self.waiters.push((client, scope));
+            }
+        }
+        for (client, scope) in std::mem::take(&mut self.idlers) {
+            if self.in_state(JobState::Running, scope).next().is_some() {
+                self.idlers.push((client, scope));
+            } else {
+                client(Reply::Done(json!(self.in_state(JobState::Pending, scope).count())));
+            }
+        }
+    }
+
+    /// The events of a job and of its execution.
+    pub(crate) fn eventlog(&self, id: u64) -> Value {
+        self.jobs.get(&id).map_or(Value::Null, Job::events)
+    }
+
+    /// Ranks get no more jobs, for a `reason`; or jobs again, without one. One that is as it is to be fails
+    /// the request, as without `--update`.
+    pub(crate) fn drain(&mut self, ranks: &BTreeSet<u32>, reason: Option<&str>) -> Reply {
+        if ranks.iter().any(|rank| !self.cores.contains_key(rank)) {
+            return Reply::Failed("idset is out of range".to_owned(), INVALID);
+        }
+        let is_so = |rank: &&u32| self.drained.contains_key(rank) == reason.is_some();
+        let wrong: BTreeSet<u32> = ranks.iter().filter(is_so).copied().collect();
+        if !wrong.is_empty() {
+            let (ids, already) = (text::encode_ids(&wrong), reason.map_or("not", |_| "already"));
+            return Reply::Failed(format!("rank {ids} {already} drained"), EXISTS);
+        }
+        match reason {
+            Some(reason) => {
+                self.drained.extend(ranks.iter().map(|rank| (*rank, reason.to_owned())));
+            }
+            None => self.drained.retain(|rank, _| !ranks.contains(rank)),
+        }
+        Reply::Done(Value::Null)
+    }
+
+    /// The drained ranks and why, each by itself.
+    pub(crate) fn drained_ranks(&self) -> Value {
+        let drained = self.drained.iter();
+        let drain: BTreeMap<String, Value> = drained
+            .map(|(rank, why)| (rank.to_string(), json!({ "timestamp": 0.0, "reason": why })))
+            .collect();
+        json!({ "drain": drain })
+    }
+
+    /// The ids of at most `limit` jobs that run on one of `ranks`.
+    pub(crate) fn running_on(&self, ranks: &BTreeSet<u32>, limit: usize) -> Value {
+        let here = |job: &&Job| {
+            job.state == JobState::Running
+                && job.allocation.cores.keys().any(|rank| ranks.contains(rank))
+        };
+        let jobs = self.jobs.values().filter(here).take(limit);
+        json!({ "jobs": jobs.map(|job| json!({ "id": job.id })).collect::<Vec<_>>() })
+    }
+
+    /// How many cores are free on each rank that may be used now and has any.
+    pub(crate) fn resources(&self) -> Value {
+        self.free(None).values().filter(|cores| !cores.is_empty()).map(BTreeSet::len).collect()
+    }
 }
 
-fn task_order(job: &Job, task: u32, index: u32) -> TaskOrder {
+fn task_order(job: &Job, task: u32) -> TaskOrder {
     let mut spec = job.spec.clone();
     let id = text::job_id(job.id);
     for file in [&mut spec.output, &mut spec.error].into_iter().flatten() {
@@ -266,7 +367,6 @@ fn task_order(job: &Job, task: u32, index: u32) -> TaskOrder {
             ("FLUX_JOB_SIZE", spec.tasks.to_string()),
             ("FLUX_JOB_NNODES", job.allocation.cores.len().to_string()),
             ("FLUX_TASK_RANK", task.to_string()),
-            ("FLUX_TASK_LOCAL_ID", index.to_string()),
         ];
         spec.environment.extend(facts.map(|(name, value)| (name.to_owned(), value)));
     }

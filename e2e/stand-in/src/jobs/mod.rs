@@ -2,6 +2,5 @@
 
 pub(crate) mod job;
 pub(crate) mod manager;
-mod requests;
 mod schedule;
 pub(crate) mod task;

@@ -5,7 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use nix::sys::socket::{setsockopt, sockopt};
 use omq_proto::proto::{Connection, ConnectionConfig, Event, Role};
-use omq_proto::{CurveKeypair, CurveServerOptions, MechanismSetup, Message, SocketType};
+use omq_proto::{
+    CurveKeypair, CurvePublicKey, CurveServerOptions, MechanismSetup, Message, SocketType,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -30,20 +32,11 @@ pub(crate) fn client(keys: &CurveKeypair) -> Connection {
     connection(Role::Client, SocketType::Dealer, mechanism)
 }
 
-/// The parent's end: it lets in exactly one client key. Any other is `refused`.
-pub(crate) fn server(
-    keys: &CurveKeypair,
-    refused: impl Fn() + Send + Sync + 'static,
-) -> Connection {
-    let authorised = keys.public.to_z85();
-    let options = CurveServerOptions::new().authenticator(move |peer| {
-        let accepted =
-            omq_proto::CurvePublicKey::from_bytes(peer.public_key).to_z85() == authorised;
-        if !accepted {
-            refused();
-        }
-        accepted
-    });
+/// The parent's end: it lets in exactly one client key.
+pub(crate) fn server(keys: &CurveKeypair) -> Connection {
+    let own = keys.public.to_z85();
+    let options = CurveServerOptions::new()
+        .authenticator(move |peer| CurvePublicKey::from_bytes(peer.public_key).to_z85() == own);
     let mechanism = MechanismSetup::CurveServer { our_keypair: keys.clone(), options };
     connection(Role::Server, SocketType::Router, mechanism)
 }

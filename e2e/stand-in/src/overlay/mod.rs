@@ -1,22 +1,23 @@
 //! The network between brokers: real endpoints, real ZMTP with CURVE, messages of our own.
 
-pub(crate) mod endpoint;
 pub(crate) mod link;
 pub(crate) mod wire;
 
-use std::io::Read;
-use std::net::SocketAddr;
+use std::io::{Error, ErrorKind, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use bytes::Bytes;
 use flux_contract::CurveCertificate;
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::LookupIpStrategy;
 use omq_proto::{CurveKeypair, CurvePublicKey, CurveSecretKey};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::broker::core::{Broker, Mailbox};
-use crate::broker::log::Severity;
+use crate::broker::core::Mailbox;
+use crate::config::host_and_port;
 use crate::failure::strerror;
 
 /// Pause between attempts, as in libzmq.
@@ -24,7 +25,7 @@ const RECONNECT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Reads the certificate, whose key pair every broker of an instance has.
 pub(crate) fn load_certificate(path: &str) -> Result<CurveKeypair, String> {
-    let fault = |error: std::io::Error| format!("{path}: {}", strerror(&error));
+    let fault = |error: Error| format!("{path}: {}", strerror(&error));
     let mut file = std::fs::File::open(path).map_err(fault)?;
     if file.metadata().map_err(fault)?.permissions().mode() & 0o044 != 0 {
         return Err(format!("{path}: readable by group/other"));
@@ -46,9 +47,8 @@ pub(crate) async fn accept(listener: TcpListener, keys: CurveKeypair, mailbox: M
         number += 1;
         let (id, (sender, mut outgoing)) = (number, unbounded_channel());
         mailbox.report(move |broker| broker.child_connected(id, sender));
-        let (refused, events, alive) = (mailbox.clone(), mailbox.clone(), mailbox.delivery());
-        let refused = move || refused.report(|broker| broker.child_refused());
-        let connection = link::server(&keys, refused);
+        let (events, alive) = (mailbox.clone(), mailbox.delivery());
+        let connection = link::server(&keys);
         tokio::spawn(async move {
             let report = |event| events.report(move |broker| broker.child_event(id, event));
             link::run(stream, connection, &mut outgoing, report).await;
@@ -68,36 +68,47 @@ pub(crate) struct Uplink {
 }
 
 impl Uplink {
-    /// Connects, and connects again, until `outgoing` is closed. A name that does not resolve is
-    /// reported once, and tried again.
+    /// Connects, and connects again, until `outgoing` is closed.
     pub(crate) async fn keep(self, mut outgoing: UnboundedReceiver<Bytes>, mailbox: Mailbox) {
         let report = |event| mailbox.report(|broker| broker.parent_event(event));
-        let mut reported = false;
         while !outgoing.is_closed() {
-            match self.attempt().await {
-                Ok(Some(stream)) => {
-                    link::run(stream, link::client(&self.keys), &mut outgoing, report).await;
-                }
-                Err(reason) if !reported => {
-                    reported = true;
-                    let text = format!("unable to resolve upstream peer {reason}");
-                    let log = move |broker: &mut Broker| {
-                        broker.log_as("overlay", Severity::Warning, &text);
-                    };
-                    mailbox.report(log);
-                }
-                Ok(None) | Err(_) => {}
+            if let Some(stream) = self.attempt().await {
+                link::run(stream, link::client(&self.keys), &mut outgoing, report).await;
             }
             tokio::time::sleep(RECONNECT_INTERVAL).await;
         }
     }
 
-    /// The error is a name without an address, and why.
-    async fn attempt(&self) -> Result<Option<TcpStream>, String> {
-        let Some((host, port)) = endpoint::host_and_port(&self.uri) else { return Ok(None) };
-        let address = endpoint::resolve(host, self.ipv6).await?;
+    async fn attempt(&self) -> Option<TcpStream> {
+        let (host, port) = host_and_port(&self.uri)?;
+        let address = resolve(host, self.ipv6).await?;
         let connecting = TcpStream::connect(SocketAddr::new(address, port));
-        let connected = tokio::time::timeout(self.connect_timeout, connecting).await;
-        Ok(connected.ok().and_then(Result::ok))
+        tokio::time::timeout(self.connect_timeout, connecting).await.ok()?.ok()
     }
+}
+
+/// Binds to `uri`. The host part is `*` or an address, never a DNS name; real Flux takes interfaces as well.
+pub(crate) fn bind(uri: &str, ipv6: bool) -> std::io::Result<std::net::TcpListener> {
+    let (host, port) = host_and_port(uri).ok_or(ErrorKind::InvalidInput)?;
+    let address = match host {
+        "*" if ipv6 => Ipv6Addr::UNSPECIFIED.into(),
+        "*" => Ipv4Addr::UNSPECIFIED.into(),
+        _ => host.parse::<IpAddr>().map_err(|_| Error::from_raw_os_error(nix::libc::ENODEV))?,
+    };
+    let listener = std::net::TcpListener::bind(SocketAddr::new(address, port));
+    // As `ZeroMQ` does where the kernel has no IPv6 (`tcp_open_socket`).
+    let without_ipv6 = Some(nix::libc::EAFNOSUPPORT);
+    if host == "*" && listener.as_ref().is_err_and(|error| error.raw_os_error() == without_ipv6) {
+        return std::net::TcpListener::bind((Ipv4Addr::UNSPECIFIED, port));
+    }
+    listener
+}
+
+/// The address `ZeroMQ` would connect to (`ip_resolver_t::resolve_getaddrinfo`): without `enable_ipv6` one
+/// of IPv4, with it one of IPv6 where there is any. The static binary has no resolver of the C library.
+async fn resolve(host: &str, ipv6: bool) -> Option<IpAddr> {
+    let mut builder = TokioResolver::builder_tokio().ok()?;
+    let (six, four) = (LookupIpStrategy::Ipv6thenIpv4, LookupIpStrategy::Ipv4Only);
+    builder.options_mut().ip_strategy = if ipv6 { six } else { four };
+    builder.build().ok()?.lookup_ip(host).await.ok()?.iter().next()
 }

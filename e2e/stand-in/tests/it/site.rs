@@ -3,7 +3,6 @@
 
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -72,8 +71,12 @@ impl Site {
             .or_else(|_| std::fs::copy(built, &flux).map(|_| ()))
             .expect("a flux");
         new.certificate("curve.cert", [7; 32]);
-        let hosts = format!("--hosts=a[0-{}]", size - 1);
-        new.write("R", &stdout(&new.flux(&["R", "encode", &hosts, "--cores=0-1"])));
+        let last = size - 1;
+        let set = format!(
+            r#"{{"version": 1, "execution": {{"starttime": 0, "expiration": 0, "nodelist": ["a[0-{last}]"],
+                "R_lite": [{{"rank": "0-{last}", "children": {{"core": "0-1"}}}}]}}}}"#
+        );
+        new.write("R", &set);
         new.write("broker.toml", &new.config(size));
         new
     }
@@ -151,11 +154,6 @@ impl Site {
         let mut command = self.command(words);
         command.env("FLUX_URI", uri);
         command
-    }
-
-    /// Runs a `flux` command that talks to the lead, as another user.
-    pub(crate) fn ask_as(&self, user: u32, words: &[&str]) -> Output {
-        self.question(0, words).uid(user).output().expect("runs")
     }
 
     /// A command for a broker, with the site's configuration.

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 
-use crate::site::{Broker, Site, skipped_without_root, stderr, stdout, wait_for};
+use crate::site::{Site, skipped_without_root, stderr, stdout, wait_for};
 use nix::sys::signal::Signal;
 
 const ANY_NODE: u32 = u32::MAX;
@@ -176,57 +176,39 @@ fn a_broker_that_waits_for_its_parent_tells_so() {
 /// A user that has no passwd entry.
 const OTHER_USER: u32 = 54_321;
 
-/// A site whose only broker belongs to [`OTHER_USER`] and runs, with `access` configured.
-fn lead_of_another_user(access: &str) -> (Site, Broker) {
-    let site = Site::new(1);
-    site.set_mode(".", 0o777);
-    let config = site.read("broker.toml");
-    site.write("broker.toml", &format!("{config}[access]\n{access}\n"));
-    std::os::unix::fs::chown(site.path("curve.cert"), Some(OTHER_USER), None).expect("chown");
-    let mut command = site.broker("start", 0, &[]);
-    command.uid(OTHER_USER).gid(OTHER_USER).env("HOME", "/tmp");
-    let lead = site.spawn(command, 0);
-    site.wait_for_log(0, "quorum->run");
-    site.set_mode("run0", 0o755);
-    (site, lead)
-}
-
 #[test]
-fn strangers_are_turned_away() {
+fn root_may_look_and_not_submit_and_strangers_are_turned_away() {
     if skipped_without_root() {
         return;
     }
-    let (site, _lead) = lead_of_another_user("allow-root-owner = true");
-    assert_eq!(stdout(&site.ask(0, &["getattr", "size"])), "1\n");
-    let asked = site.ask_as(65_534, &["getattr", "size"]);
-    assert_eq!(asked.status.code(), Some(1));
-    assert!(stderr(&asked).contains("Operation not permitted"), "{}", stderr(&asked));
+    let site = Site::new(1);
+    site.set_mode(".", 0o777);
+    let config = site.read("broker.toml");
+    site.write("broker.toml", &format!("{config}[access]\nallow-root-owner = true\n"));
+    std::os::unix::fs::chown(site.path("curve.cert"), Some(OTHER_USER), None).expect("chown");
+    let mut command = site.broker("start", 0, &[]);
+    command.uid(OTHER_USER).gid(OTHER_USER).env("HOME", "/tmp");
+    let _lead = site.spawn(command, 0);
+    site.wait_for_log(0, "quorum->run");
+    site.set_mode("run0", 0o755);
+    let ask_as = |user, words: &[&str]| site.question(0, words).uid(user).output().expect("runs");
+
+    assert_eq!(stdout(&ask_as(0, &["getattr", "size"])), "1\n");
+    for command in ["submit", "run"] {
+        let refused = stderr(&ask_as(0, &[command, "true"]));
+        assert!(refused.contains("submission of jobs as user root not supported"), "{refused}");
+    }
+    let submitted = ask_as(OTHER_USER, &["submit", "sleep", "120"]);
+    assert_eq!(submitted.status.code(), Some(0), "{}", stderr(&submitted));
+    // Everybody sees their own jobs.
+    let names = |user| stdout(&ask_as(user, &["jobs", "-ano", "{name}"]));
+    assert_eq!((names(0), names(OTHER_USER)), (String::new(), "sleep\n".to_owned()));
+
+    let stranger = ask_as(65_534, &["getattr", "size"]);
+    assert_eq!(stranger.status.code(), Some(1));
+    assert!(stderr(&stranger).contains("Operation not permitted"), "{}", stderr(&stranger));
     site.wait_for_log(
         0,
         "connector-local.err[0]: client_authenticate: uid=65534 no assigned roles",
     );
-}
-
-#[test]
-fn root_and_guests_may_look_and_not_submit() {
-    if skipped_without_root() {
-        return;
-    }
-    let (site, _lead) = lead_of_another_user("allow-guest-user = true\nallow-root-owner = true");
-    for (user, text) in [
-        (0, "submission of jobs as user root not supported"),
-        (65_534, "only instance owner can use sign-type=none"),
-    ] {
-        assert_eq!(stdout(&site.ask_as(user, &["getattr", "size"])), "1\n");
-        for command in ["submit", "run"] {
-            let refused = site.ask_as(user, &[command, "true"]);
-            assert_eq!(refused.status.code(), Some(1), "{user}: {command}");
-            assert!(stderr(&refused).contains(text), "{user}: {}", stderr(&refused));
-        }
-    }
-    let submitted = site.ask_as(OTHER_USER, &["submit", "sleep", "120"]);
-    assert_eq!(submitted.status.code(), Some(0), "{}", stderr(&submitted));
-    // Everybody sees their own jobs.
-    let names = |user| stdout(&site.ask_as(user, &["jobs", "-ano", "{name}"]));
-    assert_eq!((names(0), names(OTHER_USER)), (String::new(), "sleep\n".to_owned()));
 }
