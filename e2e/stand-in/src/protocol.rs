@@ -15,7 +15,7 @@ pub(crate) type Scope = Option<u64>;
 /// Where the replies to a request go.
 pub(crate) type Client = Box<dyn Fn(Reply) + Send>;
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct JobSpec {
     /// Command and arguments; for a batch job, the arguments of its script.
     pub(crate) command: Vec<String>,
@@ -45,19 +45,11 @@ pub(crate) enum Request {
     State,
     LeadState,
     Submit(Box<JobSpec>),
-    /// The end of a job, and its output before where that is wanted.
-    Watch {
-        id: u64,
-        output: bool,
-    },
+    Wait(Wait),
     /// A signal for the tasks of a job.
     Kill(u64, i32),
-    /// Result of the waitable job that ends next, taken once.
-    Wait(Scope),
     Jobs(Scope),
     Eventlog(u64),
-    /// Answered when there are no running jobs, with the number of pending ones.
-    Idle(Scope),
     /// How many jobs have not ended.
     ActiveJobs,
     /// Registers the cleanup that precedes a shutdown.
@@ -70,6 +62,17 @@ pub(crate) enum Request {
     Drained,
     /// The jobs that run on one of these ranks, at most so many.
     RunningOn(BTreeSet<u32>, usize),
+}
+
+/// What a client waits for.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(crate) enum Wait {
+    /// The end of a job, and its output before where that is wanted.
+    End { id: u64, output: bool },
+    /// The result of the waitable job that ends next, taken once.
+    Result(Scope),
+    /// That no job runs: then the number of pending ones.
+    Idle(Scope),
 }
 
 #[derive(Clone, Serialize, Deserialize)]

@@ -138,6 +138,7 @@ impl Broker {
 
     /// Processes events until there are none.
     pub(super) fn settle(&mut self) {
+        self.manager.settle();
         self.check_cleanup();
         while let Some(event) = self.events.pop_front() {
             let Some(next) = self.state.after(event) else { continue };
@@ -147,6 +148,7 @@ impl Broker {
             self.since = Instant::now();
             self.enter(next);
             self.send_state_to_children();
+            self.manager.settle();
             self.check_cleanup();
         }
     }

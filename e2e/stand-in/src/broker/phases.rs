@@ -200,7 +200,6 @@ impl Broker {
             self.log(Severity::Info, &text);
             self.post("quorum-full");
         }
-        self.manager.schedule();
     }
 
     /// A broker that may have been online is not any more.

@@ -47,7 +47,9 @@ impl Broker {
                 let jobs = manager.jobs.values().filter(|job| job.spec.scope == scope);
                 Reply::Done(jobs.map(Job::to_json).collect())
             }
-            Request::Eventlog(id) => Reply::Done(manager.eventlog(id)),
+            Request::Eventlog(id) => {
+                Reply::Done(manager.jobs.get(&id).map_or(Value::Null, Job::events))
+            }
             Request::Resources => Reply::Done(manager.resources()),
             Request::ActiveJobs => Reply::Done(json!(manager.active(None).len())),
             Request::Cleanup => {
@@ -62,13 +64,9 @@ impl Broker {
                 manager.kill(id, signal);
                 Reply::Done(Value::Null)
             }
-            Request::Watch { id, output } => return manager.watch(client, id, output),
-            Request::Wait(scope) => return manager.wait(client, scope),
-            Request::Idle(scope) => return manager.idle(client, scope),
+            Request::Wait(wait) => return manager.wait(wait, client),
         };
         client(reply);
-        // There may be a job more, or a rank.
-        self.manager.schedule();
     }
 
     /// Does what the job manager wants of this broker.

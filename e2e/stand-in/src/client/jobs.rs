@@ -6,7 +6,7 @@ use super::submit::follow;
 use super::{Call, formatted};
 use crate::failure::Failure;
 use crate::output;
-use crate::protocol::Request;
+use crate::protocol::{Request, Wait};
 use crate::text;
 
 /// A job id, or Flux's text about what is none.
@@ -63,7 +63,7 @@ pub(crate) fn wait(call: &Call) -> Result<u8, Failure> {
     }
     let mut code = 0;
     loop {
-        match call.ask("flux-job", &Request::Wait(call.scope())) {
+        match call.ask("flux-job", &Request::Wait(Wait::Result(call.scope()))) {
             Ok(result) => {
                 if let Some(text) = result["text"].as_str() {
                     let id = text::job_id(result["id"].as_u64().unwrap_or_default());

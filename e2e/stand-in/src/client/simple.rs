@@ -12,7 +12,7 @@ use super::{Call, formatted, socket_path};
 use crate::failure::{Failure, strerror};
 use crate::jobs::task::exit_code;
 use crate::output;
-use crate::protocol::Request;
+use crate::protocol::{Request, Wait};
 use crate::resources;
 
 /// What rc1 registers (flux-core, `push-cleanup` in `etc/modprobe/rc1.py`), in the order in which it runs.
@@ -100,7 +100,7 @@ pub(crate) fn version(call: &Call) -> Result<u8, Failure> {
 
 pub(crate) fn idle(call: &Call) -> Result<u8, Failure> {
     let parsed = call.options("quiet")?;
-    let pending = call.ask("flux-queue: ERROR: idle", &Request::Idle(call.scope()))?;
+    let pending = call.ask("flux-queue: ERROR: idle", &Request::Wait(Wait::Idle(call.scope())))?;
     if !parsed.has("quiet") || pending != 0 {
         output::line(&format!("{pending} jobs"));
     }

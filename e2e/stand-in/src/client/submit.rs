@@ -9,7 +9,7 @@ use super::Call;
 use crate::failure::{Failure, strerror};
 use crate::options::Parsed;
 use crate::output;
-use crate::protocol::{JobSpec, Request};
+use crate::protocol::{JobSpec, Request, Wait};
 use crate::text;
 
 /// Options of all submission commands.
@@ -40,7 +40,11 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
     spec.no_input |= input.is_ok_and(|path| path.ends_with("null"));
     let id = send(call, spec)?;
     pass_on_signals(call.clone(), id);
-    let end = call.ask_with("flux-job", &Request::Watch { id, output: true }, &mut output::raw)?;
+    let end = call.ask_with(
+        "flux-job",
+        &Request::Wait(Wait::End { id, output: true }),
+        &mut output::raw,
+    )?;
     Ok(code(id, &end))
 }
 
@@ -153,9 +157,13 @@ fn send(call: &Call, spec: JobSpec) -> Result<u64, Failure> {
 /// writes to what is no terminal, keeps up to 8 KiB of it.
 pub(super) fn follow(call: &Call, id: u64, output: bool) -> Result<u8, Failure> {
     let mut written = Vec::new();
-    let end = call.ask_with("flux-job", &Request::Watch { id, output }, &mut |stream, text| {
-        written.push((stream, text.to_owned()));
-    })?;
+    let end = call.ask_with(
+        "flux-job",
+        &Request::Wait(Wait::End { id, output }),
+        &mut |stream, text| {
+            written.push((stream, text.to_owned()));
+        },
+    )?;
     for (stream, text) in written {
         output::raw(stream, &text);
     }

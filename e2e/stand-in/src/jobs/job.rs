@@ -7,81 +7,56 @@ use serde_json::{Value, json};
 
 use super::schedule::Allocation;
 use crate::output::Stream;
-use crate::protocol::{Client, JobSpec, Reply};
+use crate::protocol::{JobSpec, Reply};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum JobState {
+    #[default]
     Pending,
     Running,
     Inactive,
 }
 
-/// A fatal exception.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Exception {
-    /// `cancel`, `exec`, `alloc`, `node-failure`.
-    pub(crate) kind: String,
-    pub(crate) note: String,
-}
-
-/// A job; what a dump keeps of it is all but those who wait for it, and its output.
-#[derive(Serialize, Deserialize)]
+/// A job; a dump has all of it but what its tasks write.
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) id: u64,
     pub(crate) spec: JobSpec,
     pub(crate) state: JobState,
-    pub(crate) started: bool,
     pub(crate) allocation: Allocation,
     /// The tasks that run, and on which rank each does.
     #[serde(skip)]
     pub(crate) running: BTreeMap<u32, u32>,
     /// The highest code of the tasks so far.
     pub(crate) code: i32,
-    pub(crate) exception: Option<Exception>,
-    /// What the tasks wrote, for those who watch later.
+    /// What a fatal exception is, `cancel`, `exec`, `alloc` or `node-failure`, and a note.
+    pub(crate) exception: Option<(String, String)>,
     #[serde(skip)]
     pub(crate) output: Vec<(Stream, String)>,
-    /// Who watches, and whether they want output.
-    #[serde(skip)]
-    pub(crate) watchers: Vec<(Client, bool)>,
 }
 
 impl Job {
-    pub(crate) fn new(id: u64, spec: JobSpec) -> Self {
-        Self {
-            id,
-            spec,
-            state: JobState::Pending,
-            started: false,
-            allocation: Allocation::default(),
-            running: BTreeMap::new(),
-            code: 0,
-            exception: None,
-            output: Vec::new(),
-            watchers: Vec::new(),
-        }
+    fn is_started(&self) -> bool {
+        !self.allocation.tasks.is_empty()
     }
 
-    /// Its end, for whoever watches.
+    /// Its end, for whoever watches. After an exception the code is not 0.
     pub(crate) fn end(&self) -> Reply {
         let exception = self.exception.as_ref();
-        let exception = exception.map(|it| format!("type={} severity=0 {}", it.kind, it.note));
-        let (code, started) = (self.exit_code(), self.started);
+        let exception = exception.map(|(kind, note)| format!("type={kind} severity=0 {note}"));
+        let code = self.code.max(i32::from(exception.is_some()));
+        let started = self.is_started();
         Reply::Done(json!({ "code": code, "exception": exception, "started": started }))
     }
 
-    /// Exit code for whoever waited: the tasks' highest, or 1 after an exception before the start.
-    fn exit_code(&self) -> i32 {
-        if self.exception.is_some() { self.code.max(1) } else { self.code }
-    }
-
-    /// Why it failed, if it did, as `flux job wait` says it.
-    pub(crate) fn failure(&self) -> Option<String> {
-        match (&self.exception, self.code) {
-            (Some(exception), _) => Some(format!("Fatal exception type={}", exception.kind)),
+    /// Its result, as `flux job wait` says it.
+    pub(crate) fn result(&self) -> Reply {
+        let text = match (&self.exception, self.code) {
+            (Some((kind, _)), _) => Some(format!("Fatal exception type={kind}")),
             (None, 0) => None,
             (None, code) => Some(format!("task(s) exited with exit code {code}")),
-        }
+        };
+        Reply::Done(json!({ "id": self.id, "text": text }))
     }
 
     /// The job as `flux jobs` shows it.
@@ -89,7 +64,7 @@ impl Job {
         let (state, status, abbreviation) = match (self.state, &self.exception, self.code) {
             (JobState::Pending, ..) => ("SCHED", "SCHED", "S"),
             (JobState::Running, ..) => ("RUN", "RUN", "R"),
-            (JobState::Inactive, Some(exception), _) if exception.kind == "cancel" => {
+            (JobState::Inactive, Some((kind, _)), _) if kind == "cancel" => {
                 ("INACTIVE", "CANCELED", "CA")
             }
             (JobState::Inactive, None, 0) => ("INACTIVE", "COMPLETED", "CD"),
@@ -106,10 +81,10 @@ impl Job {
     pub(crate) fn events(&self) -> Value {
         let event = |name: &str| json!({ "timestamp": 0.0, "name": name });
         let mut events: Vec<Value> = ["submit", "depend", "priority"].map(event).into();
-        if self.started {
+        if self.is_started() {
             events.extend(["alloc", "start"].map(event));
         }
-        if let Some(Exception { kind, note }) = &self.exception {
+        if let Some((kind, note)) = &self.exception {
             let mut raised = event("exception");
             raised["context"] =
                 json!({ "type": kind, "severity": 0, "note": note, "userid": self.spec.user });
@@ -119,6 +94,6 @@ impl Job {
             events.push(event("clean"));
         }
         let names = ["init", "starting", "shell.init", "shell.start"];
-        json!({ "eventlog": events, "exec": self.started.then(|| names.map(event)) })
+        json!({ "eventlog": events, "exec": self.is_started().then(|| names.map(event)) })
     }
 }

@@ -5,11 +5,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::job::{Exception, Job, JobState};
+use super::job::{Job, JobState};
 use super::schedule::{Allocation, allocate};
 use super::task::{Happened, Order, TaskOrder};
-use crate::output::Stream;
-use crate::protocol::{Client, JobSpec, Reply, Scope};
+use crate::protocol::{Client, JobSpec, Reply, Scope, Wait};
 use crate::resources::Cores;
 use crate::text;
 
@@ -18,6 +17,13 @@ const EXISTS: u8 = 17;
 const INVALID: u8 = 22;
 /// Exit code of `flux job wait` for a job that cannot be waited for.
 const NOT_WAITABLE: u8 = 2;
+
+/// A client that waits, and how many lines of a job's output it has.
+struct Waiting {
+    client: Client,
+    wait: Wait,
+    printed: usize,
+}
 
 /// The instance's jobs and resources.
 #[derive(Default)]
@@ -32,8 +38,7 @@ pub(crate) struct Manager {
     pub(crate) drained: BTreeMap<u32, String>,
     /// Whether allocation is forbidden.
     pub(crate) stopped: bool,
-    idlers: Vec<(Client, Scope)>,
-    waiters: Vec<(Client, Scope)>,
+    waiting: Vec<Waiting>,
     sequence: u64,
 }
 
@@ -79,7 +84,7 @@ impl Manager {
         self.sequence += 1;
         let millis = u64::try_from(now.as_millis()).unwrap_or_default();
         let id = ((millis & 0xff_ffff_ffff) << 24) | (self.sequence & 0xff_ffff);
-        self.jobs.insert(id, Job::new(id, spec));
+        self.jobs.insert(id, Job { id, spec, ..Job::default() });
         id
     }
 
@@ -88,7 +93,7 @@ impl Manager {
         for mut job in jobs {
             if job.state == JobState::Running {
                 let note = "lost contact with its instance".to_owned();
-                job.exception = Some(Exception { kind: "node-failure".to_owned(), note });
+                job.exception = Some(("node-failure".to_owned(), note));
             }
             if job.state != JobState::Pending {
                 job.state = JobState::Inactive;
@@ -99,7 +104,7 @@ impl Manager {
     }
 
     /// Starts what can be started, the oldest first; what must wait blocks the rest of its scope.
-    pub(crate) fn schedule(&mut self) {
+    fn schedule(&mut self) {
         if self.stopped {
             return;
         }
@@ -134,7 +139,6 @@ impl Manager {
     fn start(&mut self, id: u64, allocation: Allocation) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.state = JobState::Running;
-        job.started = true;
         job.running = (0..).zip(allocation.tasks.iter().copied()).collect();
         job.allocation = allocation;
         let orders: Vec<(u32, TaskOrder)> =
@@ -147,24 +151,19 @@ impl Manager {
     /// Takes in what happened to a task.
     pub(crate) fn report(&mut self, id: u64, task: u32, happened: Happened) {
         match happened {
-            Happened::Output(stream, text) => self.output(id, stream, text),
+            Happened::Output(stream, text) => {
+                if let Some(job) = self.jobs.get_mut(&id) {
+                    job.output.push((stream, text));
+                }
+            }
             Happened::Ended(code) => self.task_ended(id, task, code),
             Happened::NotStarted(code, note) => {
                 if let Some(job) = self.jobs.get_mut(&id) {
-                    let exception = || Exception { kind: "exec".to_owned(), note };
-                    job.exception.get_or_insert_with(exception);
+                    job.exception.get_or_insert_with(|| ("exec".to_owned(), note));
                 }
                 self.task_ended(id, task, code);
             }
         }
-    }
-
-    fn output(&mut self, id: u64, stream: Stream, text: String) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        for (client, _) in job.watchers.iter().filter(|(_, output)| *output) {
-            client(Reply::Output(stream, text.clone()));
-        }
-        job.output.push((stream, text));
     }
 
     fn task_ended(&mut self, id: u64, task: u32, code: i32) {
@@ -181,14 +180,9 @@ impl Manager {
     fn finish(&mut self, id: u64) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.state = JobState::Inactive;
-        for (client, _) in std::mem::take(&mut job.watchers) {
-            client(job.end());
-        }
         for inner in self.active(Some(id)) {
             self.raise(inner, "cancel", "enclosing instance ended");
         }
-        self.settle();
-        self.schedule();
     }
 
     /// Ids of jobs that are not over, in a scope.
@@ -209,8 +203,7 @@ impl Manager {
         if job.state == JobState::Inactive {
             return;
         }
-        let exception = || Exception { kind: kind.to_owned(), note: note.to_owned() };
-        job.exception.get_or_insert_with(exception);
+        job.exception.get_or_insert_with(|| (kind.to_owned(), note.to_owned()));
         if job.state == JobState::Pending {
             self.finish(id);
         } else {
@@ -246,62 +239,50 @@ impl Manager {
         }
     }
 
-    /// A client wants to see a job.
-    pub(crate) fn watch(&mut self, client: Client, id: u64, output: bool) {
-        let Some(job) = self.jobs.get_mut(&id) else {
-            return client(Reply::failed("No such file or directory"));
-        };
-        for (stream, text) in job.output.iter().filter(|_| output) {
-            client(Reply::Output(*stream, text.clone()));
-        }
-        if job.state == JobState::Inactive {
-            client(job.end());
-        } else {
-            job.watchers.push((client, output));
+    pub(crate) fn wait(&mut self, wait: Wait, client: Client) {
+        self.waiting.push(Waiting { client, wait, printed: 0 });
+    }
+
+    /// Starts jobs, and answers the waiting clients whose wait is over.
+    pub(crate) fn settle(&mut self) {
+        self.schedule();
+        for mut waiting in std::mem::take(&mut self.waiting) {
+            match self.answer(&mut waiting) {
+                Some(reply) => (waiting.client)(reply),
+                None => self.waiting.push(waiting),
+            }
         }
     }
 
-    /// A client waits for a result, which it takes.
-    pub(crate) fn wait(&mut self, client: Client, scope: Scope) {
-        if !self.jobs.values().any(|job| job.spec.waitable && job.spec.scope == scope) {
-            let reason = "there are no more waitable jobs".to_owned();
-            return client(Reply::Failed(reason, NOT_WAITABLE));
-        }
-        self.waiters.push((client, scope));
-        self.settle();
-    }
-
-    /// A client waits for an idle queue.
-    pub(crate) fn idle(&mut self, client: Client, scope: Scope) {
-        self.idlers.push((client, scope));
-        self.settle();
-    }
-
-    /// Answers the waiting clients whose wait is over.
-    fn settle(&mut self) {
-        for (client, scope) in std::mem::take(&mut self.waiters) {
-            let over = |job: &&mut Job| {
-                job.spec.waitable && job.state == JobState::Inactive && job.spec.scope == scope
-            };
-            if let Some(job) = self.jobs.values_mut().find(over) {
+    fn answer(&mut self, waiting: &mut Waiting) -> Option<Reply> {
+        match waiting.wait {
+            Wait::End { id, output } => {
+                let Some(job) = self.jobs.get(&id) else {
+                    return Some(Reply::failed("No such file or directory"));
+                };
+                for (stream, text) in job.output.iter().skip(waiting.printed).filter(|_| output) {
+                    (waiting.client)(Reply::Output(*stream, text.clone()));
+                }
+                waiting.printed = job.output.len();
+                (job.state == JobState::Inactive).then(|| job.end())
+            }
+            Wait::Result(scope) => {
+                let waitable = |job: &&mut Job| job.spec.waitable && job.spec.scope == scope;
+                let mut jobs = self.jobs.values_mut().filter(waitable).peekable();
+                if jobs.peek().is_none() {
+                    let reason = "there are no more waitable jobs".to_owned();
+                    return Some(Reply::Failed(reason, NOT_WAITABLE));
+                }
+                let job = jobs.find(|job| job.state == JobState::Inactive)?;
                 job.spec.waitable = false;
-                client(Reply::Done(json!({ "id": job.id, "text": job.failure() })));
-            } else {
-                self.waiters.push((client, scope));
+                Some(job.result())
+            }
+            Wait::Idle(scope) => {
+                let busy = self.in_state(JobState::Running, scope).next().is_some();
+                let pending = self.in_state(JobState::Pending, scope).count();
+                (!busy).then(|| Reply::Done(json!(pending)))
             }
         }
-        for (client, scope) in std::mem::take(&mut self.idlers) {
-            if self.in_state(JobState::Running, scope).next().is_some() {
-                self.idlers.push((client, scope));
-            } else {
-                client(Reply::Done(json!(self.in_state(JobState::Pending, scope).count())));
-            }
-        }
-    }
-
-    /// The events of a job and of its execution.
-    pub(crate) fn eventlog(&self, id: u64) -> Value {
-        self.jobs.get(&id).map_or(Value::Null, Job::events)
     }
 
     /// Ranks get no more jobs, for a `reason`; or jobs again, without one. One that is as it is to be fails

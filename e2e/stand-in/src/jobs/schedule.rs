@@ -9,7 +9,7 @@ use crate::protocol::JobSpec;
 use crate::resources::Cores;
 
 /// What a job is given.
-#[derive(Clone, Default, Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Allocation {
     pub(crate) cores: Cores,
     /// Rank of task 0, 1, ...
