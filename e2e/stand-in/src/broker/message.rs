@@ -16,8 +16,6 @@ pub(super) const MAGIC: [u8; 4] = 0xffee_0012_u32.to_ne_bytes();
 pub(super) const HEAD: usize = 8;
 /// No request that is understood is longer.
 const LONGEST: u32 = 64 * 1024;
-/// The topic that every broker answers for itself.
-const STATE_TOPIC: &str = "state-machine.get";
 
 const PROTOCOL_MAGIC: u8 = 0x8e;
 const PROTOCOL_VERSION: u8 = 1;
@@ -46,7 +44,7 @@ pub(super) struct Message {
 }
 
 /// Why there is no answer: an errno, and its text.
-pub(super) struct Refusal(u32, Option<String>);
+type Refusal = (u32, String);
 
 /// The length of the frames behind a head; `None` if it is not the head of a request.
 pub(super) fn length(head: [u8; HEAD]) -> Option<usize> {
@@ -88,22 +86,15 @@ impl Message {
 
     /// What is asked of the broker of `rank`.
     pub(super) fn request(&self, rank: u32) -> Result<Request, Refusal> {
-        if self.topic == STATE_TOPIC {
-            return match self.node {
-                node if node == ANY_NODE || node == rank => Ok(Request::State),
-                LEAD => Ok(Request::LeadState),
-                _ => Err(Refusal(NO_SUCH_NODE, None)),
-            };
+        let unreachable = (NO_SUCH_NODE, String::new());
+        match (self.topic.as_str(), self.node) {
+            ("state-machine.get", node) if node == ANY_NODE || node == rank => Ok(Request::State),
+            ("state-machine.get", LEAD) => Ok(Request::LeadState),
+            ("resource.status", LEAD) => Ok(Request::Drained),
+            ("resource.drain" | "resource.undrain" | "job-list.list", LEAD) => self.of_instance(),
+            ("state-machine.get", _) => Err(unreachable),
+            (topic, _) => Err((NO_SERVICE, format!("No service matching {topic} is registered"))),
         }
-        let served = ["resource.drain", "resource.undrain", "resource.status", "job-list.list"];
-        if !served.contains(&self.topic.as_str()) {
-            let text = format!("No service matching {} is registered", self.topic);
-            return Err(Refusal(NO_SERVICE, Some(text)));
-        }
-        if self.node != LEAD {
-            return Err(Refusal(NO_SUCH_NODE, None));
-        }
-        self.of_instance()
     }
 
     /// What is asked of the instance. A payload has to be what would be made of what is read of it.
@@ -117,50 +108,41 @@ impl Message {
         let (understood, ids) = match self.topic.as_str() {
             "resource.drain" => (json!({ "targets": targets, "reason": reason }), targets),
             "resource.undrain" => (json!({ "targets": targets }), targets),
-            "resource.status" => return Ok(Request::Drained),
             _ => (json!({ "max_entries": most, "attrs": [], "constraint": constraint }), ranks),
         };
         if self.payload != understood {
-            return Err(Refusal(NO_PROTOCOL, None));
+            return Err((NO_PROTOCOL, String::new()));
         }
-        let invalid = || Refusal(INVALID, Some(format!("failed to decode idset: {ids}")));
+        let invalid = || (INVALID, format!("failed to decode idset: {ids}"));
         let ids = text::decode_ids(ids).ok_or_else(invalid)?;
         Ok(match self.topic.as_str() {
             "resource.drain" => Request::Drain(ids, Some(reason.to_owned())),
             "resource.undrain" => Request::Drain(ids, None),
             _ => {
                 let most = most.as_u64().and_then(|most| usize::try_from(most).ok());
-                Request::RunningOn(ids, most.ok_or(Refusal(NO_PROTOCOL, None))?)
+                Request::RunningOn(ids, most.ok_or_else(|| (NO_PROTOCOL, String::new()))?)
             }
         })
     }
 
     /// The whole answer of a broker that belongs to `owner`.
     pub(super) fn answer(&self, owner: u32, reply: Result<Reply, Refusal>) -> Vec<u8> {
-        match reply {
-            Ok(Reply::Done(value)) if self.topic == STATE_TOPIC => {
-                let (state, duration) = (&value["state"], &value["duration"]);
-                let text = format!(r#"{{"state":{state},"duration":{duration}}}"#);
-                self.respond(owner, 0, Some(&text))
-            }
-            Ok(Reply::Done(Value::Null)) => self.respond(owner, 0, None),
-            Ok(Reply::Done(value)) => self.respond(owner, 0, Some(&value.to_string())),
+        let (errno, payload) = match reply {
+            Ok(Reply::Done(Value::Null)) => (0, String::new()),
+            Ok(Reply::Done(value)) => (0, value.to_string()),
             // One of the way to the lead has the exit code of a command.
-            Ok(Reply::Failed(text, 1)) => self.respond(owner, NO_SUCH_NODE, Some(&text)),
-            Ok(Reply::Failed(text, errno)) => self.respond(owner, errno.into(), Some(&text)),
-            Ok(Reply::Output(..)) => self.respond(owner, INVALID, None),
-            Err(Refusal(errno, text)) => self.respond(owner, errno, text.as_deref()),
-        }
-    }
-
-    fn respond(&self, owner: u32, errno: u32, payload: Option<&str>) -> Vec<u8> {
+            Ok(Reply::Failed(text, 1)) => (NO_SUCH_NODE, text),
+            Ok(Reply::Failed(text, errno)) => (errno.into(), text),
+            Ok(Reply::Output(..)) => (INVALID, String::new()),
+            Err(refusal) => refusal,
+        };
         let mut body = Vec::new();
         push(&mut body, &[]);
         push(&mut body, self.topic.as_bytes());
         let mut flags = FLAG_TOPIC | FLAG_ROUTE;
-        if let Some(text) = payload {
+        if !payload.is_empty() {
             flags |= FLAG_PAYLOAD;
-            push(&mut body, &[text.as_bytes(), b"\0"].concat());
+            push(&mut body, &[payload.as_bytes(), b"\0"].concat());
         }
         let mut protocol = vec![PROTOCOL_MAGIC, PROTOCOL_VERSION, RESPONSE, flags];
         for word in [owner, ROLES, errno, self.matchtag] {

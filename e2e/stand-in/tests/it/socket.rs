@@ -29,31 +29,7 @@ fn question(topic: &str, payload: Option<&str>, node: u32, matchtag: u32) -> Vec
     message
 }
 
-/// The frames of one message.
-fn frames(stream: &mut UnixStream) -> Vec<Vec<u8>> {
-    let mut head = [0_u8; 8];
-    stream.read_exact(&mut head).expect("a head");
-    assert_eq!(head[..4], 0xffee_0012_u32.to_ne_bytes());
-    let length = u32::from_be_bytes(head[4..].try_into().expect("four bytes"));
-    let mut body = vec![0; usize::try_from(length).expect("fits")];
-    stream.read_exact(&mut body).expect("a body");
-    let mut rest = body.as_slice();
-    let mut frames = Vec::new();
-    while let Some((&length, mut after)) = rest.split_first() {
-        let mut length = usize::from(length);
-        if length == 255 {
-            let (long, others) = after.split_first_chunk().expect("a length");
-            length = usize::try_from(u32::from_be_bytes(*long)).expect("fits");
-            after = others;
-        }
-        let (frame, after) = after.split_at(length);
-        frames.push(frame.to_vec());
-        rest = after;
-    }
-    frames
-}
-
-fn knock(site: &Site, rank: u32) -> UnixStream {
+fn connect(site: &Site, rank: u32) -> UnixStream {
     let path = site.path(&format!("run{rank}/local-{rank}"));
     let mut stream = wait_for("the socket", || UnixStream::connect(&path).ok());
     let mut byte = [9_u8; 1];
@@ -62,47 +38,52 @@ fn knock(site: &Site, rank: u32) -> UnixStream {
     stream
 }
 
-fn ask(stream: &mut UnixStream, topic: &str, node: u32, matchtag: u32) -> Vec<Vec<u8>> {
-    stream.write_all(&question(topic, None, node, matchtag)).expect("asks");
-    frames(stream)
+/// Asks, and gives the errno and the payload of the answer: the same frames, but for the payload, and for
+/// what the broker writes into the protocol frame.
+fn ask(stream: &mut UnixStream, topic: &str, payload: Option<&str>, node: u32) -> (u8, String) {
+    const MATCHTAG: u32 = 700;
+    stream.write_all(&question(topic, payload, node, MATCHTAG)).expect("asks");
+    let mut head = [0_u8; 8];
+    stream.read_exact(&mut head).expect("a head");
+    let (magic, length) = head.split_at(4);
+    assert_eq!(magic, 0xffee_0012_u32.to_ne_bytes());
+    let length = u32::from_be_bytes(length.try_into().expect("four bytes"));
+    let mut body = vec![0; usize::try_from(length).expect("fits")];
+    stream.read_exact(&mut body).expect("a body");
+    let begin = [&[0, u8::try_from(topic.len()).expect("short")], topic.as_bytes()].concat();
+    let rest = body.strip_prefix(begin.as_slice()).expect("the route and the topic");
+    let (payload, protocol) = rest.split_at(rest.len() - 20);
+    let (facts, words) = protocol.split_at(4);
+    assert_eq!(facts[..3], [0x8e, 1, 2]);
+    assert_eq!(words[..4], nix::unistd::getuid().as_raw().to_be_bytes());
+    assert_eq!(words[4..11], [0, 0, 0, 5, 0, 0, 0]);
+    assert_eq!(words[12..], MATCHTAG.to_be_bytes());
+    // Lengths of more than one byte begin with 255.
+    let payload = payload.strip_suffix(&[20]).expect("the length of the protocol frame");
+    let skipped = if payload.first() == Some(&255) { 5 } else { 1 };
+    let payload = payload.get(skipped..).and_then(|payload| payload.strip_suffix(b"\0"));
+    (words[11], String::from_utf8_lossy(payload.unwrap_or_default()).into_owned())
 }
 
-/// The errno and the payload of the lead's answer, without the NUL at its end.
-fn ask_lead(stream: &mut UnixStream, topic: &str, payload: &str) -> (u8, String) {
-    stream.write_all(&question(topic, Some(payload), 0, 1)).expect("asks");
-    let answer = frames(stream);
-    let payload = if answer.len() > 3 { answer[2].as_slice() } else { b"\0" };
-    let text = payload.strip_suffix(b"\0").expect("ends with NUL").to_vec();
-    (answer[answer.len() - 1][15], String::from_utf8(text).expect("text"))
-}
-
-/// The protocol frame of an answer by the owner's broker.
-fn protocol(errno: u32, matchtag: u32) -> Vec<u8> {
-    let mut frame = vec![0x8e, 1, 2, 0x0b];
-    for word in [nix::unistd::getuid().as_raw(), 5, errno, matchtag] {
-        frame.extend(word.to_be_bytes());
-    }
-    frame
+fn state(stream: &mut UnixStream, node: u32) -> String {
+    let (errno, text) = ask(stream, "state-machine.get", None, node);
+    assert_eq!(errno, 0, "{text}");
+    let answer: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert!(answer["duration"].is_f64(), "{text}");
+    answer["state"].as_str().expect("a state").to_owned()
 }
 
 #[test]
 fn the_state_is_told_several_times_over_one_connection_and_other_topics_are_unknown() {
     let site = Site::new(1);
     let mut lead = site.start_one();
-    let mut stream = knock(&site, 0);
-    for (node, matchtag) in [(ANY_NODE, 1), (0, 700)] {
-        let answer = ask(&mut stream, "state-machine.get", node, matchtag);
-        assert_eq!(answer[..2], [b"".to_vec(), b"state-machine.get".to_vec()]);
-        let payload = String::from_utf8(answer[2].clone()).expect("text");
-        assert!(payload.starts_with(r#"{"state":"run","duration":"#), "{payload}");
-        assert!(payload.ends_with("}\0"), "{payload}");
-        assert_eq!(answer[3..], [protocol(0, matchtag)]);
+    let mut stream = connect(&site, 0);
+    for node in [ANY_NODE, 0] {
+        assert_eq!(state(&mut stream, node), "run");
     }
-    let answer = ask(&mut stream, "foo.bar", ANY_NODE, 3);
-    assert_eq!(answer[2], b"No service matching foo.bar is registered\0");
-    assert_eq!(answer[3], protocol(38, 3));
-    let answer = ask(&mut stream, "state-machine.get", 5, 4);
-    assert_eq!(answer[2][12..16], 113_u32.to_be_bytes(), "there is no such rank");
+    let (errno, text) = ask(&mut stream, "foo.bar", None, ANY_NODE);
+    assert_eq!((errno, text.as_str()), (38, "No service matching foo.bar is registered"));
+    assert_eq!(ask(&mut stream, "state-machine.get", None, 5).0, 113, "there is no such rank");
     // An open connection does not keep the broker from ending.
     assert_eq!(lead.end(), Some(0));
 }
@@ -114,15 +95,13 @@ fn a_worker_that_another_lead_sends_away_before_the_quorum_stays_and_has_no_way_
     let lead = site.start(0, &[]);
     let mut worker = site.start(1, &[]);
     site.wait_for_log(1, "init->quorum");
-    let mut stream = knock(&site, 1);
-    let answer = ask(&mut stream, "state-machine.get", 0, 1);
-    assert!(answer[2].starts_with(br#"{"state":"quorum""#), "{answer:?}");
+    let mut stream = connect(&site, 1);
+    assert_eq!(state(&mut stream, 0), "quorum");
     lead.signal(Signal::SIGKILL);
     drop(lead);
     let _another = site.start(0, &[]);
     site.wait_for_log(1, "sent disconnect control message");
-    let answer = ask(&mut stream, "state-machine.get", 0, 2);
-    assert_eq!(answer[answer.len() - 1][12..16], 113_u32.to_be_bytes(), "{answer:?}");
+    assert_eq!(ask(&mut stream, "state-machine.get", None, 0).0, 113);
     assert!(worker.runs());
 }
 
@@ -132,8 +111,8 @@ fn the_lead_drains_ranks_and_lists_what_runs_there_whichever_broker_is_asked() {
     let _brokers = site.start_two();
     let job = ["submit", "--quiet", "-N2", "bash", "-c", "until [ -e go ]; do sleep 0.05; done"];
     assert_eq!(site.ask(0, &job).status.code(), Some(0));
-    let mut stream = knock(&site, 1);
-    let mut ask = |topic: &str, payload: &str| ask_lead(&mut stream, topic, payload);
+    let mut stream = connect(&site, 1);
+    let mut ask = |topic: &str, payload: &str| ask(&mut stream, topic, Some(payload), 0);
     let running = r#"{"max_entries":9,"attrs":[],"constraint":{"and":[{"states":["running"]},{"ranks":["1"]}]}}"#;
     let list = wait_for("the job", || {
         let (errno, list) = ask("job-list.list", running);
@@ -169,8 +148,7 @@ fn a_broker_that_waits_for_its_parent_tells_so() {
     let site = Site::new(2);
     let _worker = site.start(1, &[]);
     site.wait_for_log(1, "load-builtins->join");
-    let answer = ask(&mut knock(&site, 1), "state-machine.get", ANY_NODE, 1);
-    assert!(answer[2].starts_with(br#"{"state":"join","#), "{answer:?}");
+    assert_eq!(state(&mut connect(&site, 1), ANY_NODE), "join");
 }
 
 /// A user that has no passwd entry.
