@@ -31,7 +31,6 @@ pub(crate) struct Access {
     /// Other users may connect as guests, of whom there are none here.
     #[serde(rename = "allow-guest-user")]
     _allow_guest_user: bool,
-    /// Root acts as the owner.
     pub(crate) allow_root_owner: bool,
 }
 
@@ -39,7 +38,6 @@ pub(crate) struct Access {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Exec {
-    /// Time from SIGTERM to SIGKILL.
     pub(crate) kill_timeout: Option<String>,
 }
 

@@ -4,14 +4,12 @@
 const NOT_SIMULATED: u8 = 64;
 
 pub(crate) struct Failure {
-    /// Exit code of the process.
     pub(crate) code: u8,
     /// Text for standard error; empty for silence.
     pub(crate) message: String,
 }
 
 impl Failure {
-    /// An ordinary failure with exit code 1.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self::with_code(1, message)
     }

@@ -11,7 +11,6 @@ use crate::failure::Failure;
 #[derive(Default)]
 pub(crate) struct Parsed {
     given: Vec<(String, Option<String>)>,
-    /// The words after the options.
     pub(crate) rest: Vec<String>,
 }
 
@@ -20,13 +19,11 @@ impl Parsed {
         self.given.iter().any(|(given, _)| given == name)
     }
 
-    /// All values in the order given.
     pub(crate) fn values(&self, name: &str) -> impl DoubleEndedIterator<Item = &str> {
         let of_name = self.given.iter().filter(move |(given, _)| given == name);
         of_name.filter_map(|(_, value)| value.as_deref())
     }
 
-    /// The last value given.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.values(name).next_back()
     }

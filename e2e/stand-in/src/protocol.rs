@@ -19,12 +19,10 @@ pub(crate) type Client = Box<dyn Fn(Reply) + Send>;
 pub(crate) struct JobSpec {
     /// Command and arguments; for a batch job, the arguments of its script.
     pub(crate) command: Vec<String>,
-    /// Text of a batch script.
     pub(crate) script: Option<String>,
     /// Number of tasks; for a batch job, of slots.
     pub(crate) tasks: usize,
     pub(crate) nodes: Option<usize>,
-    /// Whole nodes only.
     pub(crate) exclusive: bool,
     pub(crate) directory: String,
     pub(crate) environment: BTreeMap<String, String>,
@@ -41,16 +39,13 @@ pub(crate) struct JobSpec {
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Request {
     Attribute(String),
-    /// State of the broker that is asked.
     State,
     LeadState,
     Submit(Box<JobSpec>),
     Wait(Wait),
-    /// A signal for the tasks of a job.
     Kill(u64, i32),
     Jobs(Scope),
     Eventlog(u64),
-    /// How many jobs have not ended.
     ActiveJobs,
     /// Registers the cleanup that precedes a shutdown.
     Cleanup,
@@ -58,7 +53,6 @@ pub(crate) enum Request {
     Resources,
     /// Give ranks no more jobs, for a reason; or jobs again, without one.
     Drain(BTreeSet<u32>, Option<String>),
-    /// Which ranks are drained, and why.
     Drained,
     /// The jobs that run on one of these ranks, at most so many.
     RunningOn(BTreeSet<u32>, usize),
@@ -89,7 +83,6 @@ impl Reply {
         Self::Failed(reason.into(), 1)
     }
 
-    /// Whether nothing follows.
     pub(crate) fn is_last(&self) -> bool {
         !matches!(self, Self::Output(..))
     }

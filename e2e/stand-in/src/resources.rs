@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use crate::failure::strerror;
 use crate::text;
 
-/// Core ids by rank.
 pub(crate) type Cores = BTreeMap<u32, BTreeSet<u32>>;
 
 /// The `[resource]` table, flux-config-resource(5).

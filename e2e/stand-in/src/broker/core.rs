@@ -36,7 +36,6 @@ impl Mailbox {
 /// The parent, on a worker.
 pub(super) struct Parent {
     pub(super) sender: UnboundedSender<Bytes>,
-    /// The hello was answered.
     pub(super) responded: bool,
     /// The parent refused the hello or sent us away.
     pub(super) failed: bool,
@@ -99,23 +98,19 @@ impl Broker {
         self.since.elapsed().as_secs_f64()
     }
 
-    /// Name of a rank.
     pub(super) fn host(&self, rank: u32) -> String {
         let index = usize::try_from(rank).unwrap_or(usize::MAX);
         self.setup.hosts.get(index).cloned().unwrap_or_else(|| "(null)".to_owned())
     }
 
-    /// Logs as the broker itself.
     pub(super) fn log(&self, severity: Severity, text: &str) {
         self.log_as("broker", severity, text);
     }
 
-    /// Logs as a module.
     pub(super) fn log_as(&self, source: &str, severity: Severity, text: &str) {
         self.setup.logger.log(source, severity, text);
     }
 
-    /// Does something after some time.
     pub(super) fn later(&self, after: Duration, due: impl FnOnce(&mut Self) + Send + 'static) {
         let mailbox = self.mailbox.clone();
         tokio::spawn(async move {
@@ -124,7 +119,6 @@ impl Broker {
         });
     }
 
-    /// Queues an event for the state machine.
     pub(super) fn post(&mut self, event: &'static str) {
         self.events.push_back(event);
     }

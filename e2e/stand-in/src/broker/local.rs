@@ -24,7 +24,6 @@ pub(super) fn bind(path: &str) -> std::io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// What is needed to let clients in.
 #[derive(Clone)]
 pub(super) struct Door {
     /// Whether root acts as the owner.
@@ -33,7 +32,6 @@ pub(super) struct Door {
     pub(super) mailbox: Mailbox,
 }
 
-/// Accepts clients for as long as the broker lives.
 pub(super) async fn accept(listener: UnixListener, door: Door) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
@@ -76,7 +74,6 @@ impl Door {
         replies
     }
 
-    /// Answers a command of the stand-in.
     async fn serve_line(
         &self,
         mut reader: BufReader<OwnedReadHalf>,

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use crate::protocol::{Reply, Request};
 use crate::text;
 
-/// Begins every message.
 pub(super) const MAGIC: [u8; 4] = 0xffee_0012_u32.to_ne_bytes();
 /// Magic number and length.
 pub(super) const HEAD: usize = 8;
@@ -35,7 +34,6 @@ const NO_SERVICE: u32 = 38;
 const NO_PROTOCOL: u32 = 71;
 const NO_SUCH_NODE: u32 = 113;
 
-/// A request.
 pub(super) struct Message {
     topic: String,
     node: u32,
@@ -84,7 +82,6 @@ impl Message {
         })
     }
 
-    /// What is asked of the broker of `rank`.
     pub(super) fn request(&self, rank: u32) -> Result<Request, Refusal> {
         let unreachable = (NO_SUCH_NODE, String::new());
         match (self.topic.as_str(), self.node) {

@@ -22,7 +22,6 @@ use crate::failure::Failure;
 /// How long a broker that is done waits for its peers to take what it said.
 const DELIVERY_LIMIT: Duration = Duration::from_secs(2);
 
-/// Runs a broker to its end and returns its exit code.
 pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
     let startup = startup::prepare(call)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -56,7 +55,6 @@ async fn serve(startup: startup::Startup) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// All signals a broker reacts to.
 fn catch_signals(mailbox: &Mailbox) -> std::io::Result<()> {
     let kinds = [
         SignalKind::hangup(),

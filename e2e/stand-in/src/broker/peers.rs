@@ -24,7 +24,6 @@ impl Broker {
         }
     }
 
-    /// Whether there is a parent that has accepted us.
     pub(super) fn is_joined(&self) -> bool {
         self.parent.as_ref().is_some_and(|parent| parent.responded && !parent.failed)
     }
@@ -142,7 +141,6 @@ impl Broker {
         }
     }
 
-    /// Accepts or refuses a child's hello.
     fn greet(&mut self, link: u64, rank: u32, hostname: &str) {
         let configured = self.host(rank);
         if configured != hostname || rank == 0 {
@@ -169,7 +167,6 @@ impl Broker {
         }
     }
 
-    /// Children follow their parent's state.
     pub(super) fn send_state_to_children(&self) {
         for link in self.children.online.values() {
             self.send_down(*link, &Downward::State(self.state));

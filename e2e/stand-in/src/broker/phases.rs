@@ -105,7 +105,6 @@ impl Broker {
         Ok(())
     }
 
-    /// Starts what belongs to a state.
     pub(super) fn enter(&mut self, state: State) {
         match state {
             State::LoadBuiltins | State::Exit => {}
@@ -132,7 +131,6 @@ impl Broker {
         self.post(if code == 0 { "rc1-success" } else { "rc1-fail" });
     }
 
-    /// The error is the exit code.
     fn run_rc1(&mut self) -> Result<(), i32> {
         if let Some((code, text)) = rc1_fault(&self.setup.environment, self.is_leader()) {
             self.log(Severity::Error, text);

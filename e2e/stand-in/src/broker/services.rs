@@ -18,7 +18,6 @@ use crate::text;
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Broker {
-    /// A client of this broker's socket asks something.
     pub(super) fn asked(&mut self, request: Request, client: Client) {
         if self.is_leader() || request.is_local() {
             self.serve(request, client);
@@ -31,7 +30,6 @@ impl Broker {
         }
     }
 
-    /// Answers a request, now or later.
     pub(super) fn serve(&mut self, request: Request, client: Client) {
         let manager = &mut self.manager;
         let reply = match request {
@@ -69,7 +67,6 @@ impl Broker {
         client(reply);
     }
 
-    /// Does what the job manager wants of this broker.
     pub(super) fn obey(&mut self, order: Order) {
         match order {
             Order::Start(order) => {

@@ -25,18 +25,14 @@ const LONGEST_SOCKET: usize = 107;
 /// An attribute may exist without a value, which is then empty.
 pub(super) type Attributes = BTreeMap<String, String>;
 
-/// Everything a broker needs to know before it begins.
 pub(super) struct Startup {
     pub(super) attributes: Attributes,
     pub(super) config: Config,
     pub(super) rank: u32,
-    /// Host names in rank order.
     pub(super) hosts: Vec<String>,
     pub(super) logger: Logger,
-    /// Number of brokers that make a quorum.
     pub(super) quorum: usize,
     pub(super) limits: Limits,
-    /// Path of the local socket.
     pub(super) socket: String,
     pub(super) directories: Directories,
     /// Environment without what a broker does not hand on.
@@ -77,7 +73,6 @@ pub(super) fn prepare(call: &Call) -> Result<Startup, Failure> {
     })
 }
 
-/// The attributes of the command line, and the host name.
 fn attributes(parsed: &Parsed) -> Result<Attributes, Failure> {
     let mut attributes = Attributes::new();
     for text in parsed.values("setattr") {
@@ -206,7 +201,6 @@ impl Directories {
     }
 }
 
-/// Checks type, owner and mode.
 fn check_directory(path: &Path) -> Result<(), String> {
     let shown = path.display();
     let found = std::fs::metadata(path)
@@ -241,7 +235,6 @@ pub(super) enum Severity {
     Debug = 7,
 }
 
-/// Shows lines up to a level.
 #[derive(Clone)]
 pub(super) struct Logger {
     /// Rank, or the host name before the rank is known.
@@ -250,7 +243,6 @@ pub(super) struct Logger {
 }
 
 impl Logger {
-    /// Shows `text`, said by `source`, if it matters enough.
     pub(super) fn log(&self, source: &str, severity: Severity, text: &str) {
         let (number, place) = (severity as u8, &self.place);
         let name = match severity {

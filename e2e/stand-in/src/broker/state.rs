@@ -5,31 +5,24 @@
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 pub(crate) enum State {
-    /// Starting its own parts.
     LoadBuiltins,
     /// Waiting for its parent.
     Join,
     /// Where real Flux takes over the leader's configuration. All brokers have the same here.
     ConfigSync,
-    /// Running rc1.
     Init,
     /// Waiting for enough brokers.
     Quorum,
     Run,
-    /// Cancelling jobs.
     Cleanup,
     /// Waiting for children.
     Shutdown,
-    /// Running rc3.
     Finalize,
-    /// Taking leave of the parent.
     Goodbye,
-    /// Stopping its own parts.
     UnloadBuiltins,
     Exit,
 }
 
-/// The names of all states in their order.
 const NAMES: &str = "load-builtins join config-sync init quorum run cleanup shutdown finalize goodbye \
     unload-builtins exit";
 

@@ -9,7 +9,6 @@ use crate::output;
 use crate::protocol::{Request, Wait};
 use crate::text;
 
-/// A job id, or Flux's text about what is none.
 fn job_id(text: &str) -> Result<u64, Failure> {
     text::decode_job_id(text)
         .ok_or_else(|| Failure::new(format!("flux-job: error parsing jobid: \"{text}\"")))
@@ -55,7 +54,6 @@ pub(crate) fn jobs(call: &Call) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// `flux job wait --all`.
 pub(crate) fn wait(call: &Call) -> Result<u8, Failure> {
     let parsed = call.options("a|all")?;
     if !parsed.has("all") || !parsed.rest.is_empty() {

@@ -19,12 +19,10 @@ use crate::text;
 /// Where brokers of the system listen.
 const DEFAULT_URI: &str = "local:///run/flux/local";
 
-/// One call of a command.
 #[derive(Clone)]
 pub(crate) struct Call {
     /// The command, with its sub-command.
     pub(crate) name: &'static str,
-    /// The words after the command's name.
     pub(crate) words: Vec<String>,
     /// The environment after the front end's additions.
     pub(crate) environment: Environment,
@@ -73,7 +71,6 @@ impl Call {
     }
 }
 
-/// The path behind a `local://` URI.
 fn socket_path(uri: &str) -> Result<&str, Failure> {
     uri.strip_prefix("local://")
         .ok_or_else(|| Failure::not_simulated(&format!("connecting to {uri}")))

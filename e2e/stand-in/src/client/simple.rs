@@ -61,7 +61,6 @@ pub(crate) fn proxy(call: &Call) -> Result<u8, Failure> {
     Ok(u8::try_from(exit_code(status)).unwrap_or(1))
 }
 
-/// `flux getattr NAME`.
 pub(crate) fn attribute(call: &Call) -> Result<u8, Failure> {
     let parsed = call.options("")?;
     let [name] = parsed.rest.as_slice() else {

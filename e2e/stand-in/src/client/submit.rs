@@ -74,7 +74,6 @@ pub(crate) fn batch(call: &Call) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// A fault as the command reports it.
 fn fault(call: &Call, text: &str) -> Failure {
     Failure::new(format!("flux-{}: ERROR: {text}", call.name))
 }
@@ -146,7 +145,6 @@ fn spec(
     Ok(spec)
 }
 
-/// Submits a job and returns its id.
 fn send(call: &Call, spec: JobSpec) -> Result<u64, Failure> {
     let prefix = format!("flux-{}: ERROR", call.name);
     let id = call.ask(&prefix, &Request::Submit(Box::new(spec)))?;
@@ -170,7 +168,6 @@ pub(super) fn follow(call: &Call, id: u64, output: bool) -> Result<u8, Failure> 
     Ok(code(id, &end))
 }
 
-/// Says why a job failed, if it did, and returns its code.
 fn code(id: u64, end: &Value) -> u8 {
     if let Some(text) = end["exception"].as_str() {
         output::error_line(&format!("0.0s: job.exception {} {text}", text::job_id(id)));

@@ -59,7 +59,6 @@ impl Job {
         Reply::Done(json!({ "id": self.id, "text": text }))
     }
 
-    /// The job as `flux jobs` shows it.
     pub(crate) fn to_json(&self) -> Value {
         let (state, status, abbreviation) = match (self.state, &self.exception, self.code) {
             (JobState::Pending, ..) => ("SCHED", "SCHED", "S"),

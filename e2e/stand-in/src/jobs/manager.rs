@@ -25,7 +25,6 @@ struct Waiting {
     printed: usize,
 }
 
-/// The instance's jobs and resources.
 #[derive(Default)]
 pub(crate) struct Manager {
     pub(crate) jobs: BTreeMap<u64, Job>,
@@ -36,7 +35,6 @@ pub(crate) struct Manager {
     pub(crate) online: BTreeMap<u32, Box<dyn Fn(Order)>>,
     /// Ranks that get no jobs, and why.
     pub(crate) drained: BTreeMap<u32, String>,
-    /// Whether allocation is forbidden.
     pub(crate) stopped: bool,
     waiting: Vec<Waiting>,
     sequence: u64,
@@ -78,7 +76,6 @@ impl Manager {
         self.jobs.values().filter(of_scope)
     }
 
-    /// Takes a job and gives it an id.
     pub(crate) fn submit(&mut self, spec: JobSpec) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.sequence += 1;
@@ -148,7 +145,6 @@ impl Manager {
         }
     }
 
-    /// Takes in what happened to a task.
     pub(crate) fn report(&mut self, id: u64, task: u32, happened: Happened) {
         match happened {
             Happened::Output(stream, text) => {
@@ -191,13 +187,11 @@ impl Manager {
         self.jobs.values().filter(active).map(|job| job.id).collect()
     }
 
-    /// Ids of jobs whose tasks run, in any scope.
     pub(crate) fn running(&self) -> Vec<u64> {
         let running = |job: &&Job| job.state == JobState::Running;
         self.jobs.values().filter(running).map(|job| job.id).collect()
     }
 
-    /// Raises a fatal exception on a job.
     pub(crate) fn raise(&mut self, id: u64, kind: &str, note: &str) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         if job.state == JobState::Inactive {
@@ -211,7 +205,6 @@ impl Manager {
         }
     }
 
-    /// Signals what is left of a job.
     pub(crate) fn kill(&self, id: u64, signal: i32) {
         self.order_all(id, |id| Order::Signal(id, signal));
     }

@@ -8,11 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::protocol::JobSpec;
 use crate::resources::Cores;
 
-/// What a job is given.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Allocation {
     pub(crate) cores: Cores,
-    /// Rank of task 0, 1, ...
     pub(crate) tasks: Vec<u32>,
 }
 

@@ -16,13 +16,11 @@ use crate::failure::strerror;
 use crate::output::Stream;
 use crate::protocol::JobSpec;
 
-/// What the job manager wants of a broker.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Order {
     Start(Box<TaskOrder>),
     /// End the tasks of a job, those that ignore SIGTERM after the kill timeout.
     Cancel(u64),
-    /// Signal the tasks of a job.
     Signal(u64, i32),
 }
 
@@ -53,11 +51,9 @@ impl TaskOrder {
     }
 }
 
-/// What happened to a task.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Happened {
     Output(Stream, String),
-    /// It could not be started: exit code and reason.
     NotStarted(i32, String),
     /// It ended with this code, 128+N after a signal.
     Ended(i32),

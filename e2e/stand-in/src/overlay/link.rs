@@ -15,7 +15,6 @@ use tokio::sync::mpsc::UnboundedReceiver;
 /// ZeroMQ's limit for a handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(30);
 
-/// Largest message taken from a peer, in bytes.
 const LARGEST_MESSAGE: usize = 64 << 20;
 
 pub(crate) enum LinkEvent {

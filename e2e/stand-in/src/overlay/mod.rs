@@ -57,13 +57,10 @@ pub(crate) async fn accept(listener: TcpListener, keys: CurveKeypair, mailbox: M
     }
 }
 
-/// The worker's side.
 pub(crate) struct Uplink {
-    /// The parent's `connect` URI.
     pub(crate) uri: String,
     pub(crate) keys: CurveKeypair,
     pub(crate) ipv6: bool,
-    /// Limit of one TCP connection attempt.
     pub(crate) connect_timeout: Duration,
 }
 

@@ -15,10 +15,10 @@ pub(crate) enum Upward {
     /// The connection is there again.
     Back,
     /// rc1 is done. A broker that has less than is configured drains itself.
-    Online { drained: bool },
-    /// Leaving in good order.
+    Online {
+        drained: bool,
+    },
     Goodbye,
-    /// What happened to a task of a job.
     Task(u64, u32, Happened),
     /// A client's request that only rank 0 can answer, with a number chosen by the sender.
     Request(u64, Request),
@@ -27,17 +27,12 @@ pub(crate) enum Upward {
 /// From the lead to a worker.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Downward {
-    /// The hello was accepted.
     Welcome,
-    /// The hello was refused, and why.
     Refused(String),
     /// The sender has no such worker, or wants it gone.
     Disconnect,
-    /// The parent's state.
     State(State),
-    /// Answer to a goodbye.
     GoodbyeAnswer,
     Order(Order),
-    /// Part of the answer to a request.
     Reply(u64, Reply),
 }

@@ -92,7 +92,6 @@ impl Site {
         )
     }
 
-    /// Writes the certificate of a secret key.
     pub(crate) fn certificate(&self, name: &str, secret: [u8; 32]) {
         let certificate = CurveCertificate::new("test", secret).expect("a certificate");
         self.write(name, certificate.to_text().expose());
@@ -112,7 +111,6 @@ impl Site {
         self.text(name)
     }
 
-    /// Writes an executable file.
     pub(crate) fn script(&self, name: &str, text: &str) -> String {
         let path = self.write(name, text);
         self.set_mode(name, 0o755);
@@ -143,7 +141,6 @@ impl Site {
         self.command(words).output().expect("runs")
     }
 
-    /// Runs a `flux` command that talks to a broker.
     pub(crate) fn ask(&self, rank: u32, words: &[&str]) -> Output {
         self.question(rank, words).output().expect("runs")
     }
@@ -178,21 +175,18 @@ impl Site {
         self.spawn(self.broker("start", rank, more), rank)
     }
 
-    /// Starts the lead of an instance of one.
     pub(crate) fn start_one(&self) -> Broker {
         let lead = self.start(0, &[]);
         self.wait_for_log(0, "quorum->run");
         lead
     }
 
-    /// Starts the brokers of an instance of two.
     pub(crate) fn start_two(&self) -> [Broker; 2] {
         let brokers = [self.start(0, &[]), self.start(1, &[])];
         self.wait_for_log(1, "quorum->run");
         brokers
     }
 
-    /// Starts a prepared command as a broker.
     pub(crate) fn spawn(&self, mut command: Command, rank: u32) -> Broker {
         let file = |suffix: &str| {
             std::fs::File::create(self.path(&format!("{rank}.{suffix}"))).expect("creates")
@@ -201,7 +195,6 @@ impl Site {
         Broker(child)
     }
 
-    /// Waits until a broker's log holds a text.
     pub(crate) fn wait_for_log(&self, rank: u32, text: &str) {
         wait_for(&format!("{text:?} in the log of rank {rank}"), || {
             self.read(&format!("{rank}.err")).contains(text).then_some(())
@@ -213,7 +206,6 @@ impl Site {
 pub(crate) struct Broker(pub(crate) Child);
 
 impl Broker {
-    /// Waits for its end and returns its exit code.
     pub(crate) fn code(&mut self) -> Option<i32> {
         wait_for("the end of a broker", || self.0.try_wait().expect("waits")).code()
     }
