@@ -15,7 +15,8 @@ use crate::resources;
 pub(crate) struct Config {
     #[serde(default)]
     pub(crate) access: Access,
-    pub(crate) bootstrap: Option<Bootstrap>,
+    #[serde(default)]
+    pub(crate) bootstrap: Bootstrap,
     #[serde(default)]
     pub(crate) exec: Exec,
     #[serde(default)]

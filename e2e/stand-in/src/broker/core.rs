@@ -1,14 +1,17 @@
 //! The broker's state, its log, and the loop of states and events.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::mpsc::{Sender, UnboundedSender, WeakSender};
 
-use super::startup::{Severity, Startup};
 use super::state::State;
+use crate::config::Config;
+use crate::environment::Environment;
 use crate::jobs::manager::Manager;
+use crate::output;
 use crate::protocol::Client;
 
 /// What happens around a broker, as what it makes the broker do.
@@ -51,8 +54,69 @@ pub(super) struct Children {
     pub(super) spurn: bool,
 }
 
+/// An attribute may exist without a value, which is then empty.
+pub(super) type Attributes = BTreeMap<String, String>;
+
+/// Directories that were made here, to be removed when the broker is gone.
+#[derive(Default)]
+pub(super) struct Directories(pub(super) Vec<PathBuf>);
+
+impl Drop for Directories {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // Nothing can be done about a directory that is already gone or held.
+            drop(std::fs::remove_dir_all(path));
+        }
+    }
+}
+
+/// Severity of a line, RFC 5424.
+#[derive(Clone, Copy)]
+pub(super) enum Severity {
+    Critical = 2,
+    Error = 3,
+    Info = 6,
+    Debug = 7,
+}
+
+#[derive(Clone)]
+pub(super) struct Logger {
+    /// Rank, or the host name before the rank is known.
+    pub(super) place: String,
+    pub(super) level: u8,
+}
+
+impl Logger {
+    pub(super) fn log(&self, source: &str, severity: Severity, text: &str) {
+        let (number, place) = (severity as u8, &self.place);
+        let name = match severity {
+            Severity::Critical => "crit",
+            Severity::Error => "err",
+            Severity::Info => "info",
+            Severity::Debug => "debug",
+        };
+        if number <= self.level {
+            output::error_line(&format!("<{number}>{source}.{name}[{place}]: {text}"));
+        }
+    }
+}
+
 pub(crate) struct Broker {
-    pub(super) setup: Startup,
+    pub(super) attributes: Attributes,
+    pub(super) config: Config,
+    pub(super) rank: u32,
+    pub(super) hosts: Vec<String>,
+    pub(super) logger: Logger,
+    pub(super) quorum: usize,
+    /// For peers to leave.
+    pub(super) shutdown_limit: Option<Duration>,
+    /// For jobs to end.
+    pub(super) cleanup_limit: Option<Duration>,
+    /// For one connection attempt.
+    pub(super) connect_limit: Duration,
+    pub(super) socket: String,
+    pub(super) directories: Directories,
+    pub(super) environment: Environment,
     pub(super) mailbox: Mailbox,
     pub(super) parent: Option<Parent>,
     pub(super) children: Children,
@@ -66,32 +130,13 @@ pub(crate) struct Broker {
     pub(super) cleaning: bool,
     pub(super) exit_code: i32,
     pub(super) state: State,
-    since: Instant,
-    events: VecDeque<&'static str>,
+    pub(super) since: Instant,
+    pub(super) events: VecDeque<&'static str>,
 }
 
 impl Broker {
-    pub(super) fn new(setup: Startup, mailbox: Mailbox) -> Self {
-        Self {
-            setup,
-            mailbox,
-            parent: None,
-            children: Children::default(),
-            manager: Manager::default(),
-            clients: HashMap::new(),
-            last_client: 0,
-            processes: HashMap::new(),
-            has_cleanup: false,
-            cleaning: false,
-            exit_code: 0,
-            state: State::LoadBuiltins,
-            since: Instant::now(),
-            events: VecDeque::new(),
-        }
-    }
-
     pub(super) fn is_leader(&self) -> bool {
-        self.setup.rank == 0
+        self.rank == 0
     }
 
     pub(super) fn seconds_in_state(&self) -> f64 {
@@ -100,7 +145,7 @@ impl Broker {
 
     pub(super) fn host(&self, rank: u32) -> String {
         let index = usize::try_from(rank).unwrap_or(usize::MAX);
-        self.setup.hosts.get(index).cloned().unwrap_or_else(|| "(null)".to_owned())
+        self.hosts.get(index).cloned().unwrap_or_else(|| "(null)".to_owned())
     }
 
     pub(super) fn log(&self, severity: Severity, text: &str) {
@@ -108,7 +153,7 @@ impl Broker {
     }
 
     pub(super) fn log_as(&self, source: &str, severity: Severity, text: &str) {
-        self.setup.logger.log(source, severity, text);
+        self.logger.log(source, severity, text);
     }
 
     pub(super) fn later(&self, after: Duration, due: impl FnOnce(&mut Self) + Send + 'static) {

@@ -5,9 +5,8 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::core::{Broker, Mailbox};
+use super::core::{Broker, Mailbox, Severity};
 use super::message::{self, MAGIC, Message};
-use super::startup::Severity;
 use crate::protocol::{Reply, Request};
 
 /// `EPERM` of Linux.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{channel, unbounded_channel};
 
-use self::core::{Broker, Mailbox};
+use self::core::Mailbox;
 use self::state::State;
 use crate::client::Call;
 use crate::failure::Failure;
@@ -23,24 +23,22 @@ use crate::failure::Failure;
 const DELIVERY_LIMIT: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
-    let startup = startup::prepare(call)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::new(format!("broker: creating the event loop: {error}")))?;
-    let code = runtime.block_on(serve(startup));
+    let code = runtime.block_on(serve(call));
     // Lookups in flight and links that linger are of no interest any more.
     runtime.shutdown_background();
     code
 }
 
-async fn serve(startup: startup::Startup) -> Result<u8, Failure> {
+async fn serve(call: &Call) -> Result<u8, Failure> {
     let (news, mut received) = unbounded_channel();
     let (alive, mut alive_ends) = channel(1);
-    let mailbox = Mailbox { news, alive: alive.downgrade() };
-    catch_signals(&mailbox)
+    let mut broker = startup::prepare(call, Mailbox { news, alive: alive.downgrade() })?;
+    catch_signals(&broker.mailbox)
         .map_err(|error| Failure::new(format!("Error installing signal handlers: {error}")))?;
-    let mut broker = Broker::new(startup, mailbox);
     broker.begin().await?;
     while broker.state != State::Exit {
         let Some(news) = received.recv().await else { break };

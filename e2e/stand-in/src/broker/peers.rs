@@ -4,8 +4,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::core::{Broker, Parent};
-use super::startup::Severity;
+use super::core::{Broker, Parent, Severity};
 use super::state::State;
 use crate::overlay::link::LinkEvent;
 use crate::overlay::wire::{Downward, Upward};

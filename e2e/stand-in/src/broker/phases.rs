@@ -7,11 +7,9 @@ use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::core::{Broker, Parent};
+use super::core::{Broker, Directories, Parent, Severity};
 use super::local;
-use super::startup::{Directories, Severity};
 use super::state::State;
-use crate::config::Bootstrap;
 use crate::environment::rc1_fault;
 use crate::failure::{Failure, strerror};
 use crate::jobs::job::Job;
@@ -31,9 +29,8 @@ impl Broker {
     /// Starts the parts, and with them the state machine.
     pub(super) async fn begin(&mut self) -> Result<(), Failure> {
         self.log(Severity::Info, "this is the flux stand-in, not real Flux");
-        let bootstrap = self.setup.config.bootstrap.take();
-        self.choose_topology(bootstrap.is_some())?;
-        match self.start_parts(bootstrap.as_ref()) {
+        self.choose_topology()?;
+        match self.start_parts() {
             Ok(()) => self.post("builtins-success"),
             Err((module, text)) => {
                 self.log_as(module, Severity::Error, &text);
@@ -50,11 +47,10 @@ impl Broker {
     }
 
     /// Accepts the schemes that put every rank directly under rank 0.
-    fn choose_topology(&mut self, configured: bool) -> Result<(), Failure> {
-        let default = if configured { "custom" } else { "kary:32" };
-        let size = self.setup.hosts.len();
-        let scheme = self.setup.attributes.entry("tbon.topo".to_owned());
-        let scheme = scheme.or_insert_with(|| default.to_owned());
+    fn choose_topology(&mut self) -> Result<(), Failure> {
+        let size = self.hosts.len();
+        let scheme = self.attributes.entry("tbon.topo".to_owned());
+        let scheme = scheme.or_insert_with(|| "custom".to_owned());
         let width = scheme.strip_prefix("kary:").and_then(|width| width.parse().ok());
         if scheme == "custom" || width.is_some_and(|width: usize| width >= size - 1) {
             return Ok(());
@@ -63,21 +59,21 @@ impl Broker {
     }
 
     /// The error is the module that does not start, and its words.
-    fn start_parts(&mut self, bootstrap: Option<&Bootstrap>) -> Result<(), (&'static str, String)> {
-        let listener = local::bind(&self.setup.socket).map_err(|error| {
-            ("connector-local", format!("bind {}: {}", self.setup.socket, strerror(&error)))
+    fn start_parts(&mut self) -> Result<(), (&'static str, String)> {
+        let listener = local::bind(&self.socket).map_err(|error| {
+            ("connector-local", format!("bind {}: {}", self.socket, strerror(&error)))
         })?;
-        let allow_root_owner = self.setup.config.access.allow_root_owner;
-        let door =
-            local::Door { allow_root_owner, rank: self.setup.rank, mailbox: self.mailbox.clone() };
+        let allow_root_owner = self.config.access.allow_root_owner;
+        let door = local::Door { allow_root_owner, rank: self.rank, mailbox: self.mailbox.clone() };
         tokio::spawn(local::accept(listener, door));
-        match bootstrap.filter(|bootstrap| bootstrap.hosts.len() > 1) {
-            Some(bootstrap) => self.join_overlay(bootstrap).map_err(|text| ("overlay", text)),
-            None => Ok(()),
+        if self.hosts.len() == 1 {
+            return Ok(());
         }
+        self.join_overlay().map_err(|text| ("overlay", text))
     }
 
-    fn join_overlay(&mut self, bootstrap: &Bootstrap) -> Result<(), String> {
+    fn join_overlay(&mut self) -> Result<(), String> {
+        let bootstrap = &self.config.bootstrap;
         let path = bootstrap.curve_cert.as_deref().unwrap_or_default();
         let keys = load_certificate(path)
             .map_err(|error| format!("Error loading certificate: {error}"))?;
@@ -96,12 +92,12 @@ impl Broker {
             return Ok(());
         }
         self.log_as("overlay", Severity::Debug, &format!("connecting to {uri}"));
-        let connect_timeout = self.setup.limits.connect;
-        let uplink = Uplink { uri, keys, ipv6: bootstrap.enable_ipv6, connect_timeout };
+        let connect_timeout = self.connect_limit;
+        let uplink = Uplink { uri, keys, ipv6: self.config.bootstrap.enable_ipv6, connect_timeout };
         let (sender, outgoing) = unbounded_channel();
         tokio::spawn(uplink.keep(outgoing, self.mailbox.clone()));
         self.parent = Some(Parent { sender, responded: false, failed: false, state: None });
-        self.send_up(&Upward::Hello(self.setup.rank, self.host(self.setup.rank)));
+        self.send_up(&Upward::Hello(self.rank, self.host(self.rank)));
         Ok(())
     }
 
@@ -132,19 +128,19 @@ impl Broker {
     }
 
     fn run_rc1(&mut self) -> Result<(), i32> {
-        if let Some((code, text)) = rc1_fault(&self.setup.environment, self.is_leader()) {
+        if let Some((code, text)) = rc1_fault(&self.environment, self.is_leader()) {
             self.log(Severity::Error, text);
             return Err(code);
         }
-        let disabled = self.setup.environment.contains_key("FLUX_DISABLE_JOB_CLEANUP");
+        let disabled = self.environment.contains_key("FLUX_DISABLE_JOB_CLEANUP");
         self.has_cleanup = self.is_leader() && !disabled;
-        let resources = self.setup.config.resource.read(&self.setup.hosts).map_err(|text| {
+        let resources = self.config.resource.read(&self.hosts).map_err(|text| {
             self.log_as("resource", Severity::Error, &text);
             self.log_as("resource", Severity::Critical, "module exiting abnormally");
             1
         })?;
         (self.manager.cores, self.manager.excluded) = resources;
-        let path = self.setup.attributes.get("content.restore");
+        let path = self.attributes.get("content.restore");
         if let Some(path) = path.filter(|path| self.is_leader() && Path::new(path).exists()) {
             self.log(Severity::Info, &format!("rc1.0: restoring content from {path}"));
             let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -172,11 +168,11 @@ impl Broker {
 
     /// Whether there are fewer cores here than configured: then this rank drains itself.
     fn drains_itself(&self) -> bool {
-        let configured = self.manager.cores.get(&self.setup.rank);
+        let configured = self.manager.cores.get(&self.rank);
         let missing = configured.is_some_and(|cores| !cores.is_subset(&local_cores()));
-        let drained = missing && !self.setup.config.resource.noverify;
+        let drained = missing && !self.config.resource.noverify;
         if drained {
-            let place = format!("rank {} ({})", self.setup.rank, self.host(self.setup.rank));
+            let place = format!("rank {} ({})", self.rank, self.host(self.rank));
             let text = format!("draining: {place} missing resources");
             self.log_as("resource", Severity::Error, &text);
         }
@@ -191,7 +187,7 @@ impl Broker {
             self.manager.drained.entry(rank).or_insert_with(|| "missing resources".to_owned());
         }
         let online: Vec<u32> = self.manager.online.keys().copied().collect();
-        if self.state == State::Quorum && online.len() >= self.setup.quorum {
+        if self.state == State::Quorum && online.len() >= self.quorum {
             let hosts: Vec<String> = online.iter().map(|rank| self.host(*rank)).collect();
             let (hosts, ranks) = (text::hostlist(&hosts), online.into_iter().collect());
             let text = format!("online: {hosts} (ranks {})", text::encode_ids(&ranks));
@@ -234,7 +230,7 @@ impl Broker {
         }
         self.cleaning = true;
         self.manager.stopped = true;
-        if let Some(limit) = self.setup.limits.cleanup {
+        if let Some(limit) = self.cleanup_limit {
             self.later(limit, Self::abort_cleanup);
         }
         for id in self.manager.running() {
@@ -260,7 +256,7 @@ impl Broker {
 
     fn enter_shutdown(&mut self) {
         self.children.spurn = true;
-        if let Some(limit) = self.setup.limits.shutdown.filter(|_| self.is_leader()) {
+        if let Some(limit) = self.shutdown_limit.filter(|_| self.is_leader()) {
             self.later(limit, Self::shutdown_timeout);
         }
         if self.children.online.is_empty() {
@@ -288,7 +284,7 @@ impl Broker {
         if !self.is_leader() && !self.is_joined() {
             return Err("Upstream Flux broker is offline. Try again later.".to_owned());
         }
-        let path = self.setup.attributes.get("content.dump").filter(|_| self.is_leader());
+        let path = self.attributes.get("content.dump").filter(|_| self.is_leader());
         let Some(path) = path else { return Ok(()) };
         // A batch job's own instance keeps nothing.
         let jobs = self.manager.jobs.values().filter(|job| job.spec.scope.is_none());
@@ -302,7 +298,7 @@ impl Broker {
     /// Lets go of everything; returns the exit code and the directories to be removed last.
     pub(super) fn end(self) -> (u8, Directories) {
         // Others may have removed it already.
-        drop(std::fs::remove_file(&self.setup.socket));
-        (u8::try_from(self.exit_code).unwrap_or(1), self.setup.directories)
+        drop(std::fs::remove_file(&self.socket));
+        (u8::try_from(self.exit_code).unwrap_or(1), self.directories)
     }
 }

@@ -33,13 +33,13 @@ impl Broker {
     pub(super) fn serve(&mut self, request: Request, client: Client) {
         let manager = &mut self.manager;
         let reply = match request {
-            Request::Attribute(name) => match self.setup.attributes.get(&name) {
+            Request::Attribute(name) => match self.attributes.get(&name) {
                 Some(value) => Reply::Done(json!(value)),
                 None => Reply::failed("No such file or directory"),
             },
             Request::State | Request::LeadState => Reply::Done(json!({
                 "state": self.state.name(), "duration": self.seconds_in_state(),
-                "size": self.setup.hosts.len(), "owner": nix::unistd::getuid().as_raw(),
+                "size": self.hosts.len(), "owner": nix::unistd::getuid().as_raw(),
             })),
             Request::Jobs(scope) => {
                 let jobs = manager.jobs.values().filter(|job| job.spec.scope == scope);
@@ -71,8 +71,7 @@ impl Broker {
         match order {
             Order::Start(order) => {
                 let (job, task) = (order.job, order.task);
-                let attribute =
-                    |name: &str| self.setup.attributes.get(name).map_or("", String::as_str);
+                let attribute = |name: &str| self.attributes.get(name).map_or("", String::as_str);
                 let mailbox = self.mailbox.clone();
                 let report = move |happened| {
                     mailbox.report(move |broker| broker.task_news(job, task, happened));
@@ -83,7 +82,7 @@ impl Broker {
             }
             Order::Cancel(job) => {
                 self.signal_tasks(job, Signal::SIGTERM);
-                let limit = self.setup.config.exec.kill_timeout.as_deref();
+                let limit = self.config.exec.kill_timeout.as_deref();
                 let limit = limit.and_then(text::duration).unwrap_or(KILL_TIMEOUT);
                 self.later(limit, move |broker| broker.signal_tasks(job, Signal::SIGKILL));
             }

@@ -1,17 +1,18 @@
 //! From the command line to a broker that is ready to run: the steps of real Flux, in its order,
 //! so that of several faults the same one is reported.
 
-use std::collections::BTreeMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::core::{Attributes, Broker, Children, Directories, Logger, Mailbox, Severity};
+use super::state::State;
 use crate::client::Call;
 use crate::config::{self, Config};
-use crate::environment::Environment;
 use crate::failure::{Failure, strerror};
+use crate::jobs::manager::Manager;
 use crate::options::{Parsed, parse};
-use crate::output;
 use crate::text;
 
 /// Attributes that may be set at start (flux-broker-attributes(7)). Flux has many more.
@@ -22,35 +23,8 @@ const SETTABLE: &str = "broker.cleanup-timeout broker.quorum broker.rc2_none bro
 /// Longest path of an `AF_UNIX` socket.
 const LONGEST_SOCKET: usize = 107;
 
-/// An attribute may exist without a value, which is then empty.
-pub(super) type Attributes = BTreeMap<String, String>;
-
-pub(super) struct Startup {
-    pub(super) attributes: Attributes,
-    pub(super) config: Config,
-    pub(super) rank: u32,
-    pub(super) hosts: Vec<String>,
-    pub(super) logger: Logger,
-    pub(super) quorum: usize,
-    pub(super) limits: Limits,
-    pub(super) socket: String,
-    pub(super) directories: Directories,
-    /// Environment without what a broker does not hand on.
-    pub(super) environment: Environment,
-}
-
-/// Time limits from attributes; none is for ever.
-pub(super) struct Limits {
-    /// For peers to leave.
-    pub(super) shutdown: Option<Duration>,
-    /// For jobs to end, after a signal.
-    pub(super) cleanup: Option<Duration>,
-    /// For one connection attempt.
-    pub(super) connect: Duration,
-}
-
 /// Prepares a broker from the words after `flux broker`.
-pub(super) fn prepare(call: &Call) -> Result<Startup, Failure> {
+pub(super) fn prepare(call: &Call, mailbox: Mailbox) -> Result<Broker, Failure> {
     let parsed = parse("broker", &call.words, "S|setattr= c|config-path=")?;
     let attributes = attributes(&parsed)?;
     if let Some(methods) = call.environment.get("FLUX_PMI_CLIENT_METHODS") {
@@ -64,7 +38,7 @@ pub(super) fn prepare(call: &Call) -> Result<Startup, Failure> {
     let level =
         level.ok_or_else(|| Failure::new("Error initializing logging: Invalid argument"))?;
     let mut logger = Logger { place: attributes["hostname"].clone(), level };
-    finish(attributes, config, &mut logger, call).map_err(|error| {
+    finish(attributes, config, &mut logger, call, mailbox).map_err(|error| {
         if error.code != 1 {
             return error;
         }
@@ -103,17 +77,13 @@ fn finish(
     mut config: Config,
     logger: &mut Logger,
     call: &Call,
-) -> Result<Startup, Failure> {
+    mailbox: Mailbox,
+) -> Result<Broker, Failure> {
     let hostname = attributes["hostname"].clone();
-    let bootstrap = config.bootstrap.map(|table| table.expand(&hostname)).transpose();
-    config.bootstrap = bootstrap.map_err(|error| {
+    config.bootstrap = config.bootstrap.expand(&hostname).map_err(|error| {
         Failure::new(format!("bootstrap: config: Config file error [bootstrap]: {error}"))
     })?;
-    let listed = config.bootstrap.iter().flat_map(|table| &table.hosts);
-    let mut hosts: Vec<String> = listed.map(|host| host.name.clone()).collect();
-    if hosts.is_empty() {
-        hosts.push(hostname.clone());
-    }
+    let hosts: Vec<String> = config.bootstrap.hosts.iter().map(|host| host.name.clone()).collect();
     let rank = (0..).zip(&hosts).find(|(_, host)| **host == hostname).map_or(0, |(rank, _)| rank);
     logger.place = rank.to_string();
     let facts = [
@@ -121,37 +91,50 @@ fn finish(
         ("size", hosts.len().to_string()),
         ("hostlist", text::hostlist(&hosts)),
         ("broker.pid", std::process::id().to_string()),
-        ("security.owner", nix::unistd::getuid().to_string()),
         ("instance-level", "0".to_owned()),
     ];
     attributes.extend(facts.map(|(name, value)| (name.to_owned(), value)));
-    let mut environment = call.environment.clone();
-    for name in ["FLUX_URI", "FLUX_PROXY_REMOTE", "FLUX_KVS_NAMESPACE", "FLUX_JOB_ID_PATH"] {
-        environment.remove(name);
-    }
     let mut directories = Directories::default();
     // Only rank 0 has a state to keep.
     for name in if rank == 0 { &["rundir", "statedir"][..] } else { &["rundir"] } {
-        directories.create(name, &attributes[*name]).map_err(Failure::new)?;
+        create(&mut directories, name, &attributes[*name]).map_err(Failure::new)?;
     }
     let socket = local_socket(&mut attributes, rank).map_err(Failure::new)?;
     let quorum = quorum(&attributes, hosts.len()).map_err(Failure::new)?;
-    let limits = limits(&mut attributes).map_err(Failure::new)?;
+    attributes.entry("tbon.connect_timeout".to_owned()).or_insert_with(|| "30s".to_owned());
+    let limit = |name| limit(&attributes, name).map_err(Failure::new);
+    let shutdown_limit = limit("broker.shutdown-timeout")?;
+    let cleanup_limit = limit("broker.cleanup-timeout")?;
+    let connect_limit = limit("tbon.connect_timeout")?.unwrap_or(Duration::MAX);
     if rank == 0 && !attributes.contains_key("broker.rc2_none") {
         return Err(Failure::not_simulated("an initial program, as without broker.rc2_none"));
     }
-    let logger = logger.clone();
-    Ok(Startup {
+    Ok(Broker {
         attributes,
         config,
         rank,
         hosts,
-        logger,
+        logger: logger.clone(),
         quorum,
-        limits,
+        shutdown_limit,
+        cleanup_limit,
+        connect_limit,
         socket,
         directories,
-        environment,
+        environment: call.environment.clone(),
+        mailbox,
+        parent: None,
+        children: Children::default(),
+        manager: Manager::default(),
+        clients: HashMap::new(),
+        last_client: 0,
+        processes: HashMap::new(),
+        has_cleanup: false,
+        cleaning: false,
+        exit_code: 0,
+        state: State::LoadBuiltins,
+        since: Instant::now(),
+        events: VecDeque::new(),
     })
 }
 
@@ -161,44 +144,21 @@ fn quorum(attributes: &Attributes, size: usize) -> Result<usize, String> {
     count.ok_or_else(|| "Error parsing broker.quorum attribute".to_owned())
 }
 
-fn limits(attributes: &mut Attributes) -> Result<Limits, String> {
-    attributes.entry("tbon.connect_timeout".to_owned()).or_insert_with(|| "30s".to_owned());
-    let limit = |name: &str| match attributes.get(name).filter(|text| *text != "none") {
-        None => Ok(None),
-        Some(text) => {
-            text::duration(text).map(Some).ok_or_else(|| format!("Error parsing {name} attribute"))
-        }
-    };
-    Ok(Limits {
-        shutdown: limit("broker.shutdown-timeout")?,
-        cleanup: limit("broker.cleanup-timeout")?,
-        connect: limit("tbon.connect_timeout")?.unwrap_or(Duration::MAX),
-    })
+/// A time limit; none is for ever.
+fn limit(attributes: &Attributes, name: &str) -> Result<Option<Duration>, String> {
+    let given = attributes.get(name).filter(|text| *text != "none");
+    let parsed = given.map(|text| text::duration(text).ok_or(()));
+    parsed.transpose().map_err(|()| format!("Error parsing {name} attribute"))
 }
 
-/// Directories that were made here, to be removed when the broker is gone.
-#[derive(Default)]
-pub(super) struct Directories(Vec<PathBuf>);
-
-impl Drop for Directories {
-    fn drop(&mut self) {
-        for path in &self.0 {
-            // Nothing can be done about a directory that is already gone or held.
-            drop(std::fs::remove_dir_all(path));
-        }
+/// Sets up the directory at `path`, which attribute `name` names.
+fn create(directories: &mut Directories, name: &str, path: &str) -> Result<(), String> {
+    if !Path::new(path).exists() {
+        let made = std::fs::DirBuilder::new().mode(0o700).create(path);
+        made.map_err(|error| format!("{name} error creating {path}: {}", strerror(&error)))?;
+        directories.0.push(PathBuf::from(path));
     }
-}
-
-impl Directories {
-    /// Sets up the directory at `path`, which attribute `name` names.
-    fn create(&mut self, name: &str, path: &str) -> Result<(), String> {
-        if !Path::new(path).exists() {
-            let made = std::fs::DirBuilder::new().mode(0o700).create(path);
-            made.map_err(|error| format!("{name} error creating {path}: {}", strerror(&error)))?;
-            self.0.push(PathBuf::from(path));
-        }
-        check_directory(Path::new(path)).map_err(|error| format!("{name} {error}"))
-    }
+    check_directory(Path::new(path)).map_err(|error| format!("{name} {error}"))
 }
 
 fn check_directory(path: &Path) -> Result<(), String> {
@@ -224,35 +184,4 @@ fn local_socket(attributes: &mut Attributes, rank: u32) -> Result<String, String
         return Err(format!("local-uri length of {} bytes {text}", path.len()));
     }
     Ok(path.to_owned())
-}
-
-/// Severity of a line, RFC 5424.
-#[derive(Clone, Copy)]
-pub(super) enum Severity {
-    Critical = 2,
-    Error = 3,
-    Info = 6,
-    Debug = 7,
-}
-
-#[derive(Clone)]
-pub(super) struct Logger {
-    /// Rank, or the host name before the rank is known.
-    pub(super) place: String,
-    pub(super) level: u8,
-}
-
-impl Logger {
-    pub(super) fn log(&self, source: &str, severity: Severity, text: &str) {
-        let (number, place) = (severity as u8, &self.place);
-        let name = match severity {
-            Severity::Critical => "crit",
-            Severity::Error => "err",
-            Severity::Info => "info",
-            Severity::Debug => "debug",
-        };
-        if number <= self.level {
-            output::error_line(&format!("<{number}>{source}.{name}[{place}]: {text}"));
-        }
-    }
 }
