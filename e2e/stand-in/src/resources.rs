@@ -44,28 +44,20 @@ pub(crate) fn encode_local(hosts: &[String]) -> Value {
     }})
 }
 
-#[derive(Deserialize)]
-struct ResourceSet {
-    execution: Execution,
-}
-
-#[derive(Deserialize)]
-struct Execution {
-    #[serde(rename = "R_lite")]
-    entries: Vec<Entry>,
-    nodelist: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Entry {
-    rank: String,
-    children: Children,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Children {
-    core: String,
+/// The cores of every node by its name.
+fn parse(text: &str) -> Option<BTreeMap<String, BTreeSet<u32>>> {
+    let set: Value = serde_json::from_str(text).ok()?;
+    let execution = &set["execution"];
+    let mut cores = Cores::new();
+    for entry in execution["R_lite"].as_array()? {
+        let children = entry["children"].as_object().filter(|children| children.len() == 1)?;
+        let given = text::decode_ids(children.get("core")?.as_str()?)?;
+        let ranks = text::decode_ids(entry["rank"].as_str()?)?;
+        cores.extend(ranks.into_iter().map(|rank| (rank, given.clone())));
+    }
+    let names = execution["nodelist"].as_array()?.iter().filter_map(Value::as_str);
+    let names = Hostlist::parse(&names.collect::<Vec<_>>().join(",")).ok()?;
+    Some(names.hosts().zip(cores.into_values()).collect())
 }
 
 /// Reads the file at `path` for the brokers named `hosts`, which it must name all and no other. The
@@ -73,19 +65,7 @@ struct Children {
 fn read(path: &str, hosts: &[String]) -> Result<Cores, String> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("unable to open {path}: {}", strerror(&error)))?;
-    let set: ResourceSet =
-        serde_json::from_str(&text).map_err(|error| format!("error parsing R: {error}"))?;
-    let mut cores = BTreeMap::new();
-    for entry in &set.execution.entries {
-        let (ranks, given) = text::decode_ids(&entry.rank)
-            .zip(text::decode_ids(&entry.children.core))
-            .ok_or("error parsing R: invalid idset in R_lite")?;
-        cores.extend(ranks.into_iter().map(|rank| (rank, given.clone())));
-    }
-    let nodelist = Hostlist::parse(&set.execution.nodelist.join(","))
-        .map_err(|error| format!("error parsing R: {error}"))?;
-    let named: BTreeMap<String, BTreeSet<u32>> =
-        nodelist.hosts().zip(cores.into_values()).collect();
+    let named = parse(&text).ok_or("error parsing R")?;
     if named.len() != hosts.len() {
         let (hosts, nodes) = (hosts.len(), named.len());
         return Err(format!("error reranking R: {hosts} hosts and {nodes} nodes"));

@@ -39,9 +39,9 @@ impl Mailbox {
 /// The parent, on a worker.
 pub(super) struct Parent {
     pub(super) sender: UnboundedSender<Bytes>,
-    pub(super) responded: bool,
-    /// The parent refused the hello or sent us away.
+    /// It refused the hello or sent us away.
     pub(super) failed: bool,
+    /// None before it has accepted the hello.
     pub(super) state: Option<State>,
 }
 
@@ -76,7 +76,6 @@ pub(super) enum Severity {
     Critical = 2,
     Error = 3,
     Info = 6,
-    Debug = 7,
 }
 
 #[derive(Clone)]
@@ -93,7 +92,6 @@ impl Logger {
             Severity::Critical => "crit",
             Severity::Error => "err",
             Severity::Info => "info",
-            Severity::Debug => "debug",
         };
         if number <= self.level {
             output::error_line(&format!("<{number}>{source}.{name}[{place}]: {text}"));

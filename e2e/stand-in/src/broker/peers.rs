@@ -24,7 +24,7 @@ impl Broker {
     }
 
     pub(super) fn is_joined(&self) -> bool {
-        self.parent.as_ref().is_some_and(|parent| parent.responded && !parent.failed)
+        self.parent.as_ref().is_some_and(|parent| parent.state.is_some() && !parent.failed)
     }
 
     pub(crate) fn parent_event(&mut self, event: LinkEvent) {
@@ -42,11 +42,10 @@ impl Broker {
 
     fn parent_says(&mut self, message: Downward) {
         match message {
-            Downward::Welcome => self.change_parent(|parent| parent.responded = true),
-            Downward::Refused(reason) => self.parent_failed(&format!("overlay.hello: {reason}")),
-            Downward::Disconnect => {
-                let lead = self.host(0);
-                self.parent_failed(&format!("{lead} (rank 0) sent disconnect control message"));
+            Downward::Failed(text) => {
+                self.log_as("overlay", Severity::Critical, &text);
+                self.fail_with(1);
+                self.change_parent(|parent| parent.failed = true);
             }
             Downward::State(state) => self.change_parent(|parent| parent.state = Some(state)),
             Downward::GoodbyeAnswer => self.post("goodbye"),
@@ -68,16 +67,10 @@ impl Broker {
         self.look_at_parent();
     }
 
-    fn parent_failed(&mut self, text: &str) {
-        self.log_as("overlay", Severity::Critical, text);
-        self.fail_with(1);
-        self.change_parent(|parent| parent.failed = true);
-    }
-
     /// Posts what follows from the parent's state in the own one.
     pub(super) fn look_at_parent(&mut self) {
         let Some(parent) = &self.parent else { return };
-        let state = parent.state.filter(|_| parent.responded).unwrap_or(State::LoadBuiltins);
+        let state = parent.state.unwrap_or(State::LoadBuiltins);
         if let Some(event) = self.state.event_of_parent(state, parent.failed) {
             self.post(event);
         }
@@ -116,7 +109,10 @@ impl Broker {
                 self.greet(link, rank, &hostname);
             }
             (message, Some(rank)) => self.rank_says(rank, link, message),
-            (_, None) => self.send_down(link, &Downward::Disconnect),
+            (_, None) => {
+                let text = format!("{} (rank 0) sent disconnect control message", self.host(0));
+                self.send_down(link, &Downward::Failed(text));
+            }
         }
     }
 
@@ -148,7 +144,7 @@ impl Broker {
                  {configured} is configured as rank {rank}: mismatched config?"
             );
             self.log_as("overlay", Severity::Error, &text);
-            self.send_down(link, &Downward::Refused("Invalid argument".to_owned()));
+            self.send_down(link, &Downward::Failed("overlay.hello: Invalid argument".to_owned()));
             return;
         }
         if self.children.online.contains_key(&rank) {
@@ -156,7 +152,6 @@ impl Broker {
             self.child_gone(rank);
         }
         self.children.online.insert(rank, link);
-        self.send_down(link, &Downward::Welcome);
         self.send_down(link, &Downward::State(self.state));
     }
 

@@ -91,12 +91,11 @@ impl Broker {
             tokio::spawn(accept(listener, keys, self.mailbox.clone()));
             return Ok(());
         }
-        self.log_as("overlay", Severity::Debug, &format!("connecting to {uri}"));
         let connect_timeout = self.connect_limit;
         let uplink = Uplink { uri, keys, ipv6: self.config.bootstrap.enable_ipv6, connect_timeout };
         let (sender, outgoing) = unbounded_channel();
         tokio::spawn(uplink.keep(outgoing, self.mailbox.clone()));
-        self.parent = Some(Parent { sender, responded: false, failed: false, state: None });
+        self.parent = Some(Parent { sender, failed: false, state: None });
         self.send_up(&Upward::Hello(self.rank, self.host(self.rank)));
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! One connection: bytes of a stream on one side, whole messages on the other, CURVE in between.
 
+use std::io::Error;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -53,42 +54,43 @@ pub(crate) async fn run(
     outgoing: &mut UnboundedReceiver<Bytes>,
     report: impl Fn(LinkEvent),
 ) {
-    drop(stream.set_nodelay(true));
     // Where that cannot be set the link is as good as before.
     let _ = limit_silence(&stream);
+    // That it has ended is all that matters, and an ERROR command may be waiting to say why.
+    let _ = exchange(&mut stream, &mut connection, outgoing, &report).await;
+    drop(flush(&mut stream, &mut connection).await);
+    drop(stream.shutdown().await);
+    report(LinkEvent::Closed);
+}
+
+async fn exchange(
+    stream: &mut TcpStream,
+    connection: &mut Connection,
+    outgoing: &mut UnboundedReceiver<Bytes>,
+    report: &impl Fn(LinkEvent),
+) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
     let deadline = tokio::time::Instant::now() + HANDSHAKE_LIMIT;
     let mut buffer = vec![0_u8; 64 << 10];
     loop {
-        if flush(&mut stream, &mut connection).await.is_err() {
-            break;
-        }
-        report_all(&mut connection, &report);
+        flush(stream, connection).await?;
+        report_all(connection, report);
         let ready = connection.is_ready();
         tokio::select! {
-            read = stream.read(&mut buffer) => match read {
-                Ok(count) if count > 0 => {
-                    let input = Bytes::copy_from_slice(&buffer[..count]);
-                    if connection.handle_input(input).is_err() {
-                        // An ERROR command may be waiting to tell the peer why.
-                        drop(flush(&mut stream, &mut connection).await);
-                        break;
-                    }
+            count = stream.read(&mut buffer) => {
+                let input = Bytes::copy_from_slice(&buffer[..count?]);
+                if input.is_empty() {
+                    return Ok(());
                 }
-                _ => break,
-            },
-            message = outgoing.recv(), if ready => match message {
-                Some(bytes) => {
-                    if connection.send_message(&Message::single(bytes)).is_err() {
-                        break;
-                    }
-                }
-                None => break,
-            },
-            () = tokio::time::sleep_until(deadline), if !ready => break,
+                connection.handle_input(input).map_err(Error::other)?;
+            }
+            message = outgoing.recv(), if ready => {
+                let Some(bytes) = message else { return Ok(()) };
+                connection.send_message(&Message::single(bytes)).map_err(Error::other)?;
+            }
+            () = tokio::time::sleep_until(deadline), if !ready => return Ok(()),
         }
     }
-    drop(stream.shutdown().await);
-    report(LinkEvent::Closed);
 }
 
 /// Real brokers say something every 2 s, and give up a peer that has acknowledged nothing for 20 s

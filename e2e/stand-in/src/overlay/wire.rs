@@ -27,10 +27,9 @@ pub(crate) enum Upward {
 /// From the lead to a worker.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Downward {
-    Welcome,
-    Refused(String),
-    /// The sender has no such worker, or wants it gone.
-    Disconnect,
+    /// The hello was refused, or the sender wants the worker gone: why.
+    Failed(String),
+    /// The state of the sender. The first one accepts the hello.
     State(State),
     GoodbyeAnswer,
     Order(Order),
