@@ -60,13 +60,13 @@ fn a_signal_ends_a_broker_that_waits_for_others() {
     assert_eq!(lead.end(), Some(0), "in quorum");
     let mut worker = site.start(1, &[]);
     site.wait_for_log(1, "load-builtins->join");
+    assert!(stdout(&site.ask(1, &["uptime"])).contains(" join "));
     assert_eq!(worker.end(), Some(1), "in join, without a parent");
 }
 
 #[test]
 fn a_worker_outlives_its_lead_until_a_new_one_sends_it_away() {
-    let site = Site::new(2);
-    let [lead, mut worker] = site.start_two();
+    let (site, [lead, mut worker]) = Site::two();
     drop(lead);
     assert!(worker.runs());
     let _new = site.start(0, &[]);
@@ -80,8 +80,7 @@ fn a_worker_outlives_its_lead_until_a_new_one_sends_it_away() {
 
 #[test]
 fn a_lost_worker_is_noticed_and_may_come_back_as_may_one_that_has_left() {
-    let site = Site::new(2);
-    let [_lead, worker] = site.start_two();
+    let (site, [_lead, worker]) = Site::two();
     drop(worker);
     site.wait_for_log(0, "broker.err[0]: dead to Flux: a1 (rank 1)");
     for _ in 0..2 {

@@ -4,8 +4,7 @@ use crate::site::{Broker, Site, stderr, stdout, wait_for};
 
 #[test]
 fn four_tasks_run_on_two_brokers() {
-    let site = Site::new(2);
-    let _brokers = site.start_two();
+    let (site, _brokers) = Site::two();
     let task = "echo $FLUX_TASK_RANK/$FLUX_JOB_SIZE on $FLUX_JOB_NNODES at ${FLUX_URI##*-}";
     let words = ["submit", "-N2", "-n4", "--quiet", "--watch", "bash", "-c", task];
     let output = site.ask(0, &words);
@@ -19,8 +18,7 @@ fn four_tasks_run_on_two_brokers() {
 
 #[test]
 fn the_highest_exit_code_is_the_jobs() {
-    let site = Site::new(2);
-    let _brokers = site.start_two();
+    let (site, _brokers) = Site::two();
     let code = |words: &[&str]| site.ask(0, words).status.code();
     let exit = "exit $((FLUX_TASK_RANK + 3))";
     assert_eq!(code(&["submit", "-n4", "--watch", "bash", "-c", exit]), Some(6));
@@ -33,8 +31,7 @@ fn the_highest_exit_code_is_the_jobs() {
 
 #[test]
 fn run_prints_at_once_and_submit_when_the_job_has_ended() {
-    let site = Site::new(2);
-    let _brokers = site.start_two();
+    let (site, _brokers) = Site::two();
     let task = "echo begun; echo said >&2; touch $0; until [ -e go ]; do sleep 0.05; done";
     let commands: [&[&str]; 2] = [&["run"], &["submit", "--quiet", "--watch"]];
     let mut children = commands.map(|command| {
@@ -56,21 +53,18 @@ fn run_prints_at_once_and_submit_when_the_job_has_ended() {
 
 #[test]
 fn run_passes_signals_on_to_the_job_and_follows_it_to_its_end() {
-    let site = Site::new(2);
-    let _brokers = site.start_two();
+    let (site, _brokers) = Site::two();
     let task = "trap 'echo got TERM; exit 3' TERM; touch $0; while :; do sleep 0.05; done";
     let mut question = site.question(0, &["run", "bash", "-c", task, "trapped"]);
     question.stdout(std::fs::File::create(site.path("run.out")).expect("creates"));
     let mut run = Broker(question.spawn().expect("starts"));
     wait_for("the job to run", || site.path("trapped").exists().then_some(()));
-    run.signal(nix::sys::signal::SIGTERM);
-    assert_eq!((run.code(), site.read("run.out").as_str()), (Some(3), "got TERM\n"));
+    assert_eq!((run.end(), site.read("run.out").as_str()), (Some(3), "got TERM\n"));
 }
 
 #[test]
 fn a_job_that_reads_its_input_waits_unless_there_is_none() {
-    let site = Site::new(2);
-    let _brokers = site.start_two();
+    let (site, _brokers) = Site::two();
     let output = site.ask(0, &["submit", "--input=/dev/null", "--quiet", "--watch", "cat"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(site.ask(0, &["submit", "cat"]).status.success());
@@ -81,8 +75,7 @@ fn a_job_that_reads_its_input_waits_unless_there_is_none() {
 
 #[test]
 fn the_events_of_a_job_say_whether_it_was_started() {
-    let site = Site::new(2);
-    let _brokers = site.start_two();
+    let (site, _brokers) = Site::two();
     let none = site.ask(0, &["job", "last"]);
     assert_eq!(
         (none.status.code(), stderr(&none).as_str()),
@@ -111,9 +104,8 @@ fn the_events_of_a_job_say_whether_it_was_started() {
 
 #[test]
 fn requests_that_make_no_sense_are_refused() {
-    let site = Site::new(1);
-    let script = site.script("script", "#!/bin/bash\ntrue\n");
-    let _lead = site.start_one();
+    let (site, _lead) = Site::one();
+    let script = site.write("script", "#!/bin/bash\ntrue\n");
     for (words, code, text) in [
         (vec!["submit", "-N4", "-n2", "true"], 1, "node count must not be greater than task count"),
         (vec!["submit"], 1, "job command and arguments are missing"),
@@ -133,8 +125,7 @@ fn requests_that_make_no_sense_are_refused() {
 
 #[test]
 fn waitable_jobs_are_waited_for_and_files_hold_what_they_write() {
-    let site = Site::new(2);
-    let _brokers = site.start_two();
+    let (site, _brokers) = Site::two();
     let wait = || site.ask(0, &["job", "wait", "--all"]);
     assert_eq!(wait().status.code(), Some(0), "there are none");
     let words = ["submit", "--flags=waitable", "--output=out-{{id}}", "--error=err"];
@@ -151,9 +142,8 @@ fn waitable_jobs_are_waited_for_and_files_hold_what_they_write() {
 
 #[test]
 fn a_batch_job_has_an_instance_of_its_own() {
-    let site = Site::new(2);
-    let _brokers = site.start_two();
-    let script = site.script(
+    let (site, _brokers) = Site::two();
+    let script = site.write(
         "script",
         "#!/bin/bash\nflux run -N2 -n2 echo inner\nflux run -n3 true || echo too many\n\
          flux submit --quiet true\nflux queue idle --quiet\nflux jobs -ano '{name} {status}'\nexit 5\n",
@@ -230,8 +220,7 @@ fn jobs_are_in_the_dump_and_those_that_had_not_started_run_later() {
 
 #[test]
 fn proxy_runs_commands_through_a_shell() {
-    let site = Site::new(1);
-    let _lead = site.start_one();
+    let (site, _lead) = Site::one();
     let uri = format!("local://{}", site.text("run0/local-0"));
     let output = site.flux(&["proxy", &uri, "flux", "getattr", "size;", "exit", "3"]);
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(3), "1\n"));

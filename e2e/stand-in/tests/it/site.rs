@@ -8,7 +8,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use flux_contract::CurveCertificate;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// Nothing here takes longer.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -76,20 +77,15 @@ impl Site {
             r#"{{"version": 1, "execution": {{"starttime": 0, "expiration": 0, "nodelist": ["a[0-{last}]"],
                 "R_lite": [{{"rank": "0-{last}", "children": {{"core": "0-1"}}}}]}}}}"#
         );
-        new.write("R", &set);
-        new.write("broker.toml", &new.config(size));
-        new
-    }
-
-    fn config(&self, size: u32) -> String {
-        let (certificate, set) = (self.text("curve.cert"), self.text("R"));
-        let (port, last) = (self.port, size - 1);
-        format!(
+        let (certificate, set) = (new.text("curve.cert"), new.write("R", &set));
+        let config = format!(
             "[bootstrap]\ncurve_cert = \"{certificate}\"\ndefault_port = {port}\n\
              default_bind = \"tcp://127.0.0.1:%p\"\ndefault_connect = \"tcp://127.0.0.1:%p\"\n\
              hosts = [{{ host = \"a[0-{last}]\" }}]\n\
              [resource]\nnoverify = true\npath = \"{set}\"\n"
-        )
+        );
+        new.write("broker.toml", &config);
+        new
     }
 
     pub(crate) fn certificate(&self, name: &str, secret: [u8; 32]) {
@@ -109,12 +105,6 @@ impl Site {
     pub(crate) fn write(&self, name: &str, text: &str) -> String {
         std::fs::write(self.path(name), text).expect("writes");
         self.text(name)
-    }
-
-    pub(crate) fn script(&self, name: &str, text: &str) -> String {
-        let path = self.write(name, text);
-        self.set_mode(name, 0o755);
-        path
     }
 
     pub(crate) fn set_mode(&self, name: &str, mode: u32) {
@@ -175,16 +165,20 @@ impl Site {
         self.spawn(self.broker("start", rank, more), rank)
     }
 
-    pub(crate) fn start_one(&self) -> Broker {
-        let lead = self.start(0, &[]);
-        self.wait_for_log(0, "quorum->run");
-        lead
+    /// A site whose one broker runs.
+    pub(crate) fn one() -> (Self, Broker) {
+        let site = Self::new(1);
+        let lead = site.start(0, &[]);
+        site.wait_for_log(0, "quorum->run");
+        (site, lead)
     }
 
-    pub(crate) fn start_two(&self) -> [Broker; 2] {
-        let brokers = [self.start(0, &[]), self.start(1, &[])];
-        self.wait_for_log(1, "quorum->run");
-        brokers
+    /// A site whose two brokers run.
+    pub(crate) fn two() -> (Self, [Broker; 2]) {
+        let site = Self::new(2);
+        let brokers = [site.start(0, &[]), site.start(1, &[])];
+        site.wait_for_log(1, "quorum->run");
+        (site, brokers)
     }
 
     pub(crate) fn spawn(&self, mut command: Command, rank: u32) -> Broker {
@@ -216,13 +210,9 @@ impl Broker {
 
     /// Asks it to end, and returns its exit code.
     pub(crate) fn end(&mut self) -> Option<i32> {
-        self.signal(Signal::SIGTERM);
-        self.code()
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) {
         let process = i32::try_from(self.0.id()).expect("a process id");
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(process), signal).expect("signals");
+        kill(Pid::from_raw(process), Signal::SIGTERM).expect("signals");
+        self.code()
     }
 }
 

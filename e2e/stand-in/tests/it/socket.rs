@@ -5,7 +5,6 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 
 use crate::site::{Site, skipped_without_root, stderr, stdout, wait_for};
-use nix::sys::signal::Signal;
 
 const ANY_NODE: u32 = u32::MAX;
 
@@ -75,8 +74,7 @@ fn state(stream: &mut UnixStream, node: u32) -> String {
 
 #[test]
 fn the_state_is_told_several_times_over_one_connection_and_other_topics_are_unknown() {
-    let site = Site::new(1);
-    let mut lead = site.start_one();
+    let (site, mut lead) = Site::one();
     let mut stream = connect(&site, 0);
     for node in [ANY_NODE, 0] {
         assert_eq!(state(&mut stream, node), "run");
@@ -97,7 +95,6 @@ fn a_worker_that_another_lead_sends_away_before_the_quorum_stays_and_has_no_way_
     site.wait_for_log(1, "init->quorum");
     let mut stream = connect(&site, 1);
     assert_eq!(state(&mut stream, 0), "quorum");
-    lead.signal(Signal::SIGKILL);
     drop(lead);
     let _another = site.start(0, &[]);
     site.wait_for_log(1, "sent disconnect control message");
@@ -107,8 +104,7 @@ fn a_worker_that_another_lead_sends_away_before_the_quorum_stays_and_has_no_way_
 
 #[test]
 fn the_lead_drains_ranks_and_lists_what_runs_there_whichever_broker_is_asked() {
-    let site = Site::new(2);
-    let _brokers = site.start_two();
+    let (site, _brokers) = Site::two();
     let job = ["submit", "--quiet", "-N2", "bash", "-c", "until [ -e go ]; do sleep 0.05; done"];
     assert_eq!(site.ask(0, &job).status.code(), Some(0));
     let mut stream = connect(&site, 1);
@@ -141,14 +137,6 @@ fn the_lead_drains_ranks_and_lists_what_runs_there_whichever_broker_is_asked() {
     wait_for("both", || (free() == "2\n").then_some(()));
     assert_eq!(ask("resource.drain", r#"{"targets":"7","reason":""}"#).0, 22);
     assert_eq!(ask("resource.drain", r#"{"reason":"bad fan"}"#).0, 71);
-}
-
-#[test]
-fn a_broker_that_waits_for_its_parent_tells_so() {
-    let site = Site::new(2);
-    let _worker = site.start(1, &[]);
-    site.wait_for_log(1, "load-builtins->join");
-    assert_eq!(state(&mut connect(&site, 1), ANY_NODE), "join");
 }
 
 /// A user that has no passwd entry.
