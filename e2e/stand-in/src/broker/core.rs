@@ -36,24 +36,6 @@ impl Mailbox {
     }
 }
 
-/// The parent, on a worker.
-pub(super) struct Parent {
-    pub(super) sender: UnboundedSender<Bytes>,
-    /// It refused the hello or sent us away.
-    pub(super) failed: bool,
-    /// None before it has accepted the hello.
-    pub(super) state: Option<State>,
-}
-
-/// The children, on the lead: all links by number, and the link of each rank that is online.
-#[derive(Default)]
-pub(super) struct Children {
-    pub(super) links: HashMap<u64, UnboundedSender<Bytes>>,
-    pub(super) online: BTreeMap<u32, u64>,
-    /// New ones are sent away.
-    pub(super) spurn: bool,
-}
-
 /// An attribute may exist without a value, which is then empty.
 pub(super) type Attributes = BTreeMap<String, String>;
 
@@ -116,8 +98,16 @@ pub(crate) struct Broker {
     pub(super) directories: Directories,
     pub(super) environment: Environment,
     pub(super) mailbox: Mailbox,
-    pub(super) parent: Option<Parent>,
-    pub(super) children: Children,
+    /// The link to the parent, on a worker.
+    pub(super) uplink: Option<UnboundedSender<Bytes>>,
+    /// None before it has accepted the hello.
+    pub(super) parent_state: Option<State>,
+    /// It refused the hello or sent us away.
+    pub(super) parent_failed: bool,
+    /// The links of the lead by number.
+    pub(super) links: HashMap<u64, UnboundedSender<Bytes>>,
+    /// The link of each rank that is there.
+    pub(super) children: BTreeMap<u32, u64>,
     pub(super) manager: Manager,
     /// Clients of a worker whose requests the lead has, by number.
     pub(super) clients: HashMap<u64, Client>,
@@ -125,7 +115,6 @@ pub(crate) struct Broker {
     /// The processes of the tasks that run here, by job and task.
     pub(super) processes: HashMap<(u64, u32), u32>,
     pub(super) has_cleanup: bool,
-    pub(super) cleaning: bool,
     pub(super) exit_code: i32,
     pub(super) state: State,
     pub(super) since: Instant,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::core::{Broker, Parent, Severity};
+use super::core::{Broker, Severity};
 use super::state::State;
 use crate::overlay::link::LinkEvent;
 use crate::overlay::wire::{Downward, Upward};
@@ -18,13 +18,13 @@ fn send(sender: &UnboundedSender<Bytes>, message: &impl Serialize) {
 
 impl Broker {
     pub(super) fn send_up(&self, message: &Upward) {
-        if let Some(parent) = self.parent.as_ref().filter(|parent| !parent.failed) {
-            send(&parent.sender, message);
+        if let Some(sender) = self.uplink.as_ref().filter(|_| !self.parent_failed) {
+            send(sender, message);
         }
     }
 
     pub(super) fn is_joined(&self) -> bool {
-        self.parent.as_ref().is_some_and(|parent| parent.state.is_some() && !parent.failed)
+        self.parent_state.is_some() && !self.parent_failed
     }
 
     pub(crate) fn parent_event(&mut self, event: LinkEvent) {
@@ -45,9 +45,13 @@ impl Broker {
             Downward::Failed(text) => {
                 self.log_as("overlay", Severity::Critical, &text);
                 self.fail_with(1);
-                self.change_parent(|parent| parent.failed = true);
+                self.parent_failed = true;
+                self.look_at_parent();
             }
-            Downward::State(state) => self.change_parent(|parent| parent.state = Some(state)),
+            Downward::State(state) => {
+                self.parent_state = Some(state);
+                self.look_at_parent();
+            }
             Downward::GoodbyeAnswer => self.post("goodbye"),
             Downward::Order(order) => self.obey(order),
             Downward::Reply(id, reply) => {
@@ -60,24 +64,17 @@ impl Broker {
         }
     }
 
-    fn change_parent(&mut self, change: impl FnOnce(&mut Parent)) {
-        if let Some(parent) = &mut self.parent {
-            change(parent);
-        }
-        self.look_at_parent();
-    }
-
     /// Posts what follows from the parent's state in the own one.
     pub(super) fn look_at_parent(&mut self) {
-        let Some(parent) = &self.parent else { return };
-        let state = parent.state.unwrap_or(State::LoadBuiltins);
-        if let Some(event) = self.state.event_of_parent(state, parent.failed) {
+        let state = self.parent_state.unwrap_or(State::LoadBuiltins);
+        let event = self.state.event_of_parent(state, self.parent_failed);
+        if let Some(event) = event.filter(|_| !self.is_leader()) {
             self.post(event);
         }
     }
 
     pub(crate) fn child_connected(&mut self, link: u64, sender: UnboundedSender<Bytes>) {
-        self.children.links.insert(link, sender);
+        self.links.insert(link, sender);
     }
 
     pub(crate) fn child_event(&mut self, link: u64, event: LinkEvent) {
@@ -88,7 +85,7 @@ impl Broker {
                 }
             }
             LinkEvent::Closed => {
-                self.children.links.remove(&link);
+                self.links.remove(&link);
                 if let Some(rank) = self.rank_of(link) {
                     let text = format!("{} (rank {rank}) failed", self.host(rank));
                     self.log_as("overlay", Severity::Error, &text);
@@ -100,12 +97,12 @@ impl Broker {
     }
 
     fn rank_of(&self, link: u64) -> Option<u32> {
-        self.children.online.iter().find(|(_, of_rank)| **of_rank == link).map(|(rank, _)| *rank)
+        self.children.iter().find(|(_, of_rank)| **of_rank == link).map(|(rank, _)| *rank)
     }
 
     fn child_says(&mut self, link: u64, message: Upward) {
         match (message, self.rank_of(link)) {
-            (Upward::Hello(rank, hostname), None) if !self.children.spurn => {
+            (Upward::Hello(rank, hostname), None) if self.state < State::Cleanup => {
                 self.greet(link, rank, &hostname);
             }
             (message, Some(rank)) => self.rank_says(rank, link, message),
@@ -117,7 +114,7 @@ impl Broker {
     }
 
     fn rank_says(&mut self, rank: u32, link: u64, message: Upward) {
-        let Some(sender) = self.children.links.get(&link).cloned() else { return };
+        let Some(sender) = self.links.get(&link).cloned() else { return };
         match message {
             Upward::Hello(..) | Upward::Back => {}
             Upward::Online { drained } => {
@@ -147,30 +144,30 @@ impl Broker {
             self.send_down(link, &Downward::Failed("overlay.hello: Invalid argument".to_owned()));
             return;
         }
-        if self.children.online.contains_key(&rank) {
+        if self.children.contains_key(&rank) {
             // It has come again after a crash that nobody has noticed.
             self.child_gone(rank);
         }
-        self.children.online.insert(rank, link);
+        self.children.insert(rank, link);
         self.send_down(link, &Downward::State(self.state));
     }
 
     fn send_down(&self, link: u64, message: &Downward) {
-        if let Some(sender) = self.children.links.get(&link) {
+        if let Some(sender) = self.links.get(&link) {
             send(sender, message);
         }
     }
 
     pub(super) fn send_state_to_children(&self) {
-        for link in self.children.online.values() {
+        for link in self.children.values() {
             self.send_down(*link, &Downward::State(self.state));
         }
     }
 
     fn child_gone(&mut self, rank: u32) {
-        self.children.online.remove(&rank);
+        self.children.remove(&rank);
         self.went_offline(rank);
-        if self.state == State::Shutdown && self.children.online.is_empty() {
+        if self.state == State::Shutdown && self.children.is_empty() {
             self.post("children-complete");
         }
     }

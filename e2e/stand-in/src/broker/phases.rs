@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::core::{Broker, Directories, Parent, Severity};
+use super::core::{Broker, Directories, Severity};
 use super::local;
 use super::state::State;
 use crate::environment::rc1_fault;
@@ -15,7 +15,7 @@ use crate::failure::{Failure, strerror};
 use crate::jobs::job::Job;
 use crate::jobs::task::Order;
 use crate::overlay::wire::Upward;
-use crate::overlay::{Uplink, accept, bind, load_certificate};
+use crate::overlay::{accept, bind, keep_connected, load_certificate};
 use crate::resources::local_cores;
 use crate::text;
 
@@ -91,11 +91,10 @@ impl Broker {
             tokio::spawn(accept(listener, keys, self.mailbox.clone()));
             return Ok(());
         }
-        let connect_timeout = self.connect_limit;
-        let uplink = Uplink { uri, keys, ipv6: self.config.bootstrap.enable_ipv6, connect_timeout };
         let (sender, outgoing) = unbounded_channel();
-        tokio::spawn(uplink.keep(outgoing, self.mailbox.clone()));
-        self.parent = Some(Parent { sender, failed: false, state: None });
+        let how = (keys, bootstrap.enable_ipv6, self.connect_limit);
+        tokio::spawn(keep_connected(uri, how, outgoing, self.mailbox.clone()));
+        self.uplink = Some(sender);
         self.send_up(&Upward::Hello(self.rank, self.host(self.rank)));
         Ok(())
     }
@@ -222,12 +221,10 @@ impl Broker {
     }
 
     fn enter_cleanup(&mut self) {
-        self.children.spurn = true;
         if !self.has_cleanup {
             self.post("cleanup-none");
             return;
         }
-        self.cleaning = true;
         self.manager.stopped = true;
         if let Some(limit) = self.cleanup_limit {
             self.later(limit, Self::abort_cleanup);
@@ -237,16 +234,19 @@ impl Broker {
         }
     }
 
+    fn is_cleaning(&self) -> bool {
+        self.state == State::Cleanup && self.has_cleanup
+    }
+
     /// Cleanup is over when no job runs any more.
     pub(super) fn check_cleanup(&mut self) {
-        if self.state == State::Cleanup && self.cleaning && self.manager.running().is_empty() {
-            self.cleaning = false;
+        if self.is_cleaning() && self.manager.running().is_empty() {
             self.post("cleanup-success");
         }
     }
 
     fn abort_cleanup(&mut self) {
-        if std::mem::take(&mut self.cleaning) {
+        if self.is_cleaning() {
             self.log(Severity::Error, "cleanup.3: flux queue idle --quiet Hangup (rc=129)");
             self.fail_with(129);
             self.post("cleanup-fail");
@@ -254,11 +254,10 @@ impl Broker {
     }
 
     fn enter_shutdown(&mut self) {
-        self.children.spurn = true;
         if let Some(limit) = self.shutdown_limit.filter(|_| self.is_leader()) {
             self.later(limit, Self::shutdown_timeout);
         }
-        if self.children.online.is_empty() {
+        if self.children.is_empty() {
             self.post("children-none");
         }
     }

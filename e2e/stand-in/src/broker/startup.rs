@@ -1,12 +1,12 @@
 //! From the command line to a broker that is ready to run: the steps of real Flux, in its order,
 //! so that of several faults the same one is reported.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::core::{Attributes, Broker, Children, Directories, Logger, Mailbox, Severity};
+use super::core::{Attributes, Broker, Directories, Logger, Mailbox, Severity};
 use super::state::State;
 use crate::client::Call;
 use crate::config::{self, Config};
@@ -123,14 +123,16 @@ fn finish(
         directories,
         environment: call.environment.clone(),
         mailbox,
-        parent: None,
-        children: Children::default(),
+        uplink: None,
+        parent_state: None,
+        parent_failed: false,
+        links: HashMap::new(),
+        children: BTreeMap::new(),
         manager: Manager::default(),
         clients: HashMap::new(),
         last_client: 0,
         processes: HashMap::new(),
         has_cleanup: false,
-        cleaning: false,
         exit_code: 0,
         state: State::LoadBuiltins,
         since: Instant::now(),

@@ -38,8 +38,16 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
     // It ends where it is the null device. Anything else stays open, and empty.
     let input = std::fs::canonicalize("/proc/self/fd/0");
     spec.no_input |= input.is_ok_and(|path| path.ends_with("null"));
+    // Passed on to the job as by `flux job attach` (flux-core, `src/cmd/job/attach.c`), and held until there is one.
+    let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGHUP]);
+    let _ = signals.thread_block();
     let id = send(call, spec)?;
-    pass_on_signals(call.clone(), id);
+    let caller = call.clone();
+    std::thread::spawn(move || {
+        while let Ok(signal) = signals.wait() {
+            drop(caller.ask("flux-job: kill", &Request::Kill(id, signal as i32)));
+        }
+    });
     let end = call.ask_with(
         "flux-job",
         &Request::Wait(Wait::End { id, output: true }),
@@ -177,16 +185,4 @@ fn code(id: u64, end: &Value) -> u8 {
         output::error_line(&format!("flux-job: task(s) exited with exit code {code}"));
     }
     code
-}
-
-/// Passes on to the job what `flux job attach` passes on (flux-core, `src/cmd/job/attach.c`).
-fn pass_on_signals(call: Call, id: u64) {
-    let taken = SigSet::from_iter([Signal::SIGTERM, Signal::SIGHUP]);
-    if taken.thread_block().is_ok() {
-        std::thread::spawn(move || {
-            while let Ok(signal) = taken.wait() {
-                drop(call.ask("flux-job: kill", &Request::Kill(id, signal as i32)));
-            }
-        });
-    }
 }

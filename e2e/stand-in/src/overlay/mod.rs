@@ -57,31 +57,27 @@ pub(crate) async fn accept(listener: TcpListener, keys: CurveKeypair, mailbox: M
     }
 }
 
-pub(crate) struct Uplink {
-    pub(crate) uri: String,
-    pub(crate) keys: CurveKeypair,
-    pub(crate) ipv6: bool,
-    pub(crate) connect_timeout: Duration,
+/// The worker's side: connects to `uri`, and connects again, until `outgoing` is closed. `limit` is that of
+/// one attempt.
+pub(crate) async fn keep_connected(
+    uri: String,
+    (keys, ipv6, limit): (CurveKeypair, bool, Duration),
+    mut outgoing: UnboundedReceiver<Bytes>,
+    mailbox: Mailbox,
+) {
+    let report = |event| mailbox.report(|broker| broker.parent_event(event));
+    while !outgoing.is_closed() {
+        let stream = tokio::time::timeout(limit, connect(&uri, ipv6)).await;
+        if let Ok(Some(stream)) = stream {
+            link::run(stream, link::client(&keys), &mut outgoing, report).await;
+        }
+        tokio::time::sleep(RECONNECT_INTERVAL).await;
+    }
 }
 
-impl Uplink {
-    /// Connects, and connects again, until `outgoing` is closed.
-    pub(crate) async fn keep(self, mut outgoing: UnboundedReceiver<Bytes>, mailbox: Mailbox) {
-        let report = |event| mailbox.report(|broker| broker.parent_event(event));
-        while !outgoing.is_closed() {
-            if let Some(stream) = self.attempt().await {
-                link::run(stream, link::client(&self.keys), &mut outgoing, report).await;
-            }
-            tokio::time::sleep(RECONNECT_INTERVAL).await;
-        }
-    }
-
-    async fn attempt(&self) -> Option<TcpStream> {
-        let (host, port) = host_and_port(&self.uri)?;
-        let address = resolve(host, self.ipv6).await?;
-        let connecting = TcpStream::connect(SocketAddr::new(address, port));
-        tokio::time::timeout(self.connect_timeout, connecting).await.ok()?.ok()
-    }
+async fn connect(uri: &str, ipv6: bool) -> Option<TcpStream> {
+    let (host, port) = host_and_port(uri)?;
+    TcpStream::connect((resolve(host, ipv6).await?, port)).await.ok()
 }
 
 /// Binds to `uri`. The host part is `*` or an address, never a DNS name; real Flux takes interfaces as well.
