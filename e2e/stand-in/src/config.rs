@@ -8,7 +8,7 @@ use flux_contract::Hostlist;
 use serde::Deserialize;
 use toml::Value;
 
-use crate::failure::{Failure, strerror};
+use crate::output::{Failure, strerror};
 use crate::resources;
 
 #[derive(Deserialize)]

@@ -8,7 +8,6 @@ mod broker;
 mod client;
 mod config;
 mod environment;
-mod failure;
 mod jobs;
 mod options;
 mod output;
@@ -20,7 +19,7 @@ mod text;
 use std::process::ExitCode;
 
 use client::{Call, jobs as listing, simple, submit};
-use failure::Failure;
+use output::Failure;
 
 /// A command, whether it is simulated in the script of a batch job as well, and what it does.
 type Command = (&'static str, bool, fn(&Call) -> Result<u8, Failure>);

@@ -6,7 +6,7 @@
 
 use lexopt::Arg;
 
-use crate::failure::Failure;
+use crate::output::Failure;
 
 #[derive(Default)]
 pub(crate) struct Parsed {

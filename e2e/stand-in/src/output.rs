@@ -1,4 +1,4 @@
-//! The one place that prints.
+//! What a command says, and how it ends when it does not succeed.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the one place that prints")]
 
@@ -29,4 +29,35 @@ pub(crate) fn raw(stream: Stream, text: &str) {
         }
         Stream::Error => eprint!("{text}"),
     }
+}
+
+/// Exit code for everything real Flux can do and the stand-in does not simulate.
+const NOT_SIMULATED: u8 = 64;
+
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    /// Text for standard error; empty for silence.
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self::with_code(1, message)
+    }
+
+    pub(crate) fn with_code(code: u8, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    pub(crate) fn not_simulated(what: &str) -> Self {
+        Self::with_code(NOT_SIMULATED, format!("flux: {what}: not simulated by the stand-in"))
+    }
+}
+
+/// The text of an operating system error as C's `strerror` words it.
+pub(crate) fn strerror(error: &std::io::Error) -> String {
+    error.raw_os_error().map_or_else(
+        || error.to_string(),
+        |code| nix::errno::Errno::from_raw(code).desc().to_owned(),
+    )
 }

@@ -6,7 +6,7 @@ use flux_contract::Hostlist;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::failure::strerror;
+use crate::output::strerror;
 use crate::text;
 
 pub(crate) type Cores = BTreeMap<u32, BTreeSet<u32>>;

@@ -70,11 +70,8 @@ pub(super) struct Logger {
 impl Logger {
     pub(super) fn log(&self, source: &str, severity: Severity, text: &str) {
         let (number, place) = (severity as u8, &self.place);
-        let name = match severity {
-            Severity::Critical => "crit",
-            Severity::Error => "err",
-            Severity::Info => "info",
-        };
+        let names = ["emerg", "alert", "crit", "err", "warning", "notice", "info"];
+        let name = names[usize::from(number)];
         if number <= self.level {
             output::error_line(&format!("<{number}>{source}.{name}[{place}]: {text}"));
         }

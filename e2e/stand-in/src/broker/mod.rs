@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{channel, unbounded_channel};
 use self::core::Mailbox;
 use self::state::State;
 use crate::client::Call;
-use crate::failure::Failure;
+use crate::output::Failure;
 
 /// How long a broker that is done waits for its peers to take what it said.
 const DELIVERY_LIMIT: Duration = Duration::from_secs(2);
@@ -54,13 +54,8 @@ async fn serve(call: &Call) -> Result<u8, Failure> {
 }
 
 fn catch_signals(mailbox: &Mailbox) -> std::io::Result<()> {
-    let kinds = [
-        SignalKind::hangup(),
-        SignalKind::interrupt(),
-        SignalKind::quit(),
-        SignalKind::terminate(),
-    ];
-    for kind in kinds {
+    use nix::libc::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+    for kind in [SIGHUP, SIGINT, SIGQUIT, SIGTERM].map(SignalKind::from_raw) {
         let mut stream = signal(kind)?;
         let mailbox = mailbox.clone();
         tokio::spawn(async move {

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -11,19 +10,11 @@ use super::core::{Broker, Directories, Severity};
 use super::local;
 use super::state::State;
 use crate::environment::rc1_fault;
-use crate::failure::{Failure, strerror};
-use crate::jobs::job::Job;
 use crate::jobs::task::Order;
+use crate::output::{Failure, strerror};
 use crate::overlay::wire::Upward;
 use crate::overlay::{accept, bind, keep_connected, load_certificate};
 use crate::resources::local_cores;
-use crate::text;
-
-/// What real Flux keeps in its content store, in a form of our own.
-#[derive(Serialize, Deserialize)]
-struct Dump<Jobs> {
-    flux_stand_in: Jobs,
-}
 
 impl Broker {
     /// Starts the parts, and with them the state machine.
@@ -142,12 +133,12 @@ impl Broker {
         if let Some(path) = path.filter(|path| self.is_leader() && Path::new(path).exists()) {
             self.log(Severity::Info, &format!("rc1.0: restoring content from {path}"));
             let text = std::fs::read_to_string(path).unwrap_or_default();
-            let dump = serde_json::from_str::<Dump<Vec<Job>>>(&text).map_err(|error| {
+            let dump = serde_json::from_str(&text).map_err(|error| {
                 let text = format!("rc1.0: {path}: not a dump of the stand-in: {error}");
                 self.log(Severity::Error, &text);
                 1
             })?;
-            self.manager.restore(dump.flux_stand_in);
+            self.manager.restore(dump);
         }
         Ok(())
     }
@@ -184,12 +175,7 @@ impl Broker {
             // A drain that is there already keeps its reason.
             self.manager.drained.entry(rank).or_insert_with(|| "missing resources".to_owned());
         }
-        let online: Vec<u32> = self.manager.online.keys().copied().collect();
-        if self.state == State::Quorum && online.len() >= self.quorum {
-            let hosts: Vec<String> = online.iter().map(|rank| self.host(*rank)).collect();
-            let (hosts, ranks) = (text::hostlist(&hosts), online.into_iter().collect());
-            let text = format!("online: {hosts} (ranks {})", text::encode_ids(&ranks));
-            self.log(Severity::Info, &text);
+        if self.state == State::Quorum && self.manager.online.len() >= self.quorum {
             self.post("quorum-full");
         }
     }
@@ -286,8 +272,8 @@ impl Broker {
         let Some(path) = path else { return Ok(()) };
         // A batch job's own instance keeps nothing.
         let jobs = self.manager.jobs.values().filter(|job| job.spec.scope.is_none());
-        let dump = Dump { flux_stand_in: jobs.collect::<Vec<_>>() };
-        let text = serde_json::to_string(&dump).map_err(|error| error.to_string())?;
+        let text =
+            serde_json::to_string(&jobs.collect::<Vec<_>>()).map_err(|error| error.to_string())?;
         std::fs::write(path, text).map_err(|error| format!("{path}: {}", strerror(&error)))?;
         self.log(Severity::Info, &format!("rc3.0: dumping content to {path}"));
         Ok(())

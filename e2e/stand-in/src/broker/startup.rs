@@ -10,9 +10,9 @@ use super::core::{Attributes, Broker, Directories, Logger, Mailbox, Severity};
 use super::state::State;
 use crate::client::Call;
 use crate::config::{self, Config};
-use crate::failure::{Failure, strerror};
 use crate::jobs::manager::Manager;
 use crate::options::{Parsed, parse};
+use crate::output::{Failure, strerror};
 use crate::text;
 
 /// Attributes that may be set at start (flux-broker-attributes(7)). Flux has many more.

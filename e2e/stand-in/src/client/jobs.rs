@@ -3,9 +3,8 @@
 use serde_json::Value;
 
 use super::submit::follow;
-use super::{Call, formatted};
-use crate::failure::Failure;
-use crate::output;
+use super::{Call, formatted, shown};
+use crate::output::{self, Failure};
 use crate::protocol::{Request, Wait};
 use crate::text;
 
@@ -33,21 +32,16 @@ pub(crate) fn jobs(call: &Call) -> Result<u8, Failure> {
     }
     let jobs = own_jobs(call)?;
     for job in jobs.iter().filter(|job| parsed.has("a") || job["state"] != "INACTIVE") {
-        let text =
-            |key: &str| job[key].as_str().map_or_else(|| job[key].to_string(), str::to_owned);
         output::line(&match format {
-            Some(format) => {
-                let names = ["name", "state", "status"];
-                formatted(format, &names.map(|name| (name, text(name))))?
-            }
+            Some(format) => formatted(format, &["name", "state", "status"], job)?,
             None => format!(
                 "{id:>12} {user:<8.8} {name:<10.10} {status:>2} {tasks:>6} {nodes:>6}        -",
                 id = text::job_id_in_python(job["id"].as_u64().unwrap_or_default()),
-                user = text("userid"),
-                name = text("name"),
-                status = text("status_abbrev"),
-                tasks = text("ntasks"),
-                nodes = text("nnodes"),
+                user = shown(&job["userid"]),
+                name = shown(&job["name"]),
+                status = shown(&job["status_abbrev"]),
+                tasks = shown(&job["ntasks"]),
+                nodes = shown(&job["nnodes"]),
             ),
         });
     }

@@ -10,9 +10,8 @@ use std::os::unix::net::UnixStream;
 use serde_json::Value;
 
 use crate::environment::Environment;
-use crate::failure::{Failure, strerror};
 use crate::options::{Parsed, parse};
-use crate::output::Stream;
+use crate::output::{Failure, Stream, strerror};
 use crate::protocol::{Reply, Request, Scope};
 use crate::text;
 
@@ -86,13 +85,18 @@ fn admitted(mut stream: UnixStream) -> std::io::Result<UnixStream> {
     }
 }
 
-/// A line of what `format` makes of values by their names. Real Flux has more names, and other forms.
-fn formatted(format: &str, values: &[(&str, String)]) -> Result<String, Failure> {
-    let line = values
-        .iter()
-        .fold(format.to_owned(), |line, (name, value)| line.replace(&format!("{{{name}}}"), value));
+/// What `format` makes of the values of these names. Real Flux has more names, and other forms.
+fn formatted(format: &str, names: &[&str], values: &Value) -> Result<String, Failure> {
+    let line = names.iter().fold(format.to_owned(), |line, name| {
+        line.replace(&format!("{{{name}}}"), &shown(&values[*name]))
+    });
     if line.contains('{') {
         return Err(Failure::not_simulated(&format!("format {format}")));
     }
     Ok(line)
+}
+
+/// A value without quotes.
+fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -6,12 +6,11 @@ use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use flux_contract::Hostlist;
-use serde_json::Value;
+use serde_json::json;
 
 use super::{Call, formatted, socket_path};
-use crate::failure::{Failure, strerror};
 use crate::jobs::task::exit_code;
-use crate::output;
+use crate::output::{self, Failure, strerror};
 use crate::protocol::{Request, Wait};
 use crate::resources;
 
@@ -136,10 +135,7 @@ pub(crate) fn list(call: &Call) -> Result<u8, Failure> {
         return Err(Failure::not_simulated(what));
     };
     let free = call.ask("flux-resource: ERROR", &Request::Resources)?;
-    let counts = free.as_array().into_iter().flatten().filter_map(Value::as_u64);
-    let (nodes, cores) = (counts.clone().count(), counts.sum::<u64>());
-    let values = [("nnodes", nodes.to_string()), ("ncores", cores.to_string())];
-    output::line(&formatted(format, &values)?);
+    output::line(&formatted(format, &["nnodes", "ncores"], &free)?);
     Ok(0)
 }
 
@@ -154,9 +150,8 @@ pub(crate) fn drained(call: &Call) -> Result<u8, Failure> {
     };
     let answer = call.ask("flux-resource: ERROR", &Request::Drained)?;
     for (rank, drained) in answer["drain"].as_object().into_iter().flatten() {
-        let reason = drained["reason"].as_str().unwrap_or_default();
-        let values = [("ranks", rank.clone()), ("reason", reason.to_owned())];
-        output::line(&formatted(format, &values)?);
+        let row = json!({ "ranks": rank, "reason": drained["reason"] });
+        output::line(&formatted(format, &["ranks", "reason"], &row)?);
     }
     Ok(0)
 }

@@ -6,9 +6,8 @@ use nix::sys::signal::{SigSet, Signal};
 use serde_json::Value;
 
 use super::Call;
-use crate::failure::{Failure, strerror};
 use crate::options::Parsed;
-use crate::output;
+use crate::output::{self, Failure, strerror};
 use crate::protocol::{JobSpec, Request, Wait};
 use crate::text;
 
@@ -110,10 +109,8 @@ fn spec(
         value.map(Some).ok_or_else(invalid)
     };
     let (tasks, nodes) = (number(count)?, number("nodes")?);
-    let shell_options = parsed.values("setopt");
-    let name = |text: &str| text.split(['=', '.']).next().unwrap_or_default().to_owned();
-    for text in shell_options {
-        if !HARMLESS_SHELL_OPTIONS.contains(&name(text).as_str()) {
+    for text in parsed.values("setopt") {
+        if !HARMLESS_SHELL_OPTIONS.iter().any(|name| text.starts_with(name)) {
             return Err(not_simulated(&format!("-o {text}")));
         }
     }

@@ -318,9 +318,11 @@ impl Manager {
         json!({ "jobs": jobs.map(|job| json!({ "id": job.id })).collect::<Vec<_>>() })
     }
 
-    /// How many cores are free on each rank that may be used now and has any.
+    /// How many cores are free, and on how many ranks.
     pub(crate) fn resources(&self) -> Value {
-        self.free(None).values().filter(|cores| !cores.is_empty()).map(BTreeSet::len).collect()
+        let free = self.free(None);
+        let counts = free.values().map(BTreeSet::len).filter(|count| *count > 0);
+        json!({ "nnodes": counts.clone().count(), "ncores": counts.sum::<usize>() })
     }
 }
 

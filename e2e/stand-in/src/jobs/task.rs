@@ -12,8 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::environment::{find_program, rc1_fault};
-use crate::failure::strerror;
-use crate::output::Stream;
+use crate::output::{Stream, strerror};
 use crate::protocol::JobSpec;
 
 #[derive(Serialize, Deserialize)]

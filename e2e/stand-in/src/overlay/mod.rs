@@ -18,7 +18,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::broker::core::Mailbox;
 use crate::config::host_and_port;
-use crate::failure::strerror;
+use crate::output::strerror;
 
 /// Pause between attempts, as in libzmq.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(100);
