@@ -25,7 +25,7 @@ pub(crate) fn jobs(call: &Call) -> Result<u8, Failure> {
     let parsed = call.options("a|a n|no-header o|format=")?;
     let format = parsed.value("format");
     if !parsed.rest.is_empty() || format.is_some() != parsed.has("no-header") {
-        return Err(Failure::not_simulated("jobs JOBID, and jobs with one of -n and -o"));
+        return Err(call.but("of all jobs, and with both or none of -n and -o"));
     }
     if format.is_none() {
         output::line("       JOBID USER     NAME       ST NTASKS NNODES     TIME");
@@ -49,10 +49,7 @@ pub(crate) fn jobs(call: &Call) -> Result<u8, Failure> {
 }
 
 pub(crate) fn wait(call: &Call) -> Result<u8, Failure> {
-    let parsed = call.options("a|all")?;
-    if !parsed.has("all") || !parsed.rest.is_empty() {
-        return Err(Failure::not_simulated("job wait but with --all"));
-    }
+    let ["--all"] = call.given()[..] else { return Err(call.but("with --all")) };
     let mut code = 0;
     loop {
         match call.ask("flux-job", &Request::Wait(Wait::Result(call.scope()))) {
@@ -71,12 +68,11 @@ pub(crate) fn wait(call: &Call) -> Result<u8, Failure> {
 }
 
 pub(crate) fn status(call: &Call) -> Result<u8, Failure> {
-    let parsed = call.options("")?;
-    if parsed.rest.is_empty() {
+    if call.words.is_empty() {
         return Err(Failure::new("Usage: flux job status [OPTIONS] JOBID [...]"));
     }
     let mut highest = 0;
-    for id in &parsed.rest {
+    for id in &call.words {
         highest = highest.max(follow(call, job_id(id)?, false)?);
     }
     Ok(highest)
@@ -84,12 +80,11 @@ pub(crate) fn status(call: &Call) -> Result<u8, Failure> {
 
 /// The ids of one's own jobs, the newest first.
 pub(crate) fn last(call: &Call) -> Result<u8, Failure> {
-    let parsed = call.options("")?;
-    let slice = parsed.rest.first().map_or("[:1]", String::as_str);
+    let slice = call.words.first().map_or("[:1]", String::as_str);
     let count = slice.strip_prefix("[:").and_then(|rest| rest.strip_suffix(']'));
     let count: usize = count
         .and_then(|count| count.parse().ok())
-        .ok_or_else(|| Failure::not_simulated(&format!("job last {slice}")))?;
+        .ok_or_else(|| call.but("with nothing or [:NUMBER]"))?;
     let jobs = own_jobs(call)?;
     if jobs.is_empty() {
         return Err(Failure::new("flux-job: job history is empty"));
@@ -102,13 +97,10 @@ pub(crate) fn last(call: &Call) -> Result<u8, Failure> {
 
 /// The events of a job, or of its execution, as JSON.
 pub(crate) fn eventlog(call: &Call) -> Result<u8, Failure> {
-    let parsed = call.options("format= path=")?;
-    let path = parsed.value("path").unwrap_or("eventlog");
-    if parsed.value("format") != Some("json") || !["eventlog", "exec"].contains(&path) {
-        return Err(Failure::not_simulated("job eventlog but with --format=json [--path=exec]"));
-    }
-    let [id] = parsed.rest.as_slice() else {
-        return Err(Failure::new("Usage: flux job eventlog [OPTIONS] id"));
+    let (path, id) = match call.given()[..] {
+        ["--format=json", id] => ("eventlog", id),
+        ["--format=json", "--path=exec", id] => ("exec", id),
+        _ => return Err(call.but("with --format=json, or with --path=exec as well")),
     };
     let events = call.ask("flux-job", &Request::Eventlog(job_id(id)?))?;
     let Some(events) = events[path].as_array() else {

@@ -32,6 +32,16 @@ impl Call {
         parse(self.name, &self.words, list)
     }
 
+    /// The words after the command's name.
+    fn given(&self) -> Vec<&str> {
+        self.words.iter().map(String::as_str).collect()
+    }
+
+    /// Refuses this call in favour of the only ones that are simulated.
+    fn but(&self, form: &str) -> Failure {
+        Failure::not_simulated(&format!("{} but {form}", self.name))
+    }
+
     /// The batch job this runs in: its script has an instance of its own.
     pub(crate) fn scope(&self) -> Scope {
         self.environment.get("FLUX_ENCLOSING_ID").and_then(|text| text::decode_job_id(text))

@@ -61,8 +61,7 @@ pub(crate) fn proxy(call: &Call) -> Result<u8, Failure> {
 }
 
 pub(crate) fn attribute(call: &Call) -> Result<u8, Failure> {
-    let parsed = call.options("")?;
-    let [name] = parsed.rest.as_slice() else {
+    let [name] = call.words.as_slice() else {
         return Err(Failure::new("Usage: flux getattr name"));
     };
     let value = call.ask(&format!("flux-getattr: {name}"), &Request::Attribute(name.clone()))?;
@@ -72,7 +71,6 @@ pub(crate) fn attribute(call: &Call) -> Result<u8, Failure> {
 
 /// `flux uptime`: ` 12:34:56 run 1.2m,  owner 1000,  depth 0,  size 4`.
 pub(crate) fn uptime(call: &Call) -> Result<u8, Failure> {
-    call.options("")?;
     let state = call.ask("flux-uptime", &Request::State)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() % 86400;
     output::line(&format!(
@@ -90,64 +88,58 @@ pub(crate) fn uptime(call: &Call) -> Result<u8, Failure> {
 
 /// `flux version`: says first that it is not real Flux.
 pub(crate) fn version(call: &Call) -> Result<u8, Failure> {
-    call.options("")?;
+    let [] = call.given()[..] else { return Err(call.but("with nothing")) };
     output::error_line("flux stand-in: not real Flux");
     output::line("commands:    \t\t0.88.0\nlibflux-core:\t\t0.88.0\nbuild-options:\t\t+stand-in");
     Ok(0)
 }
 
 pub(crate) fn idle(call: &Call) -> Result<u8, Failure> {
-    let parsed = call.options("quiet")?;
+    let quiet = match call.given()[..] {
+        [] => false,
+        ["--quiet"] => true,
+        _ => return Err(call.but("with nothing or --quiet")),
+    };
     let pending = call.ask("flux-queue: ERROR: idle", &Request::Wait(Wait::Idle(call.scope())))?;
-    if !parsed.has("quiet") || pending != 0 {
+    if !quiet || pending != 0 {
         output::line(&format!("{pending} jobs"));
     }
     Ok(0)
 }
 
-/// `flux module stats --parse=active_jobs job-manager`.
 pub(crate) fn stats(call: &Call) -> Result<u8, Failure> {
-    let parsed = call.options("parse=")?;
-    if parsed.value("parse") != Some("active_jobs") || parsed.rest != ["job-manager"] {
-        return Err(Failure::not_simulated("module stats of anything but active jobs"));
-    }
+    let ["--parse=active_jobs", "job-manager"] = call.given()[..] else {
+        return Err(call.but("with --parse=active_jobs job-manager"));
+    };
     output::line(&call.ask("flux-module: stats", &Request::ActiveJobs)?.to_string());
     Ok(0)
 }
 
-/// `flux admin cleanup-push` with the commands that Flux itself would register.
 pub(crate) fn cleanup_push(call: &Call) -> Result<u8, Failure> {
-    let parsed = call.options("")?;
     let commands = std::io::read_to_string(std::io::stdin()).unwrap_or_default();
-    if !parsed.rest.is_empty() || commands != CLEANUP {
-        return Err(Failure::not_simulated("admin cleanup-push of other commands"));
+    if !call.words.is_empty() || commands != CLEANUP {
+        return Err(call.but("with the commands that Flux itself registers"));
     }
     call.ask("flux-admin: ERROR", &Request::Cleanup)?;
     Ok(0)
 }
 
-/// `flux resource list --no-header --states=free --format=FORMAT`.
 pub(crate) fn list(call: &Call) -> Result<u8, Failure> {
     let parsed = call.options("n|no-header o|format= s|states=")?;
-    let format = parsed.value("format").filter(|_| parsed.has("no-header"));
-    let Some(format) = format.filter(|_| parsed.value("states") == Some("free")) else {
-        let what = "resource list but with --no-header, --states=free and --format";
-        return Err(Failure::not_simulated(what));
-    };
+    let is_simulated = parsed.has("no-header") && parsed.value("states") == Some("free");
+    let format = parsed.value("format").filter(|_| is_simulated);
+    let format = format.ok_or_else(|| call.but("with --no-header, --states=free and --format"))?;
     let free = call.ask("flux-resource: ERROR", &Request::Resources)?;
     output::line(&formatted(format, &["nnodes", "ncores"], &free)?);
     Ok(0)
 }
 
-/// `flux resource drain --no-header --format=FORMAT` without targets: who is drained, and why.
+/// Who is drained, and why.
 pub(crate) fn drained(call: &Call) -> Result<u8, Failure> {
     let parsed = call.options("n|no-header o|format=")?;
-    let format =
-        parsed.value("format").filter(|_| parsed.has("no-header") && parsed.rest.is_empty());
-    let Some(format) = format else {
-        let what = "resource drain but with --no-header, --format and no targets";
-        return Err(Failure::not_simulated(what));
-    };
+    let is_simulated = parsed.has("no-header") && parsed.rest.is_empty();
+    let format = parsed.value("format").filter(|_| is_simulated);
+    let format = format.ok_or_else(|| call.but("with --no-header and --format"))?;
     let answer = call.ask("flux-resource: ERROR", &Request::Drained)?;
     for (rank, drained) in answer["drain"].as_object().into_iter().flatten() {
         let row = json!({ "ranks": rank, "reason": drained["reason"] });
@@ -158,10 +150,11 @@ pub(crate) fn drained(call: &Call) -> Result<u8, Failure> {
 
 /// `flux R encode`: needs no broker.
 pub(crate) fn encode(call: &Call) -> Result<u8, Failure> {
-    let parsed = call.options("local hosts=")?;
-    let hosts = parsed.value("hosts").filter(|_| parsed.has("local"));
-    let hosts =
-        hosts.ok_or_else(|| Failure::not_simulated("R encode but with --local and --hosts"))?;
+    let hosts = match call.given()[..] {
+        ["--local", hosts] => hosts.strip_prefix("--hosts="),
+        _ => None,
+    };
+    let hosts = hosts.ok_or_else(|| call.but("with --local --hosts=HOSTLIST"))?;
     let hosts = Hostlist::parse(hosts)
         .map_err(|_| Failure::new(format!("flux-R: Invalid hostlist '{hosts}'")))?;
     let hosts: Vec<String> = hosts.hosts().collect();

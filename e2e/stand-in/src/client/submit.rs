@@ -47,12 +47,8 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
             drop(caller.ask("flux-job: kill", &Request::Kill(id, signal as i32)));
         }
     });
-    let end = call.ask_with(
-        "flux-job",
-        &Request::Wait(Wait::End { id, output: true }),
-        &mut output::raw,
-    )?;
-    Ok(code(id, &end))
+    let end = Request::Wait(Wait::End { id, output: true });
+    Ok(code(id, &call.ask_with("flux-job", &end, &mut output::raw)?))
 }
 
 pub(crate) fn batch(call: &Call) -> Result<u8, Failure> {
@@ -160,13 +156,10 @@ fn send(call: &Call, spec: JobSpec) -> Result<u64, Failure> {
 /// writes to what is no terminal, keeps up to 8 KiB of it.
 pub(super) fn follow(call: &Call, id: u64, output: bool) -> Result<u8, Failure> {
     let mut written = Vec::new();
-    let end = call.ask_with(
-        "flux-job",
-        &Request::Wait(Wait::End { id, output }),
-        &mut |stream, text| {
-            written.push((stream, text.to_owned()));
-        },
-    )?;
+    let end = Request::Wait(Wait::End { id, output });
+    let end = call.ask_with("flux-job", &end, &mut |stream, text| {
+        written.push((stream, text.to_owned()));
+    })?;
     for (stream, text) in written {
         output::raw(stream, &text);
     }
