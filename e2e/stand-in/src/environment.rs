@@ -67,9 +67,6 @@ pub(crate) fn rc1_fault(environment: &Environment, leader: bool) -> Option<(i32,
     if !shell.exists() {
         return Some((127, "rc1.0: flux modprobe rc1 No such file or directory (rc=127)"));
     }
-    if !is_executable(shell) {
-        return Some((126, "rc1.0: flux modprobe rc1 Permission denied (rc=126)"));
-    }
     if find_program(environment, "flux").is_none() {
         return Some((127, "rc1.0: flux: command not found"));
     }

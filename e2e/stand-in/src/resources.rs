@@ -19,8 +19,9 @@ pub(crate) struct Table {
     pub(crate) path: String,
     /// Ranks that are never scheduled. Real Flux takes a hostlist as well.
     exclude: String,
-    /// Whether a broker with fewer cores than configured is used all the same.
-    pub(crate) noverify: bool,
+    /// Brokers with fewer cores than configured, which drain themselves in real Flux, are used here.
+    #[serde(rename = "noverify")]
+    _noverify: bool,
 }
 
 impl Table {
@@ -78,7 +79,7 @@ fn read(path: &str, hosts: &[String]) -> Result<Cores, String> {
 }
 
 /// Core ids of this machine that this process may run on, numbered from 0 as Flux numbers them.
-pub(crate) fn local_cores() -> BTreeSet<u32> {
+fn local_cores() -> BTreeSet<u32> {
     let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).ok();
     let is_allowed = |cpu| allowed.is_none_or(|set| set.is_set(cpu).unwrap_or(false));
     let read = |cpu: usize, file: &str| {

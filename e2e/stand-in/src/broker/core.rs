@@ -60,21 +60,12 @@ pub(super) enum Severity {
     Info = 6,
 }
 
-#[derive(Clone)]
-pub(super) struct Logger {
-    /// Rank, or the host name before the rank is known.
-    pub(super) place: String,
-    pub(super) level: u8,
-}
-
-impl Logger {
-    pub(super) fn log(&self, source: &str, severity: Severity, text: &str) {
-        let (number, place) = (severity as u8, &self.place);
-        let names = ["emerg", "alert", "crit", "err", "warning", "notice", "info"];
-        let name = names[usize::from(number)];
-        if number <= self.level {
-            output::error_line(&format!("<{number}>{source}.{name}[{place}]: {text}"));
-        }
+/// Shows a line that matters enough, of a module in a `place`: a rank, or the host name before it has one.
+pub(super) fn show(level: u8, place: &str, source: &str, severity: Severity, text: &str) {
+    let number = severity as u8;
+    let name = ["emerg", "alert", "crit", "err", "warning", "notice", "info"][usize::from(number)];
+    if number <= level {
+        output::error_line(&format!("<{number}>{source}.{name}[{place}]: {text}"));
     }
 }
 
@@ -83,7 +74,7 @@ pub(crate) struct Broker {
     pub(super) config: Config,
     pub(super) rank: u32,
     pub(super) hosts: Vec<String>,
-    pub(super) logger: Logger,
+    pub(super) log_level: u8,
     pub(super) quorum: usize,
     /// For peers to leave.
     pub(super) shutdown_limit: Option<Duration>,
@@ -137,7 +128,7 @@ impl Broker {
     }
 
     pub(super) fn log_as(&self, source: &str, severity: Severity, text: &str) {
-        self.logger.log(source, severity, text);
+        show(self.log_level, &self.rank.to_string(), source, severity, text);
     }
 
     pub(super) fn later(&self, after: Duration, due: impl FnOnce(&mut Self) + Send + 'static) {

@@ -117,9 +117,9 @@ impl Broker {
         let Some(sender) = self.links.get(&link).cloned() else { return };
         match message {
             Upward::Hello(..) | Upward::Back => {}
-            Upward::Online { drained } => {
+            Upward::Online => {
                 let orders = move |order| send(&sender, &Downward::Order(order));
-                self.came_online(rank, drained, Box::new(orders));
+                self.came_online(rank, Box::new(orders));
             }
             Upward::Goodbye => {
                 send(&sender, &Downward::GoodbyeAnswer);

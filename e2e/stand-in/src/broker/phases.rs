@@ -14,7 +14,6 @@ use crate::jobs::task::Order;
 use crate::output::{Failure, strerror};
 use crate::overlay::wire::Upward;
 use crate::overlay::{accept, bind, keep_connected, load_certificate};
-use crate::resources::local_cores;
 
 impl Broker {
     /// Starts the parts, and with them the state machine.
@@ -144,37 +143,19 @@ impl Broker {
     }
 
     fn enter_quorum(&mut self) {
-        let drained = self.drains_itself();
         if self.is_leader() {
             let mailbox = self.mailbox.clone();
             let orders = move |order| mailbox.report(|broker| broker.obey(order));
-            self.came_online(0, drained, Box::new(orders));
+            self.came_online(0, Box::new(orders));
         } else {
-            self.send_up(&Upward::Online { drained });
+            self.send_up(&Upward::Online);
             self.look_at_parent();
         }
     }
 
-    /// Whether there are fewer cores here than configured: then this rank drains itself.
-    fn drains_itself(&self) -> bool {
-        let configured = self.manager.cores.get(&self.rank);
-        let missing = configured.is_some_and(|cores| !cores.is_subset(&local_cores()));
-        let drained = missing && !self.config.resource.noverify;
-        if drained {
-            let place = format!("rank {} ({})", self.rank, self.host(self.rank));
-            let text = format!("draining: {place} missing resources");
-            self.log_as("resource", Severity::Error, &text);
-        }
-        drained
-    }
-
     /// A broker has finished rc1, and gets its `orders` so.
-    pub(super) fn came_online(&mut self, rank: u32, drained: bool, orders: Box<dyn Fn(Order)>) {
+    pub(super) fn came_online(&mut self, rank: u32, orders: Box<dyn Fn(Order)>) {
         self.manager.online.insert(rank, orders);
-        if drained {
-            // A drain that is there already keeps its reason.
-            self.manager.drained.entry(rank).or_insert_with(|| "missing resources".to_owned());
-        }
         if self.state == State::Quorum && self.manager.online.len() >= self.quorum {
             self.post("quorum-full");
         }

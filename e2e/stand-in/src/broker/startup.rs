@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::core::{Attributes, Broker, Directories, Logger, Mailbox, Severity};
+use super::core::{Attributes, Broker, Directories, Mailbox, Severity, show};
 use super::state::State;
 use crate::client::Call;
 use crate::config::{self, Config};
@@ -19,9 +19,6 @@ use crate::text;
 const SETTABLE: &str = "broker.cleanup-timeout broker.quorum broker.rc2_none broker.shutdown-timeout \
     content.dump content.restore cron.directory hostname local-uri log-stderr-level log-stderr-mode rundir \
     statedir tbon.connect_timeout tbon.topo tbon.zmqdebug";
-
-/// Longest path of an `AF_UNIX` socket.
-const LONGEST_SOCKET: usize = 107;
 
 /// Prepares a broker from the words after `flux broker`.
 pub(super) fn prepare(call: &Call, mailbox: Mailbox) -> Result<Broker, Failure> {
@@ -37,12 +34,12 @@ pub(super) fn prepare(call: &Call, mailbox: Mailbox) -> Result<Broker, Failure> 
     let level = level.parse().ok().filter(|level| *level <= 7);
     let level =
         level.ok_or_else(|| Failure::new("Error initializing logging: Invalid argument"))?;
-    let mut logger = Logger { place: attributes["hostname"].clone(), level };
-    finish(attributes, config, &mut logger, call, mailbox).map_err(|error| {
+    let place = attributes["hostname"].clone();
+    finish(attributes, config, level, call, mailbox).map_err(|error| {
         if error.code != 1 {
             return error;
         }
-        logger.log("broker", Severity::Critical, &error.message);
+        show(level, &place, "broker", Severity::Critical, &error.message);
         Failure::new("")
     })
 }
@@ -75,7 +72,7 @@ fn attributes(parsed: &Parsed) -> Result<Attributes, Failure> {
 fn finish(
     mut attributes: Attributes,
     mut config: Config,
-    logger: &mut Logger,
+    log_level: u8,
     call: &Call,
     mailbox: Mailbox,
 ) -> Result<Broker, Failure> {
@@ -85,7 +82,6 @@ fn finish(
     })?;
     let hosts: Vec<String> = config.bootstrap.hosts.iter().map(|host| host.name.clone()).collect();
     let rank = (0..).zip(&hosts).find(|(_, host)| **host == hostname).map_or(0, |(rank, _)| rank);
-    logger.place = rank.to_string();
     let facts = [
         ("rank", rank.to_string()),
         ("size", hosts.len().to_string()),
@@ -114,7 +110,7 @@ fn finish(
         config,
         rank,
         hosts,
-        logger: logger.clone(),
+        log_level,
         quorum,
         shutdown_limit,
         cleanup_limit,
@@ -181,9 +177,5 @@ fn local_socket(attributes: &mut Attributes, rank: u32) -> Result<String, String
     let path = uri.strip_prefix("local://").ok_or("local-uri is malformed")?;
     let parent = Path::new(path).parent().ok_or("local-uri is malformed")?;
     check_directory(parent).map_err(|error| format!("local-uri directory {error}"))?;
-    if path.len() > LONGEST_SOCKET {
-        let text = format!("exceeds max {LONGEST_SOCKET} AF_UNIX socket path length");
-        return Err(format!("local-uri length of {} bytes {text}", path.len()));
-    }
     Ok(path.to_owned())
 }

@@ -14,10 +14,8 @@ pub(crate) enum Upward {
     Hello(u32, String),
     /// The connection is there again.
     Back,
-    /// rc1 is done. A broker that has less than is configured drains itself.
-    Online {
-        drained: bool,
-    },
+    /// rc1 is done.
+    Online,
     Goodbye,
     Task(u64, u32, Happened),
     /// A client's request that only rank 0 can answer, with a number chosen by the sender.

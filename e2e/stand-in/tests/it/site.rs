@@ -39,15 +39,6 @@ pub(crate) fn skipped_with_real_flux(reason: &str) -> bool {
     real_flux().is_some()
 }
 
-/// Whether a test that needs other users cannot run.
-pub(crate) fn skipped_without_root() -> bool {
-    let skipped = !nix::unistd::getuid().is_root();
-    if skipped {
-        eprintln!("skipped: being other users needs root");
-    }
-    skipped
-}
-
 /// A place with a `flux`, a certificate and a configuration for `a0`, `a1`...
 pub(crate) struct Site {
     folder: tempfile::TempDir,
