@@ -1,10 +1,10 @@
 //! The broker's state, its log, and the loop of states and events.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tempfile::TempDir;
 use tokio::sync::mpsc::{Sender, UnboundedSender, WeakSender};
 
 use super::state::State;
@@ -39,19 +39,6 @@ impl Mailbox {
 /// An attribute may exist without a value, which is then empty.
 pub(super) type Attributes = BTreeMap<String, String>;
 
-/// Directories that were made here, to be removed when the broker is gone.
-#[derive(Default)]
-pub(super) struct Directories(pub(super) Vec<PathBuf>);
-
-impl Drop for Directories {
-    fn drop(&mut self) {
-        for path in &self.0 {
-            // Nothing can be done about a directory that is already gone or held.
-            drop(std::fs::remove_dir_all(path));
-        }
-    }
-}
-
 /// Severity of a line, RFC 5424.
 #[derive(Clone, Copy)]
 pub(super) enum Severity {
@@ -83,7 +70,8 @@ pub(crate) struct Broker {
     /// For one connection attempt.
     pub(super) connect_limit: Duration,
     pub(super) socket: String,
-    pub(super) directories: Directories,
+    /// Directories that were made here, removed when the broker is gone.
+    pub(super) directories: Vec<TempDir>,
     pub(super) environment: Environment,
     pub(super) mailbox: Mailbox,
     /// The link to the parent, on a worker.

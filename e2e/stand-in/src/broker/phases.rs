@@ -3,10 +3,11 @@
 
 use std::path::Path;
 
+use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::core::{Broker, Directories, Severity};
+use super::core::{Broker, Severity};
 use super::local;
 use super::state::State;
 use crate::environment::rc1_fault;
@@ -261,7 +262,7 @@ impl Broker {
     }
 
     /// Lets go of everything; returns the exit code and the directories to be removed last.
-    pub(super) fn end(self) -> (u8, Directories) {
+    pub(super) fn end(self) -> (u8, Vec<TempDir>) {
         // Others may have removed it already.
         drop(std::fs::remove_file(&self.socket));
         (u8::try_from(self.exit_code).unwrap_or(1), self.directories)

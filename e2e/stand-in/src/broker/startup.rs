@@ -2,11 +2,13 @@
 //! so that of several faults the same one is reported.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::core::{Attributes, Broker, Directories, Mailbox, Severity, show};
+use tempfile::TempDir;
+
+use super::core::{Attributes, Broker, Mailbox, Severity, show};
 use super::state::State;
 use crate::client::Call;
 use crate::config::{self, Config};
@@ -90,10 +92,11 @@ fn finish(
         ("instance-level", "0".to_owned()),
     ];
     attributes.extend(facts.map(|(name, value)| (name.to_owned(), value)));
-    let mut directories = Directories::default();
+    let mut directories = Vec::new();
     // Only rank 0 has a state to keep.
     for name in if rank == 0 { &["rundir", "statedir"][..] } else { &["rundir"] } {
-        create(&mut directories, name, &attributes[*name]).map_err(Failure::new)?;
+        let new = create(name, Path::new(&attributes[*name])).map_err(Failure::new)?;
+        directories.extend(new);
     }
     let socket = local_socket(&mut attributes, rank).map_err(Failure::new)?;
     let quorum = quorum(&attributes, hosts.len()).map_err(Failure::new)?;
@@ -149,14 +152,17 @@ fn limit(attributes: &Attributes, name: &str) -> Result<Option<Duration>, String
     parsed.transpose().map_err(|()| format!("Error parsing {name} attribute"))
 }
 
-/// Sets up the directory at `path`, which attribute `name` names.
-fn create(directories: &mut Directories, name: &str, path: &str) -> Result<(), String> {
-    if !Path::new(path).exists() {
-        let made = std::fs::DirBuilder::new().mode(0o700).create(path);
-        made.map_err(|error| format!("{name} error creating {path}: {}", strerror(&error)))?;
-        directories.0.push(PathBuf::from(path));
+/// Sets up the directory at `path`, which attribute `name` names, and returns it if it is new.
+fn create(name: &str, path: &Path) -> Result<Option<TempDir>, String> {
+    let mut new = None;
+    if let Some((parent, own)) = path.parent().zip(path.file_name()).filter(|_| !path.exists()) {
+        let made = tempfile::Builder::new().prefix(own).rand_bytes(0).tempdir_in(parent);
+        let shown = path.display();
+        let fault = |error| format!("{name} error creating {shown}: {}", strerror(&error));
+        new = Some(made.map_err(fault)?);
     }
-    check_directory(Path::new(path)).map_err(|error| format!("{name} {error}"))
+    check_directory(path).map_err(|error| format!("{name} {error}"))?;
+    Ok(new)
 }
 
 fn check_directory(path: &Path) -> Result<(), String> {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::submit::follow;
-use super::{Call, formatted, shown};
+use super::{Call, formatted};
 use crate::output::{self, Failure};
 use crate::protocol::{Request, Wait};
 use crate::text;
@@ -28,22 +28,14 @@ pub(crate) fn jobs(call: &Call) -> Result<u8, Failure> {
         return Err(call.but("of all jobs, and with both or none of -n and -o"));
     }
     if format.is_none() {
-        output::line("       JOBID USER     NAME       ST NTASKS NNODES     TIME");
+        output::line("JOBID USER NAME ST NTASKS NNODES");
     }
-    let jobs = own_jobs(call)?;
-    for job in jobs.iter().filter(|job| parsed.has("a") || job["state"] != "INACTIVE") {
-        output::line(&match format {
-            Some(format) => formatted(format, &["name", "state", "status"], job)?,
-            None => format!(
-                "{id:>12} {user:<8.8} {name:<10.10} {status:>2} {tasks:>6} {nodes:>6}        -",
-                id = text::job_id_in_python(job["id"].as_u64().unwrap_or_default()),
-                user = shown(&job["userid"]),
-                name = shown(&job["name"]),
-                status = shown(&job["status_abbrev"]),
-                tasks = shown(&job["ntasks"]),
-                nodes = shown(&job["nnodes"]),
-            ),
-        });
+    let format = format.unwrap_or("{id} {userid} {name} {status_abbrev} {ntasks} {nnodes}");
+    for mut job in own_jobs(call)? {
+        if parsed.has("a") || job["state"] != "INACTIVE" {
+            job["id"] = text::job_id_in_python(job["id"].as_u64().unwrap_or_default()).into();
+            output::line(&formatted(format, &job)?);
+        }
     }
     Ok(0)
 }

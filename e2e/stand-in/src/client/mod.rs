@@ -95,18 +95,15 @@ fn admitted(mut stream: UnixStream) -> std::io::Result<UnixStream> {
     }
 }
 
-/// What `format` makes of the values of these names. Real Flux has more names, and other forms.
-fn formatted(format: &str, names: &[&str], values: &Value) -> Result<String, Failure> {
-    let line = names.iter().fold(format.to_owned(), |line, name| {
-        line.replace(&format!("{{{name}}}"), &shown(&values[*name]))
+/// What `format` makes of values by their names. Real Flux has more names, and other forms.
+fn formatted(format: &str, values: &Value) -> Result<String, Failure> {
+    let values = values.as_object().into_iter().flatten();
+    let line = values.fold(format.to_owned(), |line, (name, value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        line.replace(&format!("{{{name}}}"), &value)
     });
     if line.contains('{') {
         return Err(Failure::not_simulated(&format!("format {format}")));
     }
     Ok(line)
-}
-
-/// A value without quotes.
-fn shown(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -130,7 +130,7 @@ pub(crate) fn list(call: &Call) -> Result<u8, Failure> {
     let format = parsed.value("format").filter(|_| is_simulated);
     let format = format.ok_or_else(|| call.but("with --no-header, --states=free and --format"))?;
     let free = call.ask("flux-resource: ERROR", &Request::Resources)?;
-    output::line(&formatted(format, &["nnodes", "ncores"], &free)?);
+    output::line(&formatted(format, &free)?);
     Ok(0)
 }
 
@@ -143,7 +143,7 @@ pub(crate) fn drained(call: &Call) -> Result<u8, Failure> {
     let answer = call.ask("flux-resource: ERROR", &Request::Drained)?;
     for (rank, drained) in answer["drain"].as_object().into_iter().flatten() {
         let row = json!({ "ranks": rank, "reason": drained["reason"] });
-        output::line(&formatted(format, &["ranks", "reason"], &row)?);
+        output::line(&formatted(format, &row)?);
     }
     Ok(0)
 }

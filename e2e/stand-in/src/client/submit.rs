@@ -125,9 +125,7 @@ fn spec(
         return Err(fault(call, &format!("--flags: Unknown flag {flag}")));
     }
     let spec = JobSpec {
-        name: String::new(),
         command,
-        script: None,
         tasks: tasks.or(nodes).unwrap_or(1),
         nodes,
         exclusive: tasks.is_none() && nodes.is_some(),
@@ -139,6 +137,7 @@ fn spec(
         waitable: !flags.is_empty(),
         scope: call.scope(),
         user: nix::unistd::getuid().as_raw(),
+        ..JobSpec::default()
     };
     if nodes.is_some_and(|nodes| nodes > spec.tasks) {
         return Err(fault(call, "node count must not be greater than task count"));
