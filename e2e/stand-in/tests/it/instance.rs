@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::site::{Broker, Site, skipped_with_real_flux, stderr, stdout};
+use crate::site::{Broker, Site, answer, skipped_with_real_flux};
 
 #[test]
 fn three_brokers_form_an_instance_and_end_with_their_lead() {
@@ -10,8 +10,8 @@ fn three_brokers_form_an_instance_and_end_with_their_lead() {
     let mut workers = [site.start(2, &[]), site.start(1, &[])];
     let mut lead = site.start(0, &[]);
     site.wait_for_log(1, "quorum->run");
-    assert_eq!(stdout(&site.ask(0, &["getattr", "size"])), "3\n");
-    assert_eq!(stdout(&site.ask(1, &["getattr", "hostlist"])), "a[0-2]\n");
+    assert_eq!(site.ok(0, &["getattr", "size"]), "3\n");
+    assert_eq!(site.ok(1, &["getattr", "hostlist"]), "a[0-2]\n");
     assert_eq!(lead.end(), Some(0));
     assert_eq!(workers.each_mut().map(Broker::code), [Some(0), Some(0)]);
     assert!(site.read("1.err").contains("<6>broker.info[1]: parent-ready: join->config-sync"));
@@ -20,8 +20,8 @@ fn three_brokers_form_an_instance_and_end_with_their_lead() {
 
 #[test]
 fn a_command_finds_the_flux_that_it_was_called_by() {
-    let found = Site::new(1).flux(&["env", "bash", "-c", "command -v flux"]);
-    assert!(stdout(&found).ends_with("/bin/flux\n"), "{found:?}");
+    let found = Site::new(1).ok(0, &["env", "bash", "-c", "command -v flux"]);
+    assert!(found.ends_with("/bin/flux\n"), "{found}");
 }
 
 #[test]
@@ -35,8 +35,8 @@ fn a_worker_with_another_certificate_stays_in_join_and_nobody_says_why() {
     let _lead = site.start(0, &["-Sbroker.quorum=2"]);
     site.wait_for_log(0, "quorum->run");
     let refused = site.ask(2, &["submit", "true"]);
-    assert_eq!(refused.status.code(), Some(1));
-    assert!(stderr(&refused).contains("Upstream Flux broker is offline. Try again later."));
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.contains("Upstream Flux broker is offline. Try again later."));
     assert!(stranger.runs() && !site.read("2.err").contains("join->"));
     assert!(!site.read("0.err").contains("a2"), "{}", site.read("0.err"));
 }
@@ -60,7 +60,7 @@ fn a_signal_ends_a_broker_that_waits_for_others() {
     assert_eq!(lead.end(), Some(0), "in quorum");
     let mut worker = site.start(1, &[]);
     site.wait_for_log(1, "load-builtins->join");
-    assert!(stdout(&site.ask(1, &["uptime"])).contains(" join "));
+    assert!(site.ok(1, &["uptime"]).contains(" join "));
     assert_eq!(worker.end(), Some(1), "in join, without a parent");
 }
 
@@ -86,8 +86,7 @@ fn a_lost_worker_is_noticed_and_may_come_back_as_may_one_that_has_left() {
     for _ in 0..2 {
         let mut worker = site.start(1, &[]);
         site.wait_for_log(1, "quorum->run");
-        let ran = site.ask(0, &["run", "-N2", "true"]);
-        assert!(ran.status.success(), "{}", stderr(&ran));
+        site.ok(0, &["run", "-N2", "true"]);
         assert_eq!(worker.end(), Some(0));
     }
 }
@@ -120,6 +119,5 @@ fn no_shell_no_rc1() {
     let mut lead = bare(&site.text("bin/bash"));
     site.wait_for_log(0, "quorum->run");
     assert_eq!(lead.end(), Some(0), "being there is all that is asked of it");
-    let bash = Command::new(site.path("bin/bash")).args(["-c", "true"]).output();
-    assert_eq!(bash.expect("runs").status.code(), Some(64));
+    assert_eq!(answer(Command::new(site.path("bin/bash"))).code, Some(64));
 }

@@ -1,25 +1,23 @@
 //! Jobs over two brokers.
 
-use crate::site::{Broker, Site, stderr, stdout, wait_for};
+use crate::site::{Broker, Site, wait_for};
 
 #[test]
 fn four_tasks_run_on_two_brokers() {
     let (site, _brokers) = Site::two();
     let task = "echo $FLUX_TASK_RANK/$FLUX_JOB_SIZE on $FLUX_JOB_NNODES at ${FLUX_URI##*-}";
     let words = ["submit", "-N2", "-n4", "--quiet", "--watch", "bash", "-c", task];
-    let output = site.ask(0, &words);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let mut lines: Vec<String> = stdout(&output).lines().map(str::to_owned).collect();
-    lines.sort();
+    let output = site.ok(0, &words);
+    let mut lines: Vec<&str> = output.lines().collect();
+    lines.sort_unstable();
     assert_eq!(lines, ["0/4 on 2 at 0", "1/4 on 2 at 0", "2/4 on 2 at 1", "3/4 on 2 at 1"]);
-    let from_worker = site.ask(1, &words);
-    assert_eq!(stdout(&from_worker).lines().count(), 4);
+    assert_eq!(site.ok(1, &words).lines().count(), 4);
 }
 
 #[test]
 fn the_highest_exit_code_is_the_jobs() {
     let (site, _brokers) = Site::two();
-    let code = |words: &[&str]| site.ask(0, words).status.code();
+    let code = |words: &[&str]| site.ask(0, words).code;
     let exit = "exit $((FLUX_TASK_RANK + 3))";
     assert_eq!(code(&["submit", "-n4", "--watch", "bash", "-c", exit]), Some(6));
     assert_eq!(code(&["run", "-n2", "bash", "-c", exit]), Some(4));
@@ -65,11 +63,10 @@ fn run_passes_signals_on_to_the_job_and_follows_it_to_its_end() {
 #[test]
 fn a_job_that_reads_its_input_waits_unless_there_is_none() {
     let (site, _brokers) = Site::two();
-    let output = site.ask(0, &["submit", "--input=/dev/null", "--quiet", "--watch", "cat"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(site.ask(0, &["submit", "cat"]).status.success());
+    site.ok(0, &["submit", "--input=/dev/null", "--quiet", "--watch", "cat"]);
+    site.ok(0, &["submit", "cat"]);
     wait_for("the job to run", || {
-        (stdout(&site.ask(0, &["jobs", "-no", "{name} {state}"])) == "cat RUN\n").then_some(())
+        (site.ok(0, &["jobs", "-no", "{name} {state}"]) == "cat RUN\n").then_some(())
     });
 }
 
@@ -77,29 +74,24 @@ fn a_job_that_reads_its_input_waits_unless_there_is_none() {
 fn the_events_of_a_job_say_whether_it_was_started() {
     let (site, _brokers) = Site::two();
     let none = site.ask(0, &["job", "last"]);
-    assert_eq!(
-        (none.status.code(), stderr(&none).as_str()),
-        (Some(1), "flux-job: job history is empty\n")
-    );
+    assert_eq!((none.code, none.err.as_str()), (Some(1), "flux-job: job history is empty\n"));
     site.ask(0, &["submit", "-N9", "--watch", "true"]);
     site.ask(0, &["submit", "--watch", "no-such-command"]);
-    let ids = stdout(&site.ask(0, &["job", "last", "[:9]"]));
+    let ids = site.ok(0, &["job", "last", "[:9]"]);
     let ids: Vec<&str> = ids.lines().collect();
     let [not_found, refused] = ids.as_slice() else { panic!("{ids:?}") };
-    let events = |words: &[&str]| {
-        let output = site.ask(0, &[&["job", "eventlog", "--format=json"], words].concat());
-        (output.status.code(), stdout(&output))
-    };
-    let (_, log) = events(&[refused]);
+    let events =
+        |words: &[&str]| site.ask(0, &[&["job", "eventlog", "--format=json"], words].concat());
+    let log = events(&[refused]).out;
     assert!(log.contains("\"type\":\"alloc\"") && !log.contains("\"name\":\"start\""), "{log}");
-    assert_eq!(events(&["--path=exec", refused]).0, Some(1), "it has no such eventlog");
-    let (_, log) = events(&[not_found]);
+    assert_eq!(events(&["--path=exec", refused]).code, Some(1), "it has no such eventlog");
+    let log = events(&[not_found]).out;
     assert!(
         log.contains("no-such-command: No such file or directory")
             && log.contains("\"name\":\"start\""),
         "{log}"
     );
-    assert!(events(&["--path=exec", not_found]).1.contains("shell.init"));
+    assert!(events(&["--path=exec", not_found]).out.contains("shell.init"));
 }
 
 #[test]
@@ -117,9 +109,9 @@ fn requests_that_make_no_sense_are_refused() {
         (vec!["batch", "-n1", "/etc/hostname"], 1, "does not appear to start with '#!'"),
         (vec!["getattr", "nope"], 1, "No such file or directory"),
     ] {
-        let output = site.ask(0, &words);
-        assert_eq!(output.status.code(), Some(code), "{words:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(text), "{words:?}: {}", stderr(&output));
+        let answer = site.ask(0, &words);
+        assert_eq!(answer.code, Some(code), "{words:?}: {answer:?}");
+        assert!(answer.err.contains(text), "{words:?}: {answer:?}");
     }
 }
 
@@ -127,17 +119,17 @@ fn requests_that_make_no_sense_are_refused() {
 fn waitable_jobs_are_waited_for_and_files_hold_what_they_write() {
     let (site, _brokers) = Site::two();
     let wait = || site.ask(0, &["job", "wait", "--all"]);
-    assert_eq!(wait().status.code(), Some(0), "there are none");
+    assert_eq!(wait().code, Some(0), "there are none");
     let words = ["submit", "--flags=waitable", "--output=out-{{id}}", "--error=err"];
     let task = ["bash", "-c", "echo to output; echo to error >&2; exit 1"];
-    let id = stdout(&site.ask(0, &[&words[..], &task].concat())).trim().to_owned();
+    let id = site.ok(0, &[&words[..], &task].concat()).trim().to_owned();
     assert!(id.starts_with('ƒ'), "{id}");
     let waited = wait();
-    assert_eq!(waited.status.code(), Some(1));
-    assert!(stderr(&waited).contains("exited with exit code 1"), "{}", stderr(&waited));
-    assert_eq!(stdout(&site.ask(0, &["queue", "idle"])), "0 jobs\n");
+    assert_eq!(waited.code, Some(1));
+    assert!(waited.err.contains("exited with exit code 1"), "{waited:?}");
+    assert_eq!(site.ok(0, &["queue", "idle"]), "0 jobs\n");
     assert_eq!(site.read(&format!("out-{id}")) + &site.read("err"), "to output\nto error\n");
-    assert_eq!(wait().status.code(), Some(0), "a result is taken once");
+    assert_eq!(wait().code, Some(0), "a result is taken once");
 }
 
 #[test]
@@ -148,15 +140,13 @@ fn a_batch_job_has_an_instance_of_its_own() {
         "#!/bin/bash\nflux run -N2 -n2 echo inner\nflux run -n3 true || echo too many\n\
          flux submit --quiet true\nflux queue idle --quiet\nflux jobs -ano '{name} {status}'\nexit 5\n",
     );
-    let output = site.ask(0, &["batch", "-N2", "-n2", &script, "argument"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let id = stdout(&output).trim().to_owned();
-    assert_eq!(site.ask(0, &["job", "status", &id]).status.code(), Some(5));
+    let id = site.ok(0, &["batch", "-N2", "-n2", &script, "argument"]).trim().to_owned();
+    assert_eq!(site.ask(0, &["job", "status", &id]).code, Some(5));
     let text = site.read(&format!("flux-{id}.out"));
     assert_eq!(text.matches("inner\n").count(), 2, "{text}");
     assert!(text.contains("too many\n"), "{text}");
     assert!(text.contains("true COMPLETED\n"), "{text}");
-    let outer = stdout(&site.ask(0, &["jobs", "-ano", "{name} {status}"]));
+    let outer = site.ok(0, &["jobs", "-ano", "{name} {status}"]);
     assert_eq!(outer, format!("{script} FAILED\n"));
 }
 
@@ -173,10 +163,10 @@ fn jobs_are_cancelled_when_the_instance_ends_unless_the_cleanup_is_disabled() {
         command.envs(disabled.then_some(("FLUX_DISABLE_JOB_CLEANUP", "t")));
         let mut lead = site.spawn(command, 0);
         site.wait_for_log(0, "quorum->run");
-        assert!(site.ask(0, &["submit", "bash", "-c", task]).status.success());
+        site.ok(0, &["submit", "bash", "-c", task]);
         let process = wait_for("the task", || Some(site.read("task")).filter(|it| !it.is_empty()));
-        let count = site.ask(0, &["module", "stats", "--parse=active_jobs", "job-manager"]);
-        assert_eq!(stdout(&count), "1\n");
+        let count = site.ok(0, &["module", "stats", "--parse=active_jobs", "job-manager"]);
+        assert_eq!(count, "1\n");
         if registered {
             let tasks = "flux queue stop --quiet --all --nocheckpoint\n\
                          flux cancel --user=all --quiet --states RUN\nflux queue idle --quiet\n";
@@ -204,14 +194,14 @@ fn jobs_are_in_the_dump_and_those_that_had_not_started_run_later() {
     };
     let mut lead = start("dump");
     for command in [["sleep", "600"], ["touch", "ran"]] {
-        assert!(site.ask(0, &[&["submit", "-N1"], &command[..]].concat()).status.success());
+        site.ok(0, &[&["submit", "-N1"], &command[..]].concat());
     }
     assert_eq!(lead.end(), Some(0));
     assert!(!site.path("ran").exists(), "it ran beside the job that had the node");
     let _again = start("restore");
-    site.ask(0, &["queue", "idle", "--quiet"]);
+    site.ok(0, &["queue", "idle", "--quiet"]);
     let list = ["jobs", "-a", "-n", "-o", "{name} is {status}"];
-    let list = stdout(&site.ask(0, &list));
+    let list = site.ok(0, &list);
     let mut lines: Vec<&str> = list.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["sleep is CANCELED", "touch is COMPLETED"]);
@@ -222,9 +212,9 @@ fn jobs_are_in_the_dump_and_those_that_had_not_started_run_later() {
 fn proxy_runs_commands_through_a_shell() {
     let (site, _lead) = Site::one();
     let uri = format!("local://{}", site.text("run0/local-0"));
-    let output = site.flux(&["proxy", &uri, "flux", "getattr", "size;", "exit", "3"]);
-    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(3), "1\n"));
-    assert_eq!(site.flux(&["proxy", "local:///nowhere/local", "true"]).status.code(), Some(1));
+    let proxied = site.ask(0, &["proxy", &uri, "flux", "getattr", "size;", "exit", "3"]);
+    assert_eq!((proxied.code, proxied.out.as_str()), (Some(3), "1\n"));
+    assert_eq!(site.ask(0, &["proxy", "local:///nowhere/local", "true"]).code, Some(1));
     let list = ["resource", "list", "-n", "-s", "free", "-o", "{nnodes} {ncores}"];
-    assert_eq!(stdout(&site.ask(0, &list)), "1 2\n");
+    assert_eq!(site.ok(0, &list), "1 2\n");
 }

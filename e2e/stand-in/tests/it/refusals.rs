@@ -1,12 +1,12 @@
 //! What real Flux refuses; and what is not simulated, with exit code 64.
 
-use crate::site::{Site, skipped_with_real_flux, stderr};
+use crate::site::{Site, answer, skipped_with_real_flux};
 
 /// Runs a broker that is to be refused, with exit code 1 and a text.
 fn refused(site: &Site, more: &[&str], text: &str) {
-    let output = site.broker("broker", 0, more).output().expect("runs");
-    assert_eq!(output.status.code(), Some(1), "{more:?}: {}", stderr(&output));
-    assert!(stderr(&output).contains(text), "{more:?}: {}", stderr(&output));
+    let answer = answer(site.broker("broker", 0, more));
+    assert_eq!(answer.code, Some(1), "{more:?}: {answer:?}");
+    assert!(answer.err.contains(text), "{more:?}: {answer:?}");
 }
 
 #[test]
@@ -122,13 +122,12 @@ fn what_real_flux_could_do_is_not_simulated() {
         vec!["jobs", "--json"],
         vec!["submit", "--cc=1-2", "true"],
     ] {
-        let output = site.flux(&words);
-        assert_eq!(output.status.code(), Some(64), "{words:?}: {}", stderr(&output));
-        assert!(stderr(&output).ends_with("not simulated by the stand-in\n"), "{words:?}");
+        let answer = site.ask(0, &words);
+        assert_eq!(answer.code, Some(64), "{words:?}: {answer:?}");
+        assert!(answer.err.ends_with("not simulated by the stand-in\n"), "{words:?}");
     }
     for more in ["-Sbroker.rc1_path=", "-Stbon.topo=kary:0", "true"] {
-        let output = site.broker("broker", 0, &[more]).output().expect("runs");
-        assert_eq!(output.status.code(), Some(64), "{more}: {}", stderr(&output));
+        assert_eq!(answer(site.broker("broker", 0, &[more])).code, Some(64), "{more}");
     }
 }
 
@@ -136,6 +135,6 @@ fn what_real_flux_could_do_is_not_simulated() {
 fn without_a_broker_commands_fail_after_a_while() {
     let site = Site::new(1);
     for words in [&["uptime"][..], &["getattr", "size"], &["jobs"]] {
-        assert_eq!(site.ask(0, words).status.code(), Some(1), "{words:?}");
+        assert_eq!(site.ask(0, words).code, Some(1), "{words:?}");
     }
 }

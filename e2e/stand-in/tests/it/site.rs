@@ -118,12 +118,15 @@ impl Site {
         command
     }
 
-    pub(crate) fn flux(&self, words: &[&str]) -> Output {
-        self.command(words).output().expect("runs")
+    pub(crate) fn ask(&self, rank: u32, words: &[&str]) -> Answer {
+        answer(self.question(rank, words))
     }
 
-    pub(crate) fn ask(&self, rank: u32, words: &[&str]) -> Output {
-        self.question(rank, words).output().expect("runs")
+    /// What a command writes that succeeds.
+    pub(crate) fn ok(&self, rank: u32, words: &[&str]) -> String {
+        let answer = self.ask(rank, words);
+        assert_eq!(answer.code, Some(0), "{words:?}: {answer:?}");
+        answer.out
     }
 
     /// A `flux` command that talks to a broker, not started yet.
@@ -215,10 +218,17 @@ impl Drop for Broker {
     }
 }
 
-pub(crate) fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
+/// How a command ended, and what it wrote.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
-pub(crate) fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+/// Runs a command to its end.
+pub(crate) fn answer(mut command: Command) -> Answer {
+    let Output { status, stdout, stderr } = command.output().expect("runs");
+    let [out, err] = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    Answer { code: status.code(), out, err }
 }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 
-use crate::site::{Site, stderr, stdout, wait_for};
+use crate::site::{Site, answer, wait_for};
 
 const ANY_NODE: u32 = u32::MAX;
 
@@ -106,7 +106,7 @@ fn a_worker_that_another_lead_sends_away_before_the_quorum_stays_and_has_no_way_
 fn the_lead_drains_ranks_and_lists_what_runs_there_whichever_broker_is_asked() {
     let (site, _brokers) = Site::two();
     let job = ["submit", "--quiet", "-N2", "bash", "-c", "until [ -e go ]; do sleep 0.05; done"];
-    assert_eq!(site.ask(0, &job).status.code(), Some(0));
+    site.ok(0, &job);
     let mut stream = connect(&site, 1);
     let mut ask = |topic: &str, payload: &str| ask(&mut stream, topic, Some(payload), 0);
     let running = r#"{"max_entries":9,"attrs":[],"constraint":{"and":[{"states":["running"]},{"ranks":["1"]}]}}"#;
@@ -117,7 +117,7 @@ fn the_lead_drains_ranks_and_lists_what_runs_there_whichever_broker_is_asked() {
     });
     assert_eq!(list.matches("id").count(), 1, "{list}");
     let drain = r#"{"targets":"1","reason":"bad fan"}"#;
-    let drained = || stdout(&site.ask(0, &["resource", "drain", "-no", "{ranks} {reason}"]));
+    let drained = || site.ok(0, &["resource", "drain", "-no", "{ranks} {reason}"]);
     assert_eq!(drained(), "");
     assert_eq!(ask("resource.drain", drain), (0, String::new()));
     assert_eq!(ask("resource.drain", drain), (17, "rank 1 already drained".to_owned()));
@@ -126,7 +126,7 @@ fn the_lead_drains_ranks_and_lists_what_runs_there_whichever_broker_is_asked() {
     assert_eq!(errno, 0);
     let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
     assert_eq!(status["drain"]["1"]["reason"], "bad fan");
-    let free = || stdout(&site.ask(0, &["resource", "list", "--states=free", "-no", "{nnodes}"]));
+    let free = || site.ok(0, &["resource", "list", "--states=free", "-no", "{nnodes}"]);
     site.write("go", "");
     wait_for("the lead alone", || (free() == "1\n").then_some(()));
     assert_eq!(ask("resource.undrain", r#"{"targets":"1"}"#), (0, String::new()));
@@ -158,22 +158,25 @@ fn root_may_look_and_not_submit_and_strangers_are_turned_away() {
     let _lead = site.spawn(command, 0);
     site.wait_for_log(0, "quorum->run");
     site.set_mode("run0", 0o755);
-    let ask_as = |user, words: &[&str]| site.question(0, words).uid(user).output().expect("runs");
+    let ask_as = |user, words: &[&str]| {
+        let mut question = site.question(0, words);
+        question.uid(user);
+        answer(question)
+    };
 
-    assert_eq!(stdout(&ask_as(0, &["getattr", "size"])), "1\n");
+    assert_eq!(ask_as(0, &["getattr", "size"]).out, "1\n");
     for command in ["submit", "run"] {
-        let refused = stderr(&ask_as(0, &[command, "true"]));
+        let refused = ask_as(0, &[command, "true"]).err;
         assert!(refused.contains("submission of jobs as user root not supported"), "{refused}");
     }
-    let submitted = ask_as(OTHER_USER, &["submit", "sleep", "120"]);
-    assert_eq!(submitted.status.code(), Some(0), "{}", stderr(&submitted));
+    assert_eq!(ask_as(OTHER_USER, &["submit", "sleep", "120"]).code, Some(0));
     // Everybody sees their own jobs.
-    let names = |user| stdout(&ask_as(user, &["jobs", "-ano", "{name}"]));
+    let names = |user| ask_as(user, &["jobs", "-ano", "{name}"]).out;
     assert_eq!((names(0), names(OTHER_USER)), (String::new(), "sleep\n".to_owned()));
 
     let stranger = ask_as(65_534, &["getattr", "size"]);
-    assert_eq!(stranger.status.code(), Some(1));
-    assert!(stderr(&stranger).contains("Operation not permitted"), "{}", stderr(&stranger));
+    assert_eq!(stranger.code, Some(1));
+    assert!(stranger.err.contains("Operation not permitted"), "{stranger:?}");
     site.wait_for_log(
         0,
         "connector-local.err[0]: client_authenticate: uid=65534 no assigned roles",
