@@ -6,7 +6,6 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::core::{Broker, Severity};
 use super::state::State;
-use crate::overlay::link::LinkEvent;
 use crate::overlay::wire::{Downward, Upward};
 
 /// Sends on a link, now or when it is there. That a link is gone is reported by itself.
@@ -27,20 +26,15 @@ impl Broker {
         self.parent_state.is_some() && !self.parent_failed
     }
 
-    pub(crate) fn parent_event(&mut self, event: LinkEvent) {
-        match event {
-            LinkEvent::Message(bytes) => {
-                if let Ok(message) = serde_json::from_slice(&bytes) {
-                    self.parent_says(message);
-                }
-            }
+    pub(crate) fn parent_says(&mut self, message: Option<Bytes>) {
+        let Some(bytes) = message else {
             // A worker does not mind losing its parent: it connects again, and says so.
-            LinkEvent::Ready if self.is_joined() => self.send_up(&Upward::Back),
-            LinkEvent::Ready | LinkEvent::Closed => {}
-        }
-    }
-
-    fn parent_says(&mut self, message: Downward) {
+            if self.is_joined() {
+                self.send_up(&Upward::Back);
+            }
+            return;
+        };
+        let Ok(message) = serde_json::from_slice(&bytes) else { return };
         match message {
             Downward::Failed(text) => {
                 self.log_as("overlay", Severity::Critical, &text);
@@ -77,22 +71,12 @@ impl Broker {
         self.links.insert(link, sender);
     }
 
-    pub(crate) fn child_event(&mut self, link: u64, event: LinkEvent) {
-        match event {
-            LinkEvent::Message(bytes) => {
-                if let Ok(message) = serde_json::from_slice(&bytes) {
-                    self.child_says(link, message);
-                }
-            }
-            LinkEvent::Closed => {
-                self.links.remove(&link);
-                if let Some(rank) = self.rank_of(link) {
-                    let text = format!("{} (rank {rank}) failed", self.host(rank));
-                    self.log_as("overlay", Severity::Error, &text);
-                    self.child_gone(rank);
-                }
-            }
-            LinkEvent::Ready => {}
+    pub(crate) fn child_closed(&mut self, link: u64) {
+        self.links.remove(&link);
+        if let Some(rank) = self.rank_of(link) {
+            let text = format!("{} (rank {rank}) failed", self.host(rank));
+            self.log_as("overlay", Severity::Error, &text);
+            self.child_gone(rank);
         }
     }
 
@@ -100,7 +84,9 @@ impl Broker {
         self.children.iter().find(|(_, of_rank)| **of_rank == link).map(|(rank, _)| *rank)
     }
 
-    fn child_says(&mut self, link: u64, message: Upward) {
+    pub(crate) fn child_says(&mut self, link: u64, message: Option<Bytes>) {
+        let message = message.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let Some(message) = message else { return };
         match (message, self.rank_of(link)) {
             (Upward::Hello(rank, hostname), None) if self.state < State::Cleanup => {
                 self.greet(link, rank, &hostname);

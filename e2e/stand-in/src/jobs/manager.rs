@@ -61,8 +61,8 @@ impl Manager {
                 && !self.drained.contains_key(rank)
                 && !self.excluded.contains(rank)
         });
-        for job in self.in_state(JobState::Running, scope) {
-            for (rank, cores) in &job.allocation.cores {
+        for id in self.in_state(JobState::Running, scope) {
+            for (rank, cores) in &self.jobs[&id].allocation.cores {
                 if let Some(left) = free.get_mut(rank) {
                     left.retain(|core| !cores.contains(core));
                 }
@@ -71,9 +71,12 @@ impl Manager {
         free
     }
 
-    fn in_state(&self, state: JobState, scope: Scope) -> impl Iterator<Item = &Job> {
-        let of_scope = move |job: &&Job| job.state == state && job.spec.scope == scope;
-        self.jobs.values().filter(of_scope)
+    fn ids(&self, wanted: impl Fn(&Job) -> bool) -> Vec<u64> {
+        self.jobs.values().filter(|job| wanted(job)).map(|job| job.id).collect()
+    }
+
+    fn in_state(&self, state: JobState, scope: Scope) -> Vec<u64> {
+        self.ids(|job| job.state == state && job.spec.scope == scope)
     }
 
     pub(crate) fn submit(&mut self, spec: JobSpec) -> u64 {
@@ -105,10 +108,8 @@ impl Manager {
         if self.stopped {
             return;
         }
-        let pending = |job: &&Job| job.state == JobState::Pending;
-        let pending: Vec<u64> = self.jobs.values().filter(pending).map(|job| job.id).collect();
         let mut blocked = BTreeSet::new();
-        for id in pending {
+        for id in self.ids(|job| job.state == JobState::Pending) {
             let Some(job) = self.jobs.get(&id) else { continue };
             let scope = job.spec.scope;
             if job.state != JobState::Pending || blocked.contains(&scope) {
@@ -146,30 +147,20 @@ impl Manager {
     }
 
     pub(crate) fn report(&mut self, id: u64, task: u32, happened: Happened) {
-        match happened {
-            Happened::Output(stream, text) => {
-                if let Some(job) = self.jobs.get_mut(&id) {
-                    job.output.push((stream, text));
-                }
-            }
-            Happened::Ended(code) => self.task_ended(id, task, code),
-            Happened::NotStarted(code, note) => {
-                if let Some(job) = self.jobs.get_mut(&id) {
-                    job.exception.get_or_insert_with(|| ("exec".to_owned(), note));
-                }
-                self.task_ended(id, task, code);
-            }
-        }
-    }
-
-    fn task_ended(&mut self, id: u64, task: u32, code: i32) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        if job.running.remove(&task).is_none() {
-            return;
-        }
-        job.code = job.code.max(code);
-        if job.running.is_empty() {
-            self.finish(id);
+        let code = match happened {
+            Happened::Output(stream, text) => return job.output.push((stream, text)),
+            Happened::Ended(code) => code,
+            Happened::NotStarted(code, note) => {
+                job.exception.get_or_insert_with(|| ("exec".to_owned(), note));
+                code
+            }
+        };
+        if job.running.remove(&task).is_some() {
+            job.code = job.code.max(code);
+            if job.running.is_empty() {
+                self.finish(id);
+            }
         }
     }
 
@@ -183,13 +174,11 @@ impl Manager {
 
     /// Ids of jobs that are not over, in a scope.
     pub(crate) fn active(&self, scope: Scope) -> Vec<u64> {
-        let active = |job: &&Job| job.state != JobState::Inactive && job.spec.scope == scope;
-        self.jobs.values().filter(active).map(|job| job.id).collect()
+        self.ids(|job| job.state != JobState::Inactive && job.spec.scope == scope)
     }
 
     pub(crate) fn running(&self) -> Vec<u64> {
-        let running = |job: &&Job| job.state == JobState::Running;
-        self.jobs.values().filter(running).map(|job| job.id).collect()
+        self.ids(|job| job.state == JobState::Running)
     }
 
     pub(crate) fn raise(&mut self, id: u64, kind: &str, note: &str) {
@@ -227,7 +216,7 @@ impl Manager {
             let lost: Vec<u32> = lost.map(|(task, _)| *task).collect();
             self.raise(id, "node-failure", &format!("lost contact with rank {rank}"));
             for task in lost {
-                self.task_ended(id, task, 128 + nix::libc::SIGKILL);
+                self.report(id, task, Happened::Ended(128 + nix::libc::SIGKILL));
             }
         }
     }
@@ -271,9 +260,9 @@ impl Manager {
                 Some(job.result())
             }
             Wait::Idle(scope) => {
-                let busy = self.in_state(JobState::Running, scope).next().is_some();
-                let pending = self.in_state(JobState::Pending, scope).count();
-                (!busy).then(|| Reply::Done(json!(pending)))
+                let pending = self.in_state(JobState::Pending, scope).len();
+                let idle = self.in_state(JobState::Running, scope).is_empty();
+                idle.then(|| Reply::Done(json!(pending)))
             }
         }
     }

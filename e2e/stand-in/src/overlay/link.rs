@@ -18,13 +18,6 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(30);
 
 const LARGEST_MESSAGE: usize = 64 << 20;
 
-pub(crate) enum LinkEvent {
-    /// The handshake is done.
-    Ready,
-    Message(Bytes),
-    Closed,
-}
-
 /// The child's end: it presents the certificate and expects the same one.
 pub(crate) fn client(keys: &CurveKeypair) -> Connection {
     let mechanism =
@@ -46,13 +39,13 @@ fn connection(role: Role, socket: SocketType, mechanism: MechanismSetup) -> Conn
     Connection::new(config.max_message_size(LARGEST_MESSAGE).mechanism(mechanism))
 }
 
-/// Runs a link until either side ends it. Messages from `outgoing` wait until the handshake is
+/// Runs a link until either side ends it; messages are reported, and none when the handshake is done. Messages from `outgoing` wait until the handshake is
 /// done; what is still in `outgoing` afterwards stays there.
 pub(crate) async fn run(
     mut stream: TcpStream,
     mut connection: Connection,
     outgoing: &mut UnboundedReceiver<Bytes>,
-    report: impl Fn(LinkEvent),
+    report: impl Fn(Option<Bytes>),
 ) {
     // Where that cannot be set the link is as good as before.
     let _ = limit_silence(&stream);
@@ -60,14 +53,13 @@ pub(crate) async fn run(
     let _ = exchange(&mut stream, &mut connection, outgoing, &report).await;
     drop(flush(&mut stream, &mut connection).await);
     drop(stream.shutdown().await);
-    report(LinkEvent::Closed);
 }
 
 async fn exchange(
     stream: &mut TcpStream,
     connection: &mut Connection,
     outgoing: &mut UnboundedReceiver<Bytes>,
-    report: &impl Fn(LinkEvent),
+    report: &impl Fn(Option<Bytes>),
 ) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let deadline = tokio::time::Instant::now() + HANDSHAKE_LIMIT;
@@ -113,15 +105,15 @@ async fn flush(stream: &mut TcpStream, connection: &mut Connection) -> std::io::
     }
 }
 
-fn report_all(connection: &mut Connection, report: &impl Fn(LinkEvent)) {
+fn report_all(connection: &mut Connection, report: &impl Fn(Option<Bytes>)) {
     while let Some(event) = connection.poll_event() {
         if let Event::HandshakeSucceeded { .. } = event {
-            report(LinkEvent::Ready);
+            report(None);
         }
     }
     while let Some(message) = connection.poll_message() {
         if let Some(bytes) = message.part_bytes(0) {
-            report(LinkEvent::Message(bytes));
+            report(Some(bytes));
         }
     }
 }
