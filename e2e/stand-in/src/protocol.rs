@@ -29,6 +29,7 @@ pub(crate) struct JobSpec {
     /// Whether its input ends at once; otherwise it stays open, and empty.
     pub(crate) no_input: bool,
     pub(crate) output: Option<String>,
+    /// That of the output, unless it is asked for.
     pub(crate) error: Option<String>,
     pub(crate) waitable: bool,
     pub(crate) name: String,

@@ -4,6 +4,7 @@
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum State {
     LoadBuiltins,
     /// Waiting for its parent.
@@ -23,13 +24,10 @@ pub(crate) enum State {
     Exit,
 }
 
-const NAMES: &str = "load-builtins join config-sync init quorum run cleanup shutdown finalize goodbye \
-    unload-builtins exit";
-
 impl State {
     /// The name in logs and in `flux uptime`.
-    pub(crate) fn name(self) -> &'static str {
-        NAMES.split(' ').nth(self as usize).unwrap_or_default()
+    pub(crate) fn name(self) -> String {
+        serde_json::json!(self).as_str().unwrap_or_default().to_owned()
     }
 
     /// The state after `event`, `None` where the event means nothing in this state.

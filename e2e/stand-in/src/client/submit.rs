@@ -71,7 +71,8 @@ pub(crate) fn batch(call: &Call) -> Result<u8, Failure> {
     }
     spec.name.clone_from(path);
     spec.script = Some(script);
-    spec.output = spec.output.or_else(|| Some("flux-{{id}}.out".to_owned()));
+    spec.output.get_or_insert_with(|| "flux-{{id}}.out".to_owned());
+    spec.error = spec.error.or_else(|| spec.output.clone());
     let id = send(call, spec)?;
     output::line(&text::job_id_in_python(id));
     Ok(0)
@@ -133,7 +134,7 @@ fn spec(
         environment: call.environment.clone(),
         no_input: parsed.has("input"),
         output: file("output")?,
-        error: file("error")?,
+        error: file("error")?.or(file("output")?),
         waitable: !flags.is_empty(),
         scope: call.scope(),
         user: nix::unistd::getuid().as_raw(),

@@ -36,10 +36,6 @@ impl TaskOrder {
         name.map(|name| Path::new(&self.spec.directory).join(name))
     }
 
-    fn error_file(&self) -> Option<PathBuf> {
-        self.file(self.spec.error.as_ref().or(self.spec.output.as_ref()))
-    }
-
     /// Where a stream goes: into the pipe of whoever watches, or into a file, which the first task begins.
     fn open(&self, path: Option<PathBuf>) -> std::io::Result<Stdio> {
         let Some(path) = path else { return Ok(Stdio::piped()) };
@@ -80,7 +76,10 @@ pub(crate) fn start(
             let note =
                 format!("task {}: start failed: {program}: {}", order.task, strerror(&error));
             let text = format!("flux-shell[0]: FATAL: {note}\n");
-            match order.error_file().map(|path| OpenOptions::new().append(true).open(path)) {
+            match order
+                .file(order.spec.error.as_ref())
+                .map(|path| OpenOptions::new().append(true).open(path))
+            {
                 Some(file) => drop(file.and_then(|mut file| file.write_all(text.as_bytes()))),
                 None => report(Happened::Output(Stream::Error, text)),
             }
@@ -94,7 +93,7 @@ fn command(order: &TaskOrder, rundir: &str) -> std::io::Result<Command> {
     let not_found = || Error::from_raw_os_error(nix::libc::ENOENT);
     let spec = &order.spec;
     let output = order.open(order.file(spec.output.as_ref()))?;
-    let error = order.open(order.error_file())?;
+    let error = order.open(order.file(spec.error.as_ref()))?;
     let mut words = spec.command.clone();
     if let Some(script) = &spec.script {
         // The instance of a batch job runs rc1 like any other.

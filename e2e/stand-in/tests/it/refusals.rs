@@ -87,25 +87,6 @@ fn resources_that_make_no_sense() {
 }
 
 #[test]
-fn a_resource_file_that_is_missing_on_a_worker_fails_its_rc1() {
-    let site = Site::new(2);
-    let mut lead = site.start(0, &[]);
-    site.wait_for_log(0, "rc1-success: init->quorum");
-    std::fs::remove_file(site.path("R")).expect("removes");
-    let mut worker = site.start(1, &[]);
-    assert_eq!(worker.code(), Some(1));
-    let log = site.read("1.err");
-    for line in [
-        &format!("unable to open {}: No such file or directory", site.text("R")),
-        "<2>resource.crit[1]: module exiting abnormally\n",
-        "rc1-fail: init->shutdown",
-    ] {
-        assert!(log.contains(line), "{line}: {log}");
-    }
-    assert!(lead.runs());
-}
-
-#[test]
 fn what_real_flux_could_do_is_not_simulated() {
     if skipped_with_real_flux("it can") {
         return;
