@@ -1,5 +1,6 @@
 //! The local socket: accepting clients, and checking who they are.
 
+use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -80,17 +81,18 @@ impl Door {
         is_owner: bool,
     ) -> std::io::Result<()> {
         let _alive = self.mailbox.delivery();
-        let mut line = String::new();
-        reader.read_line(&mut line).await?;
-        let request: Request = serde_json::from_str(&line)?;
+        let mut asked = String::new();
+        reader.read_line(&mut asked).await?;
+        let request: Request = serde_json::from_str(&asked)?;
+        let line = |reply: &Reply| format!("{}\n", json!(reply)).into_bytes();
         // Only the owner's signature is taken for a job (flux-core, `modules/job-ingest`).
         if !is_owner && matches!(request, Request::Submit(_)) {
             let refusal = Reply::failed("submission of jobs as user root not supported");
-            return send(&mut write, &refusal).await;
+            return write.write_all(&line(&refusal)).await;
         }
         let mut replies = self.ask(request);
         while let Some(reply) = replies.recv().await {
-            send(&mut write, &reply).await?;
+            write.write_all(&line(&reply)).await?;
             if reply.is_last() {
                 break;
             }
@@ -119,10 +121,4 @@ impl Door {
             write.write_all(&message.answer(owner, reply)).await.ok()?;
         }
     }
-}
-
-async fn send(write: &mut OwnedWriteHalf, reply: &Reply) -> std::io::Result<()> {
-    let mut line = serde_json::to_vec(reply)?;
-    line.push(b'\n');
-    write.write_all(&line).await
 }

@@ -4,10 +4,10 @@ pub(crate) mod jobs;
 pub(crate) mod simple;
 pub(crate) mod submit;
 
-use std::io::{BufRead, BufReader, Error, Read, Write};
+use std::io::{BufReader, Error, Read, Write};
 use std::os::unix::net::UnixStream;
 
-use serde_json::Value;
+use serde_json::{Deserializer, Value, json};
 
 use crate::environment::Environment;
 use crate::options::{Parsed, parse};
@@ -59,11 +59,8 @@ impl Call {
             socket_path(self.environment.get("FLUX_URI").map_or(DEFAULT_URI, String::as_str))?;
         let fault = |error: Error| Failure::new(format!("{prefix}: {path}: {}", strerror(&error)));
         let mut stream = UnixStream::connect(path).and_then(admitted).map_err(fault)?;
-        let mut line = serde_json::to_vec(request).map_err(|error| fault(error.into()))?;
-        line.push(b'\n');
-        stream.write_all(&line).map_err(fault)?;
-        for line in BufReader::new(stream).lines() {
-            let reply = serde_json::from_str(&line.map_err(fault)?);
+        writeln!(stream, "{}", json!(request)).map_err(fault)?;
+        for reply in Deserializer::from_reader(BufReader::new(stream)).into_iter() {
             match reply.map_err(|error| fault(error.into()))? {
                 Reply::Done(value) => return Ok(value),
                 Reply::Output(stream, text) => print(stream, &text),
