@@ -28,9 +28,12 @@ pub(crate) fn decode_ids(text: &str) -> Option<BTreeSet<u32>> {
     };
     let mut ids = BTreeSet::new();
     for part in text.split(',').filter(|_| !text.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let Some((first, last)) = part.split_once('-') else {
+            ids.insert(number(part)?);
+            continue;
+        };
         let (first, last) = (number(first)?, number(last)?);
-        if first > last || last - first > 1 << 20 {
+        if first >= last || last - first > 1 << 20 {
             return None;
         }
         ids.extend(first..=last);

@@ -82,8 +82,10 @@ fn resources_that_make_no_sense() {
     let set = site.read("R");
     site.write("R", &set.replace("a[0-0]", "b0").replace("a0", "b0"));
     refused(&site, &[], "error reranking R: ");
-    site.write("R", "no JSON");
-    refused(&site, &[], "rc1-fail: init->shutdown");
+    for wrong in [&set.replace("\"0\"", "\"0-0\""), "no JSON"] {
+        site.write("R", wrong);
+        refused(&site, &[], "rc1-fail: init->shutdown");
+    }
 }
 
 #[test]

@@ -64,9 +64,10 @@ impl Site {
             .expect("a flux");
         new.certificate("curve.cert", [7; 32]);
         let last = size - 1;
+        let ranks = if last == 0 { "0".to_owned() } else { format!("0-{last}") };
         let set = format!(
             r#"{{"version": 1, "execution": {{"starttime": 0, "expiration": 0, "nodelist": ["a[0-{last}]"],
-                "R_lite": [{{"rank": "0-{last}", "children": {{"core": "0-1"}}}}]}}}}"#
+                "R_lite": [{{"rank": "{ranks}", "children": {{"core": "0-1"}}}}]}}}}"#
         );
         let (certificate, set) = (new.text("curve.cert"), new.write("R", &set));
         let config = format!(
