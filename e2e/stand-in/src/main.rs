@@ -5,11 +5,9 @@
 //! not simulate it refuses with exit code 64.
 
 mod broker;
-mod certificate;
 mod client;
 mod config;
-mod failure;
-mod front;
+mod environment;
 mod jobs;
 mod options;
 mod output;
@@ -20,8 +18,35 @@ mod text;
 
 use std::process::ExitCode;
 
-use client::Call;
-use failure::Failure;
+use client::{Call, jobs as listing, simple, submit};
+use output::Failure;
+
+/// A command, whether it is simulated in the script of a batch job as well, and what it does.
+type Command = (&'static str, bool, fn(&Call) -> Result<u8, Failure>);
+
+const COMMANDS: [Command; 21] = [
+    ("R encode", true, simple::encode),
+    ("admin cleanup-push", false, simple::cleanup_push),
+    ("batch", false, submit::batch),
+    ("broker", false, broker::run),
+    ("env", true, simple::env),
+    ("getattr", false, simple::attribute),
+    ("job eventlog", true, listing::eventlog),
+    ("job last", true, listing::last),
+    ("job status", true, listing::status),
+    ("job wait", true, listing::wait),
+    ("jobs", true, listing::jobs),
+    ("module stats", false, simple::stats),
+    ("proxy", true, simple::proxy),
+    ("queue idle", true, simple::idle),
+    ("resource drain", false, simple::drained),
+    ("resource list", false, simple::list),
+    ("run", true, submit::run),
+    ("start", false, simple::start),
+    ("submit", true, submit::submit),
+    ("uptime", false, simple::uptime),
+    ("version", true, simple::version),
+];
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
@@ -38,33 +63,25 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(called_as: &str, words: &[String]) -> Result<u8, Failure> {
-    let name = called_as.rsplit('/').next().unwrap_or_default();
-    if name != "flux" && name != "flux-stand-in" {
-        return Err(Failure::not_simulated(&format!("the program {name}")));
+    let program = called_as.rsplit('/').next().unwrap_or_default();
+    if program != "flux" && program != "flux-stand-in" {
+        return Err(Failure::not_simulated(&format!("the program {program}")));
     }
-    let Some((command, rest)) = words.split_first() else {
+    let Some(first) = words.first() else {
         return Err(Failure::new("Usage: flux [OPTIONS] COMMAND ARGS"));
     };
-    let call = Call { words: rest.to_vec(), environment: front::environment(called_as) };
-    match command.as_str() {
-        "broker" => broker::run(&call.words, call.environment),
-        "start" => client::start::run(&call),
-        "env" => client::asking::env(&call),
-        "getattr" => client::asking::attribute(&call),
-        "uptime" => client::asking::uptime(&call),
-        "version" => client::asking::version(&call),
-        "shutdown" => client::asking::shutdown(&call),
-        "submit" => client::submit::submit(&call),
-        "run" => client::submit::run(&call),
-        "batch" => client::batch::run(&call),
-        "job" => client::job::run(&call),
-        "jobs" => client::jobs::run(&call),
-        "module" => client::asking::module(&call),
-        "admin" => client::asking::admin(&call),
-        "queue" => client::asking::queue(&call),
-        "resource" => client::resource::resource(&call),
-        "R" => client::resource::encode(&call),
-        "proxy" => client::proxy::run(&call),
-        other => Err(Failure::not_simulated(other)),
+    let begins = |name: &str| {
+        name.split(' ').enumerate().all(|(at, it)| words.get(at).is_some_and(|word| word == it))
+    };
+    let command = COMMANDS.iter().find(|(name, _, _)| begins(name));
+    let (name, in_batch, run) = command.ok_or_else(|| Failure::not_simulated(first))?;
+    let call = Call {
+        name,
+        words: words[name.split(' ').count()..].to_vec(),
+        environment: environment::of_this_process(called_as),
+    };
+    if !in_batch && call.scope().is_some() {
+        return Err(Failure::not_simulated(&format!("{name} inside a batch job")));
     }
+    run(&call)
 }

@@ -1,95 +1,97 @@
-//! What the stand-in's commands say to its broker over the local socket, once it has let them in:
-//! one request per connection, one JSON document per line. Real Flux has a protocol of its own
-//! there, of which the broker knows the questions in `broker/message.rs`.
+//! What the stand-in's commands say to its broker over the local socket, once it has let them in: one
+//! request per connection, one JSON document per line. Real Flux has a protocol of its own there, of which
+//! the broker knows the requests in `broker/message.rs`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::jobs::spec::{JobSpec, Scope};
 use crate::output::Stream;
 
-/// A request.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// The batch job in whose instance something is asked, none for the instance itself.
+pub(crate) type Scope = Option<u64>;
+
+/// Where the replies to a request go.
+pub(crate) type Client = Box<dyn Fn(Reply) + Send>;
+
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub(crate) struct JobSpec {
+    /// Command and arguments; for a batch job, the arguments of its script.
+    pub(crate) command: Vec<String>,
+    pub(crate) script: Option<String>,
+    /// Number of tasks; for a batch job, of slots.
+    pub(crate) tasks: usize,
+    pub(crate) nodes: Option<usize>,
+    pub(crate) exclusive: bool,
+    pub(crate) directory: String,
+    pub(crate) environment: BTreeMap<String, String>,
+    /// Whether its input ends at once; otherwise it stays open, and empty.
+    pub(crate) no_input: bool,
+    pub(crate) output: Option<String>,
+    /// That of the output, unless it is asked for.
+    pub(crate) error: Option<String>,
+    pub(crate) waitable: bool,
+    pub(crate) name: String,
+    pub(crate) scope: Scope,
+    pub(crate) user: u32,
+}
+
+#[derive(Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// Value of an attribute.
     Attribute(String),
-    /// State of this broker.
     State,
-    /// State of the lead.
     LeadState,
-    /// Stop the instance.
-    Shutdown,
-    /// New job.
     Submit(Box<JobSpec>),
-    /// The end of a job, and its output before where that is wanted.
-    Watch {
-        /// The job.
-        id: u64,
-        /// Whether output is wanted.
-        output: bool,
-    },
-    /// A signal for the tasks of a job.
+    Wait(Wait),
     Kill(u64, i32),
-    /// Result of the waitable job that ends next, taken once.
-    Wait(Scope),
-    /// All jobs.
     Jobs(Scope),
-    /// The events of a job and of its execution.
     Eventlog(u64),
-    /// Answered when there are no running jobs, with the number of pending ones.
-    Idle(Scope),
-    /// How many jobs have not ended.
     ActiveJobs,
-    /// Registers the cleanup after the initial program.
+    /// Registers the cleanup that precedes a shutdown.
     Cleanup,
-    /// The resources and what is free of them.
+    /// How many cores are free on each rank that has any.
     Resources,
-    /// Give ranks no more jobs, for a reason.
-    Drain(BTreeSet<u32>, String),
-    /// Give ranks jobs again.
-    Undrain(BTreeSet<u32>),
-    /// Which ranks are drained, and why.
+    /// Give ranks no more jobs, for a reason; or jobs again, without one.
+    Drain(BTreeSet<u32>, Option<String>),
     Drained,
     /// The jobs that run on one of these ranks, at most so many.
     RunningOn(BTreeSet<u32>, usize),
 }
 
-/// Part of an answer.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// What a client waits for.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(crate) enum Wait {
+    /// The end of a job, and its output before where that is wanted.
+    End { id: u64, output: bool },
+    /// The result of the waitable job that ends next, taken once.
+    Result(Scope),
+    /// That no job runs: then the number of pending ones.
+    Idle(Scope),
+}
+
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// Task output; more follows.
     Output(Stream, String),
-    /// The answer.
     Done(Value),
-    /// There is none: why, and the exit code for the command.
+    /// There is no answer: why, and the exit code for the command.
     Failed(String, u8),
 }
 
 impl Reply {
-    /// A failure with exit code 1.
     pub(crate) fn failed(reason: impl Into<String>) -> Self {
         Self::Failed(reason.into(), 1)
     }
 
-    /// Whether nothing follows.
     pub(crate) fn is_last(&self) -> bool {
-        matches!(self, Self::Done(_) | Self::Failed(..))
+        !matches!(self, Self::Output(..))
     }
 }
 
 impl Request {
     /// Whether the broker one is connected to answers by itself, in every state.
     pub(crate) fn is_local(&self) -> bool {
-        matches!(self, Self::Attribute(_) | Self::State | Self::Shutdown)
-    }
-
-    /// Whether guests may ask this.
-    pub(crate) fn is_for_guests(&self) -> bool {
-        matches!(
-            self,
-            Self::Attribute(_) | Self::State | Self::LeadState | Self::Jobs(_) | Self::Resources
-        )
+        matches!(self, Self::Attribute(_) | Self::State)
     }
 }

@@ -6,89 +6,80 @@ use flux_contract::Hostlist;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::failure::strerror;
-use crate::text::idset;
+use crate::output::strerror;
+use crate::text;
 
-/// Core ids by rank.
 pub(crate) type Cores = BTreeMap<u32, BTreeSet<u32>>;
 
-/// Names as one hostlist.
-pub(crate) fn compress<S: AsRef<str>>(hosts: &[S]) -> String {
-    let names: Vec<&str> = hosts.iter().map(AsRef::as_ref).collect();
-    let joined = names.join(",");
-    Hostlist::parse(&joined).map_or(joined, |list| list.to_string())
+/// The `[resource]` table, flux-config-resource(5).
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Table {
+    /// The file of the resource set. Without one, Flux discovers what there is.
+    pub(crate) path: String,
+    /// Ranks that are never scheduled. Real Flux takes a hostlist as well.
+    exclude: String,
+    /// Brokers with fewer cores than configured, which drain themselves in real Flux, are used here.
+    #[serde(rename = "noverify")]
+    _noverify: bool,
 }
 
-/// R version 1 of hosts that all have `cores`.
-pub(crate) fn encode(hosts: &[String], cores: &BTreeSet<u32>) -> Value {
-    let ranks = (0..).take(hosts.len());
-    let children = json!({ "core": idset::encode(cores.iter().copied()) });
+impl Table {
+    /// The cores of every rank, and the ranks that are never scheduled. Every rank opens the file.
+    pub(crate) fn read(&self, hosts: &[String]) -> Result<(Cores, BTreeSet<u32>), String> {
+        let cores = read(&self.path, hosts)?;
+        let excluded = text::decode_ids(&self.exclude);
+        let excluded = excluded.filter(|ids| ids.iter().all(|id| cores.contains_key(id)));
+        let invalid = || format!("invalid exclude targets: {}", self.exclude);
+        Ok((cores, excluded.ok_or_else(invalid)?))
+    }
+}
+
+/// R version 1 of hosts that all have the cores of this one.
+pub(crate) fn encode_local(hosts: &[String]) -> Value {
+    let ranks = text::encode_ids(&(0..).take(hosts.len()).collect());
+    let children = json!({ "core": text::encode_ids(&local_cores()) });
     json!({ "version": 1, "execution": {
-        "R_lite": [{ "rank": idset::encode(ranks), "children": children }],
-        "starttime": 0.0, "expiration": 0.0, "nodelist": [compress(hosts)],
+        "R_lite": [{ "rank": ranks, "children": children }],
+        "starttime": 0.0, "expiration": 0.0, "nodelist": [text::hostlist(hosts)],
     }})
 }
 
-#[derive(Deserialize)]
-struct ResourceSet {
-    execution: Execution,
-}
-
-#[derive(Deserialize)]
-struct Execution {
-    #[serde(rename = "R_lite")]
-    entries: Vec<Entry>,
-    nodelist: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Entry {
-    rank: String,
-    children: Children,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Children {
-    core: String,
+/// The cores of every node by its name.
+fn parse(text: &str) -> Option<BTreeMap<String, BTreeSet<u32>>> {
+    let set: Value = serde_json::from_str(text).ok()?;
+    let execution = &set["execution"];
+    let mut cores = Cores::new();
+    for entry in execution["R_lite"].as_array()? {
+        let children = entry["children"].as_object().filter(|children| children.len() == 1)?;
+        let given = text::decode_ids(children.get("core")?.as_str()?)?;
+        let ranks = text::decode_ids(entry["rank"].as_str()?)?;
+        cores.extend(ranks.into_iter().map(|rank| (rank, given.clone())));
+    }
+    let names = execution["nodelist"].as_array()?.iter().filter_map(Value::as_str);
+    let names = Hostlist::parse(&names.collect::<Vec<_>>().join(",")).ok()?;
+    Some(names.hosts().zip(cores.into_values()).collect())
 }
 
 /// Reads the file at `path` for the brokers named `hosts`, which it must name all and no other. The
 /// rank of a node is that of its host.
-pub(crate) fn read(path: &str, hosts: &[String]) -> Result<Cores, String> {
+fn read(path: &str, hosts: &[String]) -> Result<Cores, String> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("unable to open {path}: {}", strerror(&error)))?;
-    let set: ResourceSet =
-        serde_json::from_str(&text).map_err(|error| format!("error parsing R: {error}"))?;
-    let mut cores = BTreeMap::new();
-    for entry in &set.execution.entries {
-        let (ranks, given) = idset::decode(&entry.rank)
-            .zip(idset::decode(&entry.children.core))
-            .ok_or("error parsing R: invalid idset in R_lite")?;
-        cores.extend(ranks.into_iter().map(|rank| (rank, given.clone())));
+    let named = parse(&text).ok_or("error parsing R")?;
+    if named.len() != hosts.len() {
+        let (hosts, nodes) = (hosts.len(), named.len());
+        return Err(format!("error reranking R: {hosts} hosts and {nodes} nodes"));
     }
-    let nodelist = Hostlist::parse(&set.execution.nodelist.join(","))
-        .map_err(|error| format!("error parsing R: {error}"))?;
-    let named: BTreeMap<String, BTreeSet<u32>> =
-        nodelist.hosts().zip(cores.into_values()).collect();
-    rerank(named, hosts).map_err(|error| format!("error reranking R: {error}"))
-}
-
-fn rerank(mut named: BTreeMap<String, BTreeSet<u32>>, hosts: &[String]) -> Result<Cores, String> {
-    let (wanted, found) = (hosts.len(), named.len());
-    if wanted != found {
-        let relation = if wanted > found { "greater" } else { "less" };
-        return Err(format!("Number of hosts ({wanted}) is {relation} than node count ({found})"));
-    }
-    let found = |(rank, host): (u32, &String)| match named.remove(host) {
-        Some(cores) => Ok((rank, cores)),
-        None => Err(format!("Host {host} not found in resources")),
+    let cores_of = |host: &String| {
+        let missing = || format!("error reranking R: Host {host} not found in resources");
+        named.get(host).cloned().ok_or_else(missing)
     };
-    (0..).zip(hosts).map(found).collect()
+    (0..).zip(hosts).map(|(rank, host)| Ok((rank, cores_of(host)?))).collect()
 }
 
 /// Core ids of this machine that this process may run on, numbered from 0 as Flux numbers them.
-pub(crate) fn local_cores() -> BTreeSet<u32> {
+fn local_cores() -> BTreeSet<u32> {
     let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).ok();
     let is_allowed = |cpu| allowed.is_none_or(|set| set.is_set(cpu).unwrap_or(false));
     let read = |cpu: usize, file: &str| {
@@ -99,5 +90,5 @@ pub(crate) fn local_cores() -> BTreeSet<u32> {
         .filter(|cpu| is_allowed(*cpu))
         .map(|cpu| (read(cpu, "physical_package_id"), read(cpu, "core_id")))
         .collect();
-    (0..u32::try_from(cores.len()).unwrap_or(1)).collect()
+    (0..).take(cores.len()).collect()
 }

@@ -1,153 +1,132 @@
 //! The broker's state, its log, and the loop of states and events.
 
-use std::collections::{HashMap, VecDeque};
-use std::process::ExitStatus;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-use tokio::sync::mpsc::{Sender, UnboundedSender};
+use bytes::Bytes;
+use tempfile::TempDir;
+use tokio::sync::mpsc::{Sender, UnboundedSender, WeakSender};
 
-use super::family::{Children, Parent};
-use super::log::Severity;
-use super::startup::Startup;
 use super::state::State;
+use crate::config::Config;
+use crate::environment::Environment;
 use crate::jobs::manager::Manager;
-use crate::jobs::task::Happened;
-use crate::overlay::link::LinkEvent;
-use crate::protocol::{Reply, Request};
+use crate::output;
+use crate::protocol::Client;
 
-/// Something that falls due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Deadline {
-    /// Give up on peers.
-    Shutdown,
-    /// Give up on jobs.
-    Cleanup,
-    /// Give up on the parent's answer to a goodbye.
-    Goodbye,
-    /// A job's tasks ignored SIGTERM.
-    JobKill(u64),
-}
+/// What happens around a broker, as what it makes the broker do.
+type News = Box<dyn FnOnce(&mut Broker) + Send>;
 
-/// What happens around a broker.
-pub(crate) enum News {
-    /// On the link to the parent.
-    Parent(LinkEvent),
-    /// On a child's link.
-    Child(u64, LinkEvent),
-    /// A client of the local socket, which has this number, asks something and waits for answers.
-    Asked(u64, Request, UnboundedSender<Reply>),
-    /// A client has gone.
-    Gone(u64),
-    /// A user without a role was turned away from the local socket.
-    Stranger(u32),
-    /// To a task of a job.
-    Task(u64, u32, Happened),
-    /// The initial program has ended.
-    ProgramEnded(ExitStatus),
-    /// A deadline has come.
-    Due(Deadline),
-    /// A signal has come.
-    Signal(i32),
-}
-
-/// How news get to a broker; whoever holds `alive` still has something to deliver when it ends.
-pub(super) struct Channels {
+/// How news get to a broker.
+#[derive(Clone)]
+pub(crate) struct Mailbox {
     pub(super) news: UnboundedSender<News>,
-    pub(super) alive: Sender<()>,
+    pub(super) alive: WeakSender<()>,
 }
 
-/// The initial program while it runs.
-#[derive(Debug)]
-pub(super) struct Running {
-    pub(super) process: i32,
-    pub(super) own_group: bool,
-    pub(super) aborted: bool,
-    pub(super) since: Instant,
+impl Mailbox {
+    /// Reports news; the broker may be gone by then.
+    pub(crate) fn report(&self, news: impl FnOnce(&mut Broker) + Send + 'static) {
+        drop(self.news.send(Box::new(news)));
+    }
+
+    /// Whoever holds this still has something to deliver when the broker ends.
+    pub(crate) fn delivery(&self) -> Option<Sender<()>> {
+        self.alive.upgrade()
+    }
 }
 
-/// A broker.
-pub(super) struct Broker {
-    pub(super) setup: Startup,
-    pub(super) channels: Channels,
-    pub(super) parent: Option<Parent>,
-    pub(super) children: Children,
+/// An attribute may exist without a value, which is then empty.
+pub(super) type Attributes = BTreeMap<String, String>;
+
+/// Severity of a line, RFC 5424.
+#[derive(Clone, Copy)]
+pub(super) enum Severity {
+    Critical = 2,
+    Error = 3,
+    Info = 6,
+}
+
+/// Shows a line that matters enough, of a module in a `place`: a rank, or the host name before it has one.
+pub(super) fn show(level: u8, place: &str, source: &str, severity: Severity, text: &str) {
+    let number = severity as u8;
+    let name = ["emerg", "alert", "crit", "err", "warning", "notice", "info"][usize::from(number)];
+    if number <= level {
+        output::error_line(&format!("<{number}>{source}.{name}[{place}]: {text}"));
+    }
+}
+
+pub(crate) struct Broker {
+    pub(super) attributes: Attributes,
+    pub(super) config: Config,
+    pub(super) rank: u32,
+    pub(super) hosts: Vec<String>,
+    pub(super) log_level: u8,
+    pub(super) quorum: usize,
+    /// For peers to leave.
+    pub(super) shutdown_limit: Option<Duration>,
+    /// For jobs to end.
+    pub(super) cleanup_limit: Option<Duration>,
+    /// For one connection attempt.
+    pub(super) connect_limit: Duration,
+    pub(super) socket: String,
+    /// Directories that were made here, removed when the broker is gone.
+    pub(super) directories: Vec<TempDir>,
+    pub(super) environment: Environment,
+    pub(super) mailbox: Mailbox,
+    /// The link to the parent, on a worker.
+    pub(super) uplink: Option<UnboundedSender<Bytes>>,
+    /// None before it has accepted the hello.
+    pub(super) parent_state: Option<State>,
+    /// It refused the hello or sent us away.
+    pub(super) parent_failed: bool,
+    /// The links of the lead by number.
+    pub(super) links: HashMap<u64, UnboundedSender<Bytes>>,
+    /// The link of each rank that is there.
+    pub(super) children: BTreeMap<u32, u64>,
     pub(super) manager: Manager,
-    pub(super) clients: HashMap<u64, UnboundedSender<Reply>>,
+    /// Clients of a worker whose requests the lead has, by number.
+    pub(super) clients: HashMap<u64, Client>,
+    pub(super) last_client: u64,
+    /// The processes of the tasks that run here, by job and task.
     pub(super) processes: HashMap<(u64, u32), u32>,
-    pub(super) running: Option<Running>,
     pub(super) has_cleanup: bool,
-    pub(super) cleaning: bool,
-    pub(super) expedite: bool,
     pub(super) exit_code: i32,
-    pub(super) restored: Option<Value>,
-    state: State,
-    since: Instant,
-    events: VecDeque<&'static str>,
+    pub(super) state: State,
+    pub(super) since: Instant,
+    pub(super) events: VecDeque<&'static str>,
 }
 
 impl Broker {
-    pub(super) fn new(setup: Startup, channels: Channels) -> Self {
-        Self {
-            setup,
-            channels,
-            parent: None,
-            children: Children::default(),
-            manager: Manager::default(),
-            clients: HashMap::new(),
-            processes: HashMap::new(),
-            running: None,
-            has_cleanup: false,
-            cleaning: false,
-            expedite: false,
-            exit_code: 0,
-            restored: None,
-            state: State::LoadBuiltins,
-            since: Instant::now(),
-            events: VecDeque::new(),
-        }
-    }
-
     pub(super) fn is_leader(&self) -> bool {
-        self.setup.rank == 0
+        self.rank == 0
     }
 
-    pub(super) fn state(&self) -> State {
-        self.state
-    }
-
-    /// Time in the present state.
-    pub(super) fn in_state(&self) -> f64 {
+    pub(super) fn seconds_in_state(&self) -> f64 {
         self.since.elapsed().as_secs_f64()
     }
 
-    /// Name of a rank.
     pub(super) fn host(&self, rank: u32) -> String {
         let index = usize::try_from(rank).unwrap_or(usize::MAX);
-        self.setup.hosts.get(index).cloned().unwrap_or_else(|| "(null)".to_owned())
+        self.hosts.get(index).cloned().unwrap_or_else(|| "(null)".to_owned())
     }
 
-    /// Logs as the broker itself.
     pub(super) fn log(&self, severity: Severity, text: &str) {
         self.log_as("broker", severity, text);
     }
 
-    /// Logs as a module.
     pub(super) fn log_as(&self, source: &str, severity: Severity, text: &str) {
-        self.setup.logger.log(source, severity, text);
+        show(self.log_level, &self.rank.to_string(), source, severity, text);
     }
 
-    /// Reports a deadline after some time.
-    pub(super) fn later(&self, after: Duration, deadline: Deadline) {
-        let sender = self.channels.news.clone();
+    pub(super) fn later(&self, after: Duration, due: impl FnOnce(&mut Self) + Send + 'static) {
+        let mailbox = self.mailbox.clone();
         tokio::spawn(async move {
             tokio::time::sleep(after).await;
-            // The broker may be gone by then.
-            let _ = sender.send(News::Due(deadline));
+            mailbox.report(due);
         });
     }
 
-    /// Queues an event for the state machine.
     pub(super) fn post(&mut self, event: &'static str) {
         self.events.push_back(event);
     }
@@ -161,15 +140,17 @@ impl Broker {
 
     /// Processes events until there are none.
     pub(super) fn settle(&mut self) {
+        self.manager.settle();
         self.check_cleanup();
         while let Some(event) = self.events.pop_front() {
             let Some(next) = self.state.after(event) else { continue };
-            let (from, to, spent) = (self.state.name(), next.name(), self.in_state());
+            let (from, to, spent) = (self.state.name(), next.name(), self.seconds_in_state());
             self.log(Severity::Info, &format!("{event}: {from}->{to} {spent:.3}s"));
             self.state = next;
             self.since = Instant::now();
             self.enter(next);
-            self.tell_children_state();
+            self.send_state_to_children();
+            self.manager.settle();
             self.check_cleanup();
         }
     }

@@ -1,24 +1,20 @@
-//! Flux messages as they go over the local socket: the few that are understood, with the payloads that the
-//! agent sends.
+//! Flux messages as they go over the local socket: the few requests that are understood, with the payloads
+//! that the agent sends.
 //!
 //! A message is a magic number in the host's byte order, the big-endian length of the rest, and
 //! frames, each behind its length (flux-core, `common/librouter/sendfd.c`). The last frame is the
 //! protocol frame of RFC 3. What an answer looks like was recorded from flux-core 0.88.
 
-use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::protocol::{Reply, Request};
-use crate::text::idset;
+use crate::text;
 
-/// Begins every message.
-pub(crate) const MAGIC: [u8; 4] = 0xffee_0012_u32.to_ne_bytes();
+pub(super) const MAGIC: [u8; 4] = 0xffee_0012_u32.to_ne_bytes();
 /// Magic number and length.
-pub(crate) const HEAD: usize = 8;
-/// No question that is understood is longer.
+pub(super) const HEAD: usize = 8;
+/// No request that is understood is longer.
 const LONGEST: u32 = 64 * 1024;
-/// The topic that every broker answers for itself.
-const STATE_TOPIC: &str = "state-machine.get";
 
 const PROTOCOL_MAGIC: u8 = 0x8e;
 const PROTOCOL_VERSION: u8 = 1;
@@ -32,78 +28,32 @@ const ANY_NODE: u32 = u32::MAX;
 const ROLES: u32 = 5;
 /// The rank of the broker that has the services of the instance.
 const LEAD: u32 = 0;
-/// Of Linux: `EPERM`, `EINVAL`, `ENOSYS`, `EPROTO` and `EHOSTUNREACH`.
-const NOT_PERMITTED: u32 = 1;
+/// Of Linux: `EINVAL`, `ENOSYS`, `EPROTO` and `EHOSTUNREACH`.
 const INVALID: u32 = 22;
 const NO_SERVICE: u32 = 38;
 const NO_PROTOCOL: u32 = 71;
 const NO_SUCH_NODE: u32 = 113;
 
-/// A request.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Question {
+pub(super) struct Message {
     topic: String,
     node: u32,
     matchtag: u32,
-    payload: Option<Value>,
+    payload: Value,
 }
 
 /// Why there is no answer: an errno, and its text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal(u32, Option<String>);
+type Refusal = (u32, String);
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Drain {
-    targets: String,
-    #[serde(default)]
-    reason: String,
+/// The length of the frames behind a head; `None` if it is not the head of a request.
+pub(super) fn length(head: [u8; HEAD]) -> Option<usize> {
+    let (magic, length) = head.split_first_chunk()?;
+    let length = u32::from_be_bytes(*length.first_chunk()?);
+    usize::try_from(length).ok().filter(|_| *magic == MAGIC && length <= LONGEST)
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Undrain {
-    targets: String,
-}
-
-/// RFC 31 constraints of which one is known: jobs that run on one of some ranks.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct List {
-    max_entries: usize,
-    attrs: [String; 0],
-    constraint: Both,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Both {
-    and: (States, Ranks),
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct States {
-    states: [String; 1],
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Ranks {
-    ranks: [String; 1],
-}
-
-/// The length of the frames behind a head; `None` if it is not the head of a question.
-pub(crate) fn length(head: [u8; HEAD]) -> Option<usize> {
-    let [m0, m1, m2, m3, l0, l1, l2, l3] = head;
-    let length = u32::from_be_bytes([l0, l1, l2, l3]);
-    let known = [m0, m1, m2, m3] == MAGIC && length <= LONGEST;
-    usize::try_from(length).ok().filter(|_| known)
-}
-
-impl Question {
+impl Message {
     /// Reads the frames of a request; anything else is `None`.
-    pub(crate) fn parse(body: &[u8]) -> Option<Self> {
+    pub(super) fn parse(body: &[u8]) -> Option<Self> {
         let frames = frames(body)?;
         let (protocol, others) = frames.split_last()?;
         let (&[magic, version, kind, flags], words) = protocol.split_first_chunk::<4>()?;
@@ -122,90 +72,74 @@ impl Question {
         };
         let topic = String::from_utf8(others.get(route)?.to_vec()).ok()?;
         let payload = others.get(route + 1).filter(|_| flags & FLAG_PAYLOAD != 0);
-        let payload = payload.map(|text| serde_json::from_slice(text.strip_suffix(&[0])?).ok());
-        let (node, matchtag) = (word(8)?, word(12)?);
-        Some(Self { topic, node, matchtag, payload: payload.flatten() })
+        let payload =
+            payload.and_then(|text| serde_json::from_slice(text.strip_suffix(&[0])?).ok());
+        Some(Self {
+            topic,
+            node: word(8)?,
+            matchtag: word(12)?,
+            payload: payload.unwrap_or_default(),
+        })
     }
 
-    /// What is asked of the broker of `rank`, by its owner or not.
-    pub(crate) fn request(&self, rank: u32, is_owner: bool) -> Result<Request, Refusal> {
-        if self.topic == STATE_TOPIC {
-            return match self.node {
-                node if node == ANY_NODE || node == rank => Ok(Request::State),
-                LEAD => Ok(Request::LeadState),
-                _ => Err(Refusal(NO_SUCH_NODE, None)),
-            };
+    pub(super) fn request(&self, rank: u32) -> Result<Request, Refusal> {
+        let unreachable = (NO_SUCH_NODE, String::new());
+        match (self.topic.as_str(), self.node) {
+            ("state-machine.get", node) if node == ANY_NODE || node == rank => Ok(Request::State),
+            ("state-machine.get", LEAD) => Ok(Request::LeadState),
+            ("resource.status", LEAD) => Ok(Request::Drained),
+            ("resource.drain" | "resource.undrain" | "job-list.list", LEAD) => self.of_instance(),
+            ("state-machine.get", _) => Err(unreachable),
+            (topic, _) => Err((NO_SERVICE, format!("No service matching {topic} is registered"))),
         }
-        let known = ["resource.drain", "resource.undrain", "resource.status", "job-list.list"];
-        if !known.contains(&self.topic.as_str()) {
-            let text = format!("No service matching {} is registered", self.topic);
-            return Err(Refusal(NO_SERVICE, Some(text)));
-        }
-        if self.node != LEAD {
-            return Err(Refusal(NO_SUCH_NODE, None));
-        }
-        if !is_owner && self.topic.ends_with("drain") {
-            let text = "Request requires owner credentials".to_owned();
-            return Err(Refusal(NOT_PERMITTED, Some(text)));
-        }
-        self.of_instance()
     }
 
-    /// What is asked of the instance.
+    /// What is asked of the instance. A payload has to be what would be made of what is read of it.
     fn of_instance(&self) -> Result<Request, Refusal> {
-        let ranks = |text: &str| {
-            let invalid = || Refusal(INVALID, Some(format!("failed to decode idset: {text}")));
-            idset::decode(text).ok_or_else(invalid)
+        let text = |pointer: &str| {
+            self.payload.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
         };
+        let (targets, reason) = (text("/targets"), text("/reason"));
+        let (ranks, most) = (text("/constraint/and/1/ranks/0"), &self.payload["max_entries"]);
+        let constraint = json!({ "and": [{ "states": ["running"] }, { "ranks": [ranks] }] });
+        let (understood, ids) = match self.topic.as_str() {
+            "resource.drain" => (json!({ "targets": targets, "reason": reason }), targets),
+            "resource.undrain" => (json!({ "targets": targets }), targets),
+            _ => (json!({ "max_entries": most, "attrs": [], "constraint": constraint }), ranks),
+        };
+        if self.payload != understood {
+            return Err((NO_PROTOCOL, String::new()));
+        }
+        let invalid = || (INVALID, format!("failed to decode idset: {ids}"));
+        let ids = text::decode_ids(ids).ok_or_else(invalid)?;
         Ok(match self.topic.as_str() {
-            "resource.drain" => {
-                let Drain { targets, reason } = self.payload()?;
-                Request::Drain(ranks(&targets)?, reason)
-            }
-            "resource.undrain" => Request::Undrain(ranks(&self.payload::<Undrain>()?.targets)?),
-            "resource.status" => Request::Drained,
+            "resource.drain" => Request::Drain(ids, Some(reason.to_owned())),
+            "resource.undrain" => Request::Drain(ids, None),
             _ => {
-                let List { max_entries, attrs: [], constraint } = self.payload()?;
-                let (States { states: [state] }, Ranks { ranks: [text] }) = constraint.and;
-                if state != "running" {
-                    return Err(Refusal(NO_PROTOCOL, None));
-                }
-                Request::RunningOn(ranks(&text)?, max_entries)
+                let most = most.as_u64().and_then(|most| usize::try_from(most).ok());
+                Request::RunningOn(ids, most.ok_or_else(|| (NO_PROTOCOL, String::new()))?)
             }
         })
     }
 
-    fn payload<'de, Payload: Deserialize<'de>>(&'de self) -> Result<Payload, Refusal> {
-        let payload = self.payload.as_ref().ok_or(Refusal(NO_PROTOCOL, None))?;
-        Payload::deserialize(payload).map_err(|_| Refusal(NO_PROTOCOL, None))
-    }
-
     /// The whole answer of a broker that belongs to `owner`.
-    pub(crate) fn answer(&self, owner: u32, reply: Result<Reply, Refusal>) -> Vec<u8> {
-        match reply {
-            Ok(Reply::Done(value)) if self.topic == STATE_TOPIC => {
-                let (state, duration) = (&value["state"], &value["duration"]);
-                let text = format!(r#"{{"state":{state},"duration":{duration}}}"#);
-                self.respond(owner, 0, Some(&text))
-            }
-            Ok(Reply::Done(Value::Null)) => self.respond(owner, 0, None),
-            Ok(Reply::Done(value)) => self.respond(owner, 0, Some(&value.to_string())),
+    pub(super) fn answer(&self, owner: u32, reply: Result<Reply, Refusal>) -> Vec<u8> {
+        let (errno, payload) = match reply {
+            Ok(Reply::Done(Value::Null)) => (0, String::new()),
+            Ok(Reply::Done(value)) => (0, value.to_string()),
             // One of the way to the lead has the exit code of a command.
-            Ok(Reply::Failed(text, 1)) => self.respond(owner, NO_SUCH_NODE, Some(&text)),
-            Ok(Reply::Failed(text, errno)) => self.respond(owner, errno.into(), Some(&text)),
-            Ok(Reply::Output(..)) => self.respond(owner, INVALID, None),
-            Err(Refusal(errno, text)) => self.respond(owner, errno, text.as_deref()),
-        }
-    }
-
-    fn respond(&self, owner: u32, errno: u32, payload: Option<&str>) -> Vec<u8> {
+            Ok(Reply::Failed(text, 1)) => (NO_SUCH_NODE, text),
+            Ok(Reply::Failed(text, errno)) => (errno.into(), text),
+            Ok(Reply::Output(..)) => (INVALID, String::new()),
+            Err(refusal) => refusal,
+        };
         let mut body = Vec::new();
         push(&mut body, &[]);
         push(&mut body, self.topic.as_bytes());
         let mut flags = FLAG_TOPIC | FLAG_ROUTE;
-        if let Some(text) = payload {
+        if !payload.is_empty() {
             flags |= FLAG_PAYLOAD;
-            push(&mut body, &[text.as_bytes(), b"\0"].concat());
+            push(&mut body, &[payload.as_bytes(), b"\0"].concat());
         }
         let mut protocol = vec![PROTOCOL_MAGIC, PROTOCOL_VERSION, RESPONSE, flags];
         for word in [owner, ROLES, errno, self.matchtag] {

@@ -1,93 +1,66 @@
 //! The broker: one event loop that owns all state.
 
-mod attributes;
-mod begin;
-mod content;
 pub(crate) mod core;
-mod directories;
-mod family;
 mod local;
-mod log;
 mod message;
 mod peers;
 mod phases;
-pub(crate) mod program;
-mod rc;
-mod running;
 mod services;
 mod startup;
 pub(crate) mod state;
-mod work;
+
+use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc::{UnboundedSender, channel, unbounded_channel};
+use tokio::sync::mpsc::{channel, unbounded_channel};
 
-use self::core::{Broker, Channels, News};
+use self::core::Mailbox;
 use self::state::State;
-use crate::failure::Failure;
-use crate::front::Environment;
+use crate::client::Call;
+use crate::output::Failure;
 
-/// Runs a broker to its end and returns its exit code.
-pub(crate) fn run(words: &[String], environment: Environment) -> Result<u8, Failure> {
-    let startup = startup::prepare(words, environment)?;
+/// How long a broker that is done waits for its peers to take what it said.
+const DELIVERY_LIMIT: Duration = Duration::from_secs(2);
+
+pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::new(format!("broker: creating the event loop: {error}")))?;
-    let code = runtime.block_on(serve(startup));
+    let code = runtime.block_on(serve(call));
     // Lookups in flight and links that linger are of no interest any more.
     runtime.shutdown_background();
     code
 }
 
-async fn serve(startup: startup::Startup) -> Result<u8, Failure> {
+async fn serve(call: &Call) -> Result<u8, Failure> {
     let (news, mut received) = unbounded_channel();
     let (alive, mut alive_ends) = channel(1);
-    catch_signals(&news)
+    let mut broker = startup::prepare(call, Mailbox { news, alive: alive.downgrade() })?;
+    catch_signals(&broker.mailbox)
         .map_err(|error| Failure::new(format!("Error installing signal handlers: {error}")))?;
-    let mut broker = Broker::new(startup, Channels { news, alive });
     broker.begin().await?;
-    while broker.state() != State::Exit {
+    while broker.state != State::Exit {
         let Some(news) = received.recv().await else { break };
-        match news {
-            News::Signal(number) => broker.signalled(number),
-            News::Parent(event) => broker.parent_event(event),
-            News::Child(link, event) => broker.child_event(link, event),
-            News::Asked(id, request, sender) => broker.asked(id, request, sender),
-            News::Gone(id) => broker.client_gone(id),
-            News::Stranger(user) => broker.stranger(user),
-            News::Task(job, task, happened) => broker.task_news(job, task, happened),
-            News::ProgramEnded(status) => broker.program_ended(status),
-            News::Due(deadline) => broker.deadline(deadline),
-        }
+        news(&mut broker);
         broker.settle();
     }
     let (code, directories) = broker.end();
+    drop(alive);
     // What was said last has to be delivered; a peer that does not listen is not waited for.
     drop(tokio::time::timeout(DELIVERY_LIMIT, alive_ends.recv()).await);
     drop(directories);
     Ok(code)
 }
 
-/// How long a broker that is done waits for its peers to take what it said.
-const DELIVERY_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
-
-/// All signals a broker reacts to.
-fn catch_signals(sender: &UnboundedSender<News>) -> std::io::Result<()> {
-    let kinds = [
-        SignalKind::hangup(),
-        SignalKind::interrupt(),
-        SignalKind::quit(),
-        SignalKind::terminate(),
-    ];
-    for kind in kinds {
+fn catch_signals(mailbox: &Mailbox) -> std::io::Result<()> {
+    use nix::libc::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+    for kind in [SIGHUP, SIGINT, SIGQUIT, SIGTERM].map(SignalKind::from_raw) {
         let mut stream = signal(kind)?;
-        let sender = sender.clone();
+        let mailbox = mailbox.clone();
         tokio::spawn(async move {
             while stream.recv().await.is_some() {
-                if sender.send(News::Signal(kind.as_raw_value())).is_err() {
-                    return;
-                }
+                mailbox.report(move |broker| broker.signalled(kind.as_raw_value()));
             }
         });
     }

@@ -1,149 +1,124 @@
 //! What parent and children say, and what is said to them.
 
-use std::time::Duration;
+use bytes::Bytes;
+use serde::Serialize;
+use tokio::sync::mpsc::UnboundedSender;
 
-use super::core::{Broker, Deadline};
-use super::family::Parent;
-use super::log::Severity;
-use super::state::{self, State};
-use crate::overlay::link::LinkEvent;
+use super::core::{Broker, Severity};
+use super::state::State;
 use crate::overlay::wire::{Downward, Upward};
 
+/// Sends on a link, now or when it is there. That a link is gone is reported by itself.
+fn send(sender: &UnboundedSender<Bytes>, message: &impl Serialize) {
+    if let Ok(bytes) = serde_json::to_vec(message) {
+        drop(sender.send(Bytes::from(bytes)));
+    }
+}
+
 impl Broker {
-    /// Sends to the parent, now or when there is a link.
     pub(super) fn send_up(&self, message: &Upward) {
-        if let Some(parent) = self.parent.as_ref().filter(|parent| !parent.failed) {
-            parent.send(message);
+        if let Some(sender) = self.uplink.as_ref().filter(|_| !self.parent_failed) {
+            send(sender, message);
         }
     }
 
-    /// Whether there is a parent that has accepted us.
     pub(super) fn is_joined(&self) -> bool {
-        self.parent.as_ref().is_some_and(Parent::is_joined)
+        self.parent_state.is_some() && !self.parent_failed
     }
 
-    /// Something happened on the link to the parent.
-    pub(super) fn parent_event(&mut self, event: LinkEvent) {
-        match event {
-            LinkEvent::Message(bytes) => match serde_json::from_slice(&bytes) {
-                Ok(message) => self.told_by_parent(message),
-                Err(_) => self.log_as("overlay", Severity::Error, "DROP upstream message"),
-            },
-            LinkEvent::Unresolved(reason) => {
-                let text = format!("unable to resolve upstream peer {reason}");
-                self.log_as("overlay", Severity::Warning, &text);
-            }
+    pub(crate) fn parent_says(&mut self, message: Option<Bytes>) {
+        let Some(bytes) = message else {
             // A worker does not mind losing its parent: it connects again, and says so.
-            LinkEvent::Ready if self.is_joined() => self.send_up(&Upward::Back),
-            LinkEvent::Ready | LinkEvent::Refused | LinkEvent::Closed | LinkEvent::Opened(_) => {}
-        }
-    }
-
-    fn told_by_parent(&mut self, message: Downward) {
-        match message {
-            Downward::Welcome => self.change_parent(|parent| parent.responded = true),
-            Downward::Refused(reason) => self.parent_failed(&format!("overlay.hello: {reason}")),
-            Downward::Disconnect => {
-                let lead = self.host(0);
-                self.parent_failed(&format!("{lead} (rank 0) sent disconnect control message"));
+            if self.is_joined() {
+                self.send_up(&Upward::Back);
             }
-            Downward::State(state) => self.change_parent(|parent| parent.state = Some(state)),
-            Downward::Config(config) => {
-                if self.state() == State::ConfigSync {
-                    self.setup.config = *config;
-                    self.post("sync-success");
-                }
+            return;
+        };
+        let Ok(message) = serde_json::from_slice(&bytes) else { return };
+        match message {
+            Downward::Failed(text) => {
+                self.log_as("overlay", Severity::Critical, &text);
+                self.fail_with(1);
+                self.parent_failed = true;
+                self.look_at_parent();
+            }
+            Downward::State(state) => {
+                self.parent_state = Some(state);
+                self.look_at_parent();
             }
             Downward::GoodbyeAnswer => self.post("goodbye"),
             Downward::Order(order) => self.obey(order),
-            Downward::Reply(id, reply) => self.tell((None, id), reply),
+            Downward::Reply(id, reply) => {
+                if let Some(client) = self.clients.remove(&id) {
+                    let more = !reply.is_last();
+                    client(reply);
+                    self.clients.extend(more.then_some((id, client)));
+                }
+            }
         }
-    }
-
-    fn change_parent(&mut self, change: impl FnOnce(&mut Parent)) {
-        if let Some(parent) = &mut self.parent {
-            change(parent);
-        }
-        self.look_at_parent();
-    }
-
-    fn parent_failed(&mut self, text: &str) {
-        self.log_as("overlay", Severity::Critical, text);
-        self.fail_with(1);
-        self.change_parent(|parent| parent.failed = true);
     }
 
     /// Posts what follows from the parent's state in the own one.
     pub(super) fn look_at_parent(&mut self) {
-        let Some(parent) = &self.parent else { return };
-        let known = parent.state.filter(|_| parent.responded).unwrap_or(State::LoadBuiltins);
-        if let Some(event) = state::event_of_parent(self.state(), known, parent.failed) {
+        let state = self.parent_state.unwrap_or(State::LoadBuiltins);
+        let event = self.state.event_of_parent(state, self.parent_failed);
+        if let Some(event) = event.filter(|_| !self.is_leader()) {
             self.post(event);
         }
     }
 
-    /// Says goodbye to the parent, if it would hear it.
-    pub(super) fn take_leave(&mut self) {
-        if self.is_joined() {
-            self.send_up(&Upward::Goodbye);
-            self.later(Duration::from_mins(1), Deadline::Goodbye);
-        } else {
-            self.post("goodbye");
+    pub(crate) fn child_connected(&mut self, link: u64, sender: UnboundedSender<Bytes>) {
+        self.links.insert(link, sender);
+    }
+
+    pub(crate) fn child_closed(&mut self, link: u64) {
+        self.links.remove(&link);
+        if let Some(rank) = self.rank_of(link) {
+            let text = format!("{} (rank {rank}) failed", self.host(rank));
+            self.log_as("overlay", Severity::Error, &text);
+            self.child_gone(rank);
         }
     }
 
-    /// Something happened on a child's link.
-    pub(super) fn child_event(&mut self, link: u64, event: LinkEvent) {
-        match event {
-            LinkEvent::Opened(sender) => drop(self.children.links.insert(link, sender)),
-            LinkEvent::Message(bytes) => match serde_json::from_slice(&bytes) {
-                Ok(message) => self.told_by_child(link, message),
-                Err(_) => self.log_as("overlay", Severity::Error, "DROP downstream message"),
-            },
-            LinkEvent::Refused => {
-                self.log_as("overlay", Severity::Error, "overlay auth No access");
-            }
-            LinkEvent::Closed => {
-                self.children.links.remove(&link);
-                if let Some(rank) = self.children.rank_of(link) {
-                    let text = format!("{} (rank {rank}) failed", self.host(rank));
-                    self.log_as("overlay", Severity::Error, &text);
-                    self.child_gone(rank);
-                }
-            }
-            LinkEvent::Ready | LinkEvent::Unresolved(_) => {}
-        }
+    fn rank_of(&self, link: u64) -> Option<u32> {
+        self.children.iter().find(|(_, of_rank)| **of_rank == link).map(|(rank, _)| *rank)
     }
 
-    fn told_by_child(&mut self, link: u64, message: Upward) {
-        match (message, self.children.rank_of(link)) {
-            (Upward::Hello(rank, hostname), None) if !self.children.spurn => {
+    pub(crate) fn child_says(&mut self, link: u64, message: Option<Bytes>) {
+        let message = message.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let Some(message) = message else { return };
+        match (message, self.rank_of(link)) {
+            (Upward::Hello(rank, hostname), None) if self.state < State::Cleanup => {
                 self.greet(link, rank, &hostname);
             }
-            (message, Some(rank)) => self.told_by_rank(rank, message),
-            (_, None) => self.children.send(link, &Downward::Disconnect),
+            (message, Some(rank)) => self.rank_says(rank, link, message),
+            (_, None) => {
+                let text = format!("{} (rank 0) sent disconnect control message", self.host(0));
+                self.send_down(link, &Downward::Failed(text));
+            }
         }
     }
 
-    fn told_by_rank(&mut self, rank: u32, message: Upward) {
+    fn rank_says(&mut self, rank: u32, link: u64, message: Upward) {
+        let Some(sender) = self.links.get(&link).cloned() else { return };
         match message {
             Upward::Hello(..) | Upward::Back => {}
-            Upward::ConfigWanted => {
-                let config = Box::new(self.setup.config.clone());
-                self.send_down(rank, &Downward::Config(config));
+            Upward::Online => {
+                let orders = move |order| send(&sender, &Downward::Order(order));
+                self.came_online(rank, Box::new(orders));
             }
-            Upward::Online { drained } => self.came_online(rank, drained),
             Upward::Goodbye => {
-                self.send_down(rank, &Downward::GoodbyeAnswer);
+                send(&sender, &Downward::GoodbyeAnswer);
                 self.child_gone(rank);
             }
             Upward::Task(job, task, happened) => self.task_news(job, task, happened),
-            Upward::Request(id, request) => self.serve((Some(rank), id), request),
-            Upward::RequestGone(id) => self.manager.forget((Some(rank), id)),
+            Upward::Request(id, request) => {
+                let client = move |reply| send(&sender, &Downward::Reply(id, reply));
+                self.serve(request, Box::new(client));
+            }
         }
     }
 
-    /// Accepts or refuses a child's hello.
     fn greet(&mut self, link: u64, rank: u32, hostname: &str) {
         let configured = self.host(rank);
         if configured != hostname || rank == 0 {
@@ -152,36 +127,33 @@ impl Broker {
                  {configured} is configured as rank {rank}: mismatched config?"
             );
             self.log_as("overlay", Severity::Error, &text);
-            self.children.send(link, &Downward::Refused("Invalid argument".to_owned()));
+            self.send_down(link, &Downward::Failed("overlay.hello: Invalid argument".to_owned()));
             return;
         }
-        if self.children.online.contains_key(&rank) {
+        if self.children.contains_key(&rank) {
             // It has come again after a crash that nobody has noticed.
             self.child_gone(rank);
         }
-        self.children.online.insert(rank, link);
-        self.send_down(rank, &Downward::Welcome);
-        self.send_down(rank, &Downward::State(self.state()));
+        self.children.insert(rank, link);
+        self.send_down(link, &Downward::State(self.state));
     }
 
-    /// Sends to a child that is online.
-    pub(super) fn send_down(&self, rank: u32, message: &Downward) {
-        if let Some(link) = self.children.online.get(&rank) {
-            self.children.send(*link, message);
+    fn send_down(&self, link: u64, message: &Downward) {
+        if let Some(sender) = self.links.get(&link) {
+            send(sender, message);
         }
     }
 
-    /// Children follow their parent's state.
-    pub(super) fn tell_children_state(&self) {
-        for link in self.children.online.values() {
-            self.children.send(*link, &Downward::State(self.state()));
+    pub(super) fn send_state_to_children(&self) {
+        for link in self.children.values() {
+            self.send_down(*link, &Downward::State(self.state));
         }
     }
 
     fn child_gone(&mut self, rank: u32) {
-        self.children.online.remove(&rank);
+        self.children.remove(&rank);
         self.went_offline(rank);
-        if self.state() == State::Shutdown && self.children.online.is_empty() {
+        if self.state == State::Shutdown && self.children.is_empty() {
             self.post("children-complete");
         }
     }

@@ -1,128 +1,117 @@
-//! Answering clients.
+//! What clients and the job manager want of a broker.
 
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
-use tokio::sync::mpsc::UnboundedSender;
 
 use super::core::Broker;
-use super::log::Severity;
 use super::state::State;
-use crate::jobs::job::ClientId;
-use crate::jobs::manager::Effect;
-use crate::jobs::spec::Scope;
-use crate::overlay::wire::{Downward, Upward};
-use crate::protocol::{Reply, Request};
+use crate::jobs::job::Job;
+use crate::jobs::task::{self, Happened, Order};
+use crate::overlay::wire::Upward;
+use crate::protocol::{Client, Reply, Request};
+use crate::text;
+
+/// Time between SIGTERM and SIGKILL, unless configured.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Broker {
-    /// A client of this broker's socket has gone.
-    pub(super) fn client_gone(&mut self, id: u64) {
-        self.clients.remove(&id);
-        self.manager.forget((None, id));
-        self.send_up(&Upward::RequestGone(id));
-    }
-
-    /// Somebody was turned away.
-    pub(super) fn stranger(&self, user: u32) {
-        let text = format!("client_authenticate: uid={user} no assigned roles");
-        self.log_as("connector-local", Severity::Error, &text);
-    }
-
-    /// A client of this broker's socket asks something.
-    pub(super) fn asked(&mut self, id: u64, request: Request, sender: UnboundedSender<Reply>) {
-        self.clients.insert(id, sender);
+    pub(super) fn asked(&mut self, request: Request, client: Client) {
         if self.is_leader() || request.is_local() {
-            self.serve((None, id), request);
-        } else if self.is_joined() && self.state() > State::Join {
-            self.send_up(&Upward::Request(id, request));
+            self.serve(request, client);
+        } else if self.is_joined() && self.state > State::Join {
+            self.last_client += 1;
+            self.clients.insert(self.last_client, client);
+            self.send_up(&Upward::Request(self.last_client, request));
         } else {
-            let reply = Reply::failed("Upstream Flux broker is offline. Try again later.");
-            self.tell((None, id), reply);
+            client(Reply::failed("Upstream Flux broker is offline. Try again later."));
         }
     }
 
-    /// Sends part of an answer.
-    pub(super) fn tell(&mut self, client: ClientId, reply: Reply) {
-        match client {
-            (Some(rank), id) => self.send_down(rank, &Downward::Reply(id, reply)),
-            (None, id) => {
-                let last = reply.is_last();
-                if let Some(sender) = self.clients.get(&id) {
-                    drop(sender.send(reply));
-                }
-                if last {
-                    self.clients.remove(&id);
-                }
-            }
-        }
-    }
-
-    /// Answers a request, now or later.
-    pub(super) fn serve(&mut self, client: ClientId, request: Request) {
-        let now = |reply| vec![Effect::Tell(client, reply)];
-        let done = |value| now(Reply::Done(value));
-        let effects = match request {
-            Request::Attribute(name) => now(match self.setup.attributes.get(&name) {
+    pub(super) fn serve(&mut self, request: Request, client: Client) {
+        let manager = &mut self.manager;
+        let reply = match request {
+            Request::Attribute(name) => match self.attributes.get(&name) {
                 Some(value) => Reply::Done(json!(value)),
                 None => Reply::failed("No such file or directory"),
-            }),
-            Request::State | Request::LeadState => done(self.own_state()),
-            Request::Shutdown => now(self.shut_down()),
-            Request::Jobs(scope) => done(self.jobs(scope)),
-            Request::Eventlog(id) => done(self.manager.eventlog(id)),
-            Request::Resources => done(self.manager.resources()),
-            Request::ActiveJobs => done(json!(self.manager.active(None).len())),
-            Request::Cleanup => done(json!(std::mem::replace(&mut self.has_cleanup, true))),
-            Request::Drained => done(self.manager.drained_ranks()),
-            Request::RunningOn(ranks, limit) => done(self.manager.running_on(&ranks, limit)),
-            Request::Drain(ranks, reason) => now(self.manager.drain(&ranks, &reason)),
-            Request::Undrain(ranks) => {
-                let reply = now(self.manager.undrain(&ranks));
-                reply.into_iter().chain(self.manager.schedule()).collect()
+            },
+            Request::State | Request::LeadState => Reply::Done(json!({
+                "state": self.state.name(), "duration": self.seconds_in_state(),
+                "size": self.hosts.len(), "owner": nix::unistd::getuid().as_raw(),
+            })),
+            Request::Jobs(scope) => {
+                let jobs = manager.jobs.values().filter(|job| job.spec.scope == scope);
+                Reply::Done(jobs.map(Job::to_json).collect())
             }
-            Request::Submit(spec) => {
-                let (id, effects) = self.manager.submit(*spec);
-                done(json!(id)).into_iter().chain(effects).collect()
+            Request::Eventlog(id) => {
+                Reply::Done(manager.jobs.get(&id).map_or(Value::Null, Job::events))
             }
-            Request::Watch { id, output } => self.manager.watch(client, id, output),
-            Request::Wait(scope) => self.manager.wait(client, scope),
-            Request::Idle(scope) => self.manager.idle(client, scope),
+            Request::Resources => Reply::Done(manager.resources()),
+            Request::ActiveJobs => Reply::Done(json!(manager.active(None).len())),
+            Request::Cleanup => {
+                self.has_cleanup = true;
+                Reply::Done(Value::Null)
+            }
+            Request::Drained => Reply::Done(manager.drained_ranks()),
+            Request::RunningOn(ranks, limit) => Reply::Done(manager.running_on(&ranks, limit)),
+            Request::Drain(ranks, reason) => manager.drain(&ranks, reason.as_deref()),
+            Request::Submit(spec) => Reply::Done(json!(manager.submit(*spec))),
             Request::Kill(id, signal) => {
-                done(Value::Null).into_iter().chain(self.manager.kill(id, signal)).collect()
+                manager.kill(id, signal);
+                Reply::Done(Value::Null)
             }
+            Request::Wait(wait) => return manager.wait(wait, client),
         };
-        self.carry_out(effects);
+        client(reply);
     }
 
-    fn own_state(&self) -> Value {
-        json!({
-            "state": self.state().name(), "duration": self.in_state(), "size": self.setup.hosts.len(),
-            "owner": nix::unistd::getuid().as_raw(),
-        })
-    }
-
-    /// The jobs of a scope, those before that were restored.
-    pub(super) fn jobs(&self, scope: Scope) -> Value {
-        let old = self.restored.iter().filter(|_| scope.is_none());
-        let old = old.flat_map(|jobs| jobs.as_array().cloned().unwrap_or_default());
-        let new = self.manager.jobs.values().filter(|job| job.spec.scope == scope).map(|job| {
-            let hosts: Vec<String> =
-                job.allocation.cores.keys().map(|rank| self.host(*rank)).collect();
-            job.to_json(&crate::resources::compress(&hosts))
-        });
-        old.chain(new).collect()
-    }
-
-    fn shut_down(&mut self) -> Reply {
-        let state = self.state();
-        if state != State::Run {
-            return Reply::failed(format!(
-                "shutdown cannot be initiated in state {}",
-                state.name()
-            ));
+    pub(super) fn obey(&mut self, order: Order) {
+        match order {
+            Order::Start(order) => {
+                let (job, task) = (order.job, order.task);
+                let attribute = |name: &str| self.attributes.get(name).map_or("", String::as_str);
+                let mailbox = self.mailbox.clone();
+                let report = move |happened| {
+                    mailbox.report(move |broker| broker.task_news(job, task, happened));
+                };
+                let (uri, rundir) = (attribute("local-uri"), attribute("rundir"));
+                let started = task::start(&order, uri, rundir, report);
+                self.processes.extend(started.map(|process| ((job, task), process)));
+            }
+            Order::Cancel(job) => {
+                self.signal_tasks(job, Signal::SIGTERM);
+                let limit = self.config.exec.kill_timeout.as_deref();
+                let limit = limit.and_then(text::duration).unwrap_or(KILL_TIMEOUT);
+                self.later(limit, move |broker| broker.signal_tasks(job, Signal::SIGKILL));
+            }
+            Order::Signal(job, signal) => {
+                if let Ok(signal) = Signal::try_from(signal) {
+                    self.signal_tasks(job, signal);
+                }
+            }
         }
-        if !self.is_leader() {
-            return Reply::failed("shutdown may only be initiated on rank 0");
+    }
+
+    pub(super) fn signal_tasks(&self, job: u64, signal: Signal) {
+        for ((owner, _), process) in &self.processes {
+            if let Some(process) = i32::try_from(*process).ok().filter(|_| *owner == job) {
+                // A task that has just ended cannot be signalled.
+                let _ = kill(Pid::from_raw(-process), signal);
+            }
         }
-        self.abort_run();
-        Reply::Done(Value::Null)
+    }
+
+    /// News of a task: on a worker it goes up, on the lead to the manager.
+    pub(super) fn task_news(&mut self, job: u64, task: u32, happened: Happened) {
+        if !matches!(happened, Happened::Output(..)) {
+            self.processes.remove(&(job, task));
+        }
+        if self.is_leader() {
+            self.manager.report(job, task, happened);
+        } else {
+            self.send_up(&Upward::Task(job, task, happened));
+        }
     }
 }

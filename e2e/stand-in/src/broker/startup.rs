@@ -1,181 +1,187 @@
 //! From the command line to a broker that is ready to run: the steps of real Flux, in its order,
 //! so that of several faults the same one is reported.
 
-use std::time::Duration;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-use super::attributes::Attributes;
-use super::directories::{self, Directories};
-use super::log::{Logger, Severity};
-use super::program;
-use crate::config::bootstrap::Bootstrap;
+use tempfile::TempDir;
+
+use super::core::{Attributes, Broker, Mailbox, Severity, show};
+use super::state::State;
+use crate::client::Call;
 use crate::config::{self, Config};
-use crate::failure::Failure;
-use crate::front::Environment;
-use crate::options::parse;
-use crate::text::duration;
+use crate::jobs::manager::Manager;
+use crate::options::{Parsed, parse};
+use crate::output::{Failure, strerror};
+use crate::text;
 
-const OPTIONS: &str = "S|setattr= c|config-path= v|verbose?! conf=! h|help!";
-
-/// Limit of one connection attempt, unless configured.
-const CONNECT_TIMEOUT: &str = "30s";
-
-/// Everything a broker needs to know before it begins.
-#[derive(Debug)]
-pub(crate) struct Startup {
-    /// Attributes so far.
-    pub(crate) attributes: Attributes,
-    /// Configuration.
-    pub(crate) config: Config,
-    /// `[bootstrap]`, if there is one.
-    pub(crate) bootstrap: Option<Bootstrap>,
-    /// Rank.
-    pub(crate) rank: u32,
-    /// Host names in rank order.
-    pub(crate) hosts: Vec<String>,
-    /// Where log lines go.
-    pub(crate) logger: Logger,
-    /// The command of the initial program, on rank 0, unless there is none.
-    pub(crate) program: Option<Vec<String>>,
-    /// Number of brokers that make a quorum.
-    pub(crate) quorum: usize,
-    /// Time limits.
-    pub(crate) limits: Limits,
-    /// Path of the local socket.
-    pub(crate) socket: String,
-    /// Removed when the broker is gone.
-    pub(crate) directories: Directories,
-    /// Environment without what a broker does not hand on.
-    pub(crate) environment: Environment,
-}
-
-/// Time limits from attributes; none is for ever.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    /// For peers to leave.
-    pub(crate) shutdown: Option<Duration>,
-    /// For jobs to end, after a signal.
-    pub(crate) cleanup: Option<Duration>,
-    /// For one connection attempt.
-    pub(crate) connect: Duration,
-}
+/// Attributes that may be set at start (flux-broker-attributes(7)). Flux has many more.
+const SETTABLE: &str = "broker.cleanup-timeout broker.quorum broker.rc2_none broker.shutdown-timeout \
+    content.dump content.restore cron.directory hostname local-uri log-stderr-level log-stderr-mode rundir \
+    statedir tbon.connect_timeout tbon.topo tbon.zmqdebug";
 
 /// Prepares a broker from the words after `flux broker`.
-pub(crate) fn prepare(words: &[String], environment: Environment) -> Result<Startup, Failure> {
-    let parsed = parse("broker", words, OPTIONS)?;
-    let mut attributes = Attributes::default();
-    for text in parsed.values("setattr") {
-        attributes.set_from_command_line(text)?;
-    }
-    for needed in ["rundir", "statedir"] {
-        if !attributes.exists(needed) {
-            return Err(Failure::not_simulated(&format!("a broker without attribute {needed}")));
-        }
-    }
-    if attributes.get("log-stderr-mode") != Some("local") {
-        return Err(Failure::not_simulated("any log-stderr-mode but local"));
-    }
-    if let Some(methods) = environment.get("FLUX_PMI_CLIENT_METHODS") {
+pub(super) fn prepare(call: &Call, mailbox: Mailbox) -> Result<Broker, Failure> {
+    let parsed = parse("broker", &call.words, "S|setattr= c|config-path=")?;
+    let attributes = attributes(&parsed)?;
+    if let Some(methods) = call.environment.get("FLUX_PMI_CLIENT_METHODS") {
         return Err(Failure::not_simulated(&format!("FLUX_PMI_CLIENT_METHODS={methods}")));
     }
-    let hostname = match attributes.get("hostname") {
-        Some(name) => name.to_owned(),
-        None => nix::unistd::gethostname()
-            .map_err(|error| Failure::new(format!("broker: gethostname: {}", error.desc())))?
-            .to_string_lossy()
-            .into_owned(),
-    };
-    attributes.set("hostname", &hostname);
     let path = parsed.value("config-path");
     let path = path.ok_or_else(|| Failure::not_simulated("a broker without --config-path"))?;
     let config = config::load(path)?;
-    let logger = Logger::new(&attributes, &hostname).map_err(Failure::new)?;
-    finish(attributes, config, &parsed.rest, logger.clone(), environment).map_err(|error| {
+    let level = attributes.get("log-stderr-level").map_or("3", String::as_str);
+    let level = level.parse().ok().filter(|level| *level <= 7);
+    let level =
+        level.ok_or_else(|| Failure::new("Error initializing logging: Invalid argument"))?;
+    let place = attributes["hostname"].clone();
+    finish(attributes, config, level, call, mailbox).map_err(|error| {
         if error.code != 1 {
             return error;
         }
-        logger.log("broker", Severity::Critical, &error.message);
-        Failure::silent(1)
+        show(level, &place, "broker", Severity::Critical, &error.message);
+        Failure::new("")
     })
+}
+
+fn attributes(parsed: &Parsed) -> Result<Attributes, Failure> {
+    let mut attributes = Attributes::new();
+    for text in parsed.values("setattr") {
+        let (name, value) = text.split_once('=').unwrap_or((text, ""));
+        if !SETTABLE.split_whitespace().any(|listed| listed == name) {
+            return Err(Failure::not_simulated(&format!("attribute {name}")));
+        }
+        attributes.insert(name.to_owned(), value.to_owned());
+    }
+    for needed in ["rundir", "statedir"] {
+        if !attributes.contains_key(needed) {
+            return Err(Failure::not_simulated(&format!("a broker without attribute {needed}")));
+        }
+    }
+    if attributes.get("log-stderr-mode").is_none_or(|mode| mode != "local") {
+        return Err(Failure::not_simulated("any log-stderr-mode but local"));
+    }
+    if !attributes.contains_key("hostname") {
+        let name = nix::unistd::gethostname()
+            .map_err(|error| Failure::new(format!("broker: gethostname: {}", error.desc())))?;
+        attributes.insert("hostname".to_owned(), name.to_string_lossy().into_owned());
+    }
+    Ok(attributes)
 }
 
 fn finish(
     mut attributes: Attributes,
-    config: Config,
-    words: &[String],
-    mut logger: Logger,
-    mut environment: Environment,
-) -> Result<Startup, Failure> {
-    let hostname = attributes.get("hostname").unwrap_or_default().to_owned();
-    let bootstrap = config.bootstrap.as_ref().map(|table| table.expand(&hostname)).transpose();
-    let bootstrap = bootstrap.map_err(|error| {
+    mut config: Config,
+    log_level: u8,
+    call: &Call,
+    mailbox: Mailbox,
+) -> Result<Broker, Failure> {
+    let hostname = attributes["hostname"].clone();
+    config.bootstrap = config.bootstrap.expand(&hostname).map_err(|error| {
         Failure::new(format!("bootstrap: config: Config file error [bootstrap]: {error}"))
     })?;
-    let hosts = bootstrap.as_ref().map_or_else(|| vec![hostname.clone()], Bootstrap::names);
-    let rank = (0_u32..).zip(&hosts).find(|(_, host)| **host == hostname);
-    let rank = rank.map_or(0, |(rank, _)| rank);
-    logger.place = rank.to_string();
-    set_facts(&mut attributes, rank, &hosts);
-    for name in ["FLUX_URI", "FLUX_PROXY_REMOTE", "FLUX_KVS_NAMESPACE", "FLUX_JOB_ID_PATH"] {
-        environment.remove(name);
-    }
-    let mut directories = Directories::default();
+    let hosts: Vec<String> = config.bootstrap.hosts.iter().map(|host| host.name.clone()).collect();
+    let rank = (0..).zip(&hosts).find(|(_, host)| **host == hostname).map_or(0, |(rank, _)| rank);
+    let facts = [
+        ("rank", rank.to_string()),
+        ("size", hosts.len().to_string()),
+        ("hostlist", text::hostlist(&hosts)),
+        ("broker.pid", std::process::id().to_string()),
+        ("instance-level", "0".to_owned()),
+    ];
+    attributes.extend(facts.map(|(name, value)| (name.to_owned(), value)));
+    let mut directories = Vec::new();
     // Only rank 0 has a state to keep.
     for name in if rank == 0 { &["rundir", "statedir"][..] } else { &["rundir"] } {
-        let path = attributes.get(name).unwrap_or_default();
-        directories.create(name, path).map_err(Failure::new)?;
+        let new = create(name, Path::new(&attributes[*name])).map_err(Failure::new)?;
+        directories.extend(new);
     }
-    let socket = directories::local_socket(&mut attributes, rank).map_err(Failure::new)?;
+    let socket = local_socket(&mut attributes, rank).map_err(Failure::new)?;
     let quorum = quorum(&attributes, hosts.len()).map_err(Failure::new)?;
-    let limits = limits(&mut attributes, &config).map_err(Failure::new)?;
-    let none = rank > 0 || attributes.exists("broker.rc2_none");
-    let program = if none { None } else { Some(program::choose(words, &environment)?) };
-    Ok(Startup {
+    attributes.entry("tbon.connect_timeout".to_owned()).or_insert_with(|| "30s".to_owned());
+    let limit = |name| limit(&attributes, name).map_err(Failure::new);
+    let shutdown_limit = limit("broker.shutdown-timeout")?;
+    let cleanup_limit = limit("broker.cleanup-timeout")?;
+    let connect_limit = limit("tbon.connect_timeout")?.unwrap_or(Duration::MAX);
+    if rank == 0 && !attributes.contains_key("broker.rc2_none") {
+        return Err(Failure::not_simulated("an initial program, as without broker.rc2_none"));
+    }
+    Ok(Broker {
         attributes,
         config,
-        bootstrap,
         rank,
         hosts,
-        logger,
-        program,
+        log_level,
         quorum,
-        limits,
+        shutdown_limit,
+        cleanup_limit,
+        connect_limit,
         socket,
         directories,
-        environment,
+        environment: call.environment.clone(),
+        mailbox,
+        uplink: None,
+        parent_state: None,
+        parent_failed: false,
+        links: HashMap::new(),
+        children: BTreeMap::new(),
+        manager: Manager::default(),
+        clients: HashMap::new(),
+        last_client: 0,
+        processes: HashMap::new(),
+        has_cleanup: false,
+        exit_code: 0,
+        state: State::LoadBuiltins,
+        since: Instant::now(),
+        events: VecDeque::new(),
     })
-}
-
-fn set_facts(attributes: &mut Attributes, rank: u32, hosts: &[String]) {
-    attributes.set("rank", rank.to_string());
-    attributes.set("size", hosts.len().to_string());
-    attributes.set("hostlist", crate::resources::compress(hosts));
-    attributes.set("broker.pid", std::process::id().to_string());
-    attributes.set("security.owner", nix::unistd::getuid().to_string());
-    attributes.set("instance-level", "0");
 }
 
 fn quorum(attributes: &Attributes, size: usize) -> Result<usize, String> {
     let Some(text) = attributes.get("broker.quorum") else { return Ok(size) };
-    match text.parse() {
-        Ok(count) if (1..=size).contains(&count) => Ok(count),
-        Ok(_) | Err(_) => Err("Error parsing broker.quorum attribute".to_owned()),
-    }
+    let count = text.parse().ok().filter(|count| (1..=size).contains(count));
+    count.ok_or_else(|| "Error parsing broker.quorum attribute".to_owned())
 }
 
-fn limits(attributes: &mut Attributes, config: &Config) -> Result<Limits, String> {
-    let limit = |attributes: &Attributes, name: &str| match attributes.get(name) {
-        None | Some("none") => Ok(None),
-        Some(text) => {
-            duration::parse(text).map(Some).ok_or_else(|| format!("Error parsing {name} attribute"))
-        }
-    };
-    let name = "tbon.connect_timeout";
-    if !attributes.exists(name) {
-        attributes.set(name, config.tbon.connect_timeout.as_deref().unwrap_or(CONNECT_TIMEOUT));
+/// A time limit; none is for ever.
+fn limit(attributes: &Attributes, name: &str) -> Result<Option<Duration>, String> {
+    let given = attributes.get(name).filter(|text| *text != "none");
+    let parsed = given.map(|text| text::duration(text).ok_or(()));
+    parsed.transpose().map_err(|()| format!("Error parsing {name} attribute"))
+}
+
+/// Sets up the directory at `path`, which attribute `name` names, and returns it if it is new.
+fn create(name: &str, path: &Path) -> Result<Option<TempDir>, String> {
+    let mut new = None;
+    if let Some((parent, own)) = path.parent().zip(path.file_name()).filter(|_| !path.exists()) {
+        let made = tempfile::Builder::new().prefix(own).rand_bytes(0).tempdir_in(parent);
+        let shown = path.display();
+        let fault = |error| format!("{name} error creating {shown}: {}", strerror(&error));
+        new = Some(made.map_err(fault)?);
     }
-    Ok(Limits {
-        shutdown: limit(attributes, "broker.shutdown-timeout")?,
-        cleanup: limit(attributes, "broker.cleanup-timeout")?,
-        connect: limit(attributes, name)?.unwrap_or(Duration::MAX),
-    })
+    check_directory(path).map_err(|error| format!("{name} {error}"))?;
+    Ok(new)
+}
+
+fn check_directory(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    let found = std::fs::metadata(path)
+        .map_err(|error| format!("cannot stat {shown}: {}", strerror(&error)))?;
+    let owned = found.uid() == nix::unistd::getuid().as_raw();
+    if !owned || !found.is_dir() || found.permissions().mode() & 0o700 != 0o700 {
+        return Err(format!("{shown} is no directory of the instance owner with owner=rwx"));
+    }
+    Ok(())
+}
+
+/// Fills in or checks `local-uri`, and returns the path of the socket.
+fn local_socket(attributes: &mut Attributes, rank: u32) -> Result<String, String> {
+    let default = format!("local://{}/local-{rank}", attributes["rundir"]);
+    let uri = attributes.entry("local-uri".to_owned()).or_insert(default);
+    let path = uri.strip_prefix("local://").ok_or("local-uri is malformed")?;
+    let parent = Path::new(path).parent().ok_or("local-uri is malformed")?;
+    check_directory(parent).map_err(|error| format!("local-uri directory {error}"))?;
+    Ok(path.to_owned())
 }

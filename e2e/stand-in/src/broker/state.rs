@@ -1,45 +1,33 @@
 //! The broker's states and what leads from one to the next.
 
-/// A broker state.
+/// A broker state, in the order in which they come.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum State {
-    /// Starting its own parts.
     LoadBuiltins,
     /// Waiting for its parent.
     Join,
-    /// Taking over the leader's configuration.
+    /// Where real Flux takes over the leader's configuration. All brokers have the same here.
     ConfigSync,
-    /// Running rc1.
     Init,
     /// Waiting for enough brokers.
     Quorum,
-    /// Running the initial program.
     Run,
-    /// Cancelling jobs.
     Cleanup,
     /// Waiting for children.
     Shutdown,
-    /// Running rc3.
     Finalize,
-    /// Taking leave of the parent.
     Goodbye,
-    /// Stopping its own parts.
     UnloadBuiltins,
-    /// Done.
     Exit,
 }
 
-/// The names of all states in their order.
-const NAMES: &str = "load-builtins join config-sync init quorum run cleanup shutdown finalize goodbye \
-    unload-builtins exit";
-
 impl State {
     /// The name in logs and in `flux uptime`.
-    pub(crate) fn name(self) -> &'static str {
-        NAMES.split(' ').nth(self as usize).unwrap_or_default()
+    pub(crate) fn name(self) -> String {
+        serde_json::json!(self).as_str().unwrap_or_default().to_owned()
     }
 
     /// The state after `event`, `None` where the event means nothing in this state.
@@ -53,9 +41,8 @@ impl State {
             (Self::ConfigSync, "sync-success" | "sync-none") => Self::Init,
             (Self::Init, "rc1-success") => Self::Quorum,
             (Self::Quorum, "quorum-full") => Self::Run,
-            (Self::Run, "rc2-success" | "rc2-fail" | "shutdown" | "parent-fail") => Self::Cleanup,
+            (Self::Run, "shutdown" | "parent-fail") => Self::Cleanup,
             (Self::Join, "parent-fail")
-            | (Self::ConfigSync, "sync-fail")
             | (Self::Init, "rc1-fail")
             | (Self::Quorum, "quorum-fail")
             | (Self::Cleanup, "cleanup-success" | "cleanup-none" | "cleanup-fail") => {
@@ -68,20 +55,20 @@ impl State {
         };
         Some(next)
     }
-}
 
-/// What a child makes of its parent's state: the event it posts, if any.
-pub(crate) fn event_of_parent(own: State, parent: State, failed: bool) -> Option<&'static str> {
-    let ready = parent == State::Quorum || parent == State::Run;
-    let full = parent == State::Init || parent == State::Run;
-    let events = [
-        (State::Join, failed || parent >= State::Cleanup, "parent-fail"),
-        (State::Join, ready, "parent-ready"),
-        // One that is sent away now says so and waits on: `monitor_parent_continuation` posts nothing.
-        (State::Quorum, !failed && parent >= State::Cleanup, "quorum-fail"),
-        (State::Quorum, full, "quorum-full"),
-        (State::Run, failed || parent >= State::Finalize, "parent-fail"),
-        (State::Run, parent == State::Shutdown, "shutdown"),
-    ];
-    events.into_iter().find(|(state, holds, _)| *state == own && *holds).map(|(_, _, event)| event)
+    /// What a child in this state makes of its parent's: the event it posts, if any.
+    pub(crate) fn event_of_parent(self, parent: Self, failed: bool) -> Option<&'static str> {
+        let ready = parent == Self::Quorum || parent == Self::Run;
+        let full = parent == Self::Init || parent == Self::Run;
+        let events = [
+            (Self::Join, failed || parent >= Self::Cleanup, "parent-fail"),
+            (Self::Join, ready, "parent-ready"),
+            // One that is sent away now says so and waits on: `monitor_parent_continuation` posts nothing.
+            (Self::Quorum, !failed && parent >= Self::Cleanup, "quorum-fail"),
+            (Self::Quorum, full, "quorum-full"),
+            (Self::Run, failed || parent >= Self::Finalize, "parent-fail"),
+            (Self::Run, parent == Self::Shutdown, "shutdown"),
+        ];
+        events.into_iter().find(|(state, holds, _)| *state == self && *holds).map(|it| it.2)
+    }
 }

@@ -1,69 +1,105 @@
-//! `flux jobs`.
+//! `flux jobs`, and `flux job` with its sub-commands.
 
 use serde_json::Value;
 
-use super::connection::ask;
-use super::{Call, user_name};
-use crate::failure::Failure;
-use crate::output;
-use crate::protocol::Request;
-use crate::text::jobid;
+use super::submit::follow;
+use super::{Call, formatted};
+use crate::output::{self, Failure};
+use crate::protocol::{Request, Wait};
+use crate::text;
 
-const OPTIONS: &str = "a|a A|A n|no-header o|format= c|count=! f|filter=! u|user=! q|queue=! i|include=! \
-                       w|width?! R|recursive! L|level=! json! stats-only! stats! since=! name=! sort=! \
-                       color?! recurse-all! threads=!";
+fn job_id(text: &str) -> Result<u64, Failure> {
+    text::decode_job_id(text)
+        .ok_or_else(|| Failure::new(format!("flux-job: error parsing jobid: \"{text}\"")))
+}
 
-/// What a format may name.
-const TAGS: [&str; 6] = ["name", "state", "status", "returncode", "nnodes", "nodelist"];
-
-/// `flux jobs`.
-pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
-    let parsed = call.options("jobs", OPTIONS)?;
-    if !parsed.rest.is_empty() {
-        return Err(Failure::not_simulated("jobs JOBID"));
-    }
-    let format = parsed.value("format");
-    let header = !parsed.has("no-header");
-    if header && format.is_some() {
-        return Err(Failure::not_simulated("jobs -o without -n"));
-    }
-    let jobs = ask(call, "flux-jobs", &Request::Jobs(call.scope()))?;
-    if header {
-        output::line("       JOBID USER     NAME       ST NTASKS NNODES     TIME INFO");
-    }
-    // `-A` is about users, `-a` about states. The newest comes first.
+/// One's own jobs, the newest first.
+fn own_jobs(call: &Call) -> Result<Vec<Value>, Failure> {
+    let jobs = call.ask(&format!("flux-{}", call.name), &Request::Jobs(call.scope()))?;
     let own = nix::unistd::getuid().as_raw();
-    let shown = |job: &&Value| {
-        (parsed.has("A") || job["userid"] == own) && (parsed.has("a") || job["state"] != "INACTIVE")
-    };
-    for job in jobs.as_array().into_iter().flatten().rev().filter(shown) {
-        output::line(&line(job, format)?);
+    let jobs = jobs.as_array().into_iter().flatten().rev();
+    Ok(jobs.filter(|job| job["userid"] == own).cloned().collect())
+}
+
+pub(crate) fn jobs(call: &Call) -> Result<u8, Failure> {
+    let parsed = call.options("a|a n|no-header o|format=")?;
+    let format = parsed.value("format");
+    if !parsed.rest.is_empty() || format.is_some() != parsed.has("no-header") {
+        return Err(call.but("of all jobs, and with both or none of -n and -o"));
+    }
+    if format.is_none() {
+        output::line("JOBID USER NAME ST NTASKS NNODES");
+    }
+    let format = format.unwrap_or("{id} {userid} {name} {status_abbrev} {ntasks} {nnodes}");
+    for mut job in own_jobs(call)? {
+        if parsed.has("a") || job["state"] != "INACTIVE" {
+            job["id"] = text::job_id_in_python(job["id"].as_u64().unwrap_or_default()).into();
+            output::line(&formatted(format, &job)?);
+        }
     }
     Ok(0)
 }
 
-fn line(job: &Value, format: Option<&str>) -> Result<String, Failure> {
-    let text = |key: &str| match job[key].as_str() {
-        Some(text) => text.to_owned(),
-        None => job[key].to_string(),
-    };
-    let id = jobid::encode_in_python(job["id"].as_u64().unwrap_or_default());
-    let Some(format) = format else {
-        let user = user_name(job["userid"].as_u64().unwrap_or_default());
-        return Ok(format!(
-            "{id:>12} {user:<8.8} {name:<10.10} {status:>2} {tasks:>6} {nodes:>6}        - {hosts}",
-            name = text("name"),
-            status = text("status_abbrev"),
-            tasks = text("ntasks"),
-            nodes = text("nnodes"),
-            hosts = text("nodelist"),
-        ));
-    };
-    let line = TAGS.iter().fold(format.replace("{id}", &id), |line, tag| {
-        line.replace(&format!("{{{tag}}}"), &text(tag))
-    });
-    if line.contains('{') {
-        return Err(Failure::not_simulated(&format!("format {format}")));
+pub(crate) fn wait(call: &Call) -> Result<u8, Failure> {
+    let ["--all"] = call.given()[..] else { return Err(call.but("with --all")) };
+    let mut code = 0;
+    loop {
+        match call.ask("flux-job", &Request::Wait(Wait::Result(call.scope()))) {
+            Ok(result) => {
+                if let Some(text) = result["text"].as_str() {
+                    let id = text::job_id(result["id"].as_u64().unwrap_or_default());
+                    output::error_line(&format!("{id}: {text}"));
+                    code = 1;
+                }
+            }
+            // No more of them.
+            Err(failure) if failure.code == 2 => return Ok(code),
+            Err(failure) => return Err(failure),
+        }
     }
-    Ok(line)
+}
+
+pub(crate) fn status(call: &Call) -> Result<u8, Failure> {
+    if call.words.is_empty() {
+        return Err(Failure::new("Usage: flux job status [OPTIONS] JOBID [...]"));
+    }
+    let mut highest = 0;
+    for id in &call.words {
+        highest = highest.max(follow(call, job_id(id)?, false)?);
+    }
+    Ok(highest)
+}
+
+/// The ids of one's own jobs, the newest first.
+pub(crate) fn last(call: &Call) -> Result<u8, Failure> {
+    let slice = call.words.first().map_or("[:1]", String::as_str);
+    let count = slice.strip_prefix("[:").and_then(|rest| rest.strip_suffix(']'));
+    let count: usize = count
+        .and_then(|count| count.parse().ok())
+        .ok_or_else(|| call.but("with nothing or [:NUMBER]"))?;
+    let jobs = own_jobs(call)?;
+    if jobs.is_empty() {
+        return Err(Failure::new("flux-job: job history is empty"));
+    }
+    for id in jobs.iter().filter_map(|job| job["id"].as_u64()).take(count) {
+        output::line(&text::job_id(id));
+    }
+    Ok(0)
+}
+
+/// The events of a job, or of its execution, as JSON.
+pub(crate) fn eventlog(call: &Call) -> Result<u8, Failure> {
+    let (path, id) = match call.given()[..] {
+        ["--format=json", id] => ("eventlog", id),
+        ["--format=json", "--path=exec", id] => ("exec", id),
+        _ => return Err(call.but("with --format=json, or with --path=exec as well")),
+    };
+    let events = call.ask("flux-job", &Request::Eventlog(job_id(id)?))?;
+    let Some(events) = events[path].as_array() else {
+        return Err(Failure::new(format!("flux-job: {path} of job {id} not found")));
+    };
+    for event in events {
+        output::line(&event.to_string());
+    }
+    Ok(0)
 }

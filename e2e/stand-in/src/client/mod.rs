@@ -1,79 +1,106 @@
-//! The commands that talk to a broker.
+//! The commands, most of which talk to a broker.
 
-pub(crate) mod asking;
-pub(crate) mod batch;
-pub(crate) mod connection;
-pub(crate) mod job;
 pub(crate) mod jobs;
-pub(crate) mod proxy;
-pub(crate) mod resource;
-pub(crate) mod start;
+pub(crate) mod simple;
 pub(crate) mod submit;
-pub(crate) mod submit_options;
 
-use crate::failure::Failure;
-use crate::front::Environment;
-use crate::jobs::spec::Scope;
+use std::io::{BufReader, Error, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use serde_json::{Deserializer, Value, json};
+
+use crate::environment::Environment;
 use crate::options::{Parsed, parse};
-use crate::text::jobid;
+use crate::output::{Failure, Stream, strerror};
+use crate::protocol::{Reply, Request, Scope};
+use crate::text;
 
-/// One call of a command.
-#[derive(Debug, Clone)]
+/// Where brokers of the system listen.
+const DEFAULT_URI: &str = "local:///run/flux/local";
+
+#[derive(Clone)]
 pub(crate) struct Call {
-    /// The words after the command's name.
+    /// The command, with its sub-command.
+    pub(crate) name: &'static str,
     pub(crate) words: Vec<String>,
     /// The environment after the front end's additions.
     pub(crate) environment: Environment,
 }
 
 impl Call {
-    /// Parses the options of `command`, as [`parse`] describes them.
-    pub(crate) fn options(&self, command: &str, list: &str) -> Result<Parsed, Failure> {
-        parse(command, &self.words, list)
+    fn options(&self, list: &str) -> Result<Parsed, Failure> {
+        parse(self.name, &self.words, list)
     }
 
-    /// Parses the options of a sub-command, which the first word has to be.
-    pub(crate) fn of_subcommand(
-        &self,
-        command: &str,
-        known: &str,
-        list: &str,
-    ) -> Result<Parsed, Failure> {
-        match self.words.split_first() {
-            Some((first, rest)) if first == known => parse(command, rest, list),
-            Some((first, _)) => Err(Failure::not_simulated(&format!("{command} {first}"))),
-            None => Err(Failure::new(format!("flux-{command}: missing subcommand"))),
-        }
+    /// The words after the command's name.
+    fn given(&self) -> Vec<&str> {
+        self.words.iter().map(String::as_str).collect()
+    }
+
+    /// Refuses this call in favour of the only ones that are simulated.
+    fn but(&self, form: &str) -> Failure {
+        Failure::not_simulated(&format!("{} but {form}", self.name))
     }
 
     /// The batch job this runs in: its script has an instance of its own.
     pub(crate) fn scope(&self) -> Scope {
-        self.environment.get("FLUX_ENCLOSING_ID").and_then(|text| jobid::decode(text))
+        self.environment.get("FLUX_ENCLOSING_ID").and_then(|text| text::decode_job_id(text))
     }
 
-    /// Refuses what would have to be asked of a batch job's own instance.
-    pub(crate) fn refuse_in_batch(&self, what: &str) -> Result<(), Failure> {
-        match self.scope() {
-            Some(_) => Err(Failure::not_simulated(&format!("{what} inside a batch job"))),
-            None => Ok(()),
+    /// Asks the broker of `FLUX_URI` and returns the answer; output that comes before it goes to
+    /// `print`. The error is what went wrong, behind `prefix`.
+    fn ask_with(
+        &self,
+        prefix: &str,
+        request: &Request,
+        print: &mut dyn FnMut(Stream, &str),
+    ) -> Result<Value, Failure> {
+        let path =
+            socket_path(self.environment.get("FLUX_URI").map_or(DEFAULT_URI, String::as_str))?;
+        let fault = |error: Error| Failure::new(format!("{prefix}: {path}: {}", strerror(&error)));
+        let mut stream = UnixStream::connect(path).and_then(admitted).map_err(fault)?;
+        writeln!(stream, "{}", json!(request)).map_err(fault)?;
+        for reply in Deserializer::from_reader(BufReader::new(stream)).into_iter() {
+            match reply.map_err(|error| fault(error.into()))? {
+                Reply::Done(value) => return Ok(value),
+                Reply::Output(stream, text) => print(stream, &text),
+                Reply::Failed(reason, code) => {
+                    return Err(Failure::with_code(code, format!("{prefix}: {reason}")));
+                }
+            }
         }
+        Err(Failure::new(format!("{prefix}: Connection reset by peer")))
+    }
+
+    fn ask(&self, prefix: &str, request: &Request) -> Result<Value, Failure> {
+        self.ask_with(prefix, request, &mut |_, _| {})
     }
 }
 
-/// A job id, or Flux's text about what is none.
-pub(crate) fn job_id(text: &str) -> Result<u64, Failure> {
-    jobid::decode(text)
-        .ok_or_else(|| Failure::new(format!("flux-job: error parsing jobid: \"{text}\"")))
+fn socket_path(uri: &str) -> Result<&str, Failure> {
+    uri.strip_prefix("local://")
+        .ok_or_else(|| Failure::not_simulated(&format!("connecting to {uri}")))
 }
 
-/// The name of a user id, or the id. The binary is static: the C library is not asked.
-pub(crate) fn user_name(id: u64) -> String {
-    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let id = id.to_string();
-    let name = users.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1) == Some(&id)).then(|| name.to_owned())
+/// Reads the byte with which the broker lets a client in, 0, or refuses it, an errno.
+fn admitted(mut stream: UnixStream) -> std::io::Result<UnixStream> {
+    let mut byte = [0_u8; 1];
+    stream.read_exact(&mut byte)?;
+    match byte {
+        [0] => Ok(stream),
+        [errno] => Err(Error::from_raw_os_error(i32::from(errno))),
+    }
+}
+
+/// What `format` makes of values by their names. Real Flux has more names, and other forms.
+fn formatted(format: &str, values: &Value) -> Result<String, Failure> {
+    let values = values.as_object().into_iter().flatten();
+    let line = values.fold(format.to_owned(), |line, (name, value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        line.replace(&format!("{{{name}}}"), &value)
     });
-    name.unwrap_or(id)
+    if line.contains('{') {
+        return Err(Failure::not_simulated(&format!("format {format}")));
+    }
+    Ok(line)
 }

@@ -1,107 +1,178 @@
-//! `flux submit` and `flux run`.
+//! `flux submit`, `flux run` and `flux batch`. The script of a batch job runs on the first node of its
+//! allocation, and what it submits is scheduled on the allocation only, as in the instance real Flux would
+//! start for it.
 
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::Value;
 
 use super::Call;
-use super::connection::{ask, ask_with};
-use super::submit_options::{COMMON, Shape, build, fault, integer};
-use crate::failure::Failure;
-use crate::jobs::spec::JobSpec;
 use crate::options::Parsed;
-use crate::output;
-use crate::protocol::Request;
-use crate::text::jobid;
+use crate::output::{self, Failure, strerror};
+use crate::protocol::{JobSpec, Request, Wait};
+use crate::text;
 
-const PER_TASK: &str = "n|ntasks= c|cores-per-task= v|verbose g|gpus-per-task=! cores=! \
-                        tasks-per-node=! tasks-per-core=! gpus-per-node=! taskmap=!";
+/// Options of all submission commands.
+const COMMON: &str = "N|nodes= o|setopt= input= output= error= flags= quiet v|verbose cwd=! u|unbuffered! \
+    x|exclusive! job-name=! env=! env-remove=! env-file=! B|bank=! q|queue=! t|time-limit=! urgency=! S|setattr=! \
+    add-file=! dependency=! requires=! begin-time=! rlimit=! l|label-io! signal=! dry-run! g|gpus-per-task=! \
+    c|cores-per-task=! cores=! tasks-per-node=! tasks-per-core=! gpus-per-node=! taskmap=! wait! cc=! bcc=! \
+    wait-event=! log=! log-stderr=! progress! jps! cores-per-slot=! gpus-per-slot=! wrap! conf=! broker-opts=! dump!";
 
-const BULK: &str = "wait! watch cc=! bcc=! wait-event=! log=! log-stderr=! progress! jps!";
+/// Shell options without a visible effect on what is tested here.
+const HARMLESS_SHELL_OPTIONS: [&str; 6] =
+    ["cpu-affinity", "gpu-affinity", "mpi", "pmi", "exit-timeout", "verbose"];
 
-/// The numbers a job asks for.
-fn shape(command: &str, parsed: &Parsed) -> Result<Shape, Failure> {
-    let integer = |name: &str| integer(command, parsed, name);
-    let (tasks, nodes) = (integer("ntasks")?, integer("nodes")?);
-    let cores = integer("cores-per-task")?.unwrap_or(1);
-    let alone = tasks.is_none() && nodes.is_some();
-    let tasks = tasks.or(nodes).unwrap_or(1);
-    Shape { tasks, nodes, cores, exclusive: alone }.checked(command)
-}
-
-fn job(call: &Call, command: &str, parsed: &Parsed) -> Result<JobSpec, Failure> {
-    if parsed.rest.is_empty() {
-        return Err(fault(command, "job command and arguments are missing"));
-    }
-    build(call, command, parsed, parsed.rest.clone(), shape(command, parsed)?)
-}
-
-/// Submits a job and returns its id.
-pub(crate) fn send(call: &Call, command: &str, spec: JobSpec) -> Result<u64, Failure> {
-    let prefix = format!("flux-{command}: ERROR");
-    let id = ask(call, &prefix, &Request::Submit(Box::new(spec)))?;
-    Ok(id.as_u64().unwrap_or_default())
-}
-
-/// `flux submit`.
 pub(crate) fn submit(call: &Call) -> Result<u8, Failure> {
-    let parsed = call.options("submit", &format!("{COMMON} {PER_TASK} {BULK}"))?;
-    let id = send(call, "submit", job(call, "submit", &parsed)?)?;
+    let parsed = call.options(&format!("n|ntasks= watch {COMMON}"))?;
+    let id = send(call, job(call, &parsed)?)?;
     if !parsed.has("quiet") {
-        output::line(&jobid::encode_in_python(id));
+        output::line(&text::job_id_in_python(id));
     }
     if parsed.has("watch") { follow(call, id, true) } else { Ok(0) }
 }
 
+pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
+    let parsed = call.options(&format!("n|ntasks= {COMMON}"))?;
+    let mut spec = job(call, &parsed)?;
+    // It ends where it is the null device. Anything else stays open, and empty.
+    let input = std::fs::canonicalize("/proc/self/fd/0");
+    spec.no_input |= input.is_ok_and(|path| path.ends_with("null"));
+    // Passed on to the job as by `flux job attach` (flux-core, `src/cmd/job/attach.c`), and held until there is one.
+    let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGHUP]);
+    let _ = signals.thread_block();
+    let id = send(call, spec)?;
+    let caller = call.clone();
+    std::thread::spawn(move || {
+        while let Ok(signal) = signals.wait() {
+            drop(caller.ask("flux-job: kill", &Request::Kill(id, signal as i32)));
+        }
+    });
+    let end = Request::Wait(Wait::End { id, output: true });
+    Ok(code(id, &call.ask_with("flux-job", &end, &mut output::raw)?))
+}
+
+pub(crate) fn batch(call: &Call) -> Result<u8, Failure> {
+    let parsed = call.options(&format!("n|nslots= {COMMON}"))?;
+    let Some((path, arguments)) = parsed.rest.split_first() else {
+        return Err(Failure::not_simulated("batch with a script on standard input"));
+    };
+    let script = std::fs::read_to_string(path)
+        .map_err(|error| fault(call, &format!("{}: '{path}'", strerror(&error))))?;
+    // RFC 36.
+    if script.lines().any(|line| line.starts_with("# flux:") || line.starts_with("#flux:")) {
+        return Err(Failure::not_simulated("directives in a batch script"));
+    }
+    if !script.starts_with("#!") {
+        return Err(fault(call, &format!("{path} does not appear to start with '#!'")));
+    }
+    let mut spec = spec(call, &parsed, arguments.to_vec(), "nslots")?;
+    if spec.nodes.is_none() && !parsed.has("nslots") {
+        return Err(fault(call, "Number of slots to allocate must be specified"));
+    }
+    spec.name.clone_from(path);
+    spec.script = Some(script);
+    spec.output.get_or_insert_with(|| "flux-{{id}}.out".to_owned());
+    spec.error = spec.error.or_else(|| spec.output.clone());
+    let id = send(call, spec)?;
+    output::line(&text::job_id_in_python(id));
+    Ok(0)
+}
+
+fn fault(call: &Call, text: &str) -> Failure {
+    Failure::new(format!("flux-{}: ERROR: {text}", call.name))
+}
+
+fn job(call: &Call, parsed: &Parsed) -> Result<JobSpec, Failure> {
+    let Some(program) = parsed.rest.first() else {
+        return Err(fault(call, "job command and arguments are missing"));
+    };
+    let mut spec = spec(call, parsed, parsed.rest.clone(), "ntasks")?;
+    program.rsplit('/').next().unwrap_or_default().clone_into(&mut spec.name);
+    Ok(spec)
+}
+
+/// What the options make of a job that runs `command`, whose number of tasks is that of option `count`.
+fn spec(
+    call: &Call,
+    parsed: &Parsed,
+    command: Vec<String>,
+    count: &str,
+) -> Result<JobSpec, Failure> {
+    let not_simulated = |text: &str| Failure::not_simulated(&format!("{} {text}", call.name));
+    let number = |name: &str| {
+        let Some(text) = parsed.value(name) else { return Ok(None) };
+        let value = text.parse().ok().filter(|value: &usize| *value > 0);
+        let invalid = || fault(call, &format!("--{name}: invalid int value '{text}'"));
+        value.map(Some).ok_or_else(invalid)
+    };
+    let (tasks, nodes) = (number(count)?, number("nodes")?);
+    for text in parsed.values("setopt") {
+        if !HARMLESS_SHELL_OPTIONS.iter().any(|name| text.starts_with(name)) {
+            return Err(not_simulated(&format!("-o {text}")));
+        }
+    }
+    let directory = std::env::current_dir().map_err(|error| fault(call, &error.to_string()))?;
+    if let Some(path) = parsed.value("input").filter(|path| *path != "/dev/null") {
+        return Err(not_simulated(&format!("--input={path}")));
+    }
+    let file = |option: &str| match parsed.value(option) {
+        Some(template) if template.replace("{{id}}", "").contains("{{") => {
+            Err(not_simulated(&format!("--{option}={template}")))
+        }
+        template => Ok(template.map(str::to_owned)),
+    };
+    let flags: Vec<&str> = parsed.values("flags").flat_map(|text| text.split(',')).collect();
+    if let Some(flag) = flags.iter().find(|flag| **flag != "waitable") {
+        return Err(fault(call, &format!("--flags: Unknown flag {flag}")));
+    }
+    let spec = JobSpec {
+        command,
+        tasks: tasks.or(nodes).unwrap_or(1),
+        nodes,
+        exclusive: tasks.is_none() && nodes.is_some(),
+        directory: directory.display().to_string(),
+        environment: call.environment.clone(),
+        no_input: parsed.has("input"),
+        output: file("output")?,
+        error: file("error")?.or(file("output")?),
+        waitable: !flags.is_empty(),
+        scope: call.scope(),
+        user: nix::unistd::getuid().as_raw(),
+        ..JobSpec::default()
+    };
+    if nodes.is_some_and(|nodes| nodes > spec.tasks) {
+        return Err(fault(call, "node count must not be greater than task count"));
+    }
+    Ok(spec)
+}
+
+fn send(call: &Call, spec: JobSpec) -> Result<u64, Failure> {
+    let prefix = format!("flux-{}: ERROR", call.name);
+    let id = call.ask(&prefix, &Request::Submit(Box::new(spec)))?;
+    Ok(id.as_u64().unwrap_or_default())
+}
+
 /// Waits for a job's end and returns its code. Output is kept until then: real Flux, whose Python
 /// writes to what is no terminal, keeps up to 8 KiB of it.
-pub(crate) fn follow(call: &Call, id: u64, output: bool) -> Result<u8, Failure> {
-    let mut kept = Vec::new();
-    let end = ask_with(call, "flux-job", &Request::Watch { id, output }, &mut |stream, text| {
-        kept.push((stream, text.to_owned()));
+pub(super) fn follow(call: &Call, id: u64, output: bool) -> Result<u8, Failure> {
+    let mut written = Vec::new();
+    let end = Request::Wait(Wait::End { id, output });
+    let end = call.ask_with("flux-job", &end, &mut |stream, text| {
+        written.push((stream, text.to_owned()));
     })?;
-    for (stream, text) in kept {
+    for (stream, text) in written {
         output::raw(stream, &text);
     }
     Ok(code(id, &end))
 }
 
-/// Says why a job failed, if it did, and returns its code.
 fn code(id: u64, end: &Value) -> u8 {
     if let Some(text) = end["exception"].as_str() {
-        output::error_line(&format!("0.0s: job.exception {} {text}", jobid::encode(id)));
+        output::error_line(&format!("0.0s: job.exception {} {text}", text::job_id(id)));
     }
     let code = end["code"].as_u64().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
     if code > 0 && end["started"] != false {
         output::error_line(&format!("flux-job: task(s) exited with exit code {code}"));
     }
     code
-}
-
-/// `flux run`.
-pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
-    let parsed = call.options("run", &format!("{COMMON} {PER_TASK}"))?;
-    let mut spec = job(call, "run", &parsed)?;
-    spec.input = spec.input.or_else(standard_input);
-    let id = send(call, "run", spec)?;
-    pass_on_signals(call.clone(), id);
-    let end = ask_with(call, "flux-job", &Request::Watch { id, output: true }, &mut output::raw)?;
-    Ok(code(id, &end))
-}
-
-/// Passes on to the job what `flux job attach` passes on (flux-core, `src/cmd/job/attach.c`).
-fn pass_on_signals(call: Call, id: u64) {
-    let taken = SigSet::from_iter([Signal::SIGTERM, Signal::SIGHUP]);
-    if taken.thread_block().is_ok() {
-        std::thread::spawn(move || {
-            while let Ok(signal) = taken.wait() {
-                drop(ask(&call, "flux-job: kill", &Request::Kill(id, signal as i32)));
-            }
-        });
-    }
-}
-
-/// No input where it is the null device. Anything else stays open, and empty.
-fn standard_input() -> Option<String> {
-    let null = std::fs::canonicalize("/proc/self/fd/0").is_ok_and(|path| path.ends_with("null"));
-    null.then(String::new)
 }

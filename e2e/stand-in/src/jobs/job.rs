@@ -1,143 +1,98 @@
 //! One job's life.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::schedule::Allocation;
-use super::spec::JobSpec;
 use crate::output::Stream;
-use crate::protocol::Reply;
-use crate::text::jobid;
+use crate::protocol::{JobSpec, Reply};
 
-/// Names a client of this broker or of a worker.
-pub(crate) type ClientId = (Option<u32>, u64);
-
-/// Where a job is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum JobState {
-    /// Waiting for resources.
+    #[default]
     Pending,
-    /// Its tasks run.
     Running,
-    /// Over.
     Inactive,
 }
 
-/// A fatal exception.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Exception {
-    /// `cancel`, `exec`, `alloc`, `node-failure`.
-    pub(crate) kind: &'static str,
-    /// What is said about it.
-    pub(crate) note: String,
-}
-
-/// A job.
-#[derive(Debug)]
+/// A job; a dump has all of it but what its tasks write.
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Job {
-    /// Its id.
     pub(crate) id: u64,
-    /// What was asked for.
     pub(crate) spec: JobSpec,
-    /// Where it is.
     pub(crate) state: JobState,
-    /// When it was submitted, in seconds since 1970.
-    pub(crate) submitted_at: f64,
-    /// Whether its tasks were started.
-    pub(crate) started: bool,
-    /// What it got.
     pub(crate) allocation: Allocation,
-    /// Tasks that still run, and the rank of each.
+    /// The tasks that run, and on which rank each does.
+    #[serde(skip)]
     pub(crate) running: BTreeMap<u32, u32>,
-    /// Highest exit code of its tasks.
+    /// The highest code of the tasks so far.
     pub(crate) code: i32,
-    /// The exception that ended it.
-    pub(crate) exception: Option<Exception>,
-    /// Output that does not go to files.
+    /// What a fatal exception is, `cancel`, `exec`, `alloc` or `node-failure`, and a note.
+    pub(crate) exception: Option<(String, String)>,
+    #[serde(skip)]
     pub(crate) output: Vec<(Stream, String)>,
-    /// Files begun.
-    pub(crate) files: BTreeSet<String>,
-    /// Who watches, and whether they want output.
-    pub(crate) watchers: Vec<(ClientId, bool)>,
-    /// Whether `flux job wait` has had the result.
-    pub(crate) taken: bool,
 }
 
 impl Job {
-    /// Its end, for whoever watches.
+    fn is_started(&self) -> bool {
+        !self.allocation.tasks.is_empty()
+    }
+
+    /// Its end, for whoever watches. After an exception the code is not 0.
     pub(crate) fn end(&self) -> Reply {
         let exception = self.exception.as_ref();
-        let exception = exception.map(|it| format!("type={} severity=0 {}", it.kind, it.note));
-        let (code, started) = (self.exit_code(), self.started);
+        let exception = exception.map(|(kind, note)| format!("type={kind} severity=0 {note}"));
+        let code = self.code.max(i32::from(exception.is_some()));
+        let started = self.is_started();
         Reply::Done(json!({ "code": code, "exception": exception, "started": started }))
     }
 
-    /// A job that has just been submitted.
-    pub(crate) fn new(id: u64, spec: JobSpec, submitted_at: f64) -> Self {
-        Self {
-            id,
-            spec,
-            state: JobState::Pending,
-            submitted_at,
-            started: false,
-            allocation: Allocation::default(),
-            running: BTreeMap::new(),
-            code: 0,
-            exception: None,
-            output: Vec::new(),
-            files: BTreeSet::new(),
-            watchers: Vec::new(),
-            taken: false,
-        }
+    /// Its result, as `flux job wait` says it.
+    pub(crate) fn result(&self) -> Reply {
+        let text = match (&self.exception, self.code) {
+            (Some((kind, _)), _) => Some(format!("Fatal exception type={kind}")),
+            (None, 0) => None,
+            (None, code) => Some(format!("task(s) exited with exit code {code}")),
+        };
+        Reply::Done(json!({ "id": self.id, "text": text }))
     }
 
-    /// Exit code for whoever waited: the tasks' highest, or 1 after an exception before the start.
-    pub(crate) fn exit_code(&self) -> i32 {
-        if self.exception.is_some() { self.code.max(1) } else { self.code }
-    }
-
-    /// `R`, `S`... as `flux jobs` abbreviates it, and the result's name.
-    pub(crate) fn status(&self) -> (&'static str, &'static str) {
-        match (self.state, &self.exception, self.code) {
-            (JobState::Pending, _, _) => ("S", ""),
-            (JobState::Running, _, _) => ("R", ""),
-            (JobState::Inactive, Some(exception), _) if exception.kind == "cancel" => {
-                ("CA", "CANCELED")
+    pub(crate) fn to_json(&self) -> Value {
+        let (state, status, abbreviation) = match (self.state, &self.exception, self.code) {
+            (JobState::Pending, ..) => ("SCHED", "SCHED", "S"),
+            (JobState::Running, ..) => ("RUN", "RUN", "R"),
+            (JobState::Inactive, Some((kind, _)), _) if kind == "cancel" => {
+                ("INACTIVE", "CANCELED", "CA")
             }
-            (JobState::Inactive, None, 0) => ("CD", "COMPLETED"),
-            (JobState::Inactive, _, _) => ("F", "FAILED"),
-        }
-    }
-
-    /// Where a stream's text goes, `None` where watchers get it.
-    pub(crate) fn file(&self, stream: Stream) -> Option<String> {
-        let template = match stream {
-            Stream::Output => self.spec.output.as_ref(),
-            Stream::Error => self.spec.error.as_ref().or(self.spec.output.as_ref()),
-        }?;
-        let file = template.replace("{{id}}", &jobid::encode(self.id));
-        let path = Path::new(&self.spec.directory).join(file);
-        Some(path.display().to_string())
-    }
-
-    /// The job as `flux jobs` shows it, on `hosts`.
-    pub(crate) fn to_json(&self, hosts: &str) -> Value {
-        let (status_abbrev, result) = self.status();
-        let state = match self.state {
-            JobState::Pending => "SCHED",
-            JobState::Running => "RUN",
-            JobState::Inactive => "INACTIVE",
+            (JobState::Inactive, None, 0) => ("INACTIVE", "COMPLETED", "CD"),
+            (JobState::Inactive, ..) => ("INACTIVE", "FAILED", "F"),
         };
         json!({
-            "id": self.id, "userid": self.spec.user, "state": state, "name": self.spec.name,
-            "ntasks": self.spec.tasks, "status": if result.is_empty() { state } else { result },
-            "status_abbrev": status_abbrev,
-            "nnodes": self.allocation.cores.len(), "nodelist": hosts,
-            "returncode": (self.state == JobState::Inactive).then(|| self.exit_code()),
-            "spec": (self.state == JobState::Pending).then_some(&self.spec),
-            "submitted": self.submitted_at,
+            "id": self.id, "userid": self.spec.user, "name": self.spec.name, "state": state,
+            "status": status, "status_abbrev": abbreviation, "ntasks": self.spec.tasks,
+            "nnodes": self.allocation.cores.len(),
         })
+    }
+
+    /// The events of the job, and of its execution (RFC 21).
+    pub(crate) fn events(&self) -> Value {
+        let event = |name: &str| json!({ "timestamp": 0.0, "name": name });
+        let mut events: Vec<Value> = ["submit", "depend", "priority"].map(event).into();
+        if self.is_started() {
+            events.extend(["alloc", "start"].map(event));
+        }
+        if let Some((kind, note)) = &self.exception {
+            let mut raised = event("exception");
+            raised["context"] =
+                json!({ "type": kind, "severity": 0, "note": note, "userid": self.spec.user });
+            events.push(raised);
+        }
+        if self.state == JobState::Inactive {
+            events.push(event("clean"));
+        }
+        let names = ["init", "starting", "shell.init", "shell.start"];
+        json!({ "eventlog": events, "exec": self.is_started().then(|| names.map(event)) })
     }
 }

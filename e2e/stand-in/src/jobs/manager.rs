@@ -1,49 +1,52 @@
-//! All jobs of the instance, on rank 0. Every method decides what is to be done and returns it.
+//! All jobs of the instance, on rank 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::job::{ClientId, Exception, Job, JobState};
-use super::schedule::{Allocation, allocate};
-use super::spec::{JobSpec, Scope};
-use super::task::{Happened, Order, TaskOrder, WriteOrder};
-use crate::output::Stream;
-use crate::protocol::Reply;
-use crate::resources::Cores;
-use crate::text::jobid;
+use serde_json::{Value, json};
 
-/// Something to be done.
-#[derive(Debug)]
-pub(crate) enum Effect {
-    /// What a rank is to do.
-    Order(u32, Order),
-    /// Tell a client.
-    Tell(ClientId, Reply),
-    /// Kill a job's tasks for good after the kill timeout.
-    KillLater(u64),
+use super::job::{Job, JobState};
+use super::schedule::{Allocation, allocate};
+use super::task::{Happened, Order, TaskOrder};
+use crate::protocol::{Client, JobSpec, Reply, Scope, Wait};
+use crate::resources::Cores;
+use crate::text;
+
+/// `EEXIST` and `EINVAL` of Linux.
+const EXISTS: u8 = 17;
+const INVALID: u8 = 22;
+/// Exit code of `flux job wait` for a job that cannot be waited for.
+const NOT_WAITABLE: u8 = 2;
+
+/// A client that waits, and how many lines of a job's output it has.
+struct Waiting {
+    client: Client,
+    wait: Wait,
+    printed: usize,
 }
 
-/// The instance's jobs and resources.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Manager {
-    /// All jobs.
     pub(crate) jobs: BTreeMap<u64, Job>,
-    /// The cores of every rank.
     pub(crate) cores: Cores,
-    /// Ranks that are online.
-    pub(crate) online: BTreeSet<u32>,
-    /// Ranks that get no jobs, and why.
-    pub(crate) drained: BTreeMap<u32, String>,
     /// Ranks never scheduled.
     pub(crate) excluded: BTreeSet<u32>,
-    /// Whether allocation is forbidden.
+    /// Ranks that are online, and how each gets its orders.
+    pub(crate) online: BTreeMap<u32, Box<dyn Fn(Order)>>,
+    /// Ranks that get no jobs, and why.
+    pub(crate) drained: BTreeMap<u32, String>,
     pub(crate) stopped: bool,
-    pub(super) idlers: Vec<(ClientId, Scope)>,
-    pub(super) waiters: Vec<(ClientId, Scope)>,
-    pub(super) sequence: u64,
+    waiting: Vec<Waiting>,
+    sequence: u64,
 }
 
 impl Manager {
+    fn order(&self, rank: u32, order: Order) {
+        if let Some(send) = self.online.get(&rank) {
+            send(order);
+        }
+    }
+
     /// The cores a scope has: all of them, or what its batch job was given.
     fn cores_of(&self, scope: Scope) -> Cores {
         let Some(id) = scope else { return self.cores.clone() };
@@ -51,16 +54,15 @@ impl Manager {
     }
 
     /// Cores of a scope that are free on ranks that may be used now.
-    pub(crate) fn free(&self, scope: Scope) -> Cores {
+    fn free(&self, scope: Scope) -> Cores {
         let mut free = self.cores_of(scope);
         free.retain(|rank, _| {
-            self.online.contains(rank)
+            self.online.contains_key(rank)
                 && !self.drained.contains_key(rank)
                 && !self.excluded.contains(rank)
         });
-        let running = |job: &&Job| job.state == JobState::Running && job.spec.scope == scope;
-        for job in self.jobs.values().filter(running) {
-            for (rank, cores) in &job.allocation.cores {
+        for id in self.in_state(JobState::Running, scope) {
+            for (rank, cores) in &self.jobs[&id].allocation.cores {
                 if let Some(left) = free.get_mut(rank) {
                     left.retain(|core| !cores.contains(core));
                 }
@@ -69,181 +71,142 @@ impl Manager {
         free
     }
 
-    /// Takes a job and gives it an id.
-    pub(crate) fn submit(&mut self, spec: JobSpec) -> (u64, Vec<Effect>) {
+    fn ids(&self, wanted: impl Fn(&Job) -> bool) -> Vec<u64> {
+        self.jobs.values().filter(|job| wanted(job)).map(|job| job.id).collect()
+    }
+
+    fn in_state(&self, state: JobState, scope: Scope) -> Vec<u64> {
+        self.ids(|job| job.state == state && job.spec.scope == scope)
+    }
+
+    pub(crate) fn submit(&mut self, spec: JobSpec) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.sequence += 1;
         let millis = u64::try_from(now.as_millis()).unwrap_or_default();
         let id = ((millis & 0xff_ffff_ffff) << 24) | (self.sequence & 0xff_ffff);
-        self.jobs.insert(id, Job::new(id, spec, now.as_secs_f64()));
-        (id, self.schedule())
+        self.jobs.insert(id, Job { id, spec, ..Job::default() });
+        id
     }
 
-    /// Takes a job of a dump that had not started yet; false for one that is over.
-    pub(crate) fn resume(&mut self, job: &serde_json::Value) -> bool {
-        let spec = serde_json::from_value(job["spec"].clone()).ok();
-        let found = spec.zip(job["id"].as_u64()).zip(job["submitted"].as_f64());
-        let job = found.map(|((spec, id), submitted_at)| Job::new(id, spec, submitted_at));
-        job.map(|job| self.jobs.insert(job.id, job)).is_some()
+    /// Takes the jobs of a dump: those that had not started yet are still to run.
+    pub(crate) fn restore(&mut self, jobs: Vec<Job>) {
+        for mut job in jobs {
+            if job.state == JobState::Running {
+                let note = "lost contact with its instance".to_owned();
+                job.exception = Some(("node-failure".to_owned(), note));
+            }
+            if job.state != JobState::Pending {
+                job.state = JobState::Inactive;
+                job.spec.waitable = false;
+            }
+            self.jobs.insert(job.id, job);
+        }
     }
 
     /// Starts what can be started, the oldest first; what must wait blocks the rest of its scope.
-    pub(crate) fn schedule(&mut self) -> Vec<Effect> {
-        let mut effects = Vec::new();
+    fn schedule(&mut self) {
         if self.stopped {
-            return effects;
+            return;
         }
-        let pending = |job: &&Job| job.state == JobState::Pending;
-        let pending: Vec<u64> = self.jobs.values().filter(pending).map(|job| job.id).collect();
         let mut blocked = BTreeSet::new();
-        for id in pending {
+        for id in self.ids(|job| job.state == JobState::Pending) {
             let Some(job) = self.jobs.get(&id) else { continue };
             let scope = job.spec.scope;
-            if blocked.contains(&scope) {
+            if job.state != JobState::Pending || blocked.contains(&scope) {
                 continue;
             }
             let mut all = self.cores_of(scope);
             all.retain(|rank, _| !self.excluded.contains(rank));
             if allocate(&job.spec, &all, &all).is_none() {
-                let note = "unsatisfiable request".to_owned();
-                effects.extend(self.raise(id, Exception { kind: "alloc", note }));
+                self.raise(id, "alloc", "unsatisfiable request");
             } else if let Some(found) = allocate(&job.spec, &all, &self.free(scope)) {
-                effects.extend(self.start(id, found));
+                let writes = job.spec.output.is_some() || job.spec.error.is_some();
+                if writes && found.tasks.iter().any(|rank| *rank != found.tasks[0]) {
+                    let note =
+                        "one file for the output of several nodes: not simulated by the stand-in";
+                    self.raise(id, "exec", note);
+                } else {
+                    self.start(id, found);
+                }
             } else {
                 blocked.insert(scope);
             }
         }
-        effects
     }
 
-    fn start(&mut self, id: u64, allocation: Allocation) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        let Some(job) = self.jobs.get_mut(&id) else { return effects };
-        job.allocation = allocation;
+    fn start(&mut self, id: u64, allocation: Allocation) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
         job.state = JobState::Running;
-        job.started = true;
-        job.running = (0..).zip(job.allocation.tasks.iter().copied()).collect();
-        let mut local: BTreeMap<u32, u32> = BTreeMap::new();
-        for (task, rank) in (0_u32..).zip(&job.allocation.tasks) {
-            let index = local.entry(*rank).or_default();
-            effects.push(Effect::Order(*rank, Order::Start(Box::new(order(job, task, *index)))));
-            *index += 1;
+        job.running = (0..).zip(allocation.tasks.iter().copied()).collect();
+        job.allocation = allocation;
+        let orders: Vec<(u32, TaskOrder)> =
+            job.running.iter().map(|(task, rank)| (*rank, task_order(job, *task))).collect();
+        for (rank, order) in orders {
+            self.order(rank, Order::Start(Box::new(order)));
         }
-        effects
     }
 
-    /// Takes in what happened to a task.
-    pub(crate) fn report(&mut self, id: u64, task: u32, happened: Happened) -> Vec<Effect> {
-        match happened {
-            Happened::Output(stream, text) => self.output(id, stream, text),
-            Happened::Ended(code) => self.task_ended(id, task, code),
-            Happened::NotStarted(code, reason) => {
-                let note = format!("task {task}: start failed: {reason}");
-                let text = format!("flux-shell[0]: FATAL: {note}\n");
-                if let Some(job) = self.jobs.get_mut(&id) {
-                    job.exception.get_or_insert(Exception { kind: "exec", note });
-                }
-                let mut effects = self.output(id, Stream::Error, text);
-                effects.extend(self.task_ended(id, task, code));
-                effects
+    pub(crate) fn report(&mut self, id: u64, task: u32, happened: Happened) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let code = match happened {
+            Happened::Output(stream, text) => return job.output.push((stream, text)),
+            Happened::Ended(code) => code,
+            Happened::NotStarted(code, note) => {
+                job.exception.get_or_insert_with(|| ("exec".to_owned(), note));
+                code
+            }
+        };
+        if job.running.remove(&task).is_some() {
+            job.code = job.code.max(code);
+            if job.running.is_empty() {
+                self.finish(id);
             }
         }
     }
 
-    fn output(&mut self, id: u64, stream: Stream, text: String) -> Vec<Effect> {
-        let Some(job) = self.jobs.get_mut(&id) else { return Vec::new() };
-        if let Some(path) = job.file(stream) {
-            let first = job.files.insert(path.clone());
-            let order = WriteOrder { path, text, first };
-            return vec![Effect::Order(job.allocation.first(), Order::Write(order))];
-        }
-        job.output.push((stream, text.clone()));
-        let reply = Reply::Output(stream, text);
-        job.watchers
-            .iter()
-            .filter(|(_, output)| *output)
-            .map(|(client, _)| Effect::Tell(*client, reply.clone()))
-            .collect()
-    }
-
-    fn task_ended(&mut self, id: u64, task: u32, code: i32) -> Vec<Effect> {
-        let Some(job) = self.jobs.get_mut(&id) else { return Vec::new() };
-        if job.running.remove(&task).is_none() {
-            return Vec::new();
-        }
-        job.code = job.code.max(code);
-        if job.running.is_empty() { self.finish(id) } else { Vec::new() }
-    }
-
-    fn finish(&mut self, id: u64) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        let Some(job) = self.jobs.get_mut(&id) else { return effects };
-        if job.state == JobState::Inactive {
-            return effects;
-        }
-        let files: Vec<String> = [Stream::Output, Stream::Error]
-            .into_iter()
-            .filter_map(|stream| job.file(stream))
-            .collect();
-        for path in files {
-            // Real Flux creates output files whether or not anything is written to them.
-            if job.state == JobState::Running && job.files.insert(path.clone()) {
-                let order = WriteOrder { path, text: String::new(), first: true };
-                effects.push(Effect::Order(job.allocation.first(), Order::Write(order)));
-            }
-        }
+    fn finish(&mut self, id: u64) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
         job.state = JobState::Inactive;
-        for (client, _) in std::mem::take(&mut job.watchers) {
-            effects.push(Effect::Tell(client, job.end()));
+        for inner in self.active(Some(id)) {
+            self.raise(inner, "cancel", "enclosing instance ended");
         }
-        let inner: Vec<u64> = self.active(Some(id));
-        for job in inner {
-            let note = "enclosing instance ended".to_owned();
-            effects.extend(self.raise(job, Exception { kind: "cancel", note }));
-        }
-        effects.extend(self.settle());
-        effects.extend(self.schedule());
-        effects
     }
 
     /// Ids of jobs that are not over, in a scope.
     pub(crate) fn active(&self, scope: Scope) -> Vec<u64> {
-        let active = |job: &&Job| job.state != JobState::Inactive && job.spec.scope == scope;
-        self.jobs.values().filter(active).map(|job| job.id).collect()
+        self.ids(|job| job.state != JobState::Inactive && job.spec.scope == scope)
     }
 
-    /// Ids of jobs whose tasks run.
     pub(crate) fn running(&self) -> Vec<u64> {
-        let running = |job: &&Job| job.state == JobState::Running;
-        self.jobs.values().filter(running).map(|job| job.id).collect()
+        self.ids(|job| job.state == JobState::Running)
     }
 
-    /// Raises a fatal exception on a job.
-    pub(crate) fn raise(&mut self, id: u64, exception: Exception) -> Vec<Effect> {
-        let Some(job) = self.jobs.get_mut(&id) else { return Vec::new() };
-        match job.state {
-            JobState::Inactive => Vec::new(),
-            JobState::Pending => {
-                job.exception = Some(exception);
-                self.finish(id)
-            }
-            JobState::Running => {
-                job.exception.get_or_insert(exception);
-                let mut effects = signal(job, nix::libc::SIGTERM);
-                effects.push(Effect::KillLater(id));
-                effects
-            }
+    pub(crate) fn raise(&mut self, id: u64, kind: &str, note: &str) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if job.state == JobState::Inactive {
+            return;
+        }
+        job.exception.get_or_insert_with(|| (kind.to_owned(), note.to_owned()));
+        if job.state == JobState::Pending {
+            self.finish(id);
+        } else {
+            self.order_all(id, Order::Cancel);
         }
     }
 
-    /// Signals what is left of a job.
-    pub(crate) fn kill(&self, id: u64, number: i32) -> Vec<Effect> {
-        self.jobs.get(&id).map_or_else(Vec::new, |job| signal(job, number))
+    pub(crate) fn kill(&self, id: u64, signal: i32) {
+        self.order_all(id, |id| Order::Signal(id, signal));
+    }
+
+    fn order_all(&self, id: u64, order: impl Fn(u64) -> Order) {
+        let job = self.jobs.get(&id).filter(|job| job.state == JobState::Running);
+        for rank in job.into_iter().flat_map(|job| job.allocation.cores.keys()) {
+            self.order(*rank, order(id));
+        }
     }
 
     /// A rank is gone: its tasks are lost, and so are the jobs they belong to.
-    pub(crate) fn lost(&mut self, rank: u32) -> Vec<Effect> {
-        let mut effects = Vec::new();
+    pub(crate) fn lost(&mut self, rank: u32) {
         for id in self.running() {
             let Some(job) = self.jobs.get(&id) else { continue };
             if !job.allocation.cores.contains_key(&rank) {
@@ -251,27 +214,113 @@ impl Manager {
             }
             let lost = job.running.iter().filter(|(_, of_task)| **of_task == rank);
             let lost: Vec<u32> = lost.map(|(task, _)| *task).collect();
-            let note = format!("lost contact with rank {rank}");
-            effects.extend(self.raise(id, Exception { kind: "node-failure", note }));
+            self.raise(id, "node-failure", &format!("lost contact with rank {rank}"));
             for task in lost {
-                effects.extend(self.task_ended(id, task, 128 + nix::libc::SIGKILL));
+                self.report(id, task, Happened::Ended(128 + nix::libc::SIGKILL));
             }
         }
-        effects
+    }
+
+    pub(crate) fn wait(&mut self, wait: Wait, client: Client) {
+        self.waiting.push(Waiting { client, wait, printed: 0 });
+    }
+
+    /// Starts jobs, and answers the waiting clients whose wait is over.
+    pub(crate) fn settle(&mut self) {
+        self.schedule();
+        for mut waiting in std::mem::take(&mut self.waiting) {
+            match self.answer(&mut waiting) {
+                Some(reply) => (waiting.client)(reply),
+                None => self.waiting.push(waiting),
+            }
+        }
+    }
+
+    fn answer(&mut self, waiting: &mut Waiting) -> Option<Reply> {
+        match waiting.wait {
+            Wait::End { id, output } => {
+                let Some(job) = self.jobs.get(&id) else {
+                    return Some(Reply::failed("No such file or directory"));
+                };
+                for (stream, text) in job.output.iter().skip(waiting.printed).filter(|_| output) {
+                    (waiting.client)(Reply::Output(*stream, text.clone()));
+                }
+                waiting.printed = job.output.len();
+                (job.state == JobState::Inactive).then(|| job.end())
+            }
+            Wait::Result(scope) => {
+                let waitable = |job: &&mut Job| job.spec.waitable && job.spec.scope == scope;
+                let mut jobs = self.jobs.values_mut().filter(waitable).peekable();
+                if jobs.peek().is_none() {
+                    let reason = "there are no more waitable jobs".to_owned();
+                    return Some(Reply::Failed(reason, NOT_WAITABLE));
+                }
+                let job = jobs.find(|job| job.state == JobState::Inactive)?;
+                job.spec.waitable = false;
+                Some(job.result())
+            }
+            Wait::Idle(scope) => {
+                let pending = self.in_state(JobState::Pending, scope).len();
+                let idle = self.in_state(JobState::Running, scope).is_empty();
+                idle.then(|| Reply::Done(json!(pending)))
+            }
+        }
+    }
+
+    /// Ranks get no more jobs, for a `reason`; or jobs again, without one. One that is as it is to be fails
+    /// the request, as without `--update`.
+    pub(crate) fn drain(&mut self, ranks: &BTreeSet<u32>, reason: Option<&str>) -> Reply {
+        if ranks.iter().any(|rank| !self.cores.contains_key(rank)) {
+            return Reply::Failed("idset is out of range".to_owned(), INVALID);
+        }
+        let is_so = |rank: &&u32| self.drained.contains_key(rank) == reason.is_some();
+        let wrong: BTreeSet<u32> = ranks.iter().filter(is_so).copied().collect();
+        if !wrong.is_empty() {
+            let (ids, already) = (text::encode_ids(&wrong), reason.map_or("not", |_| "already"));
+            return Reply::Failed(format!("rank {ids} {already} drained"), EXISTS);
+        }
+        match reason {
+            Some(reason) => {
+                self.drained.extend(ranks.iter().map(|rank| (*rank, reason.to_owned())));
+            }
+            None => self.drained.retain(|rank, _| !ranks.contains(rank)),
+        }
+        Reply::Done(Value::Null)
+    }
+
+    /// The drained ranks and why, each by itself.
+    pub(crate) fn drained_ranks(&self) -> Value {
+        let drained = self.drained.iter();
+        let drain: BTreeMap<String, Value> = drained
+            .map(|(rank, why)| (rank.to_string(), json!({ "timestamp": 0.0, "reason": why })))
+            .collect();
+        json!({ "drain": drain })
+    }
+
+    /// The ids of at most `limit` jobs that run on one of `ranks`.
+    pub(crate) fn running_on(&self, ranks: &BTreeSet<u32>, limit: usize) -> Value {
+        let here = |job: &&Job| {
+            job.state == JobState::Running
+                && job.allocation.cores.keys().any(|rank| ranks.contains(rank))
+        };
+        let jobs = self.jobs.values().filter(here).take(limit);
+        json!({ "jobs": jobs.map(|job| json!({ "id": job.id })).collect::<Vec<_>>() })
+    }
+
+    /// How many cores are free, and on how many ranks.
+    pub(crate) fn resources(&self) -> Value {
+        let free = self.free(None);
+        let counts = free.values().map(BTreeSet::len).filter(|count| *count > 0);
+        json!({ "nnodes": counts.clone().count(), "ncores": counts.sum::<usize>() })
     }
 }
 
-fn signal(job: &Job, number: i32) -> Vec<Effect> {
-    if job.state != JobState::Running {
-        return Vec::new();
-    }
-    let command = || Order::Signal(job.id, number);
-    job.allocation.cores.keys().map(|rank| Effect::Order(*rank, command())).collect()
-}
-
-fn order(job: &Job, task: u32, index: u32) -> TaskOrder {
+fn task_order(job: &Job, task: u32) -> TaskOrder {
     let mut spec = job.spec.clone();
-    let id = jobid::encode(job.id);
+    let id = text::job_id(job.id);
+    for file in [&mut spec.output, &mut spec.error].into_iter().flatten() {
+        *file = file.replace("{{id}}", &id);
+    }
     if spec.script.is_some() {
         // A script runs as the initial program of an instance of its own: no task variables.
         spec.environment
@@ -283,7 +332,6 @@ fn order(job: &Job, task: u32, index: u32) -> TaskOrder {
             ("FLUX_JOB_SIZE", spec.tasks.to_string()),
             ("FLUX_JOB_NNODES", job.allocation.cores.len().to_string()),
             ("FLUX_TASK_RANK", task.to_string()),
-            ("FLUX_TASK_LOCAL_ID", index.to_string()),
         ];
         spec.environment.extend(facts.map(|(name, value)| (name.to_owned(), value)));
     }

@@ -1,8 +1,6 @@
-//! Jobs: what is asked for, where it fits, how tasks run, and who gets their events.
+//! Jobs: what they are, where they fit, and how their tasks run.
 
 pub(crate) mod job;
 pub(crate) mod manager;
-pub(crate) mod queries;
-pub(crate) mod schedule;
-pub(crate) mod spec;
+mod schedule;
 pub(crate) mod task;

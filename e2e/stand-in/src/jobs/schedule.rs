@@ -1,92 +1,61 @@
 //! Where a job fits: first come, first served, on the nodes with most free cores.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
-use super::spec::JobSpec;
+use serde::{Deserialize, Serialize};
+
+use crate::protocol::JobSpec;
 use crate::resources::Cores;
 
-/// Cores given to a job by rank, and the rank of every task.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Allocation {
-    /// Cores by rank.
-    pub(crate) cores: BTreeMap<u32, BTreeSet<u32>>,
-    /// Rank of task 0, 1, ...
+    pub(crate) cores: Cores,
     pub(crate) tasks: Vec<u32>,
 }
 
-impl Allocation {
-    /// The rank on which output files are opened.
-    pub(crate) fn first(&self) -> u32 {
-        self.cores.keys().next().copied().unwrap_or_default()
-    }
-}
-
-/// Finds room for a job among the `free` cores, `None` where there is not enough. `all` tells
+/// Finds room for a job among the `free` cores, `None` where there is not enough. `all` says
 /// how large a whole node is.
 pub(crate) fn allocate(spec: &JobSpec, all: &Cores, free: &Cores) -> Option<Allocation> {
-    match spec.nodes {
-        Some(count) => allocate_nodes(spec, count, all, free),
-        None => allocate_slots(spec, free),
+    let mut allocation = match spec.nodes {
+        Some(nodes) => allocate_nodes(spec, nodes, all, free)?,
+        None => allocate_slots(spec, free.clone())?,
+    };
+    if spec.script.is_some() {
+        // A batch job is one script.
+        allocation.tasks.truncate(1);
     }
-}
-
-fn take(cores: &BTreeSet<u32>, count: usize) -> Option<BTreeSet<u32>> {
-    (cores.len() >= count).then(|| cores.iter().copied().take(count).collect())
-}
-
-fn allocate_nodes(spec: &JobSpec, count: u32, all: &Cores, free: &Cores) -> Option<Allocation> {
-    let slots = spec.tasks.div_ceil(count);
-    let wanted = usize::try_from(slots * spec.cores_per_task).ok()?;
-    let mut candidates: Vec<(usize, u32)> = free
-        .iter()
-        .filter(|(rank, cores)| {
-            let whole = all.get(rank).is_some_and(|all| all.len() == cores.len());
-            cores.len() >= wanted && (whole || !spec.exclusive)
-        })
-        .map(|(rank, cores)| (cores.len(), *rank))
-        .collect();
-    candidates.sort_by_key(|(cores, rank)| (usize::MAX - cores, *rank));
-    let chosen = candidates.get(..usize::try_from(count).ok()?)?;
-    let mut allocation = Allocation::default();
-    for (_, rank) in chosen {
-        let cores = free.get(rank)?;
-        let given = if spec.exclusive { cores.clone() } else { take(cores, wanted)? };
-        allocation.cores.insert(*rank, given);
-    }
-    let ranks: Vec<u32> = allocation.cores.keys().copied().collect();
-    allocation.tasks = spread(spec.processes(), &ranks, spec.tasks, count);
     Some(allocation)
 }
 
 /// Tasks in blocks, the earlier nodes taking the remainder.
-fn spread(processes: u32, ranks: &[u32], tasks: u32, count: u32) -> Vec<u32> {
-    let (each, extra) = (tasks / count, tasks % count);
-    let share = |index: u32| each + u32::from(index < extra);
-    let all = (0_u32..).zip(ranks).flat_map(|(index, rank)| {
-        std::iter::repeat_n(*rank, usize::try_from(share(index)).unwrap_or_default())
-    });
-    all.take(usize::try_from(processes).unwrap_or_default()).collect()
+fn allocate_nodes(spec: &JobSpec, nodes: usize, all: &Cores, free: &Cores) -> Option<Allocation> {
+    let wanted = spec.tasks.div_ceil(nodes);
+    let fits = |(rank, cores): &(&u32, &BTreeSet<u32>)| {
+        let whole = all.get(*rank).is_some_and(|all| all.len() == cores.len());
+        cores.len() >= wanted && (whole || !spec.exclusive)
+    };
+    let mut candidates: Vec<(&u32, &BTreeSet<u32>)> = free.iter().filter(fits).collect();
+    candidates.sort_by_key(|(rank, cores)| (Reverse(cores.len()), **rank));
+    let taken = if spec.exclusive { usize::MAX } else { wanted };
+    let chosen = candidates.get(..nodes)?.iter();
+    let cores: Cores =
+        chosen.map(|(rank, cores)| (**rank, cores.iter().copied().take(taken).collect())).collect();
+    let share = |index| spec.tasks / nodes + usize::from(index < spec.tasks % nodes);
+    let tasks = cores.keys().enumerate();
+    let tasks = tasks.flat_map(|(index, rank)| std::iter::repeat_n(*rank, share(index))).collect();
+    Some(Allocation { cores, tasks })
 }
 
-fn allocate_slots(spec: &JobSpec, free: &Cores) -> Option<Allocation> {
-    let mut left = free.clone();
+/// One core for each task, of the rank that has most of them left.
+fn allocate_slots(spec: &JobSpec, mut left: Cores) -> Option<Allocation> {
     let mut allocation = Allocation::default();
-    let size = usize::try_from(spec.cores_per_task).ok()?;
-    let mut slots: BTreeMap<u32, u32> = BTreeMap::new();
     for _ in 0..spec.tasks {
-        let (_, rank) = left
-            .iter()
-            .map(|(rank, cores)| (cores.len(), *rank))
-            .max_by_key(|(cores, rank)| (*cores, u32::MAX - rank))?;
-        let cores = left.get_mut(&rank)?;
-        let given = take(cores, size)?;
-        cores.retain(|core| !given.contains(core));
-        allocation.cores.entry(rank).or_default().extend(given);
-        *slots.entry(rank).or_default() += 1;
+        let most = left.iter_mut().max_by_key(|(rank, cores)| (cores.len(), Reverse(**rank)));
+        let (rank, cores) = most?;
+        allocation.cores.entry(*rank).or_default().insert(cores.pop_first()?);
+        allocation.tasks.push(*rank);
     }
-    let all = slots.into_iter().flat_map(|(rank, count)| {
-        std::iter::repeat_n(rank, usize::try_from(count).unwrap_or_default())
-    });
-    allocation.tasks = all.take(usize::try_from(spec.processes()).ok()?).collect();
+    allocation.tasks.sort_unstable();
     Some(allocation)
 }

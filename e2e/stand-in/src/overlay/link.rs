@@ -1,37 +1,22 @@
 //! One connection: bytes of a stream on one side, whole messages on the other, CURVE in between.
 
+use std::io::Error;
 use std::time::Duration;
 
 use bytes::Bytes;
 use nix::sys::socket::{setsockopt, sockopt};
 use omq_proto::proto::{Connection, ConnectionConfig, Event, Role};
-use omq_proto::{CurveKeypair, CurveServerOptions, MechanismSetup, Message, SocketType};
+use omq_proto::{
+    CurveKeypair, CurvePublicKey, CurveServerOptions, MechanismSetup, Message, SocketType,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 /// ZeroMQ's limit for a handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(30);
 
-/// Largest message taken from a peer, in bytes.
 const LARGEST_MESSAGE: usize = 64 << 20;
-
-/// What a link reports.
-#[derive(Debug)]
-pub(crate) enum LinkEvent {
-    /// It was accepted; this is how to send on it.
-    Opened(UnboundedSender<Bytes>),
-    /// The handshake is done.
-    Ready,
-    /// A message.
-    Message(Bytes),
-    /// The peer's key is not authorised.
-    Refused,
-    /// The link is gone.
-    Closed,
-    /// The parent's name has no address, for now: the name and why.
-    Unresolved(String),
-}
 
 /// The child's end: it presents the certificate and expects the same one.
 pub(crate) fn client(keys: &CurveKeypair) -> Connection {
@@ -40,20 +25,11 @@ pub(crate) fn client(keys: &CurveKeypair) -> Connection {
     connection(Role::Client, SocketType::Dealer, mechanism)
 }
 
-/// The parent's end: it lets in exactly one client key. `report` gets any other.
-pub(crate) fn server(
-    keys: &CurveKeypair,
-    report: impl Fn(LinkEvent) + Send + Sync + 'static,
-) -> Connection {
-    let authorised = keys.public.to_z85();
-    let options = CurveServerOptions::new().authenticator(move |peer| {
-        let accepted =
-            omq_proto::CurvePublicKey::from_bytes(peer.public_key).to_z85() == authorised;
-        if !accepted {
-            report(LinkEvent::Refused);
-        }
-        accepted
-    });
+/// The parent's end: it lets in exactly one client key.
+pub(crate) fn server(keys: &CurveKeypair) -> Connection {
+    let own = keys.public.to_z85();
+    let options = CurveServerOptions::new()
+        .authenticator(move |peer| CurvePublicKey::from_bytes(peer.public_key).to_z85() == own);
     let mechanism = MechanismSetup::CurveServer { our_keypair: keys.clone(), options };
     connection(Role::Server, SocketType::Router, mechanism)
 }
@@ -63,50 +39,50 @@ fn connection(role: Role, socket: SocketType, mechanism: MechanismSetup) -> Conn
     Connection::new(config.max_message_size(LARGEST_MESSAGE).mechanism(mechanism))
 }
 
-/// Runs a link until either side ends it. Messages from `outgoing` wait until the handshake is
+/// Runs a link until either side ends it; messages are reported, and none when the handshake is done. Messages from `outgoing` wait until the handshake is
 /// done; what is still in `outgoing` afterwards stays there.
 pub(crate) async fn run(
     mut stream: TcpStream,
     mut connection: Connection,
     outgoing: &mut UnboundedReceiver<Bytes>,
-    report: impl Fn(LinkEvent),
+    report: impl Fn(Option<Bytes>),
 ) {
-    drop(stream.set_nodelay(true));
     // Where that cannot be set the link is as good as before.
     let _ = limit_silence(&stream);
+    // That it has ended is all that matters, and an ERROR command may be waiting to say why.
+    let _ = exchange(&mut stream, &mut connection, outgoing, &report).await;
+    drop(flush(&mut stream, &mut connection).await);
+    drop(stream.shutdown().await);
+}
+
+async fn exchange(
+    stream: &mut TcpStream,
+    connection: &mut Connection,
+    outgoing: &mut UnboundedReceiver<Bytes>,
+    report: &impl Fn(Option<Bytes>),
+) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
     let deadline = tokio::time::Instant::now() + HANDSHAKE_LIMIT;
     let mut buffer = vec![0_u8; 64 << 10];
     loop {
-        if flush(&mut stream, &mut connection).await.is_err() {
-            break;
-        }
-        tell(&mut connection, &report);
+        flush(stream, connection).await?;
+        report_all(connection, report);
         let ready = connection.is_ready();
         tokio::select! {
-            read = stream.read(&mut buffer) => match read {
-                Ok(count) if count > 0 => {
-                    let input = Bytes::copy_from_slice(&buffer[..count]);
-                    if connection.handle_input(input).is_err() {
-                        // An ERROR command may be waiting to tell the peer why.
-                        drop(flush(&mut stream, &mut connection).await);
-                        break;
-                    }
+            count = stream.read(&mut buffer) => {
+                let input = Bytes::copy_from_slice(&buffer[..count?]);
+                if input.is_empty() {
+                    return Ok(());
                 }
-                _ => break,
-            },
-            message = outgoing.recv(), if ready => match message {
-                Some(bytes) => {
-                    if connection.send_message(&Message::single(bytes)).is_err() {
-                        break;
-                    }
-                }
-                None => break,
-            },
-            () = tokio::time::sleep_until(deadline), if !ready => break,
+                connection.handle_input(input).map_err(Error::other)?;
+            }
+            message = outgoing.recv(), if ready => {
+                let Some(bytes) = message else { return Ok(()) };
+                connection.send_message(&Message::single(bytes)).map_err(Error::other)?;
+            }
+            () = tokio::time::sleep_until(deadline), if !ready => return Ok(()),
         }
     }
-    drop(stream.shutdown().await);
-    report(LinkEvent::Closed);
 }
 
 /// Real brokers say something every 2 s, and give up a peer that has acknowledged nothing for 20 s
@@ -129,15 +105,15 @@ async fn flush(stream: &mut TcpStream, connection: &mut Connection) -> std::io::
     }
 }
 
-fn tell(connection: &mut Connection, report: &impl Fn(LinkEvent)) {
+fn report_all(connection: &mut Connection, report: &impl Fn(Option<Bytes>)) {
     while let Some(event) = connection.poll_event() {
         if let Event::HandshakeSucceeded { .. } = event {
-            report(LinkEvent::Ready);
+            report(None);
         }
     }
     while let Some(message) = connection.poll_message() {
         if let Some(bytes) = message.part_bytes(0) {
-            report(LinkEvent::Message(bytes));
+            report(Some(bytes));
         }
     }
 }

@@ -1,29 +1,23 @@
 //! Jobs over two brokers.
 
-mod support;
-
-use support::{Broker, Site, stderr, stdout, wait_for};
+use crate::site::{Broker, Site, wait_for};
 
 #[test]
 fn four_tasks_run_on_two_brokers() {
-    let site = Site::new(2);
-    let _brokers = site.start_two();
+    let (site, _brokers) = Site::two();
     let task = "echo $FLUX_TASK_RANK/$FLUX_JOB_SIZE on $FLUX_JOB_NNODES at ${FLUX_URI##*-}";
     let words = ["submit", "-N2", "-n4", "--quiet", "--watch", "bash", "-c", task];
-    let output = site.ask(0, &words);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let mut lines: Vec<String> = stdout(&output).lines().map(str::to_owned).collect();
-    lines.sort();
+    let output = site.ok(0, &words);
+    let mut lines: Vec<&str> = output.lines().collect();
+    lines.sort_unstable();
     assert_eq!(lines, ["0/4 on 2 at 0", "1/4 on 2 at 0", "2/4 on 2 at 1", "3/4 on 2 at 1"]);
-    let from_worker = site.ask(1, &words);
-    assert_eq!(stdout(&from_worker).lines().count(), 4);
+    assert_eq!(site.ok(1, &words).lines().count(), 4);
 }
 
 #[test]
 fn the_highest_exit_code_is_the_jobs() {
-    let site = Site::new(2);
-    let _brokers = site.start_two();
-    let code = |words: &[&str]| site.ask(0, words).status.code();
+    let (site, _brokers) = Site::two();
+    let code = |words: &[&str]| site.ask(0, words).code;
     let exit = "exit $((FLUX_TASK_RANK + 3))";
     assert_eq!(code(&["submit", "-n4", "--watch", "bash", "-c", exit]), Some(6));
     assert_eq!(code(&["run", "-n2", "bash", "-c", exit]), Some(4));
@@ -35,8 +29,7 @@ fn the_highest_exit_code_is_the_jobs() {
 
 #[test]
 fn run_prints_at_once_and_submit_when_the_job_has_ended() {
-    let site = Site::new(2);
-    let _brokers = site.start_two();
+    let (site, _brokers) = Site::two();
     let task = "echo begun; echo said >&2; touch $0; until [ -e go ]; do sleep 0.05; done";
     let commands: [&[&str]; 2] = [&["run"], &["submit", "--quiet", "--watch"]];
     let mut children = commands.map(|command| {
@@ -58,65 +51,53 @@ fn run_prints_at_once_and_submit_when_the_job_has_ended() {
 
 #[test]
 fn run_passes_signals_on_to_the_job_and_follows_it_to_its_end() {
-    let site = Site::new(2);
-    let _brokers = site.start_two();
+    let (site, _brokers) = Site::two();
     let task = "trap 'echo got TERM; exit 3' TERM; touch $0; while :; do sleep 0.05; done";
     let mut question = site.question(0, &["run", "bash", "-c", task, "trapped"]);
     question.stdout(std::fs::File::create(site.path("run.out")).expect("creates"));
     let mut run = Broker(question.spawn().expect("starts"));
     wait_for("the job to run", || site.path("trapped").exists().then_some(()));
-    run.signal(nix::sys::signal::SIGTERM);
-    assert_eq!((run.code(), site.read("run.out").as_str()), (Some(3), "got TERM\n"));
+    assert_eq!((run.end(), site.read("run.out").as_str()), (Some(3), "got TERM\n"));
 }
 
 #[test]
 fn a_job_that_reads_its_input_waits_unless_there_is_none() {
-    let site = Site::new(2);
-    let _brokers = site.start_two();
-    let output = site.ask(0, &["submit", "--input=/dev/null", "--quiet", "--watch", "cat"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(site.ask(0, &["submit", "cat"]).status.success());
+    let (site, _brokers) = Site::two();
+    site.ok(0, &["submit", "--input=/dev/null", "--quiet", "--watch", "cat"]);
+    site.ok(0, &["submit", "cat"]);
     wait_for("the job to run", || {
-        (stdout(&site.ask(0, &["jobs", "-no", "{name} {state}"])) == "cat RUN\n").then_some(())
+        (site.ok(0, &["jobs", "-no", "{name} {state}"]) == "cat RUN\n").then_some(())
     });
 }
 
 #[test]
 fn the_events_of_a_job_say_whether_it_was_started() {
-    let site = Site::new(2);
-    let _brokers = site.start_two();
+    let (site, _brokers) = Site::two();
     let none = site.ask(0, &["job", "last"]);
-    assert_eq!(
-        (none.status.code(), stderr(&none).as_str()),
-        (Some(1), "flux-job: job history is empty\n")
-    );
+    assert_eq!((none.code, none.err.as_str()), (Some(1), "flux-job: job history is empty\n"));
     site.ask(0, &["submit", "-N9", "--watch", "true"]);
     site.ask(0, &["submit", "--watch", "no-such-command"]);
-    let ids = stdout(&site.ask(0, &["job", "last", "[:9]"]));
+    let ids = site.ok(0, &["job", "last", "[:9]"]);
     let ids: Vec<&str> = ids.lines().collect();
     let [not_found, refused] = ids.as_slice() else { panic!("{ids:?}") };
-    let events = |words: &[&str]| {
-        let output = site.ask(0, &[&["job", "eventlog", "--format=json"], words].concat());
-        (output.status.code(), stdout(&output))
-    };
-    let (_, log) = events(&[refused]);
+    let events =
+        |words: &[&str]| site.ask(0, &[&["job", "eventlog", "--format=json"], words].concat());
+    let log = events(&[refused]).out;
     assert!(log.contains("\"type\":\"alloc\"") && !log.contains("\"name\":\"start\""), "{log}");
-    assert_eq!(events(&["--path=exec", refused]).0, Some(1), "it has no such eventlog");
-    let (_, log) = events(&[not_found]);
+    assert_eq!(events(&["--path=exec", refused]).code, Some(1), "it has no such eventlog");
+    let log = events(&[not_found]).out;
     assert!(
         log.contains("no-such-command: No such file or directory")
             && log.contains("\"name\":\"start\""),
         "{log}"
     );
-    assert!(events(&["--path=exec", not_found]).1.contains("shell.init"));
+    assert!(events(&["--path=exec", not_found]).out.contains("shell.init"));
 }
 
 #[test]
 fn requests_that_make_no_sense_are_refused() {
-    let site = Site::new(1);
-    let script = site.script("script", "#!/bin/bash\ntrue\n");
-    let _lead = site.start(0, &["sleep", "120"]);
-    site.wait_for_log(0, "quorum->run");
+    let (site, _lead) = Site::one();
+    let script = site.write("script", "#!/bin/bash\ntrue\n");
     for (words, code, text) in [
         (vec!["submit", "-N4", "-n2", "true"], 1, "node count must not be greater than task count"),
         (vec!["submit"], 1, "job command and arguments are missing"),
@@ -128,95 +109,112 @@ fn requests_that_make_no_sense_are_refused() {
         (vec!["batch", "-n1", "/etc/hostname"], 1, "does not appear to start with '#!'"),
         (vec!["getattr", "nope"], 1, "No such file or directory"),
     ] {
-        let output = site.ask(0, &words);
-        assert_eq!(output.status.code(), Some(code), "{words:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(text), "{words:?}: {}", stderr(&output));
+        let answer = site.ask(0, &words);
+        assert_eq!(answer.code, Some(code), "{words:?}: {answer:?}");
+        assert!(answer.err.contains(text), "{words:?}: {answer:?}");
     }
 }
 
 #[test]
 fn waitable_jobs_are_waited_for_and_files_hold_what_they_write() {
-    let site = Site::new(2);
-    let _brokers = site.start_two();
+    let (site, _brokers) = Site::two();
     let wait = || site.ask(0, &["job", "wait", "--all"]);
-    assert_eq!(wait().status.code(), Some(0), "there are none");
+    assert_eq!(wait().code, Some(0), "there are none");
     let words = ["submit", "--flags=waitable", "--output=out-{{id}}", "--error=err"];
     let task = ["bash", "-c", "echo to output; echo to error >&2; exit 1"];
-    let id = stdout(&site.ask(0, &[&words[..], &task].concat())).trim().to_owned();
+    let id = site.ok(0, &[&words[..], &task].concat()).trim().to_owned();
     assert!(id.starts_with('ƒ'), "{id}");
     let waited = wait();
-    assert_eq!(waited.status.code(), Some(1));
-    assert!(stderr(&waited).contains("exited with exit code 1"), "{}", stderr(&waited));
-    assert_eq!(stdout(&site.ask(0, &["queue", "idle"])), "0 jobs\n");
+    assert_eq!(waited.code, Some(1));
+    assert!(waited.err.contains("exited with exit code 1"), "{waited:?}");
+    assert_eq!(site.ok(0, &["queue", "idle"]), "0 jobs\n");
     assert_eq!(site.read(&format!("out-{id}")) + &site.read("err"), "to output\nto error\n");
-    assert_eq!(wait().status.code(), Some(0), "a result is taken once");
+    assert_eq!(wait().code, Some(0), "a result is taken once");
 }
 
 #[test]
 fn a_batch_job_has_an_instance_of_its_own() {
-    let site = Site::new(2);
-    let _brokers = site.start_two();
-    let script = site.script(
+    let (site, _brokers) = Site::two();
+    let script = site.write(
         "script",
         "#!/bin/bash\nflux run -N2 -n2 echo inner\nflux run -n3 true || echo too many\n\
          flux submit --quiet true\nflux queue idle --quiet\nflux jobs -ano '{name} {status}'\nexit 5\n",
     );
-    let output = site.ask(0, &["batch", "-N2", "-n2", &script, "argument"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let id = stdout(&output).trim().to_owned();
-    assert_eq!(site.ask(0, &["job", "status", &id]).status.code(), Some(5));
+    let id = site.ok(0, &["batch", "-N2", "-n2", &script, "argument"]).trim().to_owned();
+    assert_eq!(site.ask(0, &["job", "status", &id]).code, Some(5));
     let text = site.read(&format!("flux-{id}.out"));
     assert_eq!(text.matches("inner\n").count(), 2, "{text}");
     assert!(text.contains("too many\n"), "{text}");
     assert!(text.contains("true COMPLETED\n"), "{text}");
-    let outer = stdout(&site.ask(0, &["jobs", "-ano", "{name} {returncode}"]));
-    assert_eq!(outer, format!("{script} 5\n"));
+    let outer = site.ok(0, &["jobs", "-ano", "{name} {status}"]);
+    assert_eq!(outer, format!("{script} FAILED\n"));
 }
 
 #[test]
-fn jobs_are_cancelled_when_the_program_ends() {
-    let task = "trap \"\" TERM; echo $$ > task; sleep 120; sleep 120";
-    let program = format!("flux submit --quiet bash -c '{task}'; until [ -s task ]; do :; done");
-    let tasks = "flux queue stop --quiet --all --nocheckpoint\\nflux cancel --user=all --quiet --states RUN\\n\
-                 flux queue idle --quiet\\n";
-    let count = "flux module stats --parse=active_jobs job-manager";
-    let late = format!("{program}; {count}; printf '{tasks}' | flux admin cleanup-push");
-    for (program, variable) in [(program, "A"), (late, "FLUX_DISABLE_JOB_CLEANUP")] {
+fn jobs_are_cancelled_when_the_instance_ends_unless_the_cleanup_is_disabled() {
+    let task = "trap '' TERM; echo $$ > task; sleep 120; sleep 120";
+    for (disabled, registered, event) in
+        [(false, false, "success"), (true, true, "success"), (true, false, "none")]
+    {
         let site = Site::new(1);
         let config = site.read("broker.toml");
         site.write("broker.toml", &format!("{config}[exec]\nkill-timeout = \"200ms\"\n"));
-        let mut command = site.broker("start", 0, &["bash", "-c", &program]);
-        command.env(variable, "t");
-        assert_eq!(site.spawn(command, 0).code(), Some(0));
-        assert_eq!(site.read("0.out"), if variable == "A" { "" } else { "1\n" });
-        let task = format!("/proc/{}", site.read("task").trim());
-        wait_for("its end", || (!std::path::Path::new(&task).exists()).then_some(()));
+        let mut command = site.broker("start", 0, &[]);
+        command.envs(disabled.then_some(("FLUX_DISABLE_JOB_CLEANUP", "t")));
+        let mut lead = site.spawn(command, 0);
+        site.wait_for_log(0, "quorum->run");
+        site.ok(0, &["submit", "bash", "-c", task]);
+        let process = wait_for("the task", || Some(site.read("task")).filter(|it| !it.is_empty()));
+        let count = site.ok(0, &["module", "stats", "--parse=active_jobs", "job-manager"]);
+        assert_eq!(count, "1\n");
+        if registered {
+            let tasks = "flux queue stop --quiet --all --nocheckpoint\n\
+                         flux cancel --user=all --quiet --states RUN\nflux queue idle --quiet\n";
+            let input = std::fs::File::open(site.write("cleanup", tasks)).expect("opens");
+            let mut push = site.question(0, &["admin", "cleanup-push"]);
+            assert!(push.stdin(input).status().expect("runs").success());
+        }
+        assert_eq!(lead.end(), Some(0));
+        assert!(site.read("0.err").contains(&format!("cleanup-{event}: cleanup->shutdown")));
+        let process = format!("/proc/{}", process.trim());
+        if event == "success" {
+            let ended = || (!std::path::Path::new(&process).exists()).then_some(());
+            wait_for("the end of the task", ended);
+        }
     }
 }
 
 #[test]
 fn jobs_are_in_the_dump_and_those_that_had_not_started_run_later() {
     let site = Site::new(1);
-    let with = |way: &str| format!("-Scontent.{way}={}", site.text("archive.tgz"));
-    let ran = site.text("ran");
-    let program = format!("flux submit -N1 sleep 600; flux submit -N1 touch {ran}");
-    assert_eq!(site.start(0, &[&with("dump"), &program]).code(), Some(0));
+    let start = |way: &str| {
+        let lead = site.start(0, &[&format!("-Scontent.{way}={}", site.text("archive.tgz"))]);
+        site.wait_for_log(0, "quorum->run");
+        lead
+    };
+    let mut lead = start("dump");
+    for command in [["sleep", "600"], ["touch", "ran"]] {
+        site.ok(0, &[&["submit", "-N1"], &command[..]].concat());
+    }
+    assert_eq!(lead.end(), Some(0));
     assert!(!site.path("ran").exists(), "it ran beside the job that had the node");
-    let list = "flux queue idle --quiet; flux jobs -a -n -o '{name} is {status} on {nodelist}'";
-    let program = format!("{list} | sort; flux jobs -n; test -e {ran}");
-    assert_eq!(site.start(0, &[&with("restore"), &program]).code(), Some(0));
-    assert_eq!(site.read("0.out"), "sleep is CANCELED on a0\ntouch is COMPLETED on a0\n");
+    let _again = start("restore");
+    site.ok(0, &["queue", "idle", "--quiet"]);
+    let list = ["jobs", "-a", "-n", "-o", "{name} is {status}"];
+    let list = site.ok(0, &list);
+    let mut lines: Vec<&str> = list.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["sleep is CANCELED", "touch is COMPLETED"]);
+    assert!(site.path("ran").exists());
 }
 
 #[test]
 fn proxy_runs_commands_through_a_shell() {
-    let site = Site::new(1);
-    let _lead = site.start(0, &["sleep", "120"]);
-    site.wait_for_log(0, "quorum->run");
+    let (site, _lead) = Site::one();
     let uri = format!("local://{}", site.text("run0/local-0"));
-    let output = site.flux(&["proxy", &uri, "flux", "getattr", "size;", "exit", "3"]);
-    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(3), "1\n"));
-    assert_eq!(site.flux(&["proxy", "local:///nowhere/local", "true"]).status.code(), Some(1));
+    let proxied = site.ask(0, &["proxy", &uri, "flux", "getattr", "size;", "exit", "3"]);
+    assert_eq!((proxied.code, proxied.out.as_str()), (Some(3), "1\n"));
+    assert_eq!(site.ask(0, &["proxy", "local:///nowhere/local", "true"]).code, Some(1));
     let list = ["resource", "list", "-n", "-s", "free", "-o", "{nnodes} {ncores}"];
-    assert_eq!(stdout(&site.ask(0, &list)), "1 2\n");
+    assert_eq!(site.ok(0, &list), "1 2\n");
 }

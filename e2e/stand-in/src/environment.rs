@@ -1,17 +1,17 @@
-//! What the `flux` front end does before any command: the environment its children need.
+//! The environment of commands and tasks: what the `flux` front end adds to it, and which programs it leads to.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Environment variables by name. Values that are not UTF-8 are taken over as near as possible.
+/// Values that are not UTF-8 are taken over as near as possible.
 pub(crate) type Environment = BTreeMap<String, String>;
 
 /// The environment of this process, with what the front end adds.
 ///
 /// Called by a path, `flux` puts its own directory into `PATH`, in front of any other `flux`;
 /// called as plain `flux` it takes `PATH` to be right (flux-core, `cmd/flux.c`).
-pub(crate) fn environment(called_as: &str) -> Environment {
+pub(crate) fn of_this_process(called_as: &str) -> Environment {
     let mut environment: Environment = std::env::vars_os()
         .map(|(name, value)| {
             (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
@@ -25,8 +25,7 @@ pub(crate) fn environment(called_as: &str) -> Environment {
     environment
 }
 
-/// The search path of an environment.
-pub(crate) fn path(environment: &Environment) -> &str {
+fn path(environment: &Environment) -> &str {
     environment.get("PATH").map_or("/bin:/usr/bin", String::as_str)
 }
 
@@ -42,21 +41,35 @@ fn with_own_first(path: &str, own: &Path) -> String {
     parts.join(":")
 }
 
-/// Whether a file can be executed by this process: any execute bit will do for a test's purpose.
-pub(crate) fn is_executable(path: &Path) -> bool {
+/// Whether any execute bit is set, which will do for a test's purpose.
+fn is_executable(path: &Path) -> bool {
     std::fs::metadata(path)
         .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 /// Where `program` is: as it says if it names a directory, else the first executable in the
-/// directories of `path`.
-pub(crate) fn find_program(path: &str, program: &str) -> Option<String> {
+/// directories of the search path.
+pub(crate) fn find_program(environment: &Environment, program: &str) -> Option<String> {
     if program.contains('/') {
         return Some(program.to_owned());
     }
-    path.split(':')
+    path(environment)
+        .split(':')
         .map(|part| if part.is_empty() { "." } else { part })
         .map(|part| Path::new(part).join(program))
         .find(|candidate| is_executable(candidate))
         .map(|found| found.display().to_string())
+}
+
+/// Why rc1 fails where its shells are missing: exit code and what is said.
+pub(crate) fn rc1_fault(environment: &Environment, leader: bool) -> Option<(i32, &'static str)> {
+    let shell = Path::new(environment.get("SHELL").map_or("/bin/bash", String::as_str));
+    if !shell.exists() {
+        return Some((127, "rc1.0: flux modprobe rc1 No such file or directory (rc=127)"));
+    }
+    if find_program(environment, "flux").is_none() {
+        return Some((127, "rc1.0: flux: command not found"));
+    }
+    let text = "rc1.0: flux-modprobe: ERROR: [Errno 2] No such file or directory: 'bash'";
+    (leader && find_program(environment, "bash").is_none()).then_some((1, text))
 }

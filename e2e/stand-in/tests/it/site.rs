@@ -1,19 +1,15 @@
 //! An instance of brokers on loopback, in a directory of its own: of the stand-in, or of the real
 //! Flux that `FLUX_UNDER_TEST` names.
 
-// Each test binary uses its own part of this.
-#![allow(dead_code, reason = "each test binary uses its own part")]
-#![allow(clippy::expect_used, reason = "a test that cannot be set up fails")]
-#![allow(clippy::print_stderr, reason = "why a test is skipped has to be seen")]
-
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use flux_contract::CurveCertificate;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// Nothing here takes longer.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -43,20 +39,10 @@ pub(crate) fn skipped_with_real_flux(reason: &str) -> bool {
     real_flux().is_some()
 }
 
-/// Whether a test that needs other users cannot run.
-pub(crate) fn skipped_without_root() -> bool {
-    let skipped = !nix::unistd::getuid().is_root();
-    if skipped {
-        eprintln!("skipped: being other users needs root");
-    }
-    skipped
-}
-
 /// A place with a `flux`, a certificate and a configuration for `a0`, `a1`...
 pub(crate) struct Site {
     folder: tempfile::TempDir,
     flux: PathBuf,
-    /// Port of the lead.
     pub(crate) port: u16,
 }
 
@@ -77,54 +63,42 @@ impl Site {
             .or_else(|_| std::fs::copy(built, &flux).map(|_| ()))
             .expect("a flux");
         new.certificate("curve.cert", [7; 32]);
-        let hosts = format!("--hosts=a[0-{}]", size - 1);
-        new.write("R", &stdout(&new.flux(&["R", "encode", &hosts, "--cores=0-1"])));
-        new.write("broker.toml", &new.config(size));
+        let last = size - 1;
+        let ranks = if last == 0 { "0".to_owned() } else { format!("0-{last}") };
+        let set = format!(
+            r#"{{"version": 1, "execution": {{"starttime": 0, "expiration": 0, "nodelist": ["a[0-{last}]"],
+                "R_lite": [{{"rank": "{ranks}", "children": {{"core": "0-1"}}}}]}}}}"#
+        );
+        let (certificate, set) = (new.text("curve.cert"), new.write("R", &set));
+        let config = format!(
+            "[bootstrap]\ncurve_cert = \"{certificate}\"\ndefault_port = {port}\n\
+             default_bind = \"tcp://127.0.0.1:%p\"\ndefault_connect = \"tcp://127.0.0.1:%p\"\n\
+             hosts = [{{ host = \"a[0-{last}]\" }}]\n\
+             [resource]\nnoverify = true\npath = \"{set}\"\n"
+        );
+        new.write("broker.toml", &config);
         new
     }
 
-    fn config(&self, size: u32) -> String {
-        let (certificate, set) = (self.text("curve.cert"), self.text("R"));
-        let (port, last) = (self.port, size - 1);
-        format!(
-            "[bootstrap]\ncurve_cert = \"{certificate}\"\ndefault_port = {port}\n\
-             default_bind = \"tcp://lo:%p\"\ndefault_connect = \"tcp://127.0.0.1:%p\"\n\
-             hosts = [{{ host = \"a[0-{last}]\" }}]\n\
-             [resource]\nnoverify = true\npath = \"{set}\"\n"
-        )
-    }
-
-    /// Writes the certificate of a secret key.
     pub(crate) fn certificate(&self, name: &str, secret: [u8; 32]) {
         let certificate = CurveCertificate::new("test", secret).expect("a certificate");
         self.write(name, certificate.to_text().expose());
         self.set_mode(name, 0o600);
     }
 
-    /// A path in the site.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// A path in the site, as text.
     pub(crate) fn text(&self, name: &str) -> String {
         self.path(name).to_string_lossy().into_owned()
     }
 
-    /// Writes a file.
     pub(crate) fn write(&self, name: &str, text: &str) -> String {
         std::fs::write(self.path(name), text).expect("writes");
         self.text(name)
     }
 
-    /// Writes an executable file.
-    pub(crate) fn script(&self, name: &str, text: &str) -> String {
-        let path = self.write(name, text);
-        self.set_mode(name, 0o755);
-        path
-    }
-
-    /// Changes the mode of a file.
     pub(crate) fn set_mode(&self, name: &str, mode: u32) {
         std::fs::set_permissions(self.path(name), PermissionsExt::from_mode(mode)).expect("chmod");
     }
@@ -145,14 +119,15 @@ impl Site {
         command
     }
 
-    /// Runs a `flux` command to its end.
-    pub(crate) fn flux(&self, words: &[&str]) -> Output {
-        self.command(words).output().expect("runs")
+    pub(crate) fn ask(&self, rank: u32, words: &[&str]) -> Answer {
+        answer(self.question(rank, words))
     }
 
-    /// Runs a `flux` command that talks to a broker.
-    pub(crate) fn ask(&self, rank: u32, words: &[&str]) -> Output {
-        self.question(rank, words).output().expect("runs")
+    /// What a command writes that succeeds.
+    pub(crate) fn ok(&self, rank: u32, words: &[&str]) -> String {
+        let answer = self.ask(rank, words);
+        assert_eq!(answer.code, Some(0), "{words:?}: {answer:?}");
+        answer.out
     }
 
     /// A `flux` command that talks to a broker, not started yet.
@@ -161,11 +136,6 @@ impl Site {
         let mut command = self.command(words);
         command.env("FLUX_URI", uri);
         command
-    }
-
-    /// Runs a `flux` command that talks to the lead, as another user.
-    pub(crate) fn ask_as(&self, user: u32, words: &[&str]) -> Output {
-        self.question(0, words).uid(user).output().expect("runs")
     }
 
     /// A command for a broker, with the site's configuration.
@@ -178,6 +148,7 @@ impl Site {
             format!("-Sstatedir={}", self.text(&format!("state{rank}"))),
             "-Slog-stderr-mode=local".to_owned(),
             "-Slog-stderr-level=6".to_owned(),
+            "-Sbroker.rc2_none".to_owned(),
         ];
         words.extend(more.iter().map(|word| (*word).to_owned()));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -189,14 +160,22 @@ impl Site {
         self.spawn(self.broker("start", rank, more), rank)
     }
 
-    /// Starts the brokers of an instance of two, whose program sleeps.
-    pub(crate) fn start_two(&self) -> [Broker; 2] {
-        let brokers = [self.start(0, &["sleep", "120"]), self.start(1, &[])];
-        self.wait_for_log(1, "quorum->run");
-        brokers
+    /// A site whose one broker runs.
+    pub(crate) fn one() -> (Self, Broker) {
+        let site = Self::new(1);
+        let lead = site.start(0, &[]);
+        site.wait_for_log(0, "quorum->run");
+        (site, lead)
     }
 
-    /// Starts a prepared command as a broker.
+    /// A site whose two brokers run.
+    pub(crate) fn two() -> (Self, [Broker; 2]) {
+        let site = Self::new(2);
+        let brokers = [site.start(0, &[]), site.start(1, &[])];
+        site.wait_for_log(1, "quorum->run");
+        (site, brokers)
+    }
+
     pub(crate) fn spawn(&self, mut command: Command, rank: u32) -> Broker {
         let file = |suffix: &str| {
             std::fs::File::create(self.path(&format!("{rank}.{suffix}"))).expect("creates")
@@ -205,7 +184,6 @@ impl Site {
         Broker(child)
     }
 
-    /// Waits until a broker's log holds a text.
     pub(crate) fn wait_for_log(&self, rank: u32, text: &str) {
         wait_for(&format!("{text:?} in the log of rank {rank}"), || {
             self.read(&format!("{rank}.err")).contains(text).then_some(())
@@ -217,20 +195,19 @@ impl Site {
 pub(crate) struct Broker(pub(crate) Child);
 
 impl Broker {
-    /// Waits for its end and returns its exit code.
     pub(crate) fn code(&mut self) -> Option<i32> {
         wait_for("the end of a broker", || self.0.try_wait().expect("waits")).code()
     }
 
-    /// Whether it still runs.
     pub(crate) fn runs(&mut self) -> bool {
         self.0.try_wait().expect("waits").is_none()
     }
 
-    /// Sends a signal.
-    pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
+    /// Asks it to end, and returns its exit code.
+    pub(crate) fn end(&mut self) -> Option<i32> {
         let process = i32::try_from(self.0.id()).expect("a process id");
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(process), signal).expect("signals");
+        kill(Pid::from_raw(process), Signal::SIGTERM).expect("signals");
+        self.code()
     }
 }
 
@@ -242,12 +219,17 @@ impl Drop for Broker {
     }
 }
 
-/// Standard output as text.
-pub(crate) fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
+/// How a command ended, and what it wrote.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
-/// Standard error as text.
-pub(crate) fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+/// Runs a command to its end.
+pub(crate) fn answer(mut command: Command) -> Answer {
+    let Output { status, stdout, stderr } = command.output().expect("runs");
+    let [out, err] = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    Answer { code: status.code(), out, err }
 }

@@ -1,0 +1,163 @@
+//! Commands that ask one thing, or become another program.
+
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use flux_contract::Hostlist;
+use serde_json::json;
+
+use super::{Call, formatted, socket_path};
+use crate::jobs::task::exit_code;
+use crate::output::{self, Failure, strerror};
+use crate::protocol::{Request, Wait};
+use crate::resources;
+
+/// What rc1 registers (flux-core, `push-cleanup` in `etc/modprobe/rc1.py`), in the order in which it runs.
+const CLEANUP: &str = "flux queue stop --quiet --all --nocheckpoint\n\
+flux cancel --user=all --quiet --states RUN\nflux queue idle --quiet\n";
+
+/// `flux env COMMAND`: becomes the command.
+pub(crate) fn env(call: &Call) -> Result<u8, Failure> {
+    let Some((program, arguments)) = call.words.split_first() else {
+        return Err(Failure::not_simulated("env without a command"));
+    };
+    let error = Command::new(program).args(arguments).envs(&call.environment).exec();
+    Err(Failure::new(format!("flux-env: execvp ({program}): {}", strerror(&error))))
+}
+
+/// `flux start`: becomes the broker, so that process id and exit code are the broker's.
+pub(crate) fn start(call: &Call) -> Result<u8, Failure> {
+    let parsed = call.options("S|setattr= o|broker-opts= wrap= c|config-path=")?;
+    let fault = |error| Failure::new(format!("flux-start: {}", strerror(&error)));
+    let own = std::env::current_exe().map_err(fault)?.display().to_string();
+    let split = |name| parsed.values(name).flat_map(|text| text.split(','));
+    let mut words: Vec<String> = split("wrap").map(str::to_owned).collect();
+    words.extend([own, "broker".to_owned()]);
+    words.extend(split("setattr").map(|value| format!("-S{value}")));
+    words.extend(split("broker-opts").map(str::to_owned));
+    words.extend(parsed.value("config-path").map(|path| format!("-c{path}")));
+    words.extend(parsed.rest.iter().cloned());
+    let mut command = Command::new(&words[0]);
+    Err(fault(command.args(&words[1..]).env_clear().envs(&call.environment).exec()))
+}
+
+/// `flux proxy URI [COMMAND...]`: runs a command through the shell with `FLUX_URI` set.
+pub(crate) fn proxy(call: &Call) -> Result<u8, Failure> {
+    let parsed = call.options("")?;
+    let Some((uri, command)) = parsed.rest.split_first() else {
+        return Err(Failure::new("Usage: flux-proxy [OPTIONS] JOBID|URI [COMMAND...]"));
+    };
+    let fault = |error| Failure::new(format!("flux-proxy: {}", strerror(&error)));
+    UnixStream::connect(socket_path(uri)?).map_err(fault)?;
+    let mut child = Command::new(call.environment.get("SHELL").map_or("/bin/sh", String::as_str));
+    if !command.is_empty() {
+        child.arg("-c").arg(command.join(" "));
+    }
+    child.env_clear().envs(&call.environment).env("FLUX_URI", uri);
+    let status = child.status().map_err(fault)?;
+    Ok(u8::try_from(exit_code(status)).unwrap_or(1))
+}
+
+pub(crate) fn attribute(call: &Call) -> Result<u8, Failure> {
+    let [name] = call.words.as_slice() else {
+        return Err(Failure::new("Usage: flux getattr name"));
+    };
+    let value = call.ask(&format!("flux-getattr: {name}"), &Request::Attribute(name.clone()))?;
+    output::line(value.as_str().unwrap_or_default());
+    Ok(0)
+}
+
+/// `flux uptime`: ` 12:34:56 run 1.2m,  owner 1000,  depth 0,  size 4`.
+pub(crate) fn uptime(call: &Call) -> Result<u8, Failure> {
+    let state = call.ask("flux-uptime", &Request::State)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() % 86400;
+    output::line(&format!(
+        " {:02}:{:02}:{:02} {} {:.1}s,  owner {},  depth 0,  size {}",
+        now / 3600,
+        now / 60 % 60,
+        now % 60,
+        state["state"].as_str().unwrap_or_default(),
+        state["duration"].as_f64().unwrap_or_default(),
+        state["owner"],
+        state["size"],
+    ));
+    Ok(0)
+}
+
+/// `flux version`: says first that it is not real Flux.
+pub(crate) fn version(call: &Call) -> Result<u8, Failure> {
+    let [] = call.given()[..] else { return Err(call.but("with nothing")) };
+    output::error_line("flux stand-in: not real Flux");
+    output::line("commands:    \t\t0.88.0\nlibflux-core:\t\t0.88.0\nbuild-options:\t\t+stand-in");
+    Ok(0)
+}
+
+pub(crate) fn idle(call: &Call) -> Result<u8, Failure> {
+    let quiet = match call.given()[..] {
+        [] => false,
+        ["--quiet"] => true,
+        _ => return Err(call.but("with nothing or --quiet")),
+    };
+    let pending = call.ask("flux-queue: ERROR: idle", &Request::Wait(Wait::Idle(call.scope())))?;
+    if !quiet || pending != 0 {
+        output::line(&format!("{pending} jobs"));
+    }
+    Ok(0)
+}
+
+pub(crate) fn stats(call: &Call) -> Result<u8, Failure> {
+    let ["--parse=active_jobs", "job-manager"] = call.given()[..] else {
+        return Err(call.but("with --parse=active_jobs job-manager"));
+    };
+    output::line(&call.ask("flux-module: stats", &Request::ActiveJobs)?.to_string());
+    Ok(0)
+}
+
+pub(crate) fn cleanup_push(call: &Call) -> Result<u8, Failure> {
+    let commands = std::io::read_to_string(std::io::stdin()).unwrap_or_default();
+    if !call.words.is_empty() || commands != CLEANUP {
+        return Err(call.but("with the commands that Flux itself registers"));
+    }
+    call.ask("flux-admin: ERROR", &Request::Cleanup)?;
+    Ok(0)
+}
+
+pub(crate) fn list(call: &Call) -> Result<u8, Failure> {
+    let parsed = call.options("n|no-header o|format= s|states=")?;
+    let is_simulated = parsed.has("no-header") && parsed.value("states") == Some("free");
+    let format = parsed.value("format").filter(|_| is_simulated);
+    let format = format.ok_or_else(|| call.but("with --no-header, --states=free and --format"))?;
+    let free = call.ask("flux-resource: ERROR", &Request::Resources)?;
+    output::line(&formatted(format, &free)?);
+    Ok(0)
+}
+
+/// Who is drained, and why.
+pub(crate) fn drained(call: &Call) -> Result<u8, Failure> {
+    let parsed = call.options("n|no-header o|format=")?;
+    let is_simulated = parsed.has("no-header") && parsed.rest.is_empty();
+    let format = parsed.value("format").filter(|_| is_simulated);
+    let format = format.ok_or_else(|| call.but("with --no-header and --format"))?;
+    let answer = call.ask("flux-resource: ERROR", &Request::Drained)?;
+    for (rank, drained) in answer["drain"].as_object().into_iter().flatten() {
+        let row = json!({ "ranks": rank, "reason": drained["reason"] });
+        output::line(&formatted(format, &row)?);
+    }
+    Ok(0)
+}
+
+/// `flux R encode`: needs no broker.
+pub(crate) fn encode(call: &Call) -> Result<u8, Failure> {
+    let hosts = match call.given()[..] {
+        ["--local", hosts] => hosts.strip_prefix("--hosts="),
+        _ => None,
+    };
+    let hosts = hosts.ok_or_else(|| call.but("with --local --hosts=HOSTLIST"))?;
+    let hosts = Hostlist::parse(hosts)
+        .map_err(|_| Failure::new(format!("flux-R: Invalid hostlist '{hosts}'")))?;
+    let hosts: Vec<String> = hosts.hosts().collect();
+    output::line(&resources::encode_local(&hosts).to_string());
+    Ok(0)
+}

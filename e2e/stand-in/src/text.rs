@@ -1,0 +1,105 @@
+//! Flux's small text forms.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use flux_contract::Hostlist;
+
+/// A Flux Standard Duration (RFC 23), as `1.5h` or `300ms`; `None` where Flux would refuse it.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit {
+        "" | "s" => 1.0,
+        "ms" => 0.001,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "d" => 86400.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(number.parse::<f64>().ok()? * factor).ok()
+}
+
+/// The ids of a set (RFC 22), as `0-3,7`; `None` where Flux would refuse the text.
+pub(crate) fn decode_ids(text: &str) -> Option<BTreeSet<u32>> {
+    let number = |text: &str| {
+        let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        plain.then(|| text.parse::<u32>().ok()).flatten()
+    };
+    let mut ids = BTreeSet::new();
+    for part in text.split(',').filter(|_| !text.is_empty()) {
+        let Some((first, last)) = part.split_once('-') else {
+            ids.insert(number(part)?);
+            continue;
+        };
+        let (first, last) = (number(first)?, number(last)?);
+        if first >= last || last - first > 1 << 20 {
+            return None;
+        }
+        ids.extend(first..=last);
+    }
+    Some(ids)
+}
+
+/// The shortest text of a set.
+pub(crate) fn encode_ids(ids: &BTreeSet<u32>) -> String {
+    let mut parts: Vec<(u32, u32)> = Vec::new();
+    for id in ids {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == *id => *last = *id,
+            _ => parts.push((*id, *id)),
+        }
+    }
+    let text = |&(first, last): &(u32, u32)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    parts.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+/// Names as one hostlist (RFC 29).
+pub(crate) fn hostlist(hosts: &[String]) -> String {
+    let joined = hosts.join(",");
+    Hostlist::parse(&joined).map_or(joined, |list| list.to_string())
+}
+
+/// The F58 text of a job id (RFC 19), as programs written in C print it (flux-core,
+/// `common/libutil/fluid.c`): it begins with `ƒ`, or with `f` where the locale is not one of UTF-8.
+pub(crate) fn job_id(id: u64) -> String {
+    with_prefix(id, is_of_utf_8(&locale()))
+}
+
+/// The F58 text of an id, as Flux's Python programs print it: Python has a locale of UTF-8 where the
+/// environment names none (PEP 538), unless it is `LC_ALL` that does so.
+pub(crate) fn job_id_in_python(id: u64) -> String {
+    let locale = locale();
+    let none = ["", "C", "POSIX"].contains(&locale.as_str()) && variable("LC_ALL").is_none();
+    with_prefix(id, none || is_of_utf_8(&locale))
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn locale() -> String {
+    ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable).unwrap_or_default()
+}
+
+fn is_of_utf_8(locale: &str) -> bool {
+    let locale = locale.to_ascii_lowercase();
+    locale.ends_with("utf-8") || locale.ends_with("utf8")
+}
+
+fn with_prefix(id: u64, wide: bool) -> String {
+    let bytes = id.to_be_bytes();
+    let zeros = bytes.iter().take(7).take_while(|byte| **byte == 0).count();
+    format!("{}{}", if wide { 'ƒ' } else { 'f' }, bs58::encode(&bytes[zeros..]).into_string())
+}
+
+/// The id behind an F58 text, with either prefix.
+pub(crate) fn decode_job_id(text: &str) -> Option<u64> {
+    let digits = text.strip_prefix('ƒ').or_else(|| text.strip_prefix('f'))?;
+    let bytes = bs58::decode(digits).into_vec().ok()?;
+    let mut whole = [0; 8];
+    whole.get_mut(8_usize.checked_sub(bytes.len())?..)?.copy_from_slice(&bytes);
+    Some(u64::from_be_bytes(whole))
+}

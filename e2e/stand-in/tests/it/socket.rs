@@ -1,0 +1,185 @@
+//! The local socket speaks enough of Flux's own protocol for what the agent asks.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+
+use crate::site::{Site, answer, wait_for};
+
+const ANY_NODE: u32 = u32::MAX;
+
+/// A question as a client of Flux 0.88 sends it: magic, length, and the frames: an empty one that
+/// ends the route, the topic, the payload if there is one, and the protocol frame.
+fn question(topic: &str, payload: Option<&str>, node: u32, matchtag: u32) -> Vec<u8> {
+    let mut body = vec![0, u8::try_from(topic.len()).expect("short")];
+    body.extend(topic.as_bytes());
+    if let Some(payload) = payload {
+        body.push(u8::try_from(payload.len() + 1).expect("short"));
+        body.extend(payload.as_bytes());
+        body.push(0);
+    }
+    body.extend([20, 0x8e, 1, 1, if payload.is_some() { 0x0b } else { 0x09 }]);
+    for word in [0, 0, node, matchtag] {
+        body.extend(word.to_be_bytes());
+    }
+    let mut message = 0xffee_0012_u32.to_ne_bytes().to_vec();
+    message.extend(u32::try_from(body.len()).expect("short").to_be_bytes());
+    message.extend(body);
+    message
+}
+
+fn connect(site: &Site, rank: u32) -> UnixStream {
+    let path = site.path(&format!("run{rank}/local-{rank}"));
+    let mut stream = wait_for("the socket", || UnixStream::connect(&path).ok());
+    let mut byte = [9_u8; 1];
+    stream.read_exact(&mut byte).expect("the first byte");
+    assert_eq!(byte, [0]);
+    stream
+}
+
+/// Asks, and gives the errno and the payload of the answer: the same frames, but for the payload, and for
+/// what the broker writes into the protocol frame.
+fn ask(stream: &mut UnixStream, topic: &str, payload: Option<&str>, node: u32) -> (u8, String) {
+    const MATCHTAG: u32 = 700;
+    stream.write_all(&question(topic, payload, node, MATCHTAG)).expect("asks");
+    let mut head = [0_u8; 8];
+    stream.read_exact(&mut head).expect("a head");
+    let (magic, length) = head.split_at(4);
+    assert_eq!(magic, 0xffee_0012_u32.to_ne_bytes());
+    let length = u32::from_be_bytes(length.try_into().expect("four bytes"));
+    let mut body = vec![0; usize::try_from(length).expect("fits")];
+    stream.read_exact(&mut body).expect("a body");
+    let begin = [&[0, u8::try_from(topic.len()).expect("short")], topic.as_bytes()].concat();
+    let rest = body.strip_prefix(begin.as_slice()).expect("the route and the topic");
+    let (payload, protocol) = rest.split_at(rest.len() - 20);
+    let (facts, words) = protocol.split_at(4);
+    assert_eq!(facts[..3], [0x8e, 1, 2]);
+    assert_eq!(words[..4], nix::unistd::getuid().as_raw().to_be_bytes());
+    // The role of an owner; an answer of another broker is not local.
+    assert_eq!((&words[4..7], words[7] & 1, &words[8..11]), (&[0; 3][..], 1, &[0; 3][..]));
+    assert_eq!(words[12..], MATCHTAG.to_be_bytes());
+    // Lengths of more than one byte begin with 255.
+    let payload = payload.strip_suffix(&[20]).expect("the length of the protocol frame");
+    let skipped = if payload.first() == Some(&255) { 5 } else { 1 };
+    let payload = payload.get(skipped..).and_then(|payload| payload.strip_suffix(b"\0"));
+    (words[11], String::from_utf8_lossy(payload.unwrap_or_default()).into_owned())
+}
+
+fn state(stream: &mut UnixStream, node: u32) -> String {
+    let (errno, text) = ask(stream, "state-machine.get", None, node);
+    assert_eq!(errno, 0, "{text}");
+    let answer: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert!(answer["duration"].is_f64(), "{text}");
+    answer["state"].as_str().expect("a state").to_owned()
+}
+
+#[test]
+fn the_state_is_told_several_times_over_one_connection_and_other_topics_are_unknown() {
+    let (site, mut lead) = Site::one();
+    let mut stream = connect(&site, 0);
+    for node in [ANY_NODE, 0] {
+        assert_eq!(state(&mut stream, node), "run");
+    }
+    let (errno, text) = ask(&mut stream, "foo.bar", None, ANY_NODE);
+    assert_eq!((errno, text.as_str()), (38, "No service matching foo.bar is registered"));
+    assert_eq!(ask(&mut stream, "state-machine.get", None, 5).0, 113, "there is no such rank");
+    // An open connection does not keep the broker from ending.
+    assert_eq!(lead.end(), Some(0));
+}
+
+/// In state `run` it would end.
+#[test]
+fn a_worker_that_another_lead_sends_away_before_the_quorum_stays_and_has_no_way_to_the_lead() {
+    let site = Site::new(3);
+    let lead = site.start(0, &[]);
+    let mut worker = site.start(1, &[]);
+    site.wait_for_log(1, "init->quorum");
+    let mut stream = connect(&site, 1);
+    assert_eq!(state(&mut stream, 0), "quorum");
+    drop(lead);
+    let _another = site.start(0, &[]);
+    site.wait_for_log(1, "sent disconnect control message");
+    assert_eq!(ask(&mut stream, "state-machine.get", None, 0).0, 113);
+    assert!(worker.runs());
+}
+
+#[test]
+fn the_lead_drains_ranks_and_lists_what_runs_there_whichever_broker_is_asked() {
+    let (site, _brokers) = Site::two();
+    let job = ["submit", "--quiet", "-N2", "bash", "-c", "until [ -e go ]; do sleep 0.05; done"];
+    site.ok(0, &job);
+    let mut stream = connect(&site, 1);
+    let mut ask = |topic: &str, payload: &str| ask(&mut stream, topic, Some(payload), 0);
+    let running = r#"{"max_entries":9,"attrs":[],"constraint":{"and":[{"states":["running"]},{"ranks":["1"]}]}}"#;
+    let list = wait_for("the job", || {
+        let (errno, list) = ask("job-list.list", running);
+        assert_eq!(errno, 0, "{list}");
+        list.contains("id").then_some(list)
+    });
+    assert_eq!(list.matches("id").count(), 1, "{list}");
+    let drain = r#"{"targets":"1","reason":"bad fan"}"#;
+    let drained = || site.ok(0, &["resource", "drain", "-no", "{ranks} {reason}"]);
+    assert_eq!(drained(), "");
+    assert_eq!(ask("resource.drain", drain), (0, String::new()));
+    assert_eq!(ask("resource.drain", drain), (17, "rank 1 already drained".to_owned()));
+    assert_eq!(drained(), "1 bad fan\n");
+    let (errno, status) = ask("resource.status", "{}");
+    assert_eq!(errno, 0);
+    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+    assert_eq!(status["drain"]["1"]["reason"], "bad fan");
+    let free = || site.ok(0, &["resource", "list", "--states=free", "-no", "{nnodes}"]);
+    site.write("go", "");
+    wait_for("the lead alone", || (free() == "1\n").then_some(()));
+    assert_eq!(ask("resource.undrain", r#"{"targets":"1"}"#), (0, String::new()));
+    assert_eq!(
+        ask("resource.undrain", r#"{"targets":"1"}"#),
+        (17, "rank 1 not drained".to_owned())
+    );
+    wait_for("both", || (free() == "2\n").then_some(()));
+    assert_eq!(ask("resource.drain", r#"{"targets":"7","reason":""}"#).0, 22);
+    assert_eq!(ask("resource.drain", r#"{"reason":"bad fan"}"#).0, 71);
+}
+
+/// A user that has no passwd entry.
+const OTHER_USER: u32 = 54_321;
+
+#[test]
+fn root_may_look_and_not_submit_and_strangers_are_turned_away() {
+    if !nix::unistd::getuid().is_root() {
+        eprintln!("skipped: being other users needs root");
+        return;
+    }
+    let site = Site::new(1);
+    site.set_mode(".", 0o777);
+    let config = site.read("broker.toml");
+    site.write("broker.toml", &format!("{config}[access]\nallow-root-owner = true\n"));
+    std::os::unix::fs::chown(site.path("curve.cert"), Some(OTHER_USER), None).expect("chown");
+    let mut command = site.broker("start", 0, &[]);
+    command.uid(OTHER_USER).gid(OTHER_USER).env("HOME", "/tmp");
+    let _lead = site.spawn(command, 0);
+    site.wait_for_log(0, "quorum->run");
+    site.set_mode("run0", 0o755);
+    let ask_as = |user, words: &[&str]| {
+        let mut question = site.question(0, words);
+        question.uid(user);
+        answer(question)
+    };
+
+    assert_eq!(ask_as(0, &["getattr", "size"]).out, "1\n");
+    for command in ["submit", "run"] {
+        let refused = ask_as(0, &[command, "true"]).err;
+        assert!(refused.contains("submission of jobs as user root not supported"), "{refused}");
+    }
+    assert_eq!(ask_as(OTHER_USER, &["submit", "sleep", "120"]).code, Some(0));
+    // Everybody sees their own jobs.
+    let names = |user| ask_as(user, &["jobs", "-ano", "{name}"]).out;
+    assert_eq!((names(0), names(OTHER_USER)), (String::new(), "sleep\n".to_owned()));
+
+    let stranger = ask_as(65_534, &["getattr", "size"]);
+    assert_eq!(stranger.code, Some(1));
+    assert!(stranger.err.contains("Operation not permitted"), "{stranger:?}");
+    site.wait_for_log(
+        0,
+        "connector-local.err[0]: client_authenticate: uid=65534 no assigned roles",
+    );
+}
