@@ -1,7 +1,8 @@
 //! What single fields do to the pods.
 
-use crate::support::{cluster, config, faults, hello, pod_spec};
-use flux_contract::{MUNGE_MOUNT, Workload};
+use crate::support::{built, cluster, config, documents, faults, hello, pod_spec};
+use flux_contract::{Bootstrap, MUNGE_MOUNT, Redacted, Workload, labels};
+use flux_operator::controller::build::secret;
 use k8s_openapi::api::core::v1::{Container, Volume};
 use serde_json::{Value, json};
 
@@ -40,6 +41,72 @@ fn cores_are_a_variable_of_the_container_and_one_unless_given() {
     assert_eq!(cores(json!({ "cores": 4 })), [Some("4".to_owned())]);
     let own = json!({ "cores": 4, "environment": { "FLUX_CORES": "own" } });
     assert_eq!(cores(own), [Some("own".to_owned())]);
+}
+
+#[test]
+fn a_bursted_broker_gets_port_and_hosts_of_its_lead() {
+    let lead = json!({ "address": "203.0.113.7", "name": "root", "size": 2, "port": 30093 });
+    let bursting = json!({ "leadBroker": lead, "clusters": [{ "name": "hello", "size": 4 }] });
+    let config = config(&json!({ "flux": { "bursting": bursting } }));
+    let Bootstrap::Child { lead, lead_port, hosts } = config.network.bootstrap else {
+        panic!("not a child: {:?}", config.network);
+    };
+    assert_eq!((lead.as_str(), lead_port), ("203.0.113.7", 30093));
+    assert_eq!(hosts.to_string(), "root-[0-1],hello-[0-3]");
+}
+
+#[test]
+fn another_mount_path_reaches_every_object() {
+    let spec = json!({ "flux": { "container": { "mountPath": "/opt/flux" } } });
+    for document in documents(&cluster(&hello(&spec))) {
+        assert!(!document.to_string().contains("/mnt/flux"), "{document}");
+    }
+    assert!(config(&spec).layout.local_uri().contains("/opt/flux/"));
+}
+
+#[test]
+fn ports_of_the_runner_make_no_service() {
+    let spec = json!({ "containers": [{ "image": "app", "command": "a", "ports": [8080] }] });
+    let (services, _) = built(&cluster(&hello(&spec)));
+    assert!(services.sidecars.is_empty() && services.aliases.is_empty());
+}
+
+#[test]
+fn pod_resources_are_an_overhead_where_a_runtime_class_asks_for_one() {
+    for class in [None, Some("kata")] {
+        let pod = json!({ "resources": { "cpu": "250m" }, "runtimeClassName": class });
+        let spec = pod_spec(&json!({ "pod": pod }));
+        let requests = spec.resources.and_then(|it| it.requests);
+        let (used, other) =
+            if class.is_some() { (spec.overhead, requests) } else { (requests, spec.overhead) };
+        assert_eq!((used.unwrap()["cpu"].0.as_str(), other), ("250m", None));
+    }
+}
+
+#[test]
+fn the_operators_labels_win_over_the_users() {
+    let theirs = json!({
+        "namespace": "mine", "app": "mine", "app.kubernetes.io/name": "mine",
+        "app.kubernetes.io/managed-by": "mine", "hpa-selector": "mine", "job-index": "mine",
+        "team": "physics",
+    });
+    let (_, desired) = built(&cluster(&hello(&json!({ "pod": { "labels": theirs } }))));
+    let template = desired.job.spec.unwrap().template.metadata.unwrap();
+    // Each lead has its own job-index, and gets it when it is there.
+    let expected = json!({
+        "namespace": "work", "app": labels::APP_VALUE, "app.kubernetes.io/name": "hello",
+        "app.kubernetes.io/managed-by": labels::APP_VALUE, "hpa-selector": "hello",
+        "team": "physics",
+    });
+    assert_eq!(json!(template.labels), expected);
+}
+
+#[test]
+fn a_certificate_may_be_in_a_secret_of_the_user() {
+    let spec = json!({ "flux": { "curveCertSecret": "mine" } });
+    let secrets = pod_spec(&spec).volumes.unwrap().into_iter().filter_map(|it| it.secret);
+    assert_eq!(secrets.filter_map(|it| it.secret_name).collect::<Vec<_>>(), ["mine"]);
+    assert!(secret(&cluster(&hello(&spec)), &Redacted::new(String::new())).is_none());
 }
 
 #[test]

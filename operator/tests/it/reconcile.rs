@@ -1,5 +1,6 @@
 //! Whole reconciles of one MiniCluster, against an API server in memory.
 
+use crate::support::CERTIFICATE;
 use crate::support::world::{
     CLUSTER, CONFIG, EVENTS, JOB, SECRETS, SERVICE, World, create, finish, patch, status,
 };
@@ -23,15 +24,17 @@ async fn the_first_reconcile_applies_everything_in_order_and_the_second_writes_n
 
 #[tokio::test]
 async fn the_certificate_is_written_to_the_secret_and_nowhere_else() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
-    let paths = world.server.paths(SECRETS);
-    assert_eq!(paths.len(), 1);
-    let secret = world.server.get(&paths[0]).unwrap();
-    assert!(secret["stringData"]["curve.cert"].as_str().unwrap().contains("secret-key"));
-    let others = world.server.bodies().into_iter().filter(|body| body["kind"] != "Secret");
-    let others: Vec<String> = others.map(|body| body.to_string()).collect();
-    assert!(others.len() > 4 && others.iter().all(|body| !body.contains("secret-key")));
+    for spec in [json!({}), json!({ "flux": { "curveCert": CERTIFICATE } })] {
+        let world = World::new(&spec);
+        world.reconcile().await.unwrap();
+        let paths = world.server.paths(SECRETS);
+        assert_eq!(paths.len(), 1);
+        let secret = world.server.get(&paths[0]).unwrap();
+        assert!(secret["stringData"]["curve.cert"].as_str().unwrap().contains("secret-key"));
+        let others = world.server.bodies().into_iter().filter(|body| body["kind"] != "Secret");
+        let others: Vec<String> = others.map(|body| body.to_string()).collect();
+        assert!(others.len() > 4 && others.iter().all(|body| !body.contains("secret-key")));
+    }
 }
 
 #[tokio::test]

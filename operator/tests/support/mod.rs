@@ -22,6 +22,9 @@ use std::net::{IpAddr, Ipv4Addr};
 /// Address of the lead's Service in all tests.
 pub(crate) const LEAD: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 7));
 
+/// A certificate that a user gives.
+pub(crate) const CERTIFICATE: &str = "metadata\n    name = \"x\"\ncurve\n    public-key = \"Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID\"\n    secret-key = \"D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs\"\n";
+
 /// The operator's defaults in all tests: no value equals a constant of the product.
 pub(crate) fn defaults() -> Defaults {
     Defaults {

@@ -12,6 +12,7 @@ fn unset_max_size_means_size_and_unset_min_size_stays_open() {
     let cluster = good(json!({ "maxSize": 6, "minSize": 2 }));
     assert_eq!((cluster.size, cluster.max_size, cluster.min_size), (4, 6, Some(2)));
     assert_eq!(cluster.flux.hosts.to_string(), "hello-[0-5]");
+    assert_eq!(good(json!({ "maxSize": 4 })).max_size, 4);
 }
 
 #[test]
@@ -35,6 +36,8 @@ fn the_mini_cluster_owns_what_is_made_for_it() {
 #[test]
 fn the_headless_service_has_the_clusters_name_unless_given() {
     assert_eq!(good(json!({})).network.headless_name, "hello");
+    let given = good(json!({ "network": { "headlessName": "flux-service" } }));
+    assert_eq!(given.network.headless_name, "flux-service");
     let change = json!({ "network": { "headlessName": "hello-lead" } });
     assert_eq!(faults(change), ["spec.network.headlessName"]);
 }

@@ -1,6 +1,7 @@
 //! What the definition refuses, when the API server runs its rules and when the operator does.
 
-use crate::validate::{CERTIFICATE, container, defaults, faults, named, spec, volume};
+use crate::support::CERTIFICATE;
+use crate::validate::{container, defaults, faults, named, spec, volume};
 use flux_operator::cluster::validate::validate;
 use serde_json::{Value, json};
 

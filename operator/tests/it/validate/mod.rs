@@ -81,5 +81,3 @@ fn submission(change: Value) -> flux_contract::Submission {
         other => panic!("{other:?}"),
     }
 }
-
-const CERTIFICATE: &str = "metadata\n    name = \"x\"\ncurve\n    public-key = \"Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID\"\n    secret-key = \"D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs\"\n";

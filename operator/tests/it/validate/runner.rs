@@ -32,6 +32,19 @@ fn users_that_cannot_be_made_are_refused() {
 }
 
 #[test]
+fn both_spellings_of_user_and_hooks_are_understood() {
+    for (one, other) in [
+        (json!({ "fluxUser": { "uid": 77 } }), json!({ "fluxuser": { "uid": 77 } })),
+        (json!({ "commands": { "brokerPre": "a" } }), json!({ "commands": { "preBroker": "a" } })),
+        (json!({ "commands": { "workerPre": "a" } }), json!({ "commands": { "preWorker": "a" } })),
+    ] {
+        let runner = good(container(one)).runner;
+        assert_eq!(runner, good(container(other)).runner);
+        assert_ne!(runner, good(container(json!({}))).runner);
+    }
+}
+
+#[test]
 fn a_batch_needs_lines() {
     assert_eq!(faults(container(json!({ "batch": true }))), ["spec.containers[0].command"]);
 }

@@ -6,7 +6,13 @@ use serde_json::json;
 
 #[test]
 fn node_and_task_flags_follow_the_number_of_tasks() {
-    for (tasks, flags) in [(0, &["-N", "4"][..]), (1, &["-n1"]), (4, &["-N", "4", "-n4"])] {
+    for (tasks, flags) in [
+        (0, &["-N", "4"][..]),
+        (1, &["-n1"]),
+        (3, &["-n3"]),
+        (4, &["-N", "4", "-n4"]),
+        (8, &["-N", "4", "-n8"]),
+    ] {
         assert_eq!(submission(json!({ "tasks": tasks })).flags, flags);
     }
 }
@@ -114,6 +120,12 @@ fn a_script_is_the_command_and_its_escaped_dollars_are_plain() {
         submission.script.as_deref(),
         Some("#!/bin/bash\necho \"rank ${FLUX_TASK_RANK} $HOME\"\n")
     );
+}
+
+#[test]
+fn a_script_that_names_no_interpreter_is_run_by_bash() {
+    let script = json!({ "commands": { "script": "[[ 1 == 1 ]] && hostname" } });
+    assert_eq!(submission(container(script)).command, ["bash", "/tmp/custom-entrypoint.sh"]);
 }
 
 #[test]
