@@ -3,12 +3,12 @@
 use crate::support::simulation::job::{JobController, is_suspended, pods_of};
 use crate::support::simulation::job_policy::{Verdict, verdict};
 use crate::support::simulation::kubelet::Kubelet;
-use crate::support::simulation::patch::merge;
 use crate::support::simulation::queue;
 use crate::support::simulation::refusal::Refusal;
 use crate::support::simulation::rules::{admit, fill_in};
 use crate::support::simulation::selectors::Selection;
 use crate::support::simulation::store::Store;
+use json_patch::merge;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -28,13 +28,6 @@ fn a_term_asks_for_a_value_another_value_a_key_or_none() {
         assert!(!has(term, ""), "{term}");
     }
     assert!(!has("", "status.phase=Pending"));
-}
-
-#[test]
-fn a_merge_removes_by_null_and_replaces_lists() {
-    let mut object = json!({ "a": { "b": 1, "c": 2 }, "list": [1, 2] });
-    merge(&mut object, &json!({ "a": { "b": null }, "list": [3], "new": { "x": null, "y": 1 } }));
-    assert_eq!(object, json!({ "a": { "c": 2 }, "list": [3], "new": { "y": 1 } }));
 }
 
 fn changed(old: &Value, path: &str, value: Value) -> Result<Value, Refusal> {

@@ -9,8 +9,7 @@
 
 use super::simulation::api::{Asked, Memory, News, refuse};
 use super::simulation::faults::{Failure, Fault};
-use super::simulation::gate::Gate;
-use super::simulation::refusal::Refusal;
+use super::simulation::refusal::{Refusal, conflict, refused};
 use super::simulation::selectors::is_labelled;
 use axum::body::Body as Answer;
 use http::header::ACCEPT;
@@ -20,7 +19,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 pub(crate) use super::simulation::faults::Outage;
 
@@ -37,7 +36,8 @@ pub(crate) struct Server {
     memory: Arc<Mutex<Memory>>,
     outage: Arc<Mutex<Option<Outage>>>,
     asked: Arc<Notify>,
-    gate: Gate,
+    /// How many requests are answered: all of them, unless somebody says how many.
+    passes: Arc<watch::Sender<Option<usize>>>,
 }
 impl Server {
     /// A client that talks to this server.
@@ -50,11 +50,11 @@ impl Server {
             while let Some((request, respond)) = handle.next_request().await {
                 let is_watch = is_watch(&request);
                 watches += usize::from(is_watch);
-                server.gate.pass().await;
+                server.pass().await;
                 let outage = *server.outage.lock().unwrap();
                 match outage {
                     Some(Outage::Answers(code)) => {
-                        respond.send_response(refuse(&Refusal::new(code, "outage")));
+                        respond.send_response(refuse(&refused(code, "outage")));
                     }
                     Some(Outage::Silent) => unanswered.push(respond),
                     None if server.lock().clusters_last
@@ -90,7 +90,15 @@ impl Server {
 
     /// How many requests are answered now: `None` for all.
     pub(crate) fn let_pass(&self, requests: Option<usize>) {
-        self.gate.set(requests);
+        self.passes.send_replace(requests);
+    }
+
+    /// Resolves when a request may pass.
+    async fn pass(&self) {
+        let mut passes = self.passes.subscribe();
+        // The sender is ours.
+        let _ = passes.wait_for(|left| *left != Some(0)).await;
+        self.passes.send_modify(|left| *left = left.map(|left| left.saturating_sub(1)));
     }
 
     /// The list of `MiniClusters` comes when all other watches have begun: whatever is reconciled meets
@@ -187,7 +195,7 @@ impl Server {
 
     /// Refuses writes to `path` from now on.
     pub(crate) fn refuse(&self, path: &str, code: u16, message: &str) {
-        let refusal = Refusal::new(code, message);
+        let refusal = refused(code, message);
         self.lock().faults.refusals.insert(path.to_owned(), refusal);
     }
 
@@ -331,5 +339,5 @@ fn is_watch(request: &Request<Body>) -> bool {
 
 /// A failure with this code. That a name is taken is never untrue; a quota may be changing (409).
 fn fault(code: u16) -> Refusal {
-    if code == 409 { Refusal::conflict("a quota") } else { Refusal::new(code, "fault") }
+    if code == 409 { conflict("a quota") } else { refused(code, "fault") }
 }

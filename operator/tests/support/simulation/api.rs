@@ -1,7 +1,7 @@
 //! What an API server does with a request: who may ask, what is read, listed, watched and written.
 
 use super::faults::Faults;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, not_found, refused};
 use super::selectors::{Selection, Words, words};
 use super::store::Store;
 use super::watch::Watch;
@@ -68,7 +68,7 @@ impl Memory {
             if method != Method::GET {
                 self.mistakes.push(format!("{method} {path}: not allowed"));
             }
-            return refuse(&Refusal::new(403, "the operator's role does not allow it"));
+            return refuse(&refused(403, "the operator's role does not allow it"));
         }
         if method == Method::GET {
             return self.read(asked);
@@ -88,7 +88,7 @@ impl Memory {
             Ok((code, object)) => respond(code, &*object),
             Err(refusal) => {
                 if refusal.code == 422 {
-                    self.mistakes.push(format!("{method} {path}: {}", refusal.status()["message"]));
+                    self.mistakes.push(format!("{method} {path}: {}", refusal.message));
                 }
                 refuse(&refusal)
             }
@@ -108,7 +108,7 @@ impl Memory {
                     Some(object) => store.merge_status(object, body)?,
                     None => store.merge(path, body)?,
                 },
-                _ => return Err(Refusal::new(405, "not here")),
+                _ => return Err(refused(405, "not here")),
             },
         ))
     }
@@ -127,7 +127,7 @@ impl Memory {
             None => self
                 .store
                 .get(path)
-                .map_or_else(|| refuse(&Refusal::not_found()), |object| respond(200, object)),
+                .map_or_else(|| refuse(&not_found()), |object| respond(200, object)),
         };
         for (path, object) in self.faults.intrusions(path) {
             self.store.put(&path, object);
@@ -240,7 +240,7 @@ fn page(
 
 /// A refusal, as an answer.
 pub(crate) fn refuse(refusal: &Refusal) -> Response<Answer> {
-    respond(refusal.code, &refusal.status())
+    respond(refusal.code, refusal)
 }
 
 fn respond(code: u16, body: &impl Serialize) -> Response<Answer> {

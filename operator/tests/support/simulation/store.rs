@@ -1,10 +1,10 @@
 //! Objects by their paths, with their versions, and all changes in their order.
 
 use super::clock::Clock;
-use super::patch::merge;
 use super::queue::is_queued;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, conflict, not_found, refused};
 use super::rules::{COUNTED, admit, fill_in};
+use json_patch::merge;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ impl Store {
     pub(crate) fn create(&mut self, path: &str, body: &Value) -> Result<Arc<Value>, Refusal> {
         let path = format!("{path}/{}", body["metadata"]["name"].as_str().unwrap_or_default());
         if self.objects.contains_key(&path) {
-            return Err(Refusal::new(409, "already exists"));
+            return Err(refused(409, "already exists"));
         }
         let mut object = body.clone();
         object["metadata"]["creationTimestamp"] = json!(self.clock.now().to_string());
@@ -150,7 +150,7 @@ impl Store {
 
     /// Deletes the object at `path`. One that something has to be done for before stays until then.
     pub(crate) fn delete(&mut self, path: &str, options: &Value) -> Result<Arc<Value>, Refusal> {
-        let object = self.objects.get(path).cloned().ok_or_else(Refusal::not_found)?;
+        let object = self.objects.get(path).cloned().ok_or_else(not_found)?;
         check(&object, &options["preconditions"])?;
         if !object["metadata"]["deletionTimestamp"].is_null() {
             return Ok(object);
@@ -189,7 +189,7 @@ impl Store {
         conditions: &Value,
         change: impl FnOnce(&mut Value),
     ) -> Result<Arc<Value>, Refusal> {
-        let old = self.objects.get(path).ok_or_else(Refusal::not_found)?;
+        let old = self.objects.get(path).ok_or_else(not_found)?;
         check(old, &conditions["metadata"])?;
         let mut new = Value::clone(old);
         change(&mut new);
@@ -224,7 +224,7 @@ fn check(object: &Value, conditions: &Value) -> Result<(), Refusal> {
         !conditions[*field].is_null() && conditions[*field] != object["metadata"][*field]
     };
     let other = ["uid", "resourceVersion"].into_iter().find(other);
-    other.map_or(Ok(()), |field| Err(Refusal::conflict(field)))
+    other.map_or(Ok(()), |field| Err(conflict(field)))
 }
 
 fn set_status(object: &mut Value, status: Option<Value>) {
