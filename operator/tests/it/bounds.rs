@@ -213,7 +213,7 @@ async fn a_specification_that_cannot_be_read_is_refused_like_any_other() {
         let (status, reason, message) = world.condition("Accepted");
         assert_eq!((&*status, &*reason), ("False", "Invalid"));
         assert!(message.starts_with("spec: cannot be read: "), "{message}");
-        assert_eq!(world.writes().await, [""; 0], "one write");
+        assert_eq!(world.writes().await, [""; 0], "no second write");
     }
 }
 

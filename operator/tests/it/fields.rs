@@ -1,6 +1,6 @@
 //! What single fields do to the pods.
 
-use crate::support::{built, cluster, config, documents, faults, hello, pod_spec};
+use crate::support::{built, cluster, config, documents, hello, pod_spec};
 use flux_contract::{Bootstrap, MUNGE_MOUNT, Redacted, Workload, labels};
 use flux_operator::controller::build::secret;
 use k8s_openapi::api::core::v1::{Container, Volume};
@@ -134,28 +134,6 @@ fn the_arm_view_is_taken_where_no_image_is_named() {
     assert_eq!(view(json!({ "arch": "arm" })), "registry.example/default-arm-view:3");
     assert_eq!(view(json!({ "arch": "amd64" })), "registry.example/default-view:3");
     assert_eq!(view(json!({ "arch": "arm", "container": { "image": "mine" } })), "mine");
-}
-
-#[test]
-fn an_unknown_architecture_and_one_that_contradicts_the_node_selector_are_refused() {
-    let unknown = faults(&json!({ "flux": { "arch": "sparc" } }));
-    assert!(unknown[0].contains("spec.flux.arch: \"sparc\" is not possible"), "{unknown:?}");
-    let contradiction = faults(&json!({
-        "flux": { "arch": "arm" }, "pod": { "nodeSelector": { "kubernetes.io/arch": "amd64" } },
-    }));
-    assert!(contradiction[0].contains("keep one"), "{contradiction:?}");
-}
-
-#[test]
-fn two_sidecars_never_need_the_same_service() {
-    let faults = faults(&json!({ "containers": [
-        { "image": "app", "command": "a", "runFlux": true },
-        { "image": "a", "name": "web", "ports": [80] },
-        { "image": "b", "name": "hello-web", "ports": [81] },
-        { "image": "c", "name": "lead", "ports": [82] },
-    ] }));
-    assert_eq!(faults.len(), 2, "{faults:?}");
-    assert!(faults[0].contains("containers[2].name") && faults[1].contains("containers[3].name"));
 }
 
 #[test]

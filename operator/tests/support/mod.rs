@@ -22,6 +22,9 @@ use std::net::{IpAddr, Ipv4Addr};
 /// Address of the lead's Service in all tests.
 pub(crate) const LEAD: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 7));
 
+/// The uid of each MiniCluster.
+pub(crate) const UID: &str = "11111111-2222-3333-4444-555555555555";
+
 /// A certificate that a user gives.
 pub(crate) const CERTIFICATE: &str = "metadata\n    name = \"x\"\ncurve\n    public-key = \"Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID\"\n    secret-key = \"D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs\"\n";
 
@@ -45,7 +48,7 @@ pub(crate) fn images() -> Images {
 /// The MiniCluster in `text`, as the API server would have stored it.
 pub(crate) fn object(text: &str) -> MiniCluster {
     let mut object: MiniCluster = serde_saphyr::from_str(text).unwrap();
-    object.metadata.uid = Some("11111111-2222-3333-4444-555555555555".to_owned());
+    object.metadata.uid = Some(UID.to_owned());
     object.metadata.namespace.get_or_insert_with(|| "work".to_owned());
     object.metadata.generation = Some(1);
     object
