@@ -113,14 +113,14 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
     (
         ".startDeadlineSeconds",
         "acted on when the Job has started",
-        "tests/it/pauses.rs",
-        "what_does_not_start_in_time_is_ended_by_its_job_and_says_why",
+        "src/controller/decide/tests.rs",
+        "an_instance_that_does_not_start_in_time_ends_itself_with_the_cause",
     ),
     (
         ".suspend",
         "depends on who has suspended the Job",
-        "tests/it/pauses.rs",
-        "a_suspended_mini_cluster_keeps_all_but_its_pods_and_is_resumed",
+        "src/controller/decide/suspension.rs",
+        "the_specification_suspends_and_resumes_what_it_has_suspended_alone",
     ),
 ];
 

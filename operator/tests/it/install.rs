@@ -251,33 +251,11 @@ async fn nothing_is_asked_of_the_cluster_for_what_runs_nor_for_what_copies() {
     world.reconcile().await.unwrap();
     assert_eq!(world.server.reads("/api/v1/nodes"), 2);
 
-    for (spec, why) in [
-        (json!({ "flux": { "container": { "install": "Copy" } } }), "asked for"),
-        (json!({ "pod": { "runtimeClassName": "gvisor" } }), "runtime class \"gvisor\""),
-    ] {
-        let world = World::new(&spec);
-        world.server.runs("v1.36.3", Some(good_nodes(1)));
-        world.reconcile().await.unwrap();
-        let (method, reason) = reported(&world);
-        assert!(method == InstallMethod::Copy && reason.ends_with(why), "{method:?}: {reason}");
-        assert_eq!(world.server.reads("/version"), 0);
-    }
-}
-
-#[tokio::test]
-async fn images_that_were_asked_for_are_mounted_with_a_warning_where_that_will_not_or_may_not_work()
-{
-    for (release, warning) in [
-        ("v1.30.0", "asked for, but will not work: the API server"),
-        ("v1.33.0", "asked for, and may not work: the API server"),
-    ] {
-        let world = World::new(&json!({ "flux": { "container": { "install": "Image" } } }));
-        world.server.runs(release, None);
-        world.reconcile().await.unwrap();
-        let (method, reason) = reported(&world);
-        assert_eq!((method, copying(&world)), (InstallMethod::Image, 0));
-        assert!(reason.starts_with(warning), "{reason}");
-    }
+    let world = World::new(&json!({ "flux": { "container": { "install": "Copy" } } }));
+    world.server.runs("v1.36.3", Some(good_nodes(1)));
+    world.reconcile().await.unwrap();
+    assert_eq!(reported(&world), (InstallMethod::Copy, "asked for".to_owned()));
+    assert_eq!(world.server.reads("/version"), 0);
 }
 
 /// An API server with a feature switched off makes the Job without its fields, and says nothing.
@@ -333,17 +311,4 @@ async fn a_configuration_that_somebody_has_deleted_is_made_anew_for_the_pods_the
     world.server.remove(CONFIG);
     world.with_another_operator().reconcile().await.unwrap();
     assert_eq!(world.server.get(CONFIG).unwrap()["data"], config["data"]);
-}
-
-#[tokio::test]
-async fn another_method_for_what_runs_is_refused_by_name() {
-    let world = World::new(&json!({}));
-    world.server.runs("v1.36.3", Some(good_nodes(1)));
-    world.reconcile().await.unwrap();
-    world.edit(2, |spec| spec["flux"] = json!({ "container": { "install": "Copy" } }));
-    world.reconcile().await.unwrap();
-    let (_, reason, message) = world.condition("Progressing");
-    assert_eq!(reason, "ChangeRefused");
-    assert!(message.contains("spec.flux.container.install"), "{message}");
-    assert_eq!(reported(&world).0, InstallMethod::Image);
 }

@@ -38,48 +38,6 @@ async fn the_certificate_is_written_to_the_secret_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn an_object_changed_by_hand_is_brought_back() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
-    world.server.writes();
-    world.server.change(SERVICE, |service| service["spec"]["ports"] = json!([]));
-    assert_eq!(world.writes().await, [patch(SERVICE)]);
-    assert_eq!(world.server.get(SERVICE).unwrap()["spec"]["ports"].as_array().unwrap().len(), 1);
-}
-
-#[tokio::test]
-async fn an_object_of_a_deleted_namesake_is_waited_for() {
-    let world = World::new(&json!({}));
-    let owner = json!([{
-        "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "name": "hello",
-        "uid": "of-the-one-before",
-    }]);
-    world.server.put(
-        CONFIG,
-        json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": { "name": "hello-agent", "ownerReferences": owner },
-        }),
-    );
-    assert_eq!(world.reconcile().await.unwrap_err().category(), "WaitingForDeletion");
-    assert!(world.server.get(JOB).is_none());
-}
-
-#[tokio::test]
-async fn whether_a_run_has_ended_is_never_read_from_the_status() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
-    finish(&world, "Failed", 7);
-    world.reconcile().await.unwrap();
-    world.server.remove(JOB);
-    world.server.change(CLUSTER, |object| object["status"] = json!(null));
-    world.server.writes();
-    assert_eq!(world.writes().await, [status()]);
-    assert_eq!((world.status().exit_code, world.status().state), (Some(7), Some(State::Failed)));
-    assert!(world.condition("Failed").2.starts_with("command exited with code 7"));
-}
-
-#[tokio::test]
 async fn an_end_that_could_not_be_noted_is_not_told() {
     let world = World::new(&json!({}));
     world.reconcile().await.unwrap();
