@@ -1,19 +1,14 @@
 //! Every field of `status` says something at some time: the fields are taken from the definition, so
 //! that a new one cannot be forgotten.
 
+use crate::support::any_spec::{OBJECT, VERSION};
 use crate::support::field_path::leaves;
 use crate::support::world::{CLUSTER, JOB, World, finish};
-use flux_operator::crd;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// Fields that are always empty, and why.
 const ALWAYS_EMPTY: &[(&str, &str)] = &[(".jobid", "documented: kept for clients that read it")];
-
-fn version() -> Value {
-    let definition = serde_json::to_value(crd::definition::definition().unwrap()).unwrap();
-    definition["spec"]["versions"][0].clone()
-}
 
 /// Paths of the fields of `value` that say something, as [`leaves`] has them.
 fn told(path: &str, value: &Value, found: &mut BTreeSet<String>) {
@@ -60,7 +55,7 @@ async fn every_field_of_the_status_says_something_at_some_time() {
     for status in life().await {
         told("", &status, &mut found);
     }
-    let schema = version()["schema"]["openAPIV3Schema"]["properties"]["status"].clone();
+    let schema = OBJECT["properties"]["status"].clone();
     let fields: BTreeSet<String> = leaves(&schema).into_iter().map(|(path, _)| path).collect();
     assert!(fields.len() > 15, "only {} fields were found", fields.len());
     let silent: BTreeSet<&str> = fields.difference(&found).map(String::as_str).collect();
@@ -71,18 +66,16 @@ async fn every_field_of_the_status_says_something_at_some_time() {
 
 #[test]
 fn there_is_nothing_beside_the_specification_and_the_status() {
-    let schema = version()["schema"]["openAPIV3Schema"].clone();
+    let schema = &*OBJECT;
     let fields: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
     assert_eq!(fields, ["spec", "status"]);
 }
 
 #[test]
 fn columns_and_the_scale_subresource_name_fields_that_exist() {
-    let version = version();
-    let schema = &version["schema"]["openAPIV3Schema"];
-    let fields: Vec<String> = leaves(schema).into_iter().map(|(path, _)| path).collect();
-    let scale = version["subresources"]["scale"].as_object().unwrap().values();
-    let columns = version["additionalPrinterColumns"].as_array().unwrap();
+    let fields: Vec<String> = leaves(&OBJECT).into_iter().map(|(path, _)| path).collect();
+    let scale = VERSION["subresources"]["scale"].as_object().unwrap().values();
+    let columns = VERSION["additionalPrinterColumns"].as_array().unwrap();
     let paths = scale.chain(columns.iter().map(|column| &column["jsonPath"]));
     for path in paths.map(|path| path.as_str().unwrap()) {
         assert!(fields.iter().any(|it| it == path) || path.starts_with(".metadata."), "{path}");

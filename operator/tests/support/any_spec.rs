@@ -9,11 +9,18 @@ use proptest::sample::select;
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 
-/// The schema of `spec`.
-pub(crate) static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+/// The version of the definition that there is.
+pub(crate) static VERSION: LazyLock<Value> = LazyLock::new(|| {
     let definition = serde_json::to_value(crd::definition::definition().unwrap()).unwrap();
-    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].clone()
+    definition["spec"]["versions"][0].clone()
 });
+
+/// The schema of a MiniCluster.
+pub(crate) static OBJECT: LazyLock<Value> =
+    LazyLock::new(|| VERSION["schema"]["openAPIV3Schema"].clone());
+
+/// The schema of `spec`.
+pub(crate) static SCHEMA: LazyLock<Value> = LazyLock::new(|| OBJECT["properties"]["spec"].clone());
 
 /// What the schema says that [`value`] knows how to follow.
 const KEYWORDS: [&str; 21] = [

@@ -1,8 +1,7 @@
 //! The examples of the page say something, and are accepted.
 
-use crate::reference::page::{
-    Example, defaults, document, examples, not_acted_on, ordered, schema,
-};
+use crate::reference::page::{Example, defaults, document, examples, not_acted_on, ordered};
+use crate::support::any_spec::OBJECT;
 use flux_operator::cluster::validate::validate;
 use serde_json::Value;
 
@@ -49,8 +48,7 @@ fn every_example_gives_its_field_a_value_and_not_the_default() {
 
 #[test]
 fn places_that_are_said_to_be_the_same_are_the_same() {
-    let schema = schema();
-    let spec = &schema["properties"]["spec"]["properties"];
+    let spec = &OBJECT["properties"]["spec"]["properties"];
     let flux = &spec["flux"]["properties"];
     let container = &spec["containers"]["items"]["properties"];
     for (one, other) in [

@@ -4,9 +4,10 @@
 use crate::reference::fields::{
     Field, fields, kubernetes_type, limits, rules, same_as, text, type_name,
 };
+use crate::support::any_spec::OBJECT;
 use flux_operator::cli;
 use flux_operator::cluster::validate::{Defaults, validate};
-use flux_operator::crd::{self, Install, MiniCluster};
+use flux_operator::crd::{Install, MiniCluster};
 use flux_operator::images::VIEW_IMAGE;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -98,7 +99,7 @@ fn anchor(path: &str) -> String {
 /// All fields in the order of their examples. Every field without fields of its own has one, and
 /// every example has a field.
 pub(super) fn ordered(examples: &[Example]) -> Vec<Field> {
-    let all = fields("", &schema());
+    let all = fields("", &OBJECT);
     let all: Vec<Field> = all
         .into_iter()
         .filter(|field| field.path.starts_with("spec.") || field.path.starts_with("status."))
@@ -121,15 +122,10 @@ pub(super) fn ordered(examples: &[Example]) -> Vec<Field> {
     all
 }
 
-pub(super) fn schema() -> Value {
-    let definition = serde_json::to_value(crd::definition::definition().unwrap()).unwrap();
-    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
-}
-
 /// The section about what belongs to no field of ours.
 fn metadata() -> String {
     let mut text = "\n## `metadata`\n\nAs of every object of Kubernetes.\n\n".to_owned();
-    for (_, message) in rules(&schema()) {
+    for (_, message) in rules(&OBJECT) {
         let _ = writeln!(text, "- Refused: {message}");
     }
     text
@@ -178,7 +174,7 @@ fn refusals(field: &Field, all: &[Field]) -> Vec<String> {
     let name = field.path.rsplit_once('.').map_or("", |(_, name)| name);
     let around = match all.iter().find(|it| it.inner().as_deref() == Some(field.parent())) {
         Some(object) => object.schema.clone(),
-        None => schema()["properties"][field.parent()].clone(),
+        None => OBJECT["properties"][field.parent()].clone(),
     };
     let around = layers(&around).into_iter().flat_map(rules);
     let named = around.filter(|(path, _)| path.trim_start_matches('.') == name);
