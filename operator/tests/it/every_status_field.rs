@@ -65,13 +65,6 @@ async fn every_field_of_the_status_says_something_at_some_time() {
 }
 
 #[test]
-fn there_is_nothing_beside_the_specification_and_the_status() {
-    let schema = &*OBJECT;
-    let fields: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
-    assert_eq!(fields, ["spec", "status"]);
-}
-
-#[test]
 fn columns_and_the_scale_subresource_name_fields_that_exist() {
     let fields: Vec<String> = leaves(&OBJECT).into_iter().map(|(path, _)| path).collect();
     let scale = VERSION["subresources"]["scale"].as_object().unwrap().values();

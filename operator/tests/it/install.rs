@@ -2,13 +2,12 @@
 //! way, and what the status reports.
 
 use crate::support::world::{CONFIG, JOB, World};
-use crate::support::{LEAD, cluster, hello, images, object};
+use crate::support::{LEAD, cluster, hello, images};
 use flux_contract::{AgentConfig, Install, invocation};
 use flux_operator::controller::build::{agent_config, build};
 use flux_operator::crd::{InstallMethod, Installed};
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Value, json};
-use std::fmt::Write as _;
 use std::time::Duration;
 
 /// What the pods are made from where agent and view come by `install`.
@@ -17,37 +16,6 @@ fn pod_by(install: Install, object: &flux_operator::crd::MiniCluster) -> PodSpec
     let config = AgentConfig { install, ..agent_config(&cluster, Some(LEAD)) };
     let desired = build(&cluster, &config, &images(), 1).unwrap();
     desired.job.spec.unwrap().template.spec.unwrap()
-}
-
-/// What `pod` mounts, a line a mount: container, path, volume.
-fn mounts(pod: &PodSpec) -> String {
-    let volume = |name: &str| {
-        let found = pod.volumes.iter().flatten().find(|volume| volume.name == name).unwrap();
-        let image = found.image.as_ref().map(|image| image.reference.clone().unwrap());
-        image.map_or_else(|| name.to_owned(), |image| format!("image {image}"))
-    };
-    let init = pod.init_containers.iter().flatten().map(|container| ("init container", container));
-    let containers = pod.containers.iter().map(|container| ("container", container));
-    let mut text = String::new();
-    for (kind, container) in init.chain(containers) {
-        for mount in container.volume_mounts.iter().flatten() {
-            let part = mount.sub_path.as_ref().map(|part| format!("/{part}")).unwrap_or_default();
-            let mode = if mount.read_only == Some(true) { ", read-only" } else { "" };
-            let (name, path, volume) = (&container.name, &mount.mount_path, volume(&mount.name));
-            writeln!(text, "{kind} {name}: {path} is {volume}{part}{mode}").unwrap();
-        }
-    }
-    text
-}
-
-#[test]
-fn what_pods_mount_in_either_way_is_as_recorded() {
-    insta::glob!("clusters/*.yaml", |path| {
-        let object = object(&std::fs::read_to_string(path).unwrap());
-        let [mounted, copied] =
-            [Install::Image, Install::Copy].map(|install| mounts(&pod_by(install, &object)));
-        insta::assert_snapshot!(format!("Image\n{mounted}\nCopy\n{copied}"));
-    });
 }
 
 /// With a sidecar of each kind.

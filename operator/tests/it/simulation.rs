@@ -1,7 +1,6 @@
 //! The simulation of Kubernetes that the model is played in: where it must be as the real one is.
 
 use crate::support::simulation::job::{JobController, is_suspended, pods_of};
-use crate::support::simulation::job_policy::{Verdict, verdict};
 use crate::support::simulation::kubelet::Kubelet;
 use crate::support::simulation::queue;
 use crate::support::simulation::refusal::Refusal;
@@ -103,36 +102,6 @@ fn what_is_waited_for_goes_when_nobody_waits_any_more() {
     assert!(!store.get(&path).unwrap()["metadata"]["deletionTimestamp"].is_null());
     store.merge(&path, &json!({ "metadata": { "finalizers": null } })).unwrap();
     assert!(store.get(&path).is_none());
-}
-
-/// The verdict of the policy of a Job whose command runs once, on a pod whose `container` ended with `code`.
-fn judged(container: &str, code: i32, conditions: &Value) -> Verdict {
-    let (_, desired) =
-        crate::support::built(&crate::support::cluster(&crate::support::hello(&json!({}))));
-    let spec = serde_json::to_value(desired.job.spec).unwrap();
-    let state = json!({ "terminated": { "exitCode": code } });
-    let status = json!({
-        "phase": "Failed", "conditions": conditions,
-        "containerStatuses": [{ "name": container, "state": state }],
-    });
-    verdict(&spec, &json!({ "status": status }))
-}
-
-#[test]
-fn a_failure_policy_is_asked_rule_by_rule() {
-    let none = || json!([]);
-    let taken = json!([{ "type": "DisruptionTarget", "status": "True" }]);
-    for (code, conditions, expected) in [
-        (75, none(), Verdict::Ignore),
-        (1, none(), Verdict::FailJob),
-        (1, taken.clone(), Verdict::FailJob),
-        (2, none(), Verdict::Count),
-        (137, none(), Verdict::Count),
-        (137, taken, Verdict::Ignore),
-    ] {
-        assert_eq!(judged("hello", code, &conditions), expected, "{code} {conditions}");
-    }
-    assert_eq!(judged("another", 75, &none()), Verdict::Count);
 }
 
 const JOBS: &str = "/apis/batch/v1/namespaces/work/jobs";

@@ -5,6 +5,7 @@ use crate::support::server::Server;
 use crate::support::simulation::agent::End;
 use crate::support::simulation::clock::Clock;
 use crate::support::simulation::collector::collect;
+use crate::support::simulation::conditions::condition;
 use crate::support::simulation::job::{
     JobController, index_of, is_finished, is_over, is_ready, is_suspended,
 };
@@ -236,8 +237,7 @@ impl World {
                 !pod["metadata"]["labels"][labels::COMPLETION_INDEX].is_null()
                     && index_of(pod) == index
             };
-            let all = store.inside(PODS).filter(|(_, pod)| of_job(pod));
-            all.map(|(path, pod)| (path.clone(), Arc::clone(pod))).last()
+            store.select(PODS, of_job).pop()
         })
     }
 
@@ -284,8 +284,8 @@ impl World {
                 NodeFate::Lost => nodes.lose(number, store),
                 NodeFate::Back => drop(nodes.find(number)),
                 NodeFate::Rebooted if nodes.find(number) => {
-                    for path in pods_on(number, store, PODS) {
-                        if store.get(&path).is_some_and(|pod| pod["status"]["phase"] == "Running") {
+                    for (path, pod) in pods_on(number, store, PODS) {
+                        if pod["status"]["phase"] == "Running" {
                             Kubelet::end(store, &path, &End { code: 255, message: None });
                         }
                     }
@@ -293,7 +293,7 @@ impl World {
                 NodeFate::Rebooted => {}
                 NodeFate::GivenUp => nodes.give_up(number, store, PODS),
                 NodeFate::Drained => {
-                    for path in pods_on(number, store, PODS) {
+                    for (path, _) in pods_on(number, store, PODS) {
                         Kubelet::evict(store, &path);
                     }
                 }
@@ -311,9 +311,7 @@ impl World {
 
     fn tidy(&self) {
         self.store(|store| {
-            let over = store.inside(PODS).filter(|(_, pod)| is_over(pod));
-            let over: Vec<String> = over.map(|(path, _)| path.clone()).collect();
-            for path in over {
+            for (path, _) in store.select(PODS, is_over) {
                 let _ = store.delete(&path, &Value::Null);
             }
         });
@@ -394,9 +392,8 @@ impl World {
 
 /// True while the operator may try something again, or the Job may make a pod again.
 fn is_uneasy(store: &Store) -> bool {
-    let conditions =
-        store.get(CLUSTER).and_then(|cluster| cluster["status"]["conditions"].as_array());
-    let progressing = conditions.and_then(|all| all.iter().find(|it| it["type"] == "Progressing"));
+    let progressing =
+        store.get(CLUSTER).and_then(|cluster| condition(&cluster["status"], "Progressing"));
     let calm = ["Running", "Finished", "NotRunAgain", "ChangeRefused", "Invalid", "Suspended"];
     let is_calm = progressing.is_some_and(|it| calm.iter().any(|reason| it["reason"] == *reason));
     (store.get(CLUSTER).is_some() && !is_calm) || lacks_pods(store)

@@ -68,6 +68,13 @@ pub(crate) fn hello(spec: &Value) -> MiniCluster {
     object(&document.to_string())
 }
 
+/// The MiniCluster `hello` with this specification.
+pub(crate) fn with_spec(spec: &Value) -> MiniCluster {
+    let mut object = hello(&json!({}));
+    object.spec = serde_json::from_value(spec.clone()).unwrap();
+    object
+}
+
 /// `object`, validated.
 pub(crate) fn cluster(object: &MiniCluster) -> Cluster {
     validate(object, &defaults()).unwrap()

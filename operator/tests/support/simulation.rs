@@ -5,6 +5,7 @@ pub(crate) mod agent;
 pub(crate) mod api;
 pub(crate) mod clock;
 pub(crate) mod collector;
+pub(crate) mod conditions;
 pub(crate) mod faults;
 pub(crate) mod job;
 pub(crate) mod job_policy;

@@ -1,5 +1,6 @@
 //! What an API server fills into an object, and what it lets nobody change.
 
+use super::conditions::is_true;
 use super::job::is_suspended;
 use super::refusal::{Refusal, immutable};
 use serde_json::{Value, json};
@@ -98,8 +99,7 @@ pub(crate) fn admit(old: &Value, new: &mut Value) -> Result<(), Refusal> {
 /// (`shouldAllowMutablePodTemplate` in `pkg/registry/batch/job`.)
 fn waits(job: &Value) -> bool {
     let status = &job["status"];
-    let mut conditions = status["conditions"].as_array().into_iter().flatten();
-    let noted = conditions.any(|it| it["type"] == "Suspended" && it["status"] == "True");
+    let noted = is_true(status, "Suspended");
     let active = status["active"].as_u64().unwrap_or_default();
     is_suspended(job) && (status["startTime"].is_null() || noted) && active == 0
 }

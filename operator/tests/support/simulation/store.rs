@@ -57,11 +57,21 @@ impl Store {
         self.objects.get(path).map(|object| &**object)
     }
 
-    /// All objects of the collection at `path`, each with its path.
+    /// All objects of the collection at `path`, each with its path; without a path all there are.
     pub(crate) fn inside(&self, path: &str) -> impl Iterator<Item = (&String, &Arc<Value>)> {
-        let begin = format!("{path}/");
+        let begin = if path.is_empty() { String::new() } else { format!("{path}/") };
         let range = self.objects.range(begin.clone()..);
         range.take_while(move |(path, _)| path.starts_with(&begin))
+    }
+
+    /// The objects of the collection at `path` that are asked for, as they are now, each with its path.
+    pub(crate) fn select(
+        &self,
+        path: &str,
+        which: impl Fn(&Value) -> bool,
+    ) -> Vec<(String, Arc<Value>)> {
+        let found = self.inside(path).filter(|(_, object)| which(object));
+        found.map(|(path, object)| (path.clone(), Arc::clone(object))).collect()
     }
 
     /// All objects, each with its path.
@@ -144,8 +154,17 @@ impl Store {
 
     /// Says how the object at `path` is, as whoever it is that runs it.
     pub(crate) fn set_status(&mut self, path: &str, status: Value) {
-        // It may have gone meanwhile.
-        let _ = self.update(path, &Value::Null, |object| object["status"] = status);
+        self.change_status(path, |old| *old = status);
+    }
+
+    /// Changes what is said of how the object at `path` is, if it is there.
+    pub(crate) fn change_status(&mut self, path: &str, change: impl FnOnce(&mut Value)) {
+        let _ = self.update(path, &Value::Null, |object| change(&mut object["status"]));
+    }
+
+    /// Lets the object at `path` go without what was to be done before, if it is there.
+    pub(crate) fn release(&mut self, path: &str) {
+        let _ = self.merge(path, &json!({ "metadata": { "finalizers": null } }));
     }
 
     /// Deletes the object at `path`. One that something has to be done for before stays until then.
