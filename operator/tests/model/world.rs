@@ -362,15 +362,17 @@ impl World {
         self.store(|store| {
             let Some(path) = path(store, thing).filter(|path| store.get(path).is_none()) else { return };
             let (collection, name) = path.rsplit_once('/').unwrap();
+            let (version, kind, spec) = match thing {
+                Thing::Job => ("batch/v1", "Job", json!({ "template": {} })),
+                Thing::ConfigMap => ("v1", "ConfigMap", json!({})),
+                Thing::Headless | Thing::Lead | Thing::Alias => ("v1", "Service", json!({})),
+                Thing::Secret => ("v1", "Secret", json!({})),
+                Thing::ServicesPod => ("v1", "Pod", json!({ "containers": [] })),
+            };
             let mut object = json!({
-                "apiVersion": api_version(thing), "kind": kind(thing), "spec": {},
+                "apiVersion": version, "kind": kind, "spec": spec,
                 "metadata": { "name": name, "namespace": "work", "annotations": { SOMEBODY: "true" } },
             });
-            match thing {
-                Thing::Job => object["spec"] = json!({ "template": {} }),
-                Thing::ServicesPod => object["spec"] = json!({ "containers": [] }),
-                Thing::ConfigMap | Thing::Headless | Thing::Lead | Thing::Secret | Thing::Alias => {}
-            }
             if predecessor {
                 object["metadata"]["ownerReferences"] = json!([{
                     "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "name": "hello",
@@ -431,20 +433,6 @@ pub(crate) fn path(store: &Store, thing: Thing) -> Option<String> {
         Thing::ServicesPod => format!("{PODS}/hello-services"),
         Thing::Alias => SERVICE.replace("/hello", "/web"),
     })
-}
-
-fn kind(thing: Thing) -> &'static str {
-    match thing {
-        Thing::Job => "Job",
-        Thing::ConfigMap => "ConfigMap",
-        Thing::Headless | Thing::Lead | Thing::Alias => "Service",
-        Thing::Secret => "Secret",
-        Thing::ServicesPod => "Pod",
-    }
-}
-
-fn api_version(thing: Thing) -> &'static str {
-    if thing == Thing::Job { "batch/v1" } else { "v1" }
 }
 
 fn is_ours(store: &Store, path: &str) -> bool {
