@@ -35,8 +35,7 @@ async fn deadline_and_backoff_limit_follow_unless_workers_would_have_to_know() {
         let job = world.server.get(JOB).unwrap();
         (job["spec"]["activeDeadlineSeconds"].clone(), job["spec"]["backoffLimit"].clone())
     };
-    let world = World::new(&json!({ "backoffLimit": 1 }));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({ "backoffLimit": 1 })).await;
     world.edit(2, |spec| {
         spec["deadlineSeconds"] = json!(60);
         spec["backoffLimit"] = json!(3);
@@ -61,8 +60,7 @@ async fn agents_that_keep_a_deadline_learn_of_another_and_others_are_told_of_non
         (config.unwrap().shutdown.deadline_seconds, of_job)
     };
     let margin = 30 + 1800;
-    let world = World::new(&json!({ "deadlineSeconds": 60 }));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({ "deadlineSeconds": 60 })).await;
     assert_eq!(deadlines(&world), (Some(60), 60 + margin));
     world.edit(2, |spec| spec["deadlineSeconds"] = json!(90));
     world.reconcile().await.unwrap();
@@ -72,8 +70,7 @@ async fn agents_that_keep_a_deadline_learn_of_another_and_others_are_told_of_non
     world.reconcile().await.unwrap();
     assert_eq!(deadlines(&world), (Some(31_500_000), 31_500_000 + margin));
 
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     world.edit(2, |spec| spec["deadlineSeconds"] = json!(60));
     world.reconcile().await.unwrap();
     assert_eq!(deadlines(&world), (None, 60), "an agent of another release could not read it");
@@ -81,13 +78,11 @@ async fn agents_that_keep_a_deadline_learn_of_another_and_others_are_told_of_non
 
 #[tokio::test]
 async fn after_an_upgrade_only_the_fields_that_the_user_touches_are_told() {
-    let world = World::new(&json!({ "services": [{ "image": "db", "name": "db" }] }));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({ "services": [{ "image": "db", "name": "db" }] })).await;
     as_built_by_another_release(&world);
     world.server.change("/api/v1/namespaces/work/pods/hello-services", |pod| {
         pod["spec"]["restartPolicy"] = json!("Always");
     });
-    world.server.writes();
     assert_eq!(world.writes().await, [""; 0]);
     world.edit(2, |spec| spec["size"] = json!(2));
     world.reconcile().await.unwrap();
@@ -100,9 +95,7 @@ async fn after_an_upgrade_only_the_fields_that_the_user_touches_are_told() {
 
 #[tokio::test]
 async fn an_invalid_change_of_what_runs_is_refused_and_its_end_is_seen() {
-    let world = World::new(&json!({ "services": [{ "image": "db", "name": "db" }] }));
-    world.reconcile().await.unwrap();
-    world.server.writes();
+    let world = World::reconciled(&json!({ "services": [{ "image": "db", "name": "db" }] })).await;
     world.edit(2, |spec| spec["flux"]["topology"] = json!("nonsense"));
     assert_eq!(world.writes().await, [status()]);
     assert_eq!(world.condition("Accepted").1, "Invalid");
@@ -112,7 +105,6 @@ async fn an_invalid_change_of_what_runs_is_refused_and_its_end_is_seen() {
     let notes: Vec<String> = events.map(|(_, note)| note).collect();
     assert_eq!(notes.len(), 2, "{notes:?}");
     assert!(notes[1].contains("other nonsense"), "{notes:?}");
-    world.server.writes();
     finish(&world, "Failed", 7);
     world.edit(4, |spec| spec["cleanup"] = json!(true));
     let writes = world.writes().await;
@@ -125,10 +117,10 @@ async fn an_invalid_change_of_what_runs_is_refused_and_its_end_is_seen() {
 #[tokio::test]
 async fn no_address_is_left_of_a_sidecar_that_was_taken_out_of_the_specification() {
     let sidecar = json!({ "image": "web", "name": "web", "runFlux": false, "ports": [80] });
-    let world = World::new(&json!({
+    let world = World::reconciled(&json!({
         "containers": [{ "image": "app", "command": "a", "runFlux": true }, sidecar],
-    }));
-    world.reconcile().await.unwrap();
+    }))
+    .await;
     let services = || world.server.paths("/api/v1/namespaces/work/services");
     assert_eq!(services().len(), 4, "{:?}", services());
     world.edit(2, |spec| spec["containers"].as_array_mut().unwrap().truncate(1));

@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 
 #[tokio::test]
 async fn a_panic_is_the_condition_of_its_object_and_the_next_reconcile_goes_well() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     finish(&world, "Failed", 7);
     world.reconcile().await.unwrap();
     let (before, failed) = (world.status(), world.condition("Failed"));
@@ -79,8 +78,7 @@ async fn a_short_name_that_somebody_takes_between_read_and_write_is_left_to_them
 async fn an_object_that_is_replaced_between_read_and_write_is_read_again() {
     for (path, kind, name) in [(SERVICE, "Service", "hello"), (CONFIG, "ConfigMap", "hello-agent")]
     {
-        let world = World::new(&json!({}));
-        world.reconcile().await.unwrap();
+        let world = World::reconciled(&json!({})).await;
         let status = world.status();
         world.server.change(path, |object| {
             object["metadata"]["labels"] = json!({});
@@ -97,8 +95,7 @@ async fn an_object_that_is_replaced_between_read_and_write_is_read_again() {
 /// An owner of somebody else keeps an object as long as it lives itself.
 #[tokio::test]
 async fn an_owner_that_somebody_adds_stays_whatever_else_is_written() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     let other =
         json!({ "apiVersion": "v1", "kind": "Secret", "name": "other", "uid": "other-uid" });
     for path in [SERVICE, CONFIG, JOB] {
@@ -107,7 +104,6 @@ async fn an_owner_that_somebody_adds_stays_whatever_else_is_written() {
             owners.insert(0, other.clone());
         });
     }
-    world.server.writes();
     assert_eq!(world.writes().await, [""; 0]);
     for path in [SERVICE, CONFIG, JOB] {
         world.server.change(path, |object| object["metadata"]["labels"] = json!({}));
@@ -122,8 +118,7 @@ async fn an_owner_that_somebody_adds_stays_whatever_else_is_written() {
 
 #[tokio::test]
 async fn a_job_that_changes_between_read_and_write_is_read_again() {
-    let world = World::new(&json!({ "maxSize": 6 }));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({ "maxSize": 6 })).await;
     let mut job = world.server.get(JOB).unwrap();
     job["status"] = json!({ "active": 4 });
     world.server.intrude(JOB, job);
@@ -166,14 +161,12 @@ async fn conditions_of_another_operator_go_and_nothing_is_written_where_nothing_
     let types: Vec<&str> = status.conditions.iter().map(|it| it.type_.as_str()).collect();
     assert_eq!(types, ["Accepted", "Progressing", "Ready", "Suspended", "Complete", "Failed"]);
     assert_eq!((status.exit_code, status.start_time), (None, None));
-    world.server.writes();
     assert_eq!(world.writes().await, [""; 0]);
 }
 
 #[tokio::test]
 async fn a_status_is_not_written_over_one_that_another_operator_has_written_since() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     finish(&world, "Failed", 7);
     let mut newer = world.server.get(CLUSTER).unwrap();
     newer["status"]["jobid"] = json!("of the other operator");
@@ -202,8 +195,7 @@ async fn only_the_version_that_was_decided_on_is_deleted() {
     let deleted = deleted_versions(&world);
     assert!(deleted.contains(&services_pod["metadata"]["resourceVersion"]), "{deleted:?}");
 
-    let world = World::new(&json!({ "cleanup": true }));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({ "cleanup": true })).await;
     finish(&world, "Complete", 0);
     world.server.change(CLUSTER, |object| object["metadata"]["finalizers"] = json!(["a/b"]));
     world.reconcile().await.unwrap();

@@ -33,8 +33,7 @@ async fn run_until(world: &World, seen: impl Fn() -> bool) {
 
 #[tokio::test]
 async fn no_run_begins_on_what_a_watch_has_brought() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     let old = world.server.get(CONFIG).unwrap();
     finish(&world, "Complete", 0);
     world.reconcile().await.unwrap();
@@ -54,8 +53,7 @@ async fn no_run_begins_on_what_a_watch_has_brought() {
 /// No generation counts labels, and a suspended MiniCluster is not looked at from time to time.
 #[tokio::test]
 async fn a_change_of_what_a_queue_reads_is_seen_at_once() {
-    let world = World::new(&json!({ "suspend": true }));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({ "suspend": true })).await;
     world.server.brings_news_but_of(&[]);
     world.server.writes();
     let changed = Cell::new(false);
@@ -73,8 +71,7 @@ async fn a_change_of_what_a_queue_reads_is_seen_at_once() {
 
 #[tokio::test]
 async fn a_write_that_meets_another_version_is_decided_again_after_a_second() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     world.server.change(SERVICE, |service| service["spec"]["ports"] = json!([]));
     let changed = world.server.get(SERVICE).unwrap();
     world.server.intrude(SERVICE, changed);

@@ -24,12 +24,10 @@ async fn again(world: &World) -> Option<u64> {
 
 #[tokio::test]
 async fn a_finished_mini_cluster_stays_as_long_as_it_is_told_to() {
-    let world = World::new(&json!({ "ttlSecondsAfterFinished": 3600 }));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({ "ttlSecondsAfterFinished": 3600 })).await;
     finish(&world, "Complete", 0);
     let ended = jiff::Timestamp::now() - Duration::from_mins(10);
     world.server.change(JOB, |job| job["status"]["completionTime"] = json!(ended.to_string()));
-    world.server.writes();
     let lead = format!("{SERVICE}-lead");
     assert_eq!(world.writes().await, [delete(&lead), patch(CONFIG), status()]);
     let rest = again(&world).await.unwrap();
@@ -38,14 +36,12 @@ async fn a_finished_mini_cluster_stays_as_long_as_it_is_told_to() {
     world.reconcile().await.unwrap();
     assert_eq!(world.condition("Progressing").1, "Finished", "nothing else was asked for");
     world.edit(3, |spec| spec["ttlSecondsAfterFinished"] = json!(60));
-    world.server.writes();
     assert_eq!(world.writes().await, [status(), delete(CLUSTER)]);
 }
 
 #[tokio::test]
 async fn a_mini_cluster_whose_namespace_is_deleted_does_not_hold_it_up() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     world.server.change(JOB, |job| {
         job["status"] = json!({ "startTime": "2026-01-01T00:00:00Z", "active": 3, "failed": 1 });
     });

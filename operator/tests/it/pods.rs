@@ -23,10 +23,8 @@ fn lead_of(uid: &str) -> Value {
 
 /// A MiniCluster that was reconciled, and has then got a lead of the Job with this uid.
 async fn with_lead_of(uid: &str) -> World {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     put_pods(&world, vec![lead_of(uid)]);
-    world.server.writes();
     world
 }
 
@@ -115,8 +113,7 @@ fn running(world: &World, ready: i32, pods: Vec<Value>) {
 
 #[tokio::test]
 async fn the_worker_that_failed_is_found_among_the_pods() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     finish(&world, "Failed", 68);
     let left = r#"{"exitCode":68,"commandRan":false,"lastError":"refused"}"#;
     let pods = [("hello-1-b", "Running"), ("hello-2-c", "Failed")];
@@ -137,8 +134,7 @@ async fn the_worker_that_failed_is_found_among_the_pods() {
 
 #[tokio::test]
 async fn a_worker_without_a_node_is_told_and_looked_at_again_until_all_are_ready() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     let full = "0/1 nodes are available: 1 Insufficient cpu.";
     let condition = json!([{ "type": "PodScheduled", "status": "False", "message": full }]);
     running(&world, 3, vec![pod("hello-3-d", "Pending", &condition)]);
@@ -158,8 +154,7 @@ async fn a_worker_without_a_node_is_told_and_looked_at_again_until_all_are_ready
 
 #[tokio::test]
 async fn pods_that_the_api_server_refuses_become_a_condition_that_says_why_and_goes_again() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     let started = |active: i32| json!({ "startTime": "2026-01-01T00:00:00Z", "active": active });
     world.server.change(JOB, |job| job["status"] = started(0));
     let quota = r#"Error creating: pods "hello-0-x" is forbidden: exceeded quota: few"#;
@@ -203,8 +198,7 @@ async fn a_services_pod_that_does_not_start_is_named_while_the_lead_is_awaited()
 
 #[tokio::test]
 async fn a_lead_is_found_among_pods_of_others_with_its_labels() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     finish(&world, "Failed", 7);
     for number in 0..50 {
         let name = format!("hello-0-{number:05}");

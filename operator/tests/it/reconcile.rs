@@ -25,8 +25,7 @@ async fn the_first_reconcile_applies_everything_in_order_and_the_second_writes_n
 #[tokio::test]
 async fn the_certificate_is_written_to_the_secret_and_nowhere_else() {
     for spec in [json!({}), json!({ "flux": { "curveCert": CERTIFICATE } })] {
-        let world = World::new(&spec);
-        world.reconcile().await.unwrap();
+        let world = World::reconciled(&spec).await;
         let paths = world.server.paths(SECRETS);
         assert_eq!(paths.len(), 1);
         let secret = world.server.get(&paths[0]).unwrap();
@@ -39,8 +38,7 @@ async fn the_certificate_is_written_to_the_secret_and_nowhere_else() {
 
 #[tokio::test]
 async fn an_end_that_could_not_be_noted_is_not_told() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     finish(&world, "Failed", 7);
     world.server.refuse(CONFIG, 500, "no notes for you");
     assert_eq!(world.reconcile().await.unwrap_err().category(), "ApplyFailed");
@@ -55,12 +53,10 @@ async fn an_end_that_could_not_be_noted_is_not_told() {
 
 #[tokio::test]
 async fn the_end_is_noted_again_when_its_config_map_is_deleted() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     finish(&world, "Failed", 7);
     world.reconcile().await.unwrap();
     world.server.remove(CONFIG);
-    world.server.writes();
     assert_eq!(world.writes().await, ["POST /api/v1/namespaces/work/configmaps"]);
     world.server.remove(JOB);
     assert_eq!(world.writes().await, [""; 0]);
@@ -68,8 +64,7 @@ async fn the_end_is_noted_again_when_its_config_map_is_deleted() {
 
 #[tokio::test]
 async fn a_job_that_somebody_deletes_before_its_end_is_made_again() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     world.server.remove(JOB);
     assert!(world.writes().await.contains(&create(JOB)));
     assert_eq!(world.server.get(JOB).unwrap()["metadata"]["uid"], "job-uid-2");
@@ -86,10 +81,8 @@ async fn the_first_error_is_the_one_that_counts() {
 
 #[tokio::test]
 async fn cleanup_deletes_the_mini_cluster_when_its_lead_has_finished() {
-    let world = World::new(&json!({ "cleanup": true }));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({ "cleanup": true })).await;
     finish(&world, "Complete", 0);
-    world.server.writes();
     let delete = |path: &str| format!("DELETE {path}");
     let lead = delete(&format!("{SERVICE}-lead"));
     assert_eq!(world.writes().await, [lead, patch(CONFIG), status(), delete(CLUSTER)]);

@@ -64,8 +64,7 @@ fn ready(world: &World, index: u64) -> Option<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_is_killed_comes_back_six_times_and_the_seventh_time_the_job_fails() {
-    let world = World::new(&json!({ "size": 3 }));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({ "size": 3 })).await;
     let mut cluster = Cluster::default();
     // Who is killed once is not who fails the Job.
     cluster.kill(&world, 2, "Error").await;

@@ -34,6 +34,13 @@ impl World {
         Self::of(server)
     }
 
+    /// The same after its first reconcile.
+    pub(crate) async fn reconciled(spec: &Value) -> Self {
+        let world = Self::new(spec);
+        world.reconcile().await.unwrap();
+        world
+    }
+
     /// The same server with another operator, which remembers nothing.
     pub(crate) fn with_another_operator(&self) -> Self {
         Self::of(self.server.clone())
@@ -62,6 +69,7 @@ impl World {
 
     /// The writes of one reconcile, without the Events.
     pub(crate) async fn writes(&self) -> Vec<String> {
+        self.server.writes();
         self.reconcile().await.unwrap();
         self.writes_so_far()
     }
